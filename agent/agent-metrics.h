@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What the parts do, as metrics
+ *
+ * The parts know nothing of metrics: they tell what happens through callbacks, which agent.c points
+ * here. What is a state and no event is looked up when somebody scrapes.
+ */
+
+#include "agent/node/api.h"
+#include "agent/observe/http.h"
+#include "agent/observe/metrics.h"
+
+typedef struct AgentMetrics {
+        Metrics *metrics;
+        const DiagnosisSubject *subject;
+        const Api *api;
+        const char *reasons[_PULL_REASON_MAX + 1];
+        uint64_t bytes_counted;
+        unsigned connects_counted;
+} AgentMetrics;
+
+int agent_metrics_init(AgentMetrics *metrics, const DiagnosisSubject *subject);
+void agent_metrics_done(AgentMetrics *metrics);
+
+/* Callbacks of the parts; the userdata is the AgentMetrics. */
+void agent_metrics_on_outcome(const Image *image, void *userdata);
+void agent_metrics_on_cri_call(const RpcMethod *method, uint64_t duration_usec, ErrorKind result,
+                               void *userdata);
+void agent_metrics_on_request(const char *method, ErrorKind result, void *userdata);
+void agent_metrics_on_refused(ListenerRefusal refusal, void *userdata);
+void agent_metrics_on_written(int result, void *userdata);
+void agent_metrics_on_reload(AgentMetrics *metrics, bool is_ok);
+
+/* An HttpHandler for /metrics. */
+int agent_metrics_serve(HttpReply *reply, void *userdata);

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/agent.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <systemd/sd-daemon.h>
+#include <time.h>
+
+#include "agent/agent-http.h"
+#include "agent/agent-metrics.h"
+#include "agent/base/cleanup.h"
+#include "agent/node/api.h"
+#include "agent/node/auth-dir.h"
+#include "agent/node/diagnosis.h"
+#include "agent/node/folder.h"
+#include "agent/node/state-file.h"
+#include "cri/discover.h"
+
+#define USEC_PER_SEC ((uint64_t) 1000000)
+
+/* How soon a change is told to systemd; several share one message. */
+#define NOTIFY_USEC ((uint64_t) 500 * 1000)
+
+struct Agent {
+        sd_event *event;
+        Log *log;
+        char *images_path;
+        DiagnosisSubject subject;
+        AgentMetrics metrics;
+
+        CompletionQueue *completions;
+        Runtimes *runtimes;
+        AuthDir *auth_dir;
+        Images *images;
+        ImagesWatcher watcher;
+        StateFile *state_file;
+        Folder *folder;
+        Api *api;
+        AgentHttp *http;
+        sd_event_source *notify;
+};
+
+DEFINE_CLEANUP(Agent *, agent_free)
+
+/* Also the moment to give memory back that a burst of work needed. */
+static int on_notify(sd_event_source *source, uint64_t usec, void *userdata) {
+        Agent *agent = userdata;
+        ImagesWork work = images_work(agent->images);
+
+        (void) sd_notifyf(false, "STATUS=%zu images wanted, %zu being pulled, %zu waiting; %s",
+                          images_count(agent->images), work.n_pulling, work.n_queued,
+                          diagnosis_runtime_sentence(agent->runtimes));
+        if (work.n_pulling + work.n_queued == 0)
+                (void) malloc_trim(0);
+        return 0;
+}
+
+static int agent_notify_later(Agent *agent) {
+        int enabled;
+
+        if (!agent->notify || sd_event_source_get_enabled(agent->notify, &enabled) < 0 ||
+            enabled != SD_EVENT_OFF)
+                return 0;
+
+        (void) sd_event_source_set_time_relative(agent->notify, NOTIFY_USEC);
+        return sd_event_source_set_enabled(agent->notify, SD_EVENT_ONESHOT);
+}
+
+static int on_image(Image *image, void *userdata) {
+        return agent_notify_later(userdata);
+}
+
+static void agent_log_runtime(Agent *agent, const Runtime *runtime) {
+        bool is_chosen = runtime == runtimes_chosen(agent->runtimes);
+        const char *sentence = runtime_sentence(runtime);
+
+        if (runtime_state(runtime) == RUNTIME_READY)
+                log_info(agent->log,
+                         LOG_FIELDS({ "MESSAGE_ID", MESSAGE_RUNTIME_READY },
+                                    { "RUNTIME", runtime_path(runtime) }),
+                         "The runtime %s%s.", sentence, is_chosen ? "" : " but not used");
+        else if (is_chosen || runtime_state(runtime) == RUNTIME_REFUSED)
+                log_warning(agent->log,
+                            LOG_FIELDS({ "MESSAGE_ID", MESSAGE_RUNTIME_LOST },
+                                       { "RUNTIME", runtime_path(runtime) }),
+                            "No runtime: %s, trying again.", sentence);
+        else
+                log_debug(agent->log, LOG_FIELDS({ "RUNTIME", runtime_path(runtime) }),
+                          "No runtime: %s.", sentence);
+}
+
+static int on_runtime_changed(Runtime *runtime, void *userdata) {
+        Agent *agent = userdata;
+        int r;
+
+        agent_log_runtime(agent, runtime);
+        r = images_runtime_changed(agent->images);
+        if (r < 0)
+                return r;
+
+        r = state_file_touch(agent->state_file);
+        if (r < 0)
+                return r;
+
+        return agent_notify_later(agent);
+}
+
+static void on_cri_call(const RpcMethod *method, uint64_t duration_usec, ErrorKind result,
+                        void *userdata) {
+        Agent *agent = userdata;
+
+        agent_metrics_on_cri_call(method, duration_usec, result, &agent->metrics);
+}
+
+static int agent_add_runtimes(Agent *agent, const Options *options) {
+        char *paths[OPTIONS_ENDPOINTS_MAX] = { NULL };
+        size_t n = 0;
+        int r = 0;
+
+        for (; options->n_endpoints == 0 && discover_usual_sockets[n]; n++)
+                if (asprintf(&paths[n], "%s%s", options->host_root ?: "",
+                             discover_usual_sockets[n]) < 0)
+                        return -ENOMEM;
+
+        RuntimesOptions runtimes = {
+                .paths = (const char *const *) (n > 0 ? paths : (char **) options->endpoints),
+                .n_paths = n > 0 ? n : options->n_endpoints,
+                .on_changed = on_runtime_changed,
+                .on_call = on_cri_call,
+                .userdata = agent,
+        };
+        r = runtimes_new(agent->completions, &runtimes, &agent->runtimes);
+        for (size_t i = 0; i < n; i++)
+                free(paths[i]);
+        agent->subject.runtimes = agent->runtimes;
+        return r;
+}
+
+static int agent_add_images(Agent *agent, const Options *options) {
+        const ImagesOptions images = {
+                .completions = agent->completions,
+                .log = agent->log,
+                .runtimes = agent->runtimes,
+                .max_parallel_pulls = (unsigned) options->max_parallel_pulls,
+                .stall_usec = (uint64_t) options->stall_timeout_sec * USEC_PER_SEC,
+                .get_keys = auth_dir_get_keys,
+                .keys_userdata = agent->auth_dir,
+                .on_outcome = agent_metrics_on_outcome,
+                .outcome_userdata = &agent->metrics,
+        };
+        int r;
+
+        r = images_new(&images, &agent->images);
+        if (r < 0)
+                return r;
+
+        agent->subject.images = agent->images;
+        agent->watcher = (ImagesWatcher){ .on_image = on_image, .userdata = agent };
+        images_watch(agent->images, &agent->watcher);
+        return 0;
+}
+
+static const char *get_runtime_sentence(void *userdata) {
+        const Agent *agent = userdata;
+
+        return diagnosis_runtime_sentence(agent->runtimes);
+}
+
+static void on_state_written(int result, void *userdata) {
+        Agent *agent = userdata;
+
+        agent_metrics_on_written(result, &agent->metrics);
+}
+
+static int agent_add_state_file(Agent *agent, const Options *options) {
+        const StateFileOptions state_file = {
+                .event = agent->event,
+                .log = agent->log,
+                .images = agent->images,
+                .directory = options->state_dir,
+                .node_name = options->node_name,
+                .get_runtime = get_runtime_sentence,
+                .on_written = on_state_written,
+                .userdata = agent,
+        };
+        int r;
+
+        r = state_file_new(&state_file, &agent->state_file);
+        if (r < 0)
+                return r;
+
+        agent->subject.state_file = agent->state_file;
+        return 0;
+}
+
+static void on_folder_changed(void *userdata) {
+        Agent *agent = userdata;
+
+        (void) agent_notify_later(agent);
+}
+
+static int agent_add_folder(Agent *agent, const Options *options) {
+        const FolderOptions folder = {
+                .event = agent->event,
+                .log = agent->log,
+                .images = agent->images,
+                .path = options->images_dir,
+                .on_changed = on_folder_changed,
+                .userdata = agent,
+        };
+        int r;
+
+        r = folder_new(&folder, &agent->folder);
+        if (r < 0)
+                return r;
+
+        agent->subject.folder = agent->folder;
+        agent->subject.images_path = agent->images_path;
+        images_restore_end(agent->images);
+        return 0;
+}
+
+static gid_t find_group(Agent *agent, const char *name) {
+        const struct group *group = name[0] ? getgrnam(name) : NULL;
+
+        if (!group && name[0])
+                log_debug(agent->log, NULL, "There is no group `%s`, only root may call.", name);
+        return group ? group->gr_gid : (gid_t) -1;
+}
+
+/* systemd's RuntimeDirectory= makes it where there is systemd. */
+static void make_parent(const char *path) {
+        cleanup(free_p) char *parent = strdup(path);
+        char *slash = parent ? strrchr(parent, '/') : NULL;
+
+        if (!slash || slash == parent)
+                return;
+
+        *slash = '\0';
+        (void) mkdir(parent, 0755);
+}
+
+static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
+        ApiOptions api = {
+                .completions = agent->completions,
+                .log = agent->log,
+                .images = agent->images,
+                .runtimes = agent->runtimes,
+                .subject = &agent->subject,
+                .node_name = options->node_name,
+                .listener = {
+                        .path = options->socket,
+                        .fd = -1,
+                        .group = find_group(agent, options->socket_group),
+                },
+                .on_request = agent_metrics_on_request,
+                .on_refused = agent_metrics_on_refused,
+                .userdata = &agent->metrics,
+        };
+        int r;
+
+        if (sd_listen_fds(true) == 1)
+                api.listener.fd = SD_LISTEN_FDS_START;
+        else
+                make_parent(options->socket);
+
+        r = api_new(&api, &agent->api, reterr);
+        if (r < 0)
+                return r;
+
+        agent->metrics.api = agent->api;
+        return 0;
+}
+
+static int agent_add_notify(Agent *agent) {
+        int r;
+
+        r = sd_event_add_time_relative(agent->event, &agent->notify, CLOCK_MONOTONIC, NOTIFY_USEC,
+                                       0, on_notify, agent);
+        if (r < 0)
+                return r;
+
+        return sd_event_set_watchdog(agent->event, true);
+}
+
+/* The order is that of the dependencies; what the agent has done before is known before anybody
+ * can ask for something. */
+static int agent_build(Agent *agent, const Options *options, Error *reterr) {
+        int r;
+
+        r = agent_metrics_init(&agent->metrics, &agent->subject);
+        if (r < 0)
+                return r;
+
+        r = completion_queue_new(agent->event, &agent->completions);
+        if (r < 0)
+                return r;
+
+        r = agent_add_runtimes(agent, options);
+        if (r < 0)
+                return r;
+
+        r = auth_dir_new(options->auth_dir, &agent->auth_dir);
+        if (r < 0)
+                return r;
+
+        agent->subject.auth_dir = agent->auth_dir;
+        r = agent_add_images(agent, options);
+        if (r < 0)
+                return r;
+
+        r = agent_add_state_file(agent, options);
+        if (r < 0)
+                return r;
+
+        r = agent_add_folder(agent, options);
+        if (r < 0)
+                return r;
+
+        r = agent_add_api(agent, options, reterr);
+        if (r < 0)
+                return r;
+
+        r = agent_http_new(agent->event, agent->log, options->metrics_address, &agent->metrics,
+                           &agent->http);
+        if (r < 0)
+                return r;
+
+        r = agent_add_notify(agent);
+        if (r < 0)
+                return r;
+
+        return runtimes_try(agent->runtimes);
+}
+
+int agent_new(sd_event *event, Log *log, const Options *options, Agent **ret, Error *reterr) {
+        cleanup(agent_free_p) Agent *agent = NULL;
+        int r;
+
+        agent = calloc(1, sizeof(*agent));
+        if (!agent)
+                return -ENOMEM;
+
+        agent->event = event;
+        agent->log = log;
+        agent->images_path = strdup(options->images_dir);
+        if (!agent->images_path)
+                return -ENOMEM;
+
+        r = agent_build(agent, options, reterr);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(agent);
+        return 0;
+}
+
+Agent *agent_free(Agent *agent) {
+        if (!agent)
+                return NULL;
+
+        sd_event_source_disable_unref(agent->notify);
+        agent_http_free(agent->http);
+        api_free(agent->api);
+        folder_free(agent->folder);
+        state_file_free(agent->state_file);
+        images_free(agent->images);
+        auth_dir_free(agent->auth_dir);
+        runtimes_free(agent->runtimes);
+        completion_queue_free(agent->completions);
+        agent_metrics_done(&agent->metrics);
+        free(agent->images_path);
+        free(agent);
+        return NULL;
+}
+
+int agent_reload(Agent *agent, const Options *options) {
+        int r;
+
+        images_set_limits(agent->images, (unsigned) options->max_parallel_pulls,
+                          (uint64_t) options->stall_timeout_sec * USEC_PER_SEC);
+        agent_metrics_on_reload(&agent->metrics, true);
+
+        r = folder_rescan(agent->folder);
+        if (r < 0)
+                return r;
+
+        return runtimes_try(agent->runtimes);
+}
+
+void agent_reload_failed(Agent *agent) {
+        agent_metrics_on_reload(&agent->metrics, false);
+}

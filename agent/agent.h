@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The agent: every part made once, in order, and taken down in reverse
+ */
+
+#include <systemd/sd-event.h>
+
+#include "agent/options.h"
+
+typedef struct Agent Agent;
+
+/* The log and the options are borrowed; the options are copied where they are needed later. Returns
+ * when everything is listening; a runtime may still be missing. */
+int agent_new(sd_event *event, Log *log, const Options *options, Agent **ret, Error *reterr);
+
+/* Ends everything that is under way within a fraction of a second. Returns NULL. */
+Agent *agent_free(Agent *agent);
+
+/* Applies what can be changed while it runs, and looks again at folders and sockets. */
+int agent_reload(Agent *agent, const Options *options);
+
+/* A reload that could not even begin. */
+void agent_reload_failed(Agent *agent);

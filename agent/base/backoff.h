@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Back-off with jitter
+ *
+ * 1, 2, 4 ... 30 seconds, each up to a fifth shorter or longer, so that nodes that failed together
+ * do not try again together. Pure: the random number is given.
+ */
+
+#include <stdint.h>
+
+#define BACKOFF_MIN_USEC ((uint64_t) 1000000)
+#define BACKOFF_MAX_USEC ((uint64_t) 30000000)
+
+/* How long to wait after failure number n_failures, which is at least 1. */
+uint64_t backoff_usec(unsigned n_failures, uint32_t random);

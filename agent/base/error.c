@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/base/error.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* clang-format off */
+static const struct {
+        const char *name;
+        int number;
+} kinds[_ERROR_KIND_MAX] = {
+        [ERROR_NONE]        = { "none",        0             },
+        [ERROR_INVALID]     = { "invalid",     -EINVAL       },
+        [ERROR_NOT_FOUND]   = { "not-found",   -ENOENT       },
+        [ERROR_CONFLICT]    = { "conflict",    -EEXIST       },
+        [ERROR_GONE]        = { "gone",        -ESTALE       },
+        [ERROR_DENIED]      = { "denied",      -EACCES       },
+        [ERROR_TIMEOUT]     = { "timeout",     -ETIMEDOUT    },
+        [ERROR_UNAVAILABLE] = { "unavailable", -EHOSTUNREACH },
+        [ERROR_CANCELED]    = { "canceled",    -ECANCELED    },
+        [ERROR_UNSUPPORTED] = { "unsupported", -EOPNOTSUPP   },
+        [ERROR_INTERNAL]    = { "internal",    -EIO          },
+};
+/* clang-format on */
+
+int error_set(Error *error, ErrorKind kind, const char *format, ...) {
+        assert(kind > ERROR_NONE && kind < _ERROR_KIND_MAX);
+
+        if (!error)
+                return kinds[kind].number;
+
+        assert(error->kind == ERROR_NONE);
+
+        va_list args;
+        va_start(args, format);
+        if (vasprintf(&error->message, format, args) < 0)
+                error->message = NULL;
+        va_end(args);
+
+        error->kind = kind;
+        return kinds[kind].number;
+}
+
+int error_copy(Error *error, const Error *source) {
+        return error_set(error, source->kind, "%s", error_message(source));
+}
+
+void error_done(Error *error) {
+        free(error->message);
+        *error = ERROR_INIT;
+}
+
+const char *error_message(const Error *error) {
+        return error->message ?: kinds[error->kind].name;
+}
+
+const char *error_kind_to_string(ErrorKind kind) {
+        assert(kind >= ERROR_NONE && kind < _ERROR_KIND_MAX);
+
+        return kinds[kind].name;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Errors
+ *
+ * Two kinds of failure exist in the agent, and they travel differently.
+ *
+ *   Local failure: no memory, a bad file descriptor, a bug. A function reports it as a negative
+ *   errno and nobody interprets it; it goes up to main().
+ *
+ *   Refusal: somebody else (the runtime, the API server, the person who wrote the config) said no.
+ *   The caller has to decide something, and a human will read the reason. It is described by an
+ *   Error, whose kind is the same whether a gRPC status or an HTTP status was behind it.
+ */
+
+typedef enum ErrorKind {
+        ERROR_NONE,
+        ERROR_INVALID, /* the request makes no sense; retrying cannot help */
+        ERROR_NOT_FOUND,
+        ERROR_CONFLICT, /* somebody else wrote first; read again */
+        ERROR_GONE,     /* the resource version is too old; list again */
+        ERROR_DENIED,
+        ERROR_TIMEOUT,
+        ERROR_UNAVAILABLE, /* the peer is not there now; retry later */
+        ERROR_CANCELED,    /* we asked for it */
+        ERROR_UNSUPPORTED, /* the peer does not know this call */
+        ERROR_INTERNAL,
+        _ERROR_KIND_MAX,
+} ErrorKind;
+
+typedef struct Error {
+        ErrorKind kind;
+        char *message; /* owned; NULL when there was no memory to format it */
+} Error;
+
+#define ERROR_INIT ((Error){ .kind = ERROR_NONE })
+
+/* Fills *error, which must be unset, and returns the errno that matches the kind. A NULL error is
+ * allowed and means that the caller does not want the text. */
+int error_set(Error *error, ErrorKind kind, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+
+/* Copies what another one says into *error, which must be unset. */
+int error_copy(Error *error, const Error *source);
+
+/* Frees the text and makes *error unset again. Does nothing to an unset one. */
+void error_done(Error *error);
+
+const char *error_message(const Error *error);
+const char *error_kind_to_string(ErrorKind kind);

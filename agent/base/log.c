@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/base/log.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SD_JOURNAL_SUPPRESS_LOCATION /* it would always name this file */
+#include <systemd/sd-journal.h>
+
+/*
+ * Nothing here allocates memory per line. A line on stderr is at most PIPE_BUF bytes: a pipe takes
+ * it whole, so that lines of several writers do not mix, and a pipe that poll() calls writable has
+ * room for it, so that the write does not block. What does not fit is cut, the line stays valid.
+ */
+#define LINE_MAX_SIZE PIPE_BUF
+#define MESSAGE_MAX_SIZE 2048
+#define JOURNAL_MAX_SIZE 16384
+#define JOURNAL_MAX_FIELDS 32
+
+/* How long a full pipe may hold up the agent. Once it did, lines are dropped until it moves. */
+#define WRITE_TIMEOUT_MSEC 100
+
+#define ELLIPSIS "\xe2\x80\xa6"
+
+struct Log {
+        LogFormat format; /* never LOG_FORMAT_AUTO */
+        int level;
+        bool is_colored;
+        bool is_stuck; /* the last line did not get through in time */
+};
+
+/* How a text is written: control characters and invalid UTF-8 are escaped in both ways. */
+typedef enum Escape {
+        ESCAPE_TEXT,   /* as it is */
+        ESCAPE_QUOTED, /* between double quotes, as in JSON */
+} Escape;
+
+/* Appending to it never fails, but stops at the limit, which leaves room for the end. */
+typedef struct Line {
+        char *data;
+        size_t size;
+        size_t limit;
+} Line;
+
+/* clang-format off */
+static const struct {
+        const char *name;
+        const char *color;
+} levels[] = {
+        [LOG_EMERG]   = { "emergency", "\x1b[1;31m" },
+        [LOG_ALERT]   = { "alert",     "\x1b[1;31m" },
+        [LOG_CRIT]    = { "critical",  "\x1b[1;31m" },
+        [LOG_ERR]     = { "error",     "\x1b[31m"   },
+        [LOG_WARNING] = { "warning",   "\x1b[33m"   },
+        [LOG_NOTICE]  = { "notice",    "\x1b[1m"    },
+        [LOG_INFO]    = { "info",      ""           },
+        [LOG_DEBUG]   = { "debug",     "\x1b[2m"    },
+};
+
+static const char *const formats[_LOG_FORMAT_MAX] = {
+        [LOG_FORMAT_AUTO]    = "auto",
+        [LOG_FORMAT_JOURNAL] = "journal",
+        [LOG_FORMAT_JSON]    = "json",
+        [LOG_FORMAT_TEXT]    = "text",
+};
+/* clang-format on */
+
+/* Returns false, and appends nothing, if not all of it fits. */
+static bool line_append(Line *line, const char *data, size_t size) {
+        if (size > line->limit - line->size)
+                return false;
+
+        memcpy(line->data + line->size, data, size);
+        line->size += size;
+        return true;
+}
+
+static bool line_puts(Line *line, const char *text) {
+        return line_append(line, text, strlen(text));
+}
+
+/* The length of the character that the NUL-terminated text begins with, or 0 if it is not UTF-8:
+ * overlong forms, surrogates and numbers above U+10FFFF are not. */
+static size_t utf8_decode(const char *text, uint32_t *ret) {
+        static const uint32_t min[] = { 0, 0, 0x80, 0x800, 0x10000 };
+        const unsigned char *p = (const unsigned char *) text;
+        size_t size = *p < 0x80 ? 1 : *p < 0xc0 ? 0 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : 4;
+        uint32_t c = *p;
+
+        if (size == 0 || *p > 0xf4)
+                return 0;
+        if (size > 1)
+                c &= 0x7f >> size;
+
+        for (size_t i = 1; i < size; i++) {
+                if ((p[i] & 0xc0) != 0x80)
+                        return 0;
+                c = c << 6 | (p[i] & 0x3f);
+        }
+        if (c < min[size] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
+                return 0;
+
+        *ret = c;
+        return size;
+}
+
+/* C0 and C1 steer a terminal, the two separators break lines in some viewers. */
+static bool is_control(uint32_t c) {
+        return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029;
+}
+
+/* Writes one character, which is `size` bytes at `text`, or invalid if that is 0. */
+static bool line_put_character(Line *line, const char *text, size_t size, uint32_t c, Escape how) {
+        char escaped[sizeof("\\u12345678")];
+
+        if (size == 0)
+                return line_puts(line, "\\ufffd");
+        if (c == '\n')
+                return line_puts(line, "\\n");
+        if (c == '\t')
+                return line_puts(line, "\\t");
+        if (how == ESCAPE_QUOTED && (c == '"' || c == '\\'))
+                return line_append(line, (const char[]){ '\\', *text }, 2);
+        if (!is_control(c))
+                return line_append(line, text, size);
+
+        (void) snprintf(escaped, sizeof(escaped), "\\u%04x", (unsigned) c);
+        return line_puts(line, escaped);
+}
+
+/* Writes as much as fits, and an ellipsis in place of the rest. */
+static void line_put_escaped(Line *line, const char *text, Escape how) {
+        bool fits = true;
+
+        line->limit -= strlen(ELLIPSIS);
+        while (*text && fits) {
+                uint32_t c = 0;
+                size_t size = utf8_decode(text, &c);
+
+                fits = line_put_character(line, text, size, c, how);
+                text += size ?: 1;
+        }
+        line->limit += strlen(ELLIPSIS);
+
+        if (!fits)
+                (void) line_puts(line, ELLIPSIS);
+}
+
+static void line_put_quoted(Line *line, const char *text) {
+        line->limit -= 1;
+        (void) line_puts(line, "\"");
+        line_put_escaped(line, text, ESCAPE_QUOTED);
+        line->limit += 1;
+        (void) line_puts(line, "\"");
+}
+
+/* Whether at least the name and the ends of a quoted value fit. */
+static bool line_has_room(const Line *line, const char *name) {
+        return line->limit - line->size >= strlen(name) + sizeof(",\"\":\"" ELLIPSIS "\"");
+}
+
+static void line_put_json_member(Line *line, const char *name, const char *value) {
+        if (!line_has_room(line, name))
+                return;
+
+        (void) line_puts(line, ",\"");
+        for (; *name; name++)
+                (void) line_append(line, (const char[]){ (char) tolower((unsigned char) *name) },
+                                   1);
+        (void) line_puts(line, "\":");
+        line_put_quoted(line, value);
+}
+
+/* RFC 3339 in UTC for machines, the local time of day for the person at the terminal. */
+static void line_put_time(Line *line, bool is_utc) {
+        struct timespec now = { 0 };
+        struct tm tm = { 0 };
+        char text[48] = "";
+        size_t size;
+
+        (void) clock_gettime(CLOCK_REALTIME, &now);
+        (void) (is_utc ? gmtime_r(&now.tv_sec, &tm) : localtime_r(&now.tv_sec, &tm));
+        size = strftime(text, sizeof(text), is_utc ? "%FT%T" : "%T ", &tm);
+        if (is_utc)
+                (void) sprintf(text + size, ".%03dZ", (int) (now.tv_nsec / 1000000));
+        (void) line_puts(line, text);
+}
+
+static void line_put_json(Line *line, int level, const LogField *fields, const char *message) {
+        line->limit -= strlen("}\n");
+        (void) line_puts(line, "{\"time\":\"");
+        line_put_time(line, true);
+        (void) line_puts(line, "\"");
+        line_put_json_member(line, "level", levels[level].name);
+        line_put_json_member(line, "message", message);
+        for (; fields && fields->name; fields++)
+                if (fields->value)
+                        line_put_json_member(line, fields->name, fields->value);
+        line->limit += strlen("}\n");
+        (void) line_puts(line, "}\n");
+}
+
+static void line_put_text_field(Line *line, const char *separator, const LogField *field) {
+        if (!line_has_room(line, field->name))
+                return;
+
+        (void) line_puts(line, separator);
+        (void) line_puts(line, field->name);
+        (void) line_puts(line, "=");
+        if (*field->value && !strpbrk(field->value, " \"\\"))
+                line_put_escaped(line, field->value, ESCAPE_TEXT);
+        else
+                line_put_quoted(line, field->value);
+}
+
+static void line_put_text(const Log *log, Line *line, int level, const LogField *fields,
+                          const char *message) {
+        const char *color = log->is_colored ? levels[level].color : "";
+        const char *separator = "  ";
+
+        line->limit -= strlen("\n");
+        line_put_time(line, false);
+        (void) line_puts(line, color);
+        (void) line_puts(line, levels[level].name);
+        (void) line_puts(line, *color ? "\x1b[0m " : " ");
+        line_put_escaped(line, message, ESCAPE_TEXT);
+        for (; fields && fields->name; fields++) {
+                if (!fields->value || strcmp(fields->name, "MESSAGE_ID") == 0)
+                        continue;
+                line_put_text_field(line, separator, fields);
+                separator = " ";
+        }
+        line->limit += strlen("\n");
+        (void) line_puts(line, "\n");
+}
+
+static void log_to_stderr(Log *log, const Line *line) {
+        struct pollfd stderr_poll = { .fd = STDERR_FILENO, .events = POLLOUT };
+
+        log->is_stuck = poll(&stderr_poll, 1, log->is_stuck ? 0 : WRITE_TIMEOUT_MSEC) <= 0;
+        if (!log->is_stuck)
+                (void) TEMP_FAILURE_RETRY(write(STDERR_FILENO, line->data, line->size));
+}
+
+/* One field is one piece, "NAME=value"; the journal takes any bytes as the value. */
+static bool journal_put(Line *arena, struct iovec *ret, const char *name, const char *value) {
+        size_t start = arena->size;
+        size_t size;
+
+        if (!line_puts(arena, name) || !line_puts(arena, "=")) {
+                arena->size = start;
+                return false;
+        }
+
+        size = strnlen(value, arena->limit - arena->size);
+        (void) line_append(arena, value, size);
+        *ret = (struct iovec){ arena->data + start, arena->size - start };
+        return true;
+}
+
+static void log_to_journal(int level, const LogField *fields, const char *message) {
+        char data[JOURNAL_MAX_SIZE];
+        Line arena = { .data = data, .limit = sizeof(data) };
+        struct iovec pieces[JOURNAL_MAX_FIELDS];
+        char priority[] = { (char) ('0' + level), '\0' };
+        int n = 0;
+
+        n += journal_put(&arena, &pieces[n], "MESSAGE", message);
+        n += journal_put(&arena, &pieces[n], "PRIORITY", priority);
+        n += journal_put(&arena, &pieces[n], "SYSLOG_IDENTIFIER", "inplaced");
+        for (; fields && fields->name && n < JOURNAL_MAX_FIELDS; fields++)
+                if (fields->value)
+                        n += journal_put(&arena, &pieces[n], fields->name, fields->value);
+
+        (void) sd_journal_sendv(pieces, n);
+}
+
+/* systemd says in JOURNAL_STREAM which stream is the journal; stderr may have been redirected. */
+static bool stderr_is_journal(void) {
+        const char *text = getenv("JOURNAL_STREAM");
+        unsigned long long device, inode;
+        struct stat st;
+        char end;
+
+        return text && sscanf(text, "%llu:%llu%c", &device, &inode, &end) == 2 &&
+               fstat(STDERR_FILENO, &st) == 0 && st.st_dev == device && st.st_ino == inode;
+}
+
+void log_set_format(Log *log, LogFormat format) {
+        const char *no_color = getenv("NO_COLOR");
+
+        if (!log)
+                return;
+
+        log->is_colored = isatty(STDERR_FILENO) && !(no_color && *no_color);
+        if (format == LOG_FORMAT_AUTO)
+                format = stderr_is_journal()     ? LOG_FORMAT_JOURNAL
+                         : isatty(STDERR_FILENO) ? LOG_FORMAT_TEXT
+                                                 : LOG_FORMAT_JSON;
+        log->format = format;
+}
+
+void log_set_level(Log *log, int level) {
+        if (log)
+                log->level = level;
+}
+
+int log_new(LogFormat format, int level, Log **ret) {
+        Log *log;
+
+        log = calloc(1, sizeof(*log));
+        if (!log)
+                return -ENOMEM;
+
+        log_set_level(log, level);
+        log_set_format(log, format);
+        *ret = log;
+        return 0;
+}
+
+Log *log_free(Log *log) {
+        free(log);
+        return NULL;
+}
+
+/* A message that was cut must not end in the middle of a character. */
+static void end_with_ellipsis(char *message, size_t size) {
+        size_t end = size - sizeof(ELLIPSIS);
+
+        while (end > 0 && ((unsigned char) message[end] & 0xc0) == 0x80)
+                end--;
+        memcpy(message + end, ELLIPSIS, sizeof(ELLIPSIS));
+}
+
+void log_write(Log *log, int level, const LogField *fields, const char *format, ...) {
+        char message[MESSAGE_MAX_SIZE];
+        char data[LINE_MAX_SIZE];
+        Line line = { .data = data, .limit = sizeof(data) };
+        int saved_errno = errno;
+        va_list args;
+        int size;
+
+        if (!log || level < 0 || level > LOG_DEBUG || level > log->level)
+                return;
+
+        va_start(args, format);
+        size = vsnprintf(message, sizeof(message), format, args);
+        va_end(args);
+        if (size < 0)
+                return;
+        if ((size_t) size >= sizeof(message))
+                end_with_ellipsis(message, sizeof(message));
+
+        if (log->format == LOG_FORMAT_JOURNAL)
+                log_to_journal(level, fields, message);
+        else if (log->format == LOG_FORMAT_JSON)
+                line_put_json(&line, level, fields, message);
+        else
+                line_put_text(log, &line, level, fields, message);
+        if (line.size > 0)
+                log_to_stderr(log, &line);
+        errno = saved_errno;
+}
+
+int log_level_from_string(const char *text, int *ret, Error *reterr) {
+        for (int i = 0; i <= LOG_DEBUG; i++)
+                if (strcmp(text, levels[i].name) == 0) {
+                        *ret = i;
+                        return 0;
+                }
+
+        return error_set(reterr, ERROR_INVALID,
+                         "`%s` is not a log level: use error, warning, notice, info or debug",
+                         text);
+}
+
+int log_format_from_string(const char *text, LogFormat *ret, Error *reterr) {
+        for (LogFormat i = LOG_FORMAT_AUTO; i < _LOG_FORMAT_MAX; i++)
+                if (strcmp(text, formats[i]) == 0) {
+                        *ret = i;
+                        return 0;
+                }
+
+        return error_set(reterr, ERROR_INVALID,
+                         "`%s` is not a log format: use auto, journal, json or text", text);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <json-c/json.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/node/documents.h"
+
+#define CONFIG_SIZE_MAX (1 << 20)
+
+static int give_value(const char *key, json_object *value, ConfigValue on_value, void *userdata,
+                      Error *reterr) {
+        if (json_object_is_type(value, json_type_object) ||
+            json_object_is_type(value, json_type_array) ||
+            json_object_is_type(value, json_type_null))
+                return error_set(reterr, ERROR_INVALID, "%s: expected a text or a number", key);
+
+        return on_value(key, json_object_get_string(value), userdata, reterr);
+}
+
+static int give_member(const char *key, json_object *value, ConfigValue on_value, void *userdata,
+                       Error *reterr) {
+        int r = 0;
+
+        if (!json_object_is_type(value, json_type_array))
+                return give_value(key, value, on_value, userdata, reterr);
+
+        for (size_t i = 0; r >= 0 && i < json_object_array_length(value); i++)
+                r = give_value(key, json_object_array_get_idx(value, i), on_value, userdata,
+                               reterr);
+        return r;
+}
+
+static int give_all(const char *text, size_t size, ConfigValue on_value, void *userdata,
+                    Error *reterr) {
+        cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
+        int r;
+
+        r = documents_parse(text, size, &documents, reterr);
+        if (r < 0)
+                return r;
+        if (documents.n_items == 0)
+                return 0;
+        if (documents.n_items > 1 || !json_object_is_type(documents.items[0], json_type_object))
+                return error_set(reterr, ERROR_INVALID, "expected one mapping of keys to values");
+
+        json_object_object_foreach(documents.items[0], key, value) {
+                r = give_member(key, value, on_value, userdata, reterr);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static int read_text(int fd, char **ret, size_t *ret_size, Error *reterr) {
+        cleanup(free_p) char *text = malloc(CONFIG_SIZE_MAX + 1);
+        size_t size = 0;
+        ssize_t n;
+
+        if (!text)
+                return -ENOMEM;
+
+        do {
+                n = read(fd, text + size, CONFIG_SIZE_MAX + 1 - size);
+                size += n > 0 ? (size_t) n : 0;
+        } while (n > 0 && size <= CONFIG_SIZE_MAX);
+        if (n < 0)
+                return error_set(reterr, ERROR_INVALID, "%s", strerror(errno));
+        if (size > CONFIG_SIZE_MAX)
+                return error_set(reterr, ERROR_INVALID, "larger than 1 MiB");
+
+        *ret = take_ptr(text);
+        *ret_size = size;
+        return 0;
+}
+
+int config_read(const char *path, ConfigValue on_value, void *userdata, Error *reterr) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(free_p) char *text = NULL;
+        cleanup(close_p) int fd = -1;
+        size_t size = 0;
+        int r;
+
+        fd = open(path ?: CONFIG_PATH, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        if (fd < 0 && errno == ENOENT && !path)
+                return 0;
+        if (fd < 0)
+                return error_set(reterr, ERROR_INVALID, "%s: %s", path ?: CONFIG_PATH,
+                                 strerror(errno));
+
+        r = read_text(fd, &text, &size, &error);
+        if (r >= 0)
+                r = give_all(text, size, on_value, userdata, &error);
+        if (error.kind != ERROR_NONE)
+                return error_set(reterr, error.kind, "%s: %s", path ?: CONFIG_PATH,
+                                 error_message(&error));
+
+        return r;
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/ctl/connect.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "agent/ctl/socket-check.h"
+#include "agent/ctl/terminal-text.h"
+
+#define TIMEOUT_SEC 60
+#define USEC_PER_SEC 1000000
+
+struct NodeClient {
+        const char *socket_path;
+        sd_event *event;
+        sd_event_source *signals[2];
+        CompletionQueue *completions;
+        RpcClient *rpc;
+};
+
+/* One question and what becomes of it. */
+typedef struct Question {
+        const Options *options;
+        PrintReply print_reply;
+        PrintRefusal print_refusal;
+        NodeClient *client;
+        RpcCall *call;
+} Question;
+
+void complain(const char *format, ...) {
+        cleanup(free_p) char *text = NULL, *escaped = NULL;
+        va_list args;
+
+        va_start(args, format);
+        if (vasprintf(&text, format, args) < 0)
+                text = NULL;
+        va_end(args);
+
+        escaped = text ? terminal_text_escape(text) : NULL;
+        (void) fflush(stdout); /* what was said before comes before */
+        fprintf(stderr, "inplacectl: %s\n", escaped ?: "out of memory");
+}
+
+static int node_client_watch_signals(NodeClient *client, sd_event_signal_handler_t on_interrupt,
+                                     void *userdata) {
+
+        static const int interrupts[] = { SIGINT, SIGTERM };
+        sigset_t blocked;
+        int r;
+
+        sigemptyset(&blocked);
+        sigaddset(&blocked, SIGINT);
+        sigaddset(&blocked, SIGTERM);
+        sigaddset(&blocked, SIGWINCH);
+        if (sigprocmask(SIG_BLOCK, &blocked, NULL) < 0)
+                return -errno;
+
+        for (size_t i = 0; i < sizeof(interrupts) / sizeof(interrupts[0]); i++) {
+                r = sd_event_add_signal(client->event, &client->signals[i], interrupts[i],
+                                        on_interrupt,
+                                        on_interrupt ? userdata
+                                                     : (void *) (intptr_t) EXIT_STATUS_FAILED);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+int node_client_new(const char *socket_path, sd_event_signal_handler_t on_interrupt, void *userdata,
+                    NodeClient **ret) {
+
+        cleanup(node_client_free_p) NodeClient *client = NULL;
+        int r;
+
+        client = malloc(sizeof(*client));
+        if (!client)
+                return -ENOMEM;
+
+        *client = (NodeClient){ .socket_path = socket_path };
+        r = sd_event_new(&client->event);
+        if (r < 0)
+                return r;
+
+        r = node_client_watch_signals(client, on_interrupt, userdata);
+        if (r < 0)
+                return r;
+
+        r = completion_queue_new(client->event, &client->completions);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(client);
+        return 0;
+}
+
+NodeClient *node_client_free(NodeClient *client) {
+        if (!client)
+                return NULL;
+
+        rpc_client_free(client->rpc);
+        completion_queue_free(client->completions);
+        for (size_t i = 0; i < sizeof(client->signals) / sizeof(client->signals[0]); i++)
+                sd_event_source_disable_unref(client->signals[i]);
+        sd_event_unref(client->event);
+        free(client);
+        return NULL;
+}
+
+/* Which reason it was decides what to do, so the socket is looked at once more. */
+static int explain(const char *path, const Error *refused, Error *reterr) {
+        cleanup(free_p) char *advice = NULL;
+        int result = socket_check(path);
+
+        advice = result < 0 ? socket_check_advise(path, result) : NULL;
+        return error_set(reterr, refused->kind, "cannot reach inplaced at %s: %s", path,
+                         advice ?: error_message(refused));
+}
+
+int node_client_connect(NodeClient *client, Error *reterr) {
+        cleanup(error_done) Error refused = ERROR_INIT;
+        int r;
+
+        client->rpc = rpc_client_free(client->rpc);
+        r = rpc_client_connect(client->completions, client->socket_path, NULL, NULL, &client->rpc,
+                               &refused);
+        if (r < 0 && refused.kind != ERROR_NONE)
+                return explain(client->socket_path, &refused, reterr);
+
+        return r;
+}
+
+sd_event *node_client_event(NodeClient *client) {
+        return client->event;
+}
+
+RpcClient *node_client_rpc(NodeClient *client) {
+        return client->rpc;
+}
+
+static int print_refused(const Error *error, const Options *options) {
+        switch (error->kind) {
+        case ERROR_TIMEOUT:
+                complain("inplaced at %s did not answer within %d s; try: journalctl -u inplaced",
+                         options->socket_path, TIMEOUT_SEC);
+                break;
+        case ERROR_UNAVAILABLE:
+                complain("%s; try: systemctl status inplaced", error_message(error));
+                break;
+        default: complain("%s", error_message(error));
+        }
+
+        return EXIT_STATUS_FAILED;
+}
+
+static int on_answer(const void *reply, const Error *error, void *userdata) {
+        Question *question = userdata;
+        int r;
+
+        question->call = rpc_call_unref(question->call);
+        r = error ? question->print_refusal(error, question->options)
+                  : question->print_reply(reply, question->options);
+        if (r < 0)
+                return r;
+
+        return sd_event_exit(node_client_event(question->client), r);
+}
+
+static int question_run(Question *question, const RpcMethod *method,
+                        const ProtobufCMessage *request) {
+
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        r = node_client_connect(question->client, &error);
+        if (error.kind != ERROR_NONE) {
+                /* The explanation says what to do already. */
+                if (question->print_refusal != print_refused)
+                        return question->print_refusal(&error, question->options);
+                complain("%s", error_message(&error));
+                return EXIT_STATUS_FAILED;
+        }
+        if (r < 0)
+                return r;
+
+        r = rpc_call_unary(node_client_rpc(question->client), method, request,
+                           (uint64_t) TIMEOUT_SEC * USEC_PER_SEC, on_answer, question,
+                           &question->call);
+        if (r < 0)
+                return r;
+
+        r = sd_event_loop(node_client_event(question->client));
+        if (r >= 0 && question->call) /* nobody has answered, so it was a signal */
+                complain("canceled");
+        question->call = rpc_call_unref(question->call);
+        return r;
+}
+
+int node_ask(const Options *options, const RpcMethod *method, const ProtobufCMessage *request,
+             PrintReply print_reply, PrintRefusal print_refusal) {
+
+        cleanup(node_client_free_p) NodeClient *client = NULL;
+        int r;
+
+        r = node_client_new(options->socket_path, NULL, NULL, &client);
+        if (r < 0)
+                return r;
+
+        return question_run(&(Question){ .options = options,
+                                         .print_reply = print_reply,
+                                         .print_refusal = print_refusal ?: print_refused,
+                                         .client = client },
+                            method, request);
+}

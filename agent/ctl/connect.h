@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Talking to the agent
+ *
+ * A NodeClient is the event loop of the program and its connection to the agent. Most commands ask
+ * one question and print the answer: node_ask() is all that they need.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/error.h"
+#include "agent/ctl/options.h"
+#include "agent/rpc/client.h"
+
+typedef struct NodeClient NodeClient;
+
+/* Blocks SIGINT, SIGTERM and SIGWINCH, so it comes before anything that starts threads. SIGINT and
+ * SIGTERM call on_interrupt; without one they end the loop with EXIT_STATUS_FAILED. */
+int node_client_new(const char *socket_path, sd_event_signal_handler_t on_interrupt, void *userdata,
+                    NodeClient **ret);
+NodeClient *node_client_free(NodeClient *client);
+
+/* Connects, also anew. All calls must have been unreferenced. The error says what to do. */
+int node_client_connect(NodeClient *client, Error *reterr);
+
+sd_event *node_client_event(NodeClient *client);
+RpcClient *node_client_rpc(NodeClient *client); /* NULL while there is no connection */
+
+/* What came back. Both return an ExitStatus, or a negative errno for a local failure. */
+typedef int (*PrintReply)(const void *reply, const Options *options);
+typedef int (*PrintRefusal)(const Error *error, const Options *options);
+
+/* Asks, waits and prints. Without print_refusal the error is printed to stderr. Returns what the
+ * callback returned. */
+int node_ask(const Options *options, const RpcMethod *method, const ProtobufCMessage *request,
+             PrintReply print_reply, PrintRefusal print_refusal);
+
+/* Prints "inplacectl: REASON" to stderr, safe for a terminal and in one line. */
+void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+DEFINE_CLEANUP(NodeClient *, node_client_free)

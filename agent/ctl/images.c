@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/ctl/images.h"
+
+#include <errno.h>
+
+#include "agent/ctl/connect.h"
+#include "agent/ctl/format.h"
+#include "agent/ctl/output.h"
+#include "agent/ctl/table.h"
+#include "proto/inplaced/v1/node.pb-c.h"
+
+static const RpcMethod images_method = {
+        .path = "/inplaced.v1.Node/ListImages",
+        .reply = &inplaced__v1__list_images_response__descriptor,
+};
+
+/* clang-format off */
+static const TableColumn columns[] = {
+        { .title = "ID"                                            },
+        { .title = "NAMES"                                         },
+        { .title = "DIGESTS",   .is_wide = true                    },
+        { .title = "SIZE",      .is_right = true                   },
+        { .title = "PINNED"                                        },
+        { .title = "WANTED BY", .may_be_cut = true                 },
+};
+/* clang-format on */
+
+static int add_row(Table *table, const Inplaced__V1__Image *image, bool is_wide) {
+        cleanup(free_p) char *names = text_join(image->repo_tags, image->n_repo_tags);
+        cleanup(free_p) char *digests = text_join(image->repo_digests, image->n_repo_digests);
+        cleanup(free_p) char *wanted_by = text_join(image->wanted_by, image->n_wanted_by);
+        FormatBuffer id, size;
+
+        if (!names || !digests || !wanted_by)
+                return -ENOMEM;
+
+        return table_add_row(table, (const char *const[]){
+                                            is_wide ? image->id : format_short_id(image->id, &id),
+                                            names[0] ? names : "-",
+                                            digests[0] ? digests : "-",
+                                            format_size(image->size_bytes, &size),
+                                            image->pinned ? "yes" : "no",
+                                            wanted_by[0] ? wanted_by : "-",
+                                    });
+}
+
+static int print_table(const Inplaced__V1__ListImagesResponse *reply, bool is_wide) {
+        cleanup(table_free_p) Table *table = NULL;
+        int r;
+
+        r = table_new(columns, sizeof(columns) / sizeof(columns[0]), is_wide, &table);
+        if (r < 0)
+                return r;
+
+        for (size_t i = 0; i < reply->n_images; i++) {
+                r = add_row(table, reply->images[i], is_wide);
+                if (r < 0)
+                        return r;
+        }
+
+        return table_print(table);
+}
+
+static json_object *image_json(const Inplaced__V1__Image *image) {
+        cleanup(json_put_p) json_object *object = json_object_new_object();
+
+        if (!object || !output_add_string(object, "id", image->id) ||
+            !output_add_strings(object, "repoTags", image->repo_tags, image->n_repo_tags) ||
+            !output_add_strings(object, "repoDigests", image->repo_digests,
+                                image->n_repo_digests) ||
+            !output_add_number(object, "sizeBytes", image->size_bytes) ||
+            !output_add_bool(object, "pinned", image->pinned) ||
+            !output_add_strings(object, "wantedBy", image->wanted_by, image->n_wanted_by))
+                return NULL;
+
+        return take_ptr(object);
+}
+
+static int print_document(const Inplaced__V1__ListImagesResponse *reply, OutputFormat format) {
+        cleanup(json_put_p) json_object *tree = json_object_new_object();
+        json_object *images = json_object_new_array();
+
+        if (!tree || !output_add(tree, "images", images))
+                return -ENOMEM;
+
+        for (size_t i = 0; i < reply->n_images; i++)
+                if (!output_append(images, image_json(reply->images[i])))
+                        return -ENOMEM;
+
+        return output_tree(format, tree);
+}
+
+static int print_images(const void *reply, const Options *options) {
+        int r;
+
+        r = options_wants_table(options) ? print_table(reply, options->format == OUTPUT_WIDE)
+                                         : print_document(reply, options->format);
+        return r < 0 ? r : EXIT_STATUS_DONE;
+}
+
+int command_images(const Options *options) {
+        Inplaced__V1__ListImagesRequest request = INPLACED__V1__LIST_IMAGES_REQUEST__INIT;
+
+        return node_ask(options, &images_method, &request.base, print_images, NULL);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/ctl/options.h"
+
+#include <getopt.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "agent/ctl/format.h"
+
+#define UNIX_SCHEME "unix://"
+
+enum {
+        OPTION_SOCKET = 0x100,
+        OPTION_VERSION,
+        OPTION_FIRST_OF_PULL,
+        OPTION_PULL_POLICY = OPTION_FIRST_OF_PULL,
+        OPTION_NO_WAIT,
+        OPTION_TIMEOUT,
+        OPTION_DEADLINE,
+};
+
+/* clang-format off */
+static const struct option long_options[] = {
+        { "socket",      required_argument, NULL, OPTION_SOCKET      },
+        { "output",      required_argument, NULL, 'o'                },
+        { "help",        no_argument,       NULL, 'h'                },
+        { "version",     no_argument,       NULL, OPTION_VERSION     },
+        { "pull-policy", required_argument, NULL, OPTION_PULL_POLICY },
+        { "no-wait",     no_argument,       NULL, OPTION_NO_WAIT     },
+        { "timeout",     required_argument, NULL, OPTION_TIMEOUT     },
+        { "deadline",    required_argument, NULL, OPTION_DEADLINE    },
+        { "quiet",       no_argument,       NULL, 'q'                },
+        { NULL,          0,                 NULL, 0                  },
+};
+/* clang-format on */
+
+static int parse_format(const char *text, OutputFormat *ret, Error *reterr) {
+        static const char *const names[_OUTPUT_FORMAT_MAX] = {
+                [OUTPUT_TABLE] = "table",
+                [OUTPUT_WIDE] = "wide",
+                [OUTPUT_JSON] = "json",
+                [OUTPUT_YAML] = "yaml",
+        };
+
+        for (OutputFormat format = 0; format < _OUTPUT_FORMAT_MAX; format++)
+                if (strcmp(text, names[format]) == 0) {
+                        *ret = format;
+                        return 0;
+                }
+
+        return error_set(reterr, ERROR_INVALID, "-o: '%s' is none of table, wide, json and yaml",
+                         text);
+}
+
+static int parse_policy(const char *text, bool *ret_always, Error *reterr) {
+        *ret_always = strcmp(text, "Always") == 0;
+        if (*ret_always || strcmp(text, "IfNotPresent") == 0)
+                return 0;
+
+        return error_set(reterr, ERROR_INVALID,
+                         "--pull-policy: '%s' is neither Always nor IfNotPresent", text);
+}
+
+static int parse_timeout(const char *text, int32_t *ret, Error *reterr) {
+        int64_t seconds;
+        int r;
+
+        r = duration_parse(text, INT32_MAX, &seconds, reterr);
+        if (r < 0)
+                return r;
+
+        *ret = (int32_t) seconds;
+        return 0;
+}
+
+static int parse_one(int option, const char *argument, Options *options, Error *reterr) {
+        switch (option) {
+        case OPTION_SOCKET:
+                if (strncmp(argument, UNIX_SCHEME, strlen(UNIX_SCHEME)) == 0)
+                        argument += strlen(UNIX_SCHEME);
+                options->socket_path = argument;
+                return 0;
+        case 'o': return parse_format(argument, &options->format, reterr);
+        case 'h': options->wants_help = true; return 0;
+        case OPTION_VERSION: options->wants_version = true; return 0;
+        case OPTION_PULL_POLICY: return parse_policy(argument, &options->always_pull, reterr);
+        case OPTION_NO_WAIT: options->no_wait = true; return 0;
+        case OPTION_TIMEOUT: return parse_timeout(argument, &options->timeout_sec, reterr);
+        case OPTION_DEADLINE:
+                return duration_parse(argument, INT32_MAX, &options->deadline_sec, reterr);
+        case 'q': options->quiet = true; return 0;
+        }
+
+        return error_set(reterr, ERROR_INTERNAL, "option %d has no meaning", option);
+}
+
+/* getopt_long() tells which short option it did not like, and only where a long one stood. */
+static int refuse(int option, char **argv, Error *reterr) {
+        const char *text = argv[optind - 1];
+
+        if (option == ':')
+                return error_set(reterr, ERROR_INVALID, "%s needs an argument", text);
+        if (optopt > 0 && optopt < OPTION_SOCKET && strncmp(text, "--", 2) != 0)
+                return error_set(reterr, ERROR_INVALID, "unknown option '-%c'", optopt);
+        if (optopt > 0)
+                return error_set(reterr, ERROR_INVALID, "'%s': the option takes no argument", text);
+
+        return error_set(reterr, ERROR_INVALID, "unknown or ambiguous option '%s'", text);
+}
+
+static const char *name_of_pull_option(int option) {
+        for (const struct option *o = long_options; o->name; o++)
+                if (o->val == option && (option >= OPTION_FIRST_OF_PULL || option == 'q'))
+                        return o->name;
+
+        return NULL;
+}
+
+int options_parse(int argc, char **argv, Options *ret, Error *reterr) {
+        Options options = { .socket_path = SOCKET_PATH_DEFAULT };
+        int option, r;
+
+        optind = 0; /* read anew, also when something was read before */
+        opterr = 0;
+        while ((option = getopt_long(argc, argv, ":o:hq", long_options, NULL)) >= 0) {
+                if (option == '?' || option == ':')
+                        return refuse(option, argv, reterr);
+
+                r = parse_one(option, optarg, &options, reterr);
+                if (r < 0)
+                        return r;
+
+                options.pull_option = name_of_pull_option(option) ?: options.pull_option;
+        }
+
+        if (optind < argc) {
+                options.command = argv[optind++];
+                options.arguments = argv + optind;
+                options.n_arguments = argc - optind;
+        }
+
+        *ret = options;
+        return 0;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The command line
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/base/error.h"
+
+#define SOCKET_PATH_DEFAULT "/run/inplaced/inplaced.sock"
+
+typedef enum OutputFormat {
+        OUTPUT_TABLE,
+        OUTPUT_WIDE, /* a table with more columns and nothing shortened */
+        OUTPUT_JSON,
+        OUTPUT_YAML,
+        _OUTPUT_FORMAT_MAX,
+} OutputFormat;
+
+/* What scripts can trust. */
+typedef enum ExitStatus {
+        EXIT_STATUS_DONE = 0,
+        EXIT_STATUS_FAILED = 1,
+        EXIT_STATUS_USAGE = 2,
+        EXIT_STATUS_PARTLY = 3,
+} ExitStatus;
+
+typedef struct Options {
+        const char *socket_path; /* all strings are borrowed from argv */
+        OutputFormat format;
+        bool wants_help;
+        bool wants_version;
+        const char *command; /* NULL if none was given */
+        char **arguments;    /* those of the command */
+        int n_arguments;
+
+        /* of "pull" */
+        bool always_pull;
+        bool no_wait;
+        bool quiet;
+        int32_t timeout_sec;     /* of one attempt; 0: the agent's default */
+        int64_t deadline_sec;    /* of all attempts together; 0: none */
+        const char *pull_option; /* how the last option of "pull" was written; NULL if none was */
+} Options;
+
+static inline bool options_wants_table(const Options *options) {
+        return options->format == OUTPUT_TABLE || options->format == OUTPUT_WIDE;
+}
+
+/* Options may stand before and after the command. Moves the options in argv to its front. */
+int options_parse(int argc, char **argv, Options *ret, Error *reterr);

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The images that were asked for, and what is known of each
+ *
+ * Fed with the events of the agent, read by those who print. It knows neither terminal nor clock.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/ctl/options.h"
+#include "agent/ctl/rate.h"
+#include "proto/inplaced/v1/node.pb-c.h"
+
+typedef struct PullItem {
+        const char *image; /* as it was asked for; borrowed from the command line */
+        char *label;       /* the same, safe for a terminal */
+        Inplaced__V1__Phase phase;
+        Inplaced__V1__Step step;
+        uint32_t attempt;
+        uint64_t bytes_done;
+        uint64_t bytes_total;
+        bool was_present;
+        char *image_id; /* "" while it is not known, as are the next two */
+        char *reason;
+        char *message;
+
+        uint64_t begun_usec;
+        uint64_t ended_usec; /* valid once it is finished */
+        Rate rate;
+        bool is_printed; /* its last line has been written */
+} PullItem;
+
+typedef struct PullList {
+        PullItem *items;
+        size_t n_items;
+        char *request_id; /* "" until the agent has told it */
+} PullList;
+
+#define PULL_LIST_INIT ((PullList){ .items = NULL })
+
+/* One item for each image; what was named twice is asked for once. */
+int pull_list_init(PullList *list, char *const *images, size_t n_images, uint64_t now_usec);
+void pull_list_done(PullList *list);
+
+/* Takes in what the agent says. Sets *ret_item to the item that it is about, or to NULL if it is
+ * about none or the item is finished already. */
+int pull_list_apply(PullList *list, const Inplaced__V1__PreloadEvent *event, uint64_t now_usec,
+                    PullItem **ret_item);
+
+/* Makes everything that is not finished a failure. */
+int pull_list_fail_rest(PullList *list, const char *reason, const char *message, uint64_t now_usec);
+
+bool pull_item_is_finished(const PullItem *item);
+size_t pull_list_count(const PullList *list, Inplaced__V1__Phase phase);
+bool pull_list_is_finished(const PullList *list);
+
+/* Of the finished ones. */
+ExitStatus pull_list_exit_status(const PullList *list);

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/ctl/status-rows.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/rfc3339.h"
+
+json_object *json_member(json_object *object, const char *key, json_type type) {
+        json_object *member;
+
+        if (!json_object_is_type(object, json_type_object) ||
+            !json_object_object_get_ex(object, key, &member) || !json_object_is_type(member, type))
+                return NULL;
+
+        return member;
+}
+
+const char *json_text(json_object *object, const char *key) {
+        json_object *text = json_member(object, key, json_type_string);
+
+        return text ? json_object_get_string(text) : "";
+}
+
+int64_t json_number(json_object *object, const char *key) {
+        json_object *number = json_member(object, key, json_type_int);
+
+        return number ? json_object_get_int64(number) : 0;
+}
+
+static int64_t json_time(json_object *object, const char *key) {
+        int64_t time;
+
+        return rfc3339_parse(json_text(object, key), &time) == 0 ? time : 0;
+}
+
+static StatusRow *find_or_add(StatusRows *rows, const char *image, const char *tag) {
+        StatusRow *items;
+
+        for (size_t i = rows->n_items; i-- > 0;)
+                if (strcmp(rows->items[i].image, image) == 0 &&
+                    strcmp(rows->items[i].tag, tag) == 0)
+                        return &rows->items[i];
+
+        items = reallocarray(rows->items, rows->n_items + 1, sizeof(*items));
+        if (!items)
+                return NULL;
+
+        rows->items = items;
+        rows->items[rows->n_items] = (StatusRow){
+                .image = image,
+                .tag = tag,
+                .policy = "",
+                .phase = "Waiting",
+                .image_id = "",
+                .message = "",
+        };
+        return &rows->items[rows->n_items++];
+}
+
+static void read_spec(StatusRow *row, json_object *tag) {
+        row->policy = json_text(tag, "imagePullPolicy");
+        row->created_at = json_time(tag, "createdAt");
+}
+
+static void read_status(StatusRow *row, json_object *tag) {
+        int64_t progress = json_number(tag, "progress");
+        const char *phase = json_text(tag, "phase");
+
+        if (phase[0])
+                row->phase = phase;
+        row->progress = progress < 0 ? 0 : progress > 100 ? 100 : (int) progress;
+        row->image_id = json_text(tag, "imageID");
+        row->message = json_text(tag, "message");
+        row->started_at = json_time(tag, "startTime");
+        row->completed_at = json_time(tag, "completionTime");
+}
+
+/* images is an object of { IMAGE: { "tags": [ ... ] } }, in the spec as in the status. */
+static int read_images(StatusRows *rows, json_object *images,
+                       void (*read_tag)(StatusRow *row, json_object *tag)) {
+
+        if (!images)
+                return 0;
+
+        json_object_object_foreach(images, name, image) {
+                json_object *tags = json_member(image, "tags", json_type_array);
+
+                for (size_t i = 0; tags && i < json_object_array_length(tags); i++) {
+                        json_object *tag = json_object_array_get_idx(tags, i);
+                        StatusRow *row = find_or_add(rows, name, json_text(tag, "tag"));
+
+                        if (!row)
+                                return -ENOMEM;
+                        read_tag(row, tag);
+                }
+        }
+
+        return 0;
+}
+
+static int compare_rows(const void *a, const void *b) {
+        const StatusRow *x = a, *y = b;
+        int order = strcmp(x->image, y->image);
+
+        return order != 0 ? order : strcmp(x->tag, y->tag);
+}
+
+int status_rows_read(json_object *node_image, StatusRows *ret) {
+        json_object *spec = json_member(node_image, "spec", json_type_object);
+        json_object *status = json_member(node_image, "status", json_type_object);
+        cleanup(status_rows_done) StatusRows rows = STATUS_ROWS_INIT;
+        int r;
+
+        r = read_images(&rows, json_member(spec, "images", json_type_object), read_spec);
+        if (r < 0)
+                return r;
+
+        r = read_images(&rows, json_member(status, "imageStatuses", json_type_object), read_status);
+        if (r < 0)
+                return r;
+
+        if (rows.n_items > 0)
+                qsort(rows.items, rows.n_items, sizeof(*rows.items), compare_rows);
+
+        *ret = rows;
+        rows = STATUS_ROWS_INIT;
+        return 0;
+}
+
+void status_rows_done(StatusRows *rows) {
+        free(rows->items);
+        *rows = STATUS_ROWS_INIT;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The images of a NodeImage object
+ *
+ * One row for each tag that the spec names or the status reports, sorted by image and tag. Whatever
+ * is missing in the object or has another type than it should is empty.
+ */
+
+#include <json-c/json.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct StatusRow {
+        const char *image; /* the texts are borrowed from the object, and "" if there is none */
+        const char *tag;
+        const char *policy;
+        const char *phase; /* "Waiting" until something is reported */
+        int progress;      /* percent */
+        const char *image_id;
+        const char *message;
+        int64_t created_at; /* seconds since the epoch, 0 if unknown, as are the next two */
+        int64_t started_at;
+        int64_t completed_at;
+} StatusRow;
+
+typedef struct StatusRows {
+        StatusRow *items;
+        size_t n_items;
+} StatusRows;
+
+#define STATUS_ROWS_INIT ((StatusRows){ .items = NULL })
+
+/* The object is borrowed as long as the rows live. */
+int status_rows_read(json_object *node_image, StatusRows *ret);
+void status_rows_done(StatusRows *rows);
+
+/* The member of an object, and the text or number that it holds; NULL, "" or 0 if there is none or
+ * it has another type. */
+json_object *json_member(json_object *object, const char *key, json_type type);
+const char *json_text(json_object *object, const char *key);
+int64_t json_number(json_object *object, const char *key);

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/ctl/status.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/ctl/connect.h"
+#include "agent/ctl/format.h"
+#include "agent/ctl/output.h"
+#include "agent/ctl/problems.h"
+#include "agent/ctl/status-rows.h"
+#include "agent/ctl/table.h"
+#include "proto/inplaced/v1/node.pb-c.h"
+
+static const RpcMethod status_method = {
+        .path = "/inplaced.v1.Node/GetStatus",
+        .reply = &inplaced__v1__get_status_response__descriptor,
+};
+
+/* clang-format off */
+static const TableColumn columns[] = {
+        { .title = "IMAGE"                          },
+        { .title = "TAG"                            },
+        { .title = "POLICY",   .is_wide = true      },
+        { .title = "PHASE"                          },
+        { .title = "PROGRESS", .is_right = true     },
+        { .title = "IMAGE ID"                       },
+        { .title = "TIME",     .is_right = true, .is_wide = true },
+        { .title = "AGE",      .is_right = true     },
+        { .title = "MESSAGE",  .may_be_cut = true   },
+};
+/* clang-format on */
+
+static int64_t between(int64_t from, int64_t to) {
+        return to > from ? to - from : 0;
+}
+
+static int add_row(Table *table, const StatusRow *row, bool is_wide, int64_t now) {
+        FormatBuffer progress, id, age, took;
+        int64_t since = row->created_at ?: row->started_at;
+
+        snprintf(progress.text, sizeof(progress.text), "%d%%", row->progress);
+
+        return table_add_row(
+                table, (const char *const[]){
+                               row->image,
+                               row->tag,
+                               row->policy[0] ? row->policy : "-",
+                               row->phase,
+                               row->progress > 0 ? progress.text : "-",
+                               !row->image_id[0] ? "-"
+                               : is_wide         ? row->image_id
+                                                 : format_short_id(row->image_id, &id),
+                               row->completed_at > 0 && row->started_at > 0
+                                       ? format_duration((uint64_t) between(row->started_at,
+                                                                            row->completed_at),
+                                                         &took)
+                                       : "-",
+                               since > 0 ? format_age((uint64_t) between(since, now), &age) : "-",
+                               row->message,
+                       });
+}
+
+static int print_table(json_object *node_image, bool is_wide) {
+        cleanup(status_rows_done) StatusRows rows = STATUS_ROWS_INIT;
+        cleanup(table_free_p) Table *table = NULL;
+        int r;
+
+        r = status_rows_read(node_image, &rows);
+        if (r < 0)
+                return r;
+
+        r = table_new(columns, sizeof(columns) / sizeof(columns[0]), is_wide, &table);
+        if (r < 0)
+                return r;
+
+        for (size_t i = 0; i < rows.n_items; i++) {
+                r = add_row(table, &rows.items[i], is_wide, time(NULL));
+                if (r < 0)
+                        return r;
+        }
+
+        return table_print(table);
+}
+
+static int print_header(const Inplaced__V1__GetStatusResponse *reply, json_object *node_image) {
+        json_object *status = json_member(node_image, "status", json_type_object);
+        const Inplaced__V1__Runtime *runtime = reply->runtime;
+        int r;
+
+        r = print_safe("Node %s, %s%s%s%s%s",
+                       json_text(json_member(node_image, "metadata", json_type_object), "name"),
+                       runtime ? runtime->name : "no container runtime",
+                       runtime && runtime->version[0] ? " " : "", runtime ? runtime->version : "",
+                       runtime && runtime->endpoint[0] ? " at " : "",
+                       runtime ? runtime->endpoint : "");
+        if (r < 0)
+                return r;
+
+        return print_safe("Images: %lld wanted, %lld succeeded, %lld failed, %lld pulling, "
+                          "%lld waiting",
+                          (long long) json_number(status, "desired"),
+                          (long long) json_number(status, "succeeded"),
+                          (long long) json_number(status, "failed"),
+                          (long long) json_number(status, "pulling"),
+                          (long long) json_number(status, "waiting"));
+}
+
+static int print_for_person(const Inplaced__V1__GetStatusResponse *reply, json_object *node_image,
+                            bool is_wide) {
+
+        int r;
+
+        r = print_header(reply, node_image);
+        if (r < 0)
+                return r;
+
+        r = print_table(node_image, is_wide);
+        if (r < 0)
+                return r;
+
+        return problems_print(reply->problems, reply->n_problems);
+}
+
+static int print_status(const void *message, const Options *options) {
+        const Inplaced__V1__GetStatusResponse *reply = message;
+        cleanup(json_put_p) json_object *node_image = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        r = output_parse(reply->node_image_json, &node_image, &error);
+        if (error.kind != ERROR_NONE) {
+                complain("%s; are both of the same version? try: inplacectl version",
+                         error_message(&error));
+                return EXIT_STATUS_FAILED;
+        }
+        if (r < 0)
+                return r;
+
+        r = options_wants_table(options)
+                    ? print_for_person(reply, node_image, options->format == OUTPUT_WIDE)
+                    : output_tree(options->format, node_image);
+        return r < 0 ? r : EXIT_STATUS_DONE;
+}
+
+int command_status(const Options *options) {
+        Inplaced__V1__GetStatusRequest request = INPLACED__V1__GET_STATUS_REQUEST__INIT;
+
+        return node_ask(options, &status_method, &request.base, print_status, NULL);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Text on a terminal
+ *
+ * Names and messages come from outside and are shown to a person. A terminal obeys control
+ * characters, so they are made visible first; and a line that is redrawn in place must fit, so its
+ * width is counted in columns, not in bytes. What can be shown depends on the locale: in the "C"
+ * locale everything but ASCII is made visible as \xNN.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Whether a terminal shows the character as what it is. Characters that reorder or hide their
+ * neighbours are not shown. */
+bool terminal_shows(uint32_t character);
+
+/* A copy in which whatever a terminal would not show is written as \n, \t or \xNN. NULL if there
+ * is no memory. */
+char *terminal_text_escape(const char *text);
+
+/* Columns that a text takes which terminal_text_escape() made. */
+size_t terminal_text_width(const char *text);
+
+/* A copy of such a text that takes at most so many columns: the middle or the end gives way to
+ * "...". NULL if there is no memory. */
+char *terminal_text_fit_middle(const char *text, size_t width);
+char *terminal_text_fit_end(const char *text, size_t width);

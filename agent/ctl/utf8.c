@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/ctl/utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The number of bytes that the first one announces, and the bits that it brings along. */
+static size_t utf8_begin(unsigned char first, uint32_t *ret) {
+        if (first >= 0x01 && first < 0x80) {
+                *ret = first;
+                return 1;
+        }
+        if (first >= 0xC2 && first < 0xE0) {
+                *ret = first & 0x1F;
+                return 2;
+        }
+        if (first >= 0xE0 && first < 0xF0) {
+                *ret = first & 0x0F;
+                return 3;
+        }
+        if (first >= 0xF0 && first < 0xF5) {
+                *ret = first & 0x07;
+                return 4;
+        }
+        return 0;
+}
+
+size_t utf8_decode(const char *text, uint32_t *ret) {
+        static const uint32_t smallest[] = { 0, 0, 0x80, 0x800, 0x10000 };
+        uint32_t c = 0;
+        size_t n;
+
+        n = utf8_begin((unsigned char) text[0], &c);
+        for (size_t i = 1; i < n; i++) {
+                if (((unsigned char) text[i] & 0xC0) != 0x80)
+                        return 0;
+                c = c << 6 | ((unsigned char) text[i] & 0x3F);
+        }
+
+        if (n == 0 || c < smallest[n] || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000))
+                return 0;
+
+        *ret = c;
+        return n;
+}
+
+char *utf8_repair(const char *text) {
+        char *copy, *end;
+
+        copy = end = malloc(strlen(text) * strlen(UTF8_REPLACEMENT) + 1);
+        if (!copy)
+                return NULL;
+
+        while (*text) {
+                uint32_t c;
+                size_t n = utf8_decode(text, &c);
+
+                if (n == 0) {
+                        end = stpcpy(end, UTF8_REPLACEMENT);
+                        text++;
+                } else {
+                        end = mempcpy(end, text, n);
+                        text += n;
+                }
+        }
+
+        *end = '\0';
+        return copy;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * UTF-8
+ *
+ * What the agent and the runtime say may hold any bytes. These functions look at them without
+ * trusting them, and do not depend on the locale.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define UTF8_REPLACEMENT "\xEF\xBF\xBD" /* U+FFFD */
+
+/* Reads one character. Returns how many bytes it has, or 0 if the bytes are not UTF-8 or text is at
+ * its end. */
+size_t utf8_decode(const char *text, uint32_t *ret);
+
+/* A copy in which each byte that is not UTF-8 is replaced. NULL if there is no memory. */
+char *utf8_repair(const char *text);

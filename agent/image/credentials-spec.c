@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/image/credentials-spec.h"
+
+#include <errno.h>
+#include <json-c/json_object.h>
+#include <json-c/json_tokener.h>
+#include <json-c/linkhash.h>
+#include <netinet/in.h>
+#include <resolv.h>
+#include <string.h>
+#include <strings.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/quote.h"
+
+#define DEPTH_MAX 16
+
+/* A buffer for a secret, which forgets it at the end of the scope. */
+typedef struct Secret {
+        char *data;
+        size_t size;
+} Secret;
+
+static void secret_done(Secret *secret) {
+        if (secret->data)
+                explicit_bzero(secret->data, secret->size);
+        free(secret->data);
+}
+
+static void free_secret_string(char *text) {
+        if (text)
+                explicit_bzero(text, strlen(text));
+        free(text);
+}
+
+/* Depth is limited by the tokener. */
+static void wipe_strings(json_object *json) {
+        if (json_object_is_type(json, json_type_string)) {
+                explicit_bzero((char *) json_object_get_string(json),
+                               (size_t) json_object_get_string_len(json));
+        } else if (json_object_is_type(json, json_type_array)) {
+                for (size_t i = 0; i < json_object_array_length(json); i++)
+                        wipe_strings(json_object_array_get_idx(json, i));
+        } else if (json_object_is_type(json, json_type_object)) {
+                json_object_object_foreach(json, key, value) {
+                        (void) key;
+                        wipe_strings(value);
+                }
+        }
+}
+
+static void json_done(json_object **json) {
+        wipe_strings(*json);
+        json_object_put(*json);
+}
+
+static void tokener_done(json_tokener **tokener) {
+        if (*tokener)
+                json_tokener_free(*tokener);
+}
+
+/* The name of an entry for a message. Some write a user and a password in front of the host. */
+static const char *quote_key(const char *key, char buffer[static QUOTE_SIZE]) {
+        const char *at = strrchr(key, '@');
+
+        return quote(at ? at + 1 : key, buffer);
+}
+
+/* What json-c says of a mistake are constant words, so it can be repeated. */
+static int parse_json(const char *text, size_t size, json_object **ret, Error *reterr) {
+        cleanup(tokener_done) json_tokener *tokener = NULL;
+        cleanup(json_done) json_object *json = NULL;
+        enum json_tokener_error error;
+
+        tokener = json_tokener_new_ex(DEPTH_MAX);
+        if (!tokener)
+                return -ENOMEM;
+
+        json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+        json = json_tokener_parse_ex(tokener, text, (int) size);
+        error = json_tokener_get_error(tokener);
+        if (error == json_tokener_continue)
+                return error_set(reterr, ERROR_INVALID, "not valid JSON: it ends too early");
+        if (error != json_tokener_success)
+                return error_set(reterr, ERROR_INVALID, "not valid JSON at byte %zu: %s",
+                                 json_tokener_get_parse_end(tokener),
+                                 json_tokener_error_desc(error));
+
+        *ret = take_ptr(json);
+        return 0;
+}
+
+/* Where a field of an entry goes, and NULL for one that we do not need. Case does not matter, as it
+ * does not for those who write these documents. */
+static char **entry_field(CredentialsEntry *entry, char **auth, const char *name) {
+        const struct {
+                const char *name;
+                char **value;
+        } fields[] = {
+                { "username", &entry->username },
+                { "password", &entry->password },
+                { "identitytoken", &entry->identity_token },
+                { "registrytoken", &entry->registry_token },
+                { "auth", auth },
+        };
+
+        for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+                if (strcasecmp(fields[i].name, name) == 0)
+                        return fields[i].value;
+
+        return NULL;
+}
+
+static int set_secret(char **secret, const char *text, size_t size) {
+        char *copy = NULL;
+
+        if (size > 0) {
+                copy = strndup(text, size);
+                if (!copy)
+                        return -ENOMEM;
+        }
+
+        free_secret_string(*secret);
+        *secret = copy;
+        return 0;
+}
+
+static int read_string(const char *key, const char *name, json_object *value, char **ret,
+                       Error *reterr) {
+        char quoted[QUOTE_SIZE];
+        const char *text;
+        size_t size;
+
+        if (!value)
+                return set_secret(ret, NULL, 0);
+        if (!json_object_is_type(value, json_type_string))
+                return error_set(reterr, ERROR_INVALID, "the field \"%s\" of %s is not a string",
+                                 name, quote_key(key, quoted));
+
+        text = json_object_get_string(value);
+        size = (size_t) json_object_get_string_len(value);
+        if (memchr(text, '\0', size))
+                return error_set(reterr, ERROR_INVALID, "the field \"%s\" of %s has a NUL in it",
+                                 name, quote_key(key, quoted));
+
+        return set_secret(ret, text, size);
+}
+
+/* Decodes base64, whose padding may be missing. The result ends with a NUL that is not counted. */
+static int decode(const char *text, Secret *ret, size_t *ret_size) {
+        cleanup(secret_done) Secret padded = { .size = strlen(text) + 4 };
+        cleanup(secret_done) Secret decoded = { .size = strlen(text) + 4 };
+        size_t size = strcspn(text, "=");
+        int n;
+
+        padded.data = calloc(1, padded.size);
+        decoded.data = calloc(1, decoded.size);
+        if (!padded.data || !decoded.data)
+                return -ENOMEM;
+
+        if (text[size + strspn(text + size, "=")] != '\0')
+                return -EINVAL;
+
+        memcpy(padded.data, text, size);
+        while (size % 4 != 0)
+                padded.data[size++] = '=';
+
+        n = b64_pton(padded.data, (unsigned char *) decoded.data, decoded.size - 1);
+        if (n < 0)
+                return -EINVAL;
+
+        *ret = decoded;
+        *ret_size = (size_t) n;
+        decoded = (Secret){ .data = NULL };
+        return 0;
+}
+
+/* "auth" is base64(username:password), and stands above the two fields. */
+static int read_auth(CredentialsEntry *entry, const char *auth, Error *reterr) {
+        cleanup(secret_done) Secret decoded = { .data = NULL };
+        char quoted[QUOTE_SIZE];
+        const char *colon;
+        size_t size;
+        int r;
+
+        r = decode(auth, &decoded, &size);
+        if (r == -EINVAL)
+                return error_set(reterr, ERROR_INVALID, "the field \"auth\" of %s is not base64",
+                                 quote_key(entry->key, quoted));
+        if (r < 0)
+                return r;
+
+        while (size > 0 && decoded.data[size - 1] == '\0')
+                size--;
+
+        colon = memchr(decoded.data, ':', size);
+        if (!colon || memchr(decoded.data, '\0', size))
+                return error_set(reterr, ERROR_INVALID,
+                                 "the field \"auth\" of %s is not base64 of \"username:password\"",
+                                 quote_key(entry->key, quoted));
+
+        r = set_secret(&entry->username, decoded.data, (size_t) (colon - decoded.data));
+        if (r < 0)
+                return r;
+
+        return set_secret(&entry->password, colon + 1, size - (size_t) (colon + 1 - decoded.data));
+}
+
+static int read_fields(CredentialsEntry *entry, json_object *json, char **auth, Error *reterr) {
+        json_object_object_foreach(json, name, value) {
+                char **field = entry_field(entry, auth, name);
+                int r;
+
+                if (!field)
+                        continue;
+
+                r = read_string(entry->key, name, value, field, reterr);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static void auth_done(char **auth) {
+        free_secret_string(*auth);
+}
+
+static int read_entry(CredentialsEntry *entry, const char *key, json_object *json, Error *reterr) {
+        cleanup(auth_done) char *auth = NULL;
+        char quoted[QUOTE_SIZE];
+        int r;
+
+        if (strlen(key) > CREDENTIALS_KEY_SIZE_MAX)
+                return error_set(reterr, ERROR_INVALID, "the name of the entry %s is too long",
+                                 quote_key(key, quoted));
+        if (json && !json_object_is_type(json, json_type_object))
+                return error_set(reterr, ERROR_INVALID, "the entry %s is not an object",
+                                 quote_key(key, quoted));
+
+        entry->key = strdup(key);
+        if (!entry->key)
+                return -ENOMEM;
+        if (!json)
+                return 0;
+
+        r = read_fields(entry, json, &auth, reterr);
+        if (r < 0)
+                return r;
+
+        return auth ? read_auth(entry, auth, reterr) : 0;
+}
+
+static int read_entries(json_object *map, CredentialsSpec *spec, Error *reterr) {
+        spec->entries = calloc((size_t) json_object_object_length(map) + 1, sizeof(*spec->entries));
+        if (!spec->entries)
+                return -ENOMEM;
+
+        json_object_object_foreach(map, key, value) {
+                CredentialsEntry *entry = &spec->entries[spec->n_entries++];
+                int r;
+
+                r = read_entry(entry, key, value, reterr);
+                if (r < 0)
+                        return r;
+
+                if (!entry->username && !entry->password && !entry->identity_token &&
+                    !entry->registry_token) {
+                        credentials_entry_done(entry);
+                        spec->n_entries--;
+                }
+        }
+
+        return 0;
+}
+
+/* Finds the map of entries in the document, which may be the document. */
+static int find_map(json_object *json, json_object **ret, Error *reterr) {
+        if (!json_object_is_type(json, json_type_object))
+                return error_set(reterr, ERROR_INVALID, "not a JSON object");
+
+        if (json_object_object_get_ex(json, "auths", ret)) {
+                if (*ret && !json_object_is_type(*ret, json_type_object))
+                        return error_set(reterr, ERROR_INVALID, "\"auths\" is not an object");
+                return 0;
+        }
+
+        if (json_object_object_get_ex(json, "credsStore", NULL) ||
+            json_object_object_get_ex(json, "credHelpers", NULL))
+                return error_set(reterr, ERROR_INVALID,
+                                 "the credentials are kept by a helper program and not in "
+                                 "\"auths\"");
+
+        *ret = json;
+        return 0;
+}
+
+int credentials_spec_parse(const char *text, size_t size, CredentialsSpec *ret, Error *reterr) {
+        cleanup(credentials_spec_done) CredentialsSpec spec = CREDENTIALS_SPEC_INIT;
+        cleanup(json_done) json_object *json = NULL;
+        json_object *map = NULL;
+        int r;
+
+        if (size > CREDENTIALS_SIZE_MAX)
+                return error_set(reterr, ERROR_INVALID, "larger than %zu bytes",
+                                 CREDENTIALS_SIZE_MAX);
+        if (size > 0) {
+                if (memchr(text, '\0', size))
+                        return error_set(reterr, ERROR_INVALID, "not valid JSON: it has a NUL");
+
+                r = parse_json(text, size, &json, reterr);
+                if (r < 0)
+                        return r;
+
+                r = find_map(json, &map, reterr);
+                if (r < 0)
+                        return r;
+        }
+
+        if (map) {
+                r = read_entries(map, &spec, reterr);
+                if (r < 0)
+                        return r;
+        }
+
+        *ret = spec;
+        spec = CREDENTIALS_SPEC_INIT;
+        return 0;
+}
+
+void credentials_entry_done(CredentialsEntry *entry) {
+        free(entry->key);
+        free_secret_string(entry->username);
+        free_secret_string(entry->password);
+        free_secret_string(entry->identity_token);
+        free_secret_string(entry->registry_token);
+        *entry = (CredentialsEntry){ .key = NULL };
+}
+
+void credentials_spec_done(CredentialsSpec *spec) {
+        for (size_t i = 0; i < spec->n_entries; i++)
+                credentials_entry_done(&spec->entries[i]);
+        free(spec->entries);
+        *spec = CREDENTIALS_SPEC_INIT;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Registry credentials as people keep them
+ *
+ * Reads the two forms in which a pull secret or a file holds credentials: docker's config.json,
+ * whose "auths" maps a registry to an entry, and the older .dockercfg, which is that map itself.
+ * Says what an entry holds and nothing about which images it is for: that is
+ * agent/image/credentials.h.
+ *
+ * What it holds is wiped when it is freed, and no error text ever contains a value.
+ */
+
+#include <stddef.h>
+
+#include "agent/base/error.h"
+
+#define CREDENTIALS_SIZE_MAX ((size_t) 1024 * 1024)
+#define CREDENTIALS_KEY_SIZE_MAX 1024
+
+typedef struct CredentialsEntry {
+        char *key; /* as it is written: "https://index.docker.io/v1/", "*.example.com/team" */
+
+        /* NULL or not empty, each of them. At least one is there. */
+        char *username;
+        char *password;
+        char *identity_token;
+        char *registry_token;
+} CredentialsEntry;
+
+typedef struct CredentialsSpec {
+        CredentialsEntry *entries; /* in the order of the document */
+        size_t n_entries;
+} CredentialsSpec;
+
+#define CREDENTIALS_SPEC_INIT ((CredentialsSpec){ .entries = NULL })
+
+/* The text need not end with a NUL. One of no bytes has no entries. An entry that holds nothing is
+ * left out, one that makes no sense makes the whole text ERROR_INVALID. */
+int credentials_spec_parse(const char *text, size_t size, CredentialsSpec *ret, Error *reterr);
+
+void credentials_entry_done(CredentialsEntry *entry);
+void credentials_spec_done(CredentialsSpec *spec);

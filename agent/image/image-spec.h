@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Image spec
+ *
+ * What a NodeImage (apps.kruise.io, v1alpha1 or v1beta1) wishes for. Whatever the agent could not
+ * tell apart or carry out is refused, with its path; a name or tag that no registry could have is
+ * not, because that concerns one image alone and belongs into its status.
+ */
+
+#include <json-c/json_types.h>
+
+#include "agent/base/error.h"
+#include "agent/image/wish.h"
+
+#define IMAGE_SPEC_IMAGES_MAX 4096
+#define IMAGE_SPEC_TAGS_MAX 16384 /* of all images together */
+
+/* One wish for each tag of each image, in the order of the object. Everything is copied. The caller
+ * owns *ret, which is not touched by a failure. */
+int image_spec_parse(struct json_object *node_image, WishList *ret, Error *reterr);

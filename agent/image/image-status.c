@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/image/image-status.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/rfc3339.h"
+
+static const char *const phase_names[_IMAGE_PHASE_MAX] = {
+        [IMAGE_WAITING] = "Waiting",
+        [IMAGE_PULLING] = "Pulling",
+        [IMAGE_SUCCEEDED] = "Succeeded",
+        [IMAGE_FAILED] = "Failed",
+};
+
+static void free_strings(char **texts) {
+        for (char **text = texts; text && *text; text++)
+                free(*text);
+        free(texts);
+}
+
+void image_status_done(ImageStatus *status) {
+        free_strings(status->repo_digests);
+        free(status->image_id);
+        free(status->message);
+        *status = (ImageStatus){ 0 };
+}
+
+static int copy_string(const char *text, char **ret) {
+        if (!text)
+                return 0;
+
+        *ret = strdup(text);
+        return *ret ? 0 : -ENOMEM;
+}
+
+int image_status_set_digests(ImageStatus *status, const char *const *digests, size_t n_digests) {
+        char **copies;
+        int r;
+
+        copies = calloc(n_digests + 1, sizeof(copies[0]));
+        if (!copies)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < n_digests; i++) {
+                r = copy_string(digests[i], &copies[i]);
+                if (r < 0) {
+                        free_strings(copies);
+                        return r;
+                }
+        }
+
+        free_strings(status->repo_digests);
+        status->repo_digests = copies;
+        return 0;
+}
+
+static size_t count_strings(char *const *texts) {
+        size_t n = 0;
+
+        while (texts && texts[n])
+                n++;
+
+        return n;
+}
+
+int image_status_copy(const ImageStatus *status, ImageStatus *ret) {
+        cleanup(image_status_done) ImageStatus copy = *status;
+        int r;
+
+        copy.message = NULL;
+        copy.image_id = NULL;
+        copy.repo_digests = NULL;
+        r = copy_string(status->message, &copy.message);
+        if (r < 0)
+                return r;
+
+        r = copy_string(status->image_id, &copy.image_id);
+        if (r < 0)
+                return r;
+
+        r = image_status_set_digests(&copy, (const char *const *) status->repo_digests,
+                                     count_strings(status->repo_digests));
+        if (r < 0)
+                return r;
+
+        *ret = copy;
+        copy = (ImageStatus){ 0 };
+        return 0;
+}
+
+bool image_phase_is_final(ImagePhase phase) {
+        return phase == IMAGE_SUCCEEDED || phase == IMAGE_FAILED;
+}
+
+const char *image_phase_to_string(ImagePhase phase) {
+        return phase_names[phase];
+}
+
+int image_status_progress(const ImageStatus *status) {
+        if (status->phase == IMAGE_SUCCEEDED)
+                return 100;
+        if (status->bytes_total == 0 || status->bytes_done == 0)
+                return 0;
+        if (status->bytes_done >= status->bytes_total)
+                return 99;
+
+        return (int) ((double) status->bytes_done / (double) status->bytes_total * 99);
+}
+
+/* A NULL value means that there was no memory for it, as does false. */
+static bool add(json_object *object, const char *key, json_object *value) {
+        return value && json_object_object_add(object, key, value) == 0;
+}
+
+static bool add_time(json_object *object, const char *key, int64_t time) {
+        char text[RFC3339_SIZE];
+
+        return time == 0 || add(object, key, json_object_new_string(rfc3339_format(time, text)));
+}
+
+static bool add_image_id(json_object *object, const char *name, const char *image_id) {
+        cleanup(free_p) char *text = NULL;
+
+        if (!image_id)
+                return true;
+        if (asprintf(&text, "%s@%s", name, image_id) < 0) {
+                text = NULL;
+                return false;
+        }
+
+        return add(object, "imageID", json_object_new_string(text));
+}
+
+json_object *image_status_to_json(const ImageStatus *status, const char *name, const char *tag) {
+        json_object *entry = json_object_new_object();
+        int progress = image_status_progress(status);
+        bool ok;
+
+        ok = entry && add(entry, "tag", json_object_new_string(tag)) &&
+             add(entry, "phase", json_object_new_string(phase_names[status->phase])) &&
+             (progress == 0 || add(entry, "progress", json_object_new_int(progress))) &&
+             add_time(entry, "startTime", status->started_at) &&
+             add_time(entry, "completionTime", status->completed_at) &&
+             (status->version == 0 ||
+              add(entry, "version", json_object_new_int64(status->version))) &&
+             add_image_id(entry, name, status->image_id) &&
+             (!status->message || add(entry, "message", json_object_new_string(status->message)));
+        if (ok)
+                return entry;
+
+        json_object_put(entry);
+        return NULL;
+}
+
+static const char *get_string(json_object *object, const char *key) {
+        json_object *value;
+
+        if (!json_object_object_get_ex(object, key, &value) ||
+            !json_object_is_type(value, json_type_string))
+                return NULL;
+
+        return json_object_get_string(value);
+}
+
+static int64_t get_time(json_object *object, const char *key) {
+        const char *text = get_string(object, key);
+        int64_t time = 0;
+
+        if (text && rfc3339_parse(text, &time) < 0)
+                return 0;
+
+        return time;
+}
+
+static int phase_from_string(const char *text, ImagePhase *ret, Error *reterr) {
+        for (ImagePhase phase = 0; text && phase < _IMAGE_PHASE_MAX; phase++)
+                if (strcmp(phase_names[phase], text) == 0) {
+                        *ret = phase;
+                        return 0;
+                }
+
+        return error_set(reterr, ERROR_INVALID, "an image has no phase");
+}
+
+/* The text before the first colon of a message is the class of the failure. */
+static PullReason reason_of_message(const char *message) {
+        cleanup(free_p) char *word = strndup(message, strcspn(message, ":"));
+
+        return word ? pull_reason_from_string(word) : PULL_REASON_UNKNOWN;
+}
+
+static int read_texts(json_object *entry, const char *name, ImageStatus *status) {
+        const char *image_id = get_string(entry, "imageID");
+        const char *message = get_string(entry, "message");
+        size_t prefix = strlen(name);
+        int r;
+
+        if (image_id && strncmp(image_id, name, prefix) == 0 && image_id[prefix] == '@') {
+                r = copy_string(image_id + prefix + 1, &status->image_id);
+                if (r < 0)
+                        return r;
+        }
+
+        if (status->phase == IMAGE_FAILED)
+                status->reason = message ? reason_of_message(message) : PULL_REASON_UNKNOWN;
+        return copy_string(message, &status->message);
+}
+
+int image_status_from_json(json_object *entry, const char *name, ImageStatus *ret, Error *reterr) {
+        cleanup(image_status_done) ImageStatus status = { 0 };
+        json_object *version;
+        int r;
+
+        r = phase_from_string(get_string(entry, "phase"), &status.phase, reterr);
+        if (r < 0)
+                return r;
+
+        if (json_object_object_get_ex(entry, "version", &version))
+                status.version = json_object_get_int64(version);
+        status.started_at = get_time(entry, "startTime");
+        status.completed_at = get_time(entry, "completionTime");
+        r = read_texts(entry, name, &status);
+        if (r < 0)
+                return r;
+
+        *ret = status;
+        status = (ImageStatus){ 0 };
+        return 0;
+}

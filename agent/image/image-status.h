@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What became of a wish
+ *
+ * The node's answer to one tag of a NodeImage, plus what is worth showing while it is under way.
+ */
+
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/base/error.h"
+#include "agent/image/pull-reason.h"
+
+typedef enum ImagePhase {
+        IMAGE_WAITING,
+        IMAGE_PULLING,
+        IMAGE_SUCCEEDED,
+        IMAGE_FAILED,
+        _IMAGE_PHASE_MAX,
+} ImagePhase;
+
+typedef enum ImageStep {
+        IMAGE_STEP_NONE, /* finished */
+        IMAGE_STEP_QUEUED,
+        IMAGE_STEP_WAITING_FOR_RUNTIME,
+        IMAGE_STEP_LOOKING,
+        IMAGE_STEP_RESOLVING,
+        IMAGE_STEP_DOWNLOADING,
+        IMAGE_STEP_UNPACKING,
+        IMAGE_STEP_BACKING_OFF,
+        _IMAGE_STEP_MAX,
+} ImageStep;
+
+typedef struct ImageStatus {
+        ImagePhase phase;
+        ImageStep step;
+        int64_t version;
+        int64_t started_at; /* seconds since the epoch; 0: not yet */
+        int64_t completed_at;
+        uint64_t duration_usec; /* from the first look to the end; 0 if unknown */
+        unsigned attempt;
+        uint64_t bytes_done;
+        uint64_t bytes_total; /* 0: not known */
+        bool was_present;
+        PullReason reason;
+        char *message;       /* owned; one line, or NULL */
+        char *image_id;      /* owned; what the runtime said under the reference, or NULL */
+        char **repo_digests; /* owned, as are the strings; ended by NULL; or NULL */
+} ImageStatus;
+
+void image_status_done(ImageStatus *status);
+int image_status_copy(const ImageStatus *status, ImageStatus *ret);
+
+/* Replaces them; copied. */
+int image_status_set_digests(ImageStatus *status, const char *const *digests, size_t n_digests);
+
+bool image_phase_is_final(ImagePhase phase);
+const char *image_phase_to_string(ImagePhase phase);
+
+/* In percent: 100 only when it succeeded. */
+int image_status_progress(const ImageStatus *status);
+
+/* An entry of status.imageStatuses.NAME.tags. NULL: no memory. The caller owns the object. */
+json_object *image_status_to_json(const ImageStatus *status, const char *name, const char *tag);
+
+/* The reverse, for a status that was written earlier. name is the key above it. */
+int image_status_from_json(json_object *entry, const char *name, ImageStatus *ret, Error *reterr);

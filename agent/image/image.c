@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/image/image.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/image/pull-failure.h"
+
+struct Image {
+        ImageDirty on_dirty;
+        void *userdata;
+
+        char *key;
+        char *name;
+        char *tag;
+        Error malformed; /* why the reference is none */
+
+        Wants wants;
+        bool must_restart;
+        bool is_dirty;
+        ImageWish wish; /* all wants together; without a name if there are none */
+
+        Pull *pull;
+        ImageStatus status; /* of the last round that ended */
+};
+
+DEFINE_CLEANUP(Image *, image_free)
+
+static int image_identify(Image *image, const char *name, const char *tag) {
+        ImageRef ref;
+        int r;
+
+        r = image_ref_from_node_image(name, tag, &ref, &image->malformed);
+        if (image->malformed.kind != ERROR_NONE) {
+                image->name = strdup(name);
+                image->tag = strdup(tag);
+                return image->name && image->tag ? 0 : -ENOMEM;
+        }
+        if (r < 0)
+                return r;
+
+        image->tag = strdup(image_ref_tag_or_digest(&ref));
+        return image->tag ? image_ref_familiar_name(&ref, &image->name) : -ENOMEM;
+}
+
+int image_key_of(const char *name, const char *tag, char **ret) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        ImageRef ref;
+
+        if (image_ref_from_node_image(name, tag, &ref, &error) >= 0)
+                return image_ref_canonical_reference(&ref, ret);
+        if (error.kind == ERROR_NONE)
+                return -ENOMEM;
+
+        return asprintf(ret, "%s %s", name, tag) < 0 ? -ENOMEM : 0;
+}
+
+/* Nothing can be done about it before it is written differently. */
+static int image_set_malformed(Image *image) {
+        if (image->malformed.kind == ERROR_NONE)
+                return 0;
+
+        image->status.phase = IMAGE_FAILED;
+        image->status.completed_at = time(NULL);
+        image->status.started_at = image->status.completed_at;
+        return pull_failure_describe(&image->status, PULL_REASON_INVALID_REFERENCE,
+                                     error_message(&image->malformed), 1, 1);
+}
+
+int image_new(const char *name, const char *tag, ImageDirty on_dirty, void *userdata, Image **ret) {
+
+        cleanup(image_free_p) Image *image = NULL;
+        int r;
+
+        image = calloc(1, sizeof(*image));
+        if (!image)
+                return -ENOMEM;
+
+        image->on_dirty = on_dirty;
+        image->userdata = userdata;
+        r = image_key_of(name, tag, &image->key);
+        if (r < 0)
+                return r;
+
+        r = image_identify(image, name, tag);
+        if (r < 0)
+                return r;
+
+        r = image_set_malformed(image);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(image);
+        return 0;
+}
+
+Image *image_free(Image *image) {
+        if (!image)
+                return NULL;
+
+        pull_free(image->pull);
+        wants_done(&image->wants);
+        image_wish_done(&image->wish);
+        image_status_done(&image->status);
+        error_done(&image->malformed);
+        free(image->key);
+        free(image->name);
+        free(image->tag);
+        free(image);
+        return NULL;
+}
+
+const char *image_key(const Image *image) {
+        return image->key;
+}
+
+const char *image_name(const Image *image) {
+        return image->name;
+}
+
+const char *image_tag(const Image *image) {
+        return image->tag;
+}
+
+const ImageStatus *image_status(const Image *image) {
+        return image->pull ? pull_status(image->pull) : &image->status;
+}
+
+bool image_has_round(const Image *image) {
+        return image->pull;
+}
+
+bool image_set_dirty(Image *image, bool is_dirty) {
+        bool was_dirty = image->is_dirty;
+
+        image->is_dirty = is_dirty;
+        return was_dirty;
+}
+
+const Want *image_wants(const Image *image) {
+        return image->wants.first;
+}
+
+bool image_is_wanted(const Image *image) {
+        return wants_first(&image->wants, want_is_current);
+}
+
+const ImageWish *image_wish(const Image *image) {
+        return image->wish.name ? &image->wish : NULL;
+}
+
+/* To be called after each change of the wants. */
+static int image_update_wish(Image *image) {
+        ImageWish wish;
+        int r;
+
+        r = wants_merge(&image->wants, want_is_current, &wish);
+        if (r < 0)
+                return r;
+
+        image_wish_done(&image->wish);
+        image->wish = wish;
+        image->on_dirty(image, image->userdata);
+        return 0;
+}
+
+int image_set_want(Image *image, const char *owner, const ImageWish *wish, bool is_transient) {
+        Want *want = wants_find(&image->wants, owner, wish->name);
+        bool is_new = !want;
+        ImageWish copy;
+        int r;
+
+        if (want && image_wish_equal(&want->wish, wish)) {
+                want->is_seen = true;
+                return 0;
+        }
+
+        r = image_wish_copy(wish, &copy);
+        if (r < 0)
+                return r;
+
+        if (is_new) {
+                r = wants_add(&image->wants, owner, &want);
+                if (r < 0) {
+                        image_wish_done(&copy);
+                        return r;
+                }
+        } else if (want->wish.version != wish->version) {
+                image->must_restart = image->must_restart || want->is_in_round;
+                want->is_served = false;
+                want->is_expired = false;
+        }
+
+        image_wish_done(&want->wish);
+        want->wish = copy;
+        want->is_transient = is_transient;
+        want->is_seen = true;
+        if (is_new)
+                wants_claim(&image->wants, want);
+        if (image->malformed.kind != ERROR_NONE)
+                want->is_served = true;
+        return image_update_wish(image);
+}
+
+int image_sweep_wants(Image *image, const char *owner) {
+        bool is_changed = false;
+        Want *next;
+
+        for (Want *want = image->wants.first; want; want = next) {
+                next = want->next;
+                if (strcmp(want->owner, owner) != 0)
+                        continue;
+
+                if (!want->is_seen) {
+                        wants_remove(&image->wants, want);
+                        is_changed = true;
+                        continue;
+                }
+                want->is_seen = false;
+        }
+
+        return is_changed ? image_update_wish(image) : 0;
+}
+
+int image_withdraw(Image *image, const char *owner) {
+        Want *next;
+        int n = 0;
+        int r;
+
+        for (Want *want = image->wants.first; want; want = next) {
+                next = want->next;
+                if (want->is_served || strcmp(want->owner, owner) != 0)
+                        continue;
+
+                wants_remove(&image->wants, want);
+                n++;
+        }
+
+        r = n > 0 ? image_update_wish(image) : 0;
+        return r < 0 ? r : n;
+}
+
+int image_restore_served(Image *image, const char *owner, int64_t version, bool is_expired) {
+        return wants_remember(&image->wants, owner, version, is_expired);
+}
+
+void image_restore_status(Image *image, ImageStatus *status) {
+        image_status_done(&image->status);
+        image->status = *status;
+        *status = (ImageStatus){ 0 };
+}
+
+void image_restore_end(Image *image) {
+        wants_forget(&image->wants);
+}
+
+static bool is_covered(const Image *image, const Want *want) {
+        return !image->pull || want->is_in_round || pull_covers(image->pull, &want->wish);
+}
+
+/* Whoever comes while the round runs is served by it, unless it asks for more. */
+static int image_join_round(Image *image) {
+        int r;
+
+        for (Want *want = image->wants.first; want; want = want->next) {
+                if (!want_is_due(want) || want->is_in_round || !is_covered(image, want))
+                        continue;
+
+                want->is_in_round = true;
+                r = pull_join(image->pull, want->owner);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static void on_pull_changed(Pull *pull, void *userdata) {
+        Image *image = userdata;
+
+        image->on_dirty(image, image->userdata);
+}
+
+static int image_start_round(Image *image, const PullContext *context) {
+        cleanup(image_wish_done) ImageWish wish = { .name = NULL };
+        const Want *first = wants_first(&image->wants, want_is_due);
+        ImageRef ref;
+        int r;
+
+        if (!first)
+                return 0;
+
+        r = wants_merge(&image->wants, want_is_due, &wish);
+        if (r < 0)
+                return r;
+
+        r = image_ref_from_node_image(image->name, image->tag, &ref, NULL);
+        if (r < 0)
+                return r;
+
+        r = pull_new(context, &wish, &ref, first->owner, on_pull_changed, image, &image->pull);
+        if (r < 0)
+                return r;
+
+        for (Want *want = image->wants.first; want; want = want->next)
+                want->is_in_round = want_is_due(want);
+        return pull_start(image->pull);
+}
+
+static void image_stop_round(Image *image) {
+        image->pull = pull_free(image->pull);
+        image->must_restart = false;
+        for (Want *want = image->wants.first; want; want = want->next)
+                want->is_in_round = false;
+}
+
+static int image_end_round(Image *image) {
+        ImageStatus status;
+        int r;
+
+        r = image_status_copy(pull_status(image->pull), &status);
+        if (r < 0)
+                return r;
+
+        image_restore_status(image, &status);
+        for (Want *want = image->wants.first; want; want = want->next)
+                want->is_served = want->is_served || want->is_in_round;
+        image_stop_round(image);
+        return 0;
+}
+
+static bool round_has_wants(const Image *image) {
+        for (const Want *want = image->wants.first; want; want = want->next)
+                if (want->is_in_round)
+                        return true;
+
+        return false;
+}
+
+int image_reconcile(Image *image, const PullContext *context) {
+        int r;
+
+        if (image->pull && (image->must_restart || !round_has_wants(image)))
+                image_stop_round(image);
+
+        if (image->pull && image_phase_is_final(pull_status(image->pull)->phase)) {
+                r = image_end_round(image);
+                if (r < 0)
+                        return r;
+        }
+
+        if (image->pull)
+                return image_join_round(image);
+
+        return image_start_round(image, context);
+}
+
+int image_runtime_changed(Image *image) {
+        return image->pull ? pull_on_runtime_changed(image->pull) : 0;
+}
+
+int image_expire(Image *image, int64_t now, int64_t *ret_next) {
+        bool is_changed = false;
+        Want *next;
+
+        *ret_next = INT64_MAX;
+        for (Want *want = image->wants.first; want; want = next) {
+                int64_t end = image->status.completed_at + want->wish.ttl_sec;
+
+                next = want->next;
+                if (!want->is_served || want->is_expired || want->wish.ttl_sec == WISH_NO_LIMIT)
+                        continue;
+                if (end > now) {
+                        *ret_next = end < *ret_next ? end : *ret_next;
+                        continue;
+                }
+
+                is_changed = true;
+                want->is_expired = true;
+                if (want->is_transient)
+                        wants_remove(&image->wants, want);
+        }
+
+        return is_changed ? image_update_wish(image) : 0;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * One image that somebody wants on this node
+ *
+ * It is pulled in rounds: a round serves all wants that were there when it began, and a want is
+ * served once. So a new owner, or a new version of an old one, starts a round; an owner that leaves
+ * does not.
+ */
+
+#include "agent/image/pull.h"
+#include "agent/image/want.h"
+
+typedef struct Image Image;
+
+/* The image needs another image_reconcile(). */
+typedef void (*ImageDirty)(Image *image, void *userdata);
+
+/* name and tag as spelled in the first wish. A malformed reference is a failed image, no error. */
+int image_new(const char *name, const char *tag, ImageDirty on_dirty, void *userdata, Image **ret);
+Image *image_free(Image *image);
+
+/* What identifies an image, whatever it is called: its canonical reference. A malformed reference
+ * is its own key. */
+int image_key_of(const char *name, const char *tag, char **ret);
+
+const char *image_key(const Image *image);
+const char *image_name(const Image *image); /* familiar, without the tag */
+const char *image_tag(const Image *image);  /* or the digest */
+
+/* Of the round that runs, else of the last one. Borrowed until the next event. */
+const ImageStatus *image_status(const Image *image);
+
+const Want *image_wants(const Image *image);
+
+/* All wants that have not expired, as one. NULL if there are none. */
+const ImageWish *image_wish(const Image *image);
+
+/* It is being pulled, or about to be. */
+bool image_has_round(const Image *image);
+
+/* Marks that it waits for image_reconcile(), or not. Returns what it was. */
+bool image_set_dirty(Image *image, bool is_dirty);
+
+/* Somebody wants it now. */
+bool image_is_wanted(const Image *image);
+
+/* Adds or changes the want of one owner. The wish is copied. */
+int image_set_want(Image *image, const char *owner, const ImageWish *wish, bool is_transient);
+
+/* Removes the wants that were not marked as seen since the last time. */
+int image_sweep_wants(Image *image, const char *owner);
+
+/* Removes the wants of one owner that were not served yet. Returns how many. */
+int image_withdraw(Image *image, const char *owner);
+
+/* An earlier life of the agent has served this owner's version. */
+int image_restore_served(Image *image, const char *owner, int64_t version, bool is_expired);
+/* Takes the status over. */
+void image_restore_status(Image *image, ImageStatus *status);
+/* Forgets what was restored and nobody has claimed. */
+void image_restore_end(Image *image);
+
+/* Does what is due: starts, restarts, stops or ends a round. */
+int image_reconcile(Image *image, const PullContext *context);
+
+int image_runtime_changed(Image *image);
+
+/* Expires wants; *ret_next is the time of the next one to expire, or INT64_MAX. */
+int image_expire(Image *image, int64_t now, int64_t *ret_next);

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/image/images.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/image/image-index.h"
+#include "agent/image/images-log.h"
+
+/* Questions that the runtime answers from memory; a thousand at once would only cost some of ours. */
+#define LOOKS_MAX 16
+
+#define USEC_PER_SEC ((uint64_t) 1000000)
+
+struct Images {
+        PullContext context;
+        ImagesOutcome on_outcome;
+        void *outcome_userdata;
+
+        ImageIndex index;
+        ImageIndex dirty; /* wait for on_pass(), in the order in which they became so */
+
+        ImagesWatcher *watchers;
+        sd_event_source *pass;
+        sd_event_source *expiry;
+};
+
+DEFINE_CLEANUP(Images *, images_free)
+
+/* Room for it was made when the image was. */
+static void on_dirty(Image *image, void *userdata) {
+        Images *images = userdata;
+
+        if (image_set_dirty(image, true))
+                return;
+
+        image_index_insert(&images->dirty, images->dirty.n_items, image);
+        (void) sd_event_source_set_enabled(images->pass, SD_EVENT_ONESHOT);
+}
+
+static int images_add(Images *images, const char *name, const char *tag, size_t at, Image **ret) {
+        Image *image;
+        int r;
+
+        r = image_index_reserve(&images->index, 0);
+        if (r < 0)
+                return r;
+
+        r = image_index_reserve(&images->dirty, images->index.n_items + 1);
+        if (r < 0)
+                return r;
+
+        r = image_new(name, tag, on_dirty, images, &image);
+        if (r < 0)
+                return r;
+
+        image_index_insert(&images->index, at, image);
+        *ret = image;
+        return 0;
+}
+
+static int images_find_or_add(Images *images, const char *name, const char *tag, Image **ret) {
+        cleanup(free_p) char *key = NULL;
+        size_t at;
+        int r;
+
+        r = image_key_of(name, tag, &key);
+        if (r < 0)
+                return r;
+
+        if (!image_index_find(&images->index, key, &at))
+                return images_add(images, name, tag, at, ret);
+
+        *ret = images->index.items[at];
+        return 0;
+}
+
+static void images_remove(Images *images, Image *image) {
+        size_t at;
+
+        if (image_index_find(&images->index, image_key(image), &at))
+                image_index_remove(&images->index, at);
+        image_free(image);
+}
+
+static int images_tell(Images *images, Image *image) {
+        ImagesWatcher *next;
+        int r = 0;
+
+        for (ImagesWatcher *watcher = images->watchers; r >= 0 && watcher; watcher = next) {
+                next = watcher->next;
+                r = watcher->on_image(image, watcher->userdata);
+        }
+
+        return r;
+}
+
+static int images_reconcile_one(Images *images, Image *image) {
+        bool was_final = image_phase_is_final(image_status(image)->phase);
+        bool had_round = image_has_round(image);
+        int r;
+
+        (void) image_set_dirty(image, false);
+        r = image_reconcile(image, &images->context);
+        if (r < 0)
+                return r;
+
+        if (had_round && was_final) {
+                images_log_outcome(images->context.log, image);
+                images->on_outcome(image, images->outcome_userdata);
+        }
+
+        r = images_tell(images, image);
+        if (r < 0)
+                return r;
+
+        if (!image_wants(image) && !image_set_dirty(image, false))
+                images_remove(images, image);
+        return 0;
+}
+
+/* An image that becomes dirty meanwhile has its turn in the next pass. */
+static int images_reconcile_dirty(Images *images) {
+        cleanup(image_index_done) ImageIndex dirty = images->dirty;
+        int r;
+
+        images->dirty = (ImageIndex){ .items = NULL };
+        r = image_index_reserve(&images->dirty, images->index.n_items);
+        for (size_t i = 0; r >= 0 && i < dirty.n_items; i++)
+                r = images_reconcile_one(images, dirty.items[i]);
+        return r;
+}
+
+static int serve(Queue *queue) {
+        Ticket *ticket;
+        int r;
+
+        while ((ticket = queue_serve(queue))) {
+                r = pull_on_slot(ticket);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static int images_expire(Images *images) {
+        int64_t now = time(NULL), next = INT64_MAX;
+        int r;
+
+        for (size_t i = 0; i < images->index.n_items; i++) {
+                int64_t image_next;
+
+                r = image_expire(images->index.items[i], now, &image_next);
+                if (r < 0)
+                        return r;
+                next = image_next < next ? image_next : next;
+        }
+
+        if (next == INT64_MAX)
+                return sd_event_source_set_enabled(images->expiry, SD_EVENT_OFF);
+
+        (void) sd_event_source_set_time_relative(images->expiry,
+                                                 next > now ? (uint64_t) (next - now) * USEC_PER_SEC
+                                                            : 0);
+        return sd_event_source_set_enabled(images->expiry, SD_EVENT_ONESHOT);
+}
+
+static int on_expiry(sd_event_source *source, uint64_t usec, void *userdata) {
+        return images_expire(userdata);
+}
+
+static int on_pass(sd_event_source *source, void *userdata) {
+        Images *images = userdata;
+        int r;
+
+        r = images_reconcile_dirty(images);
+        if (r < 0)
+                return r;
+
+        r = serve(images->context.looks);
+        if (r < 0)
+                return r;
+
+        r = serve(images->context.pulls);
+        if (r < 0)
+                return r;
+
+        return images->dirty.n_items == 0 ? images_expire(images) : 0;
+}
+
+static int images_add_sources(Images *images, sd_event *event) {
+        int r;
+
+        r = sd_event_add_defer(event, &images->pass, on_pass, images);
+        if (r < 0)
+                return r;
+
+        r = sd_event_source_set_enabled(images->pass, SD_EVENT_OFF);
+        if (r < 0)
+                return r;
+
+        r = sd_event_source_set_exit_on_failure(images->pass, true);
+        if (r < 0)
+                return r;
+
+        r = sd_event_add_time_relative(event, &images->expiry, CLOCK_MONOTONIC, 0, 0, on_expiry,
+                                       images);
+        if (r < 0)
+                return r;
+
+        return sd_event_source_set_enabled(images->expiry, SD_EVENT_OFF);
+}
+
+int images_new(const ImagesOptions *options, Images **ret) {
+        cleanup(images_free_p) Images *images = NULL;
+        sd_event *event = completion_queue_get_event(options->completions);
+        int r;
+
+        images = malloc(sizeof(*images));
+        if (!images)
+                return -ENOMEM;
+
+        *images = (Images) {
+                .on_outcome = options->on_outcome,
+                .outcome_userdata = options->outcome_userdata,
+                .context = {
+                        .event = event,
+                        .log = options->log,
+                        .runtimes = options->runtimes,
+                        .get_keys = options->get_keys,
+                        .keys_userdata = options->keys_userdata,
+                },
+        };
+        r = queue_new(LOOKS_MAX, &images->context.looks);
+        if (r < 0)
+                return r;
+
+        r = queue_new(options->max_parallel_pulls, &images->context.pulls);
+        if (r < 0)
+                return r;
+
+        r = progress_tracker_new(event, options->runtimes, options->stall_usec,
+                                 &images->context.progress);
+        if (r < 0)
+                return r;
+
+        r = images_add_sources(images, event);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(images);
+        return 0;
+}
+
+Images *images_free(Images *images) {
+        if (!images)
+                return NULL;
+
+        for (size_t i = 0; i < images->index.n_items; i++)
+                image_free(images->index.items[i]);
+        image_index_done(&images->index);
+        image_index_done(&images->dirty);
+        progress_tracker_free(images->context.progress);
+        queue_free(images->context.looks);
+        queue_free(images->context.pulls);
+        sd_event_source_disable_unref(images->pass);
+        sd_event_source_disable_unref(images->expiry);
+        free(images);
+        return NULL;
+}
+
+void images_watch(Images *images, ImagesWatcher *watcher) {
+        list_prepend(&images->watchers, watcher);
+}
+
+void images_unwatch(Images *images, ImagesWatcher *watcher) {
+        list_remove(&images->watchers, watcher);
+}
+
+int images_set_wishes(Images *images, const char *owner, const WishList *wishes,
+                      bool is_transient) {
+        Image *image;
+        int r;
+
+        for (size_t i = 0; i < wishes->n_items; i++) {
+                const ImageWish *wish = &wishes->items[i];
+
+                r = images_find_or_add(images, wish->name, wish->tag, &image);
+                if (r < 0)
+                        return r;
+
+                r = image_set_want(image, owner, wish, is_transient);
+                if (r < 0)
+                        return r;
+        }
+
+        for (size_t i = 0; i < images->index.n_items; i++) {
+                r = image_sweep_wants(images->index.items[i], owner);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+int images_withdraw(Images *images, const char *owner, const Image *image) {
+        int n = 0;
+        int r;
+
+        for (size_t i = 0; i < images->index.n_items; i++) {
+                if (image && images->index.items[i] != image)
+                        continue;
+
+                r = image_withdraw(images->index.items[i], owner);
+                if (r < 0)
+                        return r;
+                n += r;
+        }
+
+        return n;
+}
+
+int images_restore(Images *images, const char *name, const char *tag, ImageStatus *status) {
+        Image *image;
+        int r;
+
+        r = images_find_or_add(images, name, tag, &image);
+        if (r < 0)
+                return r;
+
+        image_restore_status(image, status);
+        on_dirty(image, images);
+        return 0;
+}
+
+int images_restore_served(Images *images, const char *name, const char *tag, const char *owner,
+                          int64_t version, bool is_expired) {
+        Image *image;
+        int r;
+
+        r = images_find_or_add(images, name, tag, &image);
+        if (r < 0)
+                return r;
+
+        on_dirty(image, images);
+        return image_restore_served(image, owner, version, is_expired);
+}
+
+void images_restore_end(Images *images) {
+        for (size_t i = 0; i < images->index.n_items; i++)
+                image_restore_end(images->index.items[i]);
+}
+
+int images_runtime_changed(Images *images) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < images->index.n_items; i++)
+                r = image_runtime_changed(images->index.items[i]);
+        return r;
+}
+
+void images_set_limits(Images *images, unsigned max_parallel_pulls, uint64_t stall_usec) {
+        queue_set_slots(images->context.pulls, max_parallel_pulls);
+        progress_tracker_set_stall(images->context.progress, stall_usec);
+        (void) sd_event_source_set_enabled(images->pass, SD_EVENT_ONESHOT);
+}
+
+size_t images_count(const Images *images) {
+        return images->index.n_items;
+}
+
+Image *images_get(const Images *images, size_t i) {
+        return images->index.items[i];
+}
+
+Image *images_find(const Images *images, const char *name, const char *tag) {
+        cleanup(free_p) char *key = NULL;
+        size_t at;
+
+        if (image_key_of(name, tag, &key) < 0 || !image_index_find(&images->index, key, &at))
+                return NULL;
+
+        return images->index.items[at];
+}
+
+ImagesWork images_work(const Images *images) {
+        return (ImagesWork){
+                .n_queued = queue_n_waiting(images->context.pulls),
+                .n_pulling = queue_n_served(images->context.pulls),
+                .bytes_pulled = progress_tracker_bytes(images->context.progress),
+                .has_progress = progress_tracker_is_supported(images->context.progress),
+        };
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/image/json-reader.h"
+
+#include <errno.h>
+#include <json-c/json_object.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/quote.h"
+#include "agent/base/rfc3339.h"
+
+static inline void close_file_p(FILE **file) {
+        if (*file)
+                fclose(*file);
+}
+
+/* "spec", "[0]" or, if it would not be clear where the key ends, "["a.b"]". */
+static void write_path(FILE *file, const JsonPath *path) {
+        static const char plain[] =
+                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+        size_t size;
+
+        if (path->parent)
+                write_path(file, path->parent);
+
+        if (!path->key) {
+                fprintf(file, "[%zu]", path->index);
+                return;
+        }
+
+        size = strspn(path->key, plain);
+        if (size > 0 && size < QUOTE_SIZE && !path->key[size])
+                fprintf(file, "%s%s", path->parent ? "." : "", path->key);
+        else
+                fprintf(file, "[%s]", quote(path->key, (char[QUOTE_SIZE]){ 0 }));
+}
+
+int json_refuse(const JsonPath *path, Error *reterr, const char *format, ...) {
+        cleanup(free_p) char *message = NULL;
+        size_t size;
+        FILE *file;
+        va_list args;
+        bool is_written;
+
+        file = open_memstream(&message, &size);
+        if (!file)
+                return -ENOMEM;
+
+        if (path) {
+                write_path(file, path);
+                fputs(": ", file);
+        }
+        va_start(args, format);
+        vfprintf(file, format, args);
+        va_end(args);
+
+        is_written = !ferror(file);
+        if (fclose(file) != 0 || !is_written)
+                return -ENOMEM;
+
+        return error_set(reterr, ERROR_INVALID, "%s", message);
+}
+
+int json_refuse_type(const JsonPath *path, struct json_object *value, const char *expected,
+                     Error *reterr) {
+        switch (json_object_get_type(value)) {
+        case json_type_null: return json_refuse(path, reterr, "expected %s, got nothing", expected);
+        case json_type_object:
+                return json_refuse(path, reterr, "expected %s, got an object", expected);
+        case json_type_array: return json_refuse(path, reterr, "expected %s, got a list", expected);
+        case json_type_string:
+                return json_refuse(path, reterr, "expected %s, got %s", expected,
+                                   quote(json_object_get_string(value), (char[QUOTE_SIZE]){ 0 }));
+        case json_type_boolean:
+        case json_type_double:
+        case json_type_int: break;
+        }
+
+        return json_refuse(path, reterr, "expected %s, got %.64s", expected,
+                           json_object_get_string(value));
+}
+
+static int read_member(struct json_object *object, const JsonPath *path, json_type type,
+                       const char *expected, struct json_object **ret, Error *reterr) {
+        struct json_object *value = NULL;
+
+        (void) json_object_object_get_ex(object, path->key, &value);
+        if (value && !json_object_is_type(value, type))
+                return json_refuse_type(path, value, expected, reterr);
+
+        *ret = value;
+        return 0;
+}
+
+int json_read_object(struct json_object *object, const JsonPath *path, const char *key,
+                     struct json_object **ret, Error *reterr) {
+        const JsonPath here = { .parent = path, .key = key };
+
+        return read_member(object, &here, json_type_object, "an object", ret, reterr);
+}
+
+int json_read_list(struct json_object *object, const JsonPath *path, const char *key,
+                   struct json_object **ret, Error *reterr) {
+        const JsonPath here = { .parent = path, .key = key };
+
+        return read_member(object, &here, json_type_array, "a list", ret, reterr);
+}
+
+int json_read_text(struct json_object *object, const JsonPath *path, const char *key,
+                   const char **ret, Error *reterr) {
+        const JsonPath here = { .parent = path, .key = key };
+        struct json_object *value = NULL;
+        int r;
+
+        r = read_member(object, &here, json_type_string, "a string (in quotes)", &value, reterr);
+        if (r < 0)
+                return r;
+
+        if (value &&
+            strlen(json_object_get_string(value)) != (size_t) json_object_get_string_len(value))
+                return json_refuse(&here, reterr, "has a NUL in it");
+
+        *ret = value ? json_object_get_string(value) : NULL;
+        return 0;
+}
+
+int json_read_string(struct json_object *object, const JsonPath *path, const char *key,
+                     const char **ret, Error *reterr) {
+        const JsonPath here = { .parent = path, .key = key };
+        const char *text;
+        int r;
+
+        r = json_read_text(object, path, key, &text, reterr);
+        if (r < 0)
+                return r;
+        if (text && strlen(text) > JSON_STRING_SIZE_MAX)
+                return json_refuse(&here, reterr, "is longer than %d bytes", JSON_STRING_SIZE_MAX);
+
+        *ret = text;
+        return 0;
+}
+
+int json_read_integer(struct json_object *object, const JsonPath *path, const char *key,
+                      int64_t *ret, Error *reterr) {
+        const JsonPath here = { .parent = path, .key = key };
+        struct json_object *value = NULL;
+        int r;
+
+        r = read_member(object, &here, json_type_int, "an integer", &value, reterr);
+        if (r < 0)
+                return r;
+
+        if (value)
+                *ret = json_object_get_int64(value);
+        return 0;
+}
+
+int json_read_time(struct json_object *object, const JsonPath *path, const char *key, int64_t *ret,
+                   Error *reterr) {
+        const JsonPath here = { .parent = path, .key = key };
+        const char *text;
+        int r;
+
+        r = json_read_string(object, path, key, &text, reterr);
+        if (r < 0 || !text)
+                return r;
+
+        if (rfc3339_parse(text, ret) < 0)
+                return json_refuse(&here, reterr,
+                                   "expected a time such as 2026-01-31T12:00:00Z, got %s",
+                                   quote(text, (char[QUOTE_SIZE]){ 0 }));
+        return 0;
+}

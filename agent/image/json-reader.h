@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * JSON reader
+ *
+ * Reads the members of a JSON object that somebody else wrote, and when one is not what it should
+ * be names it by its path: "spec.images.nginx.tags[0].version: expected an integer, got "x"". A
+ * member that is null is one that is not there, as everywhere in Kubernetes.
+ */
+
+#include <json-c/json_types.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/base/error.h"
+
+#define JSON_STRING_SIZE_MAX 4096 /* longer ones are refused, except by json_read_text() */
+
+/* Where an object is: a chain of these on the stack, up to the root, which is NULL. */
+typedef struct JsonPath {
+        const struct JsonPath *parent;
+        const char *key; /* of a member, or NULL for an item of a list */
+        size_t index;
+} JsonPath;
+
+/* Refuses what is at the path, or the object as a whole if that is NULL. */
+int json_refuse(const JsonPath *path, Error *reterr, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+
+/* Refuses a value because of its type, e.g. because it is not "an integer". */
+int json_refuse_type(const JsonPath *path, struct json_object *value, const char *expected,
+                     Error *reterr);
+
+/* Each reads one member of an object whose path is given. What they return is borrowed from the
+ * object. If the member is not there, *ret is NULL, or as it was for an integer. */
+int json_read_object(struct json_object *object, const JsonPath *path, const char *key,
+                     struct json_object **ret, Error *reterr);
+int json_read_list(struct json_object *object, const JsonPath *path, const char *key,
+                   struct json_object **ret, Error *reterr);
+int json_read_string(struct json_object *object, const JsonPath *path, const char *key,
+                     const char **ret, Error *reterr);
+int json_read_text(struct json_object *object, const JsonPath *path, const char *key,
+                   const char **ret, Error *reterr);
+int json_read_integer(struct json_object *object, const JsonPath *path, const char *key,
+                      int64_t *ret, Error *reterr);
+
+/* A time as Kubernetes writes them (RFC 3339), in seconds since the epoch. */
+int json_read_time(struct json_object *object, const JsonPath *path, const char *key, int64_t *ret,
+                   Error *reterr);

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/image/merge.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+
+static int64_t longer(int64_t a, int64_t b) {
+        if (a == WISH_NO_LIMIT || b == WISH_NO_LIMIT)
+                return WISH_NO_LIMIT;
+
+        return a > b ? a : b;
+}
+
+static int64_t larger(int64_t a, int64_t b) {
+        return a > b ? a : b;
+}
+
+static int64_t earlier(int64_t a, int64_t b) {
+        if (a == 0 || b == 0)
+                return a + b;
+
+        return a < b ? a : b;
+}
+
+static bool is_same_text(const char *a, const char *b) {
+        return strcmp(a ?: "", b ?: "") == 0;
+}
+
+static bool has_secret(const ImageWish *wish, const SecretRef *secret) {
+        for (size_t i = 0; i < wish->n_secrets; i++)
+                if (is_same_text(wish->secrets[i].namespace, secret->namespace) &&
+                    is_same_text(wish->secrets[i].name, secret->name))
+                        return true;
+
+        return false;
+}
+
+static int merge_secrets(ImageWish *into, const ImageWish *from) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < from->n_secrets; i++)
+                if (!has_secret(into, &from->secrets[i]))
+                        r = image_wish_add_secret(into, from->secrets[i].namespace,
+                                                  from->secrets[i].name);
+        return r;
+}
+
+/* Two sandbox configs cannot be mixed: the first one that says anything counts. */
+static int merge_sandbox(ImageWish *into, const ImageWish *from) {
+        int r = 0;
+
+        if (into->n_labels > 0 || into->n_annotations > 0)
+                return 0;
+
+        for (size_t i = 0; r >= 0 && i < from->n_labels; i++)
+                r = image_wish_add_label(into, from->labels[i].key, from->labels[i].value);
+        for (size_t i = 0; r >= 0 && i < from->n_annotations; i++)
+                r = image_wish_add_annotation(into, from->annotations[i].key,
+                                              from->annotations[i].value);
+        return r;
+}
+
+static int merge_owners(ImageWish *into, const ImageWish *from) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < from->n_owners; i++)
+                r = image_wish_add_owner(into, &from->owners[i]);
+        return r;
+}
+
+static int merge_one(ImageWish *into, const ImageWish *from) {
+        int r;
+
+        into->version = larger(into->version, from->version);
+        into->created_at = earlier(into->created_at, from->created_at);
+        into->timeout_sec = larger(into->timeout_sec, from->timeout_sec);
+        into->backoff_limit = larger(into->backoff_limit, from->backoff_limit);
+        into->active_deadline_sec = longer(into->active_deadline_sec, from->active_deadline_sec);
+        into->ttl_sec = longer(into->ttl_sec, from->ttl_sec);
+        if (from->policy == PULL_POLICY_ALWAYS)
+                into->policy = PULL_POLICY_ALWAYS;
+
+        r = merge_secrets(into, from);
+        if (r < 0)
+                return r;
+
+        r = merge_sandbox(into, from);
+        if (r < 0)
+                return r;
+
+        return merge_owners(into, from);
+}
+
+int merge_wishes(const ImageWish *const *wishes, size_t n_wishes, ImageWish *ret) {
+        cleanup(image_wish_done) ImageWish merged = { .name = NULL };
+        int r;
+
+        assert(n_wishes > 0);
+
+        r = image_wish_copy(wishes[0], &merged);
+        for (size_t i = 1; r >= 0 && i < n_wishes; i++)
+                r = merge_one(&merged, wishes[i]);
+        if (r < 0)
+                return r;
+
+        *ret = merged;
+        merged = (ImageWish){ .name = NULL };
+        return 0;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Pull plan
+ *
+ * What to do next about one image, as a table: no I/O, no clock, no memory. pull.c feeds it the
+ * events that really happen and carries out the actions that it answers.
+ */
+
+#include <stdbool.h>
+
+#include "agent/image/image-status.h"
+
+typedef enum PullState {
+        PULL_QUEUED,  /* for its turn to ask whether the image is there */
+        PULL_LOOKING, /* asking the runtime whether the image is there */
+        PULL_WAITING, /* for its turn to pull */
+        PULL_PULLING,
+        PULL_IDENTIFYING, /* asking the runtime for the ID of what it has */
+        PULL_BACKING_OFF,
+        PULL_PARKED, /* until the runtime is back */
+        PULL_SUCCEEDED,
+        PULL_FAILED,
+        _PULL_STATE_MAX,
+} PullState;
+
+typedef enum PullEvent {
+        PULL_ON_SLOT,
+        PULL_ON_PRESENT,
+        PULL_ON_ABSENT,
+        PULL_ON_PULLED,
+        PULL_ON_IDENTIFIED,
+        PULL_ON_DENIED,    /* these credentials do not do, and there are others */
+        PULL_ON_REFUSED,   /* with attempts left */
+        PULL_ON_EXHAUSTED, /* and that was the last attempt */
+        PULL_ON_TIMER,
+        PULL_ON_RUNTIME_AWAY,
+        PULL_ON_RUNTIME_BACK,
+        PULL_ON_DEADLINE,
+        _PULL_EVENT_MAX,
+} PullEvent;
+
+typedef enum PullAction {
+        PULL_DO_NOTHING,
+        PULL_DO_QUEUE, /* for a look */
+        PULL_DO_LOOK,
+        PULL_DO_WAIT, /* for a pull */
+        PULL_DO_PULL,
+        PULL_DO_IDENTIFY,
+        PULL_DO_BACK_OFF,
+        PULL_DO_PARK,
+        PULL_DO_REPORT,
+} PullAction;
+
+/* Moves *state by one event and returns what has to be done now. An event that the state does not
+ * expect changes nothing. */
+PullAction pull_plan_step(PullState *state, PullEvent event);
+
+/* How a state is shown to people. While it pulls, it is the step of the transfer, which is kept. */
+ImageStep pull_plan_step_shown(PullState state, ImageStep transfer);
+
+bool pull_state_is_final(PullState state);
+const char *pull_state_to_string(PullState state);

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/image/pull-reason.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+
+/* clang-format off */
+static const struct {
+        const char *name;
+        const char *advice;
+} reasons[_PULL_REASON_MAX] = {
+        [PULL_REASON_NONE] = { "None",
+                "nothing to do" },
+        [PULL_REASON_INVALID_REFERENCE] = { "InvalidReference",
+                "correct the name, the tag or the digest" },
+        [PULL_REASON_NOT_FOUND] = { "NotFound",
+                "check the name and the tag" },
+        [PULL_REASON_UNAUTHORIZED] = { "Unauthorized",
+                "check the name, and give credentials that may pull it" },
+        [PULL_REASON_INVALID_CREDENTIALS] = { "InvalidCredentials",
+                "correct the credentials of this registry" },
+        [PULL_REASON_REGISTRY_UNREACHABLE] = { "RegistryUnreachable",
+                "check that the node can reach the registry: its name, DNS, proxy and firewall" },
+        [PULL_REASON_TLS] = { "TLS",
+                "check the registry's certificate and the runtime's settings for this registry" },
+        [PULL_REASON_RATE_LIMITED] = { "RateLimited",
+                "wait, or give credentials or a mirror that allow more" },
+        [PULL_REASON_REGISTRY_ERROR] = { "RegistryError",
+                "look at the registry or the proxy in front of it" },
+        [PULL_REASON_WRONG_CONTENT] = { "WrongContent",
+                "push the image again, and check the proxies on the way" },
+        [PULL_REASON_NO_SPACE] = { "NoSpace",
+                "free disk space on the node" },
+        [PULL_REASON_NO_PROGRESS] = { "NoProgress",
+                "check the network between node and registry" },
+        [PULL_REASON_DEADLINE] = { "DeadlineExceeded",
+                "allow more time, or check the network between node and registry" },
+        [PULL_REASON_CANCELED] = { "Canceled",
+                "ask for the image again if it is still wanted" },
+        [PULL_REASON_RUNTIME_UNAVAILABLE] = { "RuntimeUnavailable",
+                "check that the container runtime is running" },
+        [PULL_REASON_UNSUPPORTED] = { "Unsupported",
+                "use an image made for this node's platform and runtime" },
+        [PULL_REASON_UNKNOWN] = { "Unknown",
+                "look at the log of the container runtime" },
+};
+
+/* The first line whose words are in the text decides, so a cause stands above what it leads to:
+ * "failed to authorize: ... no such host" is about the network, and "no match for platform in
+ * manifest: not found" about the platform. All in lower case. */
+static const struct {
+        const char *words;
+        PullReason reason;
+} rules[] = {
+        { "no space left on device",                     PULL_REASON_NO_SPACE             },
+        { "disk quota exceeded",                         PULL_REASON_NO_SPACE             },
+
+        { "stream removed",                              PULL_REASON_RUNTIME_UNAVAILABLE  },
+        { "server is not initialized yet",               PULL_REASON_RUNTIME_UNAVAILABLE  },
+
+        { "invalid reference format",                    PULL_REASON_INVALID_REFERENCE    },
+        { "failed to parse image reference",             PULL_REASON_INVALID_REFERENCE    },
+        { "couldn't parse image",                        PULL_REASON_INVALID_REFERENCE    },
+        { "invalid image reference",                     PULL_REASON_INVALID_REFERENCE    },
+        { "invalid image name",                          PULL_REASON_INVALID_REFERENCE    },
+        { "did not resolve to an alias",                 PULL_REASON_INVALID_REFERENCE    },
+        { "short-name resolution enforced",              PULL_REASON_INVALID_REFERENCE    },
+
+        { "failed to parse auth config",                 PULL_REASON_INVALID_CREDENTIALS  },
+        { "invalid auth config",                         PULL_REASON_INVALID_CREDENTIALS  },
+        { "invalid authorization config",                PULL_REASON_INVALID_CREDENTIALS  },
+        { "illegal base64 data",                         PULL_REASON_INVALID_CREDENTIALS  },
+
+        { "tls handshake timeout",                       PULL_REASON_REGISTRY_UNREACHABLE },
+        { "x509:",                                       PULL_REASON_TLS                  },
+        { "tls:",                                        PULL_REASON_TLS                  },
+        { "certificate signed by unknown authority",     PULL_REASON_TLS                  },
+        { "certificate has expired",                     PULL_REASON_TLS                  },
+        { "server gave http response to https client",   PULL_REASON_TLS                  },
+        { "sent an http request to an https server",     PULL_REASON_TLS                  },
+
+        { "toomanyrequests",                             PULL_REASON_RATE_LIMITED         },
+        { "too many requests",                           PULL_REASON_RATE_LIMITED         },
+        { "rate limit",                                  PULL_REASON_RATE_LIMITED         },
+        { "rate exceeded",                               PULL_REASON_RATE_LIMITED         },
+
+        { "unexpected commit digest",                    PULL_REASON_WRONG_CONTENT        },
+        { "unexpected commit size",                      PULL_REASON_WRONG_CONTENT        },
+        { "failed size validation",                      PULL_REASON_WRONG_CONTENT        },
+        { "short read",                                  PULL_REASON_WRONG_CONTENT        },
+        { "digest did not match",                        PULL_REASON_WRONG_CONTENT        },
+        { "digest mismatch",                             PULL_REASON_WRONG_CONTENT        },
+        { "does not match digest",                       PULL_REASON_WRONG_CONTENT        },
+        { "manifest verification failed",                PULL_REASON_WRONG_CONTENT        },
+        { "wrong diff id",                               PULL_REASON_WRONG_CONTENT        },
+        { "invalid tar header",                          PULL_REASON_WRONG_CONTENT        },
+        { "gzip: invalid",                               PULL_REASON_WRONG_CONTENT        },
+
+        { "unexpected media type text/html",             PULL_REASON_REGISTRY_ERROR       },
+        { "no match for platform",                       PULL_REASON_UNSUPPORTED          },
+        { "no matching manifest",                        PULL_REASON_UNSUPPORTED          },
+        { "no image found in",                           PULL_REASON_UNSUPPORTED          },
+        { "unsupported media type",                      PULL_REASON_UNSUPPORTED          },
+        { "unsupported manifest",                        PULL_REASON_UNSUPPORTED          },
+        { "unknown media type",                          PULL_REASON_UNSUPPORTED          },
+        { "encountered unknown type",                    PULL_REASON_UNSUPPORTED          },
+        { "unexpected media type",                       PULL_REASON_UNSUPPORTED          },
+        { "no processor for media-type",                 PULL_REASON_UNSUPPORTED          },
+        { "is no longer supported",                      PULL_REASON_UNSUPPORTED          },
+        { "unsupported schema version",                  PULL_REASON_UNSUPPORTED          },
+        { "mismatched image rootfs",                     PULL_REASON_UNSUPPORTED          },
+
+        { "no such host",                                PULL_REASON_REGISTRY_UNREACHABLE },
+        { "name resolution",                             PULL_REASON_REGISTRY_UNREACHABLE },
+        { "server misbehaving",                          PULL_REASON_REGISTRY_UNREACHABLE },
+        { "connection refused",                          PULL_REASON_REGISTRY_UNREACHABLE },
+        { "connection reset by peer",                    PULL_REASON_REGISTRY_UNREACHABLE },
+        { "connection timed out",                        PULL_REASON_REGISTRY_UNREACHABLE },
+        { "no route to host",                            PULL_REASON_REGISTRY_UNREACHABLE },
+        { "host is down",                                PULL_REASON_REGISTRY_UNREACHABLE },
+        { "network is unreachable",                      PULL_REASON_REGISTRY_UNREACHABLE },
+        { "i/o timeout",                                 PULL_REASON_REGISTRY_UNREACHABLE },
+        { "timeout awaiting response headers",           PULL_REASON_REGISTRY_UNREACHABLE },
+        { "exceeded while awaiting headers",             PULL_REASON_REGISTRY_UNREACHABLE },
+        { "proxyconnect",                                PULL_REASON_REGISTRY_UNREACHABLE },
+        { "broken pipe",                                 PULL_REASON_REGISTRY_UNREACHABLE },
+        { "client connection lost",                      PULL_REASON_REGISTRY_UNREACHABLE },
+        { "server closed idle connection",               PULL_REASON_REGISTRY_UNREACHABLE },
+        { "server sent goaway",                          PULL_REASON_REGISTRY_UNREACHABLE },
+        { "stream error:",                               PULL_REASON_REGISTRY_UNREACHABLE },
+        { "unexpected eof",                              PULL_REASON_REGISTRY_UNREACHABLE },
+        { ": eof",                                       PULL_REASON_REGISTRY_UNREACHABLE },
+        { "dial tcp",                                    PULL_REASON_REGISTRY_UNREACHABLE },
+        { "registryunavailable",                         PULL_REASON_REGISTRY_UNREACHABLE },
+
+        { "500 internal server error",                   PULL_REASON_REGISTRY_ERROR       },
+        { "502 bad gateway",                             PULL_REASON_REGISTRY_ERROR       },
+        { "503 service",                                 PULL_REASON_REGISTRY_ERROR       },
+        { "504 gateway",                                 PULL_REASON_REGISTRY_ERROR       },
+        { "invalid status code from registry 5",         PULL_REASON_REGISTRY_ERROR       },
+        { "received unexpected http status: 5",          PULL_REASON_REGISTRY_ERROR       },
+
+        { "unauthorized",                                PULL_REASON_UNAUTHORIZED         },
+        { "403 forbidden",                               PULL_REASON_UNAUTHORIZED         },
+        { "(forbidden)",                                 PULL_REASON_UNAUTHORIZED         },
+        { "access denied",                               PULL_REASON_UNAUTHORIZED         },
+        { "insufficient_scope",                          PULL_REASON_UNAUTHORIZED         },
+        { "authentication required",                     PULL_REASON_UNAUTHORIZED         },
+        { "no basic auth credentials",                   PULL_REASON_UNAUTHORIZED         },
+        { "authorization failed",                        PULL_REASON_UNAUTHORIZED         },
+        { "access to the resource is denied",            PULL_REASON_UNAUTHORIZED         },
+        { "denied: ",                                    PULL_REASON_UNAUTHORIZED         },
+        { "incorrect username or password",              PULL_REASON_UNAUTHORIZED         },
+
+        { "404 not found",                               PULL_REASON_NOT_FOUND            },
+        { "manifest unknown",                            PULL_REASON_NOT_FOUND            },
+        { "name unknown",                                PULL_REASON_NOT_FOUND            },
+        { "not known to registry",                       PULL_REASON_NOT_FOUND            },
+        { "no such image",                               PULL_REASON_NOT_FOUND            },
+
+        { "could not fetch content descriptor",          PULL_REASON_REGISTRY_ERROR       },
+        { "unexpected status",                           PULL_REASON_REGISTRY_ERROR       },
+        { "failed with status code",                     PULL_REASON_REGISTRY_ERROR       },
+        { "unexpected http status",                      PULL_REASON_REGISTRY_ERROR       },
+        { "invalid status code from registry",           PULL_REASON_REGISTRY_ERROR       },
+        { "malformed http",                              PULL_REASON_REGISTRY_ERROR       },
+        { "invalid character",                           PULL_REASON_REGISTRY_ERROR       },
+        { "unexpected end of json",                      PULL_REASON_REGISTRY_ERROR       },
+        { "not a valid digest",                          PULL_REASON_REGISTRY_ERROR       },
+        { "failed to authorize",                         PULL_REASON_UNAUTHORIZED         },
+
+        /* Something is missing on the node, which is not about the image. */
+        { "content digest",                              PULL_REASON_UNKNOWN              },
+        { "snapshot",                                    PULL_REASON_UNKNOWN              },
+        { "not found",                                   PULL_REASON_NOT_FOUND            },
+
+        { "deadline exceeded",                           PULL_REASON_DEADLINE             },
+        { "context canceled",                            PULL_REASON_CANCELED             },
+};
+/* clang-format on */
+
+#define N_RULES (sizeof(rules) / sizeof(rules[0]))
+
+static PullReason reason_from_kind(ErrorKind kind) {
+        switch (kind) {
+        case ERROR_NOT_FOUND: return PULL_REASON_NOT_FOUND;
+        case ERROR_DENIED: return PULL_REASON_UNAUTHORIZED;
+        case ERROR_TIMEOUT: return PULL_REASON_DEADLINE;
+        case ERROR_CANCELED: return PULL_REASON_CANCELED;
+        case ERROR_UNAVAILABLE: return PULL_REASON_RUNTIME_UNAVAILABLE;
+        case ERROR_UNSUPPORTED: return PULL_REASON_UNSUPPORTED;
+
+        case ERROR_NONE:
+        case ERROR_INVALID:
+        case ERROR_CONFLICT:
+        case ERROR_GONE:
+        case ERROR_INTERNAL:
+        case _ERROR_KIND_MAX: break;
+        }
+
+        return PULL_REASON_UNKNOWN;
+}
+
+static bool is_word(const char *text, size_t size, const char *word) {
+        while (size > 0 && ispunct((unsigned char) text[size - 1]))
+                size--;
+
+        return size == strlen(word) && memcmp(text, word, size) == 0;
+}
+
+/* A reference, URL, path, address, version or digest: has a slash, or a dot or colon inside. None
+ * of them is language, and the image may well be called "not-found:429". */
+static bool is_name(const char *word, size_t size) {
+        if (is_word(word, size, "i/o") || is_word(word, size, "text/html"))
+                return false;
+        if (memchr(word, '/', size))
+                return true;
+
+        for (size_t i = 0; i + 1 < size; i++)
+                if ((word[i] == '.' || word[i] == ':') && isalnum((unsigned char) word[i + 1]))
+                        return true;
+
+        return false;
+}
+
+static void blank_words(char *text) {
+        size_t size;
+
+        for (char *word = text; *word; word += size) {
+                word += strspn(word, " \t\r\n");
+                size = strcspn(word, " \t\r\n");
+                if (is_name(word, size))
+                        memset(word, ' ', size);
+        }
+}
+
+static void blank_quoted(char *text) {
+        char *from, *to;
+
+        for (from = strchr(text, '"'); from; from = strchr(to + 1, '"')) {
+                to = strchr(from + 1, '"');
+                if (!to)
+                        return;
+                memset(from, ' ', (size_t) (to - from + 1));
+        }
+}
+
+/* A tag alone looks like any word, but is found where runtimes write it: "reading manifest TAG in
+ * REPOSITORY" (CRI-O) and "status code [manifests TAG]: 404 Not Found" (containerd). */
+static void blank_tag(char *text, const char *before, const char *end) {
+        char *found;
+
+        for (found = strstr(text, before); found; found = strstr(found, before)) {
+                found += strlen(before);
+                memset(found, ' ', strcspn(found, end));
+        }
+}
+
+/* Leaves only the language of the text, in lower case. */
+static void blank_names(char *text) {
+        for (char *c = text; *c; c++)
+                *c = (char) tolower((unsigned char) *c);
+
+        blank_quoted(text);
+        blank_tag(text, "reading manifest ", " ");
+        blank_tag(text, "status code [", "]");
+        blank_words(text);
+}
+
+/* Whether the runtime itself said it and not gRPC, which could not talk to the runtime. */
+static bool is_about_pulling(const char *text) {
+        return strstr(text, "pull") || strstr(text, "resolve reference") ||
+               strstr(text, "registry");
+}
+
+PullReason pull_reason_from_error(const Error *error) {
+        cleanup(free_p) char *text = NULL;
+
+        if (error->kind == ERROR_CANCELED)
+                return PULL_REASON_CANCELED;
+
+        text = error->message ? strdup(error->message) : NULL;
+        if (!text)
+                return reason_from_kind(error->kind);
+
+        blank_names(text);
+        if (error->kind == ERROR_UNAVAILABLE && !is_about_pulling(text))
+                return PULL_REASON_RUNTIME_UNAVAILABLE;
+
+        for (size_t i = 0; i < N_RULES; i++)
+                if (strstr(text, rules[i].words))
+                        return rules[i].reason;
+
+        return reason_from_kind(error->kind);
+}
+
+const char *pull_reason_to_string(PullReason reason) {
+        assert(reason >= PULL_REASON_NONE && reason < _PULL_REASON_MAX);
+
+        return reasons[reason].name;
+}
+
+PullReason pull_reason_from_string(const char *text) {
+        for (PullReason reason = PULL_REASON_NONE; reason < _PULL_REASON_MAX; reason++)
+                if (strcmp(reasons[reason].name, text) == 0)
+                        return reason;
+
+        return PULL_REASON_UNKNOWN;
+}
+
+const char *pull_reason_advice(PullReason reason) {
+        assert(reason >= PULL_REASON_NONE && reason < _PULL_REASON_MAX);
+
+        return reasons[reason].advice;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Why a pull failed
+ *
+ * The runtime reports a failed pull as a gRPC status, nearly always UNKNOWN, and a text made of the
+ * errors of all layers below it. An operator, a script and a metric want a class instead. This is
+ * the table that finds it. The words it looks for were taken from what containerd and CRI-O say.
+ */
+
+#include <stdbool.h>
+
+#include "agent/base/error.h"
+
+typedef enum PullReason {
+        PULL_REASON_NONE,
+        PULL_REASON_INVALID_REFERENCE,
+        PULL_REASON_NOT_FOUND,            /* no such image or tag */
+        PULL_REASON_UNAUTHORIZED,         /* 401, 403, denied: credentials are missing or wrong */
+        PULL_REASON_INVALID_CREDENTIALS,  /* credentials that cannot be read or used */
+        PULL_REASON_REGISTRY_UNREACHABLE, /* name, route, connection, time-out of the connection */
+        PULL_REASON_TLS,                  /* certificate or handshake */
+        PULL_REASON_RATE_LIMITED,         /* 429 */
+        PULL_REASON_REGISTRY_ERROR,       /* 5xx, or an answer that makes no sense */
+        PULL_REASON_WRONG_CONTENT,        /* digest or size is not what was promised */
+        PULL_REASON_NO_SPACE,
+        PULL_REASON_NO_PROGRESS, /* no byte arrived for a while */
+        PULL_REASON_DEADLINE,    /* of the attempt, or of all attempts */
+        PULL_REASON_CANCELED,
+        PULL_REASON_RUNTIME_UNAVAILABLE,
+        PULL_REASON_UNSUPPORTED, /* no manifest for this platform, unknown media type */
+        PULL_REASON_UNKNOWN,
+        _PULL_REASON_MAX,
+} PullReason;
+
+/* The class of a refusal by the runtime. Never PULL_REASON_NONE. */
+PullReason pull_reason_from_error(const Error *error);
+
+/* "NotFound", "Unauthorized" ...: how the class is written in a status, a log and a metric. */
+const char *pull_reason_to_string(PullReason reason);
+
+/* PULL_REASON_UNKNOWN for a word that is none of them. */
+PullReason pull_reason_from_string(const char *text);
+
+/* What the operator can do about it, as the end of a sentence, e.g. "check the name and the tag".
+ * Never NULL. */
+const char *pull_reason_advice(PullReason reason);

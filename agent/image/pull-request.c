@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/image/pull-request.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "agent/base/cleanup.h"
+
+/* Some runtimes look into the sandbox config without asking whether there is one. */
+#define MARK_KEY "apps.kruise.io/pulling-image-by"
+#define MARK_VALUE "inplaced"
+
+void pull_keys_done(PullKeys *keys) {
+        keys->named = keyring_free(keys->named);
+        keys->general = keyring_free(keys->general);
+}
+
+void pull_request_done(PullRequest *request) {
+        credential_list_done(&request->credentials);
+        pull_keys_done(&request->keys);
+        free(request->labels);
+        free(request->label_list);
+        free(request->annotations);
+        free(request->annotation_list);
+        *request = (PullRequest){ .i_credential = 0 };
+}
+
+static void use_credential(PullRequest *request) {
+        const Credential *credential;
+
+        if (request->i_credential >= request->credentials.n_items)
+                return;
+
+        credential = request->credentials.items[request->i_credential];
+        runtime__v1__auth_config__init(&request->auth);
+        request->auth.username = (char *) (credential->username ?: "");
+        request->auth.password = (char *) (credential->password ?: "");
+        request->auth.identity_token = (char *) (credential->identity_token ?: "");
+        request->auth.registry_token = (char *) (credential->registry_token ?: "");
+        request->message.auth = &request->auth;
+}
+
+static int look_up(PullRequest *request, const ImageRef *ref) {
+        cleanup(free_p) char *name = NULL;
+        int r;
+
+        r = image_ref_canonical_name(ref, &name);
+        if (r < 0)
+                return r;
+
+        if (request->keys.named) {
+                r = keyring_lookup(request->keys.named, name, &request->credentials);
+                if (r < 0)
+                        return r;
+        }
+
+        return request->keys.general
+                       ? keyring_lookup(request->keys.general, name, &request->credentials)
+                       : 0;
+}
+
+static int allocate_entries(PullRequest *request, size_t n_labels, size_t n_annotations) {
+        request->labels = calloc(n_labels + 1, sizeof(request->labels[0]));
+        request->label_list = calloc(n_labels + 1, sizeof(request->label_list[0]));
+        request->annotations = calloc(n_annotations, sizeof(request->annotations[0]));
+        request->annotation_list = calloc(n_annotations, sizeof(request->annotation_list[0]));
+
+        return request->labels && request->label_list && request->annotations &&
+                               request->annotation_list
+                       ? 0
+                       : -ENOMEM;
+}
+
+static void add_annotation(PullRequest *request, const char *key, const char *value) {
+        SandboxAnnotation *entry = &request->annotations[request->sandbox.n_annotations];
+
+        runtime__v1__pod_sandbox_config__annotations_entry__init(entry);
+        entry->key = (char *) key;
+        entry->value = (char *) value;
+        request->annotation_list[request->sandbox.n_annotations++] = entry;
+}
+
+static void add_label(PullRequest *request, const char *key, const char *value) {
+        SandboxLabel *entry = &request->labels[request->sandbox.n_labels];
+
+        runtime__v1__pod_sandbox_config__labels_entry__init(entry);
+        entry->key = (char *) key;
+        entry->value = (char *) value;
+        request->label_list[request->sandbox.n_labels++] = entry;
+}
+
+static int fill_sandbox(PullRequest *request, const ImageWish *wish) {
+        int r;
+
+        r = allocate_entries(request, wish->n_labels, wish->n_annotations + 1);
+        if (r < 0)
+                return r;
+
+        runtime__v1__pod_sandbox_config__init(&request->sandbox);
+        for (size_t i = 0; i < wish->n_labels; i++)
+                add_label(request, wish->labels[i].key, wish->labels[i].value);
+        for (size_t i = 0; i < wish->n_annotations; i++)
+                add_annotation(request, wish->annotations[i].key, wish->annotations[i].value);
+        add_annotation(request, MARK_KEY, MARK_VALUE);
+
+        request->sandbox.labels = request->label_list;
+        request->sandbox.annotations = request->annotation_list;
+        return 0;
+}
+
+int pull_request_init(PullRequest *request, const ImageWish *wish, const ImageRef *ref,
+                      const char *reference, PullKeys *keys) {
+        int r;
+
+        *request = (PullRequest){ .keys = *keys };
+        *keys = (PullKeys){ .named = NULL };
+
+        r = look_up(request, ref);
+        if (r < 0)
+                return r;
+
+        r = fill_sandbox(request, wish);
+        if (r < 0)
+                return r;
+
+        runtime__v1__image_spec__init(&request->image);
+        request->image.image = (char *) reference;
+        runtime__v1__pull_image_request__init(&request->message);
+        request->message.image = &request->image;
+        request->message.sandbox_config = &request->sandbox;
+        use_credential(request);
+        return 0;
+}
+
+bool pull_request_is_ready(const PullRequest *request) {
+        return request->message.image;
+}
+
+const CriPullRequest *pull_request_message(const PullRequest *request) {
+        return &request->message;
+}
+
+const char *pull_request_source(const PullRequest *request) {
+        if (request->i_credential >= request->credentials.n_items)
+                return NULL;
+
+        return request->credentials.items[request->i_credential]->source;
+}
+
+bool pull_request_next_credential(PullRequest *request) {
+        if (request->i_credential + 1 >= request->credentials.n_items)
+                return false;
+
+        request->i_credential++;
+        use_credential(request);
+        return true;
+}

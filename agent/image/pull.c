@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/image/pull.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "agent/base/backoff.h"
+#include "agent/base/cleanup.h"
+#include "agent/image/pull-failure.h"
+#include "agent/image/pull-internal.h"
+
+DEFINE_CLEANUP(Pull *, pull_free)
+
+static int on_retry(sd_event_source *source, uint64_t usec, void *userdata) {
+        return pull_handle(userdata, PULL_ON_TIMER);
+}
+
+static int pull_back_off(Pull *pull) {
+        uint32_t random = 0;
+
+        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
+        return sd_event_add_time_relative(pull->context->event, &pull->retry, CLOCK_MONOTONIC,
+                                          backoff_usec(pull->n_failures, random), 0, on_retry,
+                                          pull);
+}
+
+/* A runtime that came back between the call's failure and now will not announce itself again. */
+static int pull_park(Pull *pull) {
+        Runtime *runtime = runtimes_chosen(pull->context->runtimes);
+
+        if (runtime && runtime_is_alive(runtime))
+                return pull_handle(pull, PULL_ON_RUNTIME_BACK);
+
+        return 0;
+}
+
+static int pull_report(Pull *pull) {
+        pull->status.phase = pull->state == PULL_SUCCEEDED ? IMAGE_SUCCEEDED : IMAGE_FAILED;
+        pull->status.completed_at = time(NULL);
+        if (pull->looked_usec > 0)
+                pull->status.duration_usec = pull_now(pull) - pull->looked_usec;
+        if (pull->status.started_at == 0)
+                pull->status.started_at = pull->status.completed_at;
+        if (pull->state == PULL_SUCCEEDED)
+                pull_failure_clear(&pull->status);
+        return 0;
+}
+
+/* Whatever belonged to the state that was left ends with it. */
+static void pull_leave(Pull *pull, PullState left) {
+        bool keeps_slot = pull->state == PULL_PULLING || pull->state == PULL_IDENTIFYING;
+
+        if (left == pull->state)
+                return;
+
+        pull->retry = sd_event_source_disable_unref(pull->retry);
+        pull->call = rpc_call_unref(pull->call);
+        if (pull->state != PULL_PULLING) {
+                pull->progress = progress_end(pull->progress);
+                pull_request_done(&pull->request);
+        }
+        if (!keeps_slot && pull->state != PULL_LOOKING)
+                queue_leave(&pull->ticket);
+        if (pull_state_is_final(pull->state))
+                pull->deadline = sd_event_source_disable_unref(pull->deadline);
+        if (pull->state == PULL_PULLING)
+                pull->status.step = IMAGE_STEP_RESOLVING;
+}
+
+static int pull_act(Pull *pull, PullAction action) {
+        const PullContext *context = pull->context;
+
+        switch (action) {
+        case PULL_DO_NOTHING: return 0;
+        case PULL_DO_QUEUE: return queue_enter(context->looks, &pull->ticket, pull->owner);
+        case PULL_DO_LOOK: return pull_look(pull);
+        case PULL_DO_WAIT: return queue_enter(context->pulls, &pull->ticket, pull->owner);
+        case PULL_DO_PULL: return pull_pull(pull);
+        case PULL_DO_IDENTIFY: return pull_identify(pull);
+        case PULL_DO_BACK_OFF: return pull_back_off(pull);
+        case PULL_DO_PARK: return pull_park(pull);
+        case PULL_DO_REPORT: return pull_report(pull);
+        }
+
+        abort();
+}
+
+int pull_handle(Pull *pull, PullEvent event) {
+        PullState left = pull->state;
+        PullAction action = pull_plan_step(&pull->state, event);
+        int r;
+
+        if (action == PULL_DO_NOTHING)
+                return 0;
+
+        pull_leave(pull, left);
+        r = pull_act(pull, action);
+        if (r < 0)
+                return r;
+
+        pull->status.step = pull_plan_step_shown(pull->state, pull->status.step);
+        if (!image_phase_is_final(pull->status.phase))
+                pull->status.phase = pull->status.started_at > 0 ? IMAGE_PULLING : IMAGE_WAITING;
+        pull->on_changed(pull, pull->userdata);
+        return 0;
+}
+
+int pull_new(const PullContext *context, const ImageWish *wish, const ImageRef *ref,
+             const char *owner, PullChanged on_changed, void *userdata, Pull **ret) {
+
+        cleanup(pull_free_p) Pull *pull = NULL;
+        int r;
+
+        pull = malloc(sizeof(*pull));
+        if (!pull)
+                return -ENOMEM;
+
+        *pull = (Pull){
+                .context = context,
+                .on_changed = on_changed,
+                .userdata = userdata,
+                .ref = *ref,
+                .owner = strdup(owner),
+                .state = PULL_QUEUED,
+                .status = { .phase = IMAGE_WAITING,
+                            .step = IMAGE_STEP_QUEUED,
+                            .version = wish->version },
+        };
+        if (!pull->owner)
+                return -ENOMEM;
+
+        r = image_wish_copy(wish, &pull->wish);
+        if (r < 0)
+                return r;
+
+        r = image_ref_familiar_reference(ref, &pull->reference);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(pull);
+        return 0;
+}
+
+Pull *pull_free(Pull *pull) {
+        if (!pull)
+                return NULL;
+
+        queue_leave(&pull->ticket);
+        rpc_call_unref(pull->call);
+        progress_end(pull->progress);
+        sd_event_source_disable_unref(pull->retry);
+        sd_event_source_disable_unref(pull->deadline);
+        pull_request_done(&pull->request);
+        image_status_done(&pull->status);
+        image_wish_done(&pull->wish);
+        free(pull->answered_id);
+        free(pull->reference);
+        free(pull->owner);
+        free(pull);
+        return NULL;
+}
+
+int pull_start(Pull *pull) {
+        return pull_act(pull, PULL_DO_QUEUE);
+}
+
+int pull_join(Pull *pull, const char *owner) {
+        char *copy;
+
+        if (pull->state != PULL_QUEUED && pull->state != PULL_WAITING)
+                return 0;
+
+        copy = strdup(owner);
+        if (!copy)
+                return -ENOMEM;
+
+        free(pull->owner);
+        pull->owner = copy;
+        return pull_act(pull, pull->state == PULL_QUEUED ? PULL_DO_QUEUE : PULL_DO_WAIT);
+}
+
+bool pull_covers(const Pull *pull, const ImageWish *wish) {
+        return wish->version <= pull->wish.version &&
+               (pull->wish.policy == PULL_POLICY_ALWAYS || wish->policy == pull->wish.policy);
+}
+
+int pull_on_slot(Ticket *ticket) {
+        return pull_handle((Pull *) ticket, PULL_ON_SLOT); /* its first member */
+}
+
+int pull_on_runtime_changed(Pull *pull) {
+        return pull_handle(pull, pull_runtime_is_away(pull) ? PULL_ON_RUNTIME_AWAY
+                                                            : PULL_ON_RUNTIME_BACK);
+}
+
+const ImageStatus *pull_status(const Pull *pull) {
+        return &pull->status;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * One image on its way to the node
+ *
+ * Carries out what pull-plan.c decides: waits for its turn, asks the runtime, sets timers, and keeps
+ * a status that is true at any instant.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "agent/base/log.h"
+#include "agent/image/image-ref.h"
+#include "agent/image/image-status.h"
+#include "agent/image/progress.h"
+#include "agent/image/pull-request.h"
+#include "agent/image/queue.h"
+#include "agent/image/wish.h"
+#include "cri/runtimes.h"
+
+typedef struct Pull Pull;
+
+/* Finds the credentials that may be tried for a wish. Pull secrets that are named there and of
+ * which none can be read are a refusal; the caller owns what is in *ret. */
+typedef int (*PullGetKeys)(const ImageWish *wish, PullKeys *ret, Error *reterr, void *userdata);
+
+/* What all pulls share. Borrowed, has to outlive them. */
+typedef struct PullContext {
+        sd_event *event;
+        Log *log;
+        const Runtimes *runtimes;
+        Queue *looks; /* for short questions */
+        Queue *pulls;
+        ProgressTracker *progress;
+        PullGetKeys get_keys;
+        void *keys_userdata;
+} PullContext;
+
+/* The status changed. Must not free the pull. */
+typedef void (*PullChanged)(Pull *pull, void *userdata);
+
+/* The wish and the owner, in whose turn it waits, are borrowed during the call. */
+int pull_new(const PullContext *context, const ImageWish *wish, const ImageRef *ref,
+             const char *owner, PullChanged on_changed, void *userdata, Pull **ret);
+
+/* Stops it at once; the runtime is told. Returns NULL. */
+Pull *pull_free(Pull *pull);
+
+/* Enters the queue for the first look. */
+int pull_start(Pull *pull);
+
+/* Somebody else wants it too: while it waits it takes whichever turn comes first. */
+int pull_join(Pull *pull, const char *owner);
+
+/* Whether its success will be what this wish asks for too. */
+bool pull_covers(const Pull *pull, const ImageWish *wish);
+
+/* The queue has served this ticket of a pull. */
+int pull_on_slot(Ticket *ticket);
+
+/* The chosen runtime came or went. */
+int pull_on_runtime_changed(Pull *pull);
+
+/* Borrowed, and valid until the next event. */
+const ImageStatus *pull_status(const Pull *pull);

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A queue for a limited number of slots, fair between owners
+ *
+ * Whoever asked for a thousand images must not make the one wait who asked for a single one. So a
+ * free slot goes to the owner that holds the fewest; among those, to the one that was served
+ * longest ago; and within one owner, to whoever came first. Pure: no clock, no I/O.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/base/list.h"
+
+typedef struct Queue Queue;
+typedef struct QueueOwner QueueOwner;
+typedef struct Ticket Ticket;
+
+/* One place in a queue, embedded in whatever waits. All zero: in no queue. */
+struct Ticket {
+        LIST_LINKS(Ticket); /* this and what follows are private to queue.c */
+        Queue *queue;
+        QueueOwner *owner;
+        bool has_slot;
+};
+
+int queue_new(unsigned n_slots, Queue **ret);
+
+/* All tickets must have left. Returns NULL. */
+Queue *queue_free(Queue *queue);
+
+/* Waits in this queue, and in no other one any more. The owner is copied. */
+int queue_enter(Queue *queue, Ticket *ticket, const char *owner);
+
+/* Gives up the place or the slot. */
+void queue_leave(Ticket *ticket);
+
+/* Hands the next free slot to a ticket and returns it, or NULL if there is no slot or nobody waits. */
+Ticket *queue_serve(Queue *queue);
+
+/* Slots that are taken stay taken. */
+void queue_set_slots(Queue *queue, unsigned n_slots);
+
+size_t queue_n_waiting(const Queue *queue);
+size_t queue_n_served(const Queue *queue);

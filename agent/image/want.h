@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Who wants an image, and who has got it
+ *
+ * Each owner of an image has a want of its own: a wish, and whether it has been served. What an
+ * earlier life of the agent has served is remembered until the owner comes back for it.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/base/list.h"
+#include "agent/image/wish.h"
+
+typedef struct Want {
+        LIST_LINKS(struct Want);
+        char *owner; /* "file/web.yaml", "request/7f3a..." */
+        ImageWish wish;
+        bool is_served;
+        bool is_in_round;
+        bool is_expired; /* its time to live is over: it is kept only so as not to be served again */
+        bool is_transient; /* leaves when it expires */
+        bool is_seen;      /* scratch of images_set_wishes() */
+} Want;
+
+typedef struct Served Served;
+
+/* All zero: nobody wants it. */
+typedef struct Wants {
+        Want *first; /* sorted by owner */
+        Served *served;
+} Wants;
+
+void wants_done(Wants *wants);
+
+Want *wants_find(const Wants *wants, const char *owner, const char *name);
+
+/* A want without a wish yet. */
+int wants_add(Wants *wants, const char *owner, Want **ret);
+void wants_remove(Wants *wants, Want *want);
+
+/* The owner has been served this version before. */
+int wants_remember(Wants *wants, const char *owner, int64_t version, bool is_expired);
+
+/* Gives the want what is remembered for its owner. */
+void wants_claim(Wants *wants, Want *want);
+void wants_forget(Wants *wants);
+
+typedef bool (*WantFilter)(const Want *want);
+bool want_is_current(const Want *want); /* not expired */
+bool want_is_due(const Want *want);     /* nor served */
+
+const Want *wants_first(const Wants *wants, WantFilter filter);
+
+/* All that pass as one wish; without a name if none does. */
+int wants_merge(const Wants *wants, WantFilter filter, ImageWish *ret);

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/image/wish.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+
+/* All strings of an OwnerRef, for what is done to each of them alike. */
+static const size_t owner_strings[] = {
+        offsetof(OwnerRef, api_version), offsetof(OwnerRef, kind),
+        offsetof(OwnerRef, namespace),   offsetof(OwnerRef, name),
+        offsetof(OwnerRef, uid),         offsetof(OwnerRef, resource_version),
+        offsetof(OwnerRef, field_path),
+};
+
+#define N_OWNER_STRINGS (sizeof(owner_strings) / sizeof(owner_strings[0]))
+
+static char **owner_string(const OwnerRef *owner, size_t i) {
+        return (char **) ((char *) owner + owner_strings[i]);
+}
+
+static int copy_string(const char *text, char **ret) {
+        *ret = text ? strdup(text) : NULL;
+        return text && !*ret ? -ENOMEM : 0;
+}
+
+static bool equal_strings(const char *a, const char *b) {
+        return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/* Makes room for one more item. */
+static int grow(void *items, size_t n_items, size_t item_size) {
+        void **array = items;
+        void *grown;
+
+        grown = reallocarray(*array, n_items + 1, item_size);
+        if (!grown)
+                return -ENOMEM;
+
+        *array = grown;
+        return 0;
+}
+
+static void owner_ref_done(OwnerRef *owner) {
+        for (size_t i = 0; i < N_OWNER_STRINGS; i++)
+                free(*owner_string(owner, i));
+}
+
+static bool owner_ref_equal(const OwnerRef *a, const OwnerRef *b) {
+        for (size_t i = 0; i < N_OWNER_STRINGS; i++)
+                if (owner_strings[i] != offsetof(OwnerRef, resource_version) &&
+                    !equal_strings(*owner_string(a, i), *owner_string(b, i)))
+                        return false;
+
+        return true;
+}
+
+static void key_values_done(KeyValue *items, size_t n_items) {
+        for (size_t i = 0; i < n_items; i++) {
+                free(items[i].key);
+                free(items[i].value);
+        }
+        free(items);
+}
+
+static bool key_values_equal(const KeyValue *a, const KeyValue *b, size_t n_items) {
+        for (size_t i = 0; i < n_items; i++)
+                if (!equal_strings(a[i].key, b[i].key) || !equal_strings(a[i].value, b[i].value))
+                        return false;
+
+        return true;
+}
+
+/* Keeps the items sorted by their key, so that two maps compare equal whatever order they were
+ * written in. A key that is there already gets the new value. */
+static int key_values_put(KeyValue **items, size_t *n_items, const char *key, const char *value) {
+        cleanup(free_p) char *key_copy = NULL;
+        cleanup(free_p) char *value_copy = NULL;
+        size_t at = 0;
+        int r;
+
+        if (copy_string(key, &key_copy) < 0 || copy_string(value ?: "", &value_copy) < 0)
+                return -ENOMEM;
+
+        while (at < *n_items && strcmp((*items)[at].key, key) < 0)
+                at++;
+        if (at < *n_items && strcmp((*items)[at].key, key) == 0) {
+                free((*items)[at].value);
+                (*items)[at].value = take_ptr(value_copy);
+                return 0;
+        }
+
+        r = grow(items, *n_items, sizeof(**items));
+        if (r < 0)
+                return r;
+
+        memmove(*items + at + 1, *items + at, (*n_items - at) * sizeof(**items));
+        (*items)[at] = (KeyValue){ .key = take_ptr(key_copy), .value = take_ptr(value_copy) };
+        (*n_items)++;
+        return 0;
+}
+
+int image_wish_init(ImageWish *wish, const char *name, const char *tag) {
+        cleanup(image_wish_done) ImageWish fresh = {
+                .policy = PULL_POLICY_ALWAYS,
+                .timeout_sec = WISH_TIMEOUT_SEC_DEFAULT,
+                .backoff_limit = WISH_BACKOFF_LIMIT_DEFAULT,
+                .active_deadline_sec = WISH_NO_LIMIT,
+                .ttl_sec = WISH_NO_LIMIT,
+        };
+
+        assert(name);
+        assert(tag);
+
+        if (copy_string(name, &fresh.name) < 0 || copy_string(tag, &fresh.tag) < 0)
+                return -ENOMEM;
+
+        *wish = fresh;
+        fresh = (ImageWish){ .name = NULL };
+        return 0;
+}
+
+static int copy_lists(const ImageWish *wish, ImageWish *copy) {
+        int r = 0;
+
+        for (size_t i = 0; r == 0 && i < wish->n_secrets; i++)
+                r = image_wish_add_secret(copy, wish->secrets[i].namespace, wish->secrets[i].name);
+        for (size_t i = 0; r == 0 && i < wish->n_labels; i++)
+                r = image_wish_add_label(copy, wish->labels[i].key, wish->labels[i].value);
+        for (size_t i = 0; r == 0 && i < wish->n_annotations; i++)
+                r = image_wish_add_annotation(copy, wish->annotations[i].key,
+                                              wish->annotations[i].value);
+        for (size_t i = 0; r == 0 && i < wish->n_owners; i++)
+                r = image_wish_add_owner(copy, &wish->owners[i]);
+        return r;
+}
+
+int image_wish_copy(const ImageWish *wish, ImageWish *ret) {
+        cleanup(image_wish_done) ImageWish copy = { .name = NULL };
+        int r;
+
+        r = image_wish_init(&copy, wish->name, wish->tag);
+        if (r < 0)
+                return r;
+
+        copy.version = wish->version;
+        copy.created_at = wish->created_at;
+        copy.policy = wish->policy;
+        copy.timeout_sec = wish->timeout_sec;
+        copy.backoff_limit = wish->backoff_limit;
+        copy.active_deadline_sec = wish->active_deadline_sec;
+        copy.ttl_sec = wish->ttl_sec;
+
+        r = copy_lists(wish, &copy);
+        if (r < 0)
+                return r;
+
+        *ret = copy;
+        copy = (ImageWish){ .name = NULL };
+        return 0;
+}
+
+void image_wish_clear_owners(ImageWish *wish) {
+        for (size_t i = 0; i < wish->n_owners; i++)
+                owner_ref_done(&wish->owners[i]);
+        free(take_ptr(wish->owners));
+        wish->n_owners = 0;
+}
+
+void image_wish_done(ImageWish *wish) {
+        for (size_t i = 0; i < wish->n_secrets; i++) {
+                free(wish->secrets[i].namespace);
+                free(wish->secrets[i].name);
+        }
+        free(wish->secrets);
+
+        key_values_done(wish->labels, wish->n_labels);
+        key_values_done(wish->annotations, wish->n_annotations);
+
+        image_wish_clear_owners(wish);
+
+        free(wish->tag);
+        free(wish->name);
+        *wish = (ImageWish){ .name = NULL };
+}
+
+int image_wish_add_secret(ImageWish *wish, const char *namespace, const char *name) {
+        cleanup(free_p) char *namespace_copy = NULL;
+        cleanup(free_p) char *name_copy = NULL;
+        int r;
+
+        assert(name);
+
+        if (copy_string(namespace, &namespace_copy) < 0 || copy_string(name, &name_copy) < 0)
+                return -ENOMEM;
+
+        r = grow(&wish->secrets, wish->n_secrets, sizeof(*wish->secrets));
+        if (r < 0)
+                return r;
+
+        wish->secrets[wish->n_secrets++] = (SecretRef){
+                .namespace = take_ptr(namespace_copy),
+                .name = take_ptr(name_copy),
+        };
+        return 0;
+}
+
+int image_wish_add_label(ImageWish *wish, const char *key, const char *value) {
+        assert(key);
+
+        return key_values_put(&wish->labels, &wish->n_labels, key, value);
+}
+
+int image_wish_add_annotation(ImageWish *wish, const char *key, const char *value) {
+        assert(key);
+
+        return key_values_put(&wish->annotations, &wish->n_annotations, key, value);
+}
+
+int image_wish_add_owner(ImageWish *wish, const OwnerRef *owner) {
+        cleanup(owner_ref_done) OwnerRef copy = { .api_version = NULL };
+        int r;
+
+        for (size_t i = 0; i < N_OWNER_STRINGS; i++)
+                if (copy_string(*owner_string(owner, i), owner_string(&copy, i)) < 0)
+                        return -ENOMEM;
+
+        r = grow(&wish->owners, wish->n_owners, sizeof(*wish->owners));
+        if (r < 0)
+                return r;
+
+        wish->owners[wish->n_owners++] = copy;
+        copy = (OwnerRef){ .api_version = NULL };
+        return 0;
+}
+
+static bool equal_numbers(const ImageWish *a, const ImageWish *b) {
+        return a->version == b->version && a->created_at == b->created_at &&
+               a->policy == b->policy && a->timeout_sec == b->timeout_sec &&
+               a->backoff_limit == b->backoff_limit &&
+               a->active_deadline_sec == b->active_deadline_sec && a->ttl_sec == b->ttl_sec &&
+               a->n_secrets == b->n_secrets && a->n_labels == b->n_labels &&
+               a->n_annotations == b->n_annotations && a->n_owners == b->n_owners;
+}
+
+bool image_wish_equal(const ImageWish *a, const ImageWish *b) {
+        if (!equal_numbers(a, b) || !equal_strings(a->name, b->name) ||
+            !equal_strings(a->tag, b->tag))
+                return false;
+
+        for (size_t i = 0; i < a->n_secrets; i++)
+                if (!equal_strings(a->secrets[i].namespace, b->secrets[i].namespace) ||
+                    !equal_strings(a->secrets[i].name, b->secrets[i].name))
+                        return false;
+
+        for (size_t i = 0; i < a->n_owners; i++)
+                if (!owner_ref_equal(&a->owners[i], &b->owners[i]))
+                        return false;
+
+        return key_values_equal(a->labels, b->labels, a->n_labels) &&
+               key_values_equal(a->annotations, b->annotations, a->n_annotations);
+}
+
+int wish_list_take(WishList *list, ImageWish *wish) {
+        int r;
+
+        r = grow(&list->items, list->n_items, sizeof(*list->items));
+        if (r < 0) {
+                image_wish_done(wish);
+                return r;
+        }
+
+        list->items[list->n_items++] = *wish;
+        *wish = (ImageWish){ .name = NULL };
+        return 0;
+}
+
+void wish_list_done(WishList *list) {
+        for (size_t i = 0; i < list->n_items; i++)
+                image_wish_done(&list->items[i]);
+        free(list->items);
+        *list = WISH_LIST_INIT;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <systemd/sd-daemon.h>
+#include <systemd/sd-event.h>
+#include <time.h>
+
+#include "agent/agent.h"
+#include "agent/base/cleanup.h"
+#include "agent/options.h"
+
+#define EXIT_USAGE 2
+#define DESCRIPTORS_WANTED 4096 /* two for each of 256 callers, and room */
+
+/* What main() and the handlers of signals share. */
+typedef struct Program {
+        int argc;
+        char **argv;
+        Options options;
+        sd_event *event;
+        Log *log;
+        Agent *agent;
+} Program;
+
+static void program_done(Program *program) {
+        agent_free(program->agent);
+        log_free(program->log);
+        sd_event_unref(program->event);
+        options_done(&program->options);
+}
+
+static void notify_reloading(void) {
+        struct timespec now;
+
+        (void) clock_gettime(CLOCK_MONOTONIC, &now);
+        (void) sd_notifyf(false, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64,
+                          (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000);
+}
+
+static int program_apply(Program *program, Options *options) {
+        cleanup(free_p) char *changed = NULL;
+        int r;
+
+        r = options_compare(&program->options, options, &changed);
+        if (r < 0)
+                return r;
+        if (changed[0])
+                log_warning(program->log, NULL, "These settings change at the next start only: %s.",
+                            changed);
+
+        log_set_level(program->log, options->log_level);
+        log_set_format(program->log, options->log_format);
+        r = agent_reload(program->agent, options);
+        if (r < 0)
+                return r;
+
+        log_info(program->log, NULL, "Reloaded the configuration.");
+        return 0;
+}
+
+/* A configuration that is wrong changes nothing. */
+static int on_reload(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(options_done) Options options = { .config_path = NULL };
+        Program *program = userdata;
+        int r;
+
+        notify_reloading();
+        r = options_read(program->argc, program->argv, &options, &error);
+        if (error.kind != ERROR_NONE) {
+                log_error(program->log, NULL,
+                          "Cannot reload the configuration: %s, keeping the one before.",
+                          error_message(&error));
+                agent_reload_failed(program->agent);
+                r = 0;
+        } else if (r >= 0) {
+                r = program_apply(program, &options);
+        }
+
+        (void) sd_notify(false, "READY=1");
+        return r;
+}
+
+static int on_terminate(sd_event_source *source, const struct signalfd_siginfo *info,
+                        void *userdata) {
+        Program *program = userdata;
+
+        (void) sd_notify(false, "STOPPING=1\nSTATUS=stopping");
+        return sd_event_exit(program->event, 0);
+}
+
+/* To be called before anything starts a thread, see completion_queue_new(). */
+static int block_signals(void) {
+        sigset_t mask;
+
+        (void) sigemptyset(&mask);
+        (void) sigaddset(&mask, SIGTERM);
+        (void) sigaddset(&mask, SIGINT);
+        (void) sigaddset(&mask, SIGHUP);
+        (void) signal(SIGPIPE, SIG_IGN);
+        return sigprocmask(SIG_BLOCK, &mask, NULL) < 0 ? -errno : 0;
+}
+
+static int add_signals(Program *program) {
+        int r;
+
+        r = sd_event_add_signal(program->event, NULL, SIGTERM, on_terminate, program);
+        if (r < 0)
+                return r;
+
+        r = sd_event_add_signal(program->event, NULL, SIGINT, on_terminate, program);
+        if (r < 0)
+                return r;
+
+        return sd_event_add_signal(program->event, NULL, SIGHUP, on_reload, program);
+}
+
+/* Each thread would keep an arena of its own; ours do not allocate much at the same time. */
+static void limit_resources(void) {
+        struct rlimit limit;
+
+        (void) mallopt(M_ARENA_MAX, 2);
+        if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= DESCRIPTORS_WANTED)
+                return;
+
+        limit.rlim_cur = limit.rlim_max < DESCRIPTORS_WANTED ? limit.rlim_max : DESCRIPTORS_WANTED;
+        (void) setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static int program_run(Program *program, Error *reterr) {
+        int r;
+
+        r = log_new(program->options.log_format, program->options.log_level, &program->log);
+        if (r < 0)
+                return r;
+
+        r = sd_event_new(&program->event);
+        if (r < 0)
+                return r;
+
+        r = add_signals(program);
+        if (r < 0)
+                return r;
+
+        r = agent_new(program->event, program->log, &program->options, &program->agent, reterr);
+        if (r < 0)
+                return r;
+
+        log_info(program->log, NULL, "inplaced " INPLACED_VERSION " is ready on node `%s`.",
+                 program->options.node_name);
+        (void) sd_notify(false, "READY=1");
+        return sd_event_loop(program->event);
+}
+
+static int fail(const Error *error, int r) {
+        fprintf(stderr, "inplaced: %s\n",
+                error->kind == ERROR_NONE ? strerror(-r) : error_message(error));
+        return EXIT_FAILURE;
+}
+
+int main(int argc, char **argv) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(program_done) Program program = { .argc = argc, .argv = argv };
+        int r;
+
+        r = options_read(argc, argv, &program.options, &error);
+        if (r < 0) {
+                (void) fail(&error, r);
+                return EXIT_USAGE;
+        }
+        if (program.options.wants_help)
+                return fputs(options_help, stdout) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+        if (program.options.wants_version)
+                return puts("inplaced " INPLACED_VERSION) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+
+        limit_resources();
+        r = block_signals();
+        if (r >= 0)
+                r = program_run(&program, &error);
+
+        return r < 0 ? fail(&error, r) : EXIT_SUCCESS;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What the files of the local API share
+ */
+
+#include "agent/base/list.h"
+#include "agent/node/api.h"
+#include "cri/client.h"
+#include "proto/inplaced/v1/node.pb-c.h"
+
+typedef struct Preload Preload;
+typedef struct ImageListing ImageListing;
+
+struct Api {
+        Log *log;
+        Images *images;
+        const Runtimes *runtimes;
+        const DiagnosisSubject *subject;
+        char *node_name;
+        ApiObserver on_request;
+        ApiRefused on_refused;
+        void *userdata;
+
+        RpcServer *server;
+        Listener *listener;
+        ImagesWatcher watcher;
+        Preload *preloads;
+        ImageListing *listings;
+};
+
+/* Answer, and count the answer. */
+int api_reply(Api *api, RpcRequest *request, const ProtobufCMessage *reply);
+int api_refuse(Api *api, RpcRequest *request, ErrorKind kind, const char *reason);
+
+/* api-preload.c */
+int api_preload(RpcRequest *request, const void *message, void *userdata);
+int api_cancel(RpcRequest *request, const void *message, void *userdata);
+int preload_on_image(Preload *preload, const Image *image);
+void preload_drop(Preload *preload);
+Preload *preload_next(const Preload *preload);
+
+/* api-images.c */
+int api_list_images(RpcRequest *request, const void *message, void *userdata);
+void listing_drop(ImageListing *listing);
+
+/* api-status.c */
+int api_get_status(RpcRequest *request, const void *message, void *userdata);
+int api_diagnose(RpcRequest *request, const void *message, void *userdata);
+int api_get_version(RpcRequest *request, const void *message, void *userdata);

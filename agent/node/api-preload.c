@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/node/api-internal.h"
+#include "agent/node/owner.h"
+#include "agent/node/preload-event.h"
+
+#define IMAGES_MAX 4096
+#define TTL_SEC_DEFAULT 600
+#define ID_SIZE 17
+
+typedef Inplaced__V1__PreloadRequest PreloadMessage;
+typedef Inplaced__V1__CancelRequest CancelMessage;
+
+/* One image of a request. */
+typedef struct PreloadItem {
+        char *asked; /* as the caller wrote it */
+        char *name;
+        char *tag;
+        bool is_pending;  /* the caller does not know the newest state */
+        bool is_finished; /* and the caller knows */
+} PreloadItem;
+
+/* A caller that is being told what becomes of its images. */
+struct Preload {
+        LIST_LINKS(Preload);
+        Api *api;
+        RpcRequest *request;
+        char id[ID_SIZE];
+        char *owner;
+        bool detach;
+        PreloadItem *items;
+        size_t n_items;
+        size_t n_unfinished;
+        size_t next_item; /* to look at, so that each has its turn */
+};
+
+static inline void preload_drop_p(Preload **preload) {
+        if (*preload)
+                preload_drop(*preload);
+}
+
+Preload *preload_next(const Preload *preload) {
+        return preload->next;
+}
+
+void preload_drop(Preload *preload) {
+        for (size_t i = 0; i < preload->n_items; i++) {
+                free(preload->items[i].asked);
+                free(preload->items[i].name);
+                free(preload->items[i].tag);
+        }
+        free(preload->items);
+        free(preload->owner);
+        list_remove(&preload->api->preloads, preload);
+        rpc_request_unref(preload->request);
+        free(preload);
+}
+
+/* The image has been asked for and nothing was said about it yet: it must not be mistaken for the
+ * outcome of somebody else's earlier request. */
+static bool is_served(const Preload *preload, const Image *image) {
+        for (const Want *want = image_wants(image); want; want = want->next)
+                if (strcmp(want->owner, preload->owner) == 0)
+                        return want->is_served;
+
+        return false;
+}
+
+static bool is_wanted(const Preload *preload, const Image *image) {
+        for (const Want *want = image_wants(image); want; want = want->next)
+                if (strcmp(want->owner, preload->owner) == 0)
+                        return true;
+
+        return false;
+}
+
+static ImageStatus canceled_status(void) {
+        return (ImageStatus){
+                .phase = IMAGE_FAILED,
+                .reason = PULL_REASON_CANCELED,
+                .message = (char *) "Canceled: nobody wants the image any more",
+        };
+}
+
+static ImageStatus status_of(const Preload *preload, const PreloadItem *item) {
+        const Image *image = images_find(preload->api->images, item->name, item->tag);
+
+        if (!image || !is_wanted(preload, image))
+                return canceled_status();
+        if (image_has_round(image) || is_served(preload, image))
+                return *image_status(image); /* borrowed for the event */
+
+        return (ImageStatus){ .phase = IMAGE_WAITING, .step = IMAGE_STEP_QUEUED };
+}
+
+static int preload_end(Preload *preload) {
+        RpcRequest *request = take_ptr(preload->request);
+
+        preload->api->on_request("Preload", ERROR_NONE, preload->api->userdata);
+        preload_drop(preload);
+        return rpc_request_finish(request, NULL);
+}
+
+static PreloadItem *preload_find_pending(Preload *preload) {
+        for (size_t i = 0; i < preload->n_items; i++) {
+                PreloadItem *item = &preload->items[(preload->next_item + i) % preload->n_items];
+
+                if (!item->is_pending)
+                        continue;
+
+                preload->next_item = (preload->next_item + i + 1) % preload->n_items;
+                return item;
+        }
+
+        return NULL;
+}
+
+static int preload_send(Preload *preload, PreloadItem *item) {
+        ImageStatus status = status_of(preload, item);
+        Inplaced__V1__PreloadEvent event;
+
+        preload_event_init(&event, preload->id, item->asked, &status);
+        item->is_pending = false;
+        if (image_phase_is_final(status.phase) || preload->detach) {
+                item->is_finished = true;
+                preload->n_unfinished--;
+        }
+
+        return rpc_request_send(preload->request, &event.base);
+}
+
+static int on_ready(RpcRequest *request, void *userdata) {
+        Preload *preload = userdata;
+        PreloadItem *item = preload_find_pending(preload);
+
+        if (item)
+                return preload_send(preload, item);
+        if (preload->n_unfinished == 0)
+                return preload_end(preload);
+
+        return 0;
+}
+
+/* The caller has gone before everything was done: then it is not wanted any more. */
+static int on_gone(RpcRequest *request, void *userdata) {
+        Preload *preload = userdata;
+        Images *images = preload->api->images;
+        cleanup(free_p) char *owner = take_ptr(preload->owner);
+        bool detach = preload->detach;
+        int r;
+
+        preload->api->on_request("Preload", ERROR_CANCELED, preload->api->userdata);
+        preload_drop(preload);
+        if (detach)
+                return 0;
+
+        r = images_withdraw(images, owner, NULL);
+        return r < 0 ? r : 0;
+}
+
+int preload_on_image(Preload *preload, const Image *image) {
+        for (size_t i = 0; i < preload->n_items; i++) {
+                PreloadItem *item = &preload->items[i];
+
+                if (!item->is_finished && strcmp(item->tag, image_tag(image)) == 0 &&
+                    strcmp(item->name, image_name(image)) == 0)
+                        item->is_pending = true;
+        }
+
+        return rpc_request_can_send(preload->request) ? on_ready(preload->request, preload) : 0;
+}
+
+static int item_init(PreloadItem *item, const char *asked, Error *reterr) {
+        ImageRef ref;
+        int r;
+
+        r = image_ref_parse(asked, &ref, reterr);
+        if (r < 0)
+                return r;
+
+        item->asked = strdup(asked);
+        item->tag = strdup(image_ref_tag_or_digest(&ref));
+        if (!item->asked || !item->tag)
+                return -ENOMEM;
+
+        item->is_pending = true;
+        return image_ref_familiar_name(&ref, &item->name);
+}
+
+static int preload_read_images(Preload *preload, const PreloadMessage *message, Error *reterr) {
+        int r;
+
+        if (message->n_images == 0)
+                return error_set(reterr, ERROR_INVALID, "no image was asked for");
+        if (message->n_images > IMAGES_MAX)
+                return error_set(reterr, ERROR_INVALID, "more than %d images in one request",
+                                 IMAGES_MAX);
+
+        preload->items = calloc(message->n_images, sizeof(preload->items[0]));
+        if (!preload->items)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < message->n_images; i++) {
+                preload->n_items++;
+                r = item_init(&preload->items[i], message->images[i], reterr);
+                if (r < 0)
+                        return r;
+        }
+
+        preload->n_unfinished = preload->n_items;
+        return 0;
+}
+
+static int preload_new(Api *api, const PreloadMessage *message, Preload **ret, Error *reterr) {
+        cleanup(preload_drop_p) Preload *preload = NULL;
+        uint64_t random = 0;
+        int r;
+
+        preload = calloc(1, sizeof(*preload));
+        if (!preload)
+                return -ENOMEM;
+
+        preload->api = api;
+        preload->detach = message->detach;
+        list_prepend(&api->preloads, preload);
+        (void) getrandom(&random, sizeof(random), 0);
+        (void) snprintf(preload->id, sizeof(preload->id), "%016" PRIx64, random);
+        if (asprintf(&preload->owner, OWNER_REQUEST "%s", preload->id) < 0) {
+                preload->owner = NULL;
+                return -ENOMEM;
+        }
+
+        r = preload_read_images(preload, message, reterr);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(preload);
+        return 0;
+}
+
+static void read_limits(const PreloadMessage *message, ImageWish *wish) {
+        wish->created_at = time(NULL);
+        wish->policy = message->pull_policy == INPLACED__V1__PULL_POLICY__PULL_POLICY_ALWAYS
+                               ? PULL_POLICY_ALWAYS
+                               : PULL_POLICY_IF_NOT_PRESENT;
+        if (message->timeout_seconds > 0)
+                wish->timeout_sec = message->timeout_seconds;
+        if (message->backoff_limit_presence_case ==
+                    INPLACED__V1__PRELOAD_REQUEST__BACKOFF_LIMIT_PRESENCE_BACKOFF_LIMIT &&
+            message->backoff_limit >= 0)
+                wish->backoff_limit = message->backoff_limit;
+        if (message->active_deadline_seconds > 0)
+                wish->active_deadline_sec = message->active_deadline_seconds;
+        wish->ttl_sec = message->ttl_seconds_after_finished > 0
+                                ? message->ttl_seconds_after_finished
+                                : TTL_SEC_DEFAULT;
+}
+
+static int preload_ask(Preload *preload, const PreloadMessage *message) {
+        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+        int r;
+
+        for (size_t i = 0; i < preload->n_items; i++) {
+                ImageWish wish;
+
+                r = image_wish_init(&wish, preload->items[i].name, preload->items[i].tag);
+                if (r < 0)
+                        return r;
+
+                read_limits(message, &wish);
+                r = wish_list_take(&wishes, &wish);
+                if (r < 0)
+                        return r;
+        }
+
+        return images_set_wishes(preload->api->images, preload->owner, &wishes, true);
+}
+
+int api_preload(RpcRequest *request, const void *message, void *userdata) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        Preload *preload;
+        int r;
+
+        r = preload_new(userdata, message, &preload, &error);
+        if (error.kind != ERROR_NONE)
+                return api_refuse(userdata, request, error.kind, error_message(&error));
+        if (r < 0)
+                return r;
+
+        preload->request = request;
+        rpc_request_open_stream(request, on_ready, on_gone, preload);
+        return preload_ask(preload, message);
+}
+
+/* All local requests for one image. */
+static int cancel_image(Api *api, const char *text, Error *reterr) {
+        cleanup(free_p) char *name = NULL;
+        const Image *image;
+        ImageRef ref;
+        int n = 0, r;
+
+        r = image_ref_parse(text, &ref, reterr);
+        if (r < 0)
+                return r;
+
+        r = image_ref_familiar_name(&ref, &name);
+        if (r < 0)
+                return r;
+
+        image = images_find(api->images, name, image_ref_tag_or_digest(&ref));
+        for (const Want *want = image ? image_wants(image) : NULL; want;) {
+                cleanup(free_p) char *owner = NULL;
+
+                if (want->is_served || strncmp(want->owner, OWNER_REQUEST, strlen(OWNER_REQUEST))) {
+                        want = want->next;
+                        continue;
+                }
+
+                owner = strdup(want->owner); /* its want is gone after the call */
+                r = owner ? images_withdraw(api->images, owner, image) : -ENOMEM;
+                if (r < 0)
+                        return r;
+                n += r;
+                want = image_wants(image);
+        }
+
+        return n;
+}
+
+static int cancel_request(Api *api, const char *id) {
+        cleanup(free_p) char *owner = NULL;
+
+        if (asprintf(&owner, OWNER_REQUEST "%s", id) < 0) {
+                owner = NULL;
+                return -ENOMEM;
+        }
+
+        return images_withdraw(api->images, owner, NULL);
+}
+
+int api_cancel(RpcRequest *request, const void *message, void *userdata) {
+        Inplaced__V1__CancelResponse reply = INPLACED__V1__CANCEL_RESPONSE__INIT;
+        cleanup(error_done) Error error = ERROR_INIT;
+        const CancelMessage *cancel = message;
+        int r;
+
+        if (!cancel->request_id[0] == !cancel->image[0])
+                return api_refuse(userdata, request, ERROR_INVALID,
+                                  "give either a request_id or an image");
+
+        r = cancel->image[0] ? cancel_image(userdata, cancel->image, &error)
+                             : cancel_request(userdata, cancel->request_id);
+        if (error.kind != ERROR_NONE)
+                return api_refuse(userdata, request, error.kind, error_message(&error));
+        if (r < 0)
+                return r;
+
+        reply.canceled = (uint32_t) r;
+        return api_reply(userdata, request, &reply.base);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/node/api.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/node/api-internal.h"
+
+#define METHOD(name) "/inplaced.v1.Node/" name
+
+static const RpcService services[] = {
+        { METHOD("Preload"), &inplaced__v1__preload_request__descriptor, api_preload },
+        { METHOD("Cancel"), &inplaced__v1__cancel_request__descriptor, api_cancel },
+        { METHOD("GetStatus"), &inplaced__v1__get_status_request__descriptor, api_get_status },
+        { METHOD("ListImages"), &inplaced__v1__list_images_request__descriptor, api_list_images },
+        { METHOD("Diagnose"), &inplaced__v1__diagnose_request__descriptor, api_diagnose },
+        { METHOD("GetVersion"), &inplaced__v1__get_version_request__descriptor, api_get_version },
+};
+
+const char *const api_method_names[] = {
+        "Preload", "Cancel", "GetStatus", "ListImages", "Diagnose", "GetVersion", NULL,
+};
+
+DEFINE_CLEANUP(Api *, api_free)
+
+static void api_observe(Api *api, const RpcRequest *request, ErrorKind result) {
+        api->on_request(strrchr(rpc_request_path(request), '/') + 1, result, api->userdata);
+}
+
+int api_reply(Api *api, RpcRequest *request, const ProtobufCMessage *reply) {
+        api_observe(api, request, ERROR_NONE);
+        return rpc_request_reply(request, reply);
+}
+
+int api_refuse(Api *api, RpcRequest *request, ErrorKind kind, const char *reason) {
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        api_observe(api, request, kind);
+        (void) error_set(&error, kind, "%s", reason);
+        return rpc_request_refuse(request, &error);
+}
+
+static int on_image(Image *image, void *userdata) {
+        Api *api = userdata;
+        Preload *next;
+        int r;
+
+        for (Preload *preload = api->preloads; preload; preload = next) {
+                next = preload_next(preload);
+                r = preload_on_image(preload, image);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static int on_accepted(int fd, void *userdata) {
+        Api *api = userdata;
+
+        rpc_server_add_connection(api->server, fd);
+        return 0;
+}
+
+static void on_refused(ListenerRefusal refusal, void *userdata) {
+        Api *api = userdata;
+
+        log_debug(api->log, NULL, "Refused a connection to the local API: %s.",
+                  listener_refusal_to_string(refusal));
+        api->on_refused(refusal, api->userdata);
+}
+
+int api_new(const ApiOptions *options, Api **ret, Error *reterr) {
+        cleanup(api_free_p) Api *api = NULL;
+        int r;
+
+        api = malloc(sizeof(*api));
+        if (!api)
+                return -ENOMEM;
+
+        *api = (Api){
+                .log = options->log,
+                .images = options->images,
+                .runtimes = options->runtimes,
+                .subject = options->subject,
+                .node_name = strdup(options->node_name),
+                .on_request = options->on_request,
+                .on_refused = options->on_refused,
+                .userdata = options->userdata,
+                .watcher = { .on_image = on_image, .userdata = api },
+        };
+        images_watch(api->images, &api->watcher);
+        if (!api->node_name)
+                return -ENOMEM;
+
+        r = rpc_server_new(options->completions, services, sizeof(services) / sizeof(services[0]),
+                           api, &api->server);
+        if (r < 0)
+                return r;
+
+        r = listener_new(completion_queue_get_event(options->completions), &options->listener,
+                         on_accepted, on_refused, api, &api->listener, reterr);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(api);
+        return 0;
+}
+
+Api *api_free(Api *api) {
+        if (!api)
+                return NULL;
+
+        images_unwatch(api->images, &api->watcher);
+        while (api->preloads)
+                preload_drop(api->preloads);
+        while (api->listings)
+                listing_drop(api->listings);
+        listener_free(api->listener);
+        rpc_server_free(api->server);
+        free(api->node_name);
+        free(api);
+        return NULL;
+}
+
+size_t api_n_connections(const Api *api) {
+        return listener_n_connections(api->listener);
+}

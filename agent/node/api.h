@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The local API (proto/inplaced/v1/node.proto) on a Unix socket
+ */
+
+#include "agent/node/diagnosis.h"
+#include "agent/rpc/listener.h"
+#include "agent/rpc/server.h"
+
+typedef struct Api Api;
+
+/* A request was answered; the method is "Preload" and so on. */
+typedef void (*ApiObserver)(const char *method, ErrorKind result, void *userdata);
+typedef void (*ApiRefused)(ListenerRefusal refusal, void *userdata);
+
+typedef struct ApiOptions {
+        CompletionQueue *completions;
+        Log *log;
+        Images *images;
+        const Runtimes *runtimes;
+        const DiagnosisSubject *subject; /* borrowed, as everything above */
+        const char *node_name;           /* copied */
+        ListenerOptions listener;
+        ApiObserver on_request;
+        ApiRefused on_refused;
+        void *userdata;
+} ApiOptions;
+
+/* The names of all methods, ended by NULL. */
+extern const char *const api_method_names[];
+
+int api_new(const ApiOptions *options, Api **ret, Error *reterr);
+
+/* Ends all calls. Requests that were made go on. Returns NULL. */
+Api *api_free(Api *api);
+
+size_t api_n_connections(const Api *api);

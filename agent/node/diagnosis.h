@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What is wrong on this node, and how to mend it
+ *
+ * One list for everybody who asks: doctor, status and /readyz. Looks when it is asked, keeps
+ * nothing.
+ */
+
+#include <stdbool.h>
+
+#include "agent/node/auth-dir.h"
+#include "agent/node/folder.h"
+#include "agent/node/state-file.h"
+
+/* Borrowed; any may be NULL while the agent starts. */
+typedef struct DiagnosisSubject {
+        const Runtimes *runtimes;
+        const Images *images;
+        const Folder *folder;
+        AuthDir *auth_dir;
+        const StateFile *state_file;
+        const char *images_path;
+} DiagnosisSubject;
+
+/* The texts are borrowed during the call. */
+typedef struct DiagnosisVisitor {
+        int (*on_problem)(const char *subject, const char *message, const char *advice,
+                          void *userdata);
+        int (*on_fact)(const char *subject, const char *value, void *userdata);
+        void *userdata;
+} DiagnosisVisitor;
+
+int diagnosis_visit(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor);
+
+/* The sentence about the runtime that counts: the chosen one, or why there is none. Borrowed from
+ * the runtimes. */
+const char *diagnosis_runtime_sentence(const Runtimes *runtimes);
+
+/* The agent can do what it is there for. If not, *ret_why is one sentence, borrowed. */
+bool diagnosis_is_ready(const DiagnosisSubject *subject, const char **ret_why);

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/node/folder.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/list.h"
+#include "agent/node/owner.h"
+
+typedef struct Source Source;
+
+/* A file that has given its wishes to the images, and what was said about it. */
+struct Source {
+        LIST_LINKS(Source);
+        char *name;
+        char *complaint; /* logged already; NULL if there is none */
+        bool is_there;
+};
+
+struct Folder {
+        ImagesDir *dir;
+        Log *log;
+        Images *images;
+        char *path;
+        char *complaint; /* about the folder itself */
+        Source *sources;
+        FolderChanged on_changed;
+        void *userdata;
+};
+
+DEFINE_CLEANUP(Folder *, folder_free)
+
+static void source_free(Folder *folder, Source *source) {
+        list_remove(&folder->sources, source);
+        free(source->name);
+        free(source->complaint);
+        free(source);
+}
+
+static Source *folder_find(Folder *folder, const char *name) {
+        for (Source *source = folder->sources; source; source = source->next)
+                if (strcmp(source->name, name) == 0)
+                        return source;
+
+        return NULL;
+}
+
+static int folder_find_or_add(Folder *folder, const char *name, Source **ret) {
+        Source *source = folder_find(folder, name);
+
+        if (!source) {
+                source = calloc(1, sizeof(*source));
+                if (!source)
+                        return -ENOMEM;
+
+                source->name = strdup(name);
+                if (!source->name) {
+                        free(source);
+                        return -ENOMEM;
+                }
+                list_prepend(&folder->sources, source);
+        }
+
+        *ret = source;
+        return 0;
+}
+
+/* Says it when it is new. Returns whether it was. */
+static bool is_news(char **complaint, const Error *error) {
+        const char *text = error->kind == ERROR_NONE ? NULL : error_message(error);
+
+        if (strcmp(text ?: "", *complaint ?: "") == 0)
+                return false;
+
+        free(*complaint);
+        *complaint = text ? strdup(text) : NULL;
+        return text;
+}
+
+static int set_wishes(Folder *folder, const char *name, const WishList *wishes) {
+        cleanup(free_p) char *owner = NULL;
+
+        if (asprintf(&owner, OWNER_FILE "%s", name) < 0) {
+                owner = NULL;
+                return -ENOMEM;
+        }
+
+        return images_set_wishes(folder->images, owner, wishes, false);
+}
+
+static int folder_take_file(Folder *folder, const ImagesFile *file) {
+        Source *source;
+        int r;
+
+        r = folder_find_or_add(folder, file->name, &source);
+        if (r < 0)
+                return r;
+
+        source->is_there = true;
+        if (is_news(&source->complaint, &file->error))
+                log_warning(folder->log,
+                            LOG_FIELDS({ "MESSAGE_ID", MESSAGE_DOCUMENT_REFUSED },
+                                       { "FILE", file->name }),
+                            "Cannot use `%s/%s`: %s, keeping what it said before.", folder->path,
+                            file->name, error_message(&file->error));
+
+        return set_wishes(folder, file->name, &file->wishes);
+}
+
+static int folder_drop_missing(Folder *folder) {
+        const WishList none = WISH_LIST_INIT;
+        Source *next;
+        int r;
+
+        for (Source *source = folder->sources; source; source = next) {
+                next = source->next;
+                if (source->is_there) {
+                        source->is_there = false;
+                        continue;
+                }
+
+                r = set_wishes(folder, source->name, &none);
+                if (r < 0)
+                        return r;
+
+                source_free(folder, source);
+        }
+
+        return 0;
+}
+
+static int folder_reconcile(Folder *folder) {
+        int r;
+
+        if (is_news(&folder->complaint, images_dir_get_error(folder->dir)))
+                log_warning(folder->log, NULL, "Cannot use the folder `%s`: %s, waiting for it.",
+                            folder->path, folder->complaint ?: "");
+
+        for (size_t i = 0; i < images_dir_get_n_files(folder->dir); i++) {
+                r = folder_take_file(folder, images_dir_get_file(folder->dir, i));
+                if (r < 0)
+                        return r;
+        }
+
+        r = folder_drop_missing(folder);
+        if (r < 0)
+                return r;
+
+        folder->on_changed(folder->userdata);
+        return 0;
+}
+
+static int on_dir_changed(ImagesDir *dir, void *userdata) {
+        return folder_reconcile(userdata);
+}
+
+int folder_new(const FolderOptions *options, Folder **ret) {
+        cleanup(folder_free_p) Folder *folder = NULL;
+        int r;
+
+        folder = malloc(sizeof(*folder));
+        if (!folder)
+                return -ENOMEM;
+
+        *folder = (Folder){
+                .log = options->log,
+                .images = options->images,
+                .path = strdup(options->path),
+                .on_changed = options->on_changed,
+                .userdata = options->userdata,
+        };
+        if (!folder->path)
+                return -ENOMEM;
+
+        r = images_dir_new(options->event, options->path, on_dir_changed, folder, &folder->dir);
+        if (r < 0)
+                return r;
+
+        r = folder_reconcile(folder);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(folder);
+        return 0;
+}
+
+Folder *folder_free(Folder *folder) {
+        if (!folder)
+                return NULL;
+
+        while (folder->sources)
+                source_free(folder, folder->sources);
+        images_dir_free(folder->dir);
+        free(folder->complaint);
+        free(folder->path);
+        free(folder);
+        return NULL;
+}
+
+int folder_rescan(Folder *folder) {
+        return images_dir_rescan(folder->dir);
+}
+
+const ImagesDir *folder_dir(const Folder *folder) {
+        return folder->dir;
+}

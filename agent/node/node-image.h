@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * This node as a NodeImage object
+ *
+ * The merged wishes as spec, what became of them as status, in the schema of apps.kruise.io/v1alpha1
+ * (compatible with OpenKruise's NodeImage). Who wants an image stands among its ownerReferences, as
+ * kind File or Request of inplaced.io/v1 with the version that was wanted as resourceVersion; so the
+ * object says all that a new life of the agent has to know.
+ */
+
+#include <stdio.h>
+
+#include "agent/image/images.h"
+
+#define NODE_IMAGE_OWNER_API "inplaced.io/v1"
+
+typedef struct NodeImageOptions {
+        const Images *images;
+        const char *node_name;
+        const char *runtime; /* one sentence about the runtime; NULL: leave it out */
+} NodeImageOptions;
+
+/* Writes it entry by entry, so that a thousand images take no more memory than one. */
+int node_image_write(const NodeImageOptions *options, FILE *file);
+
+/* The same as a text that the caller owns. */
+int node_image_to_text(const NodeImageOptions *options, char **ret);
+
+/* Gives images back what an earlier object says: what is finished and for whom, and the requests
+ * that were not. Refuses what is no such object. */
+int node_image_restore(Images *images, const char *text, size_t size, Error *reterr);

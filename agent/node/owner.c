@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/node/owner.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/node/node-image.h"
+
+static const struct {
+        const char *prefix;
+        const char *kind;
+        const char *word;
+} kinds[] = {
+        { OWNER_FILE, "File", "file" },
+        { OWNER_REQUEST, "Request", "request" },
+};
+
+#define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+static size_t find_kind(const char *owner) {
+        size_t i = 0;
+
+        while (i < N_KINDS && strncmp(owner, kinds[i].prefix, strlen(kinds[i].prefix)) != 0)
+                i++;
+
+        return i;
+}
+
+const char *owner_kind(const char *owner) {
+        size_t i = find_kind(owner);
+
+        return i < N_KINDS ? kinds[i].kind : NULL;
+}
+
+const char *owner_name(const char *owner) {
+        size_t i = find_kind(owner);
+
+        return i < N_KINDS ? owner + strlen(kinds[i].prefix) : NULL;
+}
+
+int owner_from_reference(const OwnerRef *reference, char **ret) {
+        if (!reference->api_version || strcmp(reference->api_version, NODE_IMAGE_OWNER_API) != 0)
+                return -EINVAL;
+
+        for (size_t i = 0; i < N_KINDS; i++)
+                if (reference->kind && strcmp(reference->kind, kinds[i].kind) == 0)
+                        return asprintf(ret, "%s%s", kinds[i].prefix, reference->name ?: "") < 0
+                                       ? -ENOMEM
+                                       : 0;
+
+        return -EINVAL;
+}
+
+int owner_to_words(const char *owner, char **ret) {
+        size_t i = find_kind(owner);
+        int n;
+
+        n = i < N_KINDS ? asprintf(ret, "%s %s", kinds[i].word, owner_name(owner))
+                        : asprintf(ret, "%s", owner);
+        return n < 0 ? -ENOMEM : 0;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Who wants an image on a node without an API server
+ *
+ * Inside, an owner is one string: "file/web.yaml" or "request/7f3a0c". Outside it is an object
+ * reference, or words for a person. Pure.
+ */
+
+#include "agent/image/wish.h"
+
+#define OWNER_FILE "file/"
+#define OWNER_REQUEST "request/"
+
+#define NODE_IMAGE_EXPIRED "inplaced.io/expired"
+
+/* "file/web.yaml" → kind "File", name "web.yaml", borrowed from the owner. NULL: it is neither. */
+const char *owner_kind(const char *owner);
+const char *owner_name(const char *owner);
+
+/* The reverse; the caller owns *ret. -EINVAL: this is not one of ours. */
+int owner_from_reference(const OwnerRef *reference, char **ret);
+
+/* "file web.yaml"; the caller owns it. */
+int owner_to_words(const char *owner, char **ret);

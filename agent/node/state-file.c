@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/node/state-file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/node/node-image.h"
+
+#define FILE_NAME "nodeimage.json"
+#define FILE_SIZE_MAX ((off_t) 64 << 20)
+
+/* Between two writes there are at least this many times the duration of the first. */
+#define PAUSE_FACTOR 10
+#define PAUSE_USEC_MAX ((uint64_t) 500 * 1000)
+#define RETRY_USEC ((uint64_t) 5 * 1000000) /* a full disk is not asked again at once */
+
+struct StateFile {
+        sd_event *event;
+        Log *log;
+        Images *images;
+        ImagesWatcher watcher;
+        char *path;
+        char *temporary;
+        char *node_name;
+        StateFileRuntime get_runtime;
+        StateFileWritten on_written;
+        void *userdata;
+
+        sd_event_source *timer;
+        bool is_due;
+        uint64_t earliest_usec; /* of the next write */
+        Error error;
+};
+
+DEFINE_CLEANUP(StateFile *, state_file_free)
+
+static inline void close_file_p(FILE **file) {
+        if (*file)
+                fclose(*file);
+}
+
+static uint64_t now_usec(void) {
+        struct timespec now;
+
+        (void) clock_gettime(CLOCK_MONOTONIC, &now);
+        return (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000;
+}
+
+static int state_file_write_temporary(StateFile *file) {
+        cleanup(close_file_p) FILE *stream = NULL;
+        const NodeImageOptions options = {
+                .images = file->images,
+                .node_name = file->node_name,
+                .runtime = file->get_runtime(file->userdata),
+        };
+        int fd, r;
+
+        fd = open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+        if (fd < 0)
+                return -errno;
+
+        stream = fdopen(fd, "w");
+        if (!stream) {
+                close_p(&fd);
+                return -ENOMEM;
+        }
+
+        errno = 0;
+        r = node_image_write(&options, stream);
+        if (r == -EIO || fflush(stream) != 0)
+                return errno > 0 ? -errno : -EIO;
+
+        return r;
+}
+
+static int state_file_replace(StateFile *file) {
+        int r;
+
+        r = state_file_write_temporary(file);
+        if (r < 0)
+                return r;
+
+        return rename(file->temporary, file->path) < 0 ? -errno : 0;
+}
+
+static uint64_t pause_after(uint64_t duration_usec) {
+        uint64_t pause = PAUSE_FACTOR * duration_usec;
+
+        return pause < PAUSE_USEC_MAX ? pause : PAUSE_USEC_MAX;
+}
+
+/* Not being able to write is said once, and once more when it works again. */
+static void state_file_note(StateFile *file, int result) {
+        bool was_broken = file->error.kind != ERROR_NONE;
+
+        error_done(&file->error);
+        if (result < 0)
+                (void) error_set(&file->error, ERROR_UNAVAILABLE, "%s: cannot write it: %s",
+                                 file->path, strerror(-result));
+        if (result < 0 && !was_broken)
+                log_error(file->log, NULL, "Cannot write `%s`: %s, retrying every 5 s.", file->path,
+                          strerror(-result));
+        if (result >= 0 && was_broken)
+                log_info(file->log, NULL, "Wrote `%s` again.", file->path);
+        file->on_written(result, file->userdata);
+}
+
+static int state_file_schedule(StateFile *file, uint64_t when_usec) {
+        int r;
+
+        r = sd_event_source_set_time(file->timer, when_usec);
+        if (r < 0)
+                return r;
+
+        return sd_event_source_set_enabled(file->timer, SD_EVENT_ONESHOT);
+}
+
+static int state_file_write(StateFile *file) {
+        uint64_t started = now_usec(), ended;
+        int r;
+
+        file->is_due = false;
+        r = state_file_replace(file);
+        if (r == -ENOMEM)
+                return r;
+
+        ended = now_usec();
+        state_file_note(file, r);
+        if (r >= 0) {
+                file->earliest_usec = ended + pause_after(ended - started);
+                return 0;
+        }
+
+        file->is_due = true;
+        return state_file_schedule(file, ended + RETRY_USEC);
+}
+
+static int on_due(sd_event_source *source, uint64_t usec, void *userdata) {
+        return state_file_write(userdata);
+}
+
+int state_file_touch(StateFile *file) {
+        uint64_t now = now_usec();
+
+        if (file->is_due)
+                return 0;
+
+        file->is_due = true;
+        return state_file_schedule(file, now > file->earliest_usec ? now : file->earliest_usec);
+}
+
+static int on_image(Image *image, void *userdata) {
+        return state_file_touch(userdata);
+}
+
+static int read_whole(const char *path, char **ret, size_t *ret_size) {
+        cleanup(close_p) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        cleanup(free_p) char *text = NULL;
+        struct stat status;
+        size_t size = 0;
+
+        if (fd < 0 || fstat(fd, &status) < 0)
+                return -errno;
+        if (!S_ISREG(status.st_mode) || status.st_size > FILE_SIZE_MAX)
+                return -EFBIG;
+
+        text = malloc((size_t) status.st_size + 1);
+        if (!text)
+                return -ENOMEM;
+
+        while (size < (size_t) status.st_size) {
+                ssize_t n = read(fd, text + size, (size_t) status.st_size - size);
+
+                if (n <= 0)
+                        break;
+                size += (size_t) n;
+        }
+
+        *ret = take_ptr(text);
+        *ret_size = size;
+        return 0;
+}
+
+static int state_file_restore(StateFile *file) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(free_p) char *text = NULL;
+        size_t size = 0;
+        int r;
+
+        r = read_whole(file->path, &text, &size);
+        if (r == -ENOMEM)
+                return r;
+        if (r < 0) {
+                if (r != -ENOENT)
+                        log_warning(file->log, NULL, "Cannot read `%s`: %s, starting afresh.",
+                                    file->path, strerror(-r));
+                return 0;
+        }
+
+        r = node_image_restore(file->images, text, size, &error);
+        if (error.kind != ERROR_NONE)
+                log_warning(file->log, NULL, "Cannot understand `%s`: %s, starting afresh.",
+                            file->path, error_message(&error));
+        else if (r < 0)
+                return r;
+
+        free(take_ptr(text));
+        (void) malloc_trim(0); /* the parsed text was many times its size */
+        return 0;
+}
+
+/* The folder is systemd's to make, but not everybody has that. */
+static void make_directory(const char *path) {
+        (void) mkdir(path, 0755);
+}
+
+int state_file_new(const StateFileOptions *options, StateFile **ret) {
+        cleanup(state_file_free_p) StateFile *file = NULL;
+        int r;
+
+        file = malloc(sizeof(*file));
+        if (!file)
+                return -ENOMEM;
+
+        *file = (StateFile){
+                .event = options->event,
+                .log = options->log,
+                .images = options->images,
+                .watcher = { .on_image = on_image, .userdata = file },
+                .node_name = strdup(options->node_name),
+                .get_runtime = options->get_runtime,
+                .on_written = options->on_written,
+                .userdata = options->userdata,
+        };
+        if (asprintf(&file->path, "%s/" FILE_NAME, options->directory) < 0 ||
+            asprintf(&file->temporary, "%s/." FILE_NAME ".new", options->directory) < 0 ||
+            !file->node_name)
+                return -ENOMEM;
+
+        make_directory(options->directory);
+        r = sd_event_add_time(file->event, &file->timer, CLOCK_MONOTONIC, 0, 1, on_due, file);
+        if (r < 0)
+                return r;
+
+        r = sd_event_source_set_exit_on_failure(file->timer, true);
+        if (r < 0)
+                return r;
+
+        r = sd_event_source_set_enabled(file->timer, SD_EVENT_OFF);
+        if (r < 0)
+                return r;
+
+        images_watch(file->images, &file->watcher);
+        r = state_file_restore(file);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(file);
+        return 0;
+}
+
+StateFile *state_file_free(StateFile *file) {
+        if (!file)
+                return NULL;
+
+        if (file->is_due)
+                (void) state_file_replace(file);
+        images_unwatch(file->images, &file->watcher);
+        sd_event_source_disable_unref(file->timer);
+        error_done(&file->error);
+        free(file->temporary);
+        free(file->node_name);
+        free(file->path);
+        free(file);
+        return NULL;
+}
+
+const char *state_file_path(const StateFile *file) {
+        return file->path;
+}
+
+const Error *state_file_get_error(const StateFile *file) {
+        return &file->error;
+}

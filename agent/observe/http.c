@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/observe/http.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/quote.h"
+
+#define MAX_CONNECTIONS 32
+#define IDLE_TIMEOUT_SEC 10
+#define CONNECTION_MEMORY ((size_t) 8 * 1024) /* bounds the size of a request's header, too */
+#define BACKLOG 64
+#define TIMER_ACCURACY_USEC 1000
+
+typedef struct Route {
+        const char *path;
+        HttpHandler handler;
+        void *userdata;
+} Route;
+
+struct HttpServer {
+        struct MHD_Daemon *daemon; /* owns the listening socket */
+        sd_event_source *io;
+        sd_event_source *timer; /* on only while a connection may time out */
+        uint16_t port;
+        Route *routes;
+        size_t n_routes;
+        int failure; /* of a handler; ends the loop once libmicrohttpd has returned */
+};
+
+DEFINE_CLEANUP(HttpServer *, http_server_free)
+DEFINE_CLEANUP(struct addrinfo *, freeaddrinfo)
+
+static int refuse_address(const char *address, Error *reterr) {
+        char quoted[QUOTE_SIZE];
+
+        return error_set(reterr, ERROR_INVALID,
+                         "%s is no address to listen on: write HOST:PORT with an IP address or "
+                         "localhost, such as 127.0.0.1:10221 or [::1]:10221",
+                         quote(address, quoted));
+}
+
+/* A decimal number up to 65535, without sign, blanks or leading zeros. */
+static bool is_port(const char *text) {
+        size_t size = strspn(text, "0123456789");
+
+        return size > 0 && size <= 5 && text[size] == '\0' && (size == 1 || *text != '0') &&
+               atoi(text) <= UINT16_MAX;
+}
+
+/* Splits "HOST:PORT"; the brackets of an IPv6 address go, and only such a one has colons. */
+static bool split_address(const char *address, char *host, size_t size, const char **ret_port) {
+        const char *colon = strrchr(address, ':');
+        size_t n;
+        bool is_v6;
+
+        if (!colon || !is_port(colon + 1))
+                return false;
+
+        n = (size_t) (colon - address);
+        is_v6 = n > 2 && address[0] == '[' && address[n - 1] == ']';
+        if (is_v6) {
+                address++;
+                n -= 2;
+        }
+        if (n == 0 || n >= size || is_v6 != (memchr(address, ':', n) != NULL))
+                return false;
+
+        memcpy(host, address, n);
+        host[n] = '\0';
+        *ret_port = colon + 1;
+        return true;
+}
+
+/* Names are not looked up: that may block, and the result may be an address of somebody else. */
+static int resolve(const char *address, struct addrinfo **ret, Error *reterr) {
+        static const struct addrinfo hints = {
+                .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
+                .ai_socktype = SOCK_STREAM,
+        };
+        char host[128];
+        const char *port;
+
+        if (!split_address(address, host, sizeof(host), &port))
+                return refuse_address(address, reterr);
+
+        if (strcmp(host, "localhost") == 0)
+                (void) strcpy(host, "127.0.0.1");
+        if (getaddrinfo(host, port, &hints, ret) != 0)
+                return refuse_address(address, reterr);
+
+        return 0;
+}
+
+/* Says what went wrong, and what to do about it. */
+static int refuse_listen(const char *address, int error, Error *reterr) {
+        switch (error) {
+        case EADDRINUSE:
+                return error_set(reterr, ERROR_CONFLICT,
+                                 "cannot listen on %s, another program does: stop it (`ss -ltnp` "
+                                 "names it) or choose another port",
+                                 address);
+        case EADDRNOTAVAIL:
+                return error_set(reterr, ERROR_INVALID,
+                                 "cannot listen on %s, this machine has no such address: choose "
+                                 "one that `ip address` shows, or 127.0.0.1",
+                                 address);
+        case EACCES:
+        case EPERM:
+                return error_set(reterr, ERROR_DENIED,
+                                 "cannot listen on %s, permission denied: choose a port above 1023",
+                                 address);
+        default:
+                return error_set(reterr, ERROR_INTERNAL,
+                                 "cannot listen on %s: %s; choose another address", address,
+                                 strerror(error));
+        }
+}
+
+static int listen_on(const char *address, int *ret, Error *reterr) {
+        cleanup(freeaddrinfo_p) struct addrinfo *info = NULL;
+        cleanup(close_p) int fd = -1;
+        const int yes = 1;
+        int r;
+
+        r = resolve(address, &info, reterr);
+        if (r < 0)
+                return r;
+
+        fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) < 0 ||
+            bind(fd, info->ai_addr, info->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0)
+                return refuse_listen(address, errno, reterr);
+
+        *ret = take_fd(&fd);
+        return 0;
+}
+
+static int read_port(int fd, uint16_t *ret) {
+        struct sockaddr_storage address = { 0 };
+        socklen_t size = sizeof(address);
+
+        if (getsockname(fd, (struct sockaddr *) &address, &size) < 0)
+                return -errno;
+
+        /* the port is at the same place in both families */
+        *ret = ntohs(((const struct sockaddr_in *) &address)->sin_port);
+        return 0;
+}
+
+static int reply_method_not_allowed(HttpReply *reply) {
+        int size = asprintf(&reply->body, "only GET and HEAD work here\n");
+
+        reply->status = MHD_HTTP_METHOD_NOT_ALLOWED;
+        reply->size = size < 0 ? 0 : (size_t) size;
+        return size < 0 ? -ENOMEM : 0;
+}
+
+static int reply_not_found(HttpReply *reply, const HttpServer *server) {
+        FILE *file;
+
+        file = open_memstream(&reply->body, &reply->size);
+        if (!file)
+                return -ENOMEM;
+
+        (void) fputs("not found; there is:\n", file);
+        for (size_t i = 0; i < server->n_routes; i++)
+                (void) fprintf(file, "%s\n", server->routes[i].path);
+
+        reply->status = MHD_HTTP_NOT_FOUND;
+        return fclose(file) == 0 ? 0 : -ENOMEM;
+}
+
+static int server_reply(const HttpServer *server, const char *method, const char *path,
+                        HttpReply *reply) {
+
+        if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+                return reply_method_not_allowed(reply);
+
+        for (size_t i = 0; i < server->n_routes; i++)
+                if (strcmp(server->routes[i].path, path) == 0)
+                        return server->routes[i].handler(reply, server->routes[i].userdata);
+
+        return reply_not_found(reply, server);
+}
+
+/* Takes the body over. A peer that keeps its connection open would cost memory and wake-ups for an
+ * answer every 15 s at most, so each connection is for one answer. */
+static enum MHD_Result server_send(struct MHD_Connection *connection, HttpReply *reply) {
+        struct MHD_Response *response;
+        enum MHD_Result result;
+
+        response = MHD_create_response_from_buffer(reply->size, reply->body, MHD_RESPMEM_MUST_FREE);
+        if (!response) {
+                free(reply->body);
+                return MHD_NO;
+        }
+
+        (void) MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+        (void) MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, reply->content_type);
+        if (reply->status == MHD_HTTP_METHOD_NOT_ALLOWED)
+                (void) MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+
+        result = MHD_queue_response(connection, reply->status, response);
+        MHD_destroy_response(response);
+        return result;
+}
+
+/* Called when the header is complete. The answer does not wait for a body, which nobody needs. */
+static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connection,
+                                  const char *path, const char *method, const char *version,
+                                  const char *upload, size_t *upload_size, void **state) {
+
+        HttpServer *server = userdata;
+        HttpReply reply = {
+                .status = MHD_HTTP_OK,
+                .content_type = "text/plain; charset=utf-8",
+        };
+        int r;
+
+        r = server_reply(server, method, path, &reply);
+        if (r < 0) {
+                free(reply.body);
+                server->failure = r;
+                return MHD_NO;
+        }
+
+        return server_send(connection, &reply);
+}
+
+static bool server_is_full(const HttpServer *server) {
+        return MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)
+                       ->num_connections >= MAX_CONNECTIONS;
+}
+
+static int server_arm_timer(HttpServer *server) {
+        MHD_UNSIGNED_LONG_LONG msec;
+        int r;
+
+        if (MHD_get_timeout(server->daemon, &msec) != MHD_YES)
+                return sd_event_source_set_enabled(server->timer, SD_EVENT_OFF);
+
+        r = sd_event_source_set_time_relative(server->timer, (uint64_t) msec * 1000);
+        if (r < 0)
+                return r;
+
+        return sd_event_source_set_enabled(server->timer, SD_EVENT_ONESHOT);
+}
+
+static int server_run(HttpServer *server) {
+        bool was_full = server_is_full(server);
+
+        /* A full server does not watch its listening socket, and only a further run watches it
+         * again. Without that run, nothing might ever cause one. */
+        if (MHD_run(server->daemon) != MHD_YES ||
+            (was_full && !server_is_full(server) && MHD_run(server->daemon) != MHD_YES))
+                return -EIO;
+
+        if (server->failure < 0)
+                return server->failure;
+
+        return server_arm_timer(server);
+}
+
+static int on_io(sd_event_source *source, int fd, uint32_t events, void *userdata) {
+        return server_run(userdata);
+}
+
+static int on_timer(sd_event_source *source, uint64_t usec, void *userdata) {
+        return server_run(userdata);
+}
+
+static int server_attach(HttpServer *server, sd_event *event) {
+        int fd = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
+        int r;
+
+        r = sd_event_add_io(event, &server->io, fd, EPOLLIN, on_io, server);
+        if (r < 0)
+                return r;
+
+        r = sd_event_add_time(event, &server->timer, CLOCK_MONOTONIC, 0, TIMER_ACCURACY_USEC,
+                              on_timer, server);
+        if (r < 0)
+                return r;
+
+        r = sd_event_source_set_exit_on_failure(server->io, true);
+        if (r < 0)
+                return r;
+
+        r = sd_event_source_set_exit_on_failure(server->timer, true);
+        if (r < 0)
+                return r;
+
+        return server_run(server); /* makes it watch the listening socket */
+}
+
+int http_server_new(sd_event *event, const char *address, HttpServer **ret, Error *reterr) {
+        cleanup(http_server_free_p) HttpServer *server = NULL;
+        cleanup(close_p) int fd = -1;
+        int r;
+
+        server = calloc(1, sizeof(*server));
+        if (!server)
+                return -ENOMEM;
+
+        r = listen_on(address, &fd, reterr);
+        if (r < 0)
+                return r;
+
+        r = read_port(fd, &server->port);
+        if (r < 0)
+                return r;
+
+        server->daemon =
+                MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, server,
+                                 MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+                                 (unsigned) MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+                                 (unsigned) IDLE_TIMEOUT_SEC, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                                 CONNECTION_MEMORY, MHD_OPTION_END);
+        if (!server->daemon)
+                return -ENOMEM;
+        (void) take_fd(&fd);
+
+        r = server_attach(server, event);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(server);
+        return 0;
+}
+
+HttpServer *http_server_free(HttpServer *server) {
+        if (!server)
+                return NULL;
+
+        sd_event_source_disable_unref(server->timer);
+        sd_event_source_disable_unref(server->io);
+        if (server->daemon)
+                MHD_stop_daemon(server->daemon);
+        free(server->routes);
+        free(server);
+        return NULL;
+}
+
+int http_server_add(HttpServer *server, const char *path, HttpHandler handler, void *userdata) {
+        Route *routes;
+
+        routes = reallocarray(server->routes, server->n_routes + 1, sizeof(*routes));
+        if (!routes)
+                return -ENOMEM;
+
+        routes[server->n_routes++] = (Route){ path, handler, userdata };
+        server->routes = routes;
+        return 0;
+}
+
+uint16_t http_server_get_port(const HttpServer *server) {
+        return server->port;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Metrics
+ *
+ * What the agent counts about itself, in the text format of Prometheus. Which metrics there are,
+ * and which labels they have, is fixed in one table, metrics-table.c; the values of a label come
+ * from closed sets, so that the number of series has a limit that nobody outside can raise. A
+ * series takes memory, and appears, once it was used; a metric without labels is always there.
+ *
+ * Counting never fails. What cannot be counted (no memory, a label value of no set, a counter that
+ * would go down) is counted in inplaced_metrics_dropped_total instead.
+ */
+
+#include <stddef.h>
+
+typedef struct Metrics Metrics;
+
+typedef enum MetricId {
+        METRIC_PULLS,         /* result, reason */
+        METRIC_PULL_DURATION, /* result; a histogram in seconds */
+        METRIC_PULL_BYTES,
+        METRIC_PULLS_QUEUED,
+        METRIC_PULLS_RUNNING,
+        METRIC_IMAGES_WANTED, /* phase */
+        METRIC_RUNTIME_READY, /* 0 or 1 */
+        METRIC_RUNTIME_RECONNECTS,
+        METRIC_CRI_REQUESTS,         /* method, result */
+        METRIC_CRI_REQUEST_DURATION, /* method; a histogram in seconds */
+        METRIC_DESIRED_DOCUMENTS,    /* state */
+        METRIC_LOCAL_API_REQUESTS,   /* method, result */
+        METRIC_LOCAL_API_CONNECTIONS,
+        METRIC_LOCAL_API_REFUSED, /* reason */
+        METRIC_STATUS_WRITES,     /* result */
+        METRIC_STATUS_LAST_WRITE, /* seconds since the epoch */
+        METRIC_CONFIG_RELOADS,    /* result */
+        METRIC_BUILD_INFO,        /* version; set by metrics_new() */
+        _METRIC_MAX,
+} MetricId;
+
+/* The label values that only others know. The lists end with NULL, have at most 250 values, and
+ * are borrowed, with the texts in them, until metrics_free(). A NULL list is an empty one. */
+typedef struct MetricsOptions {
+        const char *version;
+        const char *const *pull_reasons; /* "" is allowed in addition */
+        const char *const *cri_methods;
+        const char *const *local_api_methods;
+} MetricsOptions;
+
+/* The values of a metric's labels, in the order of the table; NULL for a metric without labels.
+ * metrics_add(metrics, METRIC_PULLS, METRIC_LABELS("failed", "NotFound"), 1) */
+#define METRIC_LABELS(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
+int metrics_new(const MetricsOptions *options, Metrics **ret);
+Metrics *metrics_free(Metrics *metrics);
+
+/* A NULL metrics swallows everything. */
+
+/* To a counter or a gauge; only a gauge takes a negative value. */
+void metrics_add(Metrics *metrics, MetricId id, const char *const *labels, double value);
+/* A gauge. */
+void metrics_set(Metrics *metrics, MetricId id, const char *const *labels, double value);
+/* One observation of a histogram, in the base unit (seconds). */
+void metrics_observe(Metrics *metrics, MetricId id, const char *const *labels, double value);
+
+#define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
+
+/* Everything as of now, with what /proc says about the process. The caller owns *ret_text, which
+ * is NUL-terminated; *ret_size does not count the NUL. */
+int metrics_write(const Metrics *metrics, char **ret_text, size_t *ret_size);

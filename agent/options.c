@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/config.h"
+
+const char options_help[] =
+        "Usage: inplaced [OPTION]...\n"
+        "Preloads container images on this node and tells what it really holds.\n"
+        "\n"
+        "  --config FILE              YAML; default /etc/inplaced/config.yaml, if it is there\n"
+        "  --node-name NAME           default $NODE_NAME, else the host name\n"
+        "  --runtime-endpoint unix://PATH\n"
+        "                             may be repeated; default: look at the usual places\n"
+        "  --host-root DIR            where the host's files are mounted, for that look\n"
+        "  --images-dir DIR           NodeImage documents; default /etc/inplaced/images.d\n"
+        "  --auth-dir DIR             registry credentials; default /etc/inplaced/auth.d\n"
+        "  --state-dir DIR            for nodeimage.json; default /var/lib/inplaced\n"
+        "  --socket PATH              local API; default /run/inplaced/inplaced.sock\n"
+        "  --socket-group GROUP       may use it, beside root; default inplaced, if it exists\n"
+        "  --metrics-address HOST:PORT\n"
+        "                             default 127.0.0.1:10221; \"\" to listen nowhere\n"
+        "  --max-parallel-pulls N     default 5\n"
+        "  --stall-timeout SECONDS    give up a pull that gets no byte for so long; default 60,\n"
+        "                             0 never\n"
+        "  --log-level LEVEL          error, warning, info or debug; default info\n"
+        "  --log-format FORMAT        auto, journal, json or text; default auto\n"
+        "  --version, --help\n"
+        "\n"
+        "See inplaced(8).\n";
+
+typedef int (*SetOption)(Options *options, size_t offset, const char *value, Error *reterr);
+
+static void *member(Options *options, size_t offset) {
+        return (char *) options + offset;
+}
+
+static int set_text(Options *options, size_t offset, const char *value, Error *reterr) {
+        char **text = member(options, offset);
+        char *copy = strdup(value);
+
+        if (!copy)
+                return -ENOMEM;
+
+        free(*text);
+        *text = copy;
+        return 0;
+}
+
+static int set_path(Options *options, size_t offset, const char *value, Error *reterr) {
+        if (value[0] != '/')
+                return error_set(reterr, ERROR_INVALID, "'%s' is not an absolute path", value);
+
+        return set_text(options, offset, value, reterr);
+}
+
+static int read_number(const char *value, int min, int max, int *ret, Error *reterr) {
+        char *end;
+        long number;
+
+        errno = 0;
+        number = strtol(value, &end, 10);
+        if (errno != 0 || end == value || *end || number < min || number > max)
+                return error_set(reterr, ERROR_INVALID, "'%s' is not a number from %d to %d", value,
+                                 min, max);
+
+        *ret = (int) number;
+        return 0;
+}
+
+static int set_count(Options *options, size_t offset, const char *value, Error *reterr) {
+        return read_number(value, 1, 1000, member(options, offset), reterr);
+}
+
+static int set_seconds(Options *options, size_t offset, const char *value, Error *reterr) {
+        return read_number(value, 0, 7 * 24 * 3600, member(options, offset), reterr);
+}
+
+static int set_level(Options *options, size_t offset, const char *value, Error *reterr) {
+        return log_level_from_string(value, member(options, offset), reterr);
+}
+
+static int set_format(Options *options, size_t offset, const char *value, Error *reterr) {
+        return log_format_from_string(value, member(options, offset), reterr);
+}
+
+static int add_endpoint(Options *options, size_t offset, const char *value, Error *reterr) {
+        const char *path = strncmp(value, "unix://", 7) == 0 ? value + 7 : value;
+
+        if (path[0] != '/')
+                return error_set(reterr, ERROR_INVALID,
+                                 "'%s' is not the path of a socket; write it as "
+                                 "unix:///run/containerd/containerd.sock",
+                                 value);
+        if (options->n_endpoints == OPTIONS_ENDPOINTS_MAX)
+                return error_set(reterr, ERROR_INVALID, "more than %d endpoints",
+                                 OPTIONS_ENDPOINTS_MAX);
+
+        options->endpoints[options->n_endpoints] = strdup(path);
+        return options->endpoints[options->n_endpoints++] ? 0 : -ENOMEM;
+}
+
+/* clang-format off */
+static const struct Setting {
+        const char *flag;
+        const char *key; /* in the config file; NULL: not there */
+        SetOption set;
+        size_t offset;
+        bool is_live; /* a change takes effect at a reload */
+        const char *value; /* the default, NULL: none */
+} settings[] = {
+        { "config",             NULL,                  set_path,     offsetof(Options, config_path),        true,  NULL },
+        { "node-name",          "nodeName",            set_text,     offsetof(Options, node_name),          false, NULL },
+        { "runtime-endpoint",   "runtimeEndpoints",    add_endpoint, 0,                                     false, NULL },
+        { "host-root",          "hostRoot",            set_path,     offsetof(Options, host_root),          false, NULL },
+        { "images-dir",         "imagesDir",           set_path,     offsetof(Options, images_dir),         false, "/etc/inplaced/images.d" },
+        { "auth-dir",           "authDir",             set_path,     offsetof(Options, auth_dir),           false, "/etc/inplaced/auth.d" },
+        { "state-dir",          "stateDir",            set_path,     offsetof(Options, state_dir),          false, "/var/lib/inplaced" },
+        { "socket",             "socket",              set_path,     offsetof(Options, socket),             false, "/run/inplaced/inplaced.sock" },
+        { "socket-group",       "socketGroup",         set_text,     offsetof(Options, socket_group),       false, "inplaced" },
+        { "metrics-address",    "metricsAddress",      set_text,     offsetof(Options, metrics_address),    false, "127.0.0.1:10221" },
+        { "max-parallel-pulls", "maxParallelPulls",    set_count,    offsetof(Options, max_parallel_pulls), true,  "5" },
+        { "stall-timeout",      "stallTimeoutSeconds", set_seconds,  offsetof(Options, stall_timeout_sec),  true,  "60" },
+        { "log-level",          "logLevel",            set_level,    offsetof(Options, log_level),          true,  "info" },
+        { "log-format",         "logFormat",           set_format,   offsetof(Options, log_format),         true,  "auto" },
+};
+/* clang-format on */
+
+#define N_SETTINGS (sizeof(settings) / sizeof(settings[0]))
+
+void options_done(Options *options) {
+        for (size_t i = 0; i < N_SETTINGS; i++)
+                if (settings[i].set == set_text || settings[i].set == set_path)
+                        free(*(char **) member(options, settings[i].offset));
+        for (size_t i = 0; i < options->n_endpoints; i++)
+                free(options->endpoints[i]);
+        *options = (Options){ .config_path = NULL };
+}
+
+static int apply(Options *options, const struct Setting *setting, const char *name,
+                 const char *value, Error *reterr) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        r = setting->set(options, setting->offset, value, &error);
+        if (error.kind != ERROR_NONE)
+                return error_set(reterr, error.kind, "%s: %s", name, error_message(&error));
+
+        return r;
+}
+
+/* "--name=VALUE" or "--name VALUE"; *i is moved behind what was used. */
+static int read_flag(int argc, char **argv, int *i, const struct Setting **ret_setting,
+                     const char **ret_value, Error *reterr) {
+        const char *text = argv[*i];
+        size_t size = strcspn(text, "=");
+
+        for (size_t k = 0; k < N_SETTINGS; k++) {
+                if (strncmp(text, "--", 2) != 0 || strlen(settings[k].flag) != size - 2 ||
+                    strncmp(text + 2, settings[k].flag, size - 2) != 0)
+                        continue;
+
+                *ret_setting = &settings[k];
+                *ret_value = text[size] == '=' ? text + size + 1 : NULL;
+                if (!*ret_value && *i + 1 < argc)
+                        *ret_value = argv[++*i];
+                if (!*ret_value)
+                        return error_set(reterr, ERROR_INVALID, "%s needs a value", text);
+
+                return 0;
+        }
+
+        return error_set(reterr, ERROR_INVALID, "unknown argument '%s', see --help", text);
+}
+
+static int read_flags(int argc, char **argv, Options *options, Error *reterr) {
+        for (int i = 1; i < argc; i++) {
+                const struct Setting *setting;
+                const char *name = argv[i], *value;
+                int r;
+
+                if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+                        options->wants_help = true;
+                        continue;
+                }
+                if (strcmp(name, "--version") == 0) {
+                        options->wants_version = true;
+                        continue;
+                }
+
+                r = read_flag(argc, argv, &i, &setting, &value, reterr);
+                if (r < 0)
+                        return r;
+
+                r = apply(options, setting, name, value, reterr);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static int on_config_value(const char *key, const char *value, void *userdata, Error *reterr) {
+        for (size_t i = 0; i < N_SETTINGS; i++)
+                if (settings[i].key && strcmp(settings[i].key, key) == 0)
+                        return apply(userdata, &settings[i], key, value, reterr);
+
+        return error_set(reterr, ERROR_INVALID, "unknown key '%s'", key);
+}
+
+/* Endpoints add up, but those of the flags replace those of the file. */
+static void drop_endpoints(Options *options) {
+        for (size_t i = 0; i < options->n_endpoints; i++)
+                free(take_ptr(options->endpoints[i]));
+        options->n_endpoints = 0;
+}
+
+static int default_node_name(Options *options, Error *reterr) {
+        const char *name = getenv("NODE_NAME");
+        char host[HOST_NAME_MAX + 1];
+
+        if (options->node_name)
+                return 0;
+        if (!name || !name[0]) {
+                if (gethostname(host, sizeof(host)) < 0)
+                        return -errno;
+                name = host;
+        }
+
+        options->node_name = strdup(name);
+        return options->node_name ? 0 : -ENOMEM;
+}
+
+static int set_defaults(Options *options) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < N_SETTINGS; i++)
+                if (settings[i].value)
+                        r = settings[i].set(options, settings[i].offset, settings[i].value, NULL);
+        return r;
+}
+
+int options_read(int argc, char **argv, Options *ret, Error *reterr) {
+        cleanup(options_done) Options flags = { .config_path = NULL };
+        cleanup(options_done) Options options = { .config_path = NULL };
+        int r;
+
+        r = read_flags(argc, argv, &flags, reterr);
+        if (r < 0)
+                return r;
+
+        r = set_defaults(&options);
+        if (r < 0)
+                return r;
+
+        if (!flags.wants_help && !flags.wants_version) {
+                r = config_read(flags.config_path, on_config_value, &options, reterr);
+                if (r < 0)
+                        return r;
+        }
+
+        if (flags.n_endpoints > 0)
+                drop_endpoints(&options);
+        r = read_flags(argc, argv, &options, reterr);
+        if (r < 0)
+                return r;
+
+        r = default_node_name(&options, reterr);
+        if (r < 0)
+                return r;
+
+        *ret = options;
+        options = (Options){ .config_path = NULL };
+        return 0;
+}
+
+static bool has_changed(const struct Setting *setting, const Options *old, const Options *new) {
+        const char *a, *b;
+
+        if (setting->set == add_endpoint) {
+                if (old->n_endpoints != new->n_endpoints)
+                        return true;
+                for (size_t i = 0; i < old->n_endpoints; i++)
+                        if (strcmp(old->endpoints[i], new->endpoints[i]) != 0)
+                                return true;
+                return false;
+        }
+
+        a = *(const char *const *) ((const char *) old + setting->offset);
+        b = *(const char *const *) ((const char *) new + setting->offset);
+        return strcmp(a ?: "", b ?: "") != 0;
+}
+
+int options_compare(const Options *old, const Options *new, char **ret) {
+        cleanup(free_p) char *names = strdup("");
+
+        for (size_t i = 0; names && i < N_SETTINGS; i++) {
+                char *longer;
+
+                if (settings[i].is_live || !has_changed(&settings[i], old, new))
+                        continue;
+                if (asprintf(&longer, "%s%s%s", names, names[0] ? ", " : "", settings[i].flag) < 0)
+                        return -ENOMEM;
+
+                free(names);
+                names = longer;
+        }
+        if (!names)
+                return -ENOMEM;
+
+        *ret = take_ptr(names);
+        return 0;
+}

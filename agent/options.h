@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What the agent was told: flags win over the config file, which wins over the defaults
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "agent/base/error.h"
+#include "agent/base/log.h"
+
+#define OPTIONS_ENDPOINTS_MAX 16
+
+typedef struct Options {
+        char *config_path; /* NULL: none was named, the default one may be missing */
+        char *node_name;
+        char *endpoints[OPTIONS_ENDPOINTS_MAX];
+        size_t n_endpoints; /* 0: look at the usual places */
+        char *host_root;
+        char *images_dir;
+        char *auth_dir;
+        char *state_dir;
+        char *socket;
+        char *socket_group;
+        char *metrics_address; /* "": do not listen */
+        int max_parallel_pulls;
+        int stall_timeout_sec; /* 0: never */
+        int log_level;
+        LogFormat log_format;
+        bool wants_help;
+        bool wants_version;
+} Options;
+
+/* Reads the flags, and the config file for what they leave open. Refuses with a line that names the
+ * flag or the key. *ret is left alone by a failure. */
+int options_read(int argc, char **argv, Options *ret, Error *reterr);
+void options_done(Options *options);
+
+/* The names of the settings that differ and take effect only at the next start, separated by commas;
+ * "" if there are none. The caller owns it. */
+int options_compare(const Options *old, const Options *new, char **ret);
+
+extern const char options_help[];

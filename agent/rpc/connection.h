@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The two ends of a connection
+ *
+ * It is opened here, and not by gRPC, so that a failure is known at once and in words.
+ *
+ * gRPC owns the connections that it is given and does not tell when one of them ends. A second
+ * descriptor of the same socket does: the kernel reports the hang-up of the peer, and gRPC's own
+ * end too, since it shuts a socket down before closing it.
+ */
+
+#include <stdbool.h>
+#include <systemd/sd-event.h>
+
+#include "agent/base/error.h"
+
+typedef struct Connection Connection;
+
+/* A socket that is missing, refuses or may not be used is ERROR_UNAVAILABLE or ERROR_DENIED. The
+ * caller owns *ret_fd, which does not block. */
+int connection_open(const char *path, int *ret_fd, Error *reterr);
+
+/* May free the connection. */
+typedef int (*ConnectionEnded)(Connection *connection, void *userdata);
+
+/* Watches fd, of which it keeps a duplicate of its own. */
+int connection_new(sd_event *event, int fd, ConnectionEnded on_end, void *userdata,
+                   Connection **ret);
+
+/* Only stops watching. Returns NULL. */
+Connection *connection_free(Connection *connection);
+
+/* Asks the kernel, so that it is never late. */
+bool connection_is_alive(const Connection *connection);
+
+/* Ends the connection for both sides, gRPC's included. */
+void connection_shut_down(Connection *connection);

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Serving gRPC calls on the event loop
+ *
+ * The server is given connections that somebody else has accepted and checked. For each call it
+ * finds the method, reads the one message of the request, and hands both to the method's handler
+ * as an RpcRequest, which the handler answers now or later. All callbacks run on the thread of the
+ * event loop.
+ */
+
+#include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "agent/base/error.h"
+#include "agent/rpc/completion.h"
+
+typedef struct RpcServer RpcServer;
+typedef struct RpcRequest RpcRequest;
+
+/* The handler owns the request from now on; the message is borrowed. */
+typedef int (*RpcServe)(RpcRequest *request, const void *message, void *userdata);
+
+typedef struct RpcService {
+        const char *path; /* "/inplaced.v1.Node/Preload" */
+        const ProtobufCMessageDescriptor *request;
+        RpcServe serve;
+} RpcService;
+
+/* The services are borrowed for the life of the server. */
+int rpc_server_new(CompletionQueue *queue, const RpcService *services, size_t n_services,
+                   void *userdata, RpcServer **ret);
+
+/* Cancels the calls that it still serves; their requests must have been unreferenced. The server
+ * is gone for good when the completion queue is freed, not earlier. Returns NULL. */
+RpcServer *rpc_server_free(RpcServer *server);
+
+/* Takes over a connected, non-blocking socket. */
+void rpc_server_add_connection(RpcServer *server, int fd);
+
+/* Lets go of a request; one that was not answered is canceled. Returns NULL. */
+RpcRequest *rpc_request_unref(RpcRequest *request);
+
+/* Which of the services this is. */
+const char *rpc_request_path(const RpcRequest *request);
+
+/* Answer a unary call and let go of the request. */
+int rpc_request_reply(RpcRequest *request, const ProtobufCMessage *reply);
+int rpc_request_refuse(RpcRequest *request, const Error *error);
+
+/* A stream: on_ready runs whenever one more message can be sent, the first time right after this
+ * function was called; on_gone when the caller has gone away. Both may end the stream. */
+typedef int (*RpcStreamEvent)(RpcRequest *request, void *userdata);
+void rpc_request_open_stream(RpcRequest *request, RpcStreamEvent on_ready, RpcStreamEvent on_gone,
+                             void *userdata);
+
+/* Only when nothing is being sent; else the message would have to be kept somewhere. */
+bool rpc_request_can_send(const RpcRequest *request);
+int rpc_request_send(RpcRequest *request, const ProtobufCMessage *message);
+
+/* Ends the stream after what was sent, with OK if there is no error, and lets go of the request. */
+int rpc_request_finish(RpcRequest *request, const Error *error);

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/rpc/wire.h"
+
+#include <grpc/byte_buffer.h>
+#include <grpc/byte_buffer_reader.h>
+#include <stddef.h>
+
+grpc_byte_buffer *wire_pack(const ProtobufCMessage *message) {
+        grpc_slice slice = grpc_slice_malloc(protobuf_c_message_get_packed_size(message));
+        grpc_byte_buffer *buffer;
+
+        protobuf_c_message_pack(message, GRPC_SLICE_START_PTR(slice));
+        buffer = grpc_raw_byte_buffer_create(&slice, 1);
+        grpc_slice_unref(slice);
+        return buffer;
+}
+
+ProtobufCMessage *wire_unpack(const ProtobufCMessageDescriptor *type, grpc_byte_buffer *buffer) {
+        grpc_byte_buffer_reader reader;
+        ProtobufCMessage *message;
+        grpc_slice slice;
+
+        if (!buffer || !grpc_byte_buffer_reader_init(&reader, buffer))
+                return NULL;
+
+        slice = grpc_byte_buffer_reader_readall(&reader);
+        message = protobuf_c_message_unpack(type, NULL, GRPC_SLICE_LENGTH(slice),
+                                            GRPC_SLICE_START_PTR(slice));
+        grpc_slice_unref(slice);
+        grpc_byte_buffer_reader_destroy(&reader);
+        return message;
+}
+
+/* The first row of a kind is how we say it, all rows are how we understand it. */
+/* clang-format off */
+static const struct {
+        grpc_status_code status;
+        ErrorKind kind;
+        const char *name;
+} statuses[] = {
+        { GRPC_STATUS_OK,                  ERROR_NONE,        "OK"                  },
+        { GRPC_STATUS_CANCELLED,           ERROR_CANCELED,    "CANCELLED"           },
+        { GRPC_STATUS_INVALID_ARGUMENT,    ERROR_INVALID,     "INVALID_ARGUMENT"    },
+        { GRPC_STATUS_DEADLINE_EXCEEDED,   ERROR_TIMEOUT,     "DEADLINE_EXCEEDED"   },
+        { GRPC_STATUS_NOT_FOUND,           ERROR_NOT_FOUND,   "NOT_FOUND"           },
+        { GRPC_STATUS_ALREADY_EXISTS,      ERROR_CONFLICT,    "ALREADY_EXISTS"      },
+        { GRPC_STATUS_PERMISSION_DENIED,   ERROR_DENIED,      "PERMISSION_DENIED"   },
+        { GRPC_STATUS_UNAUTHENTICATED,     ERROR_DENIED,      "UNAUTHENTICATED"     },
+        { GRPC_STATUS_UNAVAILABLE,         ERROR_UNAVAILABLE, "UNAVAILABLE"         },
+        { GRPC_STATUS_UNIMPLEMENTED,       ERROR_UNSUPPORTED, "UNIMPLEMENTED"       },
+        { GRPC_STATUS_OUT_OF_RANGE,        ERROR_GONE,        "OUT_OF_RANGE"        },
+        { GRPC_STATUS_INTERNAL,            ERROR_INTERNAL,    "INTERNAL"            },
+        { GRPC_STATUS_UNKNOWN,             ERROR_INTERNAL,    "UNKNOWN"             },
+        { GRPC_STATUS_RESOURCE_EXHAUSTED,  ERROR_INTERNAL,    "RESOURCE_EXHAUSTED"  },
+        { GRPC_STATUS_FAILED_PRECONDITION, ERROR_INTERNAL,    "FAILED_PRECONDITION" },
+        { GRPC_STATUS_ABORTED,             ERROR_INTERNAL,    "ABORTED"             },
+        { GRPC_STATUS_DATA_LOSS,           ERROR_INTERNAL,    "DATA_LOSS"           },
+};
+/* clang-format on */
+
+#define N_STATUSES (sizeof(statuses) / sizeof(statuses[0]))
+
+ErrorKind wire_error_kind(grpc_status_code status) {
+        for (size_t i = 0; i < N_STATUSES; i++)
+                if (statuses[i].status == status)
+                        return statuses[i].kind;
+
+        return ERROR_INTERNAL;
+}
+
+grpc_status_code wire_status(ErrorKind kind) {
+        for (size_t i = 0; i < N_STATUSES; i++)
+                if (statuses[i].kind == kind)
+                        return statuses[i].status;
+
+        return GRPC_STATUS_INTERNAL;
+}
+
+const char *wire_status_to_string(grpc_status_code status) {
+        for (size_t i = 0; i < N_STATUSES; i++)
+                if (statuses[i].status == status)
+                        return statuses[i].name;
+
+        return "an unknown gRPC status";
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "cri/content.h"
+
+/* Progress is a nicety: an answer that takes longer is not waited for. */
+#define CONTENT_TIMEOUT_USEC ((uint64_t) 5 * 1000000)
+
+#define CONTENT_METHOD(name, type)                                                  \
+        {                                                                           \
+                .path = "/containerd.services.content.v1.Content/" name,            \
+                .reply = &containerd__services__content__v1__##type##__descriptor,  \
+                .metadata_key = "containerd-namespace", .metadata_value = "k8s.io", \
+        }
+
+static const RpcMethod list_ingests_method = CONTENT_METHOD("ListStatuses", list_statuses_response);
+static const RpcMethod list_method = CONTENT_METHOD("List", list_content_response);
+static const RpcMethod read_method = CONTENT_METHOD("Read", read_content_response);
+
+int content_list_ingests(RpcClient *client, RpcDone done, void *userdata, RpcCall **ret) {
+        Containerd__Services__Content__V1__ListStatusesRequest request =
+                CONTAINERD__SERVICES__CONTENT__V1__LIST_STATUSES_REQUEST__INIT;
+
+        return rpc_call_unary(client, &list_ingests_method, &request.base, CONTENT_TIMEOUT_USEC,
+                              done, userdata, ret);
+}
+
+int content_list(RpcClient *client, const char *const *filters, size_t n_filters,
+                 RpcMessage on_list, RpcDone done, void *userdata, RpcCall **ret) {
+        Containerd__Services__Content__V1__ListContentRequest request =
+                CONTAINERD__SERVICES__CONTENT__V1__LIST_CONTENT_REQUEST__INIT;
+
+        request.filters = (char **) filters;
+        request.n_filters = n_filters;
+        return rpc_call_stream(client, &list_method, &request.base, CONTENT_TIMEOUT_USEC, on_list,
+                               done, userdata, ret);
+}
+
+int content_read(RpcClient *client, const char *digest, RpcMessage on_part, RpcDone done,
+                 void *userdata, RpcCall **ret) {
+        Containerd__Services__Content__V1__ReadContentRequest request =
+                CONTAINERD__SERVICES__CONTENT__V1__READ_CONTENT_REQUEST__INIT;
+
+        request.digest = (char *) digest;
+        return rpc_call_stream(client, &read_method, &request.base, CONTENT_TIMEOUT_USEC, on_part,
+                               done, userdata, ret);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "cri/discover.h"
+
+#include <string.h>
+
+const char *const discover_usual_sockets[] = {
+        "/run/containerd/containerd.sock",
+        "/run/k3s/containerd/containerd.sock", /* RKE2 too */
+        "/var/snap/microk8s/common/run/containerd.sock",
+        "/run/k0s/containerd.sock",
+        "/run/crio/crio.sock",
+        "/run/cri-dockerd.sock",
+        NULL,
+};
+
+int discover_endpoint_path(const char *endpoint, const char **ret, Error *reterr) {
+        const char *path = endpoint;
+
+        if (strncmp(path, "unix://", strlen("unix://")) == 0)
+                path += strlen("unix://");
+
+        if (path[0] != '/')
+                return error_set(reterr, ERROR_INVALID,
+                                 "'%s' is not the path of a socket; write it as "
+                                 "unix:///run/containerd/containerd.sock",
+                                 endpoint);
+
+        *ret = path;
+        return 0;
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "cri/runtime.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/base/cleanup.h"
+#include "cri/client.h"
+
+/* A runtime that takes longer for its version than this is not of use. */
+#define VERSION_TIMEOUT_USEC ((uint64_t) 2 * 1000000)
+
+#define WORD_SIZE_MAX 64 /* a name or version that is longer makes no sense */
+
+struct Runtime {
+        CompletionQueue *completions;
+        char *path;
+        uint64_t retry_usec;
+        RuntimeChanged on_changed;
+        RpcObserver on_call;
+        void *userdata;
+
+        RuntimeState state;
+        RpcClient *client;
+        RpcCall *call;
+        sd_event_source *retry;
+        unsigned n_connects;
+
+        char *name;
+        char *version;
+        char *api_version;
+        char *image_path;
+        char *sentence;
+};
+
+DEFINE_CLEANUP(Runtime *, runtime_free)
+
+static void runtime_disconnect(Runtime *runtime) {
+        runtime->call = rpc_call_unref(runtime->call);
+        runtime->client = rpc_client_free(runtime->client);
+        free(take_ptr(runtime->name));
+        free(take_ptr(runtime->version));
+        free(take_ptr(runtime->api_version));
+        free(take_ptr(runtime->image_path));
+}
+
+/* Takes the sentence over. */
+static int runtime_become(Runtime *runtime, RuntimeState state, char *sentence) {
+        bool is_news = state != runtime->state || !runtime->sentence || !sentence ||
+                       strcmp(sentence, runtime->sentence) != 0;
+
+        free(runtime->sentence);
+        runtime->sentence = sentence;
+        runtime->state = state;
+        return is_news ? runtime->on_changed(runtime, runtime->userdata) : 0;
+}
+
+static int on_retry(sd_event_source *source, uint64_t usec, void *userdata) {
+        return runtime_try(userdata);
+}
+
+static int runtime_try_later(Runtime *runtime) {
+        sd_event *event = completion_queue_get_event(runtime->completions);
+
+        runtime->retry = sd_event_source_disable_unref(runtime->retry);
+        return sd_event_add_time_relative(event, &runtime->retry, CLOCK_MONOTONIC,
+                                          runtime->retry_usec, 0, on_retry, runtime);
+}
+
+static int runtime_fail(Runtime *runtime, RuntimeState state, char *sentence) {
+        int r;
+
+        runtime_disconnect(runtime);
+        r = runtime_try_later(runtime);
+        if (r < 0)
+                return r;
+
+        return runtime_become(runtime, state, sentence);
+}
+
+__attribute__((format(printf, 1, 2))) static char *format(const char *pattern, ...) {
+        va_list args;
+        char *text;
+
+        va_start(args, pattern);
+        if (vasprintf(&text, pattern, args) < 0)
+                text = NULL;
+        va_end(args);
+        return text;
+}
+
+static int runtime_refuse(Runtime *runtime, const Error *error) {
+        const char *path = runtime->path;
+        char *sentence;
+
+        if (error->kind == ERROR_UNSUPPORTED)
+                sentence = format("%s does not speak CRI v1: update the runtime, or enable its CRI "
+                                  "plugin",
+                                  path);
+        else if (error->kind == ERROR_TIMEOUT)
+                sentence = format("%s accepts connections but does not answer: restart the runtime",
+                                  path);
+        else
+                sentence = format("%s answers but not as a CRI runtime: %s", path,
+                                  error_message(error));
+
+        return runtime_fail(runtime, RUNTIME_REFUSED, sentence);
+}
+
+/* The runtime's words are shown to people and compared by programs: no surprises in them. */
+static char *copy_word(const char *word) {
+        size_t size = strnlen(word, WORD_SIZE_MAX);
+        char *copy = strndup(word, size);
+
+        for (size_t i = 0; copy && i < size; i++)
+                if ((unsigned char) copy[i] < 0x21 || (unsigned char) copy[i] > 0x7e)
+                        copy[i] = '?';
+
+        return copy;
+}
+
+static int runtime_is_ready(Runtime *runtime) {
+        runtime->n_connects++;
+        return runtime_become(runtime, RUNTIME_READY,
+                              format("%s %s at %s is ready", runtime->name, runtime->version,
+                                     runtime->path));
+}
+
+static const char *path_of(const CriImageFsInfo *info) {
+        return info->n_image_filesystems > 0 && info->image_filesystems[0]->fs_id
+                       ? info->image_filesystems[0]->fs_id->mountpoint
+                       : "";
+}
+
+/* A runtime that has just started answers for its version before it can do anything else. */
+static int on_image_fs_info(const void *reply, const Error *error, void *userdata) {
+        Runtime *runtime = userdata;
+
+        runtime->call = rpc_call_unref(runtime->call);
+        if (error && error->kind != ERROR_UNSUPPORTED)
+                return runtime_refuse(runtime, error);
+
+        if (!error) {
+                runtime->image_path = strdup(path_of(reply));
+                if (!runtime->image_path)
+                        return -ENOMEM;
+        }
+
+        return runtime_is_ready(runtime);
+}
+
+static int on_version(const void *reply, const Error *error, void *userdata) {
+        const CriVersion *version = reply;
+        Runtime *runtime = userdata;
+
+        runtime->call = rpc_call_unref(runtime->call);
+        if (error)
+                return runtime_refuse(runtime, error);
+
+        runtime->name = copy_word(version->runtime_name);
+        runtime->version = copy_word(version->runtime_version);
+        runtime->api_version = copy_word(version->runtime_api_version);
+        if (!runtime->name || !runtime->version || !runtime->api_version)
+                return -ENOMEM;
+
+        return cri_image_fs_info(runtime->client, on_image_fs_info, runtime, &runtime->call);
+}
+
+static int on_closed(void *userdata) {
+        Runtime *runtime = userdata;
+        char *sentence = format("the runtime at %s has ended the connection", runtime->path);
+
+        return runtime_fail(runtime, RUNTIME_ABSENT, sentence);
+}
+
+int runtime_try(Runtime *runtime) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        if (runtime->client)
+                return 0;
+
+        runtime->retry = sd_event_source_disable_unref(runtime->retry);
+        r = rpc_client_connect(runtime->completions, runtime->path, on_closed, runtime,
+                               &runtime->client, &error);
+        if (error.kind != ERROR_NONE)
+                return runtime_fail(runtime, RUNTIME_ABSENT,
+                                    format("no runtime at %s", error_message(&error)));
+        if (r < 0)
+                return r;
+
+        rpc_client_set_observer(runtime->client, runtime->on_call, runtime->userdata);
+        if (runtime->state != RUNTIME_REFUSED)
+                runtime->state = RUNTIME_CONNECTING;
+        return cri_version(runtime->client, VERSION_TIMEOUT_USEC, on_version, runtime,
+                           &runtime->call);
+}
+
+int runtime_new(CompletionQueue *queue, const RuntimeOptions *options, Runtime **ret) {
+        cleanup(runtime_free_p) Runtime *runtime = NULL;
+
+        runtime = malloc(sizeof(*runtime));
+        if (!runtime)
+                return -ENOMEM;
+
+        *runtime = (Runtime){
+                .completions = queue,
+                .path = strdup(options->path),
+                .retry_usec = options->retry_usec,
+                .on_changed = options->on_changed,
+                .on_call = options->on_call,
+                .userdata = options->userdata,
+                .state = RUNTIME_ABSENT,
+                .sentence = format("%s was not tried yet", options->path),
+        };
+        if (!runtime->path || !runtime->sentence)
+                return -ENOMEM;
+
+        *ret = take_ptr(runtime);
+        return 0;
+}
+
+Runtime *runtime_free(Runtime *runtime) {
+        if (!runtime)
+                return NULL;
+
+        runtime_disconnect(runtime);
+        sd_event_source_disable_unref(runtime->retry);
+        free(runtime->sentence);
+        free(runtime->path);
+        free(runtime);
+        return NULL;
+}
+
+void runtime_set_retry(Runtime *runtime, uint64_t retry_usec) {
+        runtime->retry_usec = retry_usec;
+}
+
+RuntimeState runtime_state(const Runtime *runtime) {
+        return runtime->state;
+}
+
+RpcClient *runtime_client(const Runtime *runtime) {
+        return runtime->state == RUNTIME_READY ? runtime->client : NULL;
+}
+
+bool runtime_is_alive(const Runtime *runtime) {
+        return runtime->state == RUNTIME_READY && rpc_client_is_connected(runtime->client);
+}
+
+const char *runtime_path(const Runtime *runtime) {
+        return runtime->path;
+}
+
+const char *runtime_name(const Runtime *runtime) {
+        return runtime->name ?: "";
+}
+
+const char *runtime_version(const Runtime *runtime) {
+        return runtime->version ?: "";
+}
+
+const char *runtime_api_version(const Runtime *runtime) {
+        return runtime->api_version ?: "";
+}
+
+const char *runtime_image_path(const Runtime *runtime) {
+        return runtime->image_path && runtime->image_path[0] ? runtime->image_path : NULL;
+}
+
+const char *runtime_sentence(const Runtime *runtime) {
+        return runtime->sentence ?: "out of memory";
+}
+
+unsigned runtime_n_connects(const Runtime *runtime) {
+        return runtime->n_connects;
+}

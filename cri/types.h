@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The runtime's messages under names that can be read
+ */
+
+#include "proto/containerd/services/content/v1/content.pb-c.h"
+#include "proto/runtime/v1/api.pb-c.h"
+
+typedef Runtime__V1__VersionResponse CriVersion;
+typedef Runtime__V1__Image CriImage;
+typedef Runtime__V1__ImageStatusResponse CriImageStatus;
+typedef Runtime__V1__ListImagesResponse CriImageList;
+typedef Runtime__V1__PullImageRequest CriPullRequest;
+typedef Runtime__V1__PullImageResponse CriPullReply;
+typedef Runtime__V1__ImageFsInfoResponse CriImageFsInfo;
+typedef Runtime__V1__ImageSpec CriImageSpec;
+typedef Runtime__V1__AuthConfig CriAuth;
+typedef Runtime__V1__PodSandboxConfig CriSandboxConfig;
+
+typedef Containerd__Services__Content__V1__ListStatusesResponse ContentIngests;
+typedef Containerd__Services__Content__V1__Status ContentIngest;
+typedef Containerd__Services__Content__V1__ListContentResponse ContentList;
+typedef Containerd__Services__Content__V1__Info ContentInfo;
+typedef Containerd__Services__Content__V1__ReadContentResponse ContentPart;

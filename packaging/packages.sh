@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# Which Debian packages the project needs for what, and how to get them. To be sourced.
+
+# shellcheck disable=SC2034 # the lists are for whoever sources this
+
+# To build the programs.
+build_packages=(
+    gcc libc6-dev cmake ninja-build pkgconf
+    libgrpc-dev libprotobuf-c-dev protobuf-c-compiler libsystemd-dev
+    libjson-c-dev libyaml-dev libmicrohttpd-dev libsmartcols-dev
+)
+
+# To ask a runtime, beside the agent, what it holds. (python3-grpc-tools needs python3-pkg-resources
+# without saying so.)
+query_packages=(python3 python3-grpcio python3-grpc-tools python3-pkg-resources)
+
+# For a private runtime and a registry with images in it.
+lab_packages=("${query_packages[@]}" containerd runc docker-registry busybox-static openssl)
+
+# For the tests.
+test_packages=(
+    "${lab_packages[@]}" git libcmocka-dev
+    python3-pytest python3-pytest-timeout python3-yaml
+    clang-format shellcheck mandoc systemd
+)
+
+# Packages that start a service when they are installed on a machine booted by systemd. The project
+# starts private copies of their programs and needs none of them running.
+_service_packages=(containerd docker-registry)
+
+# Prints the packages among the arguments that are not installed.
+list_missing_packages() {
+    local package status
+    declare -A installed=()
+
+    while read -r package status; do
+        [ "$status" != installed ] || installed[$package]=yes
+    done < <(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null)
+
+    for package in "$@"; do
+        [ -n "${installed[$package]-}" ] || echo "$package"
+    done
+}
+
+# Installs what is missing of the arguments; asks the archive for nothing if nothing is. Copies that
+# run at the same time wait for each other.
+install_packages() {
+    local missing package
+
+    if ! command -v apt-get >/dev/null; then
+        echo "This needs Debian 12: there is no apt-get to install packages with." >&2
+        return 1
+    fi
+
+    [ -n "$(list_missing_packages "$@")" ] || return 0
+    (
+        flock 9
+        mapfile -t missing < <(list_missing_packages "$@")
+        [ ${#missing[@]} -gt 0 ] || exit 0
+
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get -q update 9<&- || exit 1
+        apt-get -q -y -o DPkg::Lock::Timeout=600 install --no-install-recommends \
+            "${missing[@]}" 9<&- || exit 1
+
+        [ -d /run/systemd/system ] || exit 0
+        for package in "${_service_packages[@]}"; do
+            [[ " ${missing[*]} " != *" $package "* ]] || systemctl disable --now "$package.service"
+        done
+    ) 9</var/lib/dpkg
+}

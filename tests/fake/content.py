@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of containerd that tells what arrives while it pulls, with scripted bytes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from fake.behaviours import Answer, Behaviour, Call
+from lab import stubs
+from lab.image import digest_of
+
+CONTENT = "containerd.services.content.v1.Content"
+IMAGES = "containerd.services.images.v1.Images"
+
+
+@dataclass
+class Ingest:
+    """A blob on its way: grows from `begin` on and, if told so, stalls at `stops_at` bytes."""
+
+    digest: str
+    total: int
+    bytes_per_second: float
+    stops_at: int | None = None
+    kind: str = "layer"
+    began_at: float | None = field(default=None, init=False)
+
+    @property
+    def ref(self) -> str:
+        return f"{self.kind}-{self.digest}"
+
+    @property
+    def offset(self) -> int:
+        if self.began_at is None:
+            return 0
+        grown = int((time.monotonic() - self.began_at) * self.bytes_per_second)
+        return min(grown, self.total if self.stops_at is None else self.stops_at)
+
+    @property
+    def is_complete(self) -> bool:
+        return self.began_at is not None and self.offset >= self.total
+
+
+class Content:
+    """`names` says which blob an image's name means, `blobs` holds the bytes of small ones.
+
+    Without `present` its calls are unknown, as they are to runtimes other than containerd.
+    """
+
+    def __init__(self, present: bool = True) -> None:
+        self.present = present
+        self.names: dict[str, str] = {}
+        self.blobs: dict[str, bytes] = {}
+        self.ingests: list[Ingest] = []
+        self._content = stubs.load("containerd.services.content.v1.content").messages
+        self._images = stubs.load("containerd.services.images.v1.images").messages
+
+    def add_blob(self, content: bytes) -> str:
+        digest = digest_of(content)
+        self.blobs[digest] = content
+        return digest
+
+    def fetch(self, *ingests: Ingest, unpack_seconds: float = 0) -> Behaviour:
+        """For PullImage: the ingests grow to their end, if they have one, then it unpacks.
+
+        When the caller gives up the ingests are gone, as they are in containerd.
+        """
+
+        def behave(call: Call, good: Callable[[], Answer]) -> Answer:
+            for ingest in ingests:
+                ingest.began_at = time.monotonic()
+            self.ingests = [*self.ingests, *ingests]
+            while not all(ingest.is_complete for ingest in ingests):
+                if call.wait_over(0.005):
+                    self.ingests = [one for one in self.ingests if one not in ingests]
+                    return b""
+            return b"" if call.wait_over(unpack_seconds) else good()
+
+        return behave
+
+    def request_type(self, service: str, method: str) -> Any | None:
+        """None if there is no such call."""
+        if not self.present:
+            return None
+        if service == IMAGES:
+            return {"Get": self._images.GetImageRequest}.get(method)
+        return {
+            "Info": self._content.InfoRequest,
+            "List": self._content.ListContentRequest,
+            "Read": self._content.ReadContentRequest,
+            "Status": self._content.StatusRequest,
+            "ListStatuses": self._content.ListStatusesRequest,
+        }.get(method)
+
+    def handle(self, call: Call) -> Answer:
+        """Answers one call well; streams are lists of messages here."""
+        if call.metadata.get("containerd-namespace") != "k8s.io":
+            raise LookupError("FAILED_PRECONDITION", "namespace is required: failed precondition")
+        return getattr(self, f"_{call.method.lower()}")(call.request)
+
+    def _get(self, request: Any) -> Answer:
+        if request.name not in self.names:
+            raise LookupError("NOT_FOUND", f'image "{request.name}": not found')
+        digest = self.names[request.name]
+        size = len(self.blobs.get(digest, b""))
+        target = self._images.Descriptor(digest=digest, size=size)
+        image = self._images.Image(name=request.name, target=target)
+        return self._images.GetImageResponse(image=image)
+
+    def _info(self, request: Any) -> Answer:
+        for info in self._infos():
+            if info.digest == request.digest:
+                return self._content.InfoResponse(info=info)
+        raise LookupError("NOT_FOUND", f"content {request.digest}: not found")
+
+    def _list(self, request: Any) -> list[Answer]:
+        return [self._content.ListContentResponse(info=list(self._infos()))]
+
+    def _read(self, request: Any) -> list[Answer]:
+        if request.digest not in self.blobs:
+            raise LookupError("NOT_FOUND", f"content {request.digest}: not found")
+        end = request.offset + request.size if request.size else None
+        data = self.blobs[request.digest][request.offset : end]
+        return [self._content.ReadContentResponse(offset=request.offset, data=data)]
+
+    def _status(self, request: Any) -> Answer:
+        for status in self._statuses():
+            if status.ref == request.ref:
+                return self._content.StatusResponse(status=status)
+        raise LookupError("NOT_FOUND", f"ingest {request.ref}: not found")
+
+    def _liststatuses(self, request: Any) -> Answer:
+        return self._content.ListStatusesResponse(statuses=list(self._statuses()))
+
+    def _infos(self) -> Iterator[Any]:
+        for digest, content in self.blobs.items():
+            yield self._content.Info(digest=digest, size=len(content))
+        for ingest in self.ingests:
+            if ingest.is_complete:
+                yield self._content.Info(digest=ingest.digest, size=ingest.total)
+
+    def _statuses(self) -> Iterator[Any]:
+        for ingest in self.ingests:
+            if not ingest.is_complete:
+                yield self._content.Status(ref=ingest.ref, offset=ingest.offset, total=ingest.total)

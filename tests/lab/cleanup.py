@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes down whatever still runs or is mounted for a lab folder, and only that.
+
+A process belongs to a folder if its environment says so (`INPLACED_LAB=FOLDER`, inherited by the
+shims that containerd leaves behind) or if it descends from such a process, as containers do. So
+nothing is ever killed by name, and nobody else's process can be hit.
+
+As a program this file is the guardian of a test run: it reads `add FOLDER` and `drop FOLDER` from
+its standard input, and when that ends, however the run died, it sweeps the folders that are left.
+It therefore imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+MARKER = "INPLACED_LAB"
+
+_SHIM_SOCKETS = Path("/run/containerd/s")
+_SHIM_ADDRESSES = "state/io.containerd.runtime.v2.task/*/*/address"
+
+
+def sweep(folder: Path, patience_seconds: float = 5) -> None:
+    """Kills the processes of the folder, unmounts what is mounted in it, and removes it."""
+    groups = kill_processes(folder, patience_seconds)
+    _remove_control_groups(groups)
+    unmount_all(folder)
+    _remove_shim_sockets(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def kill_processes(folder: Path, patience_seconds: float = 5) -> set[str]:
+    """Kills every process of the folder; returns the control groups of the containers it hit."""
+    deadline = time.monotonic() + patience_seconds
+    groups: set[str] = set()
+    while pids := _find_processes(folder):
+        for pid in pids:
+            groups |= _container_groups(pid)
+        for pid in pids:
+            _kill(pid)
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"processes of {folder} outlive SIGKILL: {sorted(pids)}")
+        time.sleep(0.005)
+    return groups
+
+
+def unmount_all(folder: Path) -> None:
+    """Unmounts everything at or below the folder, innermost first, or fails.
+
+    Whatever is still mounted there must not be removed with the folder.
+    """
+    for point in reversed(_mount_points(folder)):
+        subprocess.run(["umount", "--lazy", point], check=False, stderr=subprocess.DEVNULL)
+    if left := _mount_points(folder):
+        raise OSError(f"cannot unmount {', '.join(left)}")
+
+
+def _find_processes(folder: Path) -> set[int]:
+    children: dict[int, list[int]] = {}
+    marked = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        pid = int(name)
+        parent = _living_parent(pid)
+        if parent is None:
+            continue
+        children.setdefault(parent, []).append(pid)
+        if _belongs(pid, folder):
+            marked.append(pid)
+    found: set[int] = set()
+    while marked:
+        pid = marked.pop()
+        if pid not in found:
+            found.add(pid)
+            marked.extend(children.get(pid, ()))
+    return found - {os.getpid()}
+
+
+def _living_parent(pid: int) -> int | None:
+    """The parent of the process; None if it is gone or waits to be reaped."""
+    try:
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    except (OSError, ValueError):
+        return None
+    return None if state in "ZX" else int(parent)
+
+
+def _belongs(pid: int, folder: Path) -> bool:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    wanted = f"{MARKER}={folder}".encode()
+    return any(
+        entry == wanted or entry.startswith(wanted + b"/") for entry in environment.split(b"\0")
+    )
+
+
+def _container_groups(pid: int) -> set[str]:
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    except OSError:
+        return set()
+    paths = (line.split(":", 2)[2] for line in lines)
+    return {path for path in paths if path.startswith("/k8s.io/")}
+
+
+def _remove_control_groups(groups: set[str]) -> None:
+    """A container that was killed with its shim leaves empty groups behind."""
+    for group in groups:
+        for hierarchy in [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").glob("*")]:
+            try:
+                os.rmdir(f"{hierarchy}{group}")
+            except OSError:
+                pass
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def _mount_points(folder: Path) -> list[str]:
+    """In the order in which they were mounted."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    points = (line.split()[4].encode().decode("unicode_escape") for line in lines)
+    return [point for point in points if point == str(folder) or point.startswith(f"{folder}/")]
+
+
+def _remove_shim_sockets(folder: Path) -> None:
+    """containerd's shims listen outside of its folders; each one's address file tells where."""
+    for depth in ("", "*/", "*/*/"):
+        for address in folder.glob(depth + _SHIM_ADDRESSES):
+            socket = Path(address.read_text().strip().removeprefix("unix://"))
+            if socket.parent == _SHIM_SOCKETS:
+                socket.unlink(missing_ok=True)
+
+
+def _guard() -> None:
+    """Outlives the test run by as long as it takes to clean up after it."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    folders: list[Path] = []
+    for line in sys.stdin:
+        verb, _, name = line.rstrip("\n").partition(" ")
+        if verb == "add":
+            folders.append(Path(name))
+        elif verb == "drop" and Path(name) in folders:
+            folders.remove(Path(name))
+    for folder in reversed(folders):
+        sweep(folder)
+
+
+if __name__ == "__main__":
+    _guard()

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NodeImage documents as the agent reads and writes them where there is no API server."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+def split_reference(reference: str) -> tuple[str, str]:
+    """The image's name and its tag; for NAME@DIGEST the digest takes the tag's place."""
+    name, at, digest = reference.partition("@")
+    if at:
+        return name, digest
+    head, slash, last = reference.rpartition("/")
+    last, _, tag = last.partition(":")
+    return head + slash + last, tag or "latest"
+
+
+def node_image(
+    references: tuple[str, ...],
+    policy: str = "IfNotPresent",
+    version: int = 0,
+    **pull_policy: int,
+) -> dict[str, Any]:
+    """A document that wants the images; `pull_policy` as in `timeoutSeconds=5, backoffLimit=0`."""
+    images: dict[str, Any] = {}
+    for reference in references:
+        name, tag = split_reference(reference)
+        entry = {"tag": tag, "imagePullPolicy": policy, "version": version}
+        if pull_policy:
+            entry["pullPolicy"] = pull_policy
+        images.setdefault(name, {"tags": []})["tags"].append(entry)
+    return {
+        "apiVersion": "apps.kruise.io/v1alpha1",
+        "kind": "NodeImage",
+        "metadata": {"name": "lab"},
+        "spec": {"images": images},
+    }
+
+
+def find_tag_status(document: dict[str, Any], reference: str) -> dict[str, Any] | None:
+    """What the status says of one reference."""
+    name, tag = split_reference(reference)
+    statuses = document.get("status", {}).get("imageStatuses", {})
+    tags = statuses.get(name, {}).get("tags", [])
+    return next((status for status in tags if status["tag"] == tag), None)
+
+
+def write_whole(path: Path, content: str | dict[str, Any]) -> None:
+    """So that no reader ever sees half of it; a dict becomes JSON, which is YAML as well."""
+    text = content if isinstance(content, str) else json.dumps(content, indent=2)
+    half = path.with_name(f".{path.name}.half")
+    half.write_text(text)
+    os.rename(half, path)

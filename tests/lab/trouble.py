@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every test of a bad case asks: is there one clear line, does the rest go on, does it leak?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+
+from lab import sanitizers, stubs
+from lab.agent import Agent
+from lab.cri import CHANNEL_OPTIONS
+from lab.wait import wait_until
+
+# One line with a name, a reason and an advice; a runtime's nested errors are cut before that.
+_LONGEST_LINE = 1200
+
+
+def complaints(agent: Agent, about: str = "") -> list[str]:
+    """Its warnings and errors so far that hold `about`."""
+    return [
+        line["message"]
+        for line in agent.logs()
+        if line["level"] in ("warning", "error") and about in line["message"]
+    ]
+
+
+def the_complaint(agent: Agent, about: str = "", timeout: float = 10) -> str:
+    """Waits until there is one about this; fails if there are more, or if it is not one line."""
+    wait_until(
+        lambda: complaints(agent, about),
+        timeout * sanitizers.SLOWNESS,
+        lambda: f"complaint about {about!r}, only {complaints(agent)}",
+    )
+    found = complaints(agent, about)
+    assert len(found) == 1, found
+    assert_clear(found[0])
+    return found[0]
+
+
+def assert_clear(text: str) -> None:
+    """It can be read as one line, whatever went wrong was called."""
+    assert text and text.isprintable(), repr(text[:2000])
+    assert len(text) <= _LONGEST_LINE, f"{len(text)} characters: {text[:2000]}"
+
+
+def problems(agent: Agent) -> dict[str, str]:
+    """What `inplacectl doctor` would show: subject → message."""
+    with node_stub(agent) as node:
+        answer = node.Diagnose(agent.messages.DiagnoseRequest(), timeout=10 * sanitizers.SLOWNESS)
+    for problem in answer.problems:
+        assert_clear(problem.message)
+        assert_clear(problem.advice)
+    return {problem.subject: problem.message for problem in answer.problems}
+
+
+@contextmanager
+def node_stub(agent: Agent) -> Iterator[Any]:
+    """Its local API over a connection of its own, which is closed afterwards."""
+    with grpc.insecure_channel(f"unix:{agent.socket}", options=CHANNEL_OPTIONS) as channel:
+        yield stubs.load("inplaced.v1.node").services.NodeStub(channel)
+
+
+def pull_another(agent: Agent, reference: str = "good/another:1", timeout: float = 10) -> None:
+    """Proves that images nobody has spoilt are still pulled."""
+    agent.want(reference, file=f"{reference.replace('/', '-').replace(':', '-')}.yaml")
+    agent.wait_status(reference, "Succeeded", timeout * sanitizers.SLOWNESS)
+
+
+@contextmanager
+def no_leak(agent: Agent, timeout: float = 10) -> Iterator[None]:
+    """Descriptors that the block caused to be opened are closed some time after it."""
+    before = agent.descriptors()
+    yield
+    wait_until(
+        lambda: agent.descriptors() <= before,
+        timeout * sanitizers.SLOWNESS,
+        lambda: f"end of {agent.descriptors() - before} descriptors",
+    )

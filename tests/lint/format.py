@@ -1,0 +1,30 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""C code is laid out as .clang-format says. To mend: clang-format -i FILE..."""
+
+import pathlib
+import re
+import sys
+
+import lint
+
+STYLE = pathlib.Path(__file__).resolve().parents[2] / ".clang-format"
+PLACES = re.compile(r"(agent|cri|tests/(unit|fuzz|fake|bench))/.*\.[ch]")
+
+
+def wants(root, name):
+    return PLACES.fullmatch(name) is not None
+
+
+def check(root, names):
+    if not names:
+        return []
+    command = ["clang-format", f"--style=file:{STYLE}", "--dry-run", "--Werror", *names]
+    return [line for line in lint.run_tool(root, command) if "error:" in line]
+
+
+BAD = {"agent/bad.c": "int  f(void) {\n  return 1; }\n"}
+GOOD = {"agent/good.c": "int f(void) {\n        return 1;\n}\n"}
+
+if __name__ == "__main__":
+    sys.exit(lint.main(check, wants, BAD, GOOD))

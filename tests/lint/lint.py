@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the lint programs share: which files there are, and how a verdict is told.
+
+A lint is a function check(root, names) that returns a list of complaints about the named files of
+the folder. Before it looks at the project it has to prove itself: it must find fault with each bad
+sample, and none with the good ones.
+"""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SKIPPED_FOLDERS = {".git", "build", "__pycache__"}
+
+
+def list_files(root):
+    """The project's files, also new ones that git does not track yet; relative to the root."""
+    git = ["git", "-c", f"safe.directory={root}", "-C", str(root), "ls-files", "-z"]
+    options = ["--cached", "--others", "--exclude-standard"]
+    if (root / ".git").exists():
+        listed = subprocess.run([*git, *options], check=True, capture_output=True, text=True)
+        names = listed.stdout.split("\0")
+    else:
+        names = [str(p.relative_to(root)) for p in root.rglob("*")]
+        names = [n for n in names if not SKIPPED_FOLDERS & set(n.split("/"))]
+    return sorted({n for n in names if n and (root / n).is_file() and not (root / n).is_symlink()})
+
+
+def is_script(root, name, *interpreters):
+    """Whether the file starts with #! and one of the interpreters."""
+    with open(root / name, "rb") as file:
+        words = file.readline(200).decode(errors="replace").replace("/", " ").split()
+    return words[:1] == ["#!"] and not set(interpreters).isdisjoint(words)
+
+
+def complaints_about_samples(check, samples):
+    """Maps the name of each sample to what the check has to say about it alone."""
+    found = {}
+    for name, text in samples.items():
+        with tempfile.TemporaryDirectory(prefix="lint-") as folder:
+            path = pathlib.Path(folder) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            found[name] = check(pathlib.Path(folder), [name])
+    return found
+
+
+def prove(check, bad, good):
+    for name, complaints in complaints_about_samples(check, bad).items():
+        if not complaints:
+            sys.exit(f"This lint is broken: it finds nothing wrong with its bad sample {name}.")
+    for name, complaints in complaints_about_samples(check, good).items():
+        if complaints:
+            sys.exit(f"This lint is broken: about its good sample {name} it says {complaints}.")
+
+
+def run_tool(root, command):
+    """The tool's output as complaints; none if it succeeded."""
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    if done.returncode == 0:
+        return []
+    return (done.stdout + done.stderr).splitlines() or [f"{command[0]} failed"]
+
+
+def main(check, wants, bad, good):
+    """Runs the lint over the files for which wants(root, name) is true. Returns the exit status."""
+    root = pathlib.Path(sys.argv[1]).resolve()
+    prove(check, bad, good)
+    names = [name for name in list_files(root) if wants(root, name)]
+    complaints = check(root, names)
+    for complaint in complaints:
+        print(complaint)
+    print(f"{len(names)} files, {len(complaints)} complaints")
+    if not names:
+        print("There was nothing to look at.")
+    return 1 if complaints or not names else 0

@@ -1,0 +1,55 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The project works on any machine: it names no home folder, checkout or package archive.
+
+Tests and scripts find their files from where they are, keep scratch files in a folder made for the
+run, and install packages from whatever archive the machine is set up with.
+"""
+
+import re
+import sys
+
+import lint
+
+RULES = [
+    (r"(?<![\w$}./)<-])/(home|Users|work|workspace|builds?)/\w", "a path of one machine"),
+    (r"(?<![\w$}./)<-])/root/(?!\.docker)\w", "a path of one machine"),
+    (r"(?<![\w$}./)<-])/(var/)?tmp/(?!\S*XXXXXX)\w", "a fixed name in a folder that all share; use mktemp -d"),
+    (r"https?://[\w.-]*\b(deb|archive|security|snapshot|ports)\.(debian|ubuntu)\.", "an archive"),
+    (r"https?://[\w.-]*\b(pypi\.org|pythonhosted\.org|npmjs\.(org|com)|crates\.io)", "an archive"),
+    (r"https?://(proxy|sum)\.golang\.org", "an archive"),
+]
+NOT_TEXT = ("tests/corpus/", "tests/fuzz/corpus/")
+OWN_NAME = "tests/lint/words.py"
+
+
+def wants(root, name):
+    return name != OWN_NAME and not name.startswith(NOT_TEXT)
+
+
+def check(root, names):
+    complaints = []
+    for name in names:
+        for number, line in enumerate((root / name).read_text(errors="replace").splitlines(), 1):
+            for pattern, reason in RULES:
+                found = re.search(pattern, line)
+                if found:
+                    complaints.append(f'{name}:{number}: "{found[0]}": {reason}')
+    return complaints
+
+
+BAD = {
+    "home.py": 'open("/home/jo/inplaced")\n',
+    "root.sh": "cd /root/inplaced\n",
+    "scratch.sh": "touch /tmp/inplaced.log\n",
+    "archive.sh": "mmdebstrap bookworm DIR http://deb.debian.org/debian\n",
+    "index.txt": "see https://pypi.org/project/x\n",
+}
+GOOD = {
+    "config.toml": 'root = "$L/root/io" # and {folder}/tmp/x\n',
+    "test-x.c": 'strcpy(folder, "/tmp/test-XXXXXX");\n',
+    "README.md": "an image such as docker.io/library/nginx, /root/.docker/config.json, /tmp\n",
+}
+
+if __name__ == "__main__":
+    sys.exit(lint.main(check, wants, BAD, GOOD))

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves the lab itself: that its real parts work, and that nothing of it is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import grpc
+import pytest
+
+from lab.containerd import Containerd
+from lab.cri import Cri, describe_error
+from lab.folder import LabFolder
+from lab.layers import random_layer
+from lab.registry import Registry
+from lab.wait import wait_until
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+def test_containerd_starts_fast(folder):
+    with Containerd(folder / "containerd") as containerd:
+        seconds = containerd.process.began_at
+        containerd.kill9()
+        containerd.start(timeout=2)
+        assert containerd.process.began_at > seconds
+        assert containerd.cri.version().runtime_name == "containerd"
+
+
+@pytest.mark.parametrize("image_format", ["docker", "oci"])
+def test_pull_by_tag_and_digest(containerd, push, image_format):
+    image = push([30 << 20], image_format=image_format)
+    assert containerd.pull(image.reference).image_id == image.image_id
+    assert containerd.pull(image.digest_reference).image_id == image.image_id
+    status = containerd.image_status(image.reference)
+    assert status.id == image.image_id
+    assert status.repo_tags == [image.reference]
+    assert status.repo_digests == [image.digest_reference]
+    assert image.size > 30 << 20
+    assert image.image_id in [held.id for held in containerd.list_images()]
+    containerd.remove_image(image.reference)
+    assert containerd.image_status(image.reference) is None
+
+
+@pytest.mark.containers
+def test_containers_run(containerd, push):
+    image = push([], busybox=True, env={"GREETING": "hello"})
+    containerd.pull(image.reference)
+    ran = containerd.run(image.reference, "/bin/sh", "-c", "echo $GREETING", name="greeter")
+    assert (ran.returncode, ran.stdout) == (0, "hello\n"), ran.stderr
+
+
+def test_images_survive_kill9(folder, registry):
+    image = registry.push_image("t/survivor", "1", [1000])
+    with Containerd(folder / "containerd") as containerd:
+        containerd.pull(image.reference)
+        containerd.kill9()
+        containerd.start()
+        assert containerd.image_status(image.reference).id == image.image_id
+
+
+def test_full_disk(folder, registry):
+    image = registry.push_image("t/too-large", "1", [20 << 20])
+    with Containerd(folder / "containerd", root_megabytes=16) as containerd:
+        with pytest.raises(grpc.RpcError) as error:
+            containerd.pull(image.reference)
+    assert "no space left on device" in describe_error(error.value)
+
+
+def test_auth_registry_refuses_anonymous(containerd, auth_registry):
+    image = auth_registry.push_image("t/secret", "1", [1000])
+    with pytest.raises(grpc.RpcError) as error:
+        containerd.pull(image.reference)
+    assert "401 Unauthorized" in describe_error(error.value)
+    with pytest.raises(grpc.RpcError):
+        containerd.pull(image.reference, ("lab-user", "wrong"))
+    pulled = containerd.pull(image.reference, auth_registry.credentials)
+    assert pulled.image_id == image.image_id
+    containerd.remove_image(image.reference)
+
+
+def test_tls_registry(folder, containerd):
+    with Registry(folder / "registry", tls=True) as registry:
+        image = registry.push_image("t/tls", "1", [1000])
+        with pytest.raises(grpc.RpcError):
+            containerd.pull(image.reference)
+        containerd.trust(registry)
+        assert containerd.pull(image.reference).image_id == image.image_id
+        containerd.remove_image(image.reference)
+
+
+def test_many_images_are_pushed_fast(registry):
+    pushed = [
+        registry.push_image("t/many", str(number), [100], labels={"number": str(number)})
+        for number in range(50)
+    ]
+    assert len({image.image_id for image in pushed}) == 50
+
+
+def test_layers_are_the_same_every_time():
+    content = b"".join(random_layer(3_000_000, seed=5).chunks())
+    random_layer.cache_clear()
+    again = random_layer(3_000_000, seed=5)
+    assert b"".join(again.chunks()) == content
+    assert again.size == len(content) > 3_000_000
+
+
+def processes_in(folder: str) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        if folder in line:
+            found.append(line)
+    return found
+
+
+def control_groups(container: str) -> list[Path]:
+    """cgroups of either version."""
+    return [*Path("/sys/fs/cgroup").glob(f"k8s.io/{container}")] + [
+        *Path("/sys/fs/cgroup").glob(f"*/k8s.io/{container}")
+    ]
+
+
+def start_command_line(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(TESTS / "lab" / "up.py"), "--large-megabytes", "1", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.containers
+@pytest.mark.parametrize("end", ["stdin", "SIGTERM", "SIGKILL"])
+def test_command_line_leaves_nothing(folder, end):
+    place = folder / "up"
+    container = f"sleeper-{os.getpid()}-{end}"
+    with start_command_line("--dir", str(place)) as child:
+        about = json.loads(child.stdout.readline())
+        assert set(about) >= {"endpoint", "registry", "image_hello", "image_large"}
+        cri = Cri(Path(about["socket"]))
+        cri.pull(about["image_hello"])
+        cri.close()
+        # A container in the background: neither it nor its shim is a child of containerd.
+        ctr = ["ctr", "-a", about["socket"], "-n", "k8s.io", "run", "-d"]
+        ctr += ["--runc-root", f"{place}/containerd/runc", about["image_hello"], container]
+        subprocess.run([*ctr, "/bin/sh", "-c", "while sleep 1; do :; done", place], check=True)
+        running = " ".join(processes_in(str(place)))
+        assert "containerd-shim" in running and "while sleep 1" in running
+        assert control_groups(container)
+        if end == "stdin":
+            child.stdin.close()
+        else:
+            child.send_signal(signal.Signals[end])
+        code = child.wait(30)
+    assert code == (-9 if end == "SIGKILL" else 0)
+    wait_until(lambda: not place.exists(), 30, f"end of {place}")
+    assert processes_in(str(place)) == []
+    assert str(place) not in Path("/proc/mounts").read_text()
+    assert control_groups(container) == []
+
+
+def test_folder_too_long():
+    with pytest.raises(ValueError, match="too long for sockets"):
+        LabFolder(Path("/tmp") / ("x" * 100))
+    assert not (Path("/tmp") / ("x" * 100)).exists()

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Puts a pipe or a pseudo-terminal in the place of stderr for a while, and reads what was written.
+ */
+
+#include <fcntl.h>
+#include <pty.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* What stderr is during a test. */
+typedef struct Stderr {
+        int saved;
+        int reader;
+        char text[16384];
+} Stderr;
+
+static inline void stderr_replace(Stderr *e, int reader, int writer) {
+        *e = (Stderr){ .saved = dup(STDERR_FILENO), .reader = reader };
+        assert_int_equal(dup2(writer, STDERR_FILENO), STDERR_FILENO);
+        close(writer);
+}
+
+static inline void stderr_pipe(Stderr *e) {
+        int fds[2];
+
+        assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+        stderr_replace(e, fds[0], fds[1]);
+}
+
+static inline void stderr_terminal(Stderr *e) {
+        int reader, writer;
+
+        assert_int_equal(openpty(&reader, &writer, NULL, NULL, NULL), 0);
+        stderr_replace(e, reader, writer);
+}
+
+/* Reads what was written in one go, and puts the real stderr back. */
+static inline const char *stderr_restore(Stderr *e) {
+        ssize_t size;
+
+        assert_int_equal(fcntl(e->reader, F_SETFL, O_NONBLOCK), 0);
+        size = read(e->reader, e->text, sizeof(e->text) - 1);
+        e->text[size > 0 ? size : 0] = '\0';
+        assert_int_equal(dup2(e->saved, STDERR_FILENO), STDERR_FILENO);
+        close(e->saved);
+        close(e->reader);
+        return e->text;
+}

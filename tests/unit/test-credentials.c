@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Registry credentials
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/image/credentials-spec.h"
+#include "agent/image/credentials.h"
+
+#define SECRET "hunter2"
+#define SECRET_AUTH "Ym9iOmh1bnRlcjI=" /* bob:hunter2 */
+
+DEFINE_CLEANUP(Keyring *, keyring_free)
+
+static Keyring *make_keyring(void) {
+        Keyring *keyring;
+
+        assert_int_equal(keyring_new(&keyring), 0);
+        return keyring;
+}
+
+static void add(Keyring *keyring, const char *source, const char *text) {
+        assert_int_equal(keyring_add_text(keyring, source, text, strlen(text), NULL), 0);
+}
+
+/* The user names that a lookup finds, as "first second ". */
+static void print_users(const Keyring *keyring, const char *name, char *to, size_t size) {
+        cleanup(credential_list_done) CredentialList list = CREDENTIAL_LIST_INIT;
+        size_t n = 0;
+
+        to[0] = '\0';
+        assert_int_equal(keyring_lookup(keyring, name, &list), 0);
+        for (size_t i = 0; i < list.n_items; i++)
+                n += (size_t) snprintf(to + n, size - n, "%s%s", i ? " " : "",
+                                       list.items[i]->username);
+        assert_true(n < size);
+}
+
+/* clang-format off */
+
+/* Keys of entries, whose user is called like its place in this list; an image; who is tried. */
+static const struct Match {
+        const char *keys[5];
+        const char *name;
+        const char *users;
+} matches[] = {
+        { { "reg.example.com" },                 "reg.example.com/a",           "0" },
+        { { "https://reg.example.com" },         "reg.example.com/a",           "0" },
+        { { "http://reg.example.com/" },         "reg.example.com/a",           "0" },
+        { { "https://reg.example.com/v1/" },     "reg.example.com/a",           "0" },
+        { { "https://reg.example.com/v2/" },     "reg.example.com/a",           "0" },
+        { { "reg.example.com/v2/team" },         "reg.example.com/team/a",      "0" },
+        { { "reg.example.com/v2" },              "reg.example.com/a",           ""  },
+        { { "reg.example.com/v2" },              "reg.example.com/v2/a",        "0" },
+        { { "https://reg.example.com/?a=b#c" },  "reg.example.com/a",           "0" },
+        { { "https://me:pw@reg.example.com/x" }, "reg.example.com/x",           "0" },
+        { { "ftp://reg.example.com" },           "reg.example.com/a",           ""  },
+        { { "" },                                "reg.example.com/a",           ""  },
+        { { "https://" },                        "reg.example.com/a",           ""  },
+
+        { { "example.com" },                     "reg.example.com/a",           ""  },
+        { { "*.example.com" },                   "reg.example.com/a",           "0" },
+        { { "*.example.com" },                   "example.com/a",               ""  },
+        { { "*.example.com" },                   "a.reg.example.com/a",         ""  },
+        { { "*.*.example.com" },                 "a.reg.example.com/a",         "0" },
+        { { "r*g.*ple.com" },                    "reg.example.com/a",           "0" },
+        { { "r?g.example.com" },                 "reg.example.com/a",           ""  }, /* as in a URL */
+        { { "r[a-f]g.example.[cd]om" },          "reg.example.com/a",           "0" },
+        { { "r[!a-f]g.example.com" },            "reg.example.com/a",           ""  },
+        { { "*" },                               "localhost/a",                 "0" },
+        { { "*" },                               "reg.example.com/a",           ""  },
+        { { "reg.example.com." },                "reg.example.com/a",           ""  },
+        { { "[" },                               "reg.example.com/a",           ""  },
+
+        { { "reg.example.com" },                 "reg.example.com:5000/a",      ""  },
+        { { "reg.example.com:5000" },            "reg.example.com:5000/a",      "0" },
+        { { "reg.example.com:5000" },            "reg.example.com/a",           ""  },
+        { { "reg.example.com:5000" },            "reg.example.com:5001/a",      ""  },
+        { { "*.example.com:5000/team" },         "reg.example.com:5000/team/a", "0" },
+        { { "[::1]:5000" },                      "[::1]:5000/a",                "0" },
+        { { "[::1]" },                           "[::1]/a",                     "0" },
+        { { "[::1]" },                           "[::1]:5000/a",                ""  },
+        { { "127.0.0.1:5000" },                  "127.0.0.1:5000/a",            "0" },
+        { { "localhost:5000" },                  "localhost:5000/a",            "0" },
+
+        { { "reg.example.com/team" },            "reg.example.com/team/a",      "0" },
+        { { "reg.example.com/team" },            "reg.example.com/teams/a",     "0" },
+        { { "reg.example.com/team" },            "reg.example.com/other/a",     ""  },
+        { { "reg.example.com/team/" },           "reg.example.com/team/a",      "0" },
+        { { "reg.example.com/team/" },           "reg.example.com/teams/a",     ""  },
+        { { "reg.example.com/*" },               "reg.example.com/team/a",      ""  },
+
+        { { "reg.example.com", "reg.example.com/team", "reg.example.com/team/a", "*.example.com", "other.example.com" },
+                                                 "reg.example.com/team/a",      "2 1 0 3" },
+        { { "reg.example.com", "https://reg.example.com/v2/", "http://reg.example.com" },
+                                                 "reg.example.com/a",           "0 1 2" },
+
+        { { "https://index.docker.io/v1/" },     "docker.io/library/nginx",     "0" },
+        { { "index.docker.io" },                 "docker.io/team/app",          "0" },
+        { { "docker.io" },                       "docker.io/library/nginx",     "0" },
+        { { "https://index.docker.io/v1/", "docker.io/team" },
+                                                 "docker.io/team/app",          "1" },
+        { { "https://index.docker.io/v1/", "index.docker.io" },
+                                                 "docker.io/team/app",          "0 1" },
+        { { "https://index.docker.io/v1/", "docker.io/team" },
+                                                 "docker.io/library/nginx",     "0" },
+        { { "index.docker.io/team" },            "docker.io/team/app",          ""  },
+        { { "https://index.docker.io/v1/" },     "quay.io/library/nginx",       ""  },
+        { { "https://index.docker.io/v1/" },     "localhost/nginx",             ""  },
+        { { "https://index.docker.io/v1/" },     "docker.io:443/library/nginx", ""  },
+};
+
+static const struct Entry {
+        const char *text;
+        const char *username;
+        const char *password;
+        const char *identity_token;
+        const char *registry_token;
+} entries[] = {
+        { "{\"auths\":{\"r.io\":{\"username\":\"u\",\"password\":\"p\"}}}",             "u", "p", NULL, NULL },
+        { "{\"r.io\":{\"username\":\"u\",\"password\":\"p\",\"email\":\"e\"}}",         "u", "p", NULL, NULL },
+        { "{\"auths\":{\"r.io\":{\"auth\":\"dTpw\"}}}",                                 "u", "p", NULL, NULL },
+        { "{\"r.io\":{\"auth\":\"dTpwdw==\"}}",                                         "u", "pw", NULL, NULL },
+        { "{\"r.io\":{\"auth\":\"dTpwdw\"}}",                                           "u", "pw", NULL, NULL },
+        { "{\"r.io\":{\"auth\":\"dTpwOnc=\"}}",                                         "u", "p:w", NULL, NULL },
+        { "{\"r.io\":{\"auth\":\"dTo=\"}}",                                             "u", NULL, NULL, NULL },
+        { "{\"r.io\":{\"auth\":\"dTpwAAA=\"}}",                                         "u", "p", NULL, NULL },
+        { "{\"r.io\":{\"auth\":\"dTpw\",\"username\":\"x\",\"password\":\"y\"}}",       "u", "p", NULL, NULL },
+        { "{\"r.io\":{\"auth\":\"\",\"username\":\"x\",\"password\":\"y\"}}",           "x", "y", NULL, NULL },
+        { "{\"r.io\":{\"auth\":null,\"username\":\"x\",\"password\":null}}",            "x", NULL, NULL, NULL },
+        { "{\"r.io\":{\"Username\":\"x\",\"identityToken\":\"t\"}}",                    "x", NULL, "t", NULL },
+        { "{\"auths\":{\"r.io\":{\"registrytoken\":\"t\"}},\"credsStore\":\"desktop\"}", NULL, NULL, NULL, "t" },
+        { "{\"r.io\":{\"password\":\"p\\u00e9\"}}",                                     NULL, "p\303\251", NULL, NULL },
+        { " \n{\"r.io\":{\"password\":\"p\"}} \n",                                      NULL, "p", NULL, NULL },
+};
+
+/* Texts that are right and have no credentials in them. */
+static const char *const nothing[] = {
+        "", "{}", "{\"auths\":{}}", "{\"auths\":null}", "{\"auths\":{\"r.io\":{}}}",
+        "{\"auths\":{\"r.io\":null}}", "{\"r.io\":{\"auth\":\"\"}}",
+        "{\"auths\":{\"https://index.docker.io/v1/\":{}},\"credsStore\":\"desktop\"}",
+};
+
+static const struct Refusal {
+        const char *text;
+        const char *words;
+} refusals[] = {
+        { " ",                                                                 "it ends too early" },
+        { "{\"r.io\":{\"password\":\"" SECRET "\"",                            "it ends too early" },
+        { "{\"r.io\":{\"password\":\"" SECRET "\"}} x",                        "not valid JSON at byte" },
+        { "{\"r.io\":{\"password\":" SECRET "}}",                              "not valid JSON at byte 20" },
+        { "{\"r.io\":{'password':'" SECRET "'}}",                              "not valid JSON at byte" },
+        { "{\"r.io\":{\"password\":\"" SECRET "\377\"}}",                      "not valid JSON at byte" },
+        { "[\"" SECRET "\"]",                                                  "not a JSON object" },
+        { "\"" SECRET "\"",                                                    "not a JSON object" },
+        { "null ",                                                             "not a JSON object" },
+        { "{\"auths\":\"" SECRET "\"}",                                        "\"auths\" is not an object" },
+        { "{\"auths\":[\"" SECRET "\"]}",                                      "\"auths\" is not an object" },
+        { "{\"auths\":{\"r.io\":\"" SECRET "\"}}",                             "the entry \"r.io\" is not an object" },
+        { "{\"r.io\":\"" SECRET "\"}",                                         "the entry \"r.io\" is not an object" },
+        { "{\"r.io\":{\"password\":[\"" SECRET "\"]}}",                        "the field \"password\" of \"r.io\" is not a string" },
+        { "{\"r.io\":{\"username\":1,\"password\":\"" SECRET "\"}}",           "the field \"username\" of \"r.io\" is not a string" },
+        { "{\"r.io\":{\"auth\":{\"x\":\"" SECRET "\"}}}",                      "the field \"auth\" of \"r.io\" is not a string" },
+        { "{\"r.io\":{\"password\":\"" SECRET "\\u0000\"}}",                   "has a NUL" },
+        { "{\"r.io\":{\"auth\":\"" SECRET "!\"}}",                             "the field \"auth\" of \"r.io\" is not base64" },
+        { "{\"r.io\":{\"auth\":\"" SECRET_AUTH "x\"}}",                        "the field \"auth\" of \"r.io\" is not base64" },
+        { "{\"r.io\":{\"auth\":\"aHVudGVyMg==\"}}",                            "is not base64 of \"username:password\"" },
+        { "{\"r.io\":{\"auth\":\"dQA6cA==\"}}",                                "is not base64 of \"username:password\"" },
+        { "{\"https://me:" SECRET "@r.io\":{\"auth\":1}}",                     "the field \"auth\" of \"r.io\" is not a string" },
+        { "{\"good.io\":{\"auth\":\"dTpw\"},\"r.io\":{\"auth\":\"!\"}}",       "of \"r.io\" is not base64" },
+        { "{\"credsStore\":\"desktop\"}",                                      "kept by a helper program" },
+        { "{\"credHelpers\":{\"gcr.io\":\"gcloud\"}}",                         "kept by a helper program" },
+        { "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",                 "not valid JSON at byte 1" },
+};
+/* clang-format on */
+
+static void test_match(void **state) {
+        const struct Match *match = *state;
+        cleanup(keyring_free_p) Keyring *keyring = make_keyring();
+        char text[512] = "{\"auths\":{", users[64];
+
+        for (size_t i = 0; i < 5 && match->keys[i]; i++)
+                snprintf(text + strlen(text), sizeof(text) - strlen(text),
+                         "%s\"%s\":{\"username\":\"%zu\",\"password\":\"p\"}", i ? "," : "",
+                         match->keys[i], i);
+        strcat(text, "}}");
+        add(keyring, "test", text);
+
+        print_users(keyring, match->name, users, sizeof(users));
+        if (strcmp(users, match->users) != 0)
+                fail_msg("%s for %s finds '%s', not '%s'", text, match->name, users, match->users);
+}
+
+static void assert_same(const char *text, const char *expected) {
+        if (!expected)
+                assert_null(text);
+        else
+                assert_string_equal(text, expected);
+}
+
+static void test_entry(void **state) {
+        const struct Entry *entry = *state;
+        cleanup(credential_list_done) CredentialList list = CREDENTIAL_LIST_INIT;
+        cleanup(keyring_free_p) Keyring *keyring = make_keyring();
+
+        add(keyring, "test.json", entry->text);
+        assert_int_equal(keyring_lookup(keyring, "r.io/a", &list), 0);
+        assert_int_equal(list.n_items, 1);
+        assert_same(list.items[0]->username, entry->username);
+        assert_same(list.items[0]->password, entry->password);
+        assert_same(list.items[0]->identity_token, entry->identity_token);
+        assert_same(list.items[0]->registry_token, entry->registry_token);
+        assert_string_equal(list.items[0]->source, "test.json");
+}
+
+static void test_nothing(void **state) {
+        for (size_t i = 0; i < sizeof(nothing) / sizeof(nothing[0]); i++) {
+                cleanup(credentials_spec_done) CredentialsSpec spec = CREDENTIALS_SPEC_INIT;
+
+                assert_int_equal(credentials_spec_parse(nothing[i], strlen(nothing[i]), &spec,
+                                                        NULL),
+                                 0);
+                assert_int_equal(spec.n_entries, 0);
+        }
+}
+
+static void test_refusal(void **state) {
+        const struct Refusal *refusal = *state;
+        cleanup(keyring_free_p) Keyring *keyring = make_keyring();
+        cleanup(error_done) Error error = ERROR_INIT;
+        char users[64];
+        int r;
+
+        r = keyring_add_text(keyring, "my\nfile", refusal->text, strlen(refusal->text), &error);
+        assert_true(r < 0);
+        assert_int_equal(error.kind, ERROR_INVALID);
+        if (!strstr(error_message(&error), refusal->words))
+                fail_msg("'%s' does not contain '%s'", error_message(&error), refusal->words);
+
+        assert_ptr_equal(strstr(error_message(&error), "credentials \"my?file\": "),
+                         error_message(&error));
+        assert_null(strstr(error_message(&error), SECRET));
+        assert_null(strstr(error_message(&error), SECRET_AUTH));
+        assert_null(strchr(error_message(&error), '\n'));
+
+        print_users(keyring, "good.io/a", users, sizeof(users));
+        assert_string_equal(users, "");
+}
+
+/* In several sources, insertion order holds within a key, and a refusal touches no other source. */
+static void test_sources(void **state) {
+        cleanup(credential_list_done) CredentialList list = CREDENTIAL_LIST_INIT;
+        cleanup(keyring_free_p) Keyring *keyring = make_keyring();
+
+        add(keyring, "one", "{\"r.io\":{\"auth\":\"YTpw\"}}");
+        add(keyring, "two",
+            "{\"r.io/x\":{\"auth\":\"Yjpw\"},\"https://r.io\":{\"auth\":\"Yzpw\"}}");
+        assert_true(keyring_add_text(keyring, "bad", "{\"r.io\":{\"auth\":\"ZDpw\"},", 26, NULL) <
+                    0);
+        add(keyring, "three", "{\"r.io\":{\"auth\":\"ZTpw\"}}");
+
+        assert_int_equal(keyring_lookup(keyring, "r.io/x/y", &list), 0);
+        assert_int_equal(list.n_items, 4);
+        assert_string_equal(list.items[0]->username, "b");
+        assert_string_equal(list.items[0]->source, "two");
+        assert_string_equal(list.items[1]->username, "a");
+        assert_string_equal(list.items[1]->source, "one");
+        assert_string_equal(list.items[2]->username, "c");
+        assert_string_equal(list.items[2]->source, "two");
+        assert_string_equal(list.items[3]->username, "e");
+        assert_string_equal(list.items[3]->source, "three");
+}
+
+/* What was found stays where it is when more is added. */
+static void test_found_stays(void **state) {
+        cleanup(credential_list_done) CredentialList list = CREDENTIAL_LIST_INIT;
+        cleanup(keyring_free_p) Keyring *keyring = make_keyring();
+
+        add(keyring, "one", "{\"r.io\":{\"auth\":\"YTpw\"}}");
+        assert_int_equal(keyring_lookup(keyring, "r.io/a", &list), 0);
+        for (size_t i = 0; i < 100; i++)
+                add(keyring, "more", "{\"r.io\":{\"auth\":\"Yjpw\"}}");
+
+        assert_string_equal(list.items[0]->username, "a");
+        assert_string_equal(list.items[0]->source, "one");
+}
+
+/* Two keyrings, one after the other, into one list. */
+static void test_lookup_appends(void **state) {
+        cleanup(credential_list_done) CredentialList list = CREDENTIAL_LIST_INIT;
+        cleanup(keyring_free_p) Keyring *first = make_keyring();
+        cleanup(keyring_free_p) Keyring *second = make_keyring();
+
+        add(first, "one", "{\"docker.io\":{\"auth\":\"YTpw\"}}");
+        add(second, "two", "{\"index.docker.io\":{\"auth\":\"Yjpw\"}}");
+        assert_int_equal(keyring_lookup(first, "docker.io/library/nginx", &list), 0);
+        assert_int_equal(keyring_lookup(second, "docker.io/library/nginx", &list), 0);
+        assert_int_equal(list.n_items, 2);
+        assert_string_equal(list.items[1]->username, "b");
+}
+
+static void test_too_large(void **state) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(credentials_spec_done) CredentialsSpec spec = CREDENTIALS_SPEC_INIT;
+        cleanup(free_p) char *text = malloc(CREDENTIALS_SIZE_MAX + 1);
+
+        assert_non_null(text);
+        memset(text, ' ', CREDENTIALS_SIZE_MAX + 1);
+        text[0] = '{';
+        text[CREDENTIALS_SIZE_MAX - 1] = '}';
+        assert_int_equal(credentials_spec_parse(text, CREDENTIALS_SIZE_MAX, &spec, NULL), 0);
+        assert_true(credentials_spec_parse(text, CREDENTIALS_SIZE_MAX + 1, &spec, &error) < 0);
+        assert_string_equal(error_message(&error), "larger than 1048576 bytes");
+}
+
+static void test_embedded_nul(void **state) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(credentials_spec_done) CredentialsSpec spec = CREDENTIALS_SPEC_INIT;
+        static const char text[] = "{}\0{\"r.io\":1}";
+
+        assert_true(credentials_spec_parse(text, sizeof(text) - 1, &spec, &error) < 0);
+        assert_string_equal(error_message(&error), "not valid JSON: it has a NUL");
+}
+
+/* As many entries as fit, all for the same host, and a pattern made to be slow. */
+static void test_many_entries(void **state) {
+        cleanup(credential_list_done) CredentialList list = CREDENTIAL_LIST_INIT;
+        cleanup(keyring_free_p) Keyring *keyring = make_keyring();
+        cleanup(free_p) char *text = malloc(CREDENTIALS_SIZE_MAX);
+        size_t n = 0, n_entries = 10000;
+
+        assert_non_null(text);
+        n += (size_t) sprintf(text, "{");
+        for (size_t i = 0; i < n_entries; i++)
+                n += (size_t) sprintf(text + n, "%s\"*a*a*a*a*a*a*a*a*b/%zu\":{\"auth\":\"dTpw\"}",
+                                      i ? "," : "", i);
+        n += (size_t) sprintf(text + n, ",\"r\":{\"auth\":\"dTpw\"}}");
+
+        assert_int_equal(keyring_add_text(keyring, "many", text, n, NULL), 0);
+        assert_int_equal(keyring_lookup(keyring, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/1",
+                                        &list),
+                         0);
+        assert_int_equal(list.n_items, 0);
+        assert_int_equal(keyring_lookup(keyring, "aaaaaaaaaaaaaaaaaaaaaaaaaaab/77", &list), 0);
+        assert_int_equal(list.n_items, 2); /* "/7" and "/77" */
+}
+
+#define N(array) (sizeof(array) / sizeof((array)[0]))
+
+int main(void) {
+        struct CMUnitTest tests[N(matches) + N(entries) + N(refusals) + 7];
+        size_t n = 0;
+
+        for (size_t i = 0; i < N(matches); i++)
+                tests[n++] = (struct CMUnitTest) cmocka_unit_test_prestate(test_match,
+                                                                           (void *) &matches[i]);
+        for (size_t i = 0; i < N(entries); i++)
+                tests[n++] = (struct CMUnitTest) cmocka_unit_test_prestate(test_entry,
+                                                                           (void *) &entries[i]);
+        for (size_t i = 0; i < N(refusals); i++)
+                tests[n++] = (struct CMUnitTest) cmocka_unit_test_prestate(test_refusal,
+                                                                           (void *) &refusals[i]);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_nothing);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_sources);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_found_stays);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_lookup_appends);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_too_large);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_embedded_nul);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_many_entries);
+
+        for (size_t i = 0; i < N(matches); i++)
+                tests[i].name = matches[i].keys[0];
+        for (size_t i = 0; i < N(entries); i++)
+                tests[N(matches) + i].name = entries[i].text;
+        for (size_t i = 0; i < N(refusals); i++)
+                tests[N(matches) + N(entries) + i].name = refusals[i].words;
+
+        return _cmocka_run_group_tests("credentials", tests, n, NULL, NULL);
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <locale.h>
+#include <stdbool.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/ctl/bar.h"
+#include "agent/ctl/terminal-text.h"
+
+#define NAME "registry.example/team/app:1.2"
+
+static const struct Row {
+        const char *name;
+        Bar bar;
+        size_t width;
+        const char *line;
+} rows[] = {
+        { "everything fits",
+          { BAR_BYTES, NAME, "downloading", NULL, 30000000, 60000000, 10000000, 0 },
+          100,
+          "registry.example/team/app:1.2  downloading  [========>         ]    30.0/60.0 MB  "
+          " 10.0 MB/s  4s" },
+        { "the name gives way",
+          { BAR_BYTES, NAME, "downloading", NULL, 30000000, 60000000, 10000000, 0 },
+          80,
+          "registry.../app:1.2  downloading  [===>    ]    30.0/60.0 MB   10.0 MB/s  4s" },
+        { "there is no room for the rate",
+          { BAR_BYTES, NAME, "downloading", NULL, 30000000, 60000000, 10000000, 0 },
+          60,
+          "regist...app:1.2  downloading  [====>      ]    30.0/60.0 MB" },
+        { "there is no room for the bar",
+          { BAR_BYTES, NAME, "downloading", NULL, 30000000, 60000000, 10000000, 0 },
+          50,
+          "regist...app:1.2  downloading    30.0/60.0 MB" },
+        { "there is room for the name only",
+          { BAR_BYTES, NAME, "downloading", NULL, 30000000, 60000000, 10000000, 0 },
+          12,
+          "regi...p:1.2" },
+        { "nothing has arrived",
+          { BAR_BYTES, "a", "downloading", NULL, 0, 60000000, 0, 0 },
+          70,
+          "a  downloading  [                ]     0.0/60.0 MB" },
+        { "everything has arrived",
+          { BAR_BYTES, "a", "downloading", NULL, 60000000, 60000000, 10000000, 0 },
+          70,
+          "a  downloading  [================]    60.0/60.0 MB   10.0 MB/s" },
+        { "the total is not known",
+          { BAR_MOVING, "a", "downloading", NULL, 30000000, 0, 10000000, 3 },
+          70,
+          "a  downloading  [   <=>          ]         30.0 MB   10.0 MB/s" },
+        { "it is being unpacked",
+          { BAR_UNPACKING, "a", "unpacking", NULL, 60000000, 60000000, 10000000, 22 },
+          70,
+          "a  unpacking    [====<=>=========]         60.0 MB" },
+        { "there is nothing but a note",
+          { BAR_NONE, "a", "retrying", "connection refused", 0, 0, 0, 0 },
+          40,
+          "a  retrying     connection refused" },
+        { "the note is too long",
+          { BAR_NONE, "a", "retrying", "connection refused", 0, 0, 0, 0 },
+          28,
+          "a  retrying     connectio..." },
+        { "more than all has arrived",
+          { BAR_BYTES, "a", "downloading", NULL, UINT64_MAX, 1, UINT64_MAX, 0 },
+          70,
+          "a  downloading  [================]           1/1 B   18.4 EB/s" },
+};
+
+static void test_line(void **state) {
+        const struct Row *row = *state;
+        size_t name_width = bar_name_width(terminal_text_width(row->bar.name), row->width);
+        cleanup(free_p) char *line = bar_draw(&row->bar, name_width, row->width);
+
+        assert_string_equal(line, row->line);
+}
+
+static void test_it_always_fits(void **state) {
+        static const char *const names[] = { "", "a", NAME, "\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2",
+                                             NAME NAME NAME NAME };
+        static const uint64_t sizes[] = { 0, 1, 999, 12345678, 999999999999, UINT64_MAX };
+
+        for (unsigned seed = 0; seed < 20000; seed++) {
+                size_t width = seed % 200;
+                Bar bar = {
+                        .kind = seed % _BAR_KIND_MAX,
+                        .name = names[seed / 7 % 5],
+                        .step = seed % 3 ? "downloading" : "a step that is far too long",
+                        .note = seed % 2 ? NULL : "some note \xE6\xBC\xA2 with words in it",
+                        .bytes_done = sizes[seed / 11 % 6],
+                        .bytes_total = sizes[seed / 13 % 6],
+                        .bytes_per_sec = sizes[seed / 17 % 6],
+                        .tick = seed,
+                };
+                size_t name_width = bar_name_width(terminal_text_width(bar.name), width);
+                cleanup(free_p) char *line = bar_draw(&bar, name_width, width);
+
+                if (!line || terminal_text_width(line) > width || strchr(line, '\n'))
+                        fail_msg("seed %u: '%s'", seed, line);
+        }
+}
+
+/* The block stays inside the brackets and is somewhere else each time. */
+static void test_the_moving_bar_moves(void **state) {
+        cleanup(free_p) char *last = NULL;
+
+        for (unsigned tick = 0; tick < 100; tick++) {
+                Bar bar = { .kind = BAR_MOVING, .name = "a", .step = "resolving", .tick = tick };
+                char *line = bar_draw(&bar, 1, 60);
+
+                assert_non_null(strstr(line, "<=>"));
+                if (last)
+                        assert_string_not_equal(line, last);
+                free(last);
+                last = line;
+        }
+}
+
+int main(void) {
+        struct CMUnitTest tests[sizeof(rows) / sizeof(rows[0]) + 2] = {
+                cmocka_unit_test(test_it_always_fits),
+                cmocka_unit_test(test_the_moving_bar_moves),
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+                tests[2 + i] = (struct CMUnitTest){
+                        .name = rows[i].name,
+                        .test_func = test_line,
+                        .initial_state = (void *) &rows[i],
+                };
+
+        if (!setlocale(LC_CTYPE, "C.UTF-8"))
+                return EXIT_FAILURE;
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

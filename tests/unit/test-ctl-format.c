@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/ctl/format.h"
+#include "agent/ctl/rate.h"
+
+#define SEC ((uint64_t) 1000000)
+
+static void test_size(void **state) {
+        static const struct {
+                uint64_t bytes;
+                const char *text;
+        } rows[] = {
+                { 0, "0 B" },
+                { 999, "999 B" },
+                { 1000, "1.0 kB" },
+                { 999949, "999.9 kB" },
+                { 999950, "1.0 MB" }, /* not 1000.0 kB */
+                { 67123456, "67.1 MB" },
+                { 1234567890, "1.2 GB" },
+                { UINT64_MAX, "18.4 EB" },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+                assert_string_equal(format_size(rows[i].bytes, FORMAT_BUFFER), rows[i].text);
+}
+
+static void test_share(void **state) {
+        assert_string_equal(format_share(12300000, 67100000, FORMAT_BUFFER), "12.3/67.1 MB");
+        assert_string_equal(format_share(500000, 1200000000, FORMAT_BUFFER), "0.0/1.2 GB");
+        assert_string_equal(format_share(7, 800, FORMAT_BUFFER), "7/800 B");
+        assert_string_equal(format_share(9000, 2000, FORMAT_BUFFER), "2.0/2.0 kB");
+}
+
+static void test_durations(void **state) {
+        static const struct {
+                uint64_t seconds;
+                const char *duration;
+                const char *age;
+        } rows[] = {
+                { 0, "0s", "0s" },        { 59, "59s", "59s" },      { 60, "1m00s", "1m" },
+                { 65, "1m05s", "1m" },    { 3599, "59m59s", "59m" }, { 7800, "2h10m", "2h" },
+                { 86400, "1d00h", "1d" }, { 273600, "3d04h", "3d" },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                assert_string_equal(format_duration(rows[i].seconds, FORMAT_BUFFER),
+                                    rows[i].duration);
+                assert_string_equal(format_age(rows[i].seconds, FORMAT_BUFFER), rows[i].age);
+        }
+
+        assert_string_equal(format_elapsed(0, FORMAT_BUFFER), "0.0s");
+        assert_string_equal(format_elapsed(349999, FORMAT_BUFFER), "0.3s");
+        assert_string_equal(format_elapsed(9999999, FORMAT_BUFFER), "9.9s");
+        assert_string_equal(format_elapsed(10 * SEC, FORMAT_BUFFER), "10s");
+        assert_string_equal(format_elapsed(65 * SEC, FORMAT_BUFFER), "1m05s");
+}
+
+static void test_short_id(void **state) {
+        const char *long_text = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+        cleanup(free_p) char *id = NULL, *named = NULL;
+
+        assert_true(asprintf(&id, "sha256:%s", long_text) > 0);
+        assert_true(asprintf(&named, "registry:5000/app@sha256:%s", long_text) > 0);
+
+        assert_string_equal(format_short_id(id, FORMAT_BUFFER), "0123456789ab");
+        assert_string_equal(format_short_id(named, FORMAT_BUFFER), "0123456789ab");
+        assert_string_equal(format_short_id(long_text, FORMAT_BUFFER), "0123456789ab");
+        assert_string_equal(format_short_id("ab", FORMAT_BUFFER), "ab");
+        assert_string_equal(format_short_id("", FORMAT_BUFFER), "");
+}
+
+static void test_duration_is_read(void **state) {
+        static const struct {
+                const char *text;
+                int64_t seconds; /* 0: it is refused */
+        } rows[] = {
+                { "30s", 30 },
+                { "10m", 600 },
+                { "1h30m", 5400 },
+                { "600", 600 },
+                { "1h5", 3605 },
+                { "1000", 1000 },
+                { "", 0 },
+                { "0", 0 },
+                { "0s", 0 },
+                { "m", 0 },
+                { "-5s", 0 },
+                { "5 s", 0 },
+                { "1.5h", 0 },
+                { "10d", 0 },
+                { "5ss", 0 },
+                { "1001", 0 },
+                { "16m40s", 1000 },
+                { "16m41s", 0 },
+                { "99999999999999999999999", 0 },
+                { "+5", 0 },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                int64_t max = rows[i].seconds > 1000 ? 10000 : 1000;
+                cleanup(error_done) Error error = ERROR_INIT;
+                int64_t seconds = 0;
+
+                if (duration_parse(rows[i].text, max, &seconds, &error) < 0)
+                        assert_int_equal(error.kind, ERROR_INVALID);
+                if (seconds != rows[i].seconds)
+                        fail_msg("'%s' is %lld", rows[i].text, (long long) seconds);
+        }
+}
+
+static void test_rate_is_smooth(void **state) {
+        Rate rate = RATE_INIT;
+        uint64_t now = SEC, bytes = 0;
+
+        assert_int_equal(rate_get(&rate), 0);
+        for (int i = 0; i < 100; i++, now += SEC / 10, bytes += 1000000)
+                rate_update(&rate, now, bytes);
+        assert_in_range(rate_get(&rate), 9900000, 10100000);
+
+        /* One second without a byte does not make it forget, a minute does. */
+        bytes -= 1000000;
+        for (int i = 0; i < 10; i++, now += SEC / 10)
+                rate_update(&rate, now, bytes);
+        assert_in_range(rate_get(&rate), 4000000, 9000000);
+        for (int i = 0; i < 600; i++, now += SEC / 10)
+                rate_update(&rate, now, bytes);
+        assert_int_equal(rate_get(&rate), 0);
+}
+
+static void test_rate_begins_anew(void **state) {
+        Rate rate = RATE_INIT;
+
+        rate_update(&rate, SEC, 0);
+        rate_update(&rate, 2 * SEC, 5000000);
+        assert_int_equal(rate_get(&rate), 5000000);
+
+        rate_update(&rate, 3 * SEC, 100); /* the next attempt */
+        assert_int_equal(rate_get(&rate), 0);
+        rate_update(&rate, 4 * SEC, 1000100);
+        assert_int_equal(rate_get(&rate), 1000000);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_size),
+                cmocka_unit_test(test_share),
+                cmocka_unit_test(test_durations),
+                cmocka_unit_test(test_short_id),
+                cmocka_unit_test(test_duration_is_read),
+                cmocka_unit_test(test_rate_is_smooth),
+                cmocka_unit_test(test_rate_begins_anew),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

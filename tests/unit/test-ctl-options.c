@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <stdbool.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/ctl/options.h"
+
+#define ARGUMENTS_MAX 12
+
+static int parse(const char *const *words, Options *ret, Error *reterr) {
+        char *argv[ARGUMENTS_MAX + 2] = { "inplacectl" };
+        static char *kept[ARGUMENTS_MAX + 2]; /* the options point into it */
+        int argc = 1;
+
+        for (; words[argc - 1]; argc++)
+                argv[argc] = (char *) words[argc - 1];
+
+        memcpy(kept, argv, sizeof(argv));
+        return options_parse(argc, kept, ret, reterr);
+}
+
+#define WORDS(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
+static void test_defaults(void **state) {
+        Options options;
+
+        assert_int_equal(parse(WORDS("status"), &options, NULL), 0);
+        assert_string_equal(options.command, "status");
+        assert_string_equal(options.socket_path, SOCKET_PATH_DEFAULT);
+        assert_int_equal(options.format, OUTPUT_TABLE);
+        assert_int_equal(options.n_arguments, 0);
+        assert_false(options.always_pull);
+        assert_int_equal(options.timeout_sec, 0);
+        assert_null(options.pull_option);
+}
+
+static void test_options_stand_anywhere(void **state) {
+        Options options;
+
+        assert_int_equal(parse(WORDS("--socket", "unix:///run/s", "pull", "--timeout=10m", "a",
+                                     "-o", "json", "b", "--pull-policy", "Always", "-q"),
+                               &options, NULL),
+                         0);
+        assert_string_equal(options.socket_path, "/run/s");
+        assert_string_equal(options.command, "pull");
+        assert_int_equal(options.n_arguments, 2);
+        assert_string_equal(options.arguments[0], "a");
+        assert_string_equal(options.arguments[1], "b");
+        assert_int_equal(options.format, OUTPUT_JSON);
+        assert_int_equal(options.timeout_sec, 600);
+        assert_true(options.always_pull);
+        assert_true(options.quiet);
+        assert_string_equal(options.pull_option, "quiet");
+}
+
+static void test_what_looks_like_an_option_is_an_argument_after_two_dashes(void **state) {
+        Options options;
+
+        assert_int_equal(parse(WORDS("pull", "--", "--quiet"), &options, NULL), 0);
+        assert_int_equal(options.n_arguments, 1);
+        assert_string_equal(options.arguments[0], "--quiet");
+        assert_false(options.quiet);
+}
+
+static void test_wrong_usage_is_refused_in_words(void **state) {
+        static const struct {
+                const char *words[4];
+                const char *part; /* of the message */
+        } rows[] = {
+                { { "--bogus" }, "'--bogus'" },
+                { { "status", "-x" }, "'-x'" },
+                { { "-o" }, "-o needs an argument" },
+                { { "-o", "xml" }, "'xml'" },
+                { { "--timeout", "soon" }, "'soon'" },
+                { { "--timeout", "999999h" }, "'999999h'" },
+                { { "--deadline", "0" }, "zero" },
+                { { "--pull-policy", "Never" }, "'Never'" },
+                { { "--help=yes" }, "takes no argument" },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                cleanup(error_done) Error error = ERROR_INIT;
+                Options options;
+
+                assert_true(parse(rows[i].words, &options, &error) < 0);
+                assert_int_equal(error.kind, ERROR_INVALID);
+                if (!strstr(error_message(&error), rows[i].part))
+                        fail_msg("'%s' does not say %s", error_message(&error), rows[i].part);
+        }
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_defaults),
+                cmocka_unit_test(test_options_stand_anywhere),
+                cmocka_unit_test(test_what_looks_like_an_option_is_an_argument_after_two_dashes),
+                cmocka_unit_test(test_wrong_usage_is_refused_in_words),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/ctl/output.h"
+#include "agent/ctl/pull-list.h"
+#include "agent/ctl/pull-report.h"
+
+#define SEC ((uint64_t) 1000000)
+#define ID "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+#define SUCCEEDED INPLACED__V1__PHASE__PHASE_SUCCEEDED
+#define FAILED INPLACED__V1__PHASE__PHASE_FAILED
+#define PULLING INPLACED__V1__PHASE__PHASE_PULLING
+
+static Inplaced__V1__PreloadEvent event_about(const char *image, Inplaced__V1__Phase phase) {
+        Inplaced__V1__PreloadEvent event = INPLACED__V1__PRELOAD_EVENT__INIT;
+
+        event.request_id = "7f3a";
+        event.image = (char *) image;
+        event.phase = phase;
+        return event;
+}
+
+static int make_list(void **state) {
+        static char *const images[] = { "a:1", "b:1", "a:1", "c\x1b:1" };
+        PullList *list = malloc(sizeof(*list));
+
+        *state = list;
+        return pull_list_init(list, images, 4, 10 * SEC);
+}
+
+static int free_list(void **state) {
+        pull_list_done(*state);
+        free(*state);
+        return 0;
+}
+
+static PullItem *apply(PullList *list, const Inplaced__V1__PreloadEvent *event, uint64_t now) {
+        PullItem *item;
+
+        assert_int_equal(pull_list_apply(list, event, now, &item), 0);
+        return item;
+}
+
+static void test_what_was_named_twice_is_one(void **state) {
+        PullList *list = *state;
+
+        assert_int_equal(list->n_items, 3);
+        assert_string_equal(list->items[2].label, "c\\x1b:1");
+        assert_false(pull_list_is_finished(list));
+}
+
+static void test_an_event_is_taken_in(void **state) {
+        Inplaced__V1__PreloadEvent event = event_about("b:1", PULLING);
+        PullList *list = *state;
+        PullItem *item;
+
+        event.step = INPLACED__V1__STEP__STEP_DOWNLOADING;
+        event.bytes_done = 5;
+        event.bytes_total = 10;
+        event.attempt = 2;
+
+        item = apply(list, &event, 11 * SEC);
+        assert_ptr_equal(item, &list->items[1]);
+        assert_int_equal(item->bytes_done, 5);
+        assert_int_equal(item->attempt, 2);
+        assert_string_equal(list->request_id, "7f3a");
+}
+
+static void test_an_unknown_image_is_ignored(void **state) {
+        Inplaced__V1__PreloadEvent event = event_about("z:1", SUCCEEDED);
+
+        assert_null(apply(*state, &event, 11 * SEC));
+}
+
+static void test_a_verdict_is_final(void **state) {
+        Inplaced__V1__PreloadEvent failed = event_about("a:1", FAILED);
+        Inplaced__V1__PreloadEvent succeeded = event_about("a:1", SUCCEEDED);
+        PullList *list = *state;
+
+        failed.reason = "NotFound";
+        assert_non_null(apply(list, &failed, 11 * SEC));
+        assert_null(apply(list, &succeeded, 12 * SEC));
+        assert_string_equal(list->items[0].reason, "NotFound");
+
+        assert_int_equal(pull_list_fail_rest(list, "Canceled", "", 13 * SEC), 0);
+        assert_string_equal(list->items[0].reason, "NotFound");
+        assert_int_equal(list->items[0].ended_usec, 11 * SEC);
+        assert_string_equal(list->items[1].reason, "Canceled");
+        assert_true(pull_list_is_finished(list));
+}
+
+static void test_exit_status(void **state) {
+        static const struct {
+                Inplaced__V1__Phase phases[3];
+                ExitStatus status;
+        } rows[] = {
+                { { SUCCEEDED, SUCCEEDED, SUCCEEDED }, EXIT_STATUS_DONE },
+                { { SUCCEEDED, FAILED, SUCCEEDED }, EXIT_STATUS_PARTLY },
+                { { FAILED, FAILED, FAILED }, EXIT_STATUS_FAILED },
+                /* not waited for */
+                { { PULLING, SUCCEEDED, PULLING }, EXIT_STATUS_DONE },
+                { { PULLING, FAILED, PULLING }, EXIT_STATUS_PARTLY },
+        };
+        PullList *list = *state;
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                for (size_t j = 0; j < 3; j++)
+                        list->items[j].phase = rows[i].phases[j];
+                assert_int_equal(pull_list_exit_status(list), rows[i].status);
+        }
+}
+
+static void assert_line(const PullItem *item, PullReportStyle style, const char *expected) {
+        cleanup(free_p) char *line = pull_report_line(item, &style);
+
+        assert_string_equal(line, expected);
+}
+
+static void test_lines(void **state) {
+        const PullReportStyle plain = { .has_full_id = true }, aligned = { .name_width = 6 };
+        Inplaced__V1__PreloadEvent event = event_about("a:1", SUCCEEDED);
+        PullList *list = *state;
+
+        assert_line(&list->items[1], aligned, "b:1     requested");
+
+        event.image_id = ID;
+        event.bytes_done = event.bytes_total = 67100000;
+        apply(list, &event, 22 * SEC);
+        assert_line(&list->items[0], plain, "a:1  " ID "  67.1 MB  12s");
+        assert_line(&list->items[0], aligned, "a:1     sha256:0123456789ab  67.1 MB  12s");
+
+        event = event_about("b:1", SUCCEEDED);
+        event.was_present = true;
+        apply(list, &event, 10 * SEC + 50000);
+        assert_line(&list->items[1], plain, "b:1  -  present  0.0s");
+
+        event = event_about("c\x1b:1", FAILED);
+        event.reason = "NotFound";
+        event.message = "no \x1b[1m such\ntag";
+        apply(list, &event, 11 * SEC);
+        assert_line(&list->items[2], plain, "c\\x1b:1  failed  NotFound: no \\x1b[1m such\\ntag");
+}
+
+static void test_the_size_stays_when_the_last_event_has_none(void **state) {
+        Inplaced__V1__PreloadEvent event = event_about("a:1", PULLING);
+        PullList *list = *state;
+
+        event.bytes_done = 5000;
+        event.bytes_total = 9000;
+        apply(list, &event, 11 * SEC);
+        event = event_about("a:1", SUCCEEDED);
+        apply(list, &event, 12 * SEC);
+        assert_line(&list->items[0], (PullReportStyle){ 0 }, "a:1  -  9.0 kB  2.0s");
+}
+
+static void test_document(void **state) {
+        Inplaced__V1__PreloadEvent event = event_about("a:1", SUCCEEDED);
+        cleanup(json_put_p) json_object *tree = NULL;
+        cleanup(free_p) char *text = NULL;
+        PullList *list = *state;
+
+        event.image_id = "sha256:01";
+        event.bytes_done = 7;
+        apply(list, &event, 10 * SEC + 100000);
+        assert_int_equal(pull_list_fail_rest(list, "Canceled", "\xFF", 12 * SEC), 0);
+
+        tree = pull_report_json(list);
+        text = output_json(tree);
+        assert_non_null(strstr(text, "\"requestID\": \"7f3a\""));
+        assert_non_null(strstr(text, "\"image\": \"a:1\",\n"
+                                     "      \"phase\": \"Succeeded\",\n"
+                                     "      \"imageID\": \"sha256:01\",\n"
+                                     "      \"reason\": \"\",\n"
+                                     "      \"message\": \"\",\n"
+                                     "      \"bytes\": 7,\n"
+                                     "      \"seconds\": 0.100,\n"
+                                     "      \"wasPresent\": false\n"));
+        assert_non_null(strstr(text, "\"image\": \"c\\u001b:1\",\n"
+                                     "      \"phase\": \"Failed\",\n"
+                                     "      \"imageID\": \"\",\n"
+                                     "      \"reason\": \"Canceled\",\n"));
+}
+
+static void test_bars(void **state) {
+        static const struct {
+                Inplaced__V1__Step step;
+                uint64_t total;
+                BarKind kind;
+                const char *word;
+        } rows[] = {
+                { INPLACED__V1__STEP__STEP_UNSPECIFIED, 0, BAR_NONE, "asking" },
+                { INPLACED__V1__STEP__STEP_QUEUED, 0, BAR_NONE, "queued" },
+                { INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME, 0, BAR_NONE, "waiting" },
+                { INPLACED__V1__STEP__STEP_RESOLVING, 0, BAR_MOVING, "resolving" },
+                { INPLACED__V1__STEP__STEP_DOWNLOADING, 0, BAR_MOVING, "downloading" },
+                { INPLACED__V1__STEP__STEP_DOWNLOADING, 9, BAR_BYTES, "downloading" },
+                { INPLACED__V1__STEP__STEP_UNPACKING, 9, BAR_UNPACKING, "unpacking" },
+                { INPLACED__V1__STEP__STEP_BACKING_OFF, 9, BAR_NONE, "retrying" },
+                { (Inplaced__V1__Step) 4711, 9, BAR_NONE, "asking" }, /* of a newer agent */
+        };
+        PullList *list = *state;
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                cleanup(free_p) char *note = NULL;
+                Bar bar;
+
+                list->items[0].step = rows[i].step;
+                list->items[0].bytes_total = rows[i].total;
+                assert_int_equal(pull_report_bar(&list->items[0], false, 0, &bar, &note), 0);
+                assert_int_equal(bar.kind, rows[i].kind);
+                assert_string_equal(bar.step, rows[i].word);
+        }
+}
+
+#define LIST_TEST(function) cmocka_unit_test_setup_teardown(function, make_list, free_list)
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                LIST_TEST(test_what_was_named_twice_is_one),
+                LIST_TEST(test_an_event_is_taken_in),
+                LIST_TEST(test_an_unknown_image_is_ignored),
+                LIST_TEST(test_a_verdict_is_final),
+                LIST_TEST(test_exit_status),
+                LIST_TEST(test_lines),
+                LIST_TEST(test_the_size_stays_when_the_last_event_has_none),
+                LIST_TEST(test_document),
+                LIST_TEST(test_bars),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/ctl/doctor-local.h"
+#include "agent/ctl/socket-check.h"
+
+#define FILE_NAME "file"
+#define SERVED_NAME "served.sock"
+#define STALE_NAME "stale.sock"
+
+/* A directory with a file, a socket that is served, and one whose owner has died. */
+static int set_up(void **state) {
+        static char directory[] = "/tmp/test-ctl-socket-check-XXXXXX";
+
+        *state = directory;
+        return mkdtemp(directory) && chdir(directory) == 0 ? 0 : -1;
+}
+
+static int tear_down(void **state) {
+        (void) unlink(FILE_NAME);
+        (void) unlink(SERVED_NAME);
+        (void) unlink(STALE_NAME);
+        return rmdir(*state);
+}
+
+static int make_socket(const char *name) {
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        strcpy(address.sun_path, name);
+        assert_int_equal(bind(fd, (struct sockaddr *) &address, sizeof(address)), 0);
+        assert_int_equal(listen(fd, 1), 0);
+        return fd;
+}
+
+static void test_each_reason_is_found(void **state) {
+        cleanup(close_p) int served = make_socket(SERVED_NAME);
+        char long_path[200];
+
+        close(make_socket(STALE_NAME));
+        close(open(FILE_NAME, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+        memset(long_path, 'x', sizeof(long_path) - 1);
+        long_path[sizeof(long_path) - 1] = '\0';
+
+        assert_int_equal(socket_check(SERVED_NAME), 0);
+        assert_int_equal(socket_check(STALE_NAME), -ECONNREFUSED);
+        assert_int_equal(socket_check(FILE_NAME), -ENOTSOCK);
+        assert_int_equal(socket_check("none.sock"), -ENOENT);
+        assert_int_equal(socket_check(long_path), -ENAMETOOLONG);
+}
+
+static void test_advice_says_what_to_do(void **state) {
+        static const struct {
+                int result;
+                const char *advice;
+        } rows[] = {
+                { -ENOENT, "no such file; is it running? try: systemctl status inplaced" },
+                { -ECONNREFUSED,
+                  "nobody listens there; is it running? try: systemctl status inplaced" },
+                { -ENOTSOCK, "not a socket; check --socket" },
+                { -EACCES, "permission denied; run it as root" },
+                { -EIO, "Input/output error; try: journalctl -u inplaced" },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                cleanup(free_p) char *advice = socket_check_advise("/proc", rows[i].result);
+
+                assert_string_equal(advice, rows[i].advice);
+        }
+}
+
+static void test_the_group_is_named(void **state) {
+        cleanup(free_p) char *advice = NULL;
+
+        close(open(FILE_NAME, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+        if (chown(FILE_NAME, (uid_t) -1, 1) < 0)
+                skip(); /* only root may */
+
+        advice = socket_check_advise(FILE_NAME, -EACCES);
+        assert_string_equal(advice, "permission denied; run it as root or join the group 'daemon'");
+}
+
+static void test_diagnosis_without_the_agent(void **state) {
+        const char *const sockets[] = { "none.sock", SERVED_NAME, NULL };
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(close_p) int served = -1;
+        LocalDiagnosis diagnosis;
+
+        (void) unlink(SERVED_NAME);
+        (void) error_set(&error, ERROR_UNAVAILABLE, "cannot reach inplaced");
+        doctor_local_diagnose(sockets, &error, &diagnosis);
+        assert_int_equal(diagnosis.response.n_facts, 2);
+        assert_int_equal(diagnosis.response.n_problems, 2);
+        assert_string_equal(diagnosis.response.problems[0]->message, "cannot reach inplaced");
+        assert_string_equal(diagnosis.response.problems[1]->subject, "container runtime");
+
+        served = make_socket(SERVED_NAME);
+        doctor_local_diagnose(sockets, &error, &diagnosis);
+        assert_int_equal(diagnosis.response.n_problems, 1);
+        assert_string_equal(diagnosis.response.facts[0]->value, "no such file");
+        assert_string_equal(diagnosis.response.facts[1]->value, "somebody listens");
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_each_reason_is_found),
+                cmocka_unit_test(test_advice_says_what_to_do),
+                cmocka_unit_test(test_the_group_is_named),
+                cmocka_unit_test(test_diagnosis_without_the_agent),
+        };
+
+        return cmocka_run_group_tests(tests, set_up, tear_down);
+}

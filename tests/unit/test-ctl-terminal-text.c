@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <locale.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/ctl/terminal-text.h"
+#include "agent/ctl/utf8.h"
+
+#define WIDE "\xE6\xBC\xA2" /* one character, two columns */
+#define E_ACUTE "\xC3\xA9"
+
+static void test_what_a_terminal_obeys_is_escaped(void **state) {
+        static const struct {
+                const char *text;
+                const char *escaped;
+        } rows[] = {
+                { "nginx:1.25", "nginx:1.25" },
+                { "", "" },
+                { "a\nb\tc\rd", "a\\nb\\tc\\rd" },
+                { "\x1b[2J", "\\x1b[2J" },
+                { "\x7f", "\\x7f" },
+                { "\xC2\x9B"
+                  "31m",
+                  "\\xc2\\x9b31m" }, /* CSI in one character */
+                { "a\xE2\x80\xAE"
+                  "b",
+                  "a\\xe2\\x80\\xaeb" }, /* right-to-left override */
+                { "a\xE2\x80\x8B"
+                  "b",
+                  "a\\xe2\\x80\\x8bb" },                        /* zero width */
+                { "\xF3\xA0\x81\x81", "\\xf3\\xa0\\x81\\x81" }, /* a tag character */
+                { "caf" E_ACUTE " " WIDE, "caf" E_ACUTE " " WIDE },
+                { "\xFF\xC3", "\\xff\\xc3" },
+                { "\xC0\xAF", "\\xc0\\xaf" },          /* overlong */
+                { "\xED\xA0\x80", "\\xed\\xa0\\x80" }, /* surrogate */
+                { "\xE6\xBC", "\\xe6\\xbc" },          /* cut off */
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                cleanup(free_p) char *escaped = terminal_text_escape(rows[i].text);
+
+                assert_string_equal(escaped, rows[i].escaped);
+        }
+}
+
+static void test_utf8_is_repaired(void **state) {
+        static const struct {
+                const char *text;
+                const char *repaired;
+        } rows[] = {
+                { "plain", "plain" },
+                { "caf" E_ACUTE, "caf" E_ACUTE },
+                { "a\xFF"
+                  "b",
+                  "a" UTF8_REPLACEMENT "b" },
+                { "\xE6\xBC", UTF8_REPLACEMENT UTF8_REPLACEMENT },
+                { "\xE0\x80\xAF", UTF8_REPLACEMENT UTF8_REPLACEMENT UTF8_REPLACEMENT },
+                { "\xED\xA0\x80", UTF8_REPLACEMENT UTF8_REPLACEMENT UTF8_REPLACEMENT },
+                { "\xF4\x90\x80\x80",
+                  UTF8_REPLACEMENT UTF8_REPLACEMENT UTF8_REPLACEMENT UTF8_REPLACEMENT },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                cleanup(free_p) char *repaired = utf8_repair(rows[i].text);
+
+                assert_string_equal(repaired, rows[i].repaired);
+        }
+}
+
+static void test_width_is_counted_in_columns(void **state) {
+        assert_int_equal(terminal_text_width(""), 0);
+        assert_int_equal(terminal_text_width("abc"), 3);
+        assert_int_equal(terminal_text_width("caf" E_ACUTE), 4);
+        assert_int_equal(terminal_text_width(WIDE WIDE), 4);
+}
+
+static void test_long_texts_are_cut(void **state) {
+        static const struct {
+                const char *text;
+                size_t width;
+                const char *middle;
+                const char *end;
+        } rows[] = {
+                { "registry.example/app:1.2", 24, "registry.example/app:1.2",
+                  "registry.example/app:1.2" },
+                { "registry.example/app:1.2", 16, "regist...app:1.2", "registry.exam..." },
+                { "registry.example/app:1.2", 4, "...2", "r..." },
+                { "registry.example/app:1.2", 3, "reg", "reg" },
+                { "registry.example/app:1.2", 0, "", "" },
+                { WIDE WIDE WIDE WIDE WIDE, 8, WIDE "..." WIDE, WIDE WIDE "..." },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                cleanup(free_p) char *middle =
+                        terminal_text_fit_middle(rows[i].text, rows[i].width);
+                cleanup(free_p) char *end = terminal_text_fit_end(rows[i].text, rows[i].width);
+
+                assert_string_equal(middle, rows[i].middle);
+                assert_string_equal(end, rows[i].end);
+        }
+}
+
+/* Whatever the bytes are: the escaped text is shown as it is, and a cut one fits. */
+static void test_noise(void **state) {
+        for (unsigned seed = 0; seed < 2000; seed++) {
+                char noise[40];
+                size_t size = seed % sizeof(noise), width = seed % 50;
+
+                srand(seed);
+                for (size_t i = 0; i < size; i++)
+                        noise[i] = (char) (rand() % 3 ? 0x80 + rand() % 0x80 : 1 + rand() % 0x7F);
+                noise[size ? size - 1 : 0] = '\0';
+
+                cleanup(free_p) char *escaped = terminal_text_escape(noise);
+                cleanup(free_p) char *again = terminal_text_escape(escaped);
+                cleanup(free_p) char *middle = terminal_text_fit_middle(escaped, width);
+                cleanup(free_p) char *end = terminal_text_fit_end(escaped, width);
+
+                if (strcmp(escaped, again) != 0 || terminal_text_width(middle) > width ||
+                    terminal_text_width(end) > width)
+                        fail_msg("seed %u", seed);
+        }
+}
+
+/* Last, since it changes the locale. */
+static void test_only_ascii_is_shown_in_the_c_locale(void **state) {
+        cleanup(free_p) char *escaped = NULL;
+
+        assert_non_null(setlocale(LC_CTYPE, "C"));
+        escaped = terminal_text_escape("caf" E_ACUTE);
+        assert_string_equal(escaped, "caf\\xc3\\xa9");
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_what_a_terminal_obeys_is_escaped),
+                cmocka_unit_test(test_utf8_is_repaired),
+                cmocka_unit_test(test_width_is_counted_in_columns),
+                cmocka_unit_test(test_long_texts_are_cut),
+                cmocka_unit_test(test_noise),
+                cmocka_unit_test(test_only_ascii_is_shown_in_the_c_locale),
+        };
+
+        if (!setlocale(LC_CTYPE, "C.UTF-8"))
+                return EXIT_FAILURE;
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The HTTP server's limits, its life and its address
+ */
+
+#include <dirent.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/observe/http.h"
+#include "tests/unit/http-fixture.h"
+
+#define MAX_CONNECTIONS 32
+
+static void test_forty_at_once(void **state) {
+        static Client clients[40];
+        Fixture *f = *state;
+
+        for (size_t i = 0; i < 40; i++)
+                client_connect(&clients[i], f);
+        run_dry(f);
+        for (size_t i = 0; i < 40; i++)
+                client_send(&clients[i], "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+
+        for (size_t i = 0; i < 40; i++) {
+                RUN_UNTIL(f, clients[i].is_closed);
+                assert_contains(clients[i].text, "\r\n\r\nhello\n");
+                client_close(&clients[i]);
+        }
+        assert_int_equal(f->n_asked, 40);
+}
+
+/* As many as there may be hold their places in silence; the next ones wait, and are served when
+ * those go, although nothing but their going happens. */
+static void test_full_server_recovers(void **state) {
+        static Client silent[MAX_CONNECTIONS];
+        Client waiting;
+        Fixture *f = *state;
+
+        for (size_t i = 0; i < MAX_CONNECTIONS; i++) {
+                client_connect(&silent[i], f);
+                client_send(&silent[i], "GET /hel");
+        }
+        run_dry(f);
+        client_connect(&waiting, f);
+        client_send(&waiting, "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+        run_dry(f);
+        assert_int_equal(waiting.size, 0);
+
+        for (size_t i = 0; i < MAX_CONNECTIONS; i++)
+                client_close(&silent[i]);
+        RUN_UNTIL(f, waiting.is_closed);
+        assert_contains(waiting.text, "hello\n");
+        client_close(&waiting);
+}
+
+/* Counts the timers of this process that will go off: what the kernel will wake it up for. */
+static unsigned count_armed_timers(void) {
+        unsigned n_armed = 0, n_timers = 0;
+        DIR *directory = opendir("/proc/self/fdinfo");
+
+        assert_non_null(directory);
+        for (const struct dirent *entry; (entry = readdir(directory));) {
+                char path[300], line[256];
+                unsigned long long seconds, nsec;
+                FILE *file;
+
+                (void) snprintf(path, sizeof(path), "/proc/self/fdinfo/%s", entry->d_name);
+                file = fopen(path, "re");
+                while (file && fgets(line, sizeof(line), file))
+                        if (sscanf(line, "it_value: (%llu, %llu)", &seconds, &nsec) == 2) {
+                                n_timers++;
+                                n_armed += seconds > 0 || nsec > 0;
+                        }
+                if (file)
+                        fclose(file);
+        }
+        closedir(directory);
+        assert_true(n_timers > 0);
+        return n_armed;
+}
+
+/* A connection has a time-out, so there is a timer; without one there is none. */
+static void test_nothing_wakes_an_idle_server(void **state) {
+        Fixture *f = *state;
+        Client client;
+
+        run_dry(f);
+        assert_int_equal(count_armed_timers(), 0);
+
+        client_connect(&client, f);
+        client_send(&client, "GET /hel");
+        run_dry(f);
+        assert_int_equal(count_armed_timers(), 1);
+
+        client_send(&client, "lo HTTP/1.1\r\nHost: a\r\n\r\n");
+        RUN_UNTIL(f, client.is_closed);
+        client_close(&client);
+        run_dry(f);
+        assert_int_equal(count_armed_timers(), 0);
+}
+
+/* The failure of a handler reaches whoever runs the loop. */
+static void test_handler_fails(void **state) {
+        Fixture *f = *state;
+        Client client;
+        int code = 0;
+
+        f->result = -ENOMEM;
+        client_connect(&client, f);
+        client_send(&client, "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+        code = sd_event_loop(f->event);
+        assert_int_equal(code, -ENOMEM);
+        client_close(&client);
+}
+
+static void test_freed_with_open_connections(void **state) {
+        Fixture *f = *state;
+        Client silent, half;
+
+        client_connect(&silent, f);
+        client_connect(&half, f);
+        client_send(&half, "GET /hello HTTP/1.1\r\n");
+        run_dry(f);
+        f->server = http_server_free(f->server);
+        RUN_UNTIL(f, silent.is_closed && half.is_closed);
+        client_close(&silent);
+        client_close(&half);
+}
+
+static const struct Address {
+        const char *text;
+        bool is_good;
+} addresses[] = {
+        { "127.0.0.1:0", true },
+        { "0.0.0.0:0", true },
+        { "localhost:0", true },
+        { "", false },
+        { ":0", false },
+        { "127.0.0.1", false },
+        { "127.0.0.1:", false },
+        { "127.0.0.1:http", false },
+        { "127.0.0.1:-1", false },
+        { "127.0.0.1:+1", false },
+        { "127.0.0.1: 1", false },
+        { "127.0.0.1:00", false },
+        { "127.0.0.1:65536", false },
+        { "127.0.0.1:4294967297", false },
+        { "127.0.0.256:0", false },
+        { "example.org:0", false },
+        { "::1:0", false },
+        { "[::1]", false },
+        { "[]:0", false },
+        { "[127.0.0.1]:0", false },
+        { "[::1:0", false },
+        { "http://127.0.0.1:0", false },
+        { "127.0.0.1:0\n", false },
+};
+
+static void test_addresses(void **state) {
+        sd_event *event = NULL;
+
+        assert_int_equal(sd_event_new(&event), 0);
+        for (size_t i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++) {
+                HttpServer *server = NULL;
+                Error error = ERROR_INIT;
+                int r = http_server_new(event, addresses[i].text, &server, &error);
+
+                if ((r >= 0) != addresses[i].is_good)
+                        fail_msg("`%s`: %d", addresses[i].text, r);
+                assert_int_equal(server != NULL, addresses[i].is_good);
+                if (server)
+                        assert_true(http_server_get_port(server) > 0);
+                else {
+                        assert_int_equal(error.kind, ERROR_INVALID);
+                        assert_contains(error_message(&error), "127.0.0.1:10221");
+                        assert_null(strchr(error_message(&error), '\n'));
+                }
+                http_server_free(server);
+                error_done(&error);
+        }
+        sd_event_unref(event);
+}
+
+/* A machine without IPv6 refuses; it must not say that the text is wrong. */
+static void test_ipv6(void **state) {
+        Fixture *f = *state;
+        HttpServer *server = NULL;
+        Error error = ERROR_INIT;
+
+        if (http_server_new(f->event, "[::1]:0", &server, &error) >= 0)
+                assert_true(http_server_get_port(server) > 0);
+        else
+                assert_contains(error_message(&error), "cannot listen on [::1]:0");
+        http_server_free(server);
+        error_done(&error);
+}
+
+static void test_port_in_use(void **state) {
+        Fixture *f = *state;
+        HttpServer *server = NULL;
+        Error error = ERROR_INIT;
+        char address[32], expected[256];
+
+        (void) snprintf(address, sizeof(address), "127.0.0.1:%u", http_server_get_port(f->server));
+        (void) snprintf(expected, sizeof(expected),
+                        "cannot listen on %s, another program does: stop it (`ss -ltnp` names it) "
+                        "or choose another port",
+                        address);
+        assert_true(http_server_new(f->event, address, &server, &error) < 0);
+        assert_null(server);
+        assert_int_equal(error.kind, ERROR_CONFLICT);
+        assert_string_equal(error_message(&error), expected);
+        error_done(&error);
+
+        f->server = http_server_free(f->server); /* which lets the port go at once */
+        assert_int_equal(http_server_new(f->event, address, &f->server, NULL), 0);
+}
+
+#define WITH_SERVER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void) {
+        static const struct CMUnitTest tests[] = {
+                WITH_SERVER(test_forty_at_once),
+                WITH_SERVER(test_full_server_recovers),
+                WITH_SERVER(test_nothing_wakes_an_idle_server),
+                WITH_SERVER(test_handler_fails),
+                WITH_SERVER(test_freed_with_open_connections),
+                WITH_SERVER(test_ipv6),
+                WITH_SERVER(test_port_in_use),
+                cmocka_unit_test(test_addresses),
+        };
+
+        return cmocka_run_group_tests_name("http limits", tests, NULL, NULL);
+}

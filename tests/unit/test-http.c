@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The HTTP server, asked by real sockets that live in its own event loop
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/http-fixture.h"
+
+static const struct Case {
+        const char *name;
+        const char *request;
+        const char *status;
+        const char *parts[4];
+        const char *end; /* NULL: not looked at */
+} cases[] = {
+        { "get",
+          "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n",
+          "HTTP/1.1 200 OK\r\n",
+          { "\r\nContent-Type: text/plain; charset=utf-8\r\n", "\r\nContent-Length: 6\r\n",
+            "\r\nConnection: close\r\n" },
+          "\r\n\r\nhello\n" },
+        { "head",
+          "HEAD /hello HTTP/1.1\r\nHost: a\r\n\r\n",
+          "HTTP/1.1 200 OK\r\n",
+          { "\r\nContent-Length: 6\r\n" },
+          "\r\n\r\n" },
+        { "get with a query",
+          "GET /hello?a=b HTTP/1.1\r\nHost: a\r\n\r\n",
+          "HTTP/1.1 200 OK\r\n",
+          { NULL },
+          "hello\n" },
+        { "get by an old client",
+          "GET /hello HTTP/1.0\r\n\r\n",
+          "HTTP/1.",
+          { " 200 OK\r\n" },
+          "hello\n" },
+        { "the handler's status and type",
+          "GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n",
+          "HTTP/1.1 503 ",
+          { "\r\nContent-Type: application/json\r\n" },
+          "\r\n\r\n{}" },
+        { "an empty body",
+          "GET /empty HTTP/1.1\r\nHost: a\r\n\r\n",
+          "HTTP/1.1 200 OK\r\n",
+          { "\r\nContent-Length: 0\r\n" },
+          "\r\n\r\n" },
+        { "no such path",
+          "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+          "HTTP/1.1 404 ",
+          { NULL },
+          "\r\n\r\nnot found; there is:\n/hello\n/readyz\n/large\n/empty\n" },
+        { "a path that goes on",
+          "GET /hello/ HTTP/1.1\r\nHost: a\r\n\r\n",
+          "HTTP/1.1 404 ",
+          { NULL },
+          NULL },
+        { "post",
+          "POST /hello HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc",
+          "HTTP/1.1 405 ",
+          { "\r\nAllow: GET, HEAD\r\n" },
+          "only GET and HEAD work here\n" },
+        { "post without its body",
+          "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n",
+          "HTTP/1.1 405 ",
+          { "\r\nAllow: GET, HEAD\r\n" },
+          NULL },
+        { "options", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 405 ", { NULL }, NULL },
+        { "a method of its own",
+          "BREW /hello HTTP/1.1\r\nHost: a\r\n\r\n",
+          "HTTP/1.1 405 ",
+          { NULL },
+          NULL },
+        { "only the first of two requests",
+          "GET /hello HTTP/1.1\r\nHost: a\r\n\r\nGET /hello HTTP/1.1\r\nHost: a\r\n\r\n",
+          "HTTP/1.1 200 OK\r\n",
+          { NULL },
+          "\r\n\r\nhello\n" },
+};
+
+static void test_case(void **state) {
+        const struct Case *c = *state;
+        void *fixture = NULL;
+        Client client;
+
+        set_up(&fixture);
+        ask(fixture, &client, c->request);
+        assert_int_equal(strncmp(client.text, c->status, strlen(c->status)), 0);
+        for (size_t i = 0; c->parts[i]; i++)
+                assert_contains(client.text, c->parts[i]);
+        if (c->end) {
+                assert_true(client.size >= strlen(c->end));
+                assert_string_equal(client.text + client.size - strlen(c->end), c->end);
+        }
+        tear_down(&fixture);
+}
+
+/* Only nothing starts with nothing. */
+static bool starts_with(const char *text, const char *start) {
+        return *start ? strncmp(text, start, strlen(start)) == 0 : *text == '\0';
+}
+
+/* Whatever somebody sends, no handler sees it, and the next one is served. */
+static void test_junk(void **state) {
+        static const struct {
+                const char *request;
+                const char *answer; /* "": closed without one; NULL: silence until the time-out */
+        } junk[] = {
+                { "\r\n\r\n\r\n\r\n", NULL },
+                { "hello\r\n\r\n", "" },
+                { "\x16\x03\x01\x02\x01\xfc\x03\x03 \r\n\r\n", "HTTP/1.1 4" },
+                { "GET\r\n\r\n", "" },
+                { "GET /hello HTTP/9.9\r\n\r\n", "HTTP/1.1 505 " },
+                { "GET /hello HTTP/1.1\r\nno colon\r\n\r\n", "HTTP/1.1 400 " },
+                { "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP/1.1 505 " },
+                { "GET /hello HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", "HTTP/1.1 400 " },
+                { "GET /%00%ff%zz HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 404 " },
+        };
+        Fixture *f = *state;
+        Client client;
+
+        for (size_t i = 0; i < sizeof(junk) / sizeof(junk[0]); i++) {
+                client_connect(&client, f);
+                client_send(&client, junk[i].request);
+                if (junk[i].answer)
+                        RUN_UNTIL(f, client.is_closed);
+                run_dry(f);
+                if (!starts_with(client.text, junk[i].answer ?: ""))
+                        fail_msg("`%s` is answered `%s`", junk[i].request, client.text);
+                client_close(&client);
+                run_dry(f);
+        }
+        assert_int_equal(f->n_asked, 0);
+
+        ask(f, &client, "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_contains(client.text, "hello\n");
+}
+
+static void test_half_a_request(void **state) {
+        static const char request[] = "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n";
+        Fixture *f = *state;
+        Client client;
+
+        for (size_t size = 0; size < strlen(request); size++) {
+                client_connect(&client, f);
+                assert_int_equal(send(client.fd, request, size, MSG_NOSIGNAL), size);
+                run_dry(f);
+                client_close(&client);
+                run_dry(f);
+        }
+        assert_int_equal(f->n_asked, 0);
+
+        ask(f, &client, request);
+        assert_contains(client.text, "hello\n");
+}
+
+static void test_byte_by_byte(void **state) {
+        Fixture *f = *state;
+        Client client;
+
+        client_connect(&client, f);
+        for (const char *p = "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n"; *p; p++) {
+                assert_int_equal(send(client.fd, p, 1, MSG_NOSIGNAL), 1);
+                run_dry(f);
+        }
+        RUN_UNTIL(f, client.is_closed);
+        assert_contains(client.text, "hello\n");
+        client_close(&client);
+}
+
+static void test_oversize_header(void **state) {
+        Fixture *f = *state;
+        char request[20000];
+        Client client;
+
+        memset(request, 'x', sizeof(request));
+        memcpy(request, "GET /", strlen("GET /"));
+        request[sizeof(request) - 1] = '\0';
+        ask(f, &client, request);
+        assert_int_equal(f->n_asked, 0);
+        if (client.size > 0) /* a reset may overtake the answer */
+                assert_contains(client.text, "HTTP/1.1 4");
+
+        ask(f, &client, "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_contains(client.text, "hello\n");
+}
+
+static void test_large_answer(void **state) {
+        Fixture *f = *state;
+        Client client;
+
+        ask(f, &client, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_contains(client.text, "\r\nContent-Length: 8388608\r\n");
+        assert_int_equal(client.size - (size_t) (strstr(client.text, "\r\n\r\n") + 4 - client.text),
+                         8 << 20);
+}
+
+/* A peer that goes away in the middle of the answer. */
+static void test_lost_reader(void **state) {
+        Fixture *f = *state;
+        Client client;
+
+        client_connect(&client, f);
+        client_send(&client, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        RUN_UNTIL(f, client.size > 0);
+        client_close(&client);
+        run_dry(f);
+
+        ask(f, &client, "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_contains(client.text, "hello\n");
+}
+
+#define WITH_SERVER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void) {
+        static const struct CMUnitTest others[] = {
+                WITH_SERVER(test_junk),         WITH_SERVER(test_half_a_request),
+                WITH_SERVER(test_byte_by_byte), WITH_SERVER(test_oversize_header),
+                WITH_SERVER(test_large_answer), WITH_SERVER(test_lost_reader),
+        };
+        struct CMUnitTest tests[sizeof(cases) / sizeof(cases[0])];
+        int n_failed;
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+                tests[i] = (struct CMUnitTest){
+                        .name = cases[i].name,
+                        .test_func = test_case,
+                        .initial_state = (void *) &cases[i],
+                };
+
+        n_failed = cmocka_run_group_tests_name("http requests", tests, NULL, NULL);
+        n_failed += cmocka_run_group_tests_name("http", others, NULL, NULL);
+        return n_failed > 0;
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Image references
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/image/image-ref.h"
+
+#define SHA256 "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+#define HEX32 "0123456789abcdef0123456789abcdef"
+#define SHA512 "sha512:" HEX32 HEX32 HEX32 HEX32
+#define CHARS_64 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaz"
+#define CHARS_128 CHARS_64 CHARS_64
+
+/* clang-format off */
+static const struct Case {
+        const char *text;
+        const char *familiar_name;
+        const char *familiar;       /* what the runtime is asked for */
+        const char *canonical_name; /* the key for credentials */
+        const char *canonical;      /* the identity */
+} cases[] = {
+        { "nginx",                          "nginx",         "nginx:latest",       "docker.io/library/nginx", "docker.io/library/nginx:latest" },
+        { "nginx:1.25",                     "nginx",         "nginx:1.25",         "docker.io/library/nginx", "docker.io/library/nginx:1.25" },
+        { "docker.io/library/nginx:1.25",   "nginx",         "nginx:1.25",         "docker.io/library/nginx", "docker.io/library/nginx:1.25" },
+        { "index.docker.io/library/nginx",  "nginx",         "nginx:latest",       "docker.io/library/nginx", "docker.io/library/nginx:latest" },
+        { "library/nginx",                  "nginx",         "nginx:latest",       "docker.io/library/nginx", "docker.io/library/nginx:latest" },
+        { "docker.io/nginx",                "nginx",         "nginx:latest",       "docker.io/library/nginx", "docker.io/library/nginx:latest" },
+        { "bitnami/redis:7",                "bitnami/redis", "bitnami/redis:7",    "docker.io/bitnami/redis", "docker.io/bitnami/redis:7" },
+        { "reg.example.com/a/b",            "reg.example.com/a/b", "reg.example.com/a/b:latest", "reg.example.com/a/b", "reg.example.com/a/b:latest" },
+        { "reg.example.com:5000/a/b:v1",    "reg.example.com:5000/a/b", "reg.example.com:5000/a/b:v1", "reg.example.com:5000/a/b", "reg.example.com:5000/a/b:v1" },
+        { "localhost/x:1",                  "localhost/x",   "localhost/x:1",      "localhost/x",             "localhost/x:1" },
+        { "localhost:5000/x",               "localhost:5000/x", "localhost:5000/x:latest", "localhost:5000/x", "localhost:5000/x:latest" },
+        { "nginx@" SHA256,                  "nginx",         "nginx@" SHA256,      "docker.io/library/nginx", "docker.io/library/nginx@" SHA256 },
+        { "nginx:1.25@" SHA256,             "nginx",         "nginx@" SHA256,      "docker.io/library/nginx", "docker.io/library/nginx@" SHA256 },
+        { "reg.example.com:5000/a/b@" SHA256, "reg.example.com:5000/a/b", "reg.example.com:5000/a/b@" SHA256, "reg.example.com:5000/a/b", "reg.example.com:5000/a/b@" SHA256 },
+        { "127.0.0.1:5000/a:b",             "127.0.0.1:5000/a", "127.0.0.1:5000/a:b", "127.0.0.1:5000/a",     "127.0.0.1:5000/a:b" },
+        { "quay.io/org/img:tag_with.dots-1", "quay.io/org/img", "quay.io/org/img:tag_with.dots-1", "quay.io/org/img", "quay.io/org/img:tag_with.dots-1" },
+
+        { "localhost",                      "localhost",     "localhost:latest",   "docker.io/library/localhost", "docker.io/library/localhost:latest" },
+        { "host:5000",                      "host",          "host:5000",          "docker.io/library/host",  "docker.io/library/host:5000" },
+        { "a.b",                            "a.b",           "a.b:latest",         "docker.io/library/a.b",   "docker.io/library/a.b:latest" },
+        { "a.b/c",                          "a.b/c",         "a.b/c:latest",       "a.b/c",                   "a.b/c:latest" },
+        { "a_b.c/d",                        NULL,            NULL,                 NULL,                      "host name may have" },
+        { "[::1]:5000/a/b:1",               "[::1]:5000/a/b", "[::1]:5000/a/b:1",  "[::1]:5000/a/b",          "[::1]:5000/a/b:1" },
+        { "[2001:db8::1]/repo",             "[2001:db8::1]/repo", "[2001:db8::1]/repo:latest", "[2001:db8::1]/repo", "[2001:db8::1]/repo:latest" },
+        { "Reg.example.com/a",              "Reg.example.com/a", "Reg.example.com/a:latest", "Reg.example.com/a", "Reg.example.com/a:latest" },
+        { "Host/lower",                     "Host/lower",    "Host/lower:latest",  "Host/lower",              "Host/lower:latest" },
+        { "a__b/c---d.e_f:X",               "a__b/c---d.e_f", "a__b/c---d.e_f:X",  "docker.io/a__b/c---d.e_f", "docker.io/a__b/c---d.e_f:X" },
+        { "docker.io/library/a/b",          "library/a/b",   "library/a/b:latest", "docker.io/library/a/b",   "docker.io/library/a/b:latest" },
+        { "x@" SHA512,                      "x",             "x@" SHA512,          "docker.io/library/x",     "docker.io/library/x@" SHA512 },
+        { "x:" CHARS_128,                   "x",             "x:" CHARS_128,       "docker.io/library/x",     "docker.io/library/x:" CHARS_128 },
+
+        /* Left out, "docker.io/" and "library/" would make these something else. */
+        { "docker.io/localhost/x",          "docker.io/localhost/x", "docker.io/localhost/x:latest", "docker.io/localhost/x", "docker.io/localhost/x:latest" },
+        { "docker.io/a.b/c",                "docker.io/a.b/c", "docker.io/a.b/c:latest", "docker.io/a.b/c",   "docker.io/a.b/c:latest" },
+        { "library/" HEX32 HEX32,           "library/" HEX32 HEX32, "library/" HEX32 HEX32 ":latest", "docker.io/library/" HEX32 HEX32, "docker.io/library/" HEX32 HEX32 ":latest" },
+
+        /* What is refused, and the words that say why. */
+        { "Nginx",                          NULL, NULL, NULL, "\"Nginx\": the repository must be in lower case" },
+        { "reg.example.com/Team/app",       NULL, NULL, NULL, "must be in lower case" },
+        { "nginx:",                         NULL, NULL, NULL, "the tag is empty" },
+        { "a//b",                           NULL, NULL, NULL, "between slashes is empty" },
+        { "a/",                             NULL, NULL, NULL, "between slashes is empty" },
+        { "/a",                             NULL, NULL, NULL, "between slashes is empty" },
+        { "",                               NULL, NULL, NULL, "it is empty" },
+        { ":tag",                           NULL, NULL, NULL, "between slashes is empty" },
+        { "@" SHA256,                       NULL, NULL, NULL, "between slashes is empty" },
+        { "my app",                         NULL, NULL, NULL, "it has a blank in it" },
+        { "nginx\n",                        NULL, NULL, NULL, "\"nginx?\": it has a blank in it" },
+        { "https://reg.example.com/a",      NULL, NULL, NULL, "must not start with a scheme" },
+        { HEX32 HEX32,                      NULL, NULL, NULL, "this is the ID of an image" },
+        { "-a",                             NULL, NULL, NULL, "starts or ends with a separator" },
+        { "a-",                             NULL, NULL, NULL, "starts or ends with a separator" },
+        { "a..b",                           NULL, NULL, NULL, "separators in a row" },
+        { "a___b",                          NULL, NULL, NULL, "separators in a row" },
+        { "a._b",                           NULL, NULL, NULL, "separators in a row" },
+        { "a_-b",                           NULL, NULL, NULL, "separators in a row" },
+        { "aa/asdf$$^/aa",                  NULL, NULL, NULL, "lower case letters, digits" },
+        { "n\303\244me",                    NULL, NULL, NULL, "lower case letters, digits" },
+        { "a:b:c",                          NULL, NULL, NULL, "lower case letters, digits" },
+        { "a:b/c",                          NULL, NULL, NULL, "port is not a number" },
+        { "reg.example.com:/c",             NULL, NULL, NULL, "port is not a number" },
+        { "-reg.example.com/c",             NULL, NULL, NULL, "starts or ends with a dash" },
+        { "reg..com/c",                     NULL, NULL, NULL, "host name is empty" },
+        { ".com/c",                         NULL, NULL, NULL, "host name is empty" },
+        { "[fe80::1%eth0]:5000/repo",       NULL, NULL, NULL, "hexadecimal digits and colons" },
+        { "[::1/repo",                      NULL, NULL, NULL, "closing bracket" },
+        { "[]:5000/repo",                   NULL, NULL, NULL, "closing bracket" },
+        { "[::1]",                          NULL, NULL, NULL, "lower case letters" },
+        { "a:.b",                           NULL, NULL, NULL, "the tag starts with a separator" },
+        { "a:b+c",                          NULL, NULL, NULL, "the tag may have" },
+        { "x:y" CHARS_128,                  NULL, NULL, NULL, "the tag is longer than 128" },
+        { "a@",                             NULL, NULL, NULL, "the digest does not start with" },
+        { "a@md5:" HEX32,                   NULL, NULL, NULL, "the digest does not start with" },
+        { "a@sha256:" HEX32,                NULL, NULL, NULL, "not as many digits" },
+        { "a@" SHA256 "0",                  NULL, NULL, NULL, "not as many digits" },
+        { "a@sha256:" HEX32 "0123456789ABCDEF0123456789abcdef", NULL, NULL, NULL, "lower case hexadecimal" },
+        { "a@" SHA256 "@" SHA256,           NULL, NULL, NULL, "lower case hexadecimal" },
+};
+/* clang-format on */
+
+static void assert_printed(int (*print)(const ImageRef *, char **), const ImageRef *ref,
+                           const char *expected) {
+        cleanup(free_p) char *text = NULL;
+
+        assert_int_equal(print(ref, &text), 0);
+        assert_string_equal(text, expected);
+}
+
+static void assert_contains(const char *text, const char *part) {
+        if (!strstr(text, part))
+                fail_msg("'%s' does not contain '%s'", text, part);
+}
+
+static void test_case(void **state) {
+        const struct Case *c = *state;
+        cleanup(error_done) Error error = ERROR_INIT;
+        ImageRef ref = { .registry = "untouched" };
+        ImageRef again;
+        int r;
+
+        r = image_ref_parse(c->text, &ref, &error);
+        if (!c->familiar) {
+                assert_true(r < 0);
+                assert_int_equal(error.kind, ERROR_INVALID);
+                assert_contains(error_message(&error), c->canonical);
+                assert_null(strchr(error_message(&error), '\n'));
+                assert_string_equal(ref.registry, "untouched");
+                return;
+        }
+
+        assert_int_equal(r, 0);
+        assert_printed(image_ref_familiar_name, &ref, c->familiar_name);
+        assert_printed(image_ref_familiar_reference, &ref, c->familiar);
+        assert_printed(image_ref_canonical_name, &ref, c->canonical_name);
+        assert_printed(image_ref_canonical_reference, &ref, c->canonical);
+
+        assert_int_equal(image_ref_parse(c->familiar, &again, NULL), 0);
+        assert_true(image_ref_equal(&ref, &again));
+        assert_int_equal(image_ref_parse(c->canonical, &again, NULL), 0);
+        assert_true(image_ref_equal(&ref, &again));
+}
+
+/* A NodeImage holds the familiar name and the tag apart; together they are the same image. */
+static void test_from_node_image(void **state) {
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                ImageRef ref, from;
+
+                if (!cases[i].familiar)
+                        continue;
+
+                assert_int_equal(image_ref_parse(cases[i].text, &ref, NULL), 0);
+                assert_int_equal(image_ref_from_node_image(cases[i].familiar_name,
+                                                           image_ref_tag_or_digest(&ref), &from,
+                                                           NULL),
+                                 0);
+                assert_true(image_ref_equal(&ref, &from));
+                assert_int_equal(image_ref_from_node_image(cases[i].canonical_name,
+                                                           image_ref_tag_or_digest(&ref), &from,
+                                                           NULL),
+                                 0);
+                assert_true(image_ref_equal(&ref, &from));
+        }
+}
+
+static void test_node_image_is_refused(void **state) {
+        static const struct {
+                const char *name;
+                const char *tag;
+                const char *words;
+        } refused[] = {
+                { "nginx:1", "1", "does not belong into the name" },
+                { "nginx@" SHA256, "1", "does not belong into the name" },
+                { "", "1", "invalid image name \"\": it is empty" },
+                { "Nginx", "1", "lower case" },
+                { HEX32 HEX32, "1", "ID of an image" },
+                { "nginx", "", "invalid image tag \"\": the tag is empty" },
+                { "nginx", "sha256:12", "not as many digits" },
+                { "nginx", "1@" SHA256, "the digest does not start with" },
+                { "nginx", "a b", "the tag may have" },
+        };
+
+        for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+                cleanup(error_done) Error error = ERROR_INIT;
+                ImageRef ref;
+
+                assert_true(image_ref_from_node_image(refused[i].name, refused[i].tag, &ref,
+                                                      &error) < 0);
+                assert_contains(error_message(&error), refused[i].words);
+        }
+}
+
+static void test_different_images_differ(void **state) {
+        static const char *const texts[] = { "nginx",           "nginx:1",
+                                             "nginx@" SHA256,   "other",
+                                             "quay.io/nginx",   "localhost/nginx",
+                                             "team/nginx",      "host:1/nginx",
+                                             "quay.io/a/nginx", "quay.io:443/nginx" };
+
+        for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+                for (size_t j = 0; j < sizeof(texts) / sizeof(texts[0]); j++) {
+                        ImageRef a, b;
+
+                        assert_int_equal(image_ref_parse(texts[i], &a, NULL), 0);
+                        assert_int_equal(image_ref_parse(texts[j], &b, NULL), 0);
+                        assert_int_equal(image_ref_equal(&a, &b), i == j);
+                }
+}
+
+/* A registry of the given size, then a repository of one letter. */
+static int parse_name_of_size(size_t size, Error *reterr) {
+        char text[512] = "a.";
+        ImageRef ref;
+
+        for (size_t i = 2; i < size; i++)
+                text[i] = 'a';
+        text[size - 2] = '/';
+        return image_ref_parse(text, &ref, reterr);
+}
+
+static void test_longest_name(void **state) {
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        assert_int_equal(parse_name_of_size(255, NULL), 0);
+        assert_true(parse_name_of_size(256, &error) < 0);
+        assert_contains(error_message(&error), "longer than 255");
+        assert_true(strlen(error_message(&error)) < 200);
+}
+
+/* What is left out counts. */
+static void test_longest_familiar_name(void **state) {
+        char text[300];
+        ImageRef ref;
+
+        memset(text, 'a', sizeof(text));
+        text[255 - strlen("docker.io/library/")] = '\0';
+        assert_int_equal(image_ref_parse(text, &ref, NULL), 0);
+
+        memset(text, 'a', sizeof(text));
+        text[256 - strlen("docker.io/library/")] = '\0';
+        assert_true(image_ref_parse(text, &ref, NULL) < 0);
+}
+
+static void test_huge_text(void **state) {
+        cleanup(free_p) char *text = malloc(1 << 20);
+        ImageRef ref;
+
+        assert_non_null(text);
+        memset(text, '/', 1 << 20);
+        text[(1 << 20) - 1] = '\0';
+        assert_true(image_ref_parse(text, &ref, NULL) < 0);
+        memset(text, 'a', (1 << 20) - 1);
+        assert_true(image_ref_parse(text, &ref, NULL) < 0);
+}
+
+#define N_CASES (sizeof(cases) / sizeof(cases[0]))
+
+int main(void) {
+        struct CMUnitTest tests[N_CASES + 6];
+        size_t n = 0;
+
+        for (; n < N_CASES; n++)
+                tests[n] = (struct CMUnitTest){
+                        .name = cases[n].text,
+                        .test_func = test_case,
+                        .initial_state = (void *) &cases[n],
+                };
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_from_node_image);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_node_image_is_refused);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_different_images_differ);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_longest_name);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_longest_familiar_name);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_huge_text);
+
+        return _cmocka_run_group_tests("image-ref", tests, n, NULL, NULL);
+}

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Image spec: which wishes are in a NodeImage
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <json-c/json.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/image/image-spec.h"
+
+#define NODE_IMAGE(version, spec) \
+        "{\"apiVersion\":\"apps.kruise.io/" version "\",\"kind\":\"NodeImage\",\"spec\":" spec "}"
+#define IMAGES(images) NODE_IMAGE("v1alpha1", "{\"images\":{" images "}}")
+#define TAG(members) IMAGES("\"nginx\":{\"tags\":[{\"tag\":\"1.25\"," members "}]}")
+#define POLICY(members) TAG("\"pullPolicy\":{" members "}")
+
+DEFINE_CLEANUP(struct json_object *, json_object_put)
+
+static int parse(const char *json, WishList *ret, Error *reterr) {
+        cleanup(json_object_put_p) struct json_object *object = json_tokener_parse(json);
+
+        assert_non_null(object);
+        return image_spec_parse(object, ret, reterr);
+}
+
+static const struct Refusal {
+        const char *json;
+        const char *message;
+} refusals[] = {
+        { "{\"apiVersion\":\"v1\",\"kind\":\"Pod\"}",
+          "is a Pod, not a NodeImage (apps.kruise.io)" },
+        { "{\"apiVersion\":\"v1\",\"kind\":\"P\\nod\"}",
+          "is a \"P?od\", not a NodeImage (apps.kruise.io)" },
+        { "{\"kind\":\"NodeImage\"}",
+          "has no apiVersion, but should be a NodeImage (apps.kruise.io)" },
+        { "{\"apiVersion\":\"apps.kruise.io/v1alpha1\"}",
+          "has no kind, but should be a NodeImage (apps.kruise.io)" },
+        { "[]", "is not an object, but should be a NodeImage (apps.kruise.io)" },
+        { "{\"apiVersion\":\"apps/v1\",\"kind\":\"NodeImage\"}",
+          "is a NodeImage of \"apps/v1\", not of apps.kruise.io" },
+        { "{\"apiVersion\":\"apps.kruise.io\",\"kind\":\"NodeImage\"}",
+          "is a NodeImage of \"apps.kruise.io\", not of apps.kruise.io" },
+        { NODE_IMAGE("v2", "{}"), "has the apiVersion \"apps.kruise.io/v2\", not "
+                                  "apps.kruise.io/v1alpha1 or v1beta1" },
+        { "{\"apiVersion\":1,\"kind\":\"NodeImage\"}",
+          "apiVersion: expected a string (in quotes), got 1" },
+        { NODE_IMAGE("v1alpha1", "[]"), "spec: expected an object, got a list" },
+        { NODE_IMAGE("v1alpha1", "{\"images\":\"x\"}"),
+          "spec.images: expected an object, got \"x\"" },
+        { IMAGES("\"nginx\":3"), "spec.images.nginx: expected an object, got 3" },
+        { IMAGES("\"nginx\":null"), "spec.images.nginx: expected an object, got nothing" },
+        { IMAGES("\"\":{\"tags\":[]}"), "spec.images[\"\"]: an image needs a name" },
+        { IMAGES("\"nginx\":{}"), "spec.images.nginx: has no tags" },
+        { IMAGES("\"reg.io/a\":{\"tags\":{}}"),
+          "spec.images[\"reg.io/a\"].tags: expected a list, got an object" },
+        { IMAGES("\"nginx\":{\"tags\":[{\"tag\":\"1\"},\"2\"]}"),
+          "spec.images.nginx.tags[1]: expected an object, got \"2\"" },
+        { IMAGES("\"nginx\":{\"tags\":[{}]}"), "spec.images.nginx.tags[0]: has no tag" },
+        { IMAGES("\"nginx\":{\"tags\":[{\"tag\":\"\"}]}"),
+          "spec.images.nginx.tags[0]: has no tag" },
+        { IMAGES("\"nginx\":{\"tags\":[{\"tag\":1.25}]}"),
+          "spec.images.nginx.tags[0].tag: expected a string (in quotes), got 1.25" },
+        { IMAGES("\"nginx\":{\"tags\":[{\"tag\":\"a\\u0000b\"}]}"),
+          "spec.images.nginx.tags[0].tag: has a NUL in it" },
+        { IMAGES("\"nginx\":{\"tags\":[{\"tag\":\"b\"},{\"tag\":\"a\"},{\"tag\":\"b\"}]}"),
+          "spec.images.nginx.tags: the tag \"b\" is given twice" },
+        { TAG("\"version\":\"x\""),
+          "spec.images.nginx.tags[0].version: expected an integer, got \"x\"" },
+        { TAG("\"version\":1.5"),
+          "spec.images.nginx.tags[0].version: expected an integer, got 1.5" },
+        { TAG("\"version\":true"),
+          "spec.images.nginx.tags[0].version: expected an integer, got true" },
+        { TAG("\"version\":-1"),
+          "spec.images.nginx.tags[0].version: expected zero or more, got -1" },
+        { TAG("\"createdAt\":\"yesterday\""),
+          "spec.images.nginx.tags[0].createdAt: expected a time such as 2026-01-31T12:00:00Z, got "
+          "\"yesterday\"" },
+        { TAG("\"imagePullPolicy\":\"Never\""),
+          "spec.images.nginx.tags[0].imagePullPolicy: expected Always or IfNotPresent, got "
+          "\"Never\"" },
+        { TAG("\"pullPolicy\":[]"),
+          "spec.images.nginx.tags[0].pullPolicy: expected an object, got a list" },
+        { POLICY("\"timeoutSeconds\":\"1m\""),
+          "spec.images.nginx.tags[0].pullPolicy.timeoutSeconds: expected an integer, got \"1m\"" },
+        { TAG("\"ownerReferences\":[7]"),
+          "spec.images.nginx.tags[0].ownerReferences[0]: expected an object, got 7" },
+        { TAG("\"ownerReferences\":[{\"uid\":7}]"),
+          "spec.images.nginx.tags[0].ownerReferences[0].uid: "
+          "expected a string (in quotes), got 7" },
+        { IMAGES("\"nginx\":{\"tags\":[],\"pullSecrets\":[{\"namespace\":\"a\"}]}"),
+          "spec.images.nginx.pullSecrets[0]: has no name" },
+        { IMAGES("\"nginx\":{\"tags\":[],\"sandboxConfig\":{\"labels\":{\"a.b/c\":1}}}"),
+          "spec.images.nginx.sandboxConfig.labels[\"a.b/c\"]: "
+          "expected a string (in quotes), got 1" },
+        { IMAGES("\"a\\n\\\"b\":1"), "spec.images[\"a?\\\"b\"]: expected an object, got 1" },
+};
+
+static void test_refusal(void **state) {
+        const struct Refusal *refusal = *state;
+        WishList untouched = { .items = (ImageWish *) 1, .n_items = 42 };
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        assert_true(parse(refusal->json, &untouched, &error) < 0);
+        assert_int_equal(error.kind, ERROR_INVALID);
+        assert_string_equal(error_message(&error), refusal->message);
+        assert_null(strchr(error_message(&error), '\n'));
+        assert_int_equal(untouched.n_items, 42);
+}
+
+static void parse_or_fail(const char *json, WishList *ret) {
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        if (parse(json, ret, &error) < 0)
+                fail_msg("%s", error_message(&error));
+}
+
+static void test_nothing(void **state) {
+        static const char *const texts[] = {
+                "{\"apiVersion\":\"apps.kruise.io/v1beta1\",\"kind\":\"NodeImage\"}",
+                NODE_IMAGE("v1alpha1", "null"),
+                NODE_IMAGE("v1alpha1", "{}"),
+                NODE_IMAGE("v1beta1", "{\"images\":null}"),
+                IMAGES(""),
+                IMAGES("\"nginx\":{\"tags\":[]}"),
+        };
+
+        for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+                cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+
+                parse_or_fail(texts[i], &wishes);
+                assert_int_equal(wishes.n_items, 0);
+        }
+}
+
+static void test_defaults(void **state) {
+        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+
+        parse_or_fail(TAG("\"version\":null,\"pullPolicy\":null,\"imagePullPolicy\":\"\""),
+                      &wishes);
+        assert_int_equal(wishes.n_items, 1);
+        assert_string_equal(wishes.items[0].name, "nginx");
+        assert_string_equal(wishes.items[0].tag, "1.25");
+        assert_int_equal(wishes.items[0].version, 0);
+        assert_int_equal(wishes.items[0].created_at, 0);
+        assert_int_equal(wishes.items[0].policy, PULL_POLICY_ALWAYS);
+        assert_int_equal(wishes.items[0].timeout_sec, 600);
+        assert_int_equal(wishes.items[0].backoff_limit, 3);
+        assert_int_equal(wishes.items[0].active_deadline_sec, WISH_NO_LIMIT);
+        assert_int_equal(wishes.items[0].ttl_sec, WISH_NO_LIMIT);
+        assert_int_equal(wishes.items[0].n_secrets, 0);
+        assert_int_equal(wishes.items[0].n_owners, 0);
+}
+
+static const char everything[] =
+        NODE_IMAGE("v1beta1",
+                   "{\"images\":{\"reg.example:5000/team/app\":{"
+                   "\"pullSecrets\":["
+                   "{\"namespace\":\"ns\",\"name\":\"s1\",\"mode\":\"batch\"},{\"name\":\"s2\"}],"
+                   "\"sandboxConfig\":{"
+                   "\"labels\":{\"l\":\"1\"},\"annotations\":{\"a\":\"2\",\"b\":null}},"
+                   "\"tags\":["
+                   "{\"tag\":\"v1\",\"version\":7,\"createdAt\":\"2026-01-31T13:00:00.5+01:00\","
+                   "\"imagePullPolicy\":\"IfNotPresent\","
+                   "\"pullPolicy\":{\"timeoutSeconds\":30,\"backoffLimit\":0,"
+                   "\"ttlSecondsAfterFinished\":0,\"activeDeadlineSeconds\":90},"
+                   "\"ownerReferences\":[{\"apiVersion\":\"apps.kruise.io/v1alpha1\","
+                   "\"kind\":\"ImagePullJob\",\"namespace\":\"ns\",\"name\":\"job\",\"uid\":\"u\","
+                   "\"resourceVersion\":\"9\",\"fieldPath\":\"f\"},{}]},"
+                   "{\"tag\":\"sha256:00\",\"imagePullPolicy\":\"Always\"}]}}}");
+
+static void test_said_about_a_tag(void **state) {
+        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+        const ImageWish *wish;
+
+        parse_or_fail(everything, &wishes);
+        assert_int_equal(wishes.n_items, 2);
+
+        wish = &wishes.items[0];
+        assert_string_equal(wish->name, "reg.example:5000/team/app");
+        assert_string_equal(wish->tag, "v1");
+        assert_int_equal(wish->version, 7);
+        assert_int_equal(wish->created_at, 1769860800);
+        assert_int_equal(wish->policy, PULL_POLICY_IF_NOT_PRESENT);
+        assert_int_equal(wish->timeout_sec, 30);
+        assert_int_equal(wish->backoff_limit, 0);
+        assert_int_equal(wish->ttl_sec, 0);
+        assert_int_equal(wish->active_deadline_sec, 90);
+
+        wish = &wishes.items[1];
+        assert_string_equal(wish->name, "reg.example:5000/team/app");
+        assert_string_equal(wish->tag, "sha256:00");
+        assert_int_equal(wish->version, 0);
+        assert_int_equal(wish->policy, PULL_POLICY_ALWAYS);
+        assert_int_equal(wish->n_owners, 0);
+}
+
+static void test_owners(void **state) {
+        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+        const OwnerRef *owner;
+
+        parse_or_fail(everything, &wishes);
+        assert_int_equal(wishes.items[0].n_owners, 2);
+
+        owner = &wishes.items[0].owners[0];
+        assert_string_equal(owner->api_version, "apps.kruise.io/v1alpha1");
+        assert_string_equal(owner->kind, "ImagePullJob");
+        assert_string_equal(owner->namespace, "ns");
+        assert_string_equal(owner->name, "job");
+        assert_string_equal(owner->uid, "u");
+        assert_string_equal(owner->resource_version, "9");
+        assert_string_equal(owner->field_path, "f");
+        assert_null(wishes.items[0].owners[1].name);
+}
+
+/* It is said once, and every tag has it. */
+static void test_said_about_an_image(void **state) {
+        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+
+        parse_or_fail(everything, &wishes);
+        for (size_t i = 0; i < 2; i++) {
+                const ImageWish *wish = &wishes.items[i];
+
+                assert_int_equal(wish->n_secrets, 2);
+                assert_string_equal(wish->secrets[0].namespace, "ns");
+                assert_string_equal(wish->secrets[0].name, "s1");
+                assert_null(wish->secrets[1].namespace);
+                assert_string_equal(wish->secrets[1].name, "s2");
+                assert_int_equal(wish->n_labels, 1);
+                assert_string_equal(wish->labels[0].key, "l");
+                assert_string_equal(wish->labels[0].value, "1");
+                assert_int_equal(wish->n_annotations, 2);
+                assert_string_equal(wish->annotations[1].key, "b");
+                assert_string_equal(wish->annotations[1].value, "");
+        }
+}
+
+static void test_limits_out_of_range(void **state) {
+        static const struct {
+                const char *json;
+                int64_t timeout, backoff, ttl, deadline;
+        } rows[] = {
+                { POLICY("\"timeoutSeconds\":0,\"backoffLimit\":-1,\"ttlSecondsAfterFinished\":-1,"
+                         "\"activeDeadlineSeconds\":-5"),
+                  600, 3, WISH_NO_LIMIT, WISH_NO_LIMIT },
+                { POLICY("\"timeoutSeconds\":-7"), 600, 3, WISH_NO_LIMIT, WISH_NO_LIMIT },
+                { POLICY("\"activeDeadlineSeconds\":0"), 600, 3, WISH_NO_LIMIT, 0 },
+                { POLICY("\"timeoutSeconds\":99999999999999999999,\"backoffLimit\":4294967296,"
+                         "\"ttlSecondsAfterFinished\":9223372036854775807,"
+                         "\"activeDeadlineSeconds\":18446744073709551615"),
+                  INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+
+                parse_or_fail(rows[i].json, &wishes);
+                assert_int_equal(wishes.items[0].timeout_sec, rows[i].timeout);
+                assert_int_equal(wishes.items[0].backoff_limit, rows[i].backoff);
+                assert_int_equal(wishes.items[0].ttl_sec, rows[i].ttl);
+                assert_int_equal(wishes.items[0].active_deadline_sec, rows[i].deadline);
+        }
+}
+
+/* They fail on their own later. Their neighbours should not. */
+static void test_malformed_names_and_tags(void **state) {
+        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+
+        parse_or_fail(IMAGES("\"No Such!\":{\"tags\":[{\"tag\":\"a b\"},{\"tag\":\"@\"}]}"),
+                      &wishes);
+        assert_int_equal(wishes.n_items, 2);
+        assert_string_equal(wishes.items[0].name, "No Such!");
+        assert_string_equal(wishes.items[1].tag, "@");
+}
+
+/* A NodeImage with many images of many tags, and one annotation each. */
+static struct json_object *large(size_t n_images, size_t n_tags, size_t name_size,
+                                 size_t annotation_size) {
+        struct json_object *root = json_tokener_parse(NODE_IMAGE("v1beta1", "{\"images\":{}}"));
+        struct json_object *images =
+                json_object_object_get(json_object_object_get(root, "spec"), "images");
+        cleanup(free_p) char *text = calloc(1, annotation_size + 1);
+
+        memset(text, 'x', annotation_size);
+        for (size_t i = 0; i < n_images; i++) {
+                struct json_object *tags = json_object_new_array();
+                struct json_object *image = json_object_new_object();
+                struct json_object *annotations = json_object_new_object();
+                struct json_object *config = json_object_new_object();
+                cleanup(free_p) char *name = NULL;
+
+                for (size_t j = 0; j < n_tags; j++) {
+                        struct json_object *tag = json_object_new_object();
+                        char number[24];
+
+                        snprintf(number, sizeof(number), "%zu", j);
+                        json_object_object_add(tag, "tag", json_object_new_string(number));
+                        json_object_array_add(tags, tag);
+                }
+
+                json_object_object_add(image, "tags", tags);
+                json_object_object_add(annotations, "a", json_object_new_string(text));
+                json_object_object_add(config, "annotations", annotations);
+                json_object_object_add(image, "sandboxConfig", config);
+                assert_true(asprintf(&name, "%0*zu", (int) name_size, i) >= 0);
+                json_object_object_add(images, name, image);
+        }
+
+        return root;
+}
+
+static void test_sizes(void **state) {
+        static const struct {
+                size_t n_images, n_tags, name_size, annotation_size;
+                const char *refusal; /* how it begins */
+        } rows[] = {
+                { 4096, 4, 0, 0, NULL },
+                { 4097, 0, 0, 0, "spec.images: more than 4096 images" },
+                { 1, 16384, 0, 0, NULL },
+                { 1, 16385, 0, 0, "spec.images.0: more than 16384 tags" },
+                { 1, 1, 4096, 0, NULL },
+                { 1, 1, 4097, 0, "spec.images[\"000" },
+                { 1, 100, 0, 64 << 10, NULL },
+                { 1, 100, 0, 128 << 10, "spec.images" },
+                { 100, 1, 0, 128 << 10, "spec.images" },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                cleanup(json_object_put_p) struct json_object *object =
+                        large(rows[i].n_images, rows[i].n_tags, rows[i].name_size,
+                              rows[i].annotation_size);
+                cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+                cleanup(error_done) Error error = ERROR_INIT;
+
+                (void) image_spec_parse(object, &wishes, &error);
+                if (!rows[i].refusal) {
+                        assert_int_equal(error.kind, ERROR_NONE);
+                        assert_int_equal(wishes.n_items, rows[i].n_images * rows[i].n_tags);
+                } else {
+                        assert_int_equal(error.kind, ERROR_INVALID);
+                        assert_int_equal(wishes.n_items, 0);
+                        if (strncmp(error_message(&error), rows[i].refusal,
+                                    strlen(rows[i].refusal)) != 0)
+                                fail_msg("%s", error_message(&error));
+                }
+        }
+}
+
+int main(void) {
+        const size_t n_refusals = sizeof(refusals) / sizeof(refusals[0]);
+        struct CMUnitTest tests[sizeof(refusals) / sizeof(refusals[0]) + 8];
+        size_t n = 0;
+
+        for (; n < n_refusals; n++)
+                tests[n] = (struct CMUnitTest){
+                        .name = refusals[n].message,
+                        .test_func = test_refusal,
+                        .initial_state = (void *) &refusals[n],
+                };
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_nothing);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_defaults);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_said_about_a_tag);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_owners);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_said_about_an_image);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_limits_out_of_range);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_malformed_names_and_tags);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_sizes);
+
+        return _cmocka_run_group_tests("a node image", tests, n, NULL, NULL);
+}

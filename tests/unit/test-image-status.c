@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * What became of a wish
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/image/image-status.h"
+
+#define ID "sha256:6efc10a0510f143a90b69dc564a914574973223e88418d65c1f8809e08dc0a1f"
+
+/* clang-format off */
+
+static const struct Percent {
+        const char *name;
+        ImagePhase phase;
+        uint64_t done;
+        uint64_t total;
+        int percent;
+} percents[] = {
+        { "nothing has begun",            IMAGE_WAITING,   0,          0,          0   },
+        { "the total is not known",       IMAGE_PULLING,   5,          0,          0   },
+        { "nothing has arrived",          IMAGE_PULLING,   0,          1000,       0   },
+        { "half of it",                   IMAGE_PULLING,   500,        1000,       49  },
+        { "the last byte is missing",     IMAGE_PULLING,   999,        1000,       98  },
+        { "it is all there but unpacked", IMAGE_PULLING,   1000,       1000,       99  },
+        { "more than was promised",       IMAGE_PULLING,   1001,       1000,       99  },
+        { "as large as numbers get",      IMAGE_PULLING,   UINT64_MAX, UINT64_MAX, 99  },
+        { "nearly as large",              IMAGE_PULLING,   UINT64_MAX / 2, UINT64_MAX, 49 },
+        { "it succeeded",                 IMAGE_SUCCEEDED, 1000,       1000,       100 },
+        { "it was there already",         IMAGE_SUCCEEDED, 0,          0,          100 },
+        { "it failed half-way",           IMAGE_FAILED,    500,        1000,       49  },
+        { "it failed at the end",         IMAGE_FAILED,    1000,       1000,       99  },
+};
+
+/* A status and how it is written under the name "nginx". */
+static const struct Written {
+        const char *name;
+        ImageStatus status;
+        const char *text;
+} written[] = {
+        { "waits", { .phase = IMAGE_WAITING, .step = IMAGE_STEP_QUEUED },
+          "{\"tag\":\"1.25\",\"phase\":\"Waiting\"}" },
+        { "waits with a version", { .phase = IMAGE_WAITING, .version = 3 },
+          "{\"tag\":\"1.25\",\"phase\":\"Waiting\",\"version\":3}" },
+        { "is being pulled",
+          { .phase = IMAGE_PULLING, .version = 3, .started_at = 1769903999, .bytes_done = 50,
+            .bytes_total = 99 },
+          "{\"tag\":\"1.25\",\"phase\":\"Pulling\",\"progress\":50,"
+          "\"startTime\":\"2026-01-31T23:59:59Z\",\"version\":3}" },
+        { "has succeeded",
+          { .phase = IMAGE_SUCCEEDED, .version = 3, .started_at = 1769903999,
+            .completed_at = 1769904000, .image_id = (char *) ID },
+          "{\"tag\":\"1.25\",\"phase\":\"Succeeded\",\"progress\":100,"
+          "\"startTime\":\"2026-01-31T23:59:59Z\",\"completionTime\":\"2026-02-01T00:00:00Z\","
+          "\"version\":3,\"imageID\":\"nginx@" ID "\"}" },
+        { "has failed",
+          { .phase = IMAGE_FAILED, .started_at = 1769903999, .completed_at = 1769904000,
+            .reason = PULL_REASON_NOT_FOUND, .message = (char *) "NotFound: \"no\"\n; look" },
+          "{\"tag\":\"1.25\",\"phase\":\"Failed\",\"startTime\":\"2026-01-31T23:59:59Z\","
+          "\"completionTime\":\"2026-02-01T00:00:00Z\","
+          "\"message\":\"NotFound: \\\"no\\\"\\n; look\"}" },
+};
+
+/* What somebody else may have written, and what is made of it. NULL: it is refused. */
+static const struct Read {
+        const char *text;
+        const char *again;
+} reads[] = {
+        { "{\"phase\":\"Succeeded\",\"imageID\":\"redis@" ID "\"}",
+          "{\"tag\":\"1.25\",\"phase\":\"Succeeded\",\"progress\":100}" },
+        { "{\"phase\":\"Succeeded\",\"imageID\":\"nginx\"}",
+          "{\"tag\":\"1.25\",\"phase\":\"Succeeded\",\"progress\":100}" },
+        { "{\"phase\":\"Succeeded\",\"imageID\":7,\"version\":null,\"message\":[]}",
+          "{\"tag\":\"1.25\",\"phase\":\"Succeeded\",\"progress\":100}" },
+        { "{\"phase\":\"Waiting\",\"startTime\":\"soon\",\"completionTime\":false}",
+          "{\"tag\":\"1.25\",\"phase\":\"Waiting\"}" },
+        { "{\"phase\":\"Waiting\",\"version\":-9223372036854775808}",
+          "{\"tag\":\"1.25\",\"phase\":\"Waiting\",\"version\":-9223372036854775808}" },
+        { "{\"phase\":\"Waiting\",\"more\":{\"phase\":\"Failed\"}}",
+          "{\"tag\":\"1.25\",\"phase\":\"Waiting\"}" },
+        { "{}", NULL },
+        { "{\"phase\":\"\"}", NULL },
+        { "{\"phase\":\"succeeded\"}", NULL },
+        { "{\"phase\":null}", NULL },
+        { "{\"phase\":0}", NULL },
+        { "[]", NULL },
+        { "null", NULL },
+        { "\"Succeeded\"", NULL },
+};
+
+/* clang-format on */
+
+#define N(array) (sizeof(array) / sizeof((array)[0]))
+
+static inline void json_object_put_p(json_object **object) {
+        json_object_put(*object);
+}
+
+static void test_percent(void **state) {
+        const struct Percent *percent = *state;
+        const ImageStatus status = {
+                .phase = percent->phase,
+                .bytes_done = percent->done,
+                .bytes_total = percent->total,
+        };
+
+        assert_int_equal(image_status_progress(&status), percent->percent);
+}
+
+static const char *print(json_object *object) {
+        return json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN |
+                                                              JSON_C_TO_STRING_NOSLASHESCAPE);
+}
+
+static void assert_written_as(const ImageStatus *status, const char *text) {
+        cleanup(json_object_put_p) json_object *object = NULL;
+
+        object = image_status_to_json(status, "nginx", "1.25");
+        assert_non_null(object);
+        assert_string_equal(print(object), text);
+}
+
+static void test_written(void **state) {
+        const struct Written *row = *state;
+
+        assert_written_as(&row->status, row->text);
+}
+
+/* What is read is what was written, except for what only matters while it is under way. */
+static void test_there_and_back(void **state) {
+        for (size_t i = 0; i < N(written); i++) {
+                const ImageStatus *before = &written[i].status;
+                cleanup(json_object_put_p) json_object *object = NULL;
+                cleanup(image_status_done) ImageStatus after = { 0 };
+
+                object = json_tokener_parse(written[i].text);
+                assert_int_equal(image_status_from_json(object, "nginx", &after, NULL), 0);
+                assert_int_equal(after.phase, before->phase);
+                assert_int_equal(after.version, before->version);
+                assert_int_equal(after.started_at, before->started_at);
+                assert_int_equal(after.completed_at, before->completed_at);
+                assert_int_equal(after.reason, before->reason);
+                assert_string_equal(after.message ?: "", before->message ?: "");
+                assert_string_equal(after.image_id ?: "", before->image_id ?: "");
+        }
+}
+
+static void test_read(void **state) {
+        const struct Read *row = *state;
+        cleanup(json_object_put_p) json_object *object = json_tokener_parse(row->text);
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(image_status_done) ImageStatus status = { .version = 42 };
+        int r;
+
+        r = image_status_from_json(object, "nginx", &status, &error);
+        if (row->again) {
+                assert_int_equal(r, 0);
+                assert_written_as(&status, row->again);
+                return;
+        }
+
+        assert_true(r < 0);
+        assert_int_equal(error.kind, ERROR_INVALID);
+        assert_int_equal(status.version, 42);
+}
+
+/* The reason is the word before the colon. */
+static void test_reason_of_a_message(void **state) {
+        static const struct {
+                const char *text;
+                PullReason reason;
+        } rows[] = {
+                { "{\"phase\":\"Failed\",\"message\":\"NoSpace: x: y\"}", PULL_REASON_NO_SPACE },
+                { "{\"phase\":\"Failed\",\"message\":\"TLS\"}", PULL_REASON_TLS },
+                { "{\"phase\":\"Failed\",\"message\":\"it broke\"}", PULL_REASON_UNKNOWN },
+                { "{\"phase\":\"Failed\",\"message\":\"\"}", PULL_REASON_UNKNOWN },
+                { "{\"phase\":\"Failed\"}", PULL_REASON_UNKNOWN },
+                { "{\"phase\":\"Pulling\",\"message\":\"TLS: x\"}", PULL_REASON_NONE },
+                { "{\"phase\":\"Succeeded\"}", PULL_REASON_NONE },
+        };
+
+        for (size_t i = 0; i < N(rows); i++) {
+                cleanup(json_object_put_p) json_object *object = json_tokener_parse(rows[i].text);
+                cleanup(image_status_done) ImageStatus status = { 0 };
+
+                assert_int_equal(image_status_from_json(object, "nginx", &status, NULL), 0);
+                assert_int_equal(status.reason, rows[i].reason);
+        }
+}
+
+static void make_full(ImageStatus *status) {
+        *status = (ImageStatus){
+                .phase = IMAGE_FAILED,
+                .step = IMAGE_STEP_BACKING_OFF,
+                .version = 3,
+                .started_at = 1,
+                .completed_at = 2,
+                .duration_usec = 4,
+                .attempt = 5,
+                .bytes_done = 6,
+                .bytes_total = 7,
+                .was_present = true,
+                .reason = PULL_REASON_TLS,
+                .message = strdup("TLS: x"),
+                .image_id = strdup(ID),
+        };
+        assert_int_equal(image_status_set_digests(status, (const char *[]){ "a@b", "c@d" }, 2), 0);
+}
+
+static void test_copy(void **state) {
+        cleanup(image_status_done) ImageStatus copy = { 0 };
+        ImageStatus status;
+
+        make_full(&status);
+        assert_int_equal(image_status_copy(&status, &copy), 0);
+        assert_memory_equal(&copy, &status, offsetof(ImageStatus, message));
+        assert_ptr_not_equal(copy.message, status.message);
+        image_status_done(&status);
+        image_status_done(&status);
+
+        assert_string_equal(copy.message, "TLS: x");
+        assert_string_equal(copy.image_id, ID);
+        assert_string_equal(copy.repo_digests[0], "a@b");
+        assert_string_equal(copy.repo_digests[1], "c@d");
+        assert_null(copy.repo_digests[2]);
+}
+
+static void test_copy_of_nothing(void **state) {
+        const ImageStatus status = { .phase = IMAGE_WAITING };
+        cleanup(image_status_done) ImageStatus copy = { .phase = IMAGE_FAILED };
+
+        assert_int_equal(image_status_copy(&status, &copy), 0);
+        assert_int_equal(copy.phase, IMAGE_WAITING);
+        assert_null(copy.message);
+        assert_null(copy.image_id);
+        assert_true(!copy.repo_digests || !copy.repo_digests[0]);
+}
+
+static void test_digests_are_replaced(void **state) {
+        cleanup(image_status_done) ImageStatus status;
+
+        make_full(&status);
+        assert_int_equal(image_status_set_digests(&status, (const char *[]){ "e@f" }, 1), 0);
+        assert_string_equal(status.repo_digests[0], "e@f");
+        assert_null(status.repo_digests[1]);
+        assert_int_equal(image_status_set_digests(&status, NULL, 0), 0);
+        assert_null(status.repo_digests[0]);
+}
+
+static void test_phases(void **state) {
+        assert_string_equal(image_phase_to_string(IMAGE_WAITING), "Waiting");
+        assert_string_equal(image_phase_to_string(IMAGE_PULLING), "Pulling");
+        assert_string_equal(image_phase_to_string(IMAGE_SUCCEEDED), "Succeeded");
+        assert_string_equal(image_phase_to_string(IMAGE_FAILED), "Failed");
+        assert_false(image_phase_is_final(IMAGE_WAITING));
+        assert_false(image_phase_is_final(IMAGE_PULLING));
+        assert_true(image_phase_is_final(IMAGE_SUCCEEDED));
+        assert_true(image_phase_is_final(IMAGE_FAILED));
+}
+
+int main(void) {
+        struct CMUnitTest tests[6 + N(percents) + N(written) + N(reads)] = {
+                cmocka_unit_test(test_there_and_back),
+                cmocka_unit_test(test_reason_of_a_message),
+                cmocka_unit_test(test_copy),
+                cmocka_unit_test(test_copy_of_nothing),
+                cmocka_unit_test(test_digests_are_replaced),
+                cmocka_unit_test(test_phases),
+        };
+        size_t n = 6;
+
+        for (size_t i = 0; i < N(percents); i++)
+                tests[n++] = (struct CMUnitTest){
+                        .name = percents[i].name,
+                        .test_func = test_percent,
+                        .initial_state = (void *) &percents[i],
+                };
+        for (size_t i = 0; i < N(written); i++)
+                tests[n++] = (struct CMUnitTest){
+                        .name = written[i].name,
+                        .test_func = test_written,
+                        .initial_state = (void *) &written[i],
+                };
+        for (size_t i = 0; i < N(reads); i++)
+                tests[n++] = (struct CMUnitTest){
+                        .name = reads[i].text,
+                        .test_func = test_read,
+                        .initial_state = (void *) &reads[i],
+                };
+
+        return _cmocka_run_group_tests("image status", tests, n, NULL, NULL);
+}

@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The images folder, a real one, while things happen to it
+ */
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/node/images-dir.h"
+
+#define WAIT_USEC ((uint64_t) 10000000)
+#define NOBODY 65534
+
+#define HEAD "apiVersion: apps.kruise.io/v1alpha1\nkind: NodeImage\n"
+#define WISH(image, tag) HEAD "spec: {images: {" image ": {tags: [{tag: \"" tag "\"}]}}}\n"
+
+typedef struct Fixture {
+        char root[32]; /* a new folder, in which the tests run */
+        sd_event *event;
+        ImagesDir *dir;
+        char *seen; /* what describe() said when the folder last called back */
+        unsigned n_calls;
+} Fixture;
+
+/* "a.yaml: nginx:1 redis:7 | b.yaml: !" with a "!" for a file whose content was refused. */
+static char *describe(const ImagesDir *dir) {
+        char *text = NULL;
+        size_t size;
+        FILE *file = open_memstream(&text, &size);
+
+        if (images_dir_get_error(dir)->kind != ERROR_NONE)
+                fprintf(file, "(%s) ", error_kind_to_string(images_dir_get_error(dir)->kind));
+        for (size_t i = 0; i < images_dir_get_n_files(dir); i++) {
+                const ImagesFile *item = images_dir_get_file(dir, i);
+
+                fprintf(file, "%s%s:", i > 0 ? " | " : "", item->name);
+                for (size_t j = 0; j < item->wishes.n_items; j++)
+                        fprintf(file, " %s:%s", item->wishes.items[j].name,
+                                item->wishes.items[j].tag);
+                if (item->error.kind != ERROR_NONE)
+                        fprintf(file, " !");
+        }
+
+        fclose(file);
+        return text;
+}
+
+static void see(Fixture *fixture) {
+        free(fixture->seen);
+        fixture->seen = describe(fixture->dir);
+}
+
+static int on_changed(ImagesDir *dir, void *userdata) {
+        Fixture *fixture = userdata;
+
+        fixture->n_calls++;
+        see(fixture);
+        return 0;
+}
+
+static void watch(Fixture *fixture, const char *path) {
+        assert_int_equal(images_dir_new(fixture->event, path, on_changed, fixture, &fixture->dir),
+                         0);
+        see(fixture);
+}
+
+/* Runs the loop until the folder has said that this is what is in it. */
+static void wait_for(Fixture *fixture, const char *expected) {
+        uint64_t now, end;
+
+        assert_true(sd_event_now(fixture->event, CLOCK_MONOTONIC, &now) >= 0);
+        for (end = now + WAIT_USEC; strcmp(fixture->seen, expected) != 0 && now < end;) {
+                assert_true(sd_event_run(fixture->event, end - now) >= 0);
+                assert_true(sd_event_now(fixture->event, CLOCK_MONOTONIC, &now) >= 0);
+        }
+
+        assert_string_equal(fixture->seen, expected);
+}
+
+static void write_file(const char *path, const char *text) {
+        cleanup(close_p) int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+
+        assert_true(fd >= 0);
+        assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+}
+
+static void write_fd(int fd, const char *text) {
+        assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+}
+
+static const ImagesFile *get_file(Fixture *fixture, const char *name) {
+        for (size_t i = 0; i < images_dir_get_n_files(fixture->dir); i++)
+                if (strcmp(images_dir_get_file(fixture->dir, i)->name, name) == 0)
+                        return images_dir_get_file(fixture->dir, i);
+
+        fail_msg("there is no %s", name);
+        return NULL;
+}
+
+static void assert_error(Fixture *fixture, const char *name, const char *message) {
+        assert_string_equal(error_message(&get_file(fixture, name)->error), message);
+}
+
+static int setup(void **state) {
+        Fixture *fixture = calloc(1, sizeof(*fixture));
+
+        strcpy(fixture->root, "/tmp/test-images-dir-XXXXXX");
+        assert_non_null(mkdtemp(fixture->root));
+        assert_int_equal(chmod(fixture->root, 0755), 0);
+        assert_int_equal(chdir(fixture->root), 0);
+        assert_int_equal(mkdir("d", 0755), 0);
+        assert_true(sd_event_new(&fixture->event) >= 0);
+        *state = fixture;
+        return 0;
+}
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *ftw) {
+        return remove(path);
+}
+
+static void remove_tree(const char *path) {
+        assert_int_equal(nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+static int teardown(void **state) {
+        Fixture *fixture = *state;
+
+        images_dir_free(fixture->dir);
+        sd_event_unref(fixture->event);
+        remove_tree(fixture->root);
+        free(fixture->seen);
+        free(fixture);
+        return 0;
+}
+
+static void test_first_look(void **state) {
+        Fixture *fixture = *state;
+
+        write_file("d/b.yaml", WISH("nginx", "1"));
+        write_file("d/a.json",
+                   "{\"apiVersion\":\"apps.kruise.io/v1beta1\",\"kind\":\"NodeImage\"}");
+        write_file("d/c.yml", WISH("redis", "7") "---\n" WISH("redis", "8"));
+        write_file("d/bad.yaml", WISH("redis", "7") "---\nkind: Pod\napiVersion: v1\n");
+        write_file("d/empty.yaml", "");
+        write_file("d/.hidden.yaml", "x");
+        write_file("d/other.txt", "x");
+        write_file("d/yaml", "x");
+
+        watch(fixture, "d/");
+        assert_string_equal(fixture->seen, "a.json: | b.yaml: nginx:1 | bad.yaml: ! | "
+                                           "c.yml: redis:7 redis:8 | empty.yaml:");
+        assert_error(fixture, "bad.yaml", "document 2: is a Pod, not a NodeImage (apps.kruise.io)");
+        assert_int_equal(get_file(fixture, "c.yml")->n_documents, 2);
+        assert_int_equal(get_file(fixture, "empty.yaml")->n_documents, 0);
+        assert_int_equal(fixture->n_calls, 0);
+}
+
+static void test_add_change_remove_rename(void **state) {
+        Fixture *fixture = *state;
+
+        watch(fixture, "d");
+        assert_string_equal(fixture->seen, "");
+
+        write_file("d/a.yaml", WISH("nginx", "1"));
+        wait_for(fixture, "a.yaml: nginx:1");
+        write_file("d/a.yaml", WISH("nginx", "2"));
+        wait_for(fixture, "a.yaml: nginx:2");
+
+        write_file("d/a.yaml", "{");
+        wait_for(fixture, "a.yaml: nginx:2 !");
+
+        write_file("d/.new", WISH("nginx", "3"));
+        assert_int_equal(rename("d/.new", "d/a.yaml"), 0);
+        wait_for(fixture, "a.yaml: nginx:3");
+        assert_int_equal(rename("d/a.yaml", "d/b.yaml"), 0);
+        wait_for(fixture, "b.yaml: nginx:3");
+
+        assert_int_equal(unlink("d/b.yaml"), 0);
+        wait_for(fixture, "");
+}
+
+static void test_open_file_is_left_alone(void **state) {
+        Fixture *fixture = *state;
+        cleanup(close_p) int fd = -1;
+
+        write_file("d/a.yaml", WISH("nginx", "1"));
+        watch(fixture, "d");
+
+        fd = open("d/a.yaml", O_WRONLY | O_TRUNC | O_CLOEXEC);
+        write_fd(fd, HEAD "spec: {images: {");
+        write_file("d/b.yaml", WISH("redis", "7"));
+        wait_for(fixture, "a.yaml: nginx:1 | b.yaml: redis:7");
+
+        write_fd(fd, "nginx: {tags: [{tag: '2'}]}}}\n");
+        write_file("d/c.yaml", WISH("redis", "8"));
+        wait_for(fixture, "a.yaml: nginx:1 | b.yaml: redis:7 | c.yaml: redis:8");
+
+        close(take_fd(&fd));
+        wait_for(fixture, "a.yaml: nginx:2 | b.yaml: redis:7 | c.yaml: redis:8");
+}
+
+static void test_open_file_that_is_quiet(void **state) {
+        Fixture *fixture = *state;
+        cleanup(close_p) int fd = -1;
+
+        watch(fixture, "d");
+        fd = open("d/a.yaml", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+        write_fd(fd, WISH("nginx", "1"));
+        wait_for(fixture, "a.yaml: nginx:1");
+}
+
+static void make_version(const char *folder, const char *text) {
+        cleanup(free_p) char *path = NULL;
+
+        assert_int_equal(mkdir(folder, 0755), 0);
+        assert_true(asprintf(&path, "%s/a.yaml", folder) >= 0);
+        write_file(path, text);
+}
+
+static void test_config_map(void **state) {
+        Fixture *fixture = *state;
+
+        make_version("d/..1", WISH("nginx", "1"));
+        assert_int_equal(symlink("..1", "d/..data"), 0);
+        assert_int_equal(symlink("..data/a.yaml", "d/a.yaml"), 0);
+        watch(fixture, "d");
+        assert_string_equal(fixture->seen, "a.yaml: nginx:1");
+
+        make_version("d/..2", WISH("nginx", "2"));
+        assert_int_equal(symlink("..2", "d/..data_tmp"), 0);
+        assert_int_equal(rename("d/..data_tmp", "d/..data"), 0);
+        wait_for(fixture, "a.yaml: nginx:2");
+}
+
+static void test_folder_is_a_link(void **state) {
+        Fixture *fixture = *state;
+
+        make_version("v1", WISH("nginx", "1"));
+        make_version("v2", WISH("nginx", "2"));
+        assert_int_equal(symlink("v1", "link"), 0);
+        watch(fixture, "link");
+        assert_string_equal(fixture->seen, "a.yaml: nginx:1");
+
+        assert_int_equal(symlink("v2", "next"), 0);
+        assert_int_equal(rename("next", "link"), 0);
+        wait_for(fixture, "a.yaml: nginx:2");
+
+        write_file("v2/a.yaml", WISH("nginx", "3"));
+        wait_for(fixture, "a.yaml: nginx:3");
+}
+
+static void test_file_is_a_link(void **state) {
+        Fixture *fixture = *state;
+        unsigned n_calls;
+
+        write_file("target", WISH("nginx", "1"));
+        assert_int_equal(symlink("../target", "d/a.yaml"), 0);
+        watch(fixture, "d");
+
+        write_file("target", WISH("nginx", "2"));
+        n_calls = fixture->n_calls;
+        assert_int_equal(images_dir_rescan(fixture->dir), 0);
+        assert_int_equal(fixture->n_calls, n_calls);
+        wait_for(fixture, "a.yaml: nginx:2");
+}
+
+static void test_folder_comes_and_goes(void **state) {
+        Fixture *fixture = *state;
+
+        watch(fixture, "e");
+        assert_string_equal(fixture->seen, "(not-found) ");
+        assert_string_equal(error_message(images_dir_get_error(fixture->dir)),
+                            "is missing: No such file or directory");
+
+        for (int i = 0; i < 3; i++) {
+                make_version("e", WISH("nginx", "1"));
+                wait_for(fixture, "a.yaml: nginx:1");
+                write_file("e/a.yaml", WISH("nginx", "2"));
+                wait_for(fixture, "a.yaml: nginx:2");
+                remove_tree("e");
+                wait_for(fixture, "(not-found) ");
+        }
+
+        make_version("e", WISH("nginx", "3"));
+        wait_for(fixture, "a.yaml: nginx:3");
+        make_version("f", WISH("nginx", "4"));
+        assert_int_equal(rename("e", "g"), 0);
+        assert_int_equal(rename("f", "e"), 0);
+        wait_for(fixture, "a.yaml: nginx:4");
+
+        write_file("g/a.yaml", WISH("nginx", "5"));
+        write_file("e/b.yaml", WISH("nginx", "6"));
+        wait_for(fixture, "a.yaml: nginx:4 | b.yaml: nginx:6");
+}
+
+static void test_parents_come_later(void **state) {
+        Fixture *fixture = *state;
+
+        watch(fixture, "x/y/z");
+        assert_int_equal(mkdir("x", 0755), 0);
+        assert_int_equal(mkdir("x/y", 0755), 0);
+        make_version("x/y/z", WISH("nginx", "1"));
+        wait_for(fixture, "a.yaml: nginx:1");
+}
+
+static void test_a_file_in_place_of_the_folder(void **state) {
+        Fixture *fixture = *state;
+
+        write_file("e", "");
+        watch(fixture, "e");
+        assert_string_equal(fixture->seen, "(not-found) ");
+        assert_int_equal(unlink("e"), 0);
+        make_version("e", WISH("nginx", "1"));
+        wait_for(fixture, "a.yaml: nginx:1");
+}
+
+static void test_permission_denied(void **state) {
+        Fixture *fixture = *state;
+        bool is_root = geteuid() == 0;
+
+        write_file("d/a.yaml", WISH("nginx", "1"));
+        if (is_root)
+                assert_int_equal(seteuid(NOBODY), 0);
+        watch(fixture, "d");
+        assert_string_equal(fixture->seen, "a.yaml: nginx:1");
+
+        assert_int_equal(seteuid(getuid()), 0);
+        assert_int_equal(chmod("d/a.yaml", 0), 0);
+        if (is_root)
+                assert_int_equal(seteuid(NOBODY), 0);
+        wait_for(fixture, "a.yaml: nginx:1 !");
+        assert_error(fixture, "a.yaml", "cannot be read: Permission denied");
+
+        assert_int_equal(seteuid(getuid()), 0);
+        assert_int_equal(chmod("d/a.yaml", 0644), 0);
+        assert_int_equal(chmod("d", 0), 0);
+        if (is_root)
+                assert_int_equal(seteuid(NOBODY), 0);
+        wait_for(fixture, "(denied) a.yaml: nginx:1 !");
+
+        assert_int_equal(seteuid(getuid()), 0);
+        assert_int_equal(chmod("d", 0755), 0);
+        if (is_root)
+                assert_int_equal(seteuid(NOBODY), 0);
+        wait_for(fixture, "a.yaml: nginx:1");
+        assert_int_equal(seteuid(getuid()), 0);
+}
+
+/* More events than the kernel keeps: some are lost, and with them who closed what. */
+static void test_lost_events(void **state) {
+        Fixture *fixture = *state;
+        cleanup(close_p) int a = -1, b = -1;
+
+        watch(fixture, "d");
+        a = open("d/a.yaml", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+        b = open("d/b.yaml", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+        for (int i = 0; i < 9000; i++) {
+                assert_int_equal(pwrite(a, "{", 1, 0), 1);
+                assert_int_equal(pwrite(b, "{", 1, 0), 1);
+        }
+        write_fd(a, WISH("nginx", "1"));
+        write_fd(b, WISH("nginx", "2"));
+        close(take_fd(&a));
+        close(take_fd(&b));
+        write_file("d/c.yaml", WISH("nginx", "3"));
+
+        wait_for(fixture, "a.yaml: nginx:1 | b.yaml: nginx:2 | c.yaml: nginx:3");
+}
+
+static void test_many_files(void **state) {
+        Fixture *fixture = *state;
+        cleanup(free_p) char *expected = NULL;
+        char path[32];
+
+        for (int i = 0; i < 1000; i++) {
+                snprintf(path, sizeof(path), "d/%04d.yaml", i);
+                write_file(path, WISH("nginx", "1"));
+        }
+        watch(fixture, "d");
+        assert_int_equal(images_dir_get_n_files(fixture->dir), 1000);
+        assert_string_equal(images_dir_get_file(fixture->dir, 999)->wishes.items[0].tag, "1");
+
+        for (int i = 0; i < 1000; i++) {
+                snprintf(path, sizeof(path), "d/%04d.yaml", i);
+                assert_int_equal(unlink(path), 0);
+        }
+        write_file("d/b.yaml", WISH("nginx", "2"));
+        wait_for(fixture, "b.yaml: nginx:2");
+}
+
+/* The callback may be the end of it. */
+static int on_changed_free(ImagesDir *dir, void *userdata) {
+        Fixture *fixture = userdata;
+
+        fixture->dir = images_dir_free(dir);
+        fixture->n_calls++;
+        return 0;
+}
+
+static void test_free_from_callback(void **state) {
+        Fixture *fixture = *state;
+
+        assert_int_equal(images_dir_new(fixture->event, "d", on_changed_free, fixture,
+                                        &fixture->dir),
+                         0);
+        write_file("d/a.yaml", WISH("nginx", "1"));
+        while (fixture->n_calls == 0)
+                assert_true(sd_event_run(fixture->event, WAIT_USEC) > 0);
+        assert_null(fixture->dir);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                TEST(test_first_look),
+                TEST(test_add_change_remove_rename),
+                TEST(test_open_file_is_left_alone),
+                TEST(test_open_file_that_is_quiet),
+                TEST(test_config_map),
+                TEST(test_folder_is_a_link),
+                TEST(test_file_is_a_link),
+                TEST(test_folder_comes_and_goes),
+                TEST(test_parents_come_later),
+                TEST(test_a_file_in_place_of_the_folder),
+                TEST(test_permission_denied),
+                TEST(test_lost_events),
+                TEST(test_many_files),
+                TEST(test_free_from_callback),
+        };
+
+        return cmocka_run_group_tests_name("the images folder", tests, NULL, NULL);
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * One file of the images folder: what is taken from it, and what is left in force
+ */
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/node/documents.h"
+#include "agent/node/images-file.h"
+
+#define HEAD "apiVersion: apps.kruise.io/v1alpha1\nkind: NodeImage\n"
+#define WISH(tag) HEAD "spec: {images: {nginx: {tags: [{tag: \"" tag "\"}]}}}\n"
+
+typedef struct Fixture {
+        char root[32];
+        int folder;
+        ImagesFile *file; /* "a.yaml" in the folder */
+} Fixture;
+
+static int setup(void **state) {
+        Fixture *fixture = calloc(1, sizeof(*fixture));
+
+        strcpy(fixture->root, "/tmp/test-images-file-XXXXXX");
+        assert_non_null(mkdtemp(fixture->root));
+        assert_int_equal(chdir(fixture->root), 0);
+        fixture->folder = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        assert_int_equal(images_file_new("a.yaml", &fixture->file), 0);
+        *state = fixture;
+        return 0;
+}
+
+static int teardown(void **state) {
+        Fixture *fixture = *state;
+
+        images_file_free(fixture->file);
+        (void) remove("a.yaml");
+        close_p(&fixture->folder);
+        assert_int_equal(rmdir(fixture->root), 0);
+        free(fixture);
+        return 0;
+}
+
+static void write_file(const char *text) {
+        cleanup(close_p) int fd = open("a.yaml", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+
+        assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+}
+
+/* Looks until the file cannot change any more without a trace. Returns whether it was different. */
+static bool look(Fixture *fixture) {
+        bool changed = false;
+        uint64_t again_usec;
+
+        do {
+                int r = images_file_look(fixture->file, fixture->folder, &again_usec);
+
+                assert_true(r >= 0);
+                changed |= r > 0;
+        } while (again_usec > 0);
+
+        return changed;
+}
+
+/* The tags that are in force, and why the newest content was refused, or "none". */
+static void assert_file(const Fixture *fixture, const char *tags, const char *message) {
+        char text[256] = "";
+
+        for (size_t i = 0; i < fixture->file->wishes.n_items; i++)
+                snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", i > 0 ? " " : "",
+                         fixture->file->wishes.items[i].tag);
+        assert_string_equal(text, tags);
+        assert_string_equal(error_message(&fixture->file->error), message);
+}
+
+static void test_documents(void **state) {
+        Fixture *fixture = *state;
+
+        write_file(WISH("1") "---\n---\n" WISH("2"));
+        assert_true(look(fixture));
+        assert_file(fixture, "1 2", "none");
+        assert_int_equal(fixture->file->n_documents, 2);
+
+        write_file("");
+        assert_true(look(fixture));
+        assert_file(fixture, "", "none");
+        assert_int_equal(fixture->file->n_documents, 0);
+}
+
+/* One line is content that is refused as a whole, whatever is good in it. */
+static void test_last_good_content_stays(void **state) {
+        static const struct {
+                const char *text;
+                const char *message;
+        } rows[] = {
+                { WISH("2") "spec: {}\n", "line 4, column 1: the key \"spec\" is given twice" },
+                { "{", "line 2, column 1: did not find expected node content" },
+                { HEAD "spec: {images: {nginx: {tags: [{tag: 2}]}}}\n",
+                  "spec.images.nginx.tags[0].tag: expected a string (in quotes), got 2" },
+                { WISH("2") "---\nkind: Pod\napiVersion: v1\n",
+                  "document 2: is a Pod, not a NodeImage (apps.kruise.io)" },
+        };
+        Fixture *fixture = *state;
+
+        write_file(WISH("1"));
+        assert_true(look(fixture));
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                write_file(rows[i].text);
+                assert_true(look(fixture));
+                assert_file(fixture, "1", rows[i].message);
+                assert_int_equal(fixture->file->n_documents, 1);
+                assert_false(look(fixture));
+        }
+
+        write_file(WISH("3"));
+        assert_true(look(fixture));
+        assert_file(fixture, "3", "none");
+}
+
+static void make_pipe(void) {
+        assert_int_equal(mkfifo("a.yaml", 0644), 0);
+}
+
+static void make_folder(void) {
+        assert_int_equal(mkdir("a.yaml", 0755), 0);
+}
+
+static void make_link_to_device(void) {
+        assert_int_equal(symlink("/dev/zero", "a.yaml"), 0);
+}
+
+static void make_link_to_nothing(void) {
+        assert_int_equal(symlink("nowhere", "a.yaml"), 0);
+}
+
+static void make_link_to_itself(void) {
+        assert_int_equal(symlink("a.yaml", "a.yaml"), 0);
+}
+
+static void make_socket(void) {
+        cleanup(close_p) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = "a.yaml" };
+
+        assert_int_equal(bind(fd, (struct sockaddr *) &address, sizeof(address)), 0);
+}
+
+static void make_nothing(void) {
+}
+
+/* A test that hangs has opened what it should not. */
+static void test_things_that_are_no_files(void **state) {
+        static const struct {
+                void (*make)(void);
+                const char *message;
+        } rows[] = {
+                { make_pipe, "is not a regular file" },
+                { make_folder, "is not a regular file" },
+                { make_socket, "is not a regular file" },
+                { make_link_to_device, "is not a regular file" },
+                { make_link_to_nothing, "cannot be read: No such file or directory" },
+                { make_nothing, "cannot be read: No such file or directory" },
+                { make_link_to_itself, "cannot be read: Too many levels of symbolic links" },
+        };
+        Fixture *fixture = *state;
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                write_file(WISH("1"));
+                assert_true(look(fixture));
+                assert_int_equal(unlink("a.yaml"), 0);
+
+                rows[i].make();
+                assert_true(look(fixture));
+                assert_file(fixture, "1", rows[i].message);
+                assert_false(look(fixture));
+                (void) remove("a.yaml");
+        }
+}
+
+static void test_large_file(void **state) {
+        Fixture *fixture = *state;
+
+        write_file(WISH("1"));
+        assert_true(look(fixture));
+
+        /* More than there is memory to read it. */
+        assert_int_equal(truncate("a.yaml", (off_t) DOCUMENTS_SIZE_MAX * 1000000), 0);
+        assert_true(look(fixture));
+        assert_file(fixture, "1", "is larger than 4 MiB");
+        assert_false(look(fixture));
+}
+
+static void test_same_file_is_not_read_again(void **state) {
+        const struct timespec old[2] = { { .tv_sec = 1000 }, { .tv_sec = 1000 } };
+        Fixture *fixture = *state;
+
+        write_file(WISH("1"));
+        assert_true(look(fixture));
+        assert_false(look(fixture));
+
+        assert_int_equal(utimensat(fixture->folder, "a.yaml", old, 0), 0);
+        assert_true(look(fixture));
+        assert_false(look(fixture));
+}
+
+/* Same size, same times as far as the kernel's clock goes: it must not be missed. */
+static void test_quick_changes(void **state) {
+        Fixture *fixture = *state;
+        uint64_t again_usec;
+
+        for (int i = 0; i < 100; i++) {
+                write_file(WISH("1"));
+                assert_true(images_file_look(fixture->file, fixture->folder, &again_usec) >= 0);
+                write_file(WISH("2"));
+                (void) look(fixture);
+                assert_file(fixture, "2", "none");
+        }
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                TEST(test_documents),
+                TEST(test_last_good_content_stays),
+                TEST(test_things_that_are_no_files),
+                TEST(test_large_file),
+                TEST(test_same_file_is_not_read_again),
+                TEST(test_quick_changes),
+        };
+
+        return cmocka_run_group_tests_name("a file of the images folder", tests, NULL, NULL);
+}

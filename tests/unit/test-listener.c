@@ -1,0 +1,761 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The door of the local API, with real sockets
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/rpc/listener.h"
+
+#define PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+#define PATIENCE_USEC ((uint64_t) 10 * 1000000)
+#define N_PEERS 300
+#define N_CONNECTIONS_MAX 256
+#define N_GUESTS_MAX 128
+#define SOME_ID 12345 /* of a user or group that nobody here has */
+
+/* How much faster than real time the listener's clock runs, so that nobody has to wait for it. */
+static uint64_t speed = 1;
+
+/* Takes the place of libsystemd's function. */
+int sd_event_add_time_relative(sd_event *event, sd_event_source **ret, clockid_t clock,
+                               uint64_t usec, uint64_t accuracy, sd_event_time_handler_t on_time,
+                               void *userdata) {
+        uint64_t now;
+
+        assert_true(sd_event_now(event, clock, &now) >= 0);
+        return sd_event_add_time(event, ret, clock, now + usec / speed, accuracy, on_time,
+                                 userdata);
+}
+
+typedef struct Fixture {
+        char folder[32];
+        char path[64];
+        sd_event *event;
+        Listener *listener;
+        int peers[N_PEERS];   /* our ends */
+        int members[N_PEERS]; /* the other ends of those that were let in */
+        unsigned n_accepted;
+        unsigned n_refused;
+        unsigned refusals[_LISTENER_REFUSAL_MAX];
+} Fixture;
+
+static int on_accepted(int fd, void *userdata) {
+        Fixture *fixture = userdata;
+
+        fixture->members[fixture->n_accepted++] = fd;
+        return 0;
+}
+
+static void on_refused(ListenerRefusal refusal, void *userdata) {
+        Fixture *fixture = userdata;
+
+        fixture->refusals[refusal]++;
+        fixture->n_refused++;
+}
+
+static int set_up(void **state) {
+        Fixture *fixture = calloc(1, sizeof(*fixture));
+
+        assert_non_null(fixture);
+        speed = 1;
+        strcpy(fixture->folder, "/tmp/listener-XXXXXX");
+        assert_non_null(mkdtemp(fixture->folder));
+        assert_int_equal(chmod(fixture->folder, 0755), 0);
+        sprintf(fixture->path, "%s/socket", fixture->folder);
+        for (size_t i = 0; i < N_PEERS; i++)
+                fixture->peers[i] = fixture->members[i] = -1;
+        assert_true(sd_event_new(&fixture->event) >= 0);
+        *state = fixture;
+        return 0;
+}
+
+static int tear_down(void **state) {
+        Fixture *fixture = *state;
+
+        fixture->listener = listener_free(fixture->listener);
+        for (size_t i = 0; i < N_PEERS; i++) {
+                close_p(&fixture->peers[i]);
+                close_p(&fixture->members[i]);
+        }
+        sd_event_unref(fixture->event);
+        (void) unlink(fixture->path);
+        (void) rmdir(fixture->path);
+        assert_int_equal(rmdir(fixture->folder), 0);
+        free(fixture);
+        return 0;
+}
+
+static int try_to_listen(Fixture *fixture, ListenerOptions options, Error *reterr) {
+        options.path = options.path ?: fixture->path;
+        return listener_new(fixture->event, &options, on_accepted, on_refused, fixture,
+                            &fixture->listener, reterr);
+}
+
+#define NOBODY_ELSE ((ListenerOptions){ .fd = -1, .group = (gid_t) -1 })
+
+static void start(Fixture *fixture) {
+        assert_int_equal(try_to_listen(fixture, NOBODY_ELSE, NULL), 0);
+}
+
+static struct sockaddr_un address_of(const char *path) {
+        struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+        assert_true(strlen(path) < sizeof(address.sun_path));
+        strcpy(address.sun_path, path);
+        return address;
+}
+
+/* A socket that is bound to the path, and listens if it is of a type that does. */
+static int bind_to(const char *path, int type) {
+        struct sockaddr_un address = address_of(path);
+        int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+        assert_true(fd >= 0);
+        assert_int_equal(bind(fd, (struct sockaddr *) &address, sizeof(address)), 0);
+        assert_true(type == SOCK_DGRAM || listen(fd, 8) == 0);
+        return fd;
+}
+
+static void knock(Fixture *fixture, size_t peer) {
+        struct sockaddr_un address = address_of(fixture->path);
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+        assert_true(fd >= 0);
+        fixture->peers[peer] = fd;
+        assert_int_equal(connect(fd, (struct sockaddr *) &address, sizeof(address)), 0);
+}
+
+static void say(Fixture *fixture, size_t peer, const char *text, size_t size) {
+        assert_int_equal(send(fixture->peers[peer], text, size, MSG_NOSIGNAL), size);
+}
+
+static void say_preface(Fixture *fixture, size_t peer) {
+        say(fixture, peer, PREFACE, strlen(PREFACE));
+}
+
+static uint64_t now_usec(const Fixture *fixture) {
+        struct timespec now;
+
+        assert_int_equal(clock_gettime(CLOCK_MONOTONIC, &now), 0);
+        return (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000;
+}
+
+/* Runs the loop until a count is what it should be. */
+static void wait_for(Fixture *fixture, const unsigned *count, unsigned wanted) {
+        uint64_t end = now_usec(fixture) + PATIENCE_USEC;
+
+        while (*count < wanted && now_usec(fixture) < end)
+                assert_true(sd_event_run(fixture->event, 100000) >= 0);
+        assert_int_equal(*count, wanted);
+}
+
+/* Runs the loop until there is nothing to do. */
+static void drain(Fixture *fixture) {
+        while (sd_event_run(fixture->event, 0) > 0)
+                ;
+}
+
+static void wait_for_connections(Fixture *fixture, size_t wanted) {
+        uint64_t end = now_usec(fixture) + PATIENCE_USEC;
+
+        while (listener_n_connections(fixture->listener) != wanted && now_usec(fixture) < end)
+                assert_true(sd_event_run(fixture->event, 100000) >= 0);
+        assert_int_equal(listener_n_connections(fixture->listener), wanted);
+}
+
+/* Whether the listener has closed the other end. */
+static bool is_sent_away(const Fixture *fixture, size_t peer) {
+        char byte;
+        ssize_t n = recv(fixture->peers[peer], &byte, 1, MSG_PEEK);
+
+        return n == 0 || (n < 0 && errno == ECONNRESET);
+}
+
+static void test_guest_is_let_in(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture);
+        knock(fixture, 0);
+        say_preface(fixture, 0);
+        wait_for(fixture, &fixture->n_accepted, 1);
+        assert_int_equal(fixture->n_refused, 0);
+        assert_int_equal(listener_n_connections(fixture->listener), 1);
+        assert_false(is_sent_away(fixture, 0));
+}
+
+/* What was said is left for gRPC, also what comes behind the preface. */
+static void test_nothing_is_swallowed(void **state) {
+        Fixture *fixture = *state;
+        char heard[64] = "";
+
+        start(fixture);
+        knock(fixture, 0);
+        say(fixture, 0, PREFACE "and more", strlen(PREFACE "and more"));
+        wait_for(fixture, &fixture->n_accepted, 1);
+        assert_int_equal(recv(fixture->members[0], heard, sizeof(heard), 0),
+                         strlen(PREFACE "and more"));
+        assert_string_equal(heard, PREFACE "and more");
+
+        say(fixture, 0, "!", 1);
+        drain(fixture);
+        assert_int_equal(recv(fixture->members[0], heard, sizeof(heard), 0), 1);
+        assert_int_equal(recv(fixture->members[0], heard, sizeof(heard), 0), -1);
+        assert_int_equal(errno, EAGAIN); /* and it does not block */
+}
+
+static void test_preface_byte_by_byte(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture);
+        knock(fixture, 0);
+        for (size_t i = 0; i < strlen(PREFACE); i++) {
+                assert_int_equal(fixture->n_accepted, 0);
+                say(fixture, 0, PREFACE + i, 1);
+                drain(fixture);
+        }
+        wait_for(fixture, &fixture->n_accepted, 1);
+        assert_int_equal(fixture->n_refused, 0);
+}
+
+/* Half of a preface does not keep the loop busy. */
+static void test_half_a_preface_waits(void **state) {
+        Fixture *fixture = *state;
+        unsigned n_turns = 0;
+
+        start(fixture);
+        knock(fixture, 0);
+        say(fixture, 0, PREFACE, 10);
+        while (sd_event_run(fixture->event, 0) > 0)
+                assert_true(++n_turns < 10);
+}
+
+/* clang-format off */
+static const struct Junk {
+        const char *name;
+        const char *said;
+        size_t size;
+} junk[] = {
+        { "HTTP/1.1",                    "GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27 },
+        { "another version",             "PRI * HTTP/3.0\r\n\r\nSM\r\n\r\n", 24 },
+        { "a wrong first byte",          "x", 1 },
+        { "a wrong last byte",           "PRI * HTTP/2.0\r\n\r\nSM\r\n\rx", 24 },
+        { "a NUL",                       "", 1 },
+        { "the preface in lower case",   "pri * http/2.0\r\n\r\nsm\r\n\r\n", 24 },
+        { "something before the preface", "\n" PREFACE, 25 },
+        { "TLS",                         "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11 },
+};
+/* clang-format on */
+
+#define N_JUNK (sizeof(junk) / sizeof(junk[0]))
+
+static const struct Junk *current_junk;
+
+static int set_up_junk(void **state) {
+        current_junk = *state;
+        return set_up(state);
+}
+
+static void test_junk(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture);
+        knock(fixture, 0);
+        say(fixture, 0, current_junk->said, current_junk->size);
+        wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_JUNK], 1);
+        assert_true(is_sent_away(fixture, 0));
+        assert_int_equal(fixture->n_refused, 1);
+        assert_int_equal(fixture->n_accepted, 0);
+}
+
+/* Not one word, and only half of one: both are sent away in time. */
+static void test_silent(void **state) {
+        Fixture *fixture = *state;
+
+        speed = 100;
+        start(fixture);
+        knock(fixture, 0);
+        knock(fixture, 1);
+        say(fixture, 1, PREFACE, 10);
+        wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_SILENT], 2);
+        assert_true(is_sent_away(fixture, 0));
+        assert_true(is_sent_away(fixture, 1));
+        assert_int_equal(fixture->n_refused, 2);
+        assert_int_equal(fixture->n_accepted, 0);
+}
+
+/* The time is for the first words only. */
+static void test_member_may_be_silent(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture);
+        knock(fixture, 0);
+        say_preface(fixture, 0);
+        wait_for(fixture, &fixture->n_accepted, 1);
+
+        speed = 100;
+        knock(fixture, 1);
+        wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_SILENT], 1);
+        assert_false(is_sent_away(fixture, 0));
+}
+
+static void test_guest_goes_away(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture);
+        knock(fixture, 0);
+        knock(fixture, 1);
+        say(fixture, 1, PREFACE, 10);
+        drain(fixture);
+        close_p(&fixture->peers[0]);
+        close_p(&fixture->peers[1]);
+        fixture->peers[0] = fixture->peers[1] = -1;
+        wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_SILENT], 2);
+}
+
+static void test_member_goes_away(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture);
+        for (size_t i = 0; i < 3; i++) {
+                knock(fixture, i);
+                say_preface(fixture, i);
+        }
+        wait_for(fixture, &fixture->n_accepted, 3);
+        assert_int_equal(listener_n_connections(fixture->listener), 3);
+
+        close_p(&fixture->peers[1]);
+        fixture->peers[1] = -1;
+        wait_for_connections(fixture, 2);
+        assert_int_equal(fixture->n_refused, 0);
+}
+
+/* The server's end closes as well as the peer's. */
+static void test_member_is_thrown_out(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture);
+        knock(fixture, 0);
+        say_preface(fixture, 0);
+        wait_for(fixture, &fixture->n_accepted, 1);
+        assert_int_equal(shutdown(fixture->members[0], SHUT_RDWR), 0);
+        wait_for_connections(fixture, 0);
+}
+
+static void test_connections_are_limited(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture);
+        for (unsigned i = 0; i < N_CONNECTIONS_MAX; i++) {
+                knock(fixture, i);
+                say_preface(fixture, i);
+                wait_for(fixture, &fixture->n_accepted, i + 1);
+        }
+        knock(fixture, N_CONNECTIONS_MAX);
+        wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_LIMIT], 1);
+        assert_true(is_sent_away(fixture, N_CONNECTIONS_MAX));
+        assert_false(is_sent_away(fixture, 0));
+
+        close_p(&fixture->peers[7]);
+        fixture->peers[7] = -1;
+        wait_for_connections(fixture, N_CONNECTIONS_MAX - 1);
+        knock(fixture, 7);
+        say_preface(fixture, 7);
+        wait_for(fixture, &fixture->n_accepted, N_CONNECTIONS_MAX + 1);
+}
+
+/* A crowd of silent ones cannot lock the others out: the oldest of them gives way. */
+static void test_room_is_made_for_a_guest(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture);
+        for (size_t i = 0; i < N_GUESTS_MAX; i++)
+                knock(fixture, i);
+        drain(fixture);
+        assert_int_equal(fixture->n_refused, 0);
+
+        for (unsigned i = 0; i < 5; i++) {
+                knock(fixture, N_GUESTS_MAX + i);
+                wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_SILENT], i + 1);
+                assert_true(is_sent_away(fixture, i));
+                assert_false(is_sent_away(fixture, i + 1));
+        }
+        say_preface(fixture, N_GUESTS_MAX + 4);
+        wait_for(fixture, &fixture->n_accepted, 1);
+        assert_int_equal(fixture->n_refused, 5);
+}
+
+/* Also when nearly all places are taken by those who were let in. */
+static void test_room_is_made_among_members(void **state) {
+        Fixture *fixture = *state;
+        unsigned n_members = N_CONNECTIONS_MAX - 1;
+
+        start(fixture);
+        for (unsigned i = 0; i < n_members; i++) {
+                knock(fixture, i);
+                say_preface(fixture, i);
+                wait_for(fixture, &fixture->n_accepted, i + 1);
+        }
+        knock(fixture, n_members);
+        knock(fixture, n_members + 1);
+        say_preface(fixture, n_members + 1);
+        wait_for(fixture, &fixture->n_accepted, n_members + 1);
+        assert_true(is_sent_away(fixture, n_members));
+        assert_int_equal(fixture->refusals[LISTENER_REFUSED_SILENT], 1);
+        assert_int_equal(fixture->refusals[LISTENER_REFUSED_LIMIT], 0);
+}
+
+/* Connects as somebody else, and lets them in or not. */
+static void knock_as(Fixture *fixture, size_t peer, uid_t user, gid_t group, gid_t more) {
+        assert_int_equal(setgroups(1, &more), 0);
+        assert_int_equal(setegid(group), 0);
+        assert_int_equal(seteuid(user), 0);
+        knock(fixture, peer);
+        assert_int_equal(seteuid(0), 0);
+        assert_int_equal(setegid(0), 0);
+        assert_int_equal(setgroups(0, NULL), 0);
+        say_preface(fixture, peer);
+}
+
+static void test_who_may_call(void **state) {
+        Fixture *fixture = *state;
+
+        if (geteuid() != 0)
+                skip(); /* only root can be somebody else */
+
+        assert_int_equal(try_to_listen(fixture, (ListenerOptions){ .fd = -1, .group = SOME_ID },
+                                       NULL),
+                         0);
+        assert_int_equal(chmod(fixture->path, 0666), 0);
+        knock_as(fixture, 0, SOME_ID, 1, 1); /* a stranger */
+        wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_DENIED], 1);
+        assert_true(is_sent_away(fixture, 0));
+
+        knock_as(fixture, 1, SOME_ID, SOME_ID, 1); /* of the group */
+        wait_for(fixture, &fixture->n_accepted, 1);
+        knock_as(fixture, 2, SOME_ID, 1, SOME_ID); /* of the group, beside another one */
+        wait_for(fixture, &fixture->n_accepted, 2);
+        assert_int_equal(fixture->n_refused, 1);
+}
+
+static void test_nobody_else_may_call(void **state) {
+        Fixture *fixture = *state;
+
+        if (geteuid() != 0)
+                skip();
+
+        start(fixture);
+        assert_int_equal(chmod(fixture->path, 0666), 0);
+        knock_as(fixture, 0, SOME_ID, 1, 1);
+        wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_DENIED], 1);
+        knock_as(fixture, 1, SOME_ID, 0, 0); /* root's group is not root */
+        wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_DENIED], 2);
+        assert_int_equal(fixture->n_accepted, 0);
+}
+
+/* No descriptor is left from here on, until the limit is lifted. */
+static struct rlimit lower_limit(void) {
+        struct rlimit limit, low;
+        int next = dup(0);
+
+        assert_true(next >= 0);
+        close(next);
+        assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+        low = limit;
+        low.rlim_cur = (rlim_t) next;
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+        return limit;
+}
+
+/* Who knocks while there are no descriptors waits outside, without keeping the loop busy. */
+static void test_out_of_descriptors_for_a_guest(void **state) {
+        Fixture *fixture = *state;
+        struct rlimit limit;
+        unsigned n_turns = 0;
+
+        start(fixture);
+        knock(fixture, 1);
+        drain(fixture);
+        knock(fixture, 0);
+        say_preface(fixture, 0);
+        limit = lower_limit();
+        while (sd_event_run(fixture->event, 0) > 0 && n_turns < 100)
+                n_turns++;
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        assert_true(n_turns < 100);
+        assert_int_equal(fixture->n_accepted, 0);
+
+        wait_for(fixture, &fixture->n_accepted, 1);
+        assert_int_equal(fixture->n_refused, 0);
+}
+
+/* One that cannot be let in for lack of descriptors does not keep the one that it has. */
+static void test_out_of_descriptors_for_a_member(void **state) {
+        Fixture *fixture = *state;
+        struct rlimit limit;
+
+        start(fixture);
+        knock(fixture, 0);
+        drain(fixture);
+        say_preface(fixture, 0);
+        limit = lower_limit();
+        for (unsigned i = 0; i < 10; i++)
+                (void) sd_event_run(fixture->event, 0);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+
+        assert_int_equal(fixture->n_accepted, 0);
+        assert_true(is_sent_away(fixture, 0));
+}
+
+static void test_mode(void **state) {
+        Fixture *fixture = *state;
+        mode_t masks[] = { 0, 022, 0777 };
+
+        for (size_t i = 0; i < sizeof(masks) / sizeof(masks[0]); i++) {
+                mode_t before = umask(masks[i]);
+                struct stat status;
+
+                start(fixture);
+                umask(before);
+                assert_int_equal(lstat(fixture->path, &status), 0);
+                assert_true(S_ISSOCK(status.st_mode));
+                assert_int_equal(status.st_mode & 07777, 0660);
+                fixture->listener = listener_free(fixture->listener);
+                assert_int_equal(lstat(fixture->path, &status), -1); /* removed */
+        }
+}
+
+static void test_group(void **state) {
+        Fixture *fixture = *state;
+        struct stat status;
+
+        if (geteuid() != 0)
+                skip();
+
+        assert_int_equal(try_to_listen(fixture, (ListenerOptions){ .fd = -1, .group = SOME_ID },
+                                       NULL),
+                         0);
+        assert_int_equal(lstat(fixture->path, &status), 0);
+        assert_int_equal(status.st_gid, SOME_ID);
+}
+
+static void test_stale_socket_is_replaced(void **state) {
+        Fixture *fixture = *state;
+
+        close(bind_to(fixture->path, SOCK_STREAM));
+        start(fixture);
+        knock(fixture, 0);
+        say_preface(fixture, 0);
+        wait_for(fixture, &fixture->n_accepted, 1);
+}
+
+/* Refuses to listen, and leaves alone what is there. */
+static void assert_conflict(Fixture *fixture, const char *words) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        struct stat before, after;
+
+        assert_int_equal(lstat(fixture->path, &before), 0);
+        assert_true(try_to_listen(fixture, NOBODY_ELSE, &error) < 0);
+        assert_int_equal(error.kind, ERROR_CONFLICT);
+        assert_non_null(strstr(error_message(&error), fixture->path));
+        assert_non_null(strstr(error_message(&error), words));
+        assert_int_equal(lstat(fixture->path, &after), 0);
+        assert_int_equal(after.st_ino, before.st_ino);
+}
+
+static void test_served_socket_is_left_alone(void **state) {
+        static const int types[] = { SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM };
+        Fixture *fixture = *state;
+
+        for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+                cleanup(close_p) int fd = bind_to(fixture->path, types[i]);
+
+                assert_conflict(fixture, "another process");
+                assert_int_equal(unlink(fixture->path), 0);
+        }
+}
+
+/* Somebody who listens and has no time now is still somebody. */
+static void test_busy_socket_is_left_alone(void **state) {
+        Fixture *fixture = *state;
+        cleanup(close_p) int fd = bind_to(fixture->path, SOCK_STREAM);
+
+        assert_int_equal(listen(fd, 0), 0);
+        knock(fixture, 0);
+        assert_conflict(fixture, "another process");
+}
+
+static void test_two_listeners(void **state) {
+        Fixture *fixture = *state;
+        Listener *first;
+
+        start(fixture);
+        first = fixture->listener;
+        assert_conflict(fixture, "another process");
+        fixture->listener = first;
+        knock(fixture, 0);
+        say_preface(fixture, 0);
+        wait_for(fixture, &fixture->n_accepted, 1);
+}
+
+static void test_file_is_left_alone(void **state) {
+        Fixture *fixture = *state;
+
+        close(open(fixture->path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+        assert_conflict(fixture, "is not a socket");
+}
+
+static void test_folder_is_left_alone(void **state) {
+        Fixture *fixture = *state;
+
+        assert_int_equal(mkdir(fixture->path, 0700), 0);
+        assert_conflict(fixture, "is not a socket");
+}
+
+static void test_link_is_left_alone(void **state) {
+        Fixture *fixture = *state;
+
+        assert_int_equal(symlink("elsewhere", fixture->path), 0);
+        assert_conflict(fixture, "is not a socket");
+}
+
+static void test_path_too_long(void **state) {
+        Fixture *fixture = *state;
+        cleanup(error_done) Error error = ERROR_INIT;
+        ListenerOptions options = NOBODY_ELSE;
+        char path[sizeof(((struct sockaddr_un *) NULL)->sun_path) + 1];
+
+        memset(path, 'x', sizeof(path));
+        memcpy(path, fixture->folder, strlen(fixture->folder));
+        path[strlen(fixture->folder)] = '/';
+        path[sizeof(path) - 1] = '\0'; /* one byte more than there may be */
+        options.path = path;
+        assert_true(try_to_listen(fixture, options, &error) < 0);
+        assert_int_equal(error.kind, ERROR_INVALID);
+        assert_non_null(strstr(error_message(&error), "107 bytes"));
+
+        path[sizeof(path) - 2] = '\0';
+        assert_int_equal(try_to_listen(fixture, options, NULL), 0);
+}
+
+static void test_no_folder(void **state) {
+        Fixture *fixture = *state;
+        cleanup(error_done) Error error = ERROR_INIT;
+        ListenerOptions options = NOBODY_ELSE;
+        char path[64];
+
+        sprintf(path, "%s/none/socket", fixture->folder);
+        options.path = path;
+        assert_true(try_to_listen(fixture, options, &error) < 0);
+        assert_int_equal(error.kind, ERROR_DENIED);
+        assert_non_null(strstr(error_message(&error), path));
+        assert_non_null(strstr(error_message(&error), strerror(ENOENT)));
+}
+
+/* A socket that systemd has made stays where it is. */
+static void test_socket_that_was_given(void **state) {
+        Fixture *fixture = *state;
+        ListenerOptions options = NOBODY_ELSE;
+
+        options.fd = bind_to(fixture->path, SOCK_STREAM);
+        assert_int_equal(try_to_listen(fixture, options, NULL), 0);
+        knock(fixture, 0);
+        say_preface(fixture, 0);
+        wait_for(fixture, &fixture->n_accepted, 1);
+
+        fixture->listener = listener_free(fixture->listener);
+        assert_int_equal(access(fixture->path, F_OK), 0);
+        assert_int_equal(fcntl(options.fd, F_GETFD), -1); /* taken over, so closed */
+}
+
+/* Guests are sent away when the door closes, members are gRPC's. */
+static void test_door_closes(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture);
+        knock(fixture, 0);
+        knock(fixture, 1);
+        say_preface(fixture, 1);
+        wait_for(fixture, &fixture->n_accepted, 1);
+        fixture->listener = listener_free(fixture->listener);
+        assert_true(is_sent_away(fixture, 0));
+        assert_false(is_sent_away(fixture, 1));
+        assert_null(listener_free(NULL));
+}
+
+static void test_refusals_have_names(void **state) {
+        for (ListenerRefusal a = 0; a < _LISTENER_REFUSAL_MAX; a++) {
+                assert_non_null(listener_refusal_to_string(a));
+                for (ListenerRefusal b = 0; b < a; b++)
+                        assert_string_not_equal(listener_refusal_to_string(a),
+                                                listener_refusal_to_string(b));
+        }
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+
+int main(void) {
+        struct CMUnitTest tests[] = {
+                TEST(test_guest_is_let_in),
+                TEST(test_nothing_is_swallowed),
+                TEST(test_preface_byte_by_byte),
+                TEST(test_half_a_preface_waits),
+                TEST(test_silent),
+                TEST(test_member_may_be_silent),
+                TEST(test_guest_goes_away),
+                TEST(test_member_goes_away),
+                TEST(test_member_is_thrown_out),
+                TEST(test_connections_are_limited),
+                TEST(test_room_is_made_for_a_guest),
+                TEST(test_room_is_made_among_members),
+                TEST(test_who_may_call),
+                TEST(test_nobody_else_may_call),
+                TEST(test_out_of_descriptors_for_a_guest),
+                TEST(test_out_of_descriptors_for_a_member),
+                TEST(test_mode),
+                TEST(test_group),
+                TEST(test_stale_socket_is_replaced),
+                TEST(test_served_socket_is_left_alone),
+                TEST(test_busy_socket_is_left_alone),
+                TEST(test_two_listeners),
+                TEST(test_file_is_left_alone),
+                TEST(test_folder_is_left_alone),
+                TEST(test_link_is_left_alone),
+                TEST(test_path_too_long),
+                TEST(test_no_folder),
+                TEST(test_socket_that_was_given),
+                TEST(test_door_closes),
+                cmocka_unit_test(test_refusals_have_names),
+        };
+        struct CMUnitTest rows[N_JUNK];
+
+        for (size_t i = 0; i < N_JUNK; i++)
+                rows[i] = (struct CMUnitTest){
+                        .name = junk[i].name,
+                        .test_func = test_junk,
+                        .setup_func = set_up_junk,
+                        .teardown_func = tear_down,
+                        .initial_state = (void *) &junk[i],
+                };
+
+        return cmocka_run_group_tests_name("listener", tests, NULL, NULL) +
+               _cmocka_run_group_tests("junk", rows, N_JUNK, NULL, NULL);
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The log, as a reader of stderr or of the journal sees it
+ *
+ * While a line is written, stderr is a pipe or a pseudo-terminal of the test. The journal is the
+ * sd_journal_sendv() below, which takes the place of libsystemd's.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <regex.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SD_JOURNAL_SUPPRESS_LOCATION
+#include <systemd/sd-journal.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/log.h"
+#include "tests/unit/stderr-capture.h"
+
+DEFINE_CLEANUP(Log *, log_free)
+
+static char journal[32768];
+
+int sd_journal_sendv(const struct iovec *pieces, int n) {
+        size_t size = strlen(journal);
+
+        for (int i = 0; i < n; i++)
+                size += (size_t) snprintf(journal + size, sizeof(journal) - size, "%.*s|",
+                                          (int) pieces[i].iov_len, (char *) pieces[i].iov_base);
+        return 0;
+}
+
+static void assert_matches(const char *text, const char *pattern) {
+        regex_t regex;
+        int r;
+
+        assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB), 0);
+        r = regexec(&regex, text, 0, NULL, 0);
+        regfree(&regex);
+        if (r != 0)
+                fail_msg("`%s` does not match `%s`", text, pattern);
+}
+
+#define JSON_START "^\\{\"time\":\"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}\\.[0-9]{3}Z\","
+#define TEXT_START "^[0-9]{2}:[0-9]{2}:[0-9]{2} "
+
+/* clang-format off */
+static const struct Case {
+        const char *name;
+        const char *value;
+        const char *json; /* how it looks in JSON; NULL: as it is */
+        const char *text; /* in a field of a text line; NULL: as in JSON */
+} cases[] = {
+        { "a plain word",          "busybox:1.36",     NULL,                    NULL },
+        { "nothing",               "",                 NULL,                    "\"\"" },
+        { "a space",               "two words",        NULL,                    "\"two words\"" },
+        { "a quote",               "a\"b",             "a\\\"b",                "\"a\\\"b\"" },
+        { "a backslash",           "a\\nb",            "a\\\\nb",               "\"a\\\\nb\"" },
+        { "a line break",          "a\nb\r\nc",        "a\\nb\\u000d\\nc",      NULL },
+        { "a tab",                 "a\tb",             "a\\tb",                 NULL },
+        { "an escape sequence",    "\x1b[2J",          "\\u001b[2J",            NULL },
+        { "the delete character",  "\x7f",             "\\u007f",               NULL },
+        { "a C1 control",          "\xc2\x9b[J",       "\\u009b[J",             NULL },
+        { "a line separator",      "\xe2\x80\xa8",     "\\u2028",               NULL },
+        { "two bytes",             "\xc3\xa9",         NULL,                    NULL },
+        { "three bytes",           "\xe2\x82\xac",     NULL,                    NULL },
+        { "four bytes",            "\xf0\x9f\x90\xb3", NULL,                    NULL },
+        { "the last character",    "\xf4\x8f\xbf\xbf", NULL,                    NULL },
+        { "beyond the last",       "\xf4\x90\x80\x80", "\\ufffd\\ufffd\\ufffd\\ufffd", NULL },
+        { "a lone continuation",   "a\x80z",           "a\\ufffdz",             NULL },
+        { "a cut character",       "a\xe2\x82",        "a\\ufffd\\ufffd",       NULL },
+        { "cut by another",        "\xe2z",            "\\ufffdz",              NULL },
+        { "an overlong slash",     "\xc0\xaf",         "\\ufffd\\ufffd",        NULL },
+        { "a long overlong slash", "\xe0\x80\xaf",     "\\ufffd\\ufffd\\ufffd", NULL },
+        { "a surrogate",           "\xed\xa0\x80",     "\\ufffd\\ufffd\\ufffd", NULL },
+        { "a byte that never is",  "\xff\xfe",         "\\ufffd\\ufffd",        NULL },
+};
+/* clang-format on */
+
+/* Writes one line with the value as message and as field, and returns it. */
+static const char *write_line(Stderr *e, LogFormat format, const char *value) {
+        cleanup(log_free_p) Log *log = NULL;
+
+        stderr_pipe(e);
+        assert_int_equal(log_new(format, LOG_INFO, &log), 0);
+        log_info(log, LOG_FIELDS({ "IMAGE_ID", value }), "%s", value);
+        return stderr_restore(e);
+}
+
+static void test_case(void **state) {
+        const struct Case *c = *state;
+        const char *json = c->json ?: c->value;
+        char expected[512];
+        Stderr e;
+
+        assert_matches(write_line(&e, LOG_FORMAT_JSON, c->value), JSON_START);
+        (void) snprintf(expected, sizeof(expected),
+                        ",\"level\":\"info\",\"message\":\"%s\",\"image_id\":\"%s\"}\n", json,
+                        json);
+        assert_string_equal(strchr(e.text, 'Z') + 2, expected);
+
+        assert_matches(write_line(&e, LOG_FORMAT_TEXT, c->value), TEXT_START);
+        (void) snprintf(expected, sizeof(expected), "  IMAGE_ID=%s\n", c->text ?: json);
+        assert_string_equal(strstr(e.text, "  IMAGE_ID="), expected);
+        assert_ptr_equal(strchr(e.text, '\n'), e.text + strlen(e.text) - 1);
+}
+
+static void test_text_reads_well(void **state) {
+        cleanup(log_free_p) Log *log = NULL;
+        Stderr e;
+
+        stderr_pipe(&e);
+        assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &log), 0);
+        log_warning(log,
+                    LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_FAILED }, { "IMAGE", "app:v1" },
+                               { "IMAGE_ID", NULL }, { "REASON", "NoSpace" }),
+                    "Pull of `%s` failed.", "app:v1");
+        assert_matches(stderr_restore(&e), TEXT_START
+                       "warning Pull of `app:v1` failed.  IMAGE=app:v1 REASON=NoSpace\n$");
+}
+
+static void test_json_has_the_message_id_and_no_missing_field(void **state) {
+        cleanup(log_free_p) Log *log = NULL;
+        Stderr e;
+
+        stderr_pipe(&e);
+        assert_int_equal(log_new(LOG_FORMAT_AUTO, LOG_INFO, &log), 0); /* a pipe: JSON */
+        log_error(log,
+                  LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_FAILED }, { "IMAGE", NULL },
+                             { "POD", "a/b" }),
+                  "No.");
+        assert_matches(stderr_restore(&e), JSON_START "\"level\":\"error\",\"message\":\"No.\","
+                                                      "\"message_id\":\"" MESSAGE_IMAGE_FAILED
+                                                      "\",\"pod\":\"a/b\"}\n$");
+}
+
+static void test_level(void **state) {
+        cleanup(log_free_p) Log *log = NULL;
+        Stderr e;
+
+        stderr_pipe(&e);
+        assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_WARNING, &log), 0);
+        log_info(log, NULL, "one");
+        log_warning(log, NULL, "two");
+        log_set_level(log, LOG_DEBUG);
+        log_debug(log, NULL, "three");
+        log_write(log, 99, NULL, "four");
+        log_write(NULL, LOG_ERR, NULL, "five");
+        assert_matches(stderr_restore(&e), TEXT_START "warning two\n[0-9:]{8} debug three\n$");
+}
+
+static size_t count(const char *text, const char *part) {
+        size_t n = 0;
+
+        for (; (text = strstr(text, part)); text++)
+                n++;
+        return n;
+}
+
+/* 10,000 bytes of message and of fields make one valid line that says where it was cut. */
+static void test_long_line_is_cut(void **state) {
+        static const LogFormat both[] = { LOG_FORMAT_JSON, LOG_FORMAT_TEXT };
+        char value[10001] = { 0 };
+        Stderr e;
+
+        for (size_t i = 0; i < sizeof(value) - 1; i++)
+                value[i] = (char) (i % 3 == 0 ? 0xe2 : i % 3 == 1 ? 0x82 : 0xac);
+
+        for (size_t shift = 0; shift < 3; shift++)
+                for (size_t i = 0; i < 2; i++) {
+                        const char *text = write_line(&e, both[i], value + shift);
+
+                        assert_true(strlen(text) > PIPE_BUF - 16);
+                        assert_true(strlen(text) <= PIPE_BUF);
+                        assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+                        assert_non_null(strstr(text, "\xe2\x80\xa6"));
+                        /* nothing is broken but what was: the start, in both copies */
+                        assert_int_equal(count(text, "\\ufffd"), (3 - shift) % 3 * 2);
+                        if (both[i] == LOG_FORMAT_JSON)
+                                assert_matches(
+                                        text,
+                                        "\xe2\x80\xa6\",\"image_id\":\".*\xe2\x80\xa6\"\\}\n$");
+                }
+}
+
+/* Every length of what comes before decides differently about what still fits. */
+static void test_every_length_ends_well(void **state) {
+        char value[PIPE_BUF];
+        Stderr e;
+
+        for (size_t size = PIPE_BUF - 200; size < PIPE_BUF; size++) {
+                cleanup(log_free_p) Log *log = NULL;
+
+                memset(value, '"', size);
+                memset(value, 'x', PIPE_BUF - 200);
+                value[size] = '\0';
+                stderr_pipe(&e);
+                assert_int_equal(log_new(LOG_FORMAT_JSON, LOG_INFO, &log), 0);
+                log_info(log, LOG_FIELDS({ "A", value }, { "B", "b" }, { "C", "" }), "m");
+                assert_matches(stderr_restore(&e),
+                               JSON_START "\"level\":\"info\",\"message\":\"m\","
+                                          "\"a\":\"x+(\\\\\")*(\xe2\x80\xa6)?\""
+                                          "(,\"b\":\"(b|\xe2\x80\xa6)?\")?(,\"c\":\"\")?\\}\n$");
+                assert_true(strlen(e.text) <= PIPE_BUF);
+        }
+}
+
+/* A reader that stopped must not stop the agent; when it goes on, so does the log. */
+static void test_full_pipe(void **state) {
+        cleanup(log_free_p) Log *log = NULL;
+        char byte[4096] = { 0 };
+        Stderr e;
+        int flags;
+
+        stderr_pipe(&e);
+        flags = fcntl(STDERR_FILENO, F_GETFL);
+        assert_int_equal(fcntl(STDERR_FILENO, F_SETFL, flags | O_NONBLOCK), 0);
+        while (write(STDERR_FILENO, byte, sizeof(byte)) > 0)
+                ;
+        assert_int_equal(fcntl(STDERR_FILENO, F_SETFL, flags), 0);
+
+        assert_int_equal(log_new(LOG_FORMAT_JSON, LOG_INFO, &log), 0);
+        for (int i = 0; i < 1000; i++) /* a tenth of a second each would time out the test */
+                log_info(log, NULL, "dropped");
+
+        assert_int_equal(fcntl(e.reader, F_SETFL, O_NONBLOCK), 0);
+        while (read(e.reader, byte, sizeof(byte)) > 0)
+                ;
+        log_info(log, NULL, "kept");
+        assert_matches(stderr_restore(&e),
+                       JSON_START "\"level\":\"info\",\"message\":\"kept\"}\n$");
+}
+
+static void test_closed_stderr(void **state) {
+        cleanup(log_free_p) Log *log = NULL;
+        int saved = dup(STDERR_FILENO);
+
+        close(STDERR_FILENO);
+        assert_int_equal(log_new(LOG_FORMAT_AUTO, LOG_INFO, &log), 0);
+        errno = ENOSPC;
+        log_info(log, NULL, "nobody reads this: %m");
+        assert_int_equal(errno, ENOSPC); /* logging does not disturb */
+        assert_int_equal(dup2(saved, STDERR_FILENO), STDERR_FILENO);
+        close(saved);
+}
+
+static void test_terminal(void **state) {
+        cleanup(log_free_p) Log *log = NULL;
+        Stderr e;
+
+        assert_int_equal(unsetenv("NO_COLOR"), 0);
+        stderr_terminal(&e);
+        assert_int_equal(log_new(LOG_FORMAT_AUTO, LOG_INFO, &log), 0);
+        log_error(log, NULL, "red");
+        assert_matches(stderr_restore(&e), TEXT_START "\x1b\\[31merror\x1b\\[0m red\r\n$");
+
+        assert_int_equal(setenv("NO_COLOR", "1", 1), 0);
+        stderr_terminal(&e);
+        log_set_format(log, LOG_FORMAT_AUTO);
+        log_error(log, NULL, "plain");
+        assert_matches(stderr_restore(&e), TEXT_START "error plain\r\n$");
+}
+
+/* The journal is taken only if stderr is the very stream that systemd made. */
+static void test_journal(void **state) {
+        cleanup(log_free_p) Log *log = NULL;
+        char stream[64];
+        struct stat st;
+        Stderr e;
+
+        stderr_pipe(&e);
+        assert_int_equal(fstat(STDERR_FILENO, &st), 0);
+        (void) snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long) st.st_dev,
+                        (unsigned long long) st.st_ino);
+        assert_int_equal(setenv("JOURNAL_STREAM", stream, 1), 0);
+        assert_int_equal(log_new(LOG_FORMAT_AUTO, LOG_INFO, &log), 0);
+        log_error(log, LOG_FIELDS({ "MESSAGE_ID", "6f" }, { "IMAGE", "a\nb" }, { "POD", NULL }),
+                  "It %s.", "failed");
+        assert_string_equal(stderr_restore(&e), "");
+        assert_string_equal(journal, "MESSAGE=It failed.|PRIORITY=3|SYSLOG_IDENTIFIER=inplaced|"
+                                     "MESSAGE_ID=6f|IMAGE=a\nb|");
+
+        stderr_pipe(&e); /* now it is another pipe */
+        log_set_format(log, LOG_FORMAT_AUTO);
+        log_error(log, NULL, "elsewhere");
+        assert_matches(stderr_restore(&e), JSON_START);
+        assert_int_equal(unsetenv("JOURNAL_STREAM"), 0);
+}
+
+static void test_journal_takes_what_fits(void **state) {
+        cleanup(log_free_p) Log *log = NULL;
+        LogField fields[64] = { 0 };
+        char value[20000] = { 0 };
+
+        for (size_t i = 0; i < 63; i++)
+                fields[i] = (LogField){ "F", "v" };
+        memset(value, 'x', sizeof(value) - 1);
+        fields[3].value = value;
+
+        journal[0] = '\0';
+        assert_int_equal(log_new(LOG_FORMAT_JOURNAL, LOG_INFO, &log), 0);
+        log_info(log, fields, "m");
+        assert_non_null(strstr(journal, "|F=v|F=v|F=v|F=xxx"));
+        assert_true(strlen(journal) > 16000 && strlen(journal) < 17000);
+
+        fields[3].value = "v";
+        journal[0] = '\0';
+        log_info(log, fields, "m");
+        assert_true(strlen(journal) < 300);
+}
+
+static void test_words(void **state) {
+        Error error = ERROR_INIT;
+        LogFormat format = LOG_FORMAT_AUTO;
+        int level = -1;
+
+        assert_int_equal(log_level_from_string("debug", &level, NULL), 0);
+        assert_int_equal(level, LOG_DEBUG);
+        assert_int_equal(log_level_from_string("error", &level, NULL), 0);
+        assert_int_equal(level, LOG_ERR);
+        assert_true(log_level_from_string("loud", &level, &error) < 0);
+        assert_string_equal(error_message(&error),
+                            "`loud` is not a log level: use error, warning, notice, info or debug");
+        error_done(&error);
+        assert_int_equal(level, LOG_ERR); /* left alone */
+
+        assert_int_equal(log_format_from_string("json", &format, NULL), 0);
+        assert_int_equal(format, LOG_FORMAT_JSON);
+        assert_true(log_format_from_string("xml", &format, &error) < 0);
+        assert_int_equal(error.kind, ERROR_INVALID);
+        error_done(&error);
+}
+
+int main(void) {
+        static const struct CMUnitTest others[] = {
+                cmocka_unit_test(test_text_reads_well),
+                cmocka_unit_test(test_json_has_the_message_id_and_no_missing_field),
+                cmocka_unit_test(test_level),
+                cmocka_unit_test(test_long_line_is_cut),
+                cmocka_unit_test(test_every_length_ends_well),
+                cmocka_unit_test(test_full_pipe),
+                cmocka_unit_test(test_closed_stderr),
+                cmocka_unit_test(test_terminal),
+                cmocka_unit_test(test_journal),
+                cmocka_unit_test(test_journal_takes_what_fits),
+                cmocka_unit_test(test_words),
+        };
+        struct CMUnitTest tests[sizeof(cases) / sizeof(cases[0])];
+        int n_failed;
+
+        assert_int_equal(unsetenv("JOURNAL_STREAM"), 0);
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+                tests[i] = (struct CMUnitTest){
+                        .name = cases[i].name,
+                        .test_func = test_case,
+                        .initial_state = (void *) &cases[i],
+                };
+
+        n_failed = cmocka_run_group_tests_name("log values", tests, NULL, NULL);
+        n_failed += cmocka_run_group_tests_name("log", others, NULL, NULL);
+        return n_failed > 0;
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Who wants an image
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/node/owner.h"
+
+#define API "inplaced.io/v1"
+
+/* clang-format off */
+static const struct Owner {
+        const char *owner;
+        const char *kind; /* NULL: it is none of ours */
+        const char *name;
+        const char *words;
+} owners[] = {
+        { "file/web.yaml",         "File",    "web.yaml",       "file web.yaml"         },
+        { "request/7f3a0c",        "Request", "7f3a0c",         "request 7f3a0c"        },
+        { "file/",                 "File",    "",               "file "                 },
+        { "file/request/x",        "File",    "request/x",      "file request/x"        },
+        { "file/a b%s\303\251",    "File",    "a b%s\303\251",  "file a b%s\303\251"    },
+        { "file",                  NULL,      NULL,             "file"                  },
+        { "files/web.yaml",        NULL,      NULL,             "files/web.yaml"        },
+        { "File/web.yaml",         NULL,      NULL,             "File/web.yaml"         },
+        { "default/job",           NULL,      NULL,             "default/job"           },
+        { "",                      NULL,      NULL,             ""                      },
+};
+
+/* References to objects that are none of ours. */
+static const struct Stranger {
+        const char *name;
+        OwnerRef reference;
+} strangers[] = {
+        { "all is missing",          { .api_version = NULL } },
+        { "no version of the API",   { .kind = (char *) "File", .name = (char *) "x" } },
+        { "another version",         { .api_version = (char *) "inplaced.io/v2",
+                                       .kind = (char *) "File", .name = (char *) "x" } },
+        { "another API",             { .api_version = (char *) "apps.kruise.io/v1alpha1",
+                                       .kind = (char *) "ImagePullJob", .name = (char *) "x" } },
+        { "no kind",                 { .api_version = (char *) API, .name = (char *) "x" } },
+        { "an unknown kind",         { .api_version = (char *) API,
+                                       .kind = (char *) "Pod", .name = (char *) "x" } },
+        { "a kind in lower case",    { .api_version = (char *) API,
+                                       .kind = (char *) "file", .name = (char *) "x" } },
+};
+/* clang-format on */
+
+#define N_OWNERS (sizeof(owners) / sizeof(owners[0]))
+#define N_STRANGERS (sizeof(strangers) / sizeof(strangers[0]))
+
+static void test_owner(void **state) {
+        const struct Owner *owner = *state;
+        cleanup(free_p) char *words = NULL;
+
+        assert_int_equal(owner_to_words(owner->owner, &words), 0);
+        assert_string_equal(words, owner->words);
+        if (!owner->kind) {
+                assert_null(owner_kind(owner->owner));
+                assert_null(owner_name(owner->owner));
+                return;
+        }
+
+        assert_string_equal(owner_kind(owner->owner), owner->kind);
+        assert_string_equal(owner_name(owner->owner), owner->name);
+        assert_ptr_equal(owner_name(owner->owner) + strlen(owner->name),
+                         owner->owner + strlen(owner->owner));
+}
+
+/* As a reference and back. */
+static void test_there_and_back(void **state) {
+        for (size_t i = 0; i < N_OWNERS; i++) {
+                const OwnerRef reference = {
+                        .api_version = (char *) API,
+                        .kind = (char *) owner_kind(owners[i].owner),
+                        .name = (char *) owner_name(owners[i].owner),
+                };
+                cleanup(free_p) char *again = NULL;
+
+                if (!reference.kind)
+                        continue;
+                assert_int_equal(owner_from_reference(&reference, &again), 0);
+                assert_string_equal(again, owners[i].owner);
+        }
+}
+
+static void test_stranger(void **state) {
+        const struct Stranger *stranger = *state;
+        char *owner = NULL;
+
+        assert_true(owner_from_reference(&stranger->reference, &owner) < 0);
+        assert_null(owner);
+}
+
+static void test_reference_without_a_name(void **state) {
+        const OwnerRef reference = { .api_version = (char *) API, .kind = (char *) "Request" };
+        cleanup(free_p) char *owner = NULL;
+
+        assert_int_equal(owner_from_reference(&reference, &owner), 0);
+        assert_string_equal(owner, "request/");
+}
+
+int main(void) {
+        struct CMUnitTest tests[2 + N_OWNERS + N_STRANGERS] = {
+                cmocka_unit_test(test_there_and_back),
+                cmocka_unit_test(test_reference_without_a_name),
+        };
+        size_t n = 2;
+
+        for (size_t i = 0; i < N_OWNERS; i++)
+                tests[n++] = (struct CMUnitTest){
+                        .name = owners[i].owner,
+                        .test_func = test_owner,
+                        .initial_state = (void *) &owners[i],
+                };
+        for (size_t i = 0; i < N_STRANGERS; i++)
+                tests[n++] = (struct CMUnitTest){
+                        .name = strangers[i].name,
+                        .test_func = test_stranger,
+                        .initial_state = (void *) &strangers[i],
+                };
+
+        return _cmocka_run_group_tests("owner", tests, n, NULL, NULL);
+}

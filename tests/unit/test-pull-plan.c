@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Pull plan
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/image/pull-plan.h"
+
+#define EVENTS(...) \
+        { __VA_ARGS__, -1 }
+
+/* One line is one life of an image. */
+static const struct Story {
+        const char *name;
+        int events[16];
+        PullAction last_action;
+        PullState end;
+} stories[] = {
+        { "is there already", EVENTS(PULL_ON_SLOT, PULL_ON_PRESENT), PULL_DO_REPORT,
+          PULL_SUCCEEDED },
+        { "is pulled at once",
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_PULLED, PULL_ON_IDENTIFIED),
+          PULL_DO_REPORT, PULL_SUCCEEDED },
+        { "waits for its turn to look",
+          EVENTS(PULL_ON_ABSENT, PULL_ON_PULLED, PULL_ON_TIMER, PULL_ON_RUNTIME_BACK),
+          PULL_DO_NOTHING, PULL_QUEUED },
+        { "waits for its turn to pull", EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT), PULL_DO_WAIT,
+          PULL_WAITING },
+        { "is opened by the third key",
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_DENIED, PULL_ON_DENIED,
+                 PULL_ON_PULLED, PULL_ON_IDENTIFIED),
+          PULL_DO_REPORT, PULL_SUCCEEDED },
+        { "is asked for with the next key",
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_DENIED), PULL_DO_PULL,
+          PULL_PULLING },
+        { "is not believed before it is seen",
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_PULLED), PULL_DO_IDENTIFY,
+          PULL_IDENTIFYING },
+        { "is pulled at the second attempt, after another look",
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_REFUSED, PULL_ON_TIMER,
+                 PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_PULLED, PULL_ON_IDENTIFIED),
+          PULL_DO_REPORT, PULL_SUCCEEDED },
+        { "came by itself while we backed off",
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_REFUSED, PULL_ON_TIMER,
+                 PULL_ON_SLOT, PULL_ON_PRESENT),
+          PULL_DO_REPORT, PULL_SUCCEEDED },
+        { "is refused for the last time",
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_EXHAUSTED), PULL_DO_REPORT,
+          PULL_FAILED },
+        { "cannot be looked for", EVENTS(PULL_ON_SLOT, PULL_ON_REFUSED), PULL_DO_BACK_OFF,
+          PULL_BACKING_OFF },
+        { "cannot be looked for any more", EVENTS(PULL_ON_SLOT, PULL_ON_EXHAUSTED), PULL_DO_REPORT,
+          PULL_FAILED },
+        { "cannot be identified",
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_PULLED, PULL_ON_REFUSED),
+          PULL_DO_BACK_OFF, PULL_BACKING_OFF },
+        { "cannot be identified any more",
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_PULLED, PULL_ON_EXHAUSTED),
+          PULL_DO_REPORT, PULL_FAILED },
+        { "has no runtime to look in", EVENTS(PULL_ON_SLOT, PULL_ON_RUNTIME_AWAY), PULL_DO_PARK,
+          PULL_PARKED },
+        { "loses the runtime in the queue", EVENTS(PULL_ON_RUNTIME_AWAY), PULL_DO_PARK,
+          PULL_PARKED },
+        { "loses the runtime in the second queue",
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_RUNTIME_AWAY), PULL_DO_PARK, PULL_PARKED },
+        { "gets no slot without a runtime", EVENTS(PULL_ON_RUNTIME_AWAY, PULL_ON_SLOT),
+          PULL_DO_NOTHING, PULL_PARKED },
+        { "begins anew when the runtime is back",
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_RUNTIME_AWAY,
+                 PULL_ON_RUNTIME_BACK),
+          PULL_DO_QUEUE, PULL_QUEUED },
+        { "loses the runtime after the pull, and looks again",
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_PULLED, PULL_ON_RUNTIME_AWAY,
+                 PULL_ON_RUNTIME_BACK, PULL_ON_SLOT, PULL_ON_PRESENT),
+          PULL_DO_REPORT, PULL_SUCCEEDED },
+        { "backs off in peace while the runtime comes and goes",
+          EVENTS(PULL_ON_SLOT, PULL_ON_REFUSED, PULL_ON_RUNTIME_AWAY, PULL_ON_RUNTIME_BACK),
+          PULL_DO_NOTHING, PULL_BACKING_OFF },
+        { "runs out of time while it backs off",
+          EVENTS(PULL_ON_SLOT, PULL_ON_REFUSED, PULL_ON_DEADLINE), PULL_DO_REPORT, PULL_FAILED },
+};
+
+#define N_STORIES (sizeof(stories) / sizeof(stories[0]))
+
+static void test_story(void **state) {
+        const struct Story *story = *state;
+        PullState now = PULL_QUEUED;
+        PullAction action = PULL_DO_NOTHING;
+
+        for (const int *event = story->events; *event >= 0; event++)
+                action = pull_plan_step(&now, (PullEvent) *event);
+
+        assert_string_equal(pull_state_to_string(now), pull_state_to_string(story->end));
+        assert_int_equal(action, story->last_action);
+}
+
+/* Whatever happens in whatever order, a verdict is reported once, and stands. */
+static void test_verdict_is_final(void **state) {
+        for (unsigned seed = 0; seed < 10000; seed++) {
+                PullState now = PULL_QUEUED;
+                unsigned n_reports = 0;
+
+                srandom(seed);
+                for (unsigned i = 0; i < 100; i++) {
+                        PullState before = now;
+                        PullAction action;
+
+                        action = pull_plan_step(&now, (PullEvent) (random() % _PULL_EVENT_MAX));
+                        n_reports += action == PULL_DO_REPORT;
+                        if (pull_state_is_final(before) && (now != before || action))
+                                fail_msg("seed %u: left %s", seed, pull_state_to_string(before));
+                        if (n_reports != pull_state_is_final(now))
+                                fail_msg("seed %u: %u reports", seed, n_reports);
+                }
+        }
+}
+
+/* No state can be stuck: from each one, the deadline alone leads to a verdict. */
+static void test_deadline_always_ends_it(void **state) {
+        for (PullState from = 0; from < _PULL_STATE_MAX; from++) {
+                PullState now = from;
+                PullAction action = pull_plan_step(&now, PULL_ON_DEADLINE);
+
+                if (pull_state_is_final(from)) {
+                        assert_int_equal(now, from);
+                        continue;
+                }
+                assert_int_equal(now, PULL_FAILED);
+                assert_int_equal(action, PULL_DO_REPORT);
+        }
+}
+
+/* Marks what can be reached from a state. */
+static void explore(PullState from, bool reached[static _PULL_STATE_MAX]) {
+        if (reached[from])
+                return;
+
+        reached[from] = true;
+        for (PullEvent event = 0; event < _PULL_EVENT_MAX; event++) {
+                PullState to = from;
+
+                (void) pull_plan_step(&to, event);
+                explore(to, reached);
+        }
+}
+
+static void test_every_state_is_reached(void **state) {
+        bool reached[_PULL_STATE_MAX] = { false };
+
+        explore(PULL_QUEUED, reached);
+        for (PullState to = 0; to < _PULL_STATE_MAX; to++)
+                if (!reached[to])
+                        fail_msg("nothing leads to %s", pull_state_to_string(to));
+}
+
+static void test_success_is_always_possible(void **state) {
+        for (PullState from = 0; from < _PULL_STATE_MAX; from++) {
+                bool reached[_PULL_STATE_MAX] = { false };
+
+                explore(from, reached);
+                if (!reached[PULL_SUCCEEDED] && from != PULL_FAILED)
+                        fail_msg("no way out of %s", pull_state_to_string(from));
+        }
+}
+
+/* What was asked of the world is answered by it, so each action goes with the state that waits for
+ * its answer. */
+static void test_action_fits_the_state(void **state) {
+        static const PullAction actions[_PULL_STATE_MAX] = {
+                [PULL_QUEUED] = PULL_DO_QUEUE,         [PULL_LOOKING] = PULL_DO_LOOK,
+                [PULL_WAITING] = PULL_DO_WAIT,         [PULL_PULLING] = PULL_DO_PULL,
+                [PULL_IDENTIFYING] = PULL_DO_IDENTIFY, [PULL_BACKING_OFF] = PULL_DO_BACK_OFF,
+                [PULL_PARKED] = PULL_DO_PARK,          [PULL_SUCCEEDED] = PULL_DO_REPORT,
+                [PULL_FAILED] = PULL_DO_REPORT,
+        };
+
+        for (PullState from = 0; from < _PULL_STATE_MAX; from++)
+                for (PullEvent event = 0; event < _PULL_EVENT_MAX; event++) {
+                        PullState to = from;
+                        PullAction action = pull_plan_step(&to, event);
+
+                        if (action != PULL_DO_NOTHING ? action != actions[to] : to != from)
+                                fail_msg("%s, event %d", pull_state_to_string(from), (int) event);
+                }
+}
+
+static void test_states_have_names(void **state) {
+        for (PullState a = 0; a < _PULL_STATE_MAX; a++) {
+                assert_non_null(pull_state_to_string(a));
+                for (PullState b = 0; b < a; b++)
+                        assert_string_not_equal(pull_state_to_string(a), pull_state_to_string(b));
+        }
+}
+
+int main(void) {
+        struct CMUnitTest tests[6 + N_STORIES] = {
+                cmocka_unit_test(test_verdict_is_final),
+                cmocka_unit_test(test_deadline_always_ends_it),
+                cmocka_unit_test(test_every_state_is_reached),
+                cmocka_unit_test(test_success_is_always_possible),
+                cmocka_unit_test(test_action_fits_the_state),
+                cmocka_unit_test(test_states_have_names),
+        };
+
+        for (size_t i = 0; i < N_STORIES; i++)
+                tests[6 + i] = (struct CMUnitTest){
+                        .name = stories[i].name,
+                        .test_func = test_story,
+                        .initial_state = (void *) &stories[i],
+                };
+
+        return _cmocka_run_group_tests("an image", tests, 6 + N_STORIES, NULL, NULL);
+}
