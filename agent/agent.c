@@ -3,7 +3,6 @@
 #include "agent/agent.h"
 
 #include <errno.h>
-#include <grp.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdio.h>
@@ -21,6 +20,7 @@
 #include "agent/node/diagnosis.h"
 #include "agent/node/folder.h"
 #include "agent/node/state-file.h"
+#include "agent/socket-group.h"
 #include "cri/discover.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
@@ -227,14 +227,6 @@ static int agent_add_folder(Agent *agent, const Options *options) {
         return 0;
 }
 
-static gid_t find_group(Agent *agent, const char *name) {
-        const struct group *group = name[0] ? getgrnam(name) : NULL;
-
-        if (!group && name[0])
-                log_debug(agent->log, NULL, "There is no group `%s`, only root may call.", name);
-        return group ? group->gr_gid : (gid_t) -1;
-}
-
 /* systemd's RuntimeDirectory= makes it where there is systemd. */
 static void make_parent(const char *path) {
         cleanup(free_p) char *parent = strdup(path);
@@ -254,11 +246,12 @@ static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
                 .images = agent->images,
                 .runtimes = agent->runtimes,
                 .subject = &agent->subject,
+                .state_file = agent->state_file,
                 .node_name = options->node_name,
                 .listener = {
                         .path = options->socket,
                         .fd = -1,
-                        .group = find_group(agent, options->socket_group),
+                        .group = socket_group_find(options->socket_group, agent->log),
                 },
                 .on_request = agent_metrics_on_request,
                 .on_refused = agent_metrics_on_refused,
@@ -266,9 +259,8 @@ static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
         };
         int r;
 
-        if (sd_listen_fds(true) == 1)
-                api.listener.fd = SD_LISTEN_FDS_START;
-        else
+        api.listener.fd = options->listening_fd;
+        if (api.listener.fd < 0)
                 make_parent(options->socket);
 
         r = api_new(&api, &agent->api, reterr);

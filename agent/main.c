@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
 #include <time.h>
@@ -134,6 +135,21 @@ static void limit_resources(void) {
         (void) setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/* Before anything else is opened: the descriptor is known by its number only. */
+static int take_listening_socket(Options *options, Error *reterr) {
+        int n = sd_listen_fds(true);
+
+        options->listening_fd = -1;
+        if (n <= 0)
+                return n;
+        if (n > 1 || sd_is_socket_unix(SD_LISTEN_FDS_START, SOCK_STREAM, true, NULL, 0) <= 0)
+                return error_set(reterr, ERROR_INVALID,
+                                 "$LISTEN_FDS does not stand for one listening Unix socket");
+
+        options->listening_fd = SD_LISTEN_FDS_START;
+        return 0;
+}
+
 static int program_run(Program *program, Error *reterr) {
         int r;
 
@@ -181,7 +197,9 @@ int main(int argc, char **argv) {
                 return puts("inplaced " INPLACED_VERSION) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 
         limit_resources();
-        r = block_signals();
+        r = take_listening_socket(&program.options, &error);
+        if (r >= 0)
+                r = block_signals();
         if (r >= 0)
                 r = program_run(&program, &error);
 

@@ -126,7 +126,7 @@ static const struct Setting {
         { "auth-dir",           "authDir",             set_path,     offsetof(Options, auth_dir),           false, "/etc/inplaced/auth.d" },
         { "state-dir",          "stateDir",            set_path,     offsetof(Options, state_dir),          false, "/var/lib/inplaced" },
         { "socket",             "socket",              set_path,     offsetof(Options, socket),             false, "/run/inplaced/inplaced.sock" },
-        { "socket-group",       "socketGroup",         set_text,     offsetof(Options, socket_group),       false, "inplaced" },
+        { "socket-group",       "socketGroup",         set_text,     offsetof(Options, socket_group),       false, NULL },
         { "metrics-address",    "metricsAddress",      set_text,     offsetof(Options, metrics_address),    false, "127.0.0.1:10221" },
         { "max-parallel-pulls", "maxParallelPulls",    set_count,    offsetof(Options, max_parallel_pulls), true,  "5" },
         { "stall-timeout",      "stallTimeoutSeconds", set_seconds,  offsetof(Options, stall_timeout_sec),  true,  "60" },

@@ -23,7 +23,8 @@ typedef struct Options {
         char *auth_dir;
         char *state_dir;
         char *socket;
-        char *socket_group;
+        char *socket_group;    /* NULL: the default, if there is such a group */
+        int listening_fd;      /* of the socket, when somebody else has made it; else -1 */
         char *metrics_address; /* "": do not listen */
         int max_parallel_pulls;
         int stall_timeout_sec; /* 0: never */

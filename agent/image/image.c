@@ -23,6 +23,7 @@ struct Image {
         Wants wants;
         bool must_restart;
         bool is_dirty;
+        uint64_t mark;
         ImageWish wish; /* all wants together; without a name if there are none */
 
         Pull *pull;
@@ -133,6 +134,13 @@ const ImageStatus *image_status(const Image *image) {
 
 bool image_has_round(const Image *image) {
         return image->pull;
+}
+
+uint64_t image_swap_mark(Image *image, uint64_t mark) {
+        uint64_t before = image->mark;
+
+        image->mark = mark;
+        return before;
 }
 
 bool image_set_dirty(Image *image, bool is_dirty) {

@@ -43,6 +43,9 @@ bool image_has_round(const Image *image);
 /* Marks that it waits for image_reconcile(), or not. Returns what it was. */
 bool image_set_dirty(Image *image, bool is_dirty);
 
+/* A number that a watcher keeps with the image, 0 at first. Returns the one before. */
+uint64_t image_swap_mark(Image *image, uint64_t mark);
+
 /* Somebody wants it now. */
 bool image_is_wanted(const Image *image);
 

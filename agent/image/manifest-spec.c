@@ -36,11 +36,29 @@ static bool has_blob(const Manifest *manifest, const char *digest) {
         return false;
 }
 
+/* As the OCI image-spec (descriptor.md) writes them. It goes into a filter, where other characters
+ * would have a meaning. */
+static bool is_digest(json_object *value) {
+        static const char algorithm_characters[] = "abcdefghijklmnopqrstuvwxyz0123456789+._-";
+        const char *text = json_object_get_string(value);
+        size_t algorithm, digits;
+
+        if (!json_object_is_type(value, json_type_string) ||
+            strlen(text) != (size_t) json_object_get_string_len(value))
+                return false;
+
+        algorithm = strspn(text, algorithm_characters);
+        if (algorithm == 0 || text[algorithm] != ':')
+                return false;
+
+        digits = strspn(text + algorithm + 1, "0123456789abcdefABCDEF");
+        return digits > 0 && !text[algorithm + 1 + digits];
+}
+
 static int add_blob(Manifest *manifest, json_object *descriptor, Error *reterr) {
         json_object *digest, *size;
 
-        if (!json_object_object_get_ex(descriptor, "digest", &digest) ||
-            !json_object_is_type(digest, json_type_string) ||
+        if (!json_object_object_get_ex(descriptor, "digest", &digest) || !is_digest(digest) ||
             !json_object_object_get_ex(descriptor, "size", &size) ||
             !json_object_is_type(size, json_type_int) || json_object_get_int64(size) < 0 ||
             json_object_get_int64(size) > BLOB_SIZE_MAX)
@@ -81,6 +99,13 @@ static int read_blobs(json_object *root, Manifest *manifest, Error *reterr) {
         return r;
 }
 
+static bool is_blank(const char *from, const char *end) {
+        while (from < end && strchr(" \t\r\n", *from) && *from)
+                from++;
+
+        return from == end;
+}
+
 int manifest_spec_parse(const char *text, size_t size, Manifest *ret, Error *reterr) {
         cleanup(json_tokener_free_p) json_tokener *tokener = json_tokener_new();
         cleanup(json_object_put_p) json_object *root = NULL;
@@ -93,7 +118,8 @@ int manifest_spec_parse(const char *text, size_t size, Manifest *ret, Error *ret
                 return error_set(reterr, ERROR_INVALID, "larger than a manifest may be");
 
         root = json_tokener_parse_ex(tokener, text, (int) size);
-        if (!json_object_is_type(root, json_type_object))
+        if (!json_object_is_type(root, json_type_object) ||
+            !is_blank(text + json_tokener_get_parse_end(tokener), text + size))
                 return error_set(reterr, ERROR_INVALID, "not a JSON object");
 
         r = read_blobs(root, &manifest, reterr);

@@ -55,6 +55,7 @@ static void progress_find_forget(ProgressFind *find) {
         free(take_ptr(find->candidate));
         free(take_ptr(find->text));
         free(take_ptr(find->is_complete));
+        free(take_ptr(find->most));
         find->text_size = 0;
         find->is_checked = false;
 }
@@ -183,7 +184,11 @@ static int on_read(const void *reply, const Error *error, void *userdata) {
         }
 
         find->is_complete = calloc(find->manifest.n_blobs + 1, sizeof(find->is_complete[0]));
-        return find->is_complete ? 0 : -ENOMEM;
+        find->most = calloc(find->manifest.n_blobs + 1, sizeof(find->most[0]));
+        if (!find->is_complete || !find->most)
+                return -ENOMEM;
+
+        return progress_find_step(find);
 }
 
 static int rank_of(const ProgressFind *find, const ContentInfo *info) {
@@ -229,7 +234,7 @@ static int on_listed(const void *reply, const Error *error, void *userdata) {
         find->call = rpc_call_unref(find->call);
         find->is_old = find->candidate_rank == RANK_OLD;
         find->manifest_digest = take_ptr(find->candidate);
-        return 0;
+        return find->manifest_digest ? progress_find_step(find) : 0;
 }
 
 /* The repository as a pattern that matches only itself. */
@@ -268,12 +273,10 @@ static int progress_find_list(ProgressFind *find, RpcClient *client) {
                             &find->call);
 }
 
-int progress_find_step(ProgressFind *find, RpcClient *client, ProgressIsClaimed is_claimed,
-                       void *userdata) {
-        find->is_claimed = is_claimed;
-        find->userdata = userdata;
+int progress_find_step(ProgressFind *find) {
+        RpcClient *client = runtimes_client(find->runtimes);
 
-        if (find->call)
+        if (find->call || !client)
                 return 0;
         if (!find->manifest_digest)
                 return progress_find_list(find, client);
@@ -302,14 +305,27 @@ static uint64_t bytes_under_way(const ManifestBlob *blob, const ContentIngests *
         return 0;
 }
 
-uint64_t progress_find_count(const ProgressFind *find, const ContentIngests *ingests,
+uint64_t progress_find_count(ProgressFind *find, const ContentIngests *ingests,
                              bool *ret_is_complete) {
         uint64_t bytes = 0;
 
-        for (size_t i = 0; i < find->manifest.n_blobs; i++)
-                bytes += find->is_complete[i] ? find->manifest.blobs[i].size
-                                              : bytes_under_way(&find->manifest.blobs[i], ingests);
+        for (size_t i = 0; i < find->manifest.n_blobs; i++) {
+                const ManifestBlob *blob = &find->manifest.blobs[i];
+                uint64_t now = find->is_complete[i] ? blob->size : bytes_under_way(blob, ingests);
+
+                bytes += now;
+                find->most[i] = now > find->most[i] ? now : find->most[i];
+        }
 
         *ret_is_complete = is_all_complete(find);
+        return bytes;
+}
+
+uint64_t progress_find_most(const ProgressFind *find) {
+        uint64_t bytes = 0;
+
+        for (size_t i = 0; i < find->manifest.n_blobs; i++)
+                bytes += find->most[i];
+
         return bytes;
 }

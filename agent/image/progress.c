@@ -12,7 +12,7 @@
 #include "agent/image/progress-find.h"
 #include "cri/content.h"
 
-#define POLL_USEC ((uint64_t) 200 * 1000)
+#define POLL_USEC ((uint64_t) 100 * 1000)
 
 struct ProgressTracker {
         sd_event *event;
@@ -38,6 +38,7 @@ struct Progress {
 
         ProgressFind find;
         ProgressReport report;
+        uint64_t arrived; /* as the store says; it may go back, unlike what is reported */
         uint64_t changed_usec;
         bool was_active;
         bool is_stalled;
@@ -86,16 +87,21 @@ static int progress_check_stall(Progress *progress, uint64_t now) {
         return progress->on_stalled(progress->userdata);
 }
 
-static ProgressReport progress_compute(const Progress *progress, const ContentIngests *ingests) {
+static ProgressReport progress_compute(Progress *progress, const ContentIngests *ingests) {
         ProgressReport report = { .step = IMAGE_STEP_RESOLVING };
+        uint64_t arrived;
         bool is_complete;
 
         if (!progress_find_is_done(&progress->find))
                 return report;
 
         report.bytes_total = progress->find.manifest.size;
-        report.bytes_done = progress_find_count(&progress->find, ingests, &is_complete);
+        arrived = progress_find_count(&progress->find, ingests, &is_complete);
+        report.bytes_done = progress_find_most(&progress->find);
         report.step = is_complete ? IMAGE_STEP_UNPACKING : IMAGE_STEP_DOWNLOADING;
+        if (arrived != progress->arrived)
+                progress->changed_usec = now_usec(progress->tracker);
+        progress->arrived = arrived;
         return report;
 }
 
@@ -145,20 +151,19 @@ static bool is_claimed(const char *manifest, void *userdata) {
 static int on_ingests(const void *reply, const Error *error, void *userdata) {
         ProgressTracker *tracker = userdata;
         const ContentIngests *ingests = reply;
-        RpcClient *client = runtimes_client(tracker->runtimes);
         Progress *next;
         int r;
 
         tracker->call = rpc_call_unref(tracker->call);
         if (error && error->kind == ERROR_UNSUPPORTED)
                 tracker->unsupported_by = tracker_connection(tracker);
-        if (error || !client)
+        if (error)
                 return 0;
 
         tracker_sum_up(tracker, ingests);
         for (Progress *progress = tracker->items; progress; progress = next) {
                 next = progress->next; /* the callback may end this one, not another */
-                r = progress_find_step(&progress->find, client, is_claimed, progress);
+                r = progress_find_step(&progress->find);
                 if (r < 0)
                         return r;
 
@@ -255,6 +260,9 @@ int progress_begin(ProgressTracker *tracker, const ImageRef *ref, ProgressChange
         progress->report.step = IMAGE_STEP_RESOLVING;
         list_prepend(&tracker->items, progress);
 
+        progress->find.runtimes = tracker->runtimes;
+        progress->find.is_claimed = is_claimed;
+        progress->find.userdata = progress;
         r = progress_find_init(&progress->find, ref, time(NULL));
         if (r < 0)
                 return r;

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "agent/base/cleanup.h"
 
@@ -41,6 +42,32 @@ static void use_credential(PullRequest *request) {
         request->message.auth = &request->auth;
 }
 
+static bool is_same_text(const char *a, const char *b) {
+        return strcmp(a ?: "", b ?: "") == 0;
+}
+
+static bool is_same_credential(const Credential *a, const Credential *b) {
+        return is_same_text(a->username, b->username) && is_same_text(a->password, b->password) &&
+               is_same_text(a->identity_token, b->identity_token) &&
+               is_same_text(a->registry_token, b->registry_token);
+}
+
+/* A wrong password that is tried twice may lock its account. */
+static void drop_repeated(CredentialList *list) {
+        size_t n_kept = 0;
+
+        for (size_t i = 0; i < list->n_items; i++) {
+                size_t k = 0;
+
+                while (k < n_kept && !is_same_credential(list->items[k], list->items[i]))
+                        k++;
+                if (k == n_kept)
+                        list->items[n_kept++] = list->items[i];
+        }
+
+        list->n_items = n_kept;
+}
+
 static int look_up(PullRequest *request, const ImageRef *ref) {
         cleanup(free_p) char *name = NULL;
         int r;
@@ -55,9 +82,14 @@ static int look_up(PullRequest *request, const ImageRef *ref) {
                         return r;
         }
 
-        return request->keys.general
-                       ? keyring_lookup(request->keys.general, name, &request->credentials)
-                       : 0;
+        if (request->keys.general) {
+                r = keyring_lookup(request->keys.general, name, &request->credentials);
+                if (r < 0)
+                        return r;
+        }
+
+        drop_repeated(&request->credentials);
+        return 0;
 }
 
 static int allocate_entries(PullRequest *request, size_t n_labels, size_t n_annotations) {

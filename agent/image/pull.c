@@ -45,8 +45,11 @@ static int pull_report(Pull *pull) {
                 pull->status.duration_usec = pull_now(pull) - pull->looked_usec;
         if (pull->status.started_at == 0)
                 pull->status.started_at = pull->status.completed_at;
-        if (pull->state == PULL_SUCCEEDED)
-                pull_failure_clear(&pull->status);
+        if (pull->state != PULL_SUCCEEDED)
+                return 0;
+
+        pull->status.bytes_done = pull->status.bytes_total;
+        pull_failure_clear(&pull->status);
         return 0;
 }
 

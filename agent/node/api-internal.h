@@ -18,6 +18,7 @@ struct Api {
         Images *images;
         const Runtimes *runtimes;
         const DiagnosisSubject *subject;
+        StateFile *state_file;
         char *node_name;
         ApiObserver on_request;
         ApiRefused on_refused;

@@ -282,7 +282,12 @@ static int preload_ask(Preload *preload, const PreloadMessage *message) {
                         return r;
         }
 
-        return images_set_wishes(preload->api->images, preload->owner, &wishes, true);
+        r = images_set_wishes(preload->api->images, preload->owner, &wishes, true);
+        if (r < 0 || !preload->detach)
+                return r;
+
+        /* The caller leaves when it is told that the request is accepted. */
+        return state_file_write_now(preload->api->state_file);
 }
 
 int api_preload(RpcRequest *request, const void *message, void *userdata) {

@@ -86,6 +86,7 @@ int api_new(const ApiOptions *options, Api **ret, Error *reterr) {
                 .images = options->images,
                 .runtimes = options->runtimes,
                 .subject = options->subject,
+                .state_file = options->state_file,
                 .node_name = strdup(options->node_name),
                 .on_request = options->on_request,
                 .on_refused = options->on_refused,

@@ -23,6 +23,7 @@ typedef struct ApiOptions {
         const DiagnosisSubject *subject; /* borrowed, as everything above */
         const char *node_name;           /* copied */
         ListenerOptions listener;
+        StateFile *state_file; /* where a request that outlives its caller is kept */
         ApiObserver on_request;
         ApiRefused on_refused;
         void *userdata;

@@ -48,6 +48,7 @@ struct ImagesDir {
         sd_event_source *settle; /* the next look because of an event */
         sd_event_source *check;  /* the next look without one */
         uint64_t burst_usec;     /* when the first event came that no look has answered yet */
+        uint64_t looked_usec;
 
         ImagesList list;
         Error error;
@@ -72,11 +73,14 @@ static int images_dir_look_at(ImagesDir *dir, uint64_t usec) {
         return sd_event_source_set_enabled(dir->settle, SD_EVENT_ONESHOT);
 }
 
-/* Looks soon. Every event puts it off a little, up to a bound. */
-static int images_dir_disturbed(ImagesDir *dir) {
+/* Looks soon. Every event puts it off a little, up to a bound; but a file that is complete, after some
+ * quiet, is looked at now: somebody waits for it. */
+static int images_dir_disturbed(ImagesDir *dir, bool is_complete) {
         uint64_t now = images_dir_now(dir);
         uint64_t latest;
 
+        if (is_complete && now >= dir->looked_usec + SETTLE_USEC)
+                return images_dir_look_at(dir, now);
         if (dir->burst_usec == 0)
                 dir->burst_usec = now;
 
@@ -92,7 +96,7 @@ static int on_above(sd_event_source *source, const struct inotify_event *event, 
         else if (event->len > 0 && strcmp(event->name, dir->name) != 0)
                 return 0;
 
-        return images_dir_disturbed(dir);
+        return images_dir_disturbed(dir, false);
 }
 
 static int on_inside(sd_event_source *source, const struct inotify_event *event, void *userdata) {
@@ -109,7 +113,7 @@ static int on_inside(sd_event_source *source, const struct inotify_event *event,
         } else if (event->len > 0 && event->mask & (IN_CLOSE_WRITE | IN_MOVE | IN_DELETE))
                 images_list_note_closed(&dir->list, event->name);
 
-        return images_dir_disturbed(dir);
+        return images_dir_disturbed(dir, event->mask & (IN_CLOSE_WRITE | IN_MOVED_TO));
 }
 
 static void watch_done(Watch *watch) {
@@ -213,6 +217,7 @@ static int images_dir_look(ImagesDir *dir) {
         int r;
 
         dir->burst_usec = 0;
+        dir->looked_usec = images_dir_now(dir);
 
         r = images_dir_look_for_folder(dir, &error);
         if (r < 0 && error.kind == ERROR_NONE)

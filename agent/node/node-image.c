@@ -165,6 +165,45 @@ static void print_counts(const Images *images, FILE *file) {
                        counts[IMAGE_PULLING], counts[IMAGE_WAITING]);
 }
 
+/* FNV-1a, 64 bit (http://www.isthe.com/chongo/tech/comp/fnv/). */
+static uint64_t hash(uint64_t so_far, const void *data, size_t size) {
+        const unsigned char *bytes = data;
+
+        for (size_t i = 0; i < size; i++)
+                so_far = (so_far ^ bytes[i]) * 1099511628211u;
+
+        return so_far;
+}
+
+static uint64_t hash_text(uint64_t so_far, const char *text) {
+        return text ? hash(so_far, text, strlen(text) + 1) : hash(so_far, "\1", 1);
+}
+
+static uint64_t hash_number(uint64_t so_far, int64_t number) {
+        return hash(so_far, &number, sizeof(number));
+}
+
+uint64_t node_image_fingerprint(const Image *image) {
+        const ImageStatus *status = image_status(image);
+        uint64_t sum = 14695981039346656037u;
+
+        sum = hash_number(sum, status->phase);
+        sum = hash_number(sum, image_status_progress(status));
+        sum = hash_number(sum, status->started_at);
+        sum = hash_number(sum, status->completed_at);
+        sum = hash_number(sum, status->version);
+        sum = hash_text(sum, status->message);
+        sum = hash_text(sum, status->image_id);
+        for (const Want *want = image_wants(image); want; want = want->next) {
+                sum = hash_text(sum, want->owner);
+                sum = hash_number(sum, want->wish.version);
+                sum = hash_number(sum, want->wish.policy);
+                sum = hash_number(sum, want->is_expired);
+        }
+
+        return sum > 0 ? sum : 1;
+}
+
 int node_image_write(const NodeImageOptions *options, FILE *file) {
         int r;
 

@@ -143,6 +143,11 @@ static int state_file_write(StateFile *file) {
         return state_file_schedule(file, ended + RETRY_USEC);
 }
 
+int state_file_write_now(StateFile *file) {
+        (void) sd_event_source_set_enabled(file->timer, SD_EVENT_OFF);
+        return state_file_write(file);
+}
+
 static int on_due(sd_event_source *source, uint64_t usec, void *userdata) {
         return state_file_write(userdata);
 }
@@ -157,8 +162,11 @@ int state_file_touch(StateFile *file) {
         return state_file_schedule(file, now > file->earliest_usec ? now : file->earliest_usec);
 }
 
+/* Many steps of a pull are not in the file. */
 static int on_image(Image *image, void *userdata) {
-        return state_file_touch(userdata);
+        uint64_t mark = node_image_fingerprint(image);
+
+        return image_swap_mark(image, mark) == mark ? 0 : state_file_touch(userdata);
 }
 
 static int read_whole(const char *path, char **ret, size_t *ret_size) {

@@ -41,6 +41,9 @@ StateFile *state_file_free(StateFile *file);
 /* Something else than an image has changed. */
 int state_file_touch(StateFile *file);
 
+/* What is true now is in the file when this returns, if the file can be written at all. */
+int state_file_write_now(StateFile *file);
+
 const char *state_file_path(const StateFile *file);
 
 /* Why the last write failed, or unset. */

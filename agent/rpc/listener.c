@@ -87,19 +87,28 @@ static int on_member_left(Connection *connection, void *userdata) {
         return 0;
 }
 
+/* Being short of descriptors is the guest's bad luck, not ours. */
+static int listener_turn_away(Listener *listener, Member *member, int fd, int r) {
+        free(member);
+        close_p(&fd);
+        if (r == -ENOMEM)
+                return r;
+
+        listener->on_refused(LISTENER_REFUSED_LIMIT, listener->userdata);
+        return 0;
+}
+
 static int listener_let_in(Listener *listener, int fd) {
         Member *member;
         int r;
 
         member = calloc(1, sizeof(*member));
         if (!member)
-                return -ENOMEM;
+                return listener_turn_away(listener, NULL, fd, -ENOMEM);
 
         r = connection_new(listener->event, fd, on_member_left, member, &member->connection);
-        if (r < 0) {
-                free(member);
-                return r;
-        }
+        if (r < 0)
+                return listener_turn_away(listener, member, fd, r);
 
         member->listener = listener;
         list_prepend(&listener->members, member);
@@ -129,8 +138,8 @@ static int on_guest_speaks(sd_event_source *source, int fd, uint32_t revents, vo
                 return guest_send_away(guest, LISTENER_REFUSED_SILENT);
         if (memcmp(said, PREFACE, (size_t) n) != 0)
                 return guest_send_away(guest, LISTENER_REFUSED_JUNK);
-        if ((size_t) n < PREFACE_SIZE) /* the rest would wake us at once, for the same bytes */
-                return sd_event_source_set_io_events(source, EPOLLIN | EPOLLET);
+        if ((size_t) n < PREFACE_SIZE)
+                return 0;
 
         int let_in = take_fd(&guest->fd);
         guest_free(guest);
@@ -184,7 +193,9 @@ static int listener_receive(Listener *listener, int fd) {
         list_prepend(&listener->guests, guest);
         listener->n_guests++;
 
-        r = sd_event_add_io(listener->event, &guest->io, fd, EPOLLIN, on_guest_speaks, guest);
+        /* On the edge: bytes that were looked at and left there must not wake us again. */
+        r = sd_event_add_io(listener->event, &guest->io, fd, EPOLLIN | EPOLLRDHUP | EPOLLET,
+                            on_guest_speaks, guest);
         if (r < 0)
                 return r;
 
@@ -243,12 +254,12 @@ static int on_knock(sd_event_source *source, int fd, uint32_t revents, void *use
         return 0;
 }
 
-/* Whether somebody answers there. */
+/* Whether somebody answers there, even if it is in another way, or too busy. */
 static bool is_served(const struct sockaddr_un *address) {
         cleanup(close_p) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
         return fd >= 0 && (connect(fd, (const struct sockaddr *) address, sizeof(*address)) == 0 ||
-                           errno == EAGAIN);
+                           errno == EAGAIN || errno == EPROTOTYPE);
 }
 
 static int make_way(const struct sockaddr_un *address, Error *reterr) {

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,7 +28,7 @@ def complaints(agent: Agent, about: str = "") -> list[str]:
     ]
 
 
-def the_complaint(agent: Agent, about: str = "", timeout: float = 10) -> str:
+def the_complaint(agent: Agent, about: str = "", timeout: float = 5) -> str:
     """Waits until there is one about this; fails if there are more, or if it is not one line."""
     wait_until(
         lambda: complaints(agent, about),
@@ -67,6 +68,18 @@ def pull_another(agent: Agent, reference: str = "good/another:1", timeout: float
     """Proves that images nobody has spoilt are still pulled."""
     agent.want(reference, file=f"{reference.replace('/', '-').replace(':', '-')}.yaml")
     agent.wait_status(reference, "Succeeded", timeout * sanitizers.SLOWNESS)
+
+
+def slowest_answer(agent: Agent, calls: int = 30) -> float:
+    """How long the slowest of some calls to the local API took, in seconds of a fast program."""
+    request = agent.messages.GetVersionRequest()
+    slowest = 0.0
+    with node_stub(agent) as node:
+        for _ in range(calls):
+            began = time.monotonic()
+            node.GetVersion(request, timeout=10 * sanitizers.SLOWNESS)
+            slowest = max(slowest, time.monotonic() - began)
+    return slowest / sanitizers.SLOWNESS
 
 
 @contextmanager

@@ -1,0 +1,709 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * One image, its wants and its rounds
+ *
+ * The pulls are played by this file, which has the functions of pull.h in place of pull.c: they end
+ * when a test says so.
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/image/image.h"
+
+#define NOW 1769903999
+#define ID "sha256:6efc10a0510f143a90b69dc564a914574973223e88418d65c1f8809e08dc0a1f"
+
+struct Pull {
+        ImageStatus status;
+        ImageWish wish;
+        char owners[64]; /* "a b ", whoever it was started for and joined by */
+        char reference[64];
+        bool is_started;
+        PullChanged on_changed;
+        void *userdata;
+};
+
+/* The pulls of the test that runs. */
+static struct {
+        Pull *last;
+        unsigned n_made;
+        unsigned n_freed;
+        unsigned n_runtime_changes;
+} pulls;
+
+int pull_new(const PullContext *context, const ImageWish *wish, const ImageRef *ref,
+             const char *owner, PullChanged on_changed, void *userdata, Pull **ret) {
+        cleanup(free_p) char *reference = NULL;
+        Pull *pull = calloc(1, sizeof(*pull));
+
+        assert_int_equal(image_wish_copy(wish, &pull->wish), 0);
+        assert_int_equal(image_ref_familiar_reference(ref, &reference), 0);
+        snprintf(pull->reference, sizeof(pull->reference), "%s", reference);
+        snprintf(pull->owners, sizeof(pull->owners), "%s ", owner);
+        pull->status.version = wish->version;
+        pull->on_changed = on_changed;
+        pull->userdata = userdata;
+        pulls.n_made++;
+        pulls.last = pull;
+        *ret = pull;
+        return 0;
+}
+
+Pull *pull_free(Pull *pull) {
+        if (!pull)
+                return NULL;
+
+        pulls.n_freed++;
+        if (pulls.last == pull)
+                pulls.last = NULL;
+        image_status_done(&pull->status);
+        image_wish_done(&pull->wish);
+        free(pull);
+        return NULL;
+}
+
+int pull_start(Pull *pull) {
+        pull->is_started = true;
+        return 0;
+}
+
+int pull_join(Pull *pull, const char *owner) {
+        if (strlen(pull->owners) + strlen(owner) + 2 < sizeof(pull->owners))
+                sprintf(pull->owners + strlen(pull->owners), "%s ", owner);
+        return 0;
+}
+
+bool pull_covers(const Pull *pull, const ImageWish *wish) {
+        return wish->version <= pull->wish.version;
+}
+
+int pull_on_slot(Ticket *ticket) {
+        fail();
+        return 0;
+}
+
+int pull_on_runtime_changed(Pull *pull) {
+        pulls.n_runtime_changes++;
+        return 0;
+}
+
+const ImageStatus *pull_status(const Pull *pull) {
+        return &pull->status;
+}
+
+typedef struct Fixture {
+        Image *image;
+        unsigned n_dirty;
+} Fixture;
+
+static void on_dirty(Image *image, void *userdata) {
+        Fixture *fixture = userdata;
+
+        fixture->n_dirty++;
+}
+
+static void fixture_init_named(Fixture *fixture, const char *name, const char *tag) {
+        *fixture = (Fixture){ .image = NULL };
+        memset(&pulls, 0, sizeof(pulls));
+        assert_int_equal(image_new(name, tag, on_dirty, fixture, &fixture->image), 0);
+}
+
+static void fixture_init(Fixture *fixture) {
+        fixture_init_named(fixture, "nginx", "1.25");
+}
+
+static void fixture_done(Fixture *fixture) {
+        fixture->image = image_free(fixture->image);
+        assert_int_equal(pulls.n_made, pulls.n_freed);
+}
+
+/* One owner wants the image under some name; ttl_sec as in a wish. */
+static void set_want(Fixture *fixture, const char *owner, const char *name, int64_t version,
+                     int64_t ttl_sec, bool is_transient) {
+        cleanup(image_wish_done) ImageWish wish;
+
+        assert_int_equal(image_wish_init(&wish, name, "1.25"), 0);
+        wish.version = version;
+        wish.ttl_sec = ttl_sec;
+        assert_int_equal(image_set_want(fixture->image, owner, &wish, is_transient), 0);
+}
+
+static void want(Fixture *fixture, const char *owner, int64_t version) {
+        set_want(fixture, owner, "nginx", version, WISH_NO_LIMIT, false);
+}
+
+static void sweep(Fixture *fixture, const char *owner) {
+        assert_int_equal(image_sweep_wants(fixture->image, owner), 0);
+}
+
+static void reconcile(Fixture *fixture) {
+        static const PullContext context = { .event = NULL };
+
+        assert_int_equal(image_reconcile(fixture->image, &context), 0);
+}
+
+/* The pull that runs ends, and is found out to have ended. */
+static void finish(Fixture *fixture, ImagePhase phase) {
+        assert_non_null(pulls.last);
+        pulls.last->status.phase = phase;
+        pulls.last->status.completed_at = NOW;
+        pulls.last->on_changed(pulls.last, pulls.last->userdata);
+        reconcile(fixture);
+}
+
+static void assert_wants(const Fixture *fixture, const char *expected) {
+        char text[128] = "";
+
+        for (const Want *w = image_wants(fixture->image); w; w = w->next)
+                sprintf(text + strlen(text), "%s:%s%s%s ", w->owner, w->is_in_round ? "round" : "",
+                        w->is_served ? "served" : "", w->is_expired ? ",expired" : "");
+        assert_string_equal(text, expected);
+}
+
+/* clang-format off */
+static const struct Name {
+        const char *title;
+        const char *name, *tag;
+        const char *key, *familiar;
+} names[] = {
+        { "a short name",       "nginx", "1.25",                      "docker.io/library/nginx:1.25", "nginx" },
+        { "the whole name",     "docker.io/library/nginx", "1.25",    "docker.io/library/nginx:1.25", "nginx" },
+        { "another registry",   "reg.example:5000/a/b", "x",          "reg.example:5000/a/b:x", "reg.example:5000/a/b" },
+        { "a digest",           "nginx", ID,                          "docker.io/library/nginx@" ID, "nginx" },
+        { "a malformed name",   "NGINX", "1.25",                      "NGINX 1.25", "NGINX" },
+        { "a malformed tag",    "nginx", "a b",                       "nginx a b", "nginx" },
+};
+/* clang-format on */
+
+#define N_NAMES (sizeof(names) / sizeof(names[0]))
+
+static void test_name(void **state) {
+        const struct Name *row = *state;
+        cleanup(fixture_done) Fixture fixture;
+        cleanup(free_p) char *key = NULL;
+
+        fixture_init_named(&fixture, row->name, row->tag);
+        assert_string_equal(image_key(fixture.image), row->key);
+        assert_string_equal(image_name(fixture.image), row->familiar);
+        assert_string_equal(image_tag(fixture.image), row->tag);
+        assert_int_equal(image_key_of(row->name, row->tag, &key), 0);
+        assert_string_equal(key, row->key);
+}
+
+static void test_nobody_wants_it(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        reconcile(&fixture);
+        assert_false(image_is_wanted(fixture.image));
+        assert_false(image_has_round(fixture.image));
+        assert_null(image_wish(fixture.image));
+        assert_null(image_wants(fixture.image));
+        assert_int_equal(image_status(fixture.image)->phase, IMAGE_WAITING);
+        assert_int_equal(image_runtime_changed(fixture.image), 0);
+}
+
+static void test_served_once(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        want(&fixture, "a", 3);
+        assert_int_equal(fixture.n_dirty, 1);
+        assert_false(image_has_round(fixture.image));
+        reconcile(&fixture);
+        assert_true(image_has_round(fixture.image));
+        assert_true(pulls.last->is_started);
+        assert_string_equal(pulls.last->reference, "nginx:1.25");
+        assert_wants(&fixture, "a:round ");
+
+        pulls.last->status.bytes_done = 7;
+        assert_int_equal(image_status(fixture.image)->bytes_done, 7);
+        finish(&fixture, IMAGE_SUCCEEDED);
+        assert_false(image_has_round(fixture.image));
+        assert_wants(&fixture, "a:served ");
+        assert_int_equal(image_status(fixture.image)->phase, IMAGE_SUCCEEDED);
+        assert_int_equal(image_status(fixture.image)->version, 3);
+        assert_int_equal(image_status(fixture.image)->bytes_done, 7);
+
+        reconcile(&fixture);
+        assert_int_equal(pulls.n_made, 1);
+}
+
+/* A failure is an answer too: whoever wants another one asks anew. */
+static void test_failure_serves(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        want(&fixture, "a", 1);
+        reconcile(&fixture);
+        finish(&fixture, IMAGE_FAILED);
+        reconcile(&fixture);
+        assert_wants(&fixture, "a:served ");
+        assert_int_equal(pulls.n_made, 1);
+}
+
+static void test_same_wish_is_no_news(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        want(&fixture, "a", 1);
+        want(&fixture, "a", 1);
+        assert_int_equal(fixture.n_dirty, 1);
+}
+
+static void test_new_version_starts_a_round(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        want(&fixture, "a", 2);
+        reconcile(&fixture);
+        finish(&fixture, IMAGE_FAILED);
+        want(&fixture, "a", 1); /* in either direction */
+        reconcile(&fixture);
+        assert_int_equal(pulls.n_made, 2);
+        assert_int_equal(pulls.last->wish.version, 1);
+        assert_int_equal(image_status(fixture.image)->version, 1);
+}
+
+static void test_new_version_restarts_the_round(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        want(&fixture, "a", 1);
+        want(&fixture, "b", 1);
+        reconcile(&fixture);
+        want(&fixture, "a", 2);
+        reconcile(&fixture);
+        assert_int_equal(pulls.n_made, 2);
+        assert_int_equal(pulls.n_freed, 1);
+        assert_int_equal(pulls.last->wish.version, 2);
+        assert_wants(&fixture, "a:round b:round ");
+}
+
+/* Even when the old one has just ended. */
+static void test_new_version_at_the_last_moment(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        want(&fixture, "a", 1);
+        reconcile(&fixture);
+        want(&fixture, "a", 2);
+        finish(&fixture, IMAGE_SUCCEEDED);
+        assert_wants(&fixture, "a:round ");
+        assert_int_equal(pulls.last->wish.version, 2);
+}
+
+static void test_other_change_is_not_served_again(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        want(&fixture, "a", 1);
+        reconcile(&fixture);
+        finish(&fixture, IMAGE_SUCCEEDED);
+        set_want(&fixture, "a", "nginx", 1, 600, false);
+        reconcile(&fixture);
+        assert_int_equal(pulls.n_made, 1);
+        assert_int_equal(image_wish(fixture.image)->ttl_sec, 600);
+}
+
+static void test_new_owner_starts_a_round(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        want(&fixture, "b", 1);
+        reconcile(&fixture);
+        finish(&fixture, IMAGE_SUCCEEDED);
+        want(&fixture, "a", 1);
+        reconcile(&fixture);
+        assert_int_equal(pulls.n_made, 2);
+        assert_string_equal(pulls.last->owners, "a ");
+        assert_wants(&fixture, "a:round b:served ");
+}
+
+static void test_new_owner_joins_the_round(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        want(&fixture, "b", 2);
+        reconcile(&fixture);
+        want(&fixture, "a", 1);
+        want(&fixture, "c", 2);
+        reconcile(&fixture);
+        reconcile(&fixture);
+        assert_int_equal(pulls.n_made, 1);
+        assert_string_equal(pulls.last->owners, "b a c ");
+        finish(&fixture, IMAGE_SUCCEEDED);
+        assert_wants(&fixture, "a:served b:served c:served ");
+}
+
+/* Who asks for more than the round gives waits for the next one. */
+static void test_new_owner_waits_for_the_next_round(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        want(&fixture, "a", 1);
+        reconcile(&fixture);
+        want(&fixture, "b", 2);
+        reconcile(&fixture);
+        assert_wants(&fixture, "a:round b: ");
+        finish(&fixture, IMAGE_SUCCEEDED);
+        assert_wants(&fixture, "a:served b:round ");
+        assert_int_equal(pulls.n_made, 2);
+        finish(&fixture, IMAGE_SUCCEEDED);
+        assert_wants(&fixture, "a:served b:served ");
+}
+
+static void test_last_owner_leaves(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        want(&fixture, "a", 1);
+        sweep(&fixture, "a"); /* it was seen */
+        reconcile(&fixture);
+        assert_true(image_has_round(fixture.image));
+
+        sweep(&fixture, "a");
+        reconcile(&fixture);
+        assert_false(image_has_round(fixture.image));
+        assert_false(image_is_wanted(fixture.image));
+        assert_int_equal(pulls.n_freed, 1);
+}
+
+static void test_one_of_two_owners_leaves(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        want(&fixture, "a", 1);
+        want(&fixture, "b", 1);
+        reconcile(&fixture);
+        sweep(&fixture, "a");
+        sweep(&fixture, "a");
+        reconcile(&fixture);
+        assert_int_equal(pulls.n_made, 1);
+        assert_wants(&fixture, "b:round ");
+}
+
+/* One owner may spell it in two ways, and drop one of them. */
+static void test_two_spellings(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        want(&fixture, "a", 1);
+        set_want(&fixture, "a", "docker.io/library/nginx", 1, WISH_NO_LIMIT, false);
+        reconcile(&fixture);
+        assert_wants(&fixture, "a:round a:round ");
+
+        sweep(&fixture, "a");
+        want(&fixture, "a", 1);
+        sweep(&fixture, "a");
+        assert_wants(&fixture, "a:round ");
+        assert_string_equal(image_wants(fixture.image)->wish.name, "nginx");
+}
+
+static void test_withdraw(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        want(&fixture, "a", 1);
+        want(&fixture, "b", 1);
+        reconcile(&fixture);
+        finish(&fixture, IMAGE_SUCCEEDED);
+        assert_int_equal(image_withdraw(fixture.image, "a"), 0); /* it has what it wanted */
+        want(&fixture, "c", 1);
+        set_want(&fixture, "c", "docker.io/library/nginx", 1, WISH_NO_LIMIT, false);
+        reconcile(&fixture);
+        assert_int_equal(image_withdraw(fixture.image, "c"), 2);
+        reconcile(&fixture);
+        assert_false(image_has_round(fixture.image));
+        assert_wants(&fixture, "a:served b:served ");
+}
+
+static void test_wishes_are_merged(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        set_want(&fixture, "b", "nginx", 1, 60, false);
+        set_want(&fixture, "a", "nginx", 4, 30, false);
+        assert_int_equal(image_wish(fixture.image)->version, 4);
+        assert_int_equal(image_wish(fixture.image)->ttl_sec, 60);
+        reconcile(&fixture);
+        assert_int_equal(pulls.last->wish.version, 4);
+        assert_int_equal(pulls.last->wish.ttl_sec, 60);
+        assert_string_equal(pulls.last->owners, "a ");
+}
+
+static void test_malformed(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init_named(&fixture, "NGINX", "1.25");
+        set_want(&fixture, "a", "NGINX", 3, WISH_NO_LIMIT, false);
+        reconcile(&fixture);
+        assert_int_equal(pulls.n_made, 0);
+        assert_wants(&fixture, "a:served ");
+        assert_int_equal(image_status(fixture.image)->phase, IMAGE_FAILED);
+        assert_int_equal(image_status(fixture.image)->reason, PULL_REASON_INVALID_REFERENCE);
+        assert_true(image_status(fixture.image)->completed_at > 0);
+        assert_true(strncmp(image_status(fixture.image)->message, "InvalidReference: ", 18) == 0);
+}
+
+/* A status is the answer to one version, also when it says no. */
+static void test_malformed_answers_the_version(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init_named(&fixture, "NGINX", "1.25");
+        set_want(&fixture, "a", "NGINX", 3, WISH_NO_LIMIT, false);
+        reconcile(&fixture);
+        assert_int_equal(image_status(fixture.image)->version, 3);
+}
+
+static void assert_expires(Fixture *fixture, int64_t now, int64_t next) {
+        int64_t ret_next = 0;
+
+        assert_int_equal(image_expire(fixture->image, now, &ret_next), 0);
+        assert_int_equal(ret_next, next);
+}
+
+static void test_expire(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+        unsigned n_dirty;
+
+        fixture_init(&fixture);
+        set_want(&fixture, "a", "nginx", 1, 60, false);
+        set_want(&fixture, "b", "nginx", 1, 30, true);
+        want(&fixture, "c", 1);
+        assert_expires(&fixture, INT64_MAX, INT64_MAX); /* nobody is served yet */
+        reconcile(&fixture);
+        assert_expires(&fixture, INT64_MAX, INT64_MAX);
+        finish(&fixture, IMAGE_SUCCEEDED);
+
+        n_dirty = fixture.n_dirty;
+        assert_expires(&fixture, NOW, NOW + 30);
+        assert_expires(&fixture, NOW + 29, NOW + 30);
+        assert_int_equal(fixture.n_dirty, n_dirty);
+        assert_expires(&fixture, NOW + 30, NOW + 60);
+        assert_wants(&fixture, "a:served c:served "); /* the transient one leaves */
+        assert_int_equal(fixture.n_dirty, n_dirty + 1);
+
+        assert_expires(&fixture, NOW + 60, INT64_MAX);
+        assert_wants(&fixture, "a:served,expired c:served ");
+        assert_true(image_is_wanted(fixture.image));
+}
+
+static void test_expired_is_not_served_again(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        set_want(&fixture, "a", "nginx", 1, 0, false);
+        reconcile(&fixture);
+        finish(&fixture, IMAGE_FAILED);
+        assert_expires(&fixture, NOW, INT64_MAX);
+        assert_false(image_is_wanted(fixture.image));
+        assert_null(image_wish(fixture.image));
+        set_want(&fixture, "a", "nginx", 1, 0, false);
+        reconcile(&fixture);
+        assert_int_equal(pulls.n_made, 1);
+
+        set_want(&fixture, "a", "nginx", 2, 0, false); /* it asks for something new */
+        reconcile(&fixture);
+        assert_wants(&fixture, "a:round ");
+        assert_true(image_is_wanted(fixture.image));
+}
+
+static void test_malformed_expires(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+        int64_t end;
+
+        fixture_init_named(&fixture, "NGINX", "1.25");
+        set_want(&fixture, "a", "NGINX", 1, 60, true);
+        end = image_status(fixture.image)->completed_at + 60;
+        assert_expires(&fixture, end - 1, end);
+        assert_expires(&fixture, end, INT64_MAX);
+        assert_null(image_wants(fixture.image));
+}
+
+static void restore(Fixture *fixture, const char *owner, int64_t version, bool is_expired) {
+        assert_int_equal(image_restore_served(fixture->image, owner, version, is_expired), 0);
+}
+
+static void test_restored(void **state) {
+        ImageStatus status = {
+                .phase = IMAGE_SUCCEEDED, .completed_at = NOW, .version = 2, .image_id = strdup(ID)
+        };
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        image_restore_status(fixture.image, &status);
+        assert_null(status.image_id); /* taken over */
+        restore(&fixture, "a", 2, false);
+        restore(&fixture, "b", 1, true);
+        want(&fixture, "a", 2);
+        want(&fixture, "b", 1);
+        image_restore_end(fixture.image);
+        reconcile(&fixture);
+        assert_int_equal(pulls.n_made, 0);
+        assert_wants(&fixture, "a:served b:served,expired ");
+        assert_string_equal(image_status(fixture.image)->image_id, ID);
+        assert_int_equal(image_status(fixture.image)->version, 2);
+}
+
+static void test_restored_but_changed(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        restore(&fixture, "a", 1, true);
+        restore(&fixture, "b", 1, false);
+        want(&fixture, "a", 2); /* another version than was served */
+        want(&fixture, "c", 1); /* somebody who was not there */
+        image_restore_end(fixture.image);
+        want(&fixture, "b", 1); /* somebody who comes too late */
+        reconcile(&fixture);
+        assert_wants(&fixture, "a:round b:round c:round ");
+}
+
+static void test_restored_in_two_spellings(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        restore(&fixture, "a", 1, false);
+        restore(&fixture, "a", 1, false);
+        want(&fixture, "a", 1);
+        set_want(&fixture, "a", "docker.io/library/nginx", 1, WISH_NO_LIMIT, false);
+        image_restore_end(fixture.image);
+        reconcile(&fixture);
+        assert_wants(&fixture, "a:served a:served ");
+}
+
+static void test_dirty(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        assert_false(image_set_dirty(fixture.image, true));
+        assert_true(image_set_dirty(fixture.image, true));
+        assert_true(image_set_dirty(fixture.image, false));
+        assert_false(image_set_dirty(fixture.image, false));
+}
+
+static void test_runtime_change_is_passed_on(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        want(&fixture, "a", 1);
+        reconcile(&fixture);
+        assert_int_equal(image_runtime_changed(fixture.image), 0);
+        assert_int_equal(pulls.n_runtime_changes, 1);
+}
+
+/* There is a round if and only if somebody is due, and it is for somebody. */
+static void assert_sound(const Fixture *fixture, unsigned seed) {
+        bool has_round = image_has_round(fixture->image);
+        unsigned n_due = 0, n_in_round = 0;
+
+        for (const Want *w = image_wants(fixture->image); w; w = w->next) {
+                n_due += !w->is_served && !w->is_expired;
+                n_in_round += w->is_in_round;
+                if (w->is_in_round && (w->is_served || w->is_expired || !has_round))
+                        fail_msg("seed %u: %s should not be in the round", seed, w->owner);
+                if (w->next && strcmp(w->owner, w->next->owner) > 0)
+                        fail_msg("seed %u: not sorted", seed);
+        }
+        if (has_round != (n_due > 0) || has_round != (n_in_round > 0) ||
+            pulls.n_made - pulls.n_freed != has_round)
+                fail_msg("seed %u: %u due, %u in the round", seed, n_due, n_in_round);
+}
+
+static void random_step(Fixture *fixture) {
+        const char *owner = (const char *[]){ "a", "b", "c" }[random() % 3];
+        int64_t next;
+
+        switch (random() % 6) {
+        case 0:
+        case 1:
+                set_want(fixture, owner, random() % 4 ? "nginx" : "docker.io/library/nginx",
+                         random() % 3, random() % 3 * 10 - 1, random() % 2);
+                break;
+        case 2: sweep(fixture, owner); break;
+        case 3: assert_true(image_withdraw(fixture->image, owner) >= 0); break;
+        case 4:
+                assert_int_equal(image_expire(fixture->image, NOW + random() % 40, &next), 0);
+                break;
+        case 5:
+                reconcile(fixture);
+                if (image_has_round(fixture->image))
+                        finish(fixture, random() % 2 ? IMAGE_SUCCEEDED : IMAGE_FAILED);
+                break;
+        }
+}
+
+/* Whatever happens in whatever order: it stays sound, and comes to rest when all is quiet. */
+static void test_random(void **state) {
+        for (unsigned seed = 0; seed < 2000; seed++) {
+                cleanup(fixture_done) Fixture fixture;
+                unsigned n_rounds = 0;
+
+                srandom(seed);
+                fixture_init(&fixture);
+                for (unsigned i = 0; i < 50; i++) {
+                        random_step(&fixture);
+                        reconcile(&fixture);
+                        assert_sound(&fixture, seed);
+                }
+                for (; image_has_round(fixture.image) && n_rounds < 10; n_rounds++)
+                        finish(&fixture, IMAGE_SUCCEEDED);
+                if (n_rounds == 10)
+                        fail_msg("seed %u: it never ends", seed);
+        }
+}
+
+static const struct CMUnitTest stories[] = {
+        cmocka_unit_test(test_nobody_wants_it),
+        cmocka_unit_test(test_served_once),
+        cmocka_unit_test(test_failure_serves),
+        cmocka_unit_test(test_same_wish_is_no_news),
+        cmocka_unit_test(test_new_version_starts_a_round),
+        cmocka_unit_test(test_new_version_restarts_the_round),
+        cmocka_unit_test(test_new_version_at_the_last_moment),
+        cmocka_unit_test(test_other_change_is_not_served_again),
+        cmocka_unit_test(test_new_owner_starts_a_round),
+        cmocka_unit_test(test_new_owner_joins_the_round),
+        cmocka_unit_test(test_new_owner_waits_for_the_next_round),
+        cmocka_unit_test(test_last_owner_leaves),
+        cmocka_unit_test(test_one_of_two_owners_leaves),
+        cmocka_unit_test(test_two_spellings),
+        cmocka_unit_test(test_withdraw),
+        cmocka_unit_test(test_wishes_are_merged),
+        cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_malformed_answers_the_version),
+        cmocka_unit_test(test_expire),
+        cmocka_unit_test(test_expired_is_not_served_again),
+        cmocka_unit_test(test_malformed_expires),
+        cmocka_unit_test(test_restored),
+        cmocka_unit_test(test_restored_but_changed),
+        cmocka_unit_test(test_restored_in_two_spellings),
+        cmocka_unit_test(test_dirty),
+        cmocka_unit_test(test_runtime_change_is_passed_on),
+        cmocka_unit_test(test_random),
+};
+
+int main(void) {
+        struct CMUnitTest rows[N_NAMES];
+
+        for (size_t i = 0; i < N_NAMES; i++)
+                rows[i] = (struct CMUnitTest){
+                        .name = names[i].title,
+                        .test_func = test_name,
+                        .initial_state = (void *) &names[i],
+                };
+
+        return cmocka_run_group_tests_name("image", stories, NULL, NULL) +
+               _cmocka_run_group_tests("name", rows, N_NAMES, NULL, NULL);
+}
