@@ -22,8 +22,7 @@ struct Image {
 
         Wants wants;
         bool must_restart;
-        bool is_dirty;
-        uint64_t mark;
+        ImageNotes notes;
         ImageWish wish; /* all wants together; without a name if there are none */
 
         Pull *pull;
@@ -69,6 +68,7 @@ static int image_set_malformed(Image *image) {
         image->status.phase = IMAGE_FAILED;
         image->status.completed_at = time(NULL);
         image->status.started_at = image->status.completed_at;
+        image->notes.has_outcome = true;
         return pull_failure_describe(&image->status, PULL_REASON_INVALID_REFERENCE,
                                      error_message(&image->malformed), 1, 1);
 }
@@ -136,18 +136,8 @@ bool image_has_round(const Image *image) {
         return image->pull;
 }
 
-uint64_t image_swap_mark(Image *image, uint64_t mark) {
-        uint64_t before = image->mark;
-
-        image->mark = mark;
-        return before;
-}
-
-bool image_set_dirty(Image *image, bool is_dirty) {
-        bool was_dirty = image->is_dirty;
-
-        image->is_dirty = is_dirty;
-        return was_dirty;
+ImageNotes *image_notes(Image *image) {
+        return &image->notes;
 }
 
 const Want *image_wants(const Image *image) {
@@ -336,6 +326,7 @@ static int image_end_round(Image *image) {
                 return r;
 
         image_restore_status(image, &status);
+        image->notes.has_outcome = true;
         for (Want *want = image->wants.first; want; want = want->next)
                 want->is_served = want->is_served || want->is_in_round;
         image_stop_round(image);

@@ -14,6 +14,13 @@
 
 typedef struct Image Image;
 
+/* What those who look after an image write down with it. */
+typedef struct ImageNotes {
+        bool is_dirty;    /* waits for image_reconcile() */
+        bool has_outcome; /* a round has ended, or the reference is malformed, and nobody knows */
+        uint64_t shown;   /* what a status file says about it, as a fingerprint; 0 at first */
+} ImageNotes;
+
 /* The image needs another image_reconcile(). */
 typedef void (*ImageDirty)(Image *image, void *userdata);
 
@@ -40,11 +47,8 @@ const ImageWish *image_wish(const Image *image);
 /* It is being pulled, or about to be. */
 bool image_has_round(const Image *image);
 
-/* Marks that it waits for image_reconcile(), or not. Returns what it was. */
-bool image_set_dirty(Image *image, bool is_dirty);
-
-/* A number that a watcher keeps with the image, 0 at first. Returns the one before. */
-uint64_t image_swap_mark(Image *image, uint64_t mark);
+/* To be read and written; lives as long as the image. */
+ImageNotes *image_notes(Image *image);
 
 /* Somebody wants it now. */
 bool image_is_wanted(const Image *image);

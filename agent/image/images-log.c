@@ -7,6 +7,9 @@
 
 #include "agent/base/cleanup.h"
 
+/* Of a name or a tag that may be anything; the log makes sure that it stays one line. */
+#define TEXT_SIZE_MAX 256
+
 static const char *separator(const char *tag) {
         return strchr(tag, ':') ? "@" : ":";
 }
@@ -17,7 +20,8 @@ void images_log_outcome(Log *log, const Image *image) {
         cleanup(free_p) char *reference = NULL;
         char duration[32];
 
-        if (asprintf(&reference, "%s%s%s", image_name(image), separator(tag), tag) < 0) {
+        if (asprintf(&reference, "%.*s%s%.*s", TEXT_SIZE_MAX, image_name(image), separator(tag),
+                     TEXT_SIZE_MAX, tag) < 0) {
                 reference = NULL;
                 return;
         }

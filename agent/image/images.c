@@ -35,9 +35,10 @@ DEFINE_CLEANUP(Images *, images_free)
 static void on_dirty(Image *image, void *userdata) {
         Images *images = userdata;
 
-        if (image_set_dirty(image, true))
+        if (image_notes(image)->is_dirty)
                 return;
 
+        image_notes(image)->is_dirty = true;
         image_index_insert(&images->dirty, images->dirty.n_items, image);
         (void) sd_event_source_set_enabled(images->pass, SD_EVENT_ONESHOT);
 }
@@ -100,16 +101,15 @@ static int images_tell(Images *images, Image *image) {
 }
 
 static int images_reconcile_one(Images *images, Image *image) {
-        bool was_final = image_phase_is_final(image_status(image)->phase);
-        bool had_round = image_has_round(image);
         int r;
 
-        (void) image_set_dirty(image, false);
+        image_notes(image)->is_dirty = false;
         r = image_reconcile(image, &images->context);
         if (r < 0)
                 return r;
 
-        if (had_round && was_final) {
+        if (image_notes(image)->has_outcome) {
+                image_notes(image)->has_outcome = false;
                 images_log_outcome(images->context.log, image);
                 images->on_outcome(image, images->outcome_userdata);
         }
@@ -118,7 +118,7 @@ static int images_reconcile_one(Images *images, Image *image) {
         if (r < 0)
                 return r;
 
-        if (!image_wants(image) && !image_set_dirty(image, false))
+        if (!image_wants(image) && !image_notes(image)->is_dirty)
                 images_remove(images, image);
         return 0;
 }

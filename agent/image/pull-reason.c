@@ -101,6 +101,7 @@ static const struct {
         { "invalid tar header",                          PULL_REASON_WRONG_CONTENT        },
         { "gzip: invalid",                               PULL_REASON_WRONG_CONTENT        },
 
+        { "redirects",                                   PULL_REASON_REGISTRY_ERROR       },
         { "unexpected media type text/html",             PULL_REASON_REGISTRY_ERROR       },
         { "no match for platform",                       PULL_REASON_UNSUPPORTED          },
         { "no matching manifest",                        PULL_REASON_UNSUPPORTED          },

@@ -220,6 +220,23 @@ static int preload_read_images(Preload *preload, const PreloadMessage *message, 
         return 0;
 }
 
+/* A caller that has computed nonsense should hear of it. */
+static int check_limits(const PreloadMessage *message, Error *reterr) {
+        if (message->pull_policy < INPLACED__V1__PULL_POLICY__PULL_POLICY_UNSPECIFIED ||
+            message->pull_policy > INPLACED__V1__PULL_POLICY__PULL_POLICY_ALWAYS)
+                return error_set(reterr, ERROR_INVALID, "there is no pull policy %d",
+                                 (int) message->pull_policy);
+        if (message->timeout_seconds < 0 || message->active_deadline_seconds < 0 ||
+            message->ttl_seconds_after_finished < 0 ||
+            (message->backoff_limit_presence_case ==
+                     INPLACED__V1__PRELOAD_REQUEST__BACKOFF_LIMIT_PRESENCE_BACKOFF_LIMIT &&
+             message->backoff_limit < 0))
+                return error_set(reterr, ERROR_INVALID,
+                                 "a number of seconds or of attempts is "
+                                 "below zero");
+        return 0;
+}
+
 static int preload_new(Api *api, const PreloadMessage *message, Preload **ret, Error *reterr) {
         cleanup(preload_drop_p) Preload *preload = NULL;
         uint64_t random = 0;
@@ -239,6 +256,10 @@ static int preload_new(Api *api, const PreloadMessage *message, Preload **ret, E
                 return -ENOMEM;
         }
 
+        r = check_limits(message, reterr);
+        if (r < 0)
+                return r;
+
         r = preload_read_images(preload, message, reterr);
         if (r < 0)
                 return r;
@@ -255,8 +276,7 @@ static void read_limits(const PreloadMessage *message, ImageWish *wish) {
         if (message->timeout_seconds > 0)
                 wish->timeout_sec = message->timeout_seconds;
         if (message->backoff_limit_presence_case ==
-                    INPLACED__V1__PRELOAD_REQUEST__BACKOFF_LIMIT_PRESENCE_BACKOFF_LIMIT &&
-            message->backoff_limit >= 0)
+            INPLACED__V1__PRELOAD_REQUEST__BACKOFF_LIMIT_PRESENCE_BACKOFF_LIMIT)
                 wish->backoff_limit = message->backoff_limit;
         if (message->active_deadline_seconds > 0)
                 wish->active_deadline_sec = message->active_deadline_seconds;

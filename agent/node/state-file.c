@@ -164,9 +164,13 @@ int state_file_touch(StateFile *file) {
 
 /* Many steps of a pull are not in the file. */
 static int on_image(Image *image, void *userdata) {
-        uint64_t mark = node_image_fingerprint(image);
+        uint64_t shown = node_image_fingerprint(image);
 
-        return image_swap_mark(image, mark) == mark ? 0 : state_file_touch(userdata);
+        if (image_notes(image)->shown == shown)
+                return 0;
+
+        image_notes(image)->shown = shown;
+        return state_file_touch(userdata);
 }
 
 static int read_whole(const char *path, char **ret, size_t *ret_size) {

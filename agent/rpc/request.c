@@ -202,7 +202,7 @@ static int rpc_request_serve(RpcRequest *request) {
                 return rpc_request_refuse_as(request, ERROR_UNSUPPORTED,
                                              "inplaced has no such method");
 
-        message = wire_unpack(request->service->request, request->incoming);
+        message = wire_unpack_request(request->service->request, request->incoming);
         grpc_byte_buffer_destroy(request->incoming);
         request->incoming = NULL;
         if (!message)

@@ -4,7 +4,9 @@
 
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 grpc_byte_buffer *wire_pack(const ProtobufCMessage *message) {
         grpc_slice slice = grpc_slice_malloc(protobuf_c_message_get_packed_size(message));
@@ -30,6 +32,34 @@ ProtobufCMessage *wire_unpack(const ProtobufCMessageDescriptor *type, grpc_byte_
         grpc_slice_unref(slice);
         grpc_byte_buffer_reader_destroy(&reader);
         return message;
+}
+
+/* Packing shows what a C string has lost. A message without any NUL cannot have lost something. */
+static bool has_lost_text(const ProtobufCMessage *message, grpc_byte_buffer *buffer) {
+        grpc_byte_buffer_reader reader;
+        grpc_slice slice;
+        bool has_nul, is_shorter;
+
+        if (!grpc_byte_buffer_reader_init(&reader, buffer))
+                return true;
+
+        slice = grpc_byte_buffer_reader_readall(&reader);
+        has_nul = memchr(GRPC_SLICE_START_PTR(slice), '\0', GRPC_SLICE_LENGTH(slice));
+        is_shorter = protobuf_c_message_get_packed_size(message) < GRPC_SLICE_LENGTH(slice);
+        grpc_slice_unref(slice);
+        grpc_byte_buffer_reader_destroy(&reader);
+        return has_nul && is_shorter;
+}
+
+ProtobufCMessage *wire_unpack_request(const ProtobufCMessageDescriptor *type,
+                                      grpc_byte_buffer *buffer) {
+        ProtobufCMessage *message = wire_unpack(type, buffer);
+
+        if (!message || !has_lost_text(message, buffer))
+                return message;
+
+        protobuf_c_message_free_unpacked(message, NULL);
+        return NULL;
 }
 
 /* The first row of a kind is how we say it, all rows are how we understand it. */

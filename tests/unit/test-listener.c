@@ -322,12 +322,17 @@ static void test_guest_goes_away(void **state) {
 
         start(fixture);
         knock(fixture, 0);
+        drain(fixture);
+        close_p(&fixture->peers[0]);
+        fixture->peers[0] = -1;
+        wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_SILENT], 1);
+
+        speed = 100;
         knock(fixture, 1);
         say(fixture, 1, PREFACE, 10);
         drain(fixture);
-        close_p(&fixture->peers[0]);
         close_p(&fixture->peers[1]);
-        fixture->peers[0] = fixture->peers[1] = -1;
+        fixture->peers[1] = -1;
         wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_SILENT], 2);
 }
 
@@ -494,6 +499,7 @@ static void test_out_of_descriptors_for_a_guest(void **state) {
         start(fixture);
         knock(fixture, 1);
         drain(fixture);
+        speed = 10;
         knock(fixture, 0);
         say_preface(fixture, 0);
         limit = lower_limit();
