@@ -40,14 +40,18 @@ static int copy_string(const char *text, char **ret) {
 
 int image_status_set_digests(ImageStatus *status, const char *const *digests, size_t n_digests) {
         char **copies;
+        size_t n = 0;
         int r;
 
-        copies = calloc(n_digests + 1, sizeof(copies[0]));
+        copies = calloc(IMAGE_DIGESTS_MAX + 1, sizeof(copies[0]));
         if (!copies)
                 return -ENOMEM;
 
-        for (size_t i = 0; i < n_digests; i++) {
-                r = copy_string(digests[i], &copies[i]);
+        for (size_t i = 0; i < n_digests && n < IMAGE_DIGESTS_MAX; i++) {
+                if (strlen(digests[i]) > IMAGE_DIGEST_TEXT_MAX)
+                        continue;
+
+                r = copy_string(digests[i], &copies[n++]);
                 if (r < 0) {
                         free_strings(copies);
                         return r;

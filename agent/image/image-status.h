@@ -46,6 +46,7 @@ typedef struct ImageStatus {
         uint64_t bytes_done;
         uint64_t bytes_total; /* 0: not known */
         bool was_present;
+        uint64_t size; /* as the runtime says; 0: unknown */
         PullReason reason;
         char *message;       /* owned; one line, or NULL */
         char *image_id;      /* owned; what the runtime said under the reference, or NULL */
@@ -55,7 +56,10 @@ typedef struct ImageStatus {
 void image_status_done(ImageStatus *status);
 int image_status_copy(const ImageStatus *status, ImageStatus *ret);
 
-/* Replaces them; copied. */
+#define IMAGE_DIGESTS_MAX 16
+#define IMAGE_DIGEST_TEXT_MAX 512 /* bytes; longer ones are left out */
+
+/* Replaces them by copies of the first few: a runtime may send any number. */
 int image_status_set_digests(ImageStatus *status, const char *const *digests, size_t n_digests);
 
 bool image_phase_is_final(ImagePhase phase);

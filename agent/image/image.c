@@ -200,8 +200,10 @@ int image_set_want(Image *image, const char *owner, const ImageWish *wish, bool 
         want->is_seen = true;
         if (is_new)
                 wants_claim(&image->wants, want);
-        if (image->malformed.kind != ERROR_NONE)
+        if (image->malformed.kind != ERROR_NONE) {
                 want->is_served = true;
+                image->status.version = wish->version;
+        }
         return image_update_wish(image);
 }
 

@@ -30,11 +30,11 @@ static int host_without_port(const char *registry, char **ret) {
         return *ret ? 0 : -ENOMEM;
 }
 
-int progress_find_init(ProgressFind *find, const ImageRef *ref, int64_t started_at) {
+int progress_find_init(ProgressFind *find, const ImageRef *ref) {
         cleanup(free_p) char *host = NULL;
         int r;
 
-        find->started_at = started_at;
+        (void) clock_gettime(CLOCK_REALTIME, &find->started);
         r = host_without_port(ref->registry, &host);
         if (r < 0)
                 return r;
@@ -191,12 +191,22 @@ static int on_read(const void *reply, const Error *error, void *userdata) {
         return progress_find_step(find);
 }
 
+/* Same machine, same clock. */
+static bool is_newer(const Containerd__Services__Content__V1__Timestamp *time,
+                     const struct timespec *than) {
+        if (!time)
+                return false;
+        if (time->seconds != than->tv_sec)
+                return time->seconds > than->tv_sec;
+
+        return time->nanos >= than->tv_nsec;
+}
+
 static int rank_of(const ProgressFind *find, const ContentInfo *info) {
         if (find->digest && strcmp(find->digest, info->digest) == 0)
                 return RANK_ASKED_FOR;
 
-        return info->created_at && info->created_at->seconds >= find->started_at - 1 ? RANK_NEW
-                                                                                     : RANK_OLD;
+        return is_newer(info->created_at, &find->started) ? RANK_NEW : RANK_OLD;
 }
 
 static int progress_find_consider(ProgressFind *find, const ContentInfo *info) {

@@ -10,6 +10,7 @@
  */
 
 #include <stdbool.h>
+#include <time.h>
 
 #include "agent/image/image-ref.h"
 #include "agent/image/manifest-spec.h"
@@ -26,7 +27,7 @@ typedef struct ProgressFind {
         char *label;      /* containerd's label for the registry's host */
         char *repository; /* the label's value */
         char *digest;     /* of the manifest or index that was asked for; NULL for a tag */
-        int64_t started_at;
+        struct timespec started;
         RpcCall *call;
 
         char *candidate; /* the best manifest of the list that is being read */
@@ -43,7 +44,7 @@ typedef struct ProgressFind {
         uint64_t *most;    /* per blob: the most that was ever there of it */
 } ProgressFind;
 
-int progress_find_init(ProgressFind *find, const ImageRef *ref, int64_t started_at);
+int progress_find_init(ProgressFind *find, const ImageRef *ref);
 void progress_find_done(ProgressFind *find);
 
 /* Starts the next call, if one is due and the runtime is there. */

@@ -22,6 +22,7 @@ struct ProgressTracker {
 
         sd_event_source *timer;
         RpcCall *call;
+        uint64_t answered_usec;  /* when the store was last seen */
         unsigned unsupported_by; /* the connection that said so, counted from 1 */
         uint64_t n_ingests;
         uint64_t offsets; /* of all ingests at the last look */
@@ -78,9 +79,12 @@ static bool progress_may_be_stalled(const Progress *progress) {
         return progress->report.bytes_total > 0 || !progress->was_active || tracker->n_ingests > 0;
 }
 
-static int progress_check_stall(Progress *progress, uint64_t now) {
+/* A store that does not answer says nothing about bytes: only what was seen counts. */
+static int progress_check_stall(Progress *progress) {
+        const ProgressTracker *tracker = progress->tracker;
+
         if (!progress_may_be_stalled(progress) ||
-            now - progress->changed_usec < progress->tracker->stall_usec)
+            tracker->answered_usec < progress->changed_usec + tracker->stall_usec)
                 return 0;
 
         progress->is_stalled = true;
@@ -160,6 +164,7 @@ static int on_ingests(const void *reply, const Error *error, void *userdata) {
         if (error)
                 return 0;
 
+        tracker->answered_usec = now_usec(tracker);
         tracker_sum_up(tracker, ingests);
         for (Progress *progress = tracker->items; progress; progress = next) {
                 next = progress->next; /* the callback may end this one, not another */
@@ -185,7 +190,7 @@ static int on_poll(sd_event_source *source, uint64_t usec, void *userdata) {
 
         for (Progress *progress = tracker->items; progress; progress = next) {
                 next = progress->next;
-                r = progress_check_stall(progress, now_usec(tracker));
+                r = progress_check_stall(progress);
                 if (r < 0)
                         return r;
         }
@@ -238,6 +243,10 @@ void progress_tracker_set_stall(ProgressTracker *tracker, uint64_t stall_usec) {
         tracker->stall_usec = stall_usec;
 }
 
+void progress_tracker_add_bytes(ProgressTracker *tracker, uint64_t bytes) {
+        tracker->bytes += bytes;
+}
+
 uint64_t progress_tracker_bytes(const ProgressTracker *tracker) {
         return tracker->bytes;
 }
@@ -263,7 +272,7 @@ int progress_begin(ProgressTracker *tracker, const ImageRef *ref, ProgressChange
         progress->find.runtimes = tracker->runtimes;
         progress->find.is_claimed = is_claimed;
         progress->find.userdata = progress;
-        r = progress_find_init(&progress->find, ref, time(NULL));
+        r = progress_find_init(&progress->find, ref);
         if (r < 0)
                 return r;
 

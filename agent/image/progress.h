@@ -53,6 +53,9 @@ bool progress_tracker_is_supported(const ProgressTracker *tracker);
 /* Bytes that arrived for all pulls so far. */
 uint64_t progress_tracker_bytes(const ProgressTracker *tracker);
 
+/* Some more have arrived, which were too quick to be seen. */
+void progress_tracker_add_bytes(ProgressTracker *tracker, uint64_t bytes);
+
 /* To be called when the pull starts. */
 int progress_begin(ProgressTracker *tracker, const ImageRef *ref, ProgressChanged on_changed,
                    ProgressStalled on_stalled, void *userdata, Progress **ret);

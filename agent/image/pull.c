@@ -38,6 +38,21 @@ static int pull_park(Pull *pull) {
         return 0;
 }
 
+/* The last bytes of a pull, and all of a quick one, arrive between two looks. */
+static void pull_count_bytes(Pull *pull) {
+        ImageStatus *status = &pull->status;
+
+        if (status->was_present)
+                return;
+
+        if (status->bytes_total == 0)
+                status->bytes_total = status->size;
+        if (status->bytes_done < status->bytes_total)
+                progress_tracker_add_bytes(pull->context->progress,
+                                           status->bytes_total - status->bytes_done);
+        status->bytes_done = status->bytes_total;
+}
+
 static int pull_report(Pull *pull) {
         pull->status.phase = pull->state == PULL_SUCCEEDED ? IMAGE_SUCCEEDED : IMAGE_FAILED;
         pull->status.completed_at = time(NULL);
@@ -48,7 +63,7 @@ static int pull_report(Pull *pull) {
         if (pull->state != PULL_SUCCEEDED)
                 return 0;
 
-        pull->status.bytes_done = pull->status.bytes_total;
+        pull_count_bytes(pull);
         pull_failure_clear(&pull->status);
         return 0;
 }
@@ -172,9 +187,12 @@ int pull_start(Pull *pull) {
 }
 
 int pull_join(Pull *pull, const char *owner) {
+        bool is_queued = pull->state == PULL_QUEUED;
+        Queue *queue = is_queued ? pull->context->looks : pull->context->pulls;
         char *copy;
 
-        if (pull->state != PULL_QUEUED && pull->state != PULL_WAITING)
+        /* Behind the others of a busy owner it would only wait longer. */
+        if ((!is_queued && pull->state != PULL_WAITING) || queue_has_waiting(queue, owner))
                 return 0;
 
         copy = strdup(owner);
@@ -183,7 +201,7 @@ int pull_join(Pull *pull, const char *owner) {
 
         free(pull->owner);
         pull->owner = copy;
-        return pull_act(pull, pull->state == PULL_QUEUED ? PULL_DO_QUEUE : PULL_DO_WAIT);
+        return queue_enter(queue, &pull->ticket, owner);
 }
 
 bool pull_covers(const Pull *pull, const ImageWish *wish) {

@@ -54,7 +54,7 @@ static void queue_forget_if_idle(Queue *queue, QueueOwner *owner) {
         free(owner);
 }
 
-static QueueOwner *queue_find_owner(Queue *queue, const char *name) {
+static QueueOwner *queue_find_owner(const Queue *queue, const char *name) {
         for (QueueOwner *owner = queue->owners; owner; owner = owner->next)
                 if (strcmp(owner->name, name) == 0)
                         return owner;
@@ -109,6 +109,12 @@ int queue_enter(Queue *queue, Ticket *ticket, const char *name) {
         owner_append(owner, ticket);
         queue->n_waiting++;
         return 0;
+}
+
+bool queue_has_waiting(const Queue *queue, const char *name) {
+        const QueueOwner *owner = queue_find_owner(queue, name);
+
+        return owner && owner->first;
 }
 
 void queue_leave(Ticket *ticket) {

@@ -35,6 +35,9 @@ Queue *queue_free(Queue *queue);
 /* Waits in this queue, and in no other one any more. The owner is copied. */
 int queue_enter(Queue *queue, Ticket *ticket, const char *owner);
 
+/* Whether somebody waits there for this owner. */
+bool queue_has_waiting(const Queue *queue, const char *owner);
+
 /* Gives up the place or the slot. */
 void queue_leave(Ticket *ticket);
 

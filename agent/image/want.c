@@ -137,16 +137,12 @@ int wants_remember(Wants *wants, const char *owner, int64_t version, bool is_exp
         return 0;
 }
 
-void wants_claim(Wants *wants, Want *want) {
-        Served *next;
-
-        for (Served *served = wants->served; served; served = next) {
-                next = served->next;
+void wants_claim(const Wants *wants, Want *want) {
+        for (const Served *served = wants->served; served; served = served->next) {
                 if (strcmp(served->owner, want->owner) != 0)
                         continue;
 
                 want->is_served = served->version == want->wish.version;
                 want->is_expired = want->is_served && served->is_expired;
-                served_free(wants, served);
         }
 }

@@ -45,7 +45,7 @@ void wants_remove(Wants *wants, Want *want);
 int wants_remember(Wants *wants, const char *owner, int64_t version, bool is_expired);
 
 /* Gives the want what is remembered for its owner. */
-void wants_claim(Wants *wants, Want *want);
+void wants_claim(const Wants *wants, Want *want);
 void wants_forget(Wants *wants);
 
 typedef bool (*WantFilter)(const Want *want);

@@ -27,10 +27,11 @@ struct CompletionQueue {
 
 DEFINE_CLEANUP(CompletionQueue *, completion_queue_free)
 
-static void completion_queue_push(CompletionQueue *queue, Completion *completion) {
+static void completion_queue_push(CompletionQueue *queue, Completion *completion, bool is_ok) {
         bool was_empty;
 
         pthread_mutex_lock(&queue->lock);
+        completion->is_ok = is_ok;
         completion->next = NULL;
         was_empty = !queue->first;
         *queue->last = completion;
@@ -91,8 +92,7 @@ static void *completion_thread(void *userdata) {
                         return NULL;
 
                 assert(event.type == GRPC_OP_COMPLETE);
-                ((Completion *) event.tag)->is_ok = event.success;
-                completion_queue_push(queue, event.tag);
+                completion_queue_push(queue, event.tag, event.success);
         }
 }
 

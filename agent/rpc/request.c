@@ -12,7 +12,7 @@
 struct RpcRequest {
         CompletionQueue *completions;
         const RpcService *service; /* NULL: there is no such method */
-        void *service_userdata;
+        RpcDoor *door;
         grpc_call *grpc;
         unsigned n_in_flight;
         bool is_owned;
@@ -35,6 +35,24 @@ struct RpcRequest {
         void *userdata;
 };
 
+int rpc_door_new(void *userdata, RpcDoor **ret) {
+        RpcDoor *door;
+
+        door = malloc(sizeof(*door));
+        if (!door)
+                return -ENOMEM;
+
+        *door = (RpcDoor){ .n_refs = 1, .is_open = true, .userdata = userdata };
+        *ret = door;
+        return 0;
+}
+
+RpcDoor *rpc_door_unref(RpcDoor *door) {
+        if (--door->n_refs == 0)
+                free(door);
+        return NULL;
+}
+
 static void message_done(ProtobufCMessage **message) {
         protobuf_c_message_free_unpacked(*message, NULL);
 }
@@ -47,6 +65,7 @@ static RpcRequest *rpc_request_free_if_done(RpcRequest *request) {
         grpc_byte_buffer_destroy(request->incoming);
         grpc_byte_buffer_destroy(request->outgoing);
         grpc_slice_unref(request->status_details);
+        rpc_door_unref(request->door);
         free(request);
         return NULL;
 }
@@ -208,7 +227,7 @@ static int rpc_request_serve(RpcRequest *request) {
         if (!message)
                 return rpc_request_refuse_as(request, ERROR_INVALID, "the request cannot be read");
 
-        r = request->service->serve(request, message, request->service_userdata);
+        r = request->service->serve(request, message, request->door->userdata);
         if (r < 0)
                 return r;
 
@@ -222,7 +241,7 @@ static int on_received(bool is_ok, void *userdata) {
         RpcRequest *request = userdata;
         int r = 0;
 
-        if (is_ok && !request->is_gone && !rpc_request_is_closing(request))
+        if (is_ok && !request->is_gone && request->door->is_open)
                 r = rpc_request_serve(request);
         else
                 rpc_request_unref(request);
@@ -246,7 +265,7 @@ static void rpc_request_start(RpcRequest *request) {
 }
 
 int rpc_request_receive(CompletionQueue *queue, grpc_call *call, const RpcService *service,
-                        void *userdata) {
+                        RpcDoor *door) {
         RpcRequest *request;
 
         request = malloc(sizeof(*request));
@@ -256,7 +275,7 @@ int rpc_request_receive(CompletionQueue *queue, grpc_call *call, const RpcServic
         *request = (RpcRequest){
                 .completions = queue,
                 .service = service,
-                .service_userdata = userdata,
+                .door = door,
                 .grpc = call,
                 .is_owned = true,
                 .closed = { .handler = on_closed, .userdata = request },
@@ -265,6 +284,7 @@ int rpc_request_receive(CompletionQueue *queue, grpc_call *call, const RpcServic
                 .finished = { .handler = on_finished, .userdata = request },
                 .status_details = grpc_empty_slice(),
         };
+        door->n_refs++;
         rpc_request_start(request);
         return 0;
 }

@@ -20,7 +20,7 @@ struct RpcServer {
         grpc_server *grpc;
         const RpcService *services;
         size_t n_services;
-        void *userdata;
+        RpcDoor *door;
         bool is_stopping;
 
         Completion shutdown;
@@ -57,6 +57,7 @@ static void rpc_server_free_if_done(RpcServer *server) {
         if (server->is_waiting || server->grpc)
                 return;
 
+        rpc_door_unref(server->door);
         free(server);
 }
 
@@ -68,7 +69,7 @@ static int on_arrival(bool is_ok, void *userdata) {
         if (is_ok && !server->is_stopping) {
                 r = rpc_request_receive(server->completions, server->call,
                                         rpc_server_find(server, server->details.method),
-                                        server->userdata);
+                                        server->door);
         } else if (is_ok) {
                 grpc_call_unref(server->call);
         }
@@ -114,17 +115,25 @@ static grpc_server *grpc_server_new(CompletionQueue *queue) {
 int rpc_server_new(CompletionQueue *queue, const RpcService *services, size_t n_services,
                    void *userdata, RpcServer **ret) {
         RpcServer *server;
+        RpcDoor *door;
+        int r;
 
         server = malloc(sizeof(*server));
         if (!server)
                 return -ENOMEM;
+
+        r = rpc_door_new(userdata, &door);
+        if (r < 0) {
+                free(server);
+                return r;
+        }
 
         *server = (RpcServer){
                 .completions = queue,
                 .grpc = grpc_server_new(queue),
                 .services = services,
                 .n_services = n_services,
-                .userdata = userdata,
+                .door = door,
                 .shutdown = { .handler = on_shutdown, .userdata = server },
                 .arrival = { .handler = on_arrival, .userdata = server },
         };
@@ -139,6 +148,7 @@ RpcServer *rpc_server_free(RpcServer *server) {
                 return NULL;
 
         server->is_stopping = true;
+        server->door->is_open = false;
         grpc_server_shutdown_and_notify(server->grpc,
                                         completion_queue_get_grpc(server->completions),
                                         completion_begin(server->completions, &server->shutdown));

@@ -12,7 +12,6 @@ import grpc
 
 from lab import sanitizers, stubs
 from lab.agent import Agent
-from lab.cri import CHANNEL_OPTIONS
 from lab.wait import wait_until
 
 # One line with a name, a reason and an advice; a runtime's nested errors are cut before that.
@@ -60,7 +59,8 @@ def problems(agent: Agent) -> dict[str, str]:
 @contextmanager
 def node_stub(agent: Agent) -> Iterator[Any]:
     """Its local API over a connection of its own, which is closed afterwards."""
-    with grpc.insecure_channel(f"unix:{agent.socket}", options=CHANNEL_OPTIONS) as channel:
+    options = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
+    with grpc.insecure_channel(f"unix:{agent.socket}", options=options) as channel:
         yield stubs.load("inplaced.v1.node").services.NodeStub(channel)
 
 

@@ -78,6 +78,8 @@ static const struct Read {
 } reads[] = {
         { "{\"phase\":\"Succeeded\",\"imageID\":\"redis@" ID "\"}",
           "{\"tag\":\"1.25\",\"phase\":\"Succeeded\",\"progress\":100}" },
+        { "{\"phase\":\"Succeeded\",\"imageID\":\"nginx-proxy@" ID "\"}",
+          "{\"tag\":\"1.25\",\"phase\":\"Succeeded\",\"progress\":100}" },
         { "{\"phase\":\"Succeeded\",\"imageID\":\"nginx\"}",
           "{\"tag\":\"1.25\",\"phase\":\"Succeeded\",\"progress\":100}" },
         { "{\"phase\":\"Succeeded\",\"imageID\":7,\"version\":null,\"message\":[]}",

@@ -583,16 +583,6 @@ static void test_restored_in_two_spellings(void **state) {
         assert_wants(&fixture, "a:served a:served ");
 }
 
-static void test_dirty(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        assert_false(image_set_dirty(fixture.image, true));
-        assert_true(image_set_dirty(fixture.image, true));
-        assert_true(image_set_dirty(fixture.image, false));
-        assert_false(image_set_dirty(fixture.image, false));
-}
-
 static void test_runtime_change_is_passed_on(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
@@ -689,7 +679,6 @@ static const struct CMUnitTest stories[] = {
         cmocka_unit_test(test_restored),
         cmocka_unit_test(test_restored_but_changed),
         cmocka_unit_test(test_restored_in_two_spellings),
-        cmocka_unit_test(test_dirty),
         cmocka_unit_test(test_runtime_change_is_passed_on),
         cmocka_unit_test(test_random),
 };
