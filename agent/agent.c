@@ -8,11 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <systemd/sd-daemon.h>
 #include <time.h>
 
 #include "agent/agent-http.h"
+#include "agent/agent-log.h"
 #include "agent/agent-metrics.h"
 #include "agent/base/cleanup.h"
 #include "agent/node/api.h"
@@ -20,10 +20,13 @@
 #include "agent/node/diagnosis.h"
 #include "agent/node/folder.h"
 #include "agent/node/state-file.h"
-#include "agent/socket-group.h"
+#include "agent/local-socket.h"
 #include "cri/discover.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
+
+/* How long the answer of a runtime is waited for before saying that we are ready. */
+#define SETTLE_USEC ((uint64_t) 40 * 1000)
 
 /* How soon a change is told to systemd; several share one message. */
 #define NOTIFY_USEC ((uint64_t) 500 * 1000)
@@ -31,6 +34,8 @@
 struct Agent {
         sd_event *event;
         Log *log;
+        AgentReady on_ready;
+        void *userdata;
         char *images_path;
         DiagnosisSubject subject;
         AgentMetrics metrics;
@@ -45,6 +50,7 @@ struct Agent {
         Api *api;
         AgentHttp *http;
         sd_event_source *notify;
+        sd_event_source *settle; /* runs until it is known which runtimes are there */
 };
 
 DEFINE_CLEANUP(Agent *, agent_free)
@@ -77,30 +83,22 @@ static int on_image(Image *image, void *userdata) {
         return agent_notify_later(userdata);
 }
 
-static void agent_log_runtime(Agent *agent, const Runtime *runtime) {
-        bool is_chosen = runtime == runtimes_chosen(agent->runtimes);
-        const char *sentence = runtime_sentence(runtime);
+static int agent_settle(Agent *agent) {
+        agent->settle = sd_event_source_disable_unref(agent->settle);
+        agent_log_silence(agent->log, agent->runtimes);
+        agent->on_ready(agent->userdata);
+        return agent_notify_later(agent);
+}
 
-        if (runtime_state(runtime) == RUNTIME_READY)
-                log_info(agent->log,
-                         LOG_FIELDS({ "MESSAGE_ID", MESSAGE_RUNTIME_READY },
-                                    { "RUNTIME", runtime_path(runtime) }),
-                         "The runtime %s%s.", sentence, is_chosen ? "" : " but not used");
-        else if (is_chosen || runtime_state(runtime) == RUNTIME_REFUSED)
-                log_warning(agent->log,
-                            LOG_FIELDS({ "MESSAGE_ID", MESSAGE_RUNTIME_LOST },
-                                       { "RUNTIME", runtime_path(runtime) }),
-                            "No runtime: %s, trying again.", sentence);
-        else
-                log_debug(agent->log, LOG_FIELDS({ "RUNTIME", runtime_path(runtime) }),
-                          "No runtime: %s.", sentence);
+static int on_settle(sd_event_source *source, uint64_t usec, void *userdata) {
+        return agent_settle(userdata);
 }
 
 static int on_runtime_changed(Runtime *runtime, void *userdata) {
         Agent *agent = userdata;
         int r;
 
-        agent_log_runtime(agent, runtime);
+        agent_log_runtime(agent->log, agent->runtimes, runtime);
         r = images_runtime_changed(agent->images);
         if (r < 0)
                 return r;
@@ -108,6 +106,9 @@ static int on_runtime_changed(Runtime *runtime, void *userdata) {
         r = state_file_touch(agent->state_file);
         if (r < 0)
                 return r;
+
+        if (agent->settle && runtimes_are_settled(agent->runtimes))
+                return agent_settle(agent);
 
         return agent_notify_later(agent);
 }
@@ -227,18 +228,6 @@ static int agent_add_folder(Agent *agent, const Options *options) {
         return 0;
 }
 
-/* systemd's RuntimeDirectory= makes it where there is systemd. */
-static void make_parent(const char *path) {
-        cleanup(free_p) char *parent = strdup(path);
-        char *slash = parent ? strrchr(parent, '/') : NULL;
-
-        if (!slash || slash == parent)
-                return;
-
-        *slash = '\0';
-        (void) mkdir(parent, 0755);
-}
-
 static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
         ApiOptions api = {
                 .completions = agent->completions,
@@ -251,7 +240,7 @@ static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
                 .listener = {
                         .path = options->socket,
                         .fd = -1,
-                        .group = socket_group_find(options->socket_group, agent->log),
+                        .group = local_socket_find_group(options->socket_group, agent->log),
                 },
                 .on_request = agent_metrics_on_request,
                 .on_refused = agent_metrics_on_refused,
@@ -261,7 +250,7 @@ static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
 
         api.listener.fd = options->listening_fd;
         if (api.listener.fd < 0)
-                make_parent(options->socket);
+                local_socket_make_folder(options->socket);
 
         r = api_new(&api, &agent->api, reterr);
         if (r < 0)
@@ -280,6 +269,18 @@ static int agent_add_notify(Agent *agent) {
                 return r;
 
         return sd_event_set_watchdog(agent->event, true);
+}
+
+static int agent_look_for_runtimes(Agent *agent) {
+        int r;
+
+        r = runtimes_try(agent->runtimes);
+        if (r < 0)
+                return r;
+
+        return sd_event_add_time_relative(agent->event, &agent->settle, CLOCK_MONOTONIC,
+                                          runtimes_are_settled(agent->runtimes) ? 0 : SETTLE_USEC,
+                                          1, on_settle, agent);
 }
 
 /* The order is that of the dependencies; what the agent has done before is known before anybody
@@ -329,10 +330,12 @@ static int agent_build(Agent *agent, const Options *options, Error *reterr) {
         if (r < 0)
                 return r;
 
-        return runtimes_try(agent->runtimes);
+        return agent_look_for_runtimes(agent);
 }
 
-int agent_new(sd_event *event, Log *log, const Options *options, Agent **ret, Error *reterr) {
+int agent_new(sd_event *event, Log *log, const Options *options, AgentReady on_ready,
+              void *userdata, Agent **ret, Error *reterr) {
+
         cleanup(agent_free_p) Agent *agent = NULL;
         int r;
 
@@ -342,6 +345,8 @@ int agent_new(sd_event *event, Log *log, const Options *options, Agent **ret, Er
 
         agent->event = event;
         agent->log = log;
+        agent->on_ready = on_ready;
+        agent->userdata = userdata;
         agent->images_path = strdup(options->images_dir);
         if (!agent->images_path)
                 return -ENOMEM;
@@ -358,6 +363,7 @@ Agent *agent_free(Agent *agent) {
         if (!agent)
                 return NULL;
 
+        sd_event_source_disable_unref(agent->settle);
         sd_event_source_disable_unref(agent->notify);
         agent_http_free(agent->http);
         api_free(agent->api);

@@ -11,9 +11,12 @@
 
 typedef struct Agent Agent;
 
-/* The log and the options are borrowed; the options are copied where they are needed later. Returns
- * when everything is listening; a runtime may still be missing. */
-int agent_new(sd_event *event, Log *log, const Options *options, Agent **ret, Error *reterr);
+/* Everything is listening, and it is known which runtimes are there, maybe none. Runs once. */
+typedef void (*AgentReady)(void *userdata);
+
+/* The log and the options are borrowed; the options are copied where they are needed later. */
+int agent_new(sd_event *event, Log *log, const Options *options, AgentReady on_ready,
+              void *userdata, Agent **ret, Error *reterr);
 
 /* Ends everything that is under way within a fraction of a second. Returns NULL. */
 Agent *agent_free(Agent *agent);

@@ -150,6 +150,14 @@ static int take_listening_socket(Options *options, Error *reterr) {
         return 0;
 }
 
+static void on_ready(void *userdata) {
+        Program *program = userdata;
+
+        log_info(program->log, NULL, "inplaced " INPLACED_VERSION " is ready on node `%s`.",
+                 program->options.node_name);
+        (void) sd_notify(false, "READY=1");
+}
+
 static int program_run(Program *program, Error *reterr) {
         int r;
 
@@ -165,13 +173,11 @@ static int program_run(Program *program, Error *reterr) {
         if (r < 0)
                 return r;
 
-        r = agent_new(program->event, program->log, &program->options, &program->agent, reterr);
+        r = agent_new(program->event, program->log, &program->options, on_ready, program,
+                      &program->agent, reterr);
         if (r < 0)
                 return r;
 
-        log_info(program->log, NULL, "inplaced " INPLACED_VERSION " is ready on node `%s`.",
-                 program->options.node_name);
-        (void) sd_notify(false, "READY=1");
         return sd_event_loop(program->event);
 }
 

@@ -8,10 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/quote.h"
 #include "agent/config.h"
+
+#define SOCKET_PATH_MAX (sizeof(((struct sockaddr_un *) NULL)->sun_path) - 1)
 
 const char options_help[] =
         "Usage: inplaced [OPTION]...\n"
@@ -56,22 +60,29 @@ static int set_text(Options *options, size_t offset, const char *value, Error *r
         return 0;
 }
 
+static int refuse(Error *reterr, const char *value, const char *why) {
+        char quoted[QUOTE_SIZE];
+
+        return error_set(reterr, ERROR_INVALID, "%s %s", quote(value, quoted), why);
+}
+
 static int set_path(Options *options, size_t offset, const char *value, Error *reterr) {
         if (value[0] != '/')
-                return error_set(reterr, ERROR_INVALID, "'%s' is not an absolute path", value);
+                return refuse(reterr, value, "is not an absolute path");
 
         return set_text(options, offset, value, reterr);
 }
 
 static int read_number(const char *value, int min, int max, int *ret, Error *reterr) {
+        char quoted[QUOTE_SIZE];
         char *end;
         long number;
 
         errno = 0;
         number = strtol(value, &end, 10);
         if (errno != 0 || end == value || *end || number < min || number > max)
-                return error_set(reterr, ERROR_INVALID, "'%s' is not a number from %d to %d", value,
-                                 min, max);
+                return error_set(reterr, ERROR_INVALID, "%s is not a number from %d to %d",
+                                 quote(value, quoted), min, max);
 
         *ret = (int) number;
         return 0;
@@ -97,10 +108,11 @@ static int add_endpoint(Options *options, size_t offset, const char *value, Erro
         const char *path = strncmp(value, "unix://", 7) == 0 ? value + 7 : value;
 
         if (path[0] != '/')
-                return error_set(reterr, ERROR_INVALID,
-                                 "'%s' is not the path of a socket; write it as "
-                                 "unix:///run/containerd/containerd.sock",
-                                 value);
+                return refuse(reterr, value,
+                              "is not the path of a socket; write it as "
+                              "unix:///run/containerd/containerd.sock");
+        if (strlen(path) > SOCKET_PATH_MAX)
+                return refuse(reterr, value, "is longer than the path of a socket may be");
         if (options->n_endpoints == OPTIONS_ENDPOINTS_MAX)
                 return error_set(reterr, ERROR_INVALID, "more than %d endpoints",
                                  OPTIONS_ENDPOINTS_MAX);
@@ -179,7 +191,7 @@ static int read_flag(int argc, char **argv, int *i, const struct Setting **ret_s
                 return 0;
         }
 
-        return error_set(reterr, ERROR_INVALID, "unknown argument '%s', see --help", text);
+        return refuse(reterr, text, "is no option, see --help");
 }
 
 static int read_flags(int argc, char **argv, Options *options, Error *reterr) {
@@ -214,7 +226,7 @@ static int on_config_value(const char *key, const char *value, void *userdata, E
                 if (settings[i].key && strcmp(settings[i].key, key) == 0)
                         return apply(userdata, &settings[i], key, value, reterr);
 
-        return error_set(reterr, ERROR_INVALID, "unknown key '%s'", key);
+        return refuse(reterr, key, "is no key of the configuration");
 }
 
 /* Endpoints add up, but those of the flags replace those of the file. */

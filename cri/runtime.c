@@ -173,9 +173,15 @@ static int on_version(const void *reply, const Error *error, void *userdata) {
 
 static int on_closed(void *userdata) {
         Runtime *runtime = userdata;
-        char *sentence = format("the runtime at %s has ended the connection", runtime->path);
 
-        return runtime_fail(runtime, RUNTIME_ABSENT, sentence);
+        if (runtime->state == RUNTIME_READY)
+                return runtime_fail(runtime, RUNTIME_ABSENT,
+                                    format("the runtime at %s has ended the connection",
+                                           runtime->path));
+
+        return runtime_fail(runtime, RUNTIME_REFUSED,
+                            format("%s ends connections at once: is it a container runtime?",
+                                   runtime->path));
 }
 
 int runtime_try(Runtime *runtime) {
@@ -195,8 +201,11 @@ int runtime_try(Runtime *runtime) {
                 return r;
 
         rpc_client_set_observer(runtime->client, runtime->on_call, runtime->userdata);
-        if (runtime->state != RUNTIME_REFUSED)
+        if (runtime->state != RUNTIME_REFUSED) {
+                free(runtime->sentence);
+                runtime->sentence = format("asking the runtime at %s", runtime->path);
                 runtime->state = RUNTIME_CONNECTING;
+        }
         return cri_version(runtime->client, VERSION_TIMEOUT_USEC, on_version, runtime,
                            &runtime->call);
 }

@@ -129,6 +129,14 @@ bool runtimes_are_alive(const Runtimes *runtimes) {
         return runtimes->chosen && runtime_is_alive(runtimes->chosen);
 }
 
+bool runtimes_are_settled(const Runtimes *runtimes) {
+        for (size_t i = 0; i < runtimes->n_items; i++)
+                if (runtime_state(runtimes->items[i]) == RUNTIME_CONNECTING)
+                        return false;
+
+        return true;
+}
+
 size_t runtimes_count(const Runtimes *runtimes) {
         return runtimes->n_items;
 }

@@ -35,6 +35,9 @@ Runtime *runtimes_chosen(const Runtimes *runtimes);
 RpcClient *runtimes_client(const Runtimes *runtimes);
 bool runtimes_are_alive(const Runtimes *runtimes);
 
+/* None of them is being asked for the first time. */
+bool runtimes_are_settled(const Runtimes *runtimes);
+
 size_t runtimes_count(const Runtimes *runtimes);
 Runtime *runtimes_get(const Runtimes *runtimes, size_t i);
 

@@ -349,10 +349,11 @@ int image_reconcile(Image *image, const PullContext *context) {
         if (image->pull && (image->must_restart || !round_has_wants(image)))
                 image_stop_round(image);
 
+        /* The outcome is told before the next round changes the status. */
         if (image->pull && image_phase_is_final(pull_status(image->pull)->phase)) {
                 r = image_end_round(image);
-                if (r < 0)
-                        return r;
+                image->on_dirty(image, image->userdata);
+                return r;
         }
 
         if (image->pull)

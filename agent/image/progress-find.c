@@ -49,7 +49,8 @@ int progress_find_init(ProgressFind *find, const ImageRef *ref) {
         return find->repository && (find->digest || !ref->digest[0]) ? 0 : -ENOMEM;
 }
 
-static void progress_find_forget(ProgressFind *find) {
+void progress_find_forget(ProgressFind *find) {
+        find->call = rpc_call_unref(find->call);
         manifest_done(&find->manifest);
         free(take_ptr(find->manifest_digest));
         free(take_ptr(find->candidate));
@@ -61,7 +62,6 @@ static void progress_find_forget(ProgressFind *find) {
 }
 
 void progress_find_done(ProgressFind *find) {
-        find->call = rpc_call_unref(find->call);
         progress_find_forget(find);
         free(take_ptr(find->label));
         free(take_ptr(find->repository));
@@ -191,37 +191,43 @@ static int on_read(const void *reply, const Error *error, void *userdata) {
         return progress_find_step(find);
 }
 
-/* Same machine, same clock. */
-static bool is_newer(const Containerd__Services__Content__V1__Timestamp *time,
-                     const struct timespec *than) {
-        if (!time)
-                return false;
-        if (time->seconds != than->tv_sec)
-                return time->seconds > than->tv_sec;
-
-        return time->nanos >= than->tv_nsec;
+static bool is_before(const struct timespec *a, const struct timespec *b) {
+        return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
 }
 
-static int rank_of(const ProgressFind *find, const ContentInfo *info) {
+/* Same machine, same clock. */
+static int rank_of(const ProgressFind *find, const ContentInfo *info,
+                   const struct timespec *created) {
         if (find->digest && strcmp(find->digest, info->digest) == 0)
                 return RANK_ASKED_FOR;
 
-        return is_newer(info->created_at, &find->started) ? RANK_NEW : RANK_OLD;
+        return is_before(created, &find->started) ? RANK_OLD : RANK_NEW;
+}
+
+/* The manifest is what a pull fetches first: of those that are new the first is the likeliest, of those
+ * that are old the last. */
+static bool is_better(const ProgressFind *find, int rank, const struct timespec *created) {
+        if (rank != find->candidate_rank)
+                return rank > find->candidate_rank;
+
+        return rank == RANK_OLD ? is_before(&find->candidate_created, created)
+                                : is_before(created, &find->candidate_created);
 }
 
 static int progress_find_consider(ProgressFind *find, const ContentInfo *info) {
-        int64_t created_at = info->created_at ? info->created_at->seconds : 0;
-        int rank = rank_of(find, info);
+        const struct timespec created = {
+                .tv_sec = info->created_at ? info->created_at->seconds : 0,
+                .tv_nsec = info->created_at ? info->created_at->nanos : 0,
+        };
+        int rank = rank_of(find, info, &created);
 
-        if (rank < find->candidate_rank ||
-            (rank == find->candidate_rank && created_at <= find->candidate_created_at) ||
-            find->is_claimed(info->digest, find->userdata))
+        if (!is_better(find, rank, &created) || find->is_claimed(info->digest, find->userdata))
                 return 0;
 
         free(find->candidate);
         find->candidate = strdup(info->digest);
         find->candidate_rank = rank;
-        find->candidate_created_at = created_at;
+        find->candidate_created = created;
         return find->candidate ? 0 : -ENOMEM;
 }
 
@@ -278,7 +284,6 @@ static int progress_find_list(ProgressFind *find, RpcClient *client) {
         }
 
         find->candidate_rank = RANK_NONE;
-        find->candidate_created_at = INT64_MIN;
         return content_list(client, &(const char *){ filter }, 1, on_manifests, on_listed, find,
                             &find->call);
 }

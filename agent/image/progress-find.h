@@ -32,7 +32,7 @@ typedef struct ProgressFind {
 
         char *candidate; /* the best manifest of the list that is being read */
         int candidate_rank;
-        int64_t candidate_created_at;
+        struct timespec candidate_created;
 
         char *manifest_digest; /* NULL until it is found */
         bool is_old;           /* it was there before the pull: it counts only if it lacks a blob */
@@ -46,6 +46,9 @@ typedef struct ProgressFind {
 
 int progress_find_init(ProgressFind *find, const ImageRef *ref);
 void progress_find_done(ProgressFind *find);
+
+/* The manifest was somebody else's: looks for another one. */
+void progress_find_forget(ProgressFind *find);
 
 /* Starts the next call, if one is due and the runtime is there. */
 int progress_find_step(ProgressFind *find);

@@ -14,6 +14,14 @@
 
 #define POLL_USEC ((uint64_t) 100 * 1000)
 
+/* Of pulls that have ended; more than run at a time with the default settings. */
+#define CLAIMS_MAX 16
+
+typedef struct Claim {
+        char *manifest;
+        char *reference;
+} Claim;
+
 struct ProgressTracker {
         sd_event *event;
         const Runtimes *runtimes;
@@ -28,6 +36,8 @@ struct ProgressTracker {
         uint64_t offsets; /* of all ingests at the last look */
         bool is_active;   /* some ingest has grown since the look before */
         uint64_t bytes;
+        Claim claims[CLAIMS_MAX];
+        size_t next_claim;
 };
 
 struct Progress {
@@ -37,6 +47,7 @@ struct Progress {
         ProgressStalled on_stalled;
         void *userdata;
 
+        char *reference;
         ProgressFind find;
         ProgressReport report;
         uint64_t arrived; /* as the store says; it may go back, unlike what is reported */
@@ -140,16 +151,61 @@ static void tracker_sum_up(ProgressTracker *tracker, const ContentIngests *inges
         tracker->n_ingests = ingests->n_statuses;
 }
 
-/* Another pull of the same repository has found this manifest to be its own. */
-static bool is_claimed(const char *manifest, void *userdata) {
-        Progress *progress = userdata;
+static bool claims_other(const char *manifest, const char *reference, const char *claimed,
+                         const char *claimed_by) {
+        return claimed && strcmp(claimed, manifest) == 0 && strcmp(claimed_by, reference) != 0;
+}
 
-        for (Progress *other = progress->tracker->items; other; other = other->next)
-                if (other != progress && other->find.manifest_digest &&
-                    strcmp(other->find.manifest_digest, manifest) == 0)
+/* Another pull has found this manifest to be its own. containerd's label names neither the port of
+ * a registry nor a tag, so that several may come into question. */
+static bool is_claimed(const char *manifest, void *userdata) {
+        const Progress *progress = userdata;
+        const ProgressTracker *tracker = progress->tracker;
+
+        for (const Progress *other = tracker->items; other; other = other->next)
+                if (claims_other(manifest, progress->reference, other->find.manifest_digest,
+                                 other->reference))
+                        return true;
+
+        for (size_t i = 0; i < CLAIMS_MAX; i++)
+                if (claims_other(manifest, progress->reference, tracker->claims[i].manifest,
+                                 tracker->claims[i].reference))
                         return true;
 
         return false;
+}
+
+static void claim_done(Claim *claim) {
+        free(take_ptr(claim->manifest));
+        free(take_ptr(claim->reference));
+}
+
+/* A claim outlives its pull for a while. */
+static int tracker_keep_claim(ProgressTracker *tracker, const char *manifest,
+                              const char *reference) {
+        Claim *claim = &tracker->claims[tracker->next_claim];
+
+        claim_done(claim);
+        claim->manifest = strdup(manifest);
+        claim->reference = strdup(reference);
+        tracker->next_claim = (tracker->next_claim + 1) % CLAIMS_MAX;
+        return claim->manifest && claim->reference ? 0 : -ENOMEM;
+}
+
+int progress_tracker_claim(ProgressTracker *tracker, const ImageRef *ref, const char *manifest) {
+        cleanup(free_p) char *reference = NULL;
+        int r;
+
+        r = image_ref_canonical_reference(ref, &reference);
+        if (r < 0)
+                return r;
+
+        for (Progress *other = tracker->items; other; other = other->next)
+                if (claims_other(manifest, reference, other->find.manifest_digest,
+                                 other->reference))
+                        progress_find_forget(&other->find);
+
+        return tracker_keep_claim(tracker, manifest, reference);
 }
 
 static int on_ingests(const void *reply, const Error *error, void *userdata) {
@@ -235,6 +291,8 @@ ProgressTracker *progress_tracker_free(ProgressTracker *tracker) {
 
         sd_event_source_disable_unref(tracker->timer);
         rpc_call_unref(tracker->call);
+        for (size_t i = 0; i < CLAIMS_MAX; i++)
+                claim_done(&tracker->claims[i]);
         free(tracker);
         return NULL;
 }
@@ -269,6 +327,10 @@ int progress_begin(ProgressTracker *tracker, const ImageRef *ref, ProgressChange
         progress->report.step = IMAGE_STEP_RESOLVING;
         list_prepend(&tracker->items, progress);
 
+        r = image_ref_canonical_reference(ref, &progress->reference);
+        if (r < 0)
+                return r;
+
         progress->find.runtimes = tracker->runtimes;
         progress->find.is_claimed = is_claimed;
         progress->find.userdata = progress;
@@ -292,6 +354,7 @@ Progress *progress_end(Progress *progress) {
 
         list_remove(&progress->tracker->items, progress);
         progress_find_done(&progress->find);
+        free(progress->reference);
         free(progress);
         return NULL;
 }

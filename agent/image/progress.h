@@ -56,6 +56,9 @@ uint64_t progress_tracker_bytes(const ProgressTracker *tracker);
 /* Some more have arrived, which were too quick to be seen. */
 void progress_tracker_add_bytes(ProgressTracker *tracker, uint64_t bytes);
 
+/* What a pull has brought, as it turned out: it is nobody else's. */
+int progress_tracker_claim(ProgressTracker *tracker, const ImageRef *ref, const char *manifest);
+
 /* To be called when the pull starts. */
 int progress_begin(ProgressTracker *tracker, const ImageRef *ref, ProgressChanged on_changed,
                    ProgressStalled on_stalled, void *userdata, Progress **ret);

@@ -53,6 +53,16 @@ static void pull_count_bytes(Pull *pull) {
         status->bytes_done = status->bytes_total;
 }
 
+static int pull_claim(Pull *pull) {
+        int r = 0;
+
+        for (char **digest = pull->status.repo_digests; r >= 0 && digest && *digest; digest++)
+                r = progress_tracker_claim(pull->context->progress, &pull->ref,
+                                           strrchr(*digest, '@') ? strrchr(*digest, '@') + 1
+                                                                 : *digest);
+        return r;
+}
+
 static int pull_report(Pull *pull) {
         pull->status.phase = pull->state == PULL_SUCCEEDED ? IMAGE_SUCCEEDED : IMAGE_FAILED;
         pull->status.completed_at = time(NULL);
@@ -65,7 +75,7 @@ static int pull_report(Pull *pull) {
 
         pull_count_bytes(pull);
         pull_failure_clear(&pull->status);
-        return 0;
+        return pull->status.was_present ? 0 : pull_claim(pull);
 }
 
 /* Whatever belonged to the state that was left ends with it. */

@@ -37,10 +37,12 @@ int api_refuse(Api *api, RpcRequest *request, ErrorKind kind, const char *reason
 
 /* api-preload.c */
 int api_preload(RpcRequest *request, const void *message, void *userdata);
-int api_cancel(RpcRequest *request, const void *message, void *userdata);
 int preload_on_image(Preload *preload, const Image *image);
 void preload_drop(Preload *preload);
 Preload *preload_next(const Preload *preload);
+
+/* api-cancel.c */
+int api_cancel(RpcRequest *request, const void *message, void *userdata);
 
 /* api-images.c */
 int api_list_images(RpcRequest *request, const void *message, void *userdata);

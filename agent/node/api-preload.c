@@ -18,15 +18,15 @@
 #define ID_SIZE 17
 
 typedef Inplaced__V1__PreloadRequest PreloadMessage;
-typedef Inplaced__V1__CancelRequest CancelMessage;
 
 /* One image of a request. */
 typedef struct PreloadItem {
         char *asked; /* as the caller wrote it */
         char *name;
         char *tag;
-        bool is_pending;  /* the caller does not know the newest state */
-        bool is_finished; /* and the caller knows */
+        const Image *image; /* NULL: nobody wants it any more */
+        bool is_pending;    /* the caller does not know the newest state */
+        bool is_finished;   /* and the caller knows */
 } PreloadItem;
 
 /* A caller that is being told what becomes of its images. */
@@ -92,7 +92,7 @@ static ImageStatus canceled_status(void) {
 }
 
 static ImageStatus status_of(const Preload *preload, const PreloadItem *item) {
-        const Image *image = images_find(preload->api->images, item->name, item->tag);
+        const Image *image = item->image;
 
         if (!image || !is_wanted(preload, image))
                 return canceled_status();
@@ -171,9 +171,12 @@ int preload_on_image(Preload *preload, const Image *image) {
         for (size_t i = 0; i < preload->n_items; i++) {
                 PreloadItem *item = &preload->items[i];
 
-                if (!item->is_finished && strcmp(item->tag, image_tag(image)) == 0 &&
-                    strcmp(item->name, image_name(image)) == 0)
-                        item->is_pending = true;
+                if (item->is_finished || item->image != image)
+                        continue;
+
+                item->is_pending = true;
+                if (!image_wants(image))
+                        item->image = NULL; /* this is the last that is heard of it */
         }
 
         return rpc_request_can_send(preload->request) ? on_ready(preload->request, preload) : 0;
@@ -285,29 +288,65 @@ static void read_limits(const PreloadMessage *message, ImageWish *wish) {
                                 : TTL_SEC_DEFAULT;
 }
 
-static int preload_ask(Preload *preload, const PreloadMessage *message) {
-        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+static int by_image(const void *a, const void *b) {
+        const PreloadItem *x = *(const PreloadItem *const *) a;
+        const PreloadItem *y = *(const PreloadItem *const *) b;
+        int order = strcmp(x->name, y->name);
+
+        return order != 0 ? order : strcmp(x->tag, y->tag);
+}
+
+/* One wish for each image, however often it is asked for. */
+static int collect_wishes(Preload *preload, const PreloadMessage *message, WishList *wishes) {
+        cleanup(free_p) const PreloadItem **sorted = NULL;
         int r;
+
+        sorted = calloc(preload->n_items, sizeof(sorted[0]));
+        if (!sorted)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < preload->n_items; i++)
+                sorted[i] = &preload->items[i];
+        qsort(sorted, preload->n_items, sizeof(sorted[0]), by_image);
 
         for (size_t i = 0; i < preload->n_items; i++) {
                 ImageWish wish;
 
-                r = image_wish_init(&wish, preload->items[i].name, preload->items[i].tag);
+                if (i > 0 && by_image(&sorted[i - 1], &sorted[i]) == 0)
+                        continue;
+
+                r = image_wish_init(&wish, sorted[i]->name, sorted[i]->tag);
                 if (r < 0)
                         return r;
 
                 read_limits(message, &wish);
-                r = wish_list_take(&wishes, &wish);
+                r = wish_list_take(wishes, &wish);
                 if (r < 0)
                         return r;
         }
 
-        r = images_set_wishes(preload->api->images, preload->owner, &wishes, true);
-        if (r < 0 || !preload->detach)
+        return 0;
+}
+
+static int preload_ask(Preload *preload, const PreloadMessage *message) {
+        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+        Images *images = preload->api->images;
+        int r;
+
+        r = collect_wishes(preload, message, &wishes);
+        if (r < 0)
                 return r;
 
+        r = images_set_wishes(images, preload->owner, &wishes, true);
+        if (r < 0)
+                return r;
+
+        for (size_t i = 0; i < preload->n_items; i++)
+                preload->items[i].image =
+                        images_find(images, preload->items[i].name, preload->items[i].tag);
+
         /* The caller leaves when it is told that the request is accepted. */
-        return state_file_write_now(preload->api->state_file);
+        return preload->detach ? state_file_write_now(preload->api->state_file) : 0;
 }
 
 int api_preload(RpcRequest *request, const void *message, void *userdata) {
@@ -324,71 +363,4 @@ int api_preload(RpcRequest *request, const void *message, void *userdata) {
         preload->request = request;
         rpc_request_open_stream(request, on_ready, on_gone, preload);
         return preload_ask(preload, message);
-}
-
-/* All local requests for one image. */
-static int cancel_image(Api *api, const char *text, Error *reterr) {
-        cleanup(free_p) char *name = NULL;
-        const Image *image;
-        ImageRef ref;
-        int n = 0, r;
-
-        r = image_ref_parse(text, &ref, reterr);
-        if (r < 0)
-                return r;
-
-        r = image_ref_familiar_name(&ref, &name);
-        if (r < 0)
-                return r;
-
-        image = images_find(api->images, name, image_ref_tag_or_digest(&ref));
-        for (const Want *want = image ? image_wants(image) : NULL; want;) {
-                cleanup(free_p) char *owner = NULL;
-
-                if (want->is_served || strncmp(want->owner, OWNER_REQUEST, strlen(OWNER_REQUEST))) {
-                        want = want->next;
-                        continue;
-                }
-
-                owner = strdup(want->owner); /* its want is gone after the call */
-                r = owner ? images_withdraw(api->images, owner, image) : -ENOMEM;
-                if (r < 0)
-                        return r;
-                n += r;
-                want = image_wants(image);
-        }
-
-        return n;
-}
-
-static int cancel_request(Api *api, const char *id) {
-        cleanup(free_p) char *owner = NULL;
-
-        if (asprintf(&owner, OWNER_REQUEST "%s", id) < 0) {
-                owner = NULL;
-                return -ENOMEM;
-        }
-
-        return images_withdraw(api->images, owner, NULL);
-}
-
-int api_cancel(RpcRequest *request, const void *message, void *userdata) {
-        Inplaced__V1__CancelResponse reply = INPLACED__V1__CANCEL_RESPONSE__INIT;
-        cleanup(error_done) Error error = ERROR_INIT;
-        const CancelMessage *cancel = message;
-        int r;
-
-        if (!cancel->request_id[0] == !cancel->image[0])
-                return api_refuse(userdata, request, ERROR_INVALID,
-                                  "give either a request_id or an image");
-
-        r = cancel->image[0] ? cancel_image(userdata, cancel->image, &error)
-                             : cancel_request(userdata, cancel->request_id);
-        if (error.kind != ERROR_NONE)
-                return api_refuse(userdata, request, error.kind, error_message(&error));
-        if (r < 0)
-                return r;
-
-        reply.canceled = (uint32_t) r;
-        return api_reply(userdata, request, &reply.base);
 }

@@ -102,6 +102,8 @@ static int add_file(AuthDir *dir, const char *name, Keyring *keyring, Error *ret
                 return refuse(reterr, dir, name, strerror(errno));
         if (!S_ISREG(status.st_mode))
                 return refuse(reterr, dir, name, "not a file");
+        if (status.st_size == 0)
+                return refuse(reterr, dir, name, "empty");
         if (status.st_size > FILE_SIZE_MAX)
                 return refuse(reterr, dir, name, "larger than 1 MiB");
 

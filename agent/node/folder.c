@@ -134,11 +134,13 @@ static int folder_drop_missing(Folder *folder) {
 }
 
 static int folder_reconcile(Folder *folder) {
+        const Error *error = images_dir_get_error(folder->dir);
         int r;
 
-        if (is_news(&folder->complaint, images_dir_get_error(folder->dir)))
-                log_warning(folder->log, NULL, "Cannot use the folder `%s`: %s, waiting for it.",
-                            folder->path, folder->complaint ?: "");
+        if (is_news(&folder->complaint, error))
+                log_write(folder->log, error->kind == ERROR_NOT_FOUND ? LOG_INFO : LOG_WARNING,
+                          NULL, "The folder `%s` %s, waiting for it.", folder->path,
+                          error_message(error));
 
         for (size_t i = 0; i < images_dir_get_n_files(folder->dir); i++) {
                 r = folder_take_file(folder, images_dir_get_file(folder->dir, i));

@@ -87,7 +87,7 @@ static json_object *find_status_tag(json_object *root, const ImageWish *wish) {
         return NULL;
 }
 
-/* Whoever is named with a finished image has been served, see image.h. */
+/* Whoever is named with a version has been served, if the image is finished. */
 static int restore_owner(Images *images, const ImageWish *wish, const OwnerRef *reference,
                          bool is_finished, RestoredList *requests) {
         cleanup(free_p) char *owner = NULL;
@@ -97,7 +97,7 @@ static int restore_owner(Images *images, const ImageWish *wish, const OwnerRef *
         if (r < 0)
                 return r == -EINVAL ? 0 : r;
 
-        if (is_finished) {
+        if (is_finished && reference->resource_version) {
                 r = images_restore_served(images, wish->name, wish->tag, owner,
                                           version_of(reference), false);
                 if (r < 0)

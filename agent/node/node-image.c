@@ -199,6 +199,7 @@ uint64_t node_image_fingerprint(const Image *image) {
                 sum = hash_number(sum, want->wish.version);
                 sum = hash_number(sum, want->wish.policy);
                 sum = hash_number(sum, want->is_expired);
+                sum = hash_number(sum, want->is_served);
         }
 
         return sum > 0 ? sum : 1;

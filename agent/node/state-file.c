@@ -211,7 +211,7 @@ static int state_file_restore(StateFile *file) {
         if (r == -ENOMEM)
                 return r;
         if (r < 0) {
-                if (r != -ENOENT)
+                if (r != -ENOENT && r != -ENOTDIR) /* the latter is said by the first write */
                         log_warning(file->log, NULL, "Cannot read `%s`: %s, starting afresh.",
                                     file->path, strerror(-r));
                 return 0;

@@ -50,7 +50,7 @@ static json_object *want_to_json(const Want *want) {
                 .api_version = (char *) NODE_IMAGE_OWNER_API,
                 .kind = (char *) owner_kind(want->owner),
                 .name = (char *) owner_name(want->owner),
-                .resource_version = version,
+                .resource_version = want->is_served ? version : NULL,
         };
 
         (void) snprintf(version, sizeof(version), "%" PRId64, want->wish.version);

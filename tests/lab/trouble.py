@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every test of a bad case asks: is there one clear line, does the rest go on, does it leak?"""
+"""What tests of bad cases ask: is there one clear line, does the rest go on, does nothing leak?"""
 
 from __future__ import annotations
 

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "agent/socket-group.h"
+#include "agent/local-socket.h"
 
 #include <grp.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "agent/base/cleanup.h"
 
 #define DEFAULT_GROUP "inplaced"
 
-gid_t socket_group_find(const char *name, Log *log) {
+gid_t local_socket_find_group(const char *name, Log *log) {
         const struct group *group = getgrnam(name ?: DEFAULT_GROUP);
         char *end;
         unsigned long number;
@@ -23,4 +27,15 @@ gid_t socket_group_find(const char *name, Log *log) {
 
         log_warning(log, NULL, "There is no group `%s` for the socket, only root may call.", name);
         return (gid_t) -1;
+}
+
+void local_socket_make_folder(const char *socket) {
+        cleanup(free_p) char *parent = strdup(socket);
+        char *slash = parent ? strrchr(parent, '/') : NULL;
+
+        if (!slash || slash == parent)
+                return;
+
+        *slash = '\0';
+        (void) mkdir(parent, 0755);
 }

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/agent-log.h"
+
+#include "agent/node/diagnosis.h"
+
+void agent_log_runtime(Log *log, const Runtimes *runtimes, const Runtime *runtime) {
+        bool is_chosen = runtime == runtimes_chosen(runtimes);
+        const char *sentence = runtime_sentence(runtime);
+
+        if (runtime_state(runtime) == RUNTIME_READY)
+                log_info(log,
+                         LOG_FIELDS({ "MESSAGE_ID", MESSAGE_RUNTIME_READY },
+                                    { "RUNTIME", runtime_path(runtime) }),
+                         "The runtime %s%s.", sentence, is_chosen ? "" : " but not used");
+        else if (is_chosen || runtime_state(runtime) == RUNTIME_REFUSED)
+                log_warning(log,
+                            LOG_FIELDS({ "MESSAGE_ID", MESSAGE_RUNTIME_LOST },
+                                       { "RUNTIME", runtime_path(runtime) }),
+                            "No runtime: %s, trying again.", sentence);
+        else
+                log_debug(log, LOG_FIELDS({ "RUNTIME", runtime_path(runtime) }), "No runtime: %s.",
+                          sentence);
+}
+
+/* A runtime that is refused has had its line already. */
+static bool is_silence(const Runtimes *runtimes) {
+        for (size_t i = 0; i < runtimes_count(runtimes); i++)
+                if (runtime_state(runtimes_get(runtimes, i)) != RUNTIME_ABSENT)
+                        return false;
+
+        return true;
+}
+
+void agent_log_silence(Log *log, const Runtimes *runtimes) {
+        if (is_silence(runtimes))
+                log_warning(log, LOG_FIELDS({ "MESSAGE_ID", MESSAGE_RUNTIME_LOST }),
+                            "No runtime: %s, trying again.", diagnosis_runtime_sentence(runtimes));
+}
