@@ -8,8 +8,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 
 #include "agent/base/cleanup.h"
+
+#define GRPC_TIMER_SLACK_NSEC (100ul * 1000 * 1000)
 
 struct CompletionQueue {
         grpc_completion_queue *grpc;
@@ -96,6 +99,16 @@ static void *completion_thread(void *userdata) {
         }
 }
 
+/* gRPC's own threads look at their timers several times a second, for ever. They inherit how exact
+ * that has to be, and may wake together with each other: nothing that they time needs more. */
+static void start_grpc(void) {
+        int slack_nsec = prctl(PR_GET_TIMERSLACK);
+
+        (void) prctl(PR_SET_TIMERSLACK, GRPC_TIMER_SLACK_NSEC);
+        grpc_init();
+        (void) prctl(PR_SET_TIMERSLACK, slack_nsec > 0 ? (unsigned long) slack_nsec : 0);
+}
+
 int completion_queue_new(sd_event *event, CompletionQueue **ret) {
         cleanup(completion_queue_free_p) CompletionQueue *queue = NULL;
         int r;
@@ -104,7 +117,7 @@ int completion_queue_new(sd_event *event, CompletionQueue **ret) {
         if (!queue)
                 return -ENOMEM;
 
-        grpc_init();
+        start_grpc();
         *queue = (CompletionQueue){
                 .lock = PTHREAD_MUTEX_INITIALIZER,
                 .last = &queue->first,

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures a release build beside what it is compared with, and prints one table.
+
+Groups of figures, each with parts of its own on this machine (a containerd, a registry, an agent):
+
+  small  From a request to "Succeeded" for an image of 1 MB, asked for through the local API and by
+         a document in the images folder, beside a bare PullImage call for the same image.
+  large  The same for an image of 500 MB, through the local API; and, as a figure that the noise of
+         long pulls does not reach, the time that the agent spends before and after its own
+         PullImage call.
+  start  From exec to READY=1, beside a program that only starts the same libraries (floor.c).
+  idle   Memory, context switches and CPU time when nothing happens, beside that program.
+  many   The same with 1,000 images in the folder that have all been pulled, and again after a
+         restart.
+
+A pull is compared with the call that did the same work a moment before or after, by the same
+process and thread: the order changes from round to round, and the image is removed in between. What
+counts is the median, of differences and ratios as well; "±" is twice its standard error. What the
+Python client itself costs is on both sides. Images lie on a file system in memory if there is room,
+so that the disk does not add its noise.
+
+Whether a limit was met is told, or that the noise was too great to tell, but it decides nothing:
+machines differ, and so do their days. The exit status is 1 only if something could not be measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lab.folder import LabFolder  # noqa: E402
+
+import machine  # noqa: E402
+import pulls  # noqa: E402
+import resting  # noqa: E402
+import starting  # noqa: E402
+from node import Node  # noqa: E402
+from table import Row, print_table  # noqa: E402
+
+Group = Callable[[Node], list[Row]]
+
+GROUPS: dict[str, Group] = {
+    "small": pulls.measure_small,
+    "large": pulls.measure_large,
+    "start": starting.measure,
+    "idle": resting.measure_idle,
+    "many": resting.measure_many,
+}
+
+
+def run_group(name: str, build_dir: Path, quick: bool) -> list[Row] | None:
+    """None if it could not be measured; says why."""
+    print(f"measuring: {name}", file=sys.stderr, flush=True)
+    try:
+        with LabFolder() as folder, Node(folder, build_dir, quick) as node:
+            return GROUPS[name](node)
+    except Exception as error:  # whatever it was, the other groups can still be measured
+        print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="bench")
+    parser.add_argument("--build-dir", type=Path, required=True)
+    parser.add_argument("--only", action="append", choices=list(GROUPS), default=[])
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+
+    about = machine.describe()
+    load = machine.load_of_others()
+    results = {
+        name: run_group(name, options.build_dir, options.quick) for name in options.only or GROUPS
+    }
+    print(about)
+    print(f"Before the run other processes kept {load:.0%} of it busy.")
+    print()
+    if any(results.values()):
+        print_table([row for rows in results.values() for row in rows or []])
+
+    missing = [name for name, rows in results.items() if rows is None]
+    if missing:
+        sys.exit(f"Not measured, see above: {', '.join(missing)}.")
+
+
+if __name__ == "__main__":
+    main()

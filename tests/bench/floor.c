@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * What the libraries alone cost
+ *
+ * Does with every library of the agent the least that the agent cannot do without: a gRPC channel
+ * to the runtime with one call over it, a gRPC server on a socket, an event loop, an HTTP server, a
+ * YAML parser, a JSON value. Then it says READY=1 and rests, as the agent does.
+ *
+ *     floor SOCKET RUNTIME_SOCKET
+ */
+
+#include <grpc/grpc.h>
+#include <grpc/grpc_security.h>
+#include <json-c/json.h>
+#include <microhttpd.h>
+#include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <systemd/sd-daemon.h>
+#include <systemd/sd-event.h>
+#include <yaml.h>
+
+static void fail(const char *what) {
+        fprintf(stderr, "floor: %s failed\n", what);
+        exit(1);
+}
+
+static enum MHD_Result serve(void *userdata, struct MHD_Connection *connection, const char *url,
+                             const char *method, const char *version, const char *upload,
+                             size_t *upload_size, void **state) {
+        return MHD_NO;
+}
+
+static void start_small_libraries(void) {
+        yaml_parser_t parser;
+        sd_event *event;
+
+        if (sd_event_default(&event) < 0)
+                fail("sd_event_default");
+        if (!MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, serve, NULL, MHD_OPTION_END))
+                fail("MHD_start_daemon");
+        if (!yaml_parser_initialize(&parser))
+                fail("yaml_parser_initialize");
+
+        yaml_parser_delete(&parser);
+        json_object_put(json_object_new_object());
+        (void) protobuf_c_version_number();
+}
+
+static void start_server(const char *path, grpc_completion_queue *queue) {
+        grpc_server_credentials *credentials = grpc_insecure_server_credentials_create();
+        grpc_server *server = grpc_server_create(NULL, NULL);
+        char address[256];
+
+        (void) snprintf(address, sizeof(address), "unix:%s", path);
+        grpc_server_register_completion_queue(server, queue, NULL);
+        if (!grpc_server_add_http2_port(server, address, credentials))
+                fail("grpc_server_add_http2_port");
+
+        grpc_server_credentials_release(credentials);
+        grpc_server_start(server);
+}
+
+/* Asks for the version as the agent does first; the bytes are a VersionRequest { version: "v1" }. */
+static void call_runtime(const char *path, grpc_completion_queue *queue) {
+        static const gpr_timespec timeout = { .tv_sec = 5, .clock_type = GPR_TIMESPAN };
+        grpc_slice bytes = grpc_slice_from_static_buffer("\n\2v1", 4);
+        grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
+        grpc_metadata_array initial, trailing;
+        grpc_byte_buffer *reply = NULL;
+        grpc_status_code status;
+        grpc_slice details;
+        char address[256];
+
+        (void) snprintf(address, sizeof(address), "unix:%s", path);
+        grpc_metadata_array_init(&initial);
+        grpc_metadata_array_init(&trailing);
+        grpc_op ops[] = {
+                { .op = GRPC_OP_SEND_INITIAL_METADATA },
+                { .op = GRPC_OP_SEND_MESSAGE,
+                  .data.send_message.send_message = grpc_raw_byte_buffer_create(&bytes, 1) },
+                { .op = GRPC_OP_SEND_CLOSE_FROM_CLIENT },
+                { .op = GRPC_OP_RECV_INITIAL_METADATA,
+                  .data.recv_initial_metadata.recv_initial_metadata = &initial },
+                { .op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &reply },
+                { .op = GRPC_OP_RECV_STATUS_ON_CLIENT,
+                  .data.recv_status_on_client = { .trailing_metadata = &trailing,
+                                                  .status = &status,
+                                                  .status_details = &details } },
+        };
+        grpc_channel *channel = grpc_channel_create(address, credentials, NULL);
+        grpc_call *call = grpc_channel_create_call(
+                channel, NULL, GRPC_PROPAGATE_DEFAULTS, queue,
+                grpc_slice_from_static_string("/runtime.v1.RuntimeService/Version"), NULL,
+                gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), timeout), NULL);
+
+        grpc_channel_credentials_release(credentials);
+        if (grpc_call_start_batch(call, ops, 6, call, NULL) != GRPC_CALL_OK)
+                fail("grpc_call_start_batch");
+
+        (void) grpc_completion_queue_next(queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
+        if (status != GRPC_STATUS_OK)
+                fail("Version");
+        grpc_byte_buffer_destroy(reply);
+        grpc_call_unref(call);
+}
+
+int main(int argc, char **argv) {
+        grpc_completion_queue *queue;
+
+        if (argc != 3)
+                fail("usage");
+
+        grpc_init();
+        queue = grpc_completion_queue_create_for_next(NULL);
+        start_small_libraries();
+        start_server(argv[1], queue);
+        call_runtime(argv[2], queue);
+        (void) sd_notify(false, "READY=1");
+        (void) grpc_completion_queue_next(queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
+        return 0;
+}

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts that one group of figures is measured with."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from lab.agent import Agent
+from lab.containerd import Containerd
+from lab.folder import LabFolder
+from lab.registry import Registry
+
+import machine
+from floor import Floor
+
+# As in systemd/inplaced.service.
+_WATCHDOG_SECONDS = 30
+_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
+
+# 500 MB packed and unpacked, and again while the garbage of the last round is collected.
+_IMAGES_MEBIBYTES = 3 << 10
+
+
+class Node:
+    """A containerd and a registry of its own; agents and floors run beside them until it is closed.
+
+    With `quick`, whoever measures makes it short.
+    """
+
+    def __init__(self, folder: LabFolder, build_dir: Path, quick: bool) -> None:
+        self.folder = folder
+        self.build_dir = build_dir
+        self.quick = quick
+        self._stack = ExitStack()
+        self._count = 0
+
+    def __enter__(self) -> Node:
+        has_room = machine.available_mebibytes() > 2 * _IMAGES_MEBIBYTES
+        size = _IMAGES_MEBIBYTES if has_room else None
+        try:
+            self.registry = self._stack.enter_context(Registry(self.folder / "r"))
+            containerd = Containerd(self.folder / "c", root_megabytes=size)
+            self.containerd = self._stack.enter_context(containerd)
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def _new_path(self, name: str) -> Path:
+        self._count += 1
+        return self.folder / f"{name}{self._count}"
+
+    def make_agent(self) -> Agent:
+        """Run as the service is; to be started by the caller."""
+        return Agent(
+            self._new_path("a"),
+            self.containerd.endpoint,
+            build_dir=self.build_dir,
+            watchdog_seconds=_WATCHDOG_SECONDS,
+            log_level="info",
+            environment=_ENVIRONMENT,
+        )
+
+    def make_floor(self) -> Floor:
+        """To be started by the caller."""
+        return Floor(self._new_path("f"), self.containerd.socket, _ENVIRONMENT)

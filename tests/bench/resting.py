@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent costs when nothing happens."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.agent import Agent
+from lab.wait import wait_until
+
+from node import Node
+from table import Limit, Row
+
+_MANY = 1000
+
+# What was going on has ended by then, and its memory was given back.
+_SETTLE_SECONDS = 3
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Megabytes of 10^6 bytes; context switches per second; milliseconds of CPU per minute."""
+
+    rss: float
+    anonymous: float
+    switches: float
+    cpu: float
+
+
+def measure_idle(node: Node) -> list[Row]:
+    with node.make_floor() as floor:
+        floor.start()
+        floor_cost = _measure_cost(floor.pid, node.quick)
+    with node.make_agent() as agent:
+        cost = _measure_cost(agent.process.pid, node.quick)
+    limits = {
+        "rss": Limit(17, "≤ 17 MB"),
+        "anonymous": Limit(3.5, "≤ 3.5 MB"),
+        "switches": Limit(4, "≤ 4 /s"),
+        "cpu": Limit(20, "< 20 ms/min"),
+    }
+    return _cost_rows("idle", cost, floor_cost, limits)
+
+
+def measure_many(node: Node) -> list[Row]:
+    n = 50 if node.quick else _MANY
+    references = [_push_tiny(node, number) for number in range(n)]
+    with node.make_floor() as floor:
+        floor.start()
+        floor_cost = _measure_cost(floor.pid, quick=True)
+    limits = {"anonymous": Limit(6, "≤ 6 MB")}
+    agent = node.make_agent()
+    with agent:
+        agent.want(*references)
+        _wait_for_all(agent, references)
+        pulled = _measure_cost(agent.process.pid, node.quick)
+        agent.terminate()
+        seconds = agent.start()
+        _wait_for_all(agent, references)
+        restarted = _measure_cost(agent.process.pid, node.quick)
+    return [
+        *_cost_rows(f"{n} images, just pulled", pulled, floor_cost, limits),
+        *_cost_rows(f"{n} images, restarted", restarted, floor_cost, limits),
+        Row(f"{n} images, start → ready", seconds * 1e3, None, "ms"),
+    ]
+
+
+def _push_tiny(node: Node, number: int) -> str:
+    """All share one layer; each has a configuration, and so an image ID, of its own."""
+    name, labels = f"bench/team-{number % 40}/app", {"number": str(number)}
+    return node.registry.push_image(name, f"1.{number}", [1000], labels=labels).reference
+
+
+def _wait_for_all(agent: Agent, references: list[str]) -> None:
+    def count() -> dict[str, int]:
+        agent.process.check_alive()
+        status = agent.status().get("status", {})
+        return {name: status.get(name, 0) for name in ("desired", "succeeded", "failed")}
+
+    def is_done() -> bool:
+        return count()["succeeded"] == len(references)
+
+    wait_until(is_done, 180, lambda: f"success of all {len(references)}: {count()}", pause=0.2)
+
+
+def _measure_cost(pid: int, quick: bool) -> Cost:
+    seconds = 3 if quick else 30
+    time.sleep(_SETTLE_SECONDS)
+    switches, cpu = _watch_threads(pid, seconds)
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    fields = {line.split(":")[0]: int(line.split()[1]) for line in text.splitlines()[1:]}
+    return Cost(
+        rss=fields["Rss"] * 1024 / 1e6,
+        anonymous=fields["Anonymous"] * 1024 / 1e6,
+        switches=switches / seconds,
+        cpu=cpu * 60 / seconds,
+    )
+
+
+def _watch_threads(pid: int, seconds: float) -> tuple[int, float]:
+    """Context switches and milliseconds of CPU of all threads meanwhile.
+
+    Looks every second, since threads come and go; what one does in its last second is not seen.
+    """
+    first = _read_threads(pid)
+    last = dict(first)
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(1, left))
+        last.update(_read_threads(pid))
+    zero = (0, 0.0)
+    switches = sum(now[0] - first.get(thread, zero)[0] for thread, now in last.items())
+    cpu = sum(now[1] - first.get(thread, zero)[1] for thread, now in last.items())
+    return switches, cpu
+
+
+def _read_threads(pid: int) -> dict[str, tuple[int, float]]:
+    threads = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            status = (task / "status").read_text().splitlines()
+            nanoseconds = int((task / "schedstat").read_text().split()[0])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        counts = [int(line.split()[1]) for line in status if "voluntary_ctxt_switches" in line]
+        threads[task.name] = sum(counts), nanoseconds / 1e6
+    return threads
+
+
+def _cost_rows(name: str, cost: Cost, floor: Cost, limits: dict[str, Limit]) -> list[Row]:
+    words = {
+        "rss": ("resident memory", "MB"),
+        "anonymous": ("anonymous memory", "MB"),
+        "switches": ("context switches", "/s"),
+        "cpu": ("CPU time", "ms/min"),
+    }
+    return [
+        Row(
+            f"{name}: {text}",
+            getattr(cost, field),
+            getattr(floor, field),
+            unit,
+            limits.get(field),
+            digits=2,
+        )
+        for field, (text, unit) in words.items()
+    ]

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of results, in Markdown that can be read as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median, quantiles
+from typing import Literal
+
+_HEADINGS = ["figure", "inplaced", "compared with", "ratio", "limit", "met"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value, and how far off it may well be."""
+
+    value: float
+    error: float = 0
+
+    def scale(self, factor: float) -> Estimate:
+        return Estimate(self.value * factor, self.error * factor)
+
+
+def estimate(samples: Iterable[float]) -> Estimate:
+    """The median, with twice its standard error as that follows from where the middle half lies."""
+    values = list(samples)
+    low, _, high = quantiles(values, n=4)
+    return Estimate(median(values), 1.86 * (high - low) / len(values) ** 0.5)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The most that the project allows itself, and in what words: of the figure itself, of its
+    excess over what it is compared with, or of its ratio to that."""
+
+    value: float
+    words: str
+    of: Literal["figure", "excess", "ratio"] = "figure"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure and what it is compared with, its base, if there is such a thing.
+
+    `unit` goes with both, and with `excess`. `ratio` and `excess` are given where they were
+    measured in pairs, and follow from the two figures otherwise.
+    """
+
+    name: str
+    figure: float
+    base: float | None
+    unit: str
+    limit: Limit | None = None
+    ratio: Estimate | None = None
+    excess: Estimate | None = None
+    digits: int = 1
+
+    def get_ratio(self) -> Estimate | None:
+        if self.ratio is not None or not self.base:
+            return self.ratio
+        return Estimate(self.figure / self.base)
+
+    def judge(self) -> str:
+        """Whether the limit was met; "unclear" if it is nearer than the figure is exact."""
+        if self.limit is None:
+            return ""
+        given = {
+            "figure": Estimate(self.figure),
+            "excess": self.excess,
+            "ratio": self.get_ratio(),
+        }[self.limit.of]
+        assert given is not None, f"{self.name} has no {self.limit.of}"
+        if abs(given.value - self.limit.value) < given.error:
+            return "unclear"
+        return "yes" if given.value <= self.limit.value else "NO"
+
+
+def _format_ratio(row: Row) -> str:
+    ratio = row.get_ratio()
+    if ratio is None:
+        return ""
+    digits = 2 if ratio.value >= 0.1 else 4
+    text = f"{ratio.value:.{digits}f}"
+    if ratio.error > 0:
+        text += f" ± {ratio.error:.{digits}f}"
+    if row.excess is not None:
+        text += f" ({row.excess.value:+.{row.digits}f} {row.unit})"
+    return text
+
+
+def _cells(row: Row) -> list[str]:
+    return [
+        row.name,
+        f"{row.figure:.{row.digits}f} {row.unit}",
+        "" if row.base is None else f"{row.base:.{row.digits}f} {row.unit}",
+        _format_ratio(row),
+        "" if row.limit is None else row.limit.words,
+        row.judge(),
+    ]
+
+
+def print_table(rows: list[Row]) -> None:
+    lines = [_HEADINGS, *(_cells(row) for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(_HEADINGS))]
+    lines.insert(1, ["-" * width for width in widths])
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths))
+        print(f"| {' | '.join(cells)} |")

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that a full or read-only disk is one line, for the images and for the agent's own
+status, and that nothing true is lost by it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from lab import sanitizers
+from lab.containerd import Containerd
+from lab.trouble import complaints, no_leak, node_stub, problems, pull_another, the_complaint
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+
+
+def mount(*arguments: str) -> None:
+    subprocess.run(["mount", *arguments], check=True)
+
+
+@pytest.fixture
+def full_agent(make_agent, fake_runtime):
+    """An agent whose status has no room: `state_dir` is a tiny file system that is filled up."""
+    agent = make_agent(fake_runtime.endpoint)
+    mount("-t", "tmpfs", "-o", "size=64k", "tmpfs", str(agent.state_dir))
+    return agent
+
+
+def fill(folder) -> None:
+    with (folder / "filler").open("wb", buffering=0) as filler:
+        try:
+            while True:
+                filler.write(bytes(4096))
+        except OSError:
+            pass
+
+
+def test_runtime_out_of_space(start_agent, folder, registry, image_name):
+    """An image that does not fit fails for want of space; a small one still fits; room helps."""
+    with Containerd(folder / "small", root_megabytes=40) as containerd:
+        large = registry.push_image(image_name, "large", [30_000_000], seed=7)
+        small = registry.push_image(image_name, "small", [1000], seed=8)
+        agent = start_agent(containerd.endpoint)
+        with no_leak(agent):
+            agent.want(large.reference, backoffLimit=0)
+            status = agent.wait_status(large.reference, "Failed", 20 * SLOWLY)
+            assert status["message"].startswith("NoSpace: "), status
+            assert "no space left on device" in status["message"]
+            assert "; free disk space on the node (" in status["message"]
+            assert the_complaint(agent) == f"Cannot pull `{large.reference}`: {status['message']}"
+        # containerd keeps what it has fetched for a while
+        subprocess.run(["mount", "-o", "remount,size=200m", str(containerd.root)], check=True)
+        agent.want(small.reference, file="small.yaml")
+        agent.wait_status(small.reference, "Succeeded", 20 * SLOWLY)
+        agent.want(large.reference, version=1)
+        agent.wait_status(large.reference, "Succeeded", 20 * SLOWLY)
+        assert containerd.image_status(large.reference).id == large.image_id
+        assert len(complaints(agent)) == 1
+
+
+def test_little_space_is_told(start_agent, folder):
+    """Before anything fails, the diagnosis says that the disk of the images is nearly full."""
+    with Containerd(folder / "small", root_megabytes=24) as containerd:
+        agent = start_agent(containerd.endpoint)
+        wait_until(lambda: problems(agent) == {}, 10 * SLOWLY, "runtime")
+        fill(containerd.root)
+        assert "0.0 GB free (0 %)" in problems(agent)["disk"]
+
+
+def test_status_without_space(full_agent):
+    """The status on disk stays the last whole one, one line says why, and the API knows better."""
+    agent = full_agent
+    agent.start()
+    pull_another(agent, "good/first:1")
+    last = agent.status()
+    with no_leak(agent):
+        fill(agent.state_dir)
+        references = [f"good/n{number}:1" for number in range(100)]
+        agent.want(*references)
+        the_complaint(agent, "Cannot write")
+        assert "No space left on device" in complaints(agent)[0]
+        assert "No space" in problems(agent)[str(agent.state_dir / "nodeimage.json")]
+        assert agent.status() == last
+
+        with node_stub(agent) as node:
+
+            def n_succeeded() -> int:
+                answer = node.GetStatus(agent.messages.GetStatusRequest())
+                return json.loads(answer.node_image_json)["status"]["succeeded"]
+
+            wait_until(lambda: n_succeeded() == 101, 10 * SLOWLY, "success of all images")
+        (agent.state_dir / "filler").unlink()
+        wait_until(lambda: agent.status()["status"]["succeeded"] == 101, 10 * SLOWLY, "new status")
+    assert len(complaints(agent)) == 1
+    assert problems(agent) == {}
+    assert [line["message"] for line in agent.logs() if "again" in line["message"]] == [
+        f"Wrote `{agent.state_dir / 'nodeimage.json'}` again."
+    ]
+
+
+def test_start_and_end_without_space(full_agent):
+    """Without room for even the first status the agent starts, works and ends as always."""
+    fill(full_agent.state_dir)
+    full_agent.start()
+    full_agent.want("good/one:1")
+    done = full_agent.ctl("pull", "good/one:1")
+    assert done.returncode == 0, done.stderr
+    the_complaint(full_agent, "Cannot write")
+    ended = full_agent.terminate()
+    assert ended.code == 0 and ended.seconds < 1 * SLOWLY
+    assert len(complaints(full_agent)) == 1
+
+
+@pytest.mark.parametrize("kind", ["read-only", "file", "missing-parent", "dangling-link"])
+def test_status_cannot_be_written(make_agent, fake_runtime, kind):
+    """A state folder that cannot be written costs the status file, one line, and nothing else."""
+    agent = make_agent(fake_runtime.endpoint)
+    folder = agent.state_dir
+    if kind == "read-only":
+        mount("-t", "tmpfs", "-o", "ro,size=64k", "tmpfs", str(folder))
+    else:
+        folder.rmdir()
+    if kind == "file":
+        folder.write_text("precious")
+    elif kind == "missing-parent":
+        agent.argv.append(f"--state-dir={folder}/a/b/c")
+    elif kind == "dangling-link":
+        folder.symlink_to("nowhere")
+    agent.start()
+    done = agent.ctl("pull", "good/one:1")
+    assert done.returncode == 0, done.stderr
+    line = the_complaint(agent)
+    assert line.startswith("Cannot ") and "nodeimage.json" in line
+    assert len(problems(agent)) == 1
+    if kind == "file":
+        assert folder.read_text() == "precious"
+
+
+def test_state_folder_vanishes(start_agent, fake_runtime):
+    """A folder that is taken away is made again or complained of once; the agent goes on."""
+    agent = start_agent(fake_runtime.endpoint)
+    pull_another(agent, "good/first:1")
+    for path in agent.state_dir.iterdir():
+        path.unlink()
+    agent.state_dir.rmdir()
+    done = agent.ctl("pull", "good/one:1", "good/two:1")
+    assert done.returncode == 0, done.stderr
+    agent.state_dir.mkdir(exist_ok=True)
+    agent.wait_status("good/first:1", "Succeeded", 10 * SLOWLY)
+    assert len(complaints(agent)) <= 1

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that files nobody can use cost one line each and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from lab import sanitizers
+from lab.documents import node_image, write_whole
+from lab.trouble import complaints, no_leak, problems, pull_another, slowest_answer, the_complaint
+from lab.wait import wait_until
+
+GOOD = json.dumps(node_image(("good/one:1",)))
+
+
+def write_bytes(path, content: bytes) -> None:
+    """All at once, as write_whole() does with texts."""
+    half = path.with_name(".half")
+    half.write_bytes(content)
+    os.rename(half, path)
+
+
+def spec_of(images: str) -> bytes:
+    head = "apiVersion: apps.kruise.io/v1alpha1\nkind: NodeImage\nspec:\n  images: "
+    return (head + images).encode()
+
+
+UNUSABLE = {
+    "unclosed-list": (b"a: [", "line 2"),
+    "unclosed-quote": (b'a: "b', "line 1"),
+    "tab": (b"a:\n\t- b", "line 2"),
+    "not-utf-8": (b"a: \xff\xfe\xfa", ""),
+    "nul": (b"kind: Node\0Image", ""),
+    "binary": (bytes(range(256)) * 64, ""),
+    "utf-16": ("kind: NodeImage".encode("utf-16"), ""),
+    "unknown-alias": (b"a: *b", ""),
+    "key-twice": (spec_of("{}") + b"\nkind: NodeImage", "twice"),
+    "text": (b"hello", ""),
+    "number": (b"42", ""),
+    "list": (b"[]", ""),
+    "pod": (b"apiVersion: v1\nkind: Pod\nmetadata: {name: a}", "Pod"),
+    "other-group": (b"apiVersion: example.org/v1\nkind: NodeImage", "example.org"),
+    "other-version": (b"apiVersion: apps.kruise.io/v9\nkind: NodeImage", "apps.kruise.io/v9"),
+    "no-kind": (b"apiVersion: apps.kruise.io/v1alpha1", "kind"),
+    "spec-is-text": (b"apiVersion: apps.kruise.io/v1alpha1\nkind: NodeImage\nspec: x", "spec"),
+    "images-is-list": (spec_of("[a]"), "spec.images"),
+    "image-is-text": (spec_of("{a: b}"), "a"),
+    "no-tags": (spec_of("{a: {}}"), "tags"),
+    "tag-is-number": (spec_of("{a: {tags: [{tag: 1.5}]}}"), "tag"),
+    "tag-twice": (spec_of("{a: {tags: [{tag: b}, {tag: b}]}}"), "twice"),
+    "second-of-two": (GOOD.encode() + b"\n---\nkind: Pod\n", "document 2"),
+    "control-codes": (spec_of('{"\\e[31mred\\n": b}'), ""),
+    "long-name": (spec_of(f"{{{'a' * 5000}: b}}"), ""),
+    "many-images": (spec_of(json.dumps({f"a{i}": {"tags": []} for i in range(4097)})), "4096"),
+    "nested-lists": (b"[" * 1_000_000, ""),
+    "nested-maps": (b'{"a":' * 600_000, ""),
+    "nested-blocks": (b"- " * 1_000_000, ""),
+    "10-mb-nested": (b"[" * 10_000_000, "larger than 4 MiB"),
+    "many-values": (b"[" + b"1," * 1_000_000 + b"1]", ""),
+    "alias-bomb": (
+        b"a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n"
+        + b"".join(
+            f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 10)}]\n".encode() for i in range(1, 12)
+        ),
+        "",
+    ),
+    "long-line": (spec_of("{a: " + "x" * 4_000_000 + "}"), ""),
+}
+
+
+@pytest.fixture
+def agent(start_agent, fake_runtime):
+    agent = start_agent(fake_runtime.endpoint)
+    pull_another(agent, "good/first:1")
+    return agent
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_unusable_document(agent, fake_runtime, case):
+    """A file that cannot be used costs one line, in the log and in the diagnosis, until mended."""
+    content, hint = UNUSABLE[case]
+    bad = agent.images_dir / "bad.yaml"
+    before = agent.memory().rss
+    with no_leak(agent):
+        write_bytes(bad, content)
+        line = the_complaint(agent, "bad.yaml")
+        assert line.startswith(f"Cannot use `{bad}`: ") and hint in line, line
+        assert list(problems(agent)) == [str(bad)]
+        pull_another(agent)
+        write_whole(bad, GOOD)
+        agent.wait_status("good/one:1", "Succeeded", 5 * sanitizers.SLOWNESS)
+        assert problems(agent) == {}
+    assert len(complaints(agent)) == 1
+    if not sanitizers.NAME:
+        assert agent.memory().rss - before < 4000
+
+
+def test_last_good_content_counts(agent, fake_runtime):
+    """What a file said before it broke stays wanted, and nothing is pulled again."""
+    file = agent.images_dir / "web.yaml"
+    write_whole(file, GOOD)
+    agent.wait_status("good/one:1", "Succeeded", 5)
+    write_whole(file, "a: [")
+    the_complaint(agent, "web.yaml")
+    pull_another(agent)
+    assert agent.tag_status("good/one:1")["phase"] == "Succeeded"
+    file.unlink()
+    wait_until(lambda: agent.tag_status("good/one:1") is None, 5, "end of the wish")
+    assert len(fake_runtime.calls("PullImage", "good/one:1")) == 1
+
+
+def test_same_mistake_again(agent):
+    """Writing the same mistake again and again, or reloading, is no news."""
+    bad = agent.images_dir / "bad.yaml"
+    for number in range(10):
+        write_whole(bad, "a: [")
+        agent.reload()
+        pull_another(agent, f"good/after-{number}:1")
+    the_complaint(agent, "bad.yaml")
+
+
+def test_many_bad_files(agent):
+    """A folder full of junk costs a line per file, and the good file in it is still read."""
+    for number in range(200):
+        write_whole(agent.images_dir / f"bad-{number:03}.yaml", "a: [")
+    pull_another(agent, "good/last:1")
+    wait_until(lambda: len(problems(agent)) == 200, 10, "200 problems")
+    assert len(complaints(agent)) == 200
+    assert len({line.split("`")[1] for line in complaints(agent)}) == 200
+
+
+@pytest.mark.parametrize("kind", ["folder", "fifo", "device", "loop", "dangling", "socket"])
+def test_not_a_file(agent, kind):
+    """Something that is no file is not waited for, not read for ever, and said in one line."""
+    bad = agent.images_dir / "bad.yaml"
+    if kind == "folder":
+        bad.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(bad)
+    elif kind == "device":
+        bad.symlink_to("/dev/zero")
+    elif kind == "loop":
+        bad.symlink_to(bad.name)
+    elif kind == "dangling":
+        bad.symlink_to("nowhere")
+    else:
+        bad.symlink_to(agent.socket)
+    with no_leak(agent):
+        the_complaint(agent, "bad.yaml")
+        pull_another(agent)
+    assert len(complaints(agent)) == 1
+
+
+def test_reading_is_no_standstill(agent):
+    """While much junk is read, callers are served."""
+    for number in range(5):
+        write_bytes(agent.images_dir / f"junk-{number}.yaml", b"- a: [1, {b: c}]\n" * 200_000)
+    assert slowest_answer(agent) < 1
+    wait_until(lambda: len(complaints(agent)) == 5, 10 * sanitizers.SLOWNESS, "5 complaints")
+
+
+def test_document_that_grows(agent):
+    """A file that is written slowly is used once it is whole, not half, and without a line."""
+    with (agent.images_dir / "slow.yaml").open("w") as output:
+        for letter in GOOD[: len(GOOD) // 2]:
+            output.write(letter)
+            output.flush()
+        pull_another(agent)
+        assert agent.tag_status("good/one:1") is None
+        output.write(GOOD[len(GOOD) // 2 :])
+    agent.wait_status("good/one:1", "Succeeded", 5)
+    assert complaints(agent) == []

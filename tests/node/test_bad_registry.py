@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that each way in which a registry can fail ends as the right class of failure, in one line
+that says what to do, through a real containerd, while another registry is not affected.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+import pytest
+
+from fake import registry as fakes
+from lab import sanitizers
+from lab.documents import write_whole
+from lab.image import build_image
+from lab.layers import random_layer
+from lab.registry import Registry
+from lab.trouble import assert_clear, complaints, no_leak, the_complaint
+from lab.wait import free_port, wait_until
+
+ADVICE = {
+    "NotFound": "check the name and the tag",
+    "Unauthorized": "check the name, and give credentials that may pull it",
+    "RegistryUnreachable": "check that the node can reach the registry: its name, DNS, proxy and "
+    "firewall",
+    "TLS": "check the registry's certificate and the runtime's settings for this registry",
+    "RateLimited": "wait, or give credentials or a mirror that allow more",
+    "RegistryError": "look at the registry or the proxy in front of it",
+    "WrongContent": "push the image again, and check the proxies on the way",
+    "NoProgress": "check the network between node and registry",
+    "DeadlineExceeded": "allow more time, or check the network between node and registry",
+    "InvalidCredentials": "correct the credentials of this registry",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    kind: str
+    behaviour: fakes.Behaviour
+    reason: str
+    hint: str
+
+
+HTML = "<html>Please log in</html>"
+FAILING = {
+    "401": Case("manifest", fakes.refuse(401), "Unauthorized", "401 Unauthorized"),
+    "403": Case("manifest", fakes.refuse(403), "Unauthorized", "403 Forbidden"),
+    "404": Case("manifest", fakes.refuse(404), "NotFound", "not found"),
+    "429": Case("manifest", fakes.refuse(429, Retry_After="1"), "RateLimited", "429 Too Many"),
+    "500": Case("manifest", fakes.refuse(500), "RegistryError", "500 Internal Server Error"),
+    "503": Case("manifest", fakes.refuse(503), "RegistryError", "503 Service Unavailable"),
+    "418": Case("manifest", fakes.refuse(418), "RegistryError", "418"),
+    "html": Case(
+        "manifest", fakes.refuse(200, HTML, Content_Type="text/html"), "RegistryError", "text/html"
+    ),
+    "redirects": Case("manifest", fakes.redirect_for_ever(), "RegistryError", "10 redirects"),
+    "reset-at-once": Case("manifest", lambda c, q, r: c.reset(), "RegistryUnreachable", ""),
+    "layer-401": Case("layer", fakes.refuse(401), "Unauthorized", "401 Unauthorized"),
+    "layer-403": Case("layer", fakes.refuse(403), "Unauthorized", "403 Forbidden"),
+    "layer-404": Case("layer", fakes.refuse(404), "RegistryError", "from remote: not found"),
+    "layer-500": Case("layer", fakes.refuse(500), "RegistryError", "500 Internal Server Error"),
+    "layer-reset": Case("layer", fakes.reset_after(1000), "RegistryUnreachable", "reset by peer"),
+    "config-500": Case("config", fakes.refuse(500), "RegistryError", "500 Internal Server Error"),
+    "wrong-manifest": Case("manifest", fakes.forge(), "WrongContent", "unexpected commit digest"),
+    "wrong-layer": Case("layer", fakes.forge(), "WrongContent", "unexpected commit digest"),
+    "wrong-config": Case("config", fakes.forge(), "WrongContent", "unexpected commit digest"),
+}
+SILENT = {
+    "manifest": ("manifest", fakes.hang()),
+    "layer": ("layer", fakes.hang()),
+    "layer-after-headers": ("layer", fakes.hang_after_headers()),
+    "layer-after-bytes": ("layer", fakes.hang_after_headers(100_000)),
+}
+
+
+@pytest.fixture
+def fragile(fake_registry, image_name):
+    """An image whose bytes no other test has, since containerd keeps what it got of a pull."""
+    layer = random_layer(300_000, seed=zlib.crc32(image_name.encode()))
+    return fake_registry.add(image_name, "1", build_image([layer], labels={"of": image_name}))
+
+
+@pytest.fixture
+def good(push):
+    """An image that is in another registry, where all is well."""
+    return push([2000])
+
+
+@pytest.fixture
+def agent(start_agent, containerd):
+    return start_agent(containerd.endpoint, stall_timeout=1)
+
+
+def assert_failed(agent, reference: str, reason: str, hint: str) -> None:
+    status = agent.wait_status(reference, "Failed", 15 * sanitizers.SLOWNESS)
+    message = status["message"]
+    assert message.startswith(f"{reason}: ") and hint in message, message
+    assert message.endswith(f"; {ADVICE[reason]} (attempt 1 of 1)"), message
+    assert_clear(message)
+    assert "imageID" not in status
+    assert the_complaint(agent) == f"Cannot pull `{reference}`: {message}"
+    assert agent.metrics().get_value("inplaced_pulls_total", result="failed", reason=reason) == 1
+
+
+@pytest.mark.parametrize("case", FAILING)
+def test_failing_registry(agent, containerd, fake_registry, fragile, good, case):
+    """One failure of a registry is one failed image, one line, and no harm to the others."""
+    failing = FAILING[case]
+    fake_registry.on(failing.kind, failing.behaviour)
+    with no_leak(agent):
+        agent.want(good.reference, file="good.yaml")
+        agent.wait_status(good.reference, "Succeeded", 10 * sanitizers.SLOWNESS)
+    with no_leak(agent):
+        agent.want(fragile.reference, backoffLimit=0)
+        assert_failed(agent, fragile.reference, failing.reason, failing.hint)
+    assert agent.tag_status(good.reference)["phase"] == "Succeeded"
+    assert containerd.image_status(fragile.reference) is None
+
+
+@pytest.mark.parametrize("case", SILENT)
+def test_silent_registry(agent, containerd, fake_registry, fragile, good, case):
+    """A registry that says nothing more is given up, in the runtime, too; others go on."""
+    kind, behaviour = SILENT[case]
+    fake_registry.on(kind, behaviour)
+    with no_leak(agent):
+        agent.want(fragile.reference, backoffLimit=0)
+        wait_until(lambda: fake_registry.requests(kind), 10, "request")
+        agent.want(good.reference, file="good.yaml")
+        agent.wait_status(good.reference, "Succeeded", 10 * sanitizers.SLOWNESS)
+        assert agent.tag_status(fragile.reference)["phase"] == "Pulling"
+        assert_failed(agent, fragile.reference, "NoProgress", "no byte arrived")
+    wait_until(lambda: not containerd.cri.ingests(), 10, "end of the pull in the runtime")
+
+
+def test_trickling_registry(start_agent, containerd, fake_registry, fragile):
+    """Bytes that come slowly are progress, but not more time than was given.
+
+    containerd shows them a MiB at a time, so a stall is only what is slower than that.
+    """
+    agent = start_agent(containerd.endpoint, stall_timeout=30)
+    fake_registry.on("layer", fakes.trickle(bytes_per_second=50_000, step=5000))
+    agent.want(fragile.reference, backoffLimit=0, timeoutSeconds=2)
+    assert_failed(agent, fragile.reference, "DeadlineExceeded", "timeoutSeconds")
+    wait_until(lambda: not containerd.cri.ingests(), 10, "end of the pull in the runtime")
+
+
+def test_registry_that_recovers(start_agent, containerd, fake_registry, fragile):
+    """After what a registry did wrong once, the next wish is served, with the right image."""
+    agent = start_agent(containerd.endpoint)
+    fake_registry.on("layer", fakes.reset_after(1000))
+    agent.want(fragile.reference, backoffLimit=0)
+    agent.wait_status(fragile.reference, "Failed", 10 * sanitizers.SLOWNESS)
+    fake_registry.behave()
+    agent.want(fragile.reference, version=1)
+    status = agent.wait_status(fragile.reference, "Succeeded", 10 * sanitizers.SLOWNESS)
+    assert "message" not in status
+    assert containerd.image_status(fragile.reference).id == fragile.image_id
+    containerd.remove_image(fragile.reference)
+
+
+@pytest.mark.parametrize(
+    ("host", "reason", "hint"),
+    [
+        (f"127.0.0.1:{free_port()}", "RegistryUnreachable", "connection refused"),
+        ("registry.invalid", "RegistryUnreachable", "registry.invalid"),
+    ],
+)
+def test_no_registry(agent, host, reason, hint):
+    """A registry that is not there, or has no address, is said to be unreachable."""
+    reference = f"{host}/t/none:1"
+    agent.want(reference, backoffLimit=0)
+    assert_failed(agent, reference, reason, hint)
+
+
+def test_no_such_image(agent, registry):
+    """An image, a tag or a digest that a good registry does not have is not found."""
+    digest = "sha256:" + "0" * 64
+    for number, name in enumerate((f"t/none-{id(agent)}:1", f"t/none@{digest}")):
+        reference = f"{registry.host}/{name}"
+        agent.want(reference, file=f"{number}.yaml", backoffLimit=0)
+        status = agent.wait_status(reference, "Failed", 10 * sanitizers.SLOWNESS)
+        assert status["message"].startswith("NotFound: "), status
+        the_complaint(agent, reference)
+    assert len(complaints(agent)) == 2
+
+
+def test_name_that_sounds_like_a_failure(agent, registry):
+    """What an image is called does not decide what its failure is called."""
+    reference = f"{registry.host}/t/401-unauthorized/no-space-left-on-device:x509"
+    agent.want(reference, backoffLimit=0)
+    assert_failed(agent, reference, "NotFound", "not found")
+
+
+def test_registry_wants_credentials(agent, auth_registry, image_name):
+    """Without credentials, or with wrong ones, nobody gets in, and no password is ever shown."""
+    image = auth_registry.push_image(image_name, "1", [1000])
+    agent.want(image.reference, backoffLimit=0)
+    agent.wait_status(image.reference, "Failed", 10 * sanitizers.SLOWNESS)
+    agent.give_credentials(auth_registry.host, "lab-user", "wrong-secret")
+    agent.want(image.reference, backoffLimit=0, version=1)
+    wait_until(lambda: len(complaints(agent)) == 2, 10 * sanitizers.SLOWNESS, "second failure")
+    for line in complaints(agent):
+        assert f": Unauthorized: " in line and ADVICE["Unauthorized"] in line
+    assert "wrong-secret" not in agent.log_text() + str(agent.status())
+
+
+def test_registry_with_unknown_certificate(start_agent, containerd, folder):
+    """A certificate that nobody vouches for is a failure of TLS."""
+    with Registry(folder / "tls", tls=True) as registry:
+        image = registry.push_image("t/tls", "1", [1000])
+        hosts = containerd.folder / "certs.d" / registry.host
+        hosts.mkdir(parents=True)
+        write_whole(hosts / "hosts.toml", f'server = "{registry.url}"\n[host."{registry.url}"]\n')
+        agent = start_agent(containerd.endpoint)
+        agent.want(image.reference, backoffLimit=0)
+        assert_failed(agent, image.reference, "TLS", "certificate")

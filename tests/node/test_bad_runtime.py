@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that a container runtime which hangs, lies, floods or breaks off is told apart from one
+that works, in one line, and that the agent outlives all of it and goes on.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from fake import behaviours
+from fake.front import Line
+from fake.runtime import FakeRuntime
+from lab import sanitizers
+from lab.trouble import (
+    assert_clear,
+    complaints,
+    no_leak,
+    problems,
+    pull_another,
+    slowest_answer,
+    the_complaint,
+)
+from lab.wait import wait_until
+
+BAD = "bad/one:1"
+DIGEST = "sha256:" + "d" * 64
+SLOWLY = sanitizers.SLOWNESS
+
+
+@pytest.fixture
+def agent(start_agent, fake_runtime):
+    agent = start_agent(fake_runtime.endpoint, stall_timeout=0)
+    pull_another(agent, "good/first:1")
+    return agent
+
+
+def want_and_fail(agent, *, reference: str = BAD, timeout: float = 5, **limits: int) -> str:
+    """The message of the failure, about which there is one line."""
+    agent.want(reference, backoffLimit=0, **limits)
+    status = agent.wait_status(reference, "Failed", timeout * SLOWLY)
+    assert_clear(status["message"])
+    assert "imageID" not in status
+    assert the_complaint(agent) == f"Cannot pull `{reference}`: {status['message']}"
+    return status["message"]
+
+
+# It hangs
+
+
+def test_pull_hangs(agent, fake_runtime):
+    """A pull without end ends with its time-out, in the runtime, too; another image is pulled."""
+    fake_runtime.on("PullImage", behaviours.hang(), BAD)
+    with no_leak(agent):
+        agent.want(BAD, backoffLimit=0, timeoutSeconds=1)
+        wait_until(lambda: fake_runtime.calls("PullImage", BAD), 5, "call")
+        pull_another(agent)
+        assert agent.tag_status(BAD)["phase"] == "Pulling"
+        assert slowest_answer(agent) < 0.5
+        message = want_and_fail(agent, timeoutSeconds=1)
+    assert message.startswith("DeadlineExceeded: ") and "timeoutSeconds" in message
+    (call,) = fake_runtime.calls("PullImage", BAD)
+    assert call.wait_over(5) and call.cancelled
+
+
+@pytest.mark.slow
+def test_look_hangs(agent, fake_runtime):
+    """A runtime that does not tell what it has is given up after ten seconds, for that image."""
+    fake_runtime.on("ImageStatus", behaviours.hang(), BAD)
+    with no_leak(agent):
+        agent.want(BAD, backoffLimit=0)
+        wait_until(lambda: fake_runtime.calls("ImageStatus", BAD), 5, "call")
+        pull_another(agent)
+        message = want_and_fail(agent, timeout=15)
+    assert message.startswith("RuntimeUnavailable: the runtime did not answer")
+    assert fake_runtime.calls("PullImage", BAD) == []
+
+
+def test_version_hangs(start_agent, fake_runtime):
+    """A runtime that accepts and is silent is one line, however often it is tried, until it works.
+
+    The agent is ready for its other work meanwhile.
+    """
+    fake_runtime.on("Version", behaviours.hang())
+    agent = start_agent(fake_runtime.endpoint)
+    agent.want("good/waits:1")
+    wait_until(lambda: len(fake_runtime.calls("Version")) >= 2, 10 * SLOWLY, "second attempt")
+    line = the_complaint(agent)
+    assert "accepts connections but does not answer" in line
+    assert "does not answer" in problems(agent)["container runtime"]
+    assert agent.tag_status("good/waits:1")["phase"] == "Waiting"
+    fake_runtime.behave()
+    agent.wait_status("good/waits:1", "Succeeded", 5 * SLOWLY)
+    assert len(complaints(agent)) == 1 and problems(agent) == {}
+
+
+def test_progress_hangs(start_agent, fake_runtime):
+    """Who tells the bytes may hang for ever; that is no reason to give up a pull that works."""
+    agent = start_agent(fake_runtime.endpoint, stall_timeout=1)
+    fake_runtime.on("ListStatuses", behaviours.hang())
+    fake_runtime.on("PullImage", behaviours.slow(2))
+    agent.want("good/one:1", backoffLimit=0)
+    agent.wait_status("good/one:1", "Succeeded", 10 * SLOWLY)
+    assert complaints(agent) == []
+
+
+# It lies
+
+LIES = {
+    "empty": "",
+    "nonsense": "sha256:nonsense",
+    "newline": "sha256:" + "a" * 63 + "\n",
+    "two-lines": "sha256:" + "a" * 64 + "\nFailed",
+    "control-codes": "\x1b[31m" + "a" * 59,
+    "uppercase": "sha256:" + "A" * 64,
+    "name": "good/first:1",
+    "1-mb": "x" * 1_000_000,
+    "1-mb-of-digits": "sha256:" + "a" * 1_000_000,
+}
+
+
+@pytest.mark.parametrize("is_held", [False, True], ids=["pulled", "held"])
+@pytest.mark.parametrize("lie", LIES)
+def test_lie_about_the_id(agent, fake_runtime, lie, is_held):
+    """An image whose ID makes no sense is not reported as there, whether pulled or held before."""
+    fake_runtime.on("ImageStatus", behaviours.lie_about_id(LIES[lie]), BAD)
+    fake_runtime.on("PullImage", behaviours.lie_about_id(LIES[lie]), BAD)
+    if is_held:
+        fake_runtime.hold(BAD)
+    else:  # a good answer that there is no such image cannot be spoilt
+        looks = behaviours.in_turn(behaviours.normal(), behaviours.lie_about_id(LIES[lie]))
+        fake_runtime.on("ImageStatus", looks, BAD)
+    with no_leak(agent):
+        message = want_and_fail(agent)
+        pull_another(agent)
+    assert message.startswith("WrongContent: the runtime gave "), message
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_lie_in_the_answer_to_a_pull(agent, fake_runtime, lie):
+    """What a pull answers is not believed; the ID is what the runtime holds afterwards."""
+    fake_runtime.on("PullImage", behaviours.lie_about_id(LIES[lie]), "good/one:1")
+    agent.want("good/one:1")
+    status = agent.wait_status("good/one:1", "Succeeded", 5 * SLOWLY)
+    assert status["imageID"] == f"good/one@{fake_runtime.images['good/one:1'].image_id}"
+    assert complaints(agent) == []
+
+
+def test_other_id_than_pulled(agent, fake_runtime):
+    """If the runtime holds another image than it said it pulled, there is a line about it."""
+    fake_runtime.on("PullImage", behaviours.lie_about_id(DIGEST), "good/one:1")
+    agent.want("good/one:1")
+    agent.wait_status("good/one:1", "Succeeded", 5 * SLOWLY)
+    line = the_complaint(agent)
+    assert DIGEST in line and fake_runtime.images["good/one:1"].image_id in line
+
+
+@pytest.mark.parametrize("is_held", [False, True], ids=["pulled", "held"])
+def test_other_digest_than_asked_for(agent, fake_runtime, is_held):
+    """Another image under a digest is not taken for the one that was asked for."""
+    reference = f"bad/one@{DIGEST}"
+    if is_held:
+        fake_runtime.hold(reference)
+    message = want_and_fail(agent, reference=reference)
+    assert message.startswith("WrongContent: ") and "another image" in message
+    pull_another(agent)
+
+
+def test_success_without_image(agent, fake_runtime):
+    """Only what the runtime shows afterwards counts as pulled."""
+    fake_runtime.on("PullImage", behaviours.answer(b""), BAD)
+    message = want_and_fail(agent)
+    assert message.startswith("WrongContent: the runtime reported success but does not hold")
+    pull_another(agent)
+
+
+# It floods, and talks nonsense
+
+FLOODS = {
+    "huge-image": ("ImageStatus", behaviours.huge(20)),
+    "garbage-image": ("ImageStatus", behaviours.garbage()),
+    "garbage-pull": ("PullImage", behaviours.garbage()),
+    "huge-pull": ("PullImage", behaviours.answer(b"\x0a\x80\xda\xc4\x09" + b"x" * 20_000_000)),
+    "long-error": ("PullImage", behaviours.fail("UNKNOWN", "no " * 2000)),
+    "error-of-lines": ("PullImage", behaviours.fail("UNKNOWN", "one\ntwo\r\n\tthree\x1b[31m")),
+    "format": ("PullImage", behaviours.fail("UNKNOWN", "%s%n%s%d {} $HOME `id`")),
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_flood(agent, fake_runtime, flood):
+    """An answer that is too long or no answer at all is a failure in one line, and is not kept."""
+    method, behaviour = FLOODS[flood]
+    if method == "ImageStatus":
+        fake_runtime.hold(BAD)
+    fake_runtime.on(method, behaviour, BAD)
+    before = agent.memory().anonymous
+    with no_leak(agent):
+        message = want_and_fail(agent)
+        pull_another(agent)
+    assert message.endswith("; look at the log of the container runtime (attempt 1 of 1)"), message
+    if not sanitizers.NAME:
+        wait_until(lambda: agent.memory().anonymous - before < 2000, 5, "end of the memory")
+
+
+def test_many_floods(agent, fake_runtime):
+    """Twenty huge answers at once do not add up."""
+    references = [f"bad/n{number}:1" for number in range(20)]
+    for reference in references:
+        fake_runtime.hold(reference)
+        fake_runtime.on("ImageStatus", behaviours.huge(12), reference)
+    with no_leak(agent):
+        agent.want(*references, backoffLimit=0)
+        for reference in references:
+            agent.wait_status(reference, "Succeeded", 30 * SLOWLY)
+        pull_another(agent)
+    if not sanitizers.NAME:
+        wait_until(lambda: agent.memory().rss < 60_000, 10, lambda: f"end of {agent.memory()}")
+
+
+@pytest.mark.handover
+@pytest.mark.parametrize("method", ["ListStatuses", "List", "Info", "Read"])
+def test_garbage_about_bytes(agent, fake_runtime, method):
+    """Nonsense about bytes costs the bar its numbers, not the pull its success."""
+    fake_runtime.on(method, behaviours.garbage())
+    fake_runtime.on("PullImage", behaviours.slow(0.6))
+    with no_leak(agent):
+        pull_another(agent)
+    assert complaints(agent) == []
+
+
+@pytest.mark.parametrize("method", ["Version", "ImageFsInfo"])
+def test_garbage_at_first(start_agent, fake_runtime, method):
+    """A runtime whose first words are nonsense is refused in one line, until it makes sense."""
+    fake_runtime.on(method, behaviours.garbage())
+    agent = start_agent(fake_runtime.endpoint)
+    wait_until(lambda: len(fake_runtime.calls(method)) >= 5, 10 * SLOWLY, "fifth attempt")
+    assert "answers but not as a CRI runtime" in the_complaint(agent)
+    fake_runtime.behave()
+    pull_another(agent)
+    assert len(complaints(agent)) == 1
+
+
+# Below its calls
+
+
+@pytest.mark.handover
+def test_connection_drops(agent, fake_runtime):
+    """A pull whose connection breaks is nobody's failure: it goes on after the next connection."""
+    fake_runtime.on("PullImage", behaviours.in_turn(behaviours.hang(), behaviours.normal()))
+    with no_leak(agent):
+        agent.want("good/one:1", backoffLimit=0)
+        wait_until(lambda: fake_runtime.calls("PullImage", "good/one:1"), 5, "call")
+        fake_runtime.front.drop()
+        agent.wait_status("good/one:1", "Succeeded", 3 * SLOWLY)
+    assert "has ended the connection" in the_complaint(agent)
+
+
+@pytest.mark.parametrize("line", [Line.MUTE, Line.JUNK, Line.CLOSE])
+def test_socket_that_does_not_speak(start_agent, fake_runtime, folder, line):
+    """What is at the socket need not be a runtime: one line, and the other runtime is used."""
+    with FakeRuntime(folder / "other") as other:
+        other.front.line = line
+        agent = start_agent([other.endpoint, fake_runtime.endpoint])
+        pull_another(agent)
+        the_complaint(agent, str(other.socket))
+        assert len(complaints(agent)) == 1
+        assert len(fake_runtime.calls("PullImage")) == 1
+
+
+@pytest.mark.parametrize("line", [Line.MUTE, Line.JUNK, Line.CLOSE])
+def test_only_socket_does_not_speak(start_agent, fake_runtime, line):
+    """Trying it again and again is not said again and again; once it speaks, all goes on."""
+    fake_runtime.front.line = line
+    agent = start_agent(fake_runtime.endpoint)
+    agent.want("good/waits:1")
+    wanted = 2 if line is Line.MUTE else 6
+    wait_until(lambda: fake_runtime.front.accepted >= wanted, 10 * SLOWLY, "more attempts")
+    the_complaint(agent)
+    assert "container runtime" in problems(agent)
+    fake_runtime.front.line = Line.FORWARD
+    agent.wait_status("good/waits:1", "Succeeded", 5 * SLOWLY)
+    assert len(complaints(agent)) == 1 and problems(agent) == {}

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that what is wrong when the agent starts either ends it at once, with one line that says
+what to do, or costs one line and nothing else.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import socket
+import subprocess
+
+import pytest
+
+from lab import sanitizers
+from lab.documents import node_image, write_whole
+from lab.trouble import (
+    assert_clear,
+    complaints,
+    no_leak,
+    problems,
+    pull_another,
+    slowest_answer,
+    the_complaint,
+)
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+
+
+@pytest.fixture
+def agent(make_agent, fake_runtime):
+    """Not started."""
+    return make_agent(fake_runtime.endpoint)
+
+
+def run(agent, *flags: str) -> subprocess.CompletedProcess[str]:
+    """Starts it and waits for the end that has to come by itself."""
+    return subprocess.run(
+        [*agent.argv, *flags],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=10 * SLOWLY,
+        env={**os.environ, **sanitizers.environment()},
+        check=False,
+    )
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], code: int, *hints: str) -> None:
+    """It said one line on stderr, beside what it logged for people who debug."""
+    lines = [line for line in done.stderr.splitlines() if '"level":"debug"' not in line]
+    assert len(lines) == 1 and lines[0].startswith("inplaced: "), done.stderr
+    assert_clear(lines[0])
+    assert all(hint in lines[0] for hint in hints), lines[0]
+    assert (done.returncode, done.stdout) == (code, "")
+
+
+# Flags and configuration
+
+FLAGS = {
+    "unknown": ["--nonsense"],
+    "unknown-with-value": ["--nonsense=1"],
+    "short": ["-x"],
+    "argument": ["nonsense"],
+    "no-value": ["--socket"],
+    "relative-path": ["--state-dir=state"],
+    "relative-socket": ["--socket=inplaced.sock"],
+    "tcp": ["--runtime-endpoint=tcp://localhost:1234"],
+    "relative-endpoint": ["--runtime-endpoint=unix://containerd.sock"],
+    "long-endpoint": [f"--runtime-endpoint=unix:///{'a' * 5000}"],
+    "not-a-number": ["--max-parallel-pulls=many"],
+    "zero": ["--max-parallel-pulls=0"],
+    "negative": ["--max-parallel-pulls=-1"],
+    "too-many": ["--max-parallel-pulls=99999999999999999999"],
+    "number-and-more": ["--stall-timeout=5x"],
+    "empty-number": ["--stall-timeout="],
+    "level": ["--log-level=loud"],
+    "format": ["--log-format=xml"],
+    "empty-path": ["--images-dir="],
+    "escape": ["--\x1b[31mred\n"],
+}
+CONFIG = {
+    "unparsable": b"a: [",
+    "unknown-key": b"nonsense: 1",
+    "list": b"[]",
+    "text": b"hello",
+    "two-documents": b"socket: /a\n---\nsocket: /b",
+    "key-twice": b"socket: /a\nsocket: /b",
+    "nested": b"socket: {a: b}",
+    "null": b"socket: null",
+    "not-a-number": b"maxParallelPulls: many",
+    "not-an-endpoint": b"runtimeEndpoints: [tcp://x]",
+    "binary": bytes(range(256)) * 16,
+    "nested-junk": b"[" * 500_000,
+    "2-mb": b"#" * 2_000_000,
+}
+
+
+@pytest.mark.parametrize("case", FLAGS)
+def test_bad_flags(agent, case):
+    """A flag that makes no sense ends it with 2, in one line, before it has touched anything."""
+    assert_refused(run(agent, *FLAGS[case]), 2)
+    assert not agent.socket.exists() and agent.status() == {}
+
+
+@pytest.mark.parametrize("case", CONFIG)
+def test_bad_configuration(agent, case):
+    """A configuration that makes no sense ends it with 2 and one line that names the file."""
+    agent.config_path.write_bytes(CONFIG[case])
+    assert_refused(run(agent), 2, str(agent.config_path))
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder", "device", "loop"])
+def test_configuration_is_no_file(agent, kind):
+    """A configuration that is no file is not waited for, and not read for ever."""
+    agent.config_path.unlink()
+    if kind == "folder":
+        agent.config_path.mkdir()
+    elif kind != "missing":
+        target = "/dev/zero" if kind == "device" else agent.config_path.name
+        agent.config_path.symlink_to(target)
+    assert_refused(run(agent), 2, str(agent.config_path))
+
+
+@pytest.mark.parametrize("case", ["unparsable", "unknown-key", "not-a-number", "binary", "2-mb"])
+def test_bad_configuration_at_reload(agent, case):
+    """A reload with a bad configuration is one line, and everything goes on as it was."""
+    agent.start()
+    with no_leak(agent):
+        agent.config_path.write_bytes(CONFIG[case])
+        agent.reload()
+        assert str(agent.config_path) in the_complaint(agent)
+        pull_another(agent)
+    assert agent.metrics().get_value("inplaced_config_reloads_total", result="failed") == 1
+
+
+# The socket
+
+
+def test_socket_is_a_file(agent):
+    """A file in the place of the socket is somebody's, and left alone."""
+    agent.socket.write_text("precious")
+    assert_refused(run(agent), 1, str(agent.socket), "is not a socket", "--socket")
+    assert agent.socket.read_text() == "precious"
+
+
+def test_socket_is_too_long(agent):
+    """A path that no socket can have is named as the reason, and how long it may be."""
+    assert_refused(run(agent, f"--socket=/{'a' * 108}"), 1, "107 bytes", "--socket")
+
+
+@pytest.mark.parametrize("path", ["/proc/self/x.sock", "/a/b/c/d.sock", "/dev/null/x.sock"])
+def test_socket_cannot_be_made(agent, path):
+    """A folder that is not there, or lets nobody make sockets, ends it with one line."""
+    assert_refused(run(agent, f"--socket={path}"), 1, path)
+
+
+def test_socket_is_served(agent, make_agent, fake_runtime):
+    """Of two agents at one socket the first goes on undisturbed; the second says so and ends."""
+    agent.start()
+    second = make_agent(fake_runtime.endpoint)
+    with no_leak(agent):
+        refused = run(second, f"--socket={agent.socket}")
+        assert_refused(refused, 1, str(agent.socket), "served by another process", "--socket")
+        pull_another(agent)
+        assert slowest_answer(agent, 3) < 1
+
+
+def test_socket_of_a_stranger_is_served(agent):
+    """The socket of a program that accepts nobody is not taken away either."""
+    with socket.socket(socket.AF_UNIX) as stranger, socket.socket(socket.AF_UNIX) as waiting:
+        stranger.bind(str(agent.socket))
+        stranger.listen(0)
+        waiting.connect(str(agent.socket))
+        assert_refused(run(agent), 1, "served by another process")
+        assert agent.socket.is_socket()
+
+
+# What it can do without
+
+
+def test_metrics_port_is_taken(agent):
+    """Without its port for metrics it works, and says so in one line."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        agent.argv.append(f"--metrics-address=127.0.0.1:{taken.getsockname()[1]}")
+        agent.start()
+        pull_another(agent)
+        assert "metrics" in the_complaint(agent)
+
+
+def test_images_folder_is_a_file(agent):
+    """A file in place of the folder is one line; once it is a folder, it is used."""
+    agent.images_dir.rmdir()
+    agent.images_dir.write_text("precious")
+    agent.start()
+    the_complaint(agent, str(agent.images_dir))
+    with no_leak(agent):
+        done = agent.ctl("pull", "good/one:1")
+        assert done.returncode == 0, done.stderr
+    agent.images_dir.unlink()
+    agent.images_dir.mkdir()
+    pull_another(agent)
+    assert len(complaints(agent)) == 1 and problems(agent) == {}
+
+
+BROKEN_KEYS = {
+    "unparsable": b'{"auths": ',
+    "empty": b"",
+    "list": b"[]",
+    "binary": bytes(range(256)),
+    "bad-base64": b'{"auths": {"a.invalid": {"auth": "%%%"}}}',
+    "2-mb": b" " * 2_000_000,
+    "nested-junk": b"[" * 500_000,
+    "folder": None,
+}
+
+
+@pytest.mark.parametrize("case", BROKEN_KEYS)
+def test_broken_credentials(agent, case, fake_runtime):
+    """A broken file of credentials is told in the diagnosis; those in other files still count."""
+    broken = agent.auth_dir / "broken.json"
+    if BROKEN_KEYS[case] is None:
+        broken.mkdir()
+    else:
+        broken.write_bytes(BROKEN_KEYS[case])
+    agent.give_credentials("good.invalid", "user", "password", file="good.json")
+    agent.start()
+    with no_leak(agent):
+        pull_another(agent, "good.invalid/t/one:1")
+        assert "broken.json" in " ".join([*problems(agent), *problems(agent).values()])
+    (call,) = fake_runtime.calls("PullImage")
+    assert (call.request.auth.username, call.request.auth.password) == ("user", "password")
+
+
+# An earlier status
+
+GOOD = json.dumps(node_image(("good/one:1",)))
+STATUSES = {
+    "empty": b"",
+    "truncated": GOOD[:100].encode(),
+    "binary": os.urandom(10_000),
+    "zeros": bytes(5000),
+    "gzip": gzip.compress(GOOD.encode()),
+    "list": b"[]",
+    "null": b"null",
+    "other-kind": b'{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}',
+    "nested-junk": b'{"a":' * 200_000,
+    "many-values": b"[" + b"1," * 3_000_000 + b"1]",
+}
+
+
+def is_good(path) -> bool:
+    """Whether there is a status with both images by now."""
+    try:
+        return json.loads(path.read_bytes())["status"]["succeeded"] == 2
+    except (ValueError, TypeError, KeyError):
+        return False
+
+
+@pytest.mark.parametrize("case", [*STATUSES, "70-mb", "folder", "fifo", "loop"])
+def test_corrupt_status(agent, case):
+    """A status that cannot be read is one line at start; the agent is ready as soon as ever, does
+    its work, and writes a new one.
+    """
+    path = agent.state_dir / "nodeimage.json"
+    if case in STATUSES:
+        path.write_bytes(STATUSES[case])
+    elif case == "70-mb":
+        with path.open("wb") as output:
+            output.truncate(70 << 20)
+    elif case == "folder":
+        path.mkdir()
+    elif case == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(path.name)
+    agent.want("good/one:1")
+    assert agent.start() < 1 * SLOWLY
+    if case == "folder":  # which is not removed for that
+        done = agent.ctl("pull", "good/one:1")
+        assert done.returncode == 0, done.stderr
+        assert len(complaints(agent, "nodeimage.json")) == 2
+        return
+    write_whole(agent.images_dir / "another.yaml", json.dumps(node_image(("good/another:1",))))
+    wait_until(lambda: is_good(path), 5 * SLOWLY, "new status")
+    assert "starting afresh" in the_complaint(agent)
+
+
+def test_status_that_makes_no_sense(agent, fake_runtime):
+    """What an earlier status says of the wrong type, too long or in several lines, is not shown."""
+    tag = {"tag": "1", "phase": "Failed", "imageID": "x" * 100_000, "message": "a\nb" * 100_000}
+    document = node_image(("good/one:1",))
+    document["status"] = {"imageStatuses": {"good/one": {"tags": [tag]}, "x": 7}}
+    write_whole(agent.state_dir / "nodeimage.json", document)
+    agent.start()
+    pull_another(agent)
+    assert (agent.state_dir / "nodeimage.json").stat().st_size < 10_000
+    assert len(complaints(agent)) <= 1

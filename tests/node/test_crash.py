@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that neither the sudden death of the runtime nor that of the agent in the middle of a pull
+costs a failure, a lie, or work that was already done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from fake import behaviours
+from lab import sanitizers
+from lab.containerd import Containerd
+from lab.documents import node_image, write_whole
+from lab.trouble import complaints, no_leak, problems, pull_another, the_complaint
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+
+
+@pytest.fixture
+def mortal(folder):
+    """A containerd that nobody else uses."""
+    with Containerd(folder / "mortal") as containerd:
+        yield containerd
+
+
+@pytest.mark.parametrize("how", ["kill9", "stop"])
+def test_runtime_dies_in_mid_pull(start_agent, mortal, gate, how):
+    """The pull waits for the runtime to return, is taken up within a second, and succeeds."""
+    agent = start_agent(mortal.endpoint)
+    agent.want(gate.reference, backoffLimit=0)
+    wait_until(lambda: mortal.cri.ingests(), 10 * SLOWLY, "bytes on their way")
+    with no_leak(agent):
+        getattr(mortal, how)()
+        wait_until(lambda: "container runtime" in problems(agent), 5 * SLOWLY, "problem")
+        assert agent.tag_status(gate.reference)["phase"] in ("Pulling", "Waiting")
+        assert "runtime" in the_complaint(agent)
+        gate.open()
+        mortal.start()
+        wait_until(lambda: problems(agent) == {}, 2 * SLOWLY, "end of the problem")
+        agent.wait_status(gate.reference, "Succeeded", 10 * SLOWLY)
+    assert mortal.image_status(gate.reference).id == gate.image.image_id
+    assert len(complaints(agent)) == 1
+    assert agent.metrics().total("inplaced_pulls_total", result="failed") == 0
+
+
+def test_runtime_dies_again_and_again(start_agent, fake_runtime):
+    """Each death is one line, and no descriptor; what was asked for meanwhile is done at last."""
+    agent = start_agent(fake_runtime.endpoint)
+    pull_another(agent, "good/first:1")
+    fake_runtime.on("PullImage", behaviours.hang(), "bad/one:1")
+    agent.want("bad/one:1", backoffLimit=0)
+    with no_leak(agent):
+        for number in range(8):
+            wait_until(
+                lambda n=number: len(fake_runtime.calls("PullImage", "bad/one:1")) > n,
+                5 * SLOWLY,
+                "next attempt",
+            )
+            fake_runtime.front.vanish(leave_file=number % 2 == 0)
+            wait_until(lambda: "container runtime" in problems(agent), 5 * SLOWLY, "problem")
+            fake_runtime.front.listen()
+        fake_runtime.behave()
+        agent.wait_status("bad/one:1", "Succeeded", 5 * SLOWLY)
+    assert len(complaints(agent)) == 8
+    assert agent.metrics().get_value("inplaced_runtime_reconnects_total") == 8
+
+
+@pytest.mark.handover
+def test_agent_dies_in_mid_pull(start_agent, fake_runtime):
+    """After kill -9 the runtime is let go, finished work stays done, and the rest goes on."""
+    agent = start_agent(fake_runtime.endpoint)
+    pull_another(agent, "good/done:1")
+    done = agent.tag_status("good/done:1")
+    fake_runtime.on("PullImage", behaviours.hang(), "good/one:1")
+    agent.want("good/one:1", backoffLimit=0)
+    agent.wait_status("good/one:1", "Pulling", 5 * SLOWLY)
+    wait_until(lambda: fake_runtime.calls("PullImage", "good/one:1"), 5, "call")
+    agent.kill9()
+    (call,) = fake_runtime.calls("PullImage", "good/one:1")
+    assert call.wait_over(5) and call.cancelled
+    fake_runtime.behave()
+    agent.start()
+    agent.wait_status("good/one:1", "Succeeded", 5 * SLOWLY)
+    assert agent.tag_status("good/done:1") == done
+    assert len(fake_runtime.calls("PullImage", "good/done:1")) == 1
+    assert complaints(agent) == []
+
+
+def test_agent_dies_with_failures(start_agent, fake_runtime):
+    """A failure that was final stays so, with its reason, and is not tried again after kill -9."""
+    fake_runtime.on("PullImage", behaviours.fail("NOT_FOUND", "no such thing"), "bad/one:1")
+    agent = start_agent(fake_runtime.endpoint)
+    agent.want("bad/one:1", backoffLimit=0)
+    failed = agent.wait_status("bad/one:1", "Failed", 5 * SLOWLY)
+    agent.kill9()
+    agent.start()
+    pull_another(agent)
+    assert agent.tag_status("bad/one:1") == failed
+    assert len(fake_runtime.calls("PullImage", "bad/one:1")) == 1
+    assert len(complaints(agent)) == 1
+
+
+def test_agent_dies_often(start_agent, fake_runtime):
+    """Whenever it is killed, the status file is whole, and in the end every image was pulled and
+    none of those that were done is pulled again.
+    """
+    references = [f"good/n{number}:1" for number in range(150)]
+    fake_runtime.on("PullImage", behaviours.slow(0.01))
+    agent = start_agent(fake_runtime.endpoint)
+    agent.want(*references)
+    seen: set[str] = set()
+    for number in range(10):
+        pulls = len(fake_runtime.calls("PullImage"))
+        enough = pulls + 5 + number
+        wait_until(lambda n=enough: len(fake_runtime.calls("PullImage")) >= n, 20, "some pulls")
+        agent.kill9()
+        status = json.loads((agent.state_dir / "nodeimage.json").read_text())["status"]
+        finished = {
+            f"{name}:1"
+            for name, image in status["imageStatuses"].items()
+            if image["tags"][0]["phase"] == "Succeeded"
+        }
+        assert seen <= finished
+        seen = finished
+        counts = {name: len(fake_runtime.calls("PullImage", name)) for name in finished}
+        agent.start()
+    for reference in references:
+        agent.wait_status(reference, "Succeeded", 20 * SLOWLY)
+    again = {name: len(fake_runtime.calls("PullImage", name)) for name in counts}
+    assert again == counts
+    assert complaints(agent) == []
+    assert os.listdir(agent.state_dir) == ["nodeimage.json"]
+
+
+def test_wish_withdrawn_while_dead(start_agent, fake_runtime):
+    """What was no longer asked for when the agent came back is neither pulled nor reported."""
+    fake_runtime.on("PullImage", behaviours.hang(), "bad/one:1")
+    agent = start_agent(fake_runtime.endpoint)
+    agent.want("bad/one:1")
+    wait_until(lambda: fake_runtime.calls("PullImage", "bad/one:1"), 5, "call")
+    agent.kill9()
+    write_whole(agent.images_dir / "wanted.yaml", node_image(("good/one:1",)))
+    agent.start()
+    agent.wait_status("good/one:1", "Succeeded", 5 * SLOWLY)
+    assert agent.tag_status("bad/one:1") is None
+    assert len(fake_runtime.calls("PullImage", "bad/one:1")) == 1
+
+
+def test_caller_outlives_agent(start_agent, fake_runtime):
+    """A command that waits for an image says that the agent went away, and has it in the end."""
+    fake_runtime.on("PullImage", behaviours.hang(), "good/one:1")
+    agent = start_agent(fake_runtime.endpoint)
+    child = agent.start_ctl("pull", "good/one:1")
+    wait_until(lambda: fake_runtime.calls("PullImage", "good/one:1"), 5 * SLOWLY, "call")
+    agent.kill9()
+    fake_runtime.behave()
+    agent.start()
+    _, errors = child.communicate(timeout=10 * SLOWLY)
+    assert child.returncode == 0
+    assert errors == "inplacectl: inplaced went away, connecting again\n"
+    assert len(fake_runtime.calls("PullImage", "good/one:1")) == 2

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Credentials of registries: which are used, and what is said of those that cannot be."""
+
+from __future__ import annotations
+
+import pytest
+
+from fake import behaviours
+from lab.documents import node_image, write_whole
+from lab.preload import Preload
+
+_REFUSED = behaviours.fail("UNKNOWN", "failed with status code [manifests 1]: 401 Unauthorized")
+
+
+@pytest.fixture
+def secret_image(auth_registry, containerd, image_name):
+    image = auth_registry.push_image(image_name, "1", [1000], labels={"test": image_name})
+    yield image
+    containerd.remove_image(image.image_id)
+
+
+def want_with_secrets(agent, reference: str, *secrets: str) -> None:
+    document = node_image((reference,), backoffLimit=0)
+    (image,) = document["spec"]["images"].values()
+    image["pullSecrets"] = [{"namespace": "default", "name": name} for name in secrets]
+    write_whole(agent.images_dir / "secret.yaml", document)
+
+
+def auths(user: str, password: str, *hosts: str) -> dict:
+    return {"auths": {host: {"username": user, "password": password} for host in hosts}}
+
+
+def used(fake_runtime) -> list[str]:
+    return [call.request.auth.username for call in fake_runtime.calls("PullImage")]
+
+
+def test_right_credentials(agent, containerd, auth_registry, secret_image):
+    """With the right credentials the image of a closed registry is pulled."""
+    agent.give_credentials(auth_registry.host, *auth_registry.credentials)
+    agent.want(secret_image.reference)
+    agent.wait_status(secret_image.reference, "Succeeded")
+    assert containerd.image_status(secret_image.reference).id == secret_image.image_id
+
+
+@pytest.mark.parametrize("given", ["wrong", "none"])
+def test_no_way_in(agent, auth_registry, secret_image, given):
+    """With wrong credentials or none the failure is called Unauthorized, and nothing is leaked."""
+    if given == "wrong":
+        agent.give_credentials(auth_registry.host, "lab-user", "not-the-password")
+    agent.want(secret_image.reference, backoffLimit=0)
+    status = agent.wait_status(secret_image.reference, "Failed")
+    assert status["message"].startswith("Unauthorized: ")
+    told = agent.log_text() + agent.ctl("status").stdout + agent.ctl("doctor").stdout
+    assert "not-the-password" not in told
+
+
+def test_mended_credentials(agent, auth_registry, secret_image):
+    """Each attempt reads the credentials anew, so mended ones count without a restart."""
+    agent.give_credentials(auth_registry.host, "lab-user", "wrong")
+    preload = Preload(agent, secret_image.reference)
+    preload.wait_step("BACKING_OFF")
+    agent.give_credentials(auth_registry.host, *auth_registry.credentials)
+    assert preload.wait_end().phase == agent.messages.PHASE_SUCCEEDED
+
+
+def test_wrong_ones_before_right_ones(agent, auth_registry, secret_image):
+    """Several credentials for one registry are tried in turn within one attempt."""
+    agent.give_credentials(auth_registry.host, "lab-user", "wrong", file="a.json")
+    agent.give_credentials(auth_registry.host, *auth_registry.credentials, file="b.json")
+    agent.want(secret_image.reference, backoffLimit=0)
+    agent.wait_status(secret_image.reference, "Succeeded")
+
+
+def test_wrong_ones_are_not_followed_by_an_anonymous_pull(start_agent, fake_runtime):
+    """When all credentials are refused, the pull fails; it is not tried without any."""
+    fake_runtime.on("PullImage", _REFUSED)
+    agent = start_agent(fake_runtime.endpoint)
+    agent.give_credentials("hub.test", "one", "x")
+    agent.give_credentials("hub.test/demo", "two", "x", file="b.json")
+    agent.want("hub.test/demo/web:1", backoffLimit=0)
+    agent.wait_status("hub.test/demo/web:1", "Failed")
+    assert used(fake_runtime) == ["two", "one"]
+
+
+@pytest.mark.parametrize(
+    ("key", "reference", "is_used"),
+    [
+        ("*.hub.test", "a.hub.test/x/y:1", True),
+        ("*.hub.test", "hub.test/x/y:1", False),
+        ("*.hub.test", "a.b.hub.test/x/y:1", False),
+        ("r*.hub.test:5000", "reg.hub.test:5000/x/y:1", True),
+        ("r*.hub.test:5000", "reg.hub.test/x/y:1", False),
+        ("https://hub.test/v2/", "hub.test/x/y:1", True),
+        ("hub.test/x", "hub.test/x/y:1", True),
+        ("hub.test/x", "hub.test/z/y:1", False),
+        ("https://index.docker.io/v1/", "nginx:1", True),
+        ("docker.io", "docker.io/team/app:1", True),
+    ],
+)
+def test_which_entry_matches(start_agent, fake_runtime, key, reference, is_used):
+    """The host of an entry may hold "*" for a part, a port and a path, as the kubelet has it."""
+    agent = start_agent(fake_runtime.endpoint)
+    agent.give_credentials(key, "somebody", "x")
+    Preload(agent, reference).wait_end()
+    assert used(fake_runtime) == ["somebody" if is_used else ""]
+
+
+def test_pull_secrets_by_name(start_agent, fake_runtime):
+    """The entries of a named secret come before those of other files, and each is tried once."""
+    agent = start_agent(fake_runtime.endpoint)
+    fake_runtime.on("PullImage", _REFUSED)
+    write_whole(agent.auth_dir / "team.json", auths("team", "x", "hub.test"))
+    write_whole(agent.auth_dir / "all.json", auths("all", "x", "hub.test/demo"))
+    want_with_secrets(agent, "hub.test/demo/web:1", "team")
+    agent.wait_status("hub.test/demo/web:1", "Failed")
+    assert used(fake_runtime) == ["team", "all"]
+
+
+@pytest.mark.parametrize("content", [None, b"{", b'{"auths": []}', b"\xff"])
+def test_named_secret_that_cannot_be_used(start_agent, fake_runtime, content):
+    """If the secret that was named is missing or malformed, nothing is pulled without it."""
+    agent = start_agent(fake_runtime.endpoint)
+    if content is not None:
+        (agent.auth_dir / "team.json").write_bytes(content)
+    want_with_secrets(agent, "hub.test/demo/web:1", "team")
+    status = agent.wait_status("hub.test/demo/web:1", "Failed")
+    assert status["message"].startswith("InvalidCredentials: ")
+    assert "team.json" in status["message"]
+    assert not fake_runtime.calls("PullImage")
+
+
+def test_one_usable_secret_of_two_is_enough(start_agent, fake_runtime):
+    """Of two named secrets one that can be used is enough."""
+    agent = start_agent(fake_runtime.endpoint)
+    write_whole(agent.auth_dir / "team.json", auths("team", "x", "hub.test"))
+    want_with_secrets(agent, "hub.test/demo/web:1", "missing", "team")
+    agent.wait_status("hub.test/demo/web:1", "Succeeded")
+    assert used(fake_runtime) == ["team"]
+
+
+def test_malformed_file_is_reported(start_agent, fake_runtime):
+    """A malformed file that nobody named is a problem in doctor; the other files still count."""
+    agent = start_agent(fake_runtime.endpoint)
+    (agent.auth_dir / "bad.json").write_text('{"auths": {"hub.test": {"auth": "!!"}}}')
+    agent.give_credentials("hub.test", "somebody", "x", file="good.json")
+    Preload(agent, "hub.test/demo/web:1").wait_end()
+    assert used(fake_runtime) == ["somebody"]
+    ran = agent.ctl("doctor")
+    assert ran.returncode == 1 and "bad.json" in ran.stdout
+
+
+def test_credentials_are_never_logged(start_agent, fake_runtime):
+    """No password appears in the log at its most talkative, in the status or in an answer."""
+    fake_runtime.on("PullImage", _REFUSED)
+    agent = start_agent(fake_runtime.endpoint, log_level="debug")
+    agent.give_credentials("hub.test", "somebody", "pass-w0rd")
+    Preload(agent, "hub.test/demo/web:1", backoff_limit=0).wait_end()
+    (agent.auth_dir / "bad.json").write_text('{"auths": {"hub.test": "pass-w0rd"}}')
+    told = agent.log_text() + str(agent.status()) + agent.ctl("doctor", "-o", "json").stdout
+    assert "pass-w0rd" not in told

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""inplacectl in scripts: what it prints, in which format, and its exit status."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+import yaml
+
+from fake import behaviours
+from lab.wait import wait_until
+
+_LOAD = {"json": json.loads, "yaml": yaml.safe_load}
+
+
+def test_pull_prints_a_line_per_image(agent, push):
+    """Where standard output is no terminal, each image is one line, with its ID, and no more."""
+    first, second = push(tag="1"), push(tag="2")
+    ran = agent.ctl("pull", first.reference, second.reference)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    lines = {line.split()[0]: line for line in ran.stdout.splitlines()}
+    assert set(lines) == {first.reference, second.reference}
+    assert first.image_id in lines[first.reference]
+    assert "\x1b" not in ran.stdout and "\r" not in ran.stdout
+    again = agent.ctl("pull", first.reference)
+    assert "present" in again.stdout and first.image_id in again.stdout
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_pull_for_programs(agent, push, form):
+    """-o json and -o yaml give one document with each image's outcome."""
+    image = push([1 << 20])
+    ran = agent.ctl("-o", form, "pull", image.reference)
+    assert ran.returncode == 0, ran.stderr
+    document = _LOAD[form](ran.stdout)
+    (result,) = document["results"]
+    assert (result["image"], result["phase"]) == (image.reference, "Succeeded")
+    assert result["imageID"] == image.image_id
+    assert (result["wasPresent"], result["reason"]) == (False, "")
+    assert document["requestID"]
+
+
+def test_quiet_pull(agent, push):
+    """-q prints the image ID alone."""
+    image = push()
+    ran = agent.ctl("pull", "-q", image.reference)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{image.image_id}\n", "")
+
+
+def test_exit_status_of_pull(start_agent, fake_runtime):
+    """0 if all is there, 1 if nothing, 3 if a part; the reason is in one line on standard error."""
+    for code, name in (("NOT_FOUND", "bad:1"), ("UNKNOWN", "worse:1")):
+        fake_runtime.on("PullImage", behaviours.fail(code, "no such image"), image=name)
+    agent = start_agent(fake_runtime.endpoint)
+    good = agent.ctl("pull", "good:1", "good:2")
+    assert (good.returncode, good.stderr) == (0, "")
+    # No option limits the retries, so the deadline does.
+    bad = agent.ctl("pull", "--deadline=1", "bad:1")
+    assert bad.returncode == 1
+    assert len(bad.stderr.splitlines()) == 1
+    assert "no such image" in bad.stdout
+    partly = agent.ctl("pull", "--deadline", "1s", "good:1", "bad:1", "worse:1")
+    assert partly.returncode == 3
+    assert len(partly.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["pull"],
+        ["jump"],
+        ["pull", "UPPER CASE"],
+        ["pull", "--jump", "x:1"],
+        ["-o", "x", "status"],
+    ],
+)
+def test_wrong_usage(agent, arguments):
+    """Wrong usage is exit status 2, with the reason in one line."""
+    ran = agent.ctl(*arguments)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert len(ran.stderr.splitlines()) == 1 and ran.stderr.startswith("inplacectl: ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_cancels(start_agent, containerd, gate, number):
+    """Ctrl-C and SIGTERM withdraw the request: the runtime stops, and the exit status is 1."""
+    agent = start_agent(containerd.endpoint)
+    with agent.start_ctl("pull", gate.reference) as child:
+        wait_until(lambda: containerd.cri.ingests(), 10, "ingest")
+        child.send_signal(number)
+        output, errors = child.communicate(timeout=10)
+    assert (child.returncode, errors) == (1, "inplacectl: canceled\n")
+    assert "Canceled" in output
+    wait_until(lambda: not containerd.cri.ingests(), 10, "end of the ingests")
+
+
+def test_no_wait(start_agent, fake_runtime):
+    """--no-wait leaves the request with the agent and returns at once."""
+    fake_runtime.on("PullImage", behaviours.hang())
+    agent = start_agent(fake_runtime.endpoint)
+    ran = agent.ctl("pull", "--no-wait", "demo/web:1", timeout=10)
+    assert ran.returncode == 0, ran.stderr
+    assert "demo/web:1" in ran.stdout and "requested" in ran.stdout
+    agent.wait_status("demo/web:1", "Pulling")
+    assert not fake_runtime.calls("PullImage")[0].over.is_set()
+
+
+def test_pull_policy(start_agent, fake_runtime):
+    """--pull-policy Always asks the registry also for an image that is there."""
+    fake_runtime.hold("demo/web:1")
+    agent = start_agent(fake_runtime.endpoint)
+    assert agent.ctl("pull", "demo/web:1").returncode == 0
+    assert not fake_runtime.calls("PullImage")
+    assert agent.ctl("pull", "--pull-policy=Always", "demo/web:1").returncode == 0
+    assert len(fake_runtime.calls("PullImage")) == 1
+
+
+def test_agent_restarts_meanwhile(start_agent, fake_runtime):
+    """When the agent is restarted, inplacectl waits for it and asks again for what is missing."""
+    fake_runtime.on("PullImage", behaviours.hang())
+    agent = start_agent(fake_runtime.endpoint)
+    with agent.start_ctl("pull", "demo/web:1") as child:
+        wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
+        agent.kill9()
+        fake_runtime.behave()
+        agent.start()
+        output, errors = child.communicate(timeout=20)
+    assert child.returncode == 0, errors
+    assert "demo/web:1" in output
+    assert errors == "inplacectl: inplaced went away, connecting again\n"
+
+
+def test_status(agent, push):
+    """status shows each image in a row; for programs it is the NodeImage of the status file."""
+    image = push()
+    agent.want(image.reference, file="web.yaml")
+    agent.wait_status(image.reference, "Succeeded")
+    table = agent.ctl("status")
+    assert table.returncode == 0
+    name, _, tag = image.reference.rpartition(":")
+    (row,) = [line for line in table.stdout.splitlines() if line.startswith(name)]
+    assert row.split()[1:3] == [tag, "Succeeded"]
+    assert "1 wanted, 1 succeeded" in table.stdout
+    assert image.image_id in agent.ctl("-o", "wide", "status").stdout
+    for form, load in _LOAD.items():
+        assert load(agent.ctl("-o", form, "status").stdout) == agent.status()
+
+
+def test_images(agent, push):
+    """images lists what the runtime holds and who wants it."""
+    image = push()
+    agent.want(image.reference, file="web.yaml")
+    agent.wait_status(image.reference, "Succeeded")
+    table = agent.ctl("images")
+    (row,) = [line for line in table.stdout.splitlines() if image.reference in line]
+    assert row.startswith(image.image_id.removeprefix("sha256:")[:12])
+    assert "file web.yaml" in row
+    for form, load in _LOAD.items():
+        listed = load(agent.ctl("images", "-o", form).stdout)["images"]
+        (found,) = [one for one in listed if one["id"] == image.image_id]
+        assert found["repoTags"] == [image.reference]
+        assert found["wantedBy"] == ["file web.yaml"]
+
+
+def test_doctor(agent, containerd):
+    """doctor finds nothing wrong where all is well, and tells what it looked at."""
+    table = agent.ctl("doctor")
+    assert (table.returncode, table.stderr) == (0, "")
+    assert containerd.endpoint in table.stdout and "No problem was found." in table.stdout
+    for form, load in _LOAD.items():
+        document = load(agent.ctl("doctor", "-o", form).stdout)
+        (runtime,) = document["runtimes"]
+        assert (runtime["endpoint"], runtime["ready"]) == (containerd.endpoint, True)
+        assert document["problems"] == []
+
+
+def test_doctor_finds_a_problem(make_agent, folder):
+    """doctor says in one line what is wrong with the runtime and what to do; exit status 1."""
+    agent = make_agent(f"unix://{folder.path}/nowhere.sock")
+    agent.start()
+    ran = agent.ctl("doctor")
+    assert ran.returncode == 1
+    assert "nowhere.sock" in ran.stdout
+    (problem,) = json.loads(agent.ctl("doctor", "-o", "json").stdout)["problems"]
+    assert "nowhere.sock" in problem["message"] and problem["advice"]
+
+
+def test_version(agent, containerd):
+    """version tells those of the program, of the agent and of the runtime."""
+    table = agent.ctl("version")
+    assert table.returncode == 0
+    runtime = containerd.cri.version()
+    assert f"{runtime.runtime_name} {runtime.runtime_version}" in table.stdout
+    for form, load in _LOAD.items():
+        document = load(agent.ctl("version", "-o", form).stdout)
+        assert document["clientVersion"] == document["serverVersion"]
+        assert document["runtimeVersion"] == runtime.runtime_version
+    assert agent.ctl("--version").stdout.split()[1] == document["clientVersion"]
+
+
+@pytest.mark.parametrize("command", [["status"], ["images"], ["pull", "x:1"], ["version"]])
+def test_agent_is_not_there(make_agent, fake_runtime, command):
+    """Without an agent each command says so in one line that tells what to do; exit status 1."""
+    agent = make_agent(fake_runtime.endpoint)
+    ran = agent.ctl(*command)
+    assert ran.returncode == 1
+    assert len(ran.stderr.splitlines()) == 1
+    assert str(agent.socket) in ran.stderr and "systemctl" in ran.stderr
+
+
+def test_doctor_without_agent(make_agent, fake_runtime):
+    """doctor works without the agent, and says that it is not there."""
+    agent = make_agent(fake_runtime.endpoint)
+    ran = agent.ctl("doctor")
+    assert ran.returncode == 1
+    assert str(agent.socket) in ran.stdout
+    assert json.loads(agent.ctl("doctor", "-o", "json").stdout)["problems"]

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Desired state in a folder: files come, change and go, in all ways of people and tools."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from fake import behaviours
+from lab.documents import node_image, split_reference, write_whole
+from lab.wait import wait_until
+
+
+def wanted_tags(agent) -> list[str]:
+    images = agent.status().get("spec", {}).get("images", {})
+    return [f"{name}:{tag['tag']}" for name, image in images.items() for tag in image["tags"]]
+
+
+def owners(agent, reference) -> list[tuple[str, str]]:
+    """Kind and name of whoever wants the image."""
+    name, tag = split_reference(reference)
+    tags = agent.status().get("spec", {}).get("images", {}).get(name, {}).get("tags", [])
+    found = next((entry for entry in tags if entry["tag"] == tag), {"ownerReferences": []})
+    return [(owner["kind"], owner["name"]) for owner in found["ownerReferences"]]
+
+
+def wait_wanted(agent, *references: str) -> None:
+    wanted = sorted(references)
+    wait_until(
+        lambda: sorted(wanted_tags(agent)) == wanted,
+        10,
+        lambda: f"status of {wanted}, but of {wanted_tags(agent)}",
+    )
+
+
+def test_file_is_added(agent, containerd, push):
+    """A file that appears has its image pulled, and the status tells the runtime's own ID."""
+    image = push()
+    agent.want(image.reference)
+    status = agent.wait_status(image.reference, "Succeeded")
+    assert status["imageID"].endswith(f"@{containerd.image_status(image.reference).id}")
+    assert owners(agent, image.reference) == [("File", "wanted.yaml")]
+
+
+def test_files_that_are_there_at_start(make_agent, containerd, push):
+    """What stands in the folder before the agent starts is pulled as well."""
+    image = push()
+    agent = make_agent(containerd.endpoint)
+    agent.want(image.reference)
+    agent.start()
+    agent.wait_status(image.reference, "Succeeded")
+
+
+def test_file_is_changed_and_removed(agent, containerd, push):
+    """A changed file wants other images, a removed one none; what was pulled stays on the node."""
+    first, second = push(tag="1"), push(tag="2")
+    agent.want(first.reference)
+    agent.wait_status(first.reference, "Succeeded")
+    agent.want(second.reference)
+    agent.wait_status(second.reference, "Succeeded")
+    assert wanted_tags(agent) == [second.reference]
+    os.unlink(agent.images_dir / "wanted.yaml")
+    wait_wanted(agent)
+    assert agent.status()["status"]["desired"] == 0
+    assert containerd.image_status(first.reference).id == first.image_id
+
+
+def test_file_is_renamed(start_agent, fake_runtime):
+    """A file under a new name wants the same for a new owner, and nothing is pulled again."""
+    agent = start_agent(fake_runtime.endpoint)
+    agent.want("demo/web:1", file="old.yaml")
+    agent.wait_status("demo/web:1", "Succeeded")
+    os.rename(agent.images_dir / "old.yaml", agent.images_dir / "new.yaml")
+    wait_until(
+        lambda: owners(agent, "demo/web:1") == [("File", "new.yaml")], 10, "the new owner"
+    )
+    agent.wait_status("demo/web:1", "Succeeded")
+    assert len(fake_runtime.calls("PullImage")) == 1
+
+
+def test_half_written_file(start_agent, fake_runtime):
+    """A file that is being written counts when it is closed; until then its last content does."""
+    agent = start_agent(fake_runtime.endpoint)
+    agent.want("demo/web:1", file="web.yaml")
+    agent.wait_status("demo/web:1", "Succeeded")
+    text = json.dumps(node_image(("demo/web:2",)))
+    with (agent.images_dir / "web.yaml").open("w") as file:
+        file.write(text[: len(text) // 2])
+        file.flush()
+        # By the time that another file has been looked at, this one would have been, too.
+        agent.want("demo/other:1", file="other.yaml")
+        agent.wait_status("demo/other:1", "Succeeded")
+        assert sorted(wanted_tags(agent)) == ["demo/other:1", "demo/web:1"]
+        file.write(text[len(text) // 2 :])
+    agent.wait_status("demo/web:2", "Succeeded")
+    wait_wanted(agent, "demo/other:1", "demo/web:2")
+    assert not agent.node.GetStatus(agent.messages.GetStatusRequest()).problems
+
+
+def test_mounted_configuration(make_agent, fake_runtime):
+    """A folder as a mounted ConfigMap is swapped at once when its hidden link is replaced."""
+    agent = make_agent(fake_runtime.endpoint)
+    folder = agent.images_dir
+    for number in ("1", "2"):
+        (folder / f"..{number}").mkdir()
+        write_whole(folder / f"..{number}" / "web.yaml", node_image((f"demo/web:{number}",)))
+    (folder / "..data").symlink_to("..1")
+    (folder / "web.yaml").symlink_to("..data/web.yaml")
+    agent.start()
+    agent.wait_status("demo/web:1", "Succeeded")
+    (folder / "..data_tmp").symlink_to("..2")
+    os.rename(folder / "..data_tmp", folder / "..data")
+    agent.wait_status("demo/web:2", "Succeeded")
+    wait_wanted(agent, "demo/web:2")
+
+
+def test_folder_is_a_link(make_agent, fake_runtime):
+    """When the folder itself is a link that is replaced, the files of its new target count."""
+    agent = make_agent(fake_runtime.endpoint)
+    agent.images_dir.rmdir()
+    for number in ("1", "2"):
+        target = agent.folder / f"target-{number}"
+        target.mkdir()
+        write_whole(target / "web.yaml", node_image((f"demo/web:{number}",)))
+    agent.images_dir.symlink_to("target-1")
+    agent.start()
+    agent.wait_status("demo/web:1", "Succeeded")
+    half = agent.folder / "half"
+    half.symlink_to("target-2")
+    os.rename(half, agent.images_dir)
+    agent.wait_status("demo/web:2", "Succeeded")
+    wait_wanted(agent, "demo/web:2")
+    # The new folder is watched like the one before.
+    agent.want("demo/late:1", file="late.yaml")
+    agent.wait_status("demo/late:1", "Succeeded")
+
+
+def test_folder_appears_late(make_agent, fake_runtime):
+    """A folder that is not there at the start counts from the moment that it appears."""
+    agent = make_agent(fake_runtime.endpoint)
+    agent.images_dir.rmdir()
+    agent.start()
+    agent.images_dir.mkdir()
+    agent.want("demo/web:1")
+    agent.wait_status("demo/web:1", "Succeeded")
+
+
+def test_several_documents_in_a_file(start_agent, fake_runtime):
+    """One file may hold several documents, in YAML as people write it."""
+    agent = start_agent(fake_runtime.endpoint)
+    write_whole(
+        agent.images_dir / "all.yml",
+        """\
+# Two of them.
+apiVersion: apps.kruise.io/v1alpha1
+kind: NodeImage
+metadata: {name: web}
+spec:
+  images:
+    demo/web:
+      tags:
+      - tag: "1.27"   # a number without its quotes
+        imagePullPolicy: IfNotPresent
+---
+apiVersion: apps.kruise.io/v1beta1
+kind: NodeImage
+metadata:
+  name: tools
+spec:
+  images:
+    demo/tools:
+      tags:
+      - {tag: latest}
+      - {tag: "2"}
+...
+""",
+    )
+    for reference in ("demo/web:1.27", "demo/tools:latest", "demo/tools:2"):
+        agent.wait_status(reference, "Succeeded")
+
+
+def test_kinds_of_files(start_agent, fake_runtime):
+    """Files in .yaml, .yml and .json count; hidden ones and others do not."""
+    agent = start_agent(fake_runtime.endpoint)
+    agent.want("demo/web:0", file=".hidden.yaml")
+    agent.want("demo/web:0", file="notes.txt")
+    agent.want("demo/web:1", file="a.json")
+    agent.want("demo/web:2", file="b.yml")
+    agent.want("demo/web:3", file="c.yaml")
+    agent.wait_status("demo/web:3", "Succeeded")
+    wait_wanted(agent, "demo/web:1", "demo/web:2", "demo/web:3")
+
+
+def test_wishes_are_merged(start_agent, fake_runtime):
+    """Files that name one image share one pull and own it together, however they write its name."""
+    agent = start_agent(fake_runtime.endpoint)
+    fake_runtime.on("PullImage", behaviours.hang())
+    agent.want("nginx:1", file="a.yaml")
+    agent.want("docker.io/library/nginx:1", file="b.yaml", version=2)
+    wait_until(
+        lambda: owners(agent, "nginx:1") == [("File", "a.yaml"), ("File", "b.yaml")],
+        10,
+        lambda: f"two owners, but {owners(agent, 'nginx:1')}",
+    )
+    assert agent.status()["status"]["desired"] == 1
+
+
+def test_pull_outlives_one_of_its_owners(start_agent, fake_runtime):
+    """When one of two files goes, the pull goes on; when the second goes, it is cancelled."""
+    fake_runtime.on("PullImage", behaviours.hang())
+    agent = start_agent(fake_runtime.endpoint)
+    agent.want("demo/web:1", file="a.yaml")
+    agent.want("demo/web:1", file="b.yaml")
+    wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
+    wait_until(lambda: len(owners(agent, "demo/web:1")) == 2, 10, "second owner")
+    os.unlink(agent.images_dir / "a.yaml")
+    wait_until(lambda: owners(agent, "demo/web:1") == [("File", "b.yaml")], 10, "one owner")
+    (call,) = fake_runtime.calls("PullImage")
+    assert not call.over.is_set()
+    os.unlink(agent.images_dir / "b.yaml")
+    assert call.wait_over(10) and call.cancelled
+    assert len(fake_runtime.calls("PullImage")) == 1
+
+
+def test_bad_file_keeps_its_last_good_content(start_agent, fake_runtime):
+    """A file that cannot be understood is named with its line, and its last good content counts."""
+    agent = start_agent(fake_runtime.endpoint)
+    agent.want("demo/web:1", file="web.yaml")
+    agent.wait_status("demo/web:1", "Succeeded")
+    write_whole(agent.images_dir / "web.yaml", "apiVersion: apps.kruise.io/v1alpha1\nkind: [\n")
+
+    def problems() -> list:
+        return list(agent.node.GetStatus(agent.messages.GetStatusRequest()).problems)
+
+    (problem,) = wait_until(problems, 10, "problem")
+    assert problem.subject == str(agent.images_dir / "web.yaml")
+    assert "line 3" in problem.message and problem.advice
+    assert wanted_tags(agent) == ["demo/web:1"]
+    shown, checked = agent.ctl("status"), agent.ctl("doctor")
+    assert "web.yaml" in shown.stdout + shown.stderr and shown.returncode == 0
+    assert "web.yaml" in checked.stdout + checked.stderr and checked.returncode == 1
+    assert agent.metrics().get_value("inplaced_desired_documents", state="refused") == 1
+    agent.want("demo/web:2", file="web.yaml")
+    agent.wait_status("demo/web:2", "Succeeded")
+    wait_until(lambda: not problems(), 10, "end of the problem")

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The log: as lines of JSON, as text, and in the journal."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+
+import pytest
+
+from fake import behaviours
+from lab import sanitizers
+from lab.preload import Preload
+from lab.wait import wait_until
+
+# Gives the agent a journal of its own, and hides the machine's.
+_PRIVATE_JOURNAL = """
+mount -t tmpfs none /run && mkdir -p /run/systemd/journal &&
+mount --bind "$1" /run/systemd/journal && shift && exec "$@"
+"""
+
+
+def wait_logged(agent, text: str) -> dict:
+    """Waits for a line of the log whose message holds the text."""
+
+    def find() -> dict | None:
+        return next((line for line in agent.logs() if text in line["message"]), None)
+
+    return wait_until(find, 10, lambda: f"{text!r} in the log:\n{agent.log_text()[-2000:]}")
+
+
+def test_json_log(start_agent, fake_runtime):
+    """Each line is an object with time, level and message; those about images have their fields."""
+    fake_runtime.on("PullImage", behaviours.fail("NOT_FOUND", "no such image"), image="demo/bad:1")
+    agent = start_agent(fake_runtime.endpoint)
+    Preload(agent, "demo/web:1", "demo/bad:1", backoff_limit=0).wait_end()
+    for line in agent.logs():
+        assert line["time"].endswith("Z")
+        assert line["level"] in ("error", "warning", "notice", "info", "debug")
+    pulled = wait_logged(agent, "Pulled `demo/web:1`")
+    assert pulled["image"] == "demo/web:1" and pulled["image_id"].startswith("sha256:")
+    assert float(pulled["duration_sec"]) >= 0
+    failed = wait_logged(agent, "Cannot pull `demo/bad:1`")
+    assert (failed["level"], failed["reason"]) == ("warning", "NotFound")
+    assert re.fullmatch("[0-9a-f]{32}", pulled["message_id"])
+    assert pulled["message_id"] != failed["message_id"]
+    assert len(agent.logs()) == len(agent.log_text().splitlines()), "other output on stderr"
+
+
+def test_text_log(make_agent, fake_runtime):
+    """In text each message is one line that a person can read, with its fields behind it."""
+    agent = make_agent(fake_runtime.endpoint)
+    agent.argv = [word.replace("--log-format=json", "--log-format=text") for word in agent.argv]
+    agent.start()
+    Preload(agent, "demo/web:1").wait_end()
+    (line,) = [line for line in agent.log_text().splitlines() if "demo/web:1" in line]
+    assert "Pulled `demo/web:1`" in line and "IMAGE_ID=sha256:" in line
+
+
+def test_log_that_nobody_reads(start_agent, fake_runtime):
+    """A pipe that is full stops neither the pulls nor the end."""
+    agent = start_agent(fake_runtime.endpoint)
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    try:
+        while True:
+            os.write(writer, b"x" * 4096)
+    except BlockingIOError:
+        os.set_blocking(writer, True)
+    assert agent.terminate().code == 0
+    argv = ["/bin/sh", "-c", f'exec "$@" 2>/proc/{os.getpid()}/fd/{writer}', "sh", *agent.argv]
+    agent.argv = argv
+    agent.start()
+    assert Preload(agent, "demo/web:1").wait_end().phase == agent.messages.PHASE_SUCCEEDED
+    ended = agent.terminate()
+    assert ended.code == 0 and ended.seconds < sanitizers.SLOWNESS
+    os.close(reader)
+    os.close(writer)
+
+
+def parse_journal(message: bytes) -> dict[str, str]:
+    """The fields of one message in the journal's own protocol."""
+    fields = {}
+    while message:
+        line, _, message = message.partition(b"\n")
+        name, equals, value = line.partition(b"=")
+        if not equals:
+            size = int.from_bytes(message[:8], "little")
+            value, message = message[8 : 8 + size], message[8 + size + 1 :]
+        fields[name.decode()] = value.decode()
+    return fields
+
+
+@pytest.mark.containers
+def test_journal(folder, make_agent, fake_runtime):
+    """In the journal each message has its priority and its fields, and its ID if it has one."""
+    fake_runtime.on("PullImage", behaviours.fail("NOT_FOUND", "no such image"), image="demo/bad:1")
+    journal = folder / "journal"
+    journal.mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(journal / "socket"))
+        listener.settimeout(10)
+        agent = make_agent(fake_runtime.endpoint)
+        argv = [word.replace("--log-format=json", "--log-format=journal") for word in agent.argv]
+        agent.argv = ["unshare", "--mount", "sh", "-c", _PRIVATE_JOURNAL, "sh", str(journal), *argv]
+        agent.start()
+        Preload(agent, "demo/web:1", "demo/bad:1", backoff_limit=0).wait_end()
+        told: dict[str, dict[str, str]] = {}
+        while not {"demo/web:1", "demo/bad:1"} <= set(told):
+            fields = parse_journal(listener.recv(1 << 16))
+            told[fields.get("IMAGE", "")] = fields
+    pulled, failed = told["demo/web:1"], told["demo/bad:1"]
+    assert pulled["MESSAGE"].startswith("Pulled `demo/web:1`")
+    assert (pulled["PRIORITY"], pulled["SYSLOG_IDENTIFIER"]) == ("6", "inplaced")
+    assert pulled["IMAGE_ID"].startswith("sha256:")
+    assert (failed["PRIORITY"], failed["REASON"]) == ("4", "NotFound")
+    assert re.fullmatch("[0-9a-f]{32}", failed["MESSAGE_ID"])
+    assert agent.log_text() == ""

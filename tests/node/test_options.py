@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flags and the configuration file."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from lab.documents import write_whole
+from lab.preload import Preload
+
+
+def run(agent, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs the agent's program to its end."""
+    argv = [agent.argv[0], *arguments]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+
+
+def test_help_and_version(make_agent, fake_runtime):
+    """--help names each option of the program, and --version its version."""
+    agent = make_agent(fake_runtime.endpoint)
+    shown = run(agent, "--help")
+    assert shown.returncode == 0
+    for option in ("--config", "--runtime-endpoint", "--images-dir", "--socket", "--log-level"):
+        assert option in shown.stdout
+    version = run(agent, "--version")
+    assert version.returncode == 0
+    assert version.stdout.split()[1] == agent.ctl("--version").stdout.split()[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--max-parallel-pulls=0"], "--max-parallel-pulls"),
+        (["--log-level=loud"], "loud"),
+        (["--runtime-endpoint=tcp://1.2.3.4:5"], "tcp://1.2.3.4:5"),
+        (["--jump"], "--jump"),
+        (["--config=/nowhere/config.yaml"], "/nowhere/config.yaml"),
+        (["--socket"], "--socket"),
+    ],
+)
+def test_bad_flags(make_agent, fake_runtime, arguments, text):
+    """A wrong flag or file ends the start with status 2 and one line that names it."""
+    agent = make_agent(fake_runtime.endpoint)
+    ran = run(agent, *arguments)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert text in ran.stderr and len(ran.stderr.splitlines()) == 1
+
+
+def test_configuration_file(make_agent, fake_runtime):
+    """What the flags can say, the configuration file can say as well."""
+    agent = make_agent("unix:///unused")
+    flags = dict(word.removeprefix("--").split("=", 1) for word in agent.argv[1:])
+    write_whole(
+        agent.config_path,
+        {
+            "nodeName": "from-file",
+            "runtimeEndpoints": [fake_runtime.endpoint],
+            "imagesDir": flags["images-dir"],
+            "authDir": flags["auth-dir"],
+            "stateDir": flags["state-dir"],
+            "socket": flags["socket"],
+            "metricsAddress": flags["metrics-address"],
+            "maxParallelPulls": 2,
+            "stallTimeoutSeconds": 30,
+            "logLevel": "info",
+            "logFormat": "json",
+        },
+    )
+    agent.argv = [agent.argv[0], f"--config={agent.config_path}"]
+    agent.start()
+    assert Preload(agent, "demo/web:1").wait_end().phase == agent.messages.PHASE_SUCCEEDED
+    assert agent.status()["metadata"]["name"] == "from-file"
+    assert agent.metrics().get_value("inplaced_runtime_ready") == 1
+    assert all(line["level"] == "info" for line in agent.logs())
+
+
+def test_flags_win(make_agent, fake_runtime):
+    """A flag wins over the configuration file, and endpoints of flags replace those of the file."""
+    config = {"nodeName": "from-file", "runtimeEndpoints": ["unix:///nowhere"]}
+    agent = make_agent(fake_runtime.endpoint, config=config)
+    agent.start()
+    assert Preload(agent, "demo/web:1").wait_end().phase == agent.messages.PHASE_SUCCEEDED
+    assert agent.status()["metadata"]["name"] == "lab"
+    answer = agent.node.Diagnose(agent.messages.DiagnoseRequest())
+    assert [runtime.endpoint for runtime in answer.runtimes] == [fake_runtime.endpoint]
+
+
+def test_node_name_of_the_environment(make_agent, fake_runtime):
+    """Without a flag, NODE_NAME is the name of the node."""
+    agent = make_agent(fake_runtime.endpoint, environment={"NODE_NAME": "from-environment"})
+    agent.argv.remove("--node-name=lab")
+    agent.start()
+    agent.want("demo/web:1")
+    agent.wait_status("demo/web:1", "Succeeded")
+    assert agent.status()["metadata"]["name"] == "from-environment"

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes while a pull runs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fake import behaviours
+from fake import registry as fakes
+from fake.content import Ingest
+from fake.runtime import FakeRuntime
+from lab import sanitizers
+from lab.image import build_image
+from lab.layers import random_layer
+from lab.preload import Preload
+from lab.wait import wait_until
+
+
+def steps(preload) -> list[str]:
+    """The steps that were told, each change once."""
+    told: list[str] = []
+    for event in preload.events:
+        name = preload.messages.Step.Name(event.step).removeprefix("STEP_")
+        if told[-1:] != [name]:
+            told.append(name)
+    return told
+
+
+@pytest.fixture
+def slow_image(fake_registry, containerd, image_name):
+    """Two layers that take two seconds; with the sum of the sizes in its manifest."""
+    layers = [random_layer(6 << 20, seed=901), random_layer(4 << 20, seed=902)]
+    built = build_image(layers, labels={"test": image_name})
+    image = fake_registry.add(image_name, "1", built)
+    fake_registry.on("layer", fakes.trickle(3 << 20, step=1 << 18))
+    yield image.reference, sum(layer.size for layer in layers) + len(built.config)
+    containerd.remove_image(image.reference)
+
+
+def test_bytes_grow_to_the_manifests_total(start_agent, containerd, slow_image):
+    """Bytes only grow, up to the sum of the manifest's sizes, which is told from the beginning."""
+    reference, total = slow_image
+    agent = start_agent(containerd.endpoint)
+    preload = Preload(agent, reference)
+    last = preload.wait_end()
+    told = [event for event in preload.events if event.bytes_total]
+    assert {event.bytes_total for event in told} == {total}
+    done = [event.bytes_done for event in told]
+    assert done == sorted(done) and len(set(done)) >= 4, done
+    assert last.bytes_done == total
+    # The first ones must come well within the first second.
+    first = preload.times[preload.events.index(told[0])]
+    assert first - preload.began_at < 0.7 * sanitizers.SLOWNESS
+    counted = agent.metrics().get_value("inplaced_pull_bytes_total")
+    assert counted == pytest.approx(total, rel=0.01)
+
+
+def test_download_and_unpacking_are_told_apart(start_agent, fake_runtime):
+    """Once all bytes are there, the step is unpacking until the runtime has the image."""
+    layers = [Ingest(f"sha256:{digit * 64}", 1_000_000, bytes_per_second=1e6) for digit in "ab"]
+    config = Ingest(f"sha256:{'c' * 64}", 2, bytes_per_second=1e6, kind="config")
+    described = [{"digest": blob.digest, "size": blob.total} for blob in (config, *layers)]
+    manifest = {"schemaVersion": 2, "config": described[0], "layers": described[1:]}
+    fake_runtime.content.add_blob(json.dumps(manifest).encode())
+    fetch = fake_runtime.content.fetch(config, *layers, unpack_seconds=1)
+    fake_runtime.on("PullImage", fetch)
+    agent = start_agent(fake_runtime.endpoint)
+    preload = Preload(agent, "demo/web:1")
+    last = preload.wait_end()
+    assert steps(preload)[-4:] == ["RESOLVING", "DOWNLOADING", "UNPACKING", "UNSPECIFIED"]
+    unpacking = preload.wait_step("UNPACKING", 1)
+    assert unpacking.bytes_done == unpacking.bytes_total == last.bytes_done == 2_000_002
+    assert preload.times[-1] - preload.times[preload.events.index(unpacking)] > 0.5
+
+
+def test_two_tags_of_one_repository(start_agent, containerd, fake_registry, slow_image):
+    """A second image of the same repository that is pulled meanwhile has its own total."""
+    reference, total = slow_image
+    other = build_image([random_layer(2 << 20, seed=903)])
+    name = reference.removeprefix(f"{fake_registry.host}/").removesuffix(":1")
+    second = fake_registry.add(name, "2", other)
+    agent = start_agent(containerd.endpoint)
+    large = Preload(agent, reference)
+    large.wait_step("DOWNLOADING")
+    small = Preload(agent, second.reference)
+    small.wait_end()
+    large.wait_end()
+    assert {event.bytes_total for event in large.events} == {0, total}
+    small_total = other.layers[0].size + len(other.config)
+    assert {event.bytes_total for event in small.events} == {0, small_total}
+    containerd.remove_image(second.reference)
+
+
+def test_runtime_without_numbers(folder, start_agent):
+    """Where the runtime tells no bytes, a pull has no numbers on its way, and that is no error."""
+    with FakeRuntime(folder / "crio", has_content=False) as runtime:
+        runtime.name, runtime.version = "cri-o", "1.30.0"
+        runtime.on("PullImage", behaviours.slow(0.5))
+        agent = start_agent(runtime.endpoint, stall_timeout=1)
+        preload = Preload(agent, "demo/web:1")
+        last = preload.wait_end()
+        assert last.phase == agent.messages.PHASE_SUCCEEDED
+        assert {event.bytes_total for event in preload.events[:-1]} == {0}
+        document = json.loads(agent.ctl("doctor", "-o", "json").stdout)
+        assert document["runtimes"][0]["hasProgress"] is False
+        assert {"subject": "progress in bytes", "value": "no, this runtime does not tell"} in (
+            document["facts"]
+        )
+        assert document["problems"] == []
+        # It was asked once, not for each pull.
+        assert len([call for call in runtime.calls() if "containerd" in call.service]) <= 1
+        assert not [line for line in agent.logs() if line["level"] in ("warning", "error")]
+
+
+def test_nothing_is_polled_when_nothing_is_pulled(start_agent, fake_runtime):
+    """The runtime is not asked for bytes while no pull runs."""
+    agent = start_agent(fake_runtime.endpoint)
+    fake_runtime.on("PullImage", behaviours.slow(0.5))
+    Preload(agent, "demo/web:1").wait_end()
+    asked = len(fake_runtime.calls("ListStatuses"))
+    assert asked >= 1
+    agent.want("demo/other:1")
+    fake_runtime.on("PullImage", behaviours.normal())
+    agent.wait_status("demo/other:1", "Succeeded")
+    wait_until(lambda: agent.metrics().get_value("inplaced_pulls_running") == 0, 5, "quiet")
+    assert len(fake_runtime.calls("ListStatuses")) <= asked + 1

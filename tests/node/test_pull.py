@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pull does: references, policies, limits, retries, turns.
+
+Names of Docker Hub are tried on the fake runtime, since no test reaches the network.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from fake import behaviours
+from fake import registry as fakes
+from lab import sanitizers
+from lab.documents import node_image, write_whole
+from lab.image import build_image
+from lab.layers import random_layer
+from lab.preload import Preload
+from lab.wait import wait_until
+
+
+def test_tag_and_digest(agent, containerd, push):
+    """An image can be wanted by tag and by digest; both names mean the same image afterwards."""
+    image = push()
+    agent.want(image.digest_reference)
+    status = agent.wait_status(image.digest_reference, "Succeeded")
+    assert status["tag"] == image.manifest_digest
+    assert containerd.image_status(image.digest_reference).id == image.image_id
+    assert status["imageID"].endswith(f"@{image.image_id}")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("nginx:1", "docker.io/library/nginx:1", "docker.io/nginx:1", "index.docker.io/nginx:1"),
+        ("team/app:latest", "docker.io/team/app:latest", "docker.io/team/app"),
+    ],
+)
+def test_names_of_one_image(start_agent, fake_runtime, names):
+    """Familiar and fully qualified names mean one image, which is pulled once."""
+    agent = start_agent(fake_runtime.endpoint)
+    for name in names:
+        assert Preload(agent, name).wait_end().phase == agent.messages.PHASE_SUCCEEDED
+    assert len(fake_runtime.calls("PullImage")) == 1
+    assert agent.status()["status"]["desired"] == 1
+
+
+def test_if_not_present(start_agent, fake_runtime):
+    """IfNotPresent takes an image that is there, without asking the registry."""
+    fake_runtime.hold("demo/web:1")
+    agent = start_agent(fake_runtime.endpoint)
+    agent.want("demo/web:1", policy="IfNotPresent")
+    agent.wait_status("demo/web:1", "Succeeded")
+    assert not fake_runtime.calls("PullImage")
+
+
+def test_always_sees_a_moved_tag(agent, containerd, push):
+    """Always asks the registry, so a tag that was moved meanwhile gives the new image."""
+    old = push(labels={"build": "old"})
+    agent.want(old.reference, policy="Always", version=1)
+    assert agent.wait_status(old.reference, "Succeeded")["imageID"].endswith(old.image_id)
+    new = push(labels={"build": "new"})
+    assert new.reference == old.reference and new.image_id != old.image_id
+    assert agent.ctl("pull", "-q", new.reference).stdout == f"{old.image_id}\n"
+    agent.want(new.reference, policy="Always", version=2)
+    wait_until(
+        lambda: agent.tag_status(new.reference).get("imageID", "").endswith(new.image_id),
+        20,
+        lambda: f"new image, not {agent.tag_status(new.reference)}",
+    )
+    assert containerd.image_status(new.reference).id == new.image_id
+    containerd.remove_image(old.image_id)
+
+
+@pytest.mark.slow
+def test_back_off_between_attempts(start_agent, fake_runtime):
+    """backoffLimit counts the retries; each waits longer than the one before it."""
+    fake_runtime.on("PullImage", behaviours.fail("UNKNOWN", "it is broken"))
+    agent = start_agent(fake_runtime.endpoint)
+    agent.want("demo/web:1", backoffLimit=2)
+    status = agent.wait_status("demo/web:1", "Failed")
+    assert "it is broken" in status["message"] and "attempt 3 of 3" in status["message"]
+    times = [call.began_at for call in fake_runtime.calls("PullImage")]
+    first, second = times[1] - times[0], times[2] - times[1]
+    assert len(times) == 3
+    slack = 0.3 * sanitizers.SLOWNESS
+    assert 0.8 <= first <= 1.2 + slack and 1.6 <= second <= 2.4 + slack
+
+
+def test_retry_succeeds(start_agent, fake_runtime):
+    """After an attempt that failed the next one may succeed; the status forgets the failure."""
+    broken = behaviours.fail("UNKNOWN", "it is broken")
+    fake_runtime.on("PullImage", behaviours.in_turn(broken, behaviours.normal()))
+    agent = start_agent(fake_runtime.endpoint)
+    preload = Preload(agent, "demo/web:1")
+    backing_off = preload.wait_step("BACKING_OFF")
+    assert backing_off.reason == "Unknown" and "it is broken" in backing_off.message
+    last = preload.wait_end()
+    assert (last.phase, last.attempt) == (agent.messages.PHASE_SUCCEEDED, 2)
+    assert (last.reason, last.message) == ("", "")
+    assert "message" not in agent.wait_status("demo/web:1", "Succeeded")
+
+
+def test_time_out_of_an_attempt(start_agent, fake_runtime):
+    """timeoutSeconds ends one attempt, and the runtime sees the call cancelled."""
+    fake_runtime.on("PullImage", behaviours.hang())
+    agent = start_agent(fake_runtime.endpoint)
+    agent.want("demo/web:1", timeoutSeconds=1, backoffLimit=0)
+    status = agent.wait_status("demo/web:1", "Failed")
+    assert status["message"].startswith("DeadlineExceeded: ")
+    assert "timeoutSeconds" in status["message"]
+    (call,) = fake_runtime.calls("PullImage")
+    assert call.wait_over(5) and call.cancelled
+    assert 0.9 <= call.ended_at - call.began_at <= 1.5 * sanitizers.SLOWNESS
+
+
+def test_active_deadline(start_agent, fake_runtime):
+    """activeDeadlineSeconds ends all attempts together, in the middle of one."""
+    fake_runtime.on("PullImage", behaviours.hang())
+    agent = start_agent(fake_runtime.endpoint)
+    agent.want("demo/web:1", activeDeadlineSeconds=1, timeoutSeconds=100, backoffLimit=9)
+    status = agent.wait_status("demo/web:1", "Failed")
+    assert "pulling exceeds the activeDeadlineSeconds" in status["message"]
+    (call,) = fake_runtime.calls("PullImage")
+    assert call.wait_over(5) and call.cancelled
+
+
+def test_waiting_costs_no_time_of_the_deadline(start_agent, fake_runtime):
+    """The clock of activeDeadlineSeconds stands still while a pull waits for its turn."""
+    released = threading.Event()
+    fake_runtime.on("PullImage", behaviours.when(released), image="demo/first:1")
+    agent = start_agent(fake_runtime.endpoint, max_parallel_pulls=1)
+    agent.want("demo/first:1", file="a.yaml")
+    agent.wait_status("demo/first:1", "Pulling")
+    preload = Preload(agent, "demo/second:1", active_deadline_seconds=1)
+    began = time.monotonic()
+    wait_until(lambda: time.monotonic() - began > 1.2, 5, "time for the deadline to pass")
+    assert set(preload.phases()) == {"WAITING"}
+    released.set()
+    assert preload.wait_end().phase == agent.messages.PHASE_SUCCEEDED
+
+
+def test_sandbox_config(start_agent, fake_runtime):
+    """sandboxConfig goes to the runtime with the pull."""
+    agent = start_agent(fake_runtime.endpoint)
+    document = node_image(("demo/web:1",))
+    sandbox = {"labels": {"app": "web"}, "annotations": {"team": "a"}}
+    document["spec"]["images"]["demo/web"]["sandboxConfig"] = sandbox
+    write_whole(agent.images_dir / "web.yaml", document)
+    agent.wait_status("demo/web:1", "Succeeded")
+    (call,) = fake_runtime.calls("PullImage")
+    assert dict(call.request.sandbox_config.labels) == {"app": "web"}
+    assert dict(call.request.sandbox_config.annotations)["team"] == "a"
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_limit_of_parallel_pulls(start_agent, fake_runtime, limit):
+    """Never more than --max-parallel-pulls run at the same time, and all have their turn."""
+    fake_runtime.on("PullImage", behaviours.slow(0.02))
+    agent = start_agent(fake_runtime.endpoint, max_parallel_pulls=limit)
+    references = [f"demo/web:{number}" for number in range(12)]
+    Preload(agent, *references).wait_end()
+    calls = fake_runtime.calls("PullImage")
+    assert sorted(call.image for call in calls) == sorted(references)
+    most = max(
+        sum(one.began_at <= call.began_at < one.ended_at for one in calls) for call in calls
+    )
+    assert most == limit
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_turns_are_fair(start_agent, fake_runtime, limit):
+    """Who asks for one image need not wait for all the images that somebody else asked for."""
+    fake_runtime.on("PullImage", behaviours.slow(0.05))
+    agent = start_agent(fake_runtime.endpoint, max_parallel_pulls=limit)
+    many = Preload(agent, *(f"demo/many:{number}" for number in range(40)))
+    many.wait_phase("SUCCEEDED")
+    Preload(agent, "demo/one:1").wait_end()
+    before = [call.image for call in fake_runtime.calls("PullImage")]
+    assert len(before) <= 6 + 2 * limit, before
+    many.cancel()
+
+
+def test_stalled_pull_ends(start_agent, containerd, fake_registry, gate):
+    """When a registry stops to send, the attempt ends, says so, and the next one succeeds."""
+    agent = start_agent(containerd.endpoint, stall_timeout=1)
+    preload = Preload(agent, gate.reference, backoff_limit=1)
+    stalled = preload.wait_step("BACKING_OFF")
+    assert stalled.reason == "NoProgress"
+    gate.open()
+    assert preload.wait_end().phase == agent.messages.PHASE_SUCCEEDED
+    layers = fake_registry.requests("layer")
+    assert len(layers) >= 2
+
+
+def test_slow_pull_is_not_stalled(start_agent, containerd, fake_registry, image_name):
+    """A pull that gets some bytes now and then goes on, however long it takes in all."""
+    # containerd counts what arrived by the megabyte.
+    layer = random_layer(5 << 20, seed=77)
+    image = fake_registry.add(image_name, "1", build_image([layer]))
+    fake_registry.on("layer", fakes.trickle(5 << 19, step=1 << 18))
+    agent = start_agent(containerd.endpoint, stall_timeout=1)
+    preload = Preload(agent, image.reference, backoff_limit=0)
+    assert preload.wait_end().phase == agent.messages.PHASE_SUCCEEDED, preload.events[-1]
+    assert preload.times[-1] - preload.began_at > 1.5
+    containerd.remove_image(image.reference)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The socket of the local API: who may use it, and how it comes to be there."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from lab.wait import wait_until
+
+_NOBODY = 65534
+_DAEMON = 1  # Debian's group "daemon" is always this one
+
+# Sends what every gRPC client says first and prints whether the server has something to say, too.
+_CALLER = """
+import socket, sys
+caller = socket.socket(socket.AF_UNIX)
+caller.settimeout(10)
+caller.connect(sys.argv[1])
+try:
+    caller.sendall(b"PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n" + b"\\0\\0\\0\\4\\0\\0\\0\\0\\0")
+    said = caller.recv(9)
+except ConnectionError:
+    said = b""
+print("served" if said else "closed")
+"""
+
+# As systemd does it: makes the socket, hands it over as descriptor 3 and becomes the agent.
+_ACTIVATOR = """
+import os, socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen(64)
+os.dup2(listener.fileno(), 3)
+os.set_inheritable(3, True)
+os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()))
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def call_as(agent, user: int, *groups: int) -> str:
+    """What becomes of a caller with that user, primary group and further groups."""
+    more = [f"--groups={','.join(map(str, groups[1:]))}"] if groups[1:] else ["--clear-groups"]
+    argv = ["setpriv", f"--reuid={user}", f"--regid={groups[0]}", *more]
+    argv += ["/usr/bin/python3", "-c", _CALLER, str(agent.socket)]
+    ran = subprocess.run(argv, capture_output=True, text=True, timeout=20, cwd="/", check=False)
+    return ran.stdout.strip() or ran.stderr.splitlines()[-1]
+
+
+@pytest.fixture
+def open_folder(folder):
+    """Lets everybody reach what is in the folder, so that only the socket itself guards it."""
+    os.chmod(folder.path, 0o711)
+    return folder
+
+
+def test_mode(agent):
+    """Only the socket's owner and group can connect, from the first instant."""
+    status = agent.socket.stat()
+    assert stat.S_IMODE(status.st_mode) == 0o660
+    assert (status.st_uid, status.st_gid) == (os.getuid(), os.getgid())
+
+
+@pytest.mark.parametrize("group", ["daemon", str(_DAEMON)])
+def test_group(start_agent, fake_runtime, open_folder, group):
+    """--socket-group, a name or a number, lets its members in and nobody else."""
+    agent = start_agent(fake_runtime.endpoint, flags=[f"--socket-group={group}"])
+    assert stat.S_IMODE(agent.socket.stat().st_mode) == 0o660
+    assert agent.socket.stat().st_gid == _DAEMON
+    assert call_as(agent, _NOBODY, _DAEMON) == "served"
+    assert call_as(agent, _NOBODY, _NOBODY, _DAEMON) == "served"
+    assert "Permission denied" in call_as(agent, _NOBODY, _NOBODY)
+
+
+def test_peer_is_checked(start_agent, fake_runtime, open_folder):
+    """Also when somebody opens the socket to everybody, only root may call."""
+    agent = start_agent(fake_runtime.endpoint)
+    os.chmod(agent.socket, 0o666)
+    assert call_as(agent, 0, 0) == "served"
+    assert call_as(agent, _NOBODY, _NOBODY) == "closed"
+    name = "inplaced_local_api_refused_connections_total"
+    assert agent.metrics().get_value(name, reason="denied") == 1
+
+
+def test_stale_socket_is_replaced(make_agent, fake_runtime):
+    """A socket that kill -9 left behind is no obstacle."""
+    agent = make_agent(fake_runtime.endpoint)
+    agent.start()
+    agent.kill9()
+    assert agent.socket.exists()
+    agent.start()
+    assert agent.node.GetVersion(agent.messages.GetVersionRequest()).version
+
+
+def test_socket_goes_with_the_agent(start_agent, fake_runtime):
+    """An agent that ends takes its socket with it."""
+    agent = start_agent(fake_runtime.endpoint)
+    assert agent.terminate().code == 0
+    assert not agent.socket.exists()
+
+
+def test_socket_activation(make_agent, fake_runtime):
+    """A socket that systemd hands over is served, and left in place at the end."""
+    agent = make_agent(fake_runtime.endpoint)
+    agent.argv = [sys.executable, "-c", _ACTIVATOR, str(agent.socket), *agent.argv]
+    agent.start()
+    answer = agent.node.GetVersion(agent.messages.GetVersionRequest())
+    assert answer.version
+    assert agent.terminate().code == 0
+    assert agent.socket.exists()
+
+
+def test_clients_come_and_go(start_agent, fake_runtime):
+    """Connections that were closed are not kept: neither counted nor as descriptors."""
+    agent = start_agent(fake_runtime.endpoint)
+    name = "inplaced_local_api_connections"
+    before = agent.descriptors()
+    for _ in range(20):
+        with socket.socket(socket.AF_UNIX) as caller:
+            caller.connect(str(agent.socket))
+    assert agent.ctl("version").returncode == 0
+    wait_until(lambda: agent.metrics().get_value(name) == 0, 10, "end of all connections")
+    wait_until(
+        lambda: agent.descriptors() <= before, 10, lambda: f"{before}, not {agent.descriptors()}"
+    )
