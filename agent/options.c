@@ -158,14 +158,16 @@ void options_done(Options *options) {
         *options = (Options){ .config_path = NULL };
 }
 
-static int apply(Options *options, const struct Setting *setting, const char *name,
-                 const char *value, Error *reterr) {
+/* dashes: "--" if it came from a flag. */
+static int apply(Options *options, const struct Setting *setting, const char *dashes,
+                 const char *name, const char *value, Error *reterr) {
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
         r = setting->set(options, setting->offset, value, &error);
         if (error.kind != ERROR_NONE)
-                return error_set(reterr, error.kind, "%s: %s", name, error_message(&error));
+                return error_set(reterr, error.kind, "%s%s: %s", dashes, name,
+                                 error_message(&error));
 
         return r;
 }
@@ -213,7 +215,7 @@ static int read_flags(int argc, char **argv, Options *options, Error *reterr) {
                 if (r < 0)
                         return r;
 
-                r = apply(options, setting, name, value, reterr);
+                r = apply(options, setting, "--", setting->flag, value, reterr);
                 if (r < 0)
                         return r;
         }
@@ -224,7 +226,7 @@ static int read_flags(int argc, char **argv, Options *options, Error *reterr) {
 static int on_config_value(const char *key, const char *value, void *userdata, Error *reterr) {
         for (size_t i = 0; i < N_SETTINGS; i++)
                 if (settings[i].key && strcmp(settings[i].key, key) == 0)
-                        return apply(userdata, &settings[i], key, value, reterr);
+                        return apply(userdata, &settings[i], "", key, value, reterr);
 
         return refuse(reterr, key, "is no key of the configuration");
 }

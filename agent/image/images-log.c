@@ -7,11 +7,17 @@
 
 #include "agent/base/cleanup.h"
 
-/* Of a name or a tag that may be anything; the log makes sure that it stays one line. */
+/* Of a name or a tag, which may be anything. */
 #define TEXT_SIZE_MAX 256
 
 static const char *separator(const char *tag) {
         return strchr(tag, ':') ? "@" : ":";
+}
+
+static void clean(char *text) {
+        for (; *text; text++)
+                if ((unsigned char) *text < ' ' || (unsigned char) *text >= 0x7f)
+                        *text = '?';
 }
 
 void images_log_outcome(Log *log, const Image *image) {
@@ -25,6 +31,7 @@ void images_log_outcome(Log *log, const Image *image) {
                 reference = NULL;
                 return;
         }
+        clean(reference);
         (void) snprintf(duration, sizeof(duration), "%.3f",
                         (double) status->duration_usec / 1000000);
 

@@ -16,6 +16,7 @@
 #define SEC ((uint64_t) 1000000)
 
 #define SETTLE_USEC (20 * MSEC)      /* after the last event of a burst ... */
+#define REST_FACTOR 10               /* times the duration of a look: between two of them */
 #define SETTLE_MAX_USEC (200 * MSEC) /* ... but this long after the first */
 #define CHECK_USEC (60 * SEC)        /* what links point to is not watched */
 #define CHECK_MISSING_USEC (2 * SEC)
@@ -48,13 +49,20 @@ struct ImagesDir {
         sd_event_source *settle; /* the next look because of an event */
         sd_event_source *check;  /* the next look without one */
         uint64_t burst_usec;     /* when the first event came that no look has answered yet */
-        uint64_t looked_usec;
+        uint64_t rested_usec;    /* when the last look is far enough back for another one */
 
         ImagesList list;
         Error error;
 };
 
 DEFINE_CLEANUP(ImagesDir *, images_dir_free)
+
+static uint64_t clock_usec(void) {
+        struct timespec now;
+
+        (void) clock_gettime(CLOCK_MONOTONIC, &now);
+        return (uint64_t) now.tv_sec * SEC + (uint64_t) now.tv_nsec / 1000;
+}
 
 static uint64_t images_dir_now(ImagesDir *dir) {
         uint64_t now = 0;
@@ -73,14 +81,14 @@ static int images_dir_look_at(ImagesDir *dir, uint64_t usec) {
         return sd_event_source_set_enabled(dir->settle, SD_EVENT_ONESHOT);
 }
 
-/* Looks soon. Every event puts it off a little, up to a bound; but a file that is complete, after some
- * quiet, is looked at now: somebody waits for it. */
+/* Looks soon. Every event puts it off a little, up to a bound; but a file that is complete is looked
+ * at as soon as may be: somebody waits for it. */
 static int images_dir_disturbed(ImagesDir *dir, bool is_complete) {
         uint64_t now = images_dir_now(dir);
         uint64_t latest;
 
-        if (is_complete && now >= dir->looked_usec + SETTLE_USEC)
-                return images_dir_look_at(dir, now);
+        if (is_complete)
+                return images_dir_look_at(dir, now > dir->rested_usec ? now : dir->rested_usec);
         if (dir->burst_usec == 0)
                 dir->burst_usec = now;
 
@@ -112,6 +120,9 @@ static int on_inside(sd_event_source *source, const struct inotify_event *event,
                         return r;
         } else if (event->len > 0 && event->mask & (IN_CLOSE_WRITE | IN_MOVE | IN_DELETE))
                 images_list_note_closed(&dir->list, event->name);
+
+        if (event->len > 0 && !images_list_is_document(event->name))
+                return event->mask & FOLDER_EVENTS ? images_dir_disturbed(dir, false) : 0;
 
         return images_dir_disturbed(dir, event->mask & (IN_CLOSE_WRITE | IN_MOVED_TO));
 }
@@ -198,7 +209,8 @@ static int images_dir_look_for_folder(ImagesDir *dir, Error *reterr) {
         r = errno;
         watch_done(&dir->inside);
         if (r == ENOENT || r == ENOTDIR) {
-                (void) error_set(reterr, ERROR_NOT_FOUND, "is missing: %s", strerror(r));
+                (void) error_set(reterr, r == ENOENT ? ERROR_NOT_FOUND : ERROR_INVALID,
+                                 "is missing: %s", strerror(r));
                 return images_list_clear(&dir->list);
         }
 
@@ -216,10 +228,11 @@ static int images_dir_look(ImagesDir *dir) {
         bool changed;
         int r;
 
-        dir->burst_usec = 0;
-        dir->looked_usec = images_dir_now(dir);
+        uint64_t began = clock_usec();
 
+        dir->burst_usec = 0;
         r = images_dir_look_for_folder(dir, &error);
+        dir->rested_usec = clock_usec() + REST_FACTOR * (clock_usec() - began);
         if (r < 0 && error.kind == ERROR_NONE)
                 return r;
 

@@ -27,7 +27,7 @@ static inline void names_done(Names *names) {
         free(names->items);
 }
 
-static bool is_document(const char *name) {
+bool images_list_is_document(const char *name) {
         static const char *const endings[] = { ".yaml", ".yml", ".json" };
         const char *ending = strrchr(name, '.');
 
@@ -41,7 +41,7 @@ static bool is_document(const char *name) {
 }
 
 static int is_document_entry(const struct dirent *entry) {
-        return is_document(entry->d_name);
+        return images_list_is_document(entry->d_name);
 }
 
 static int compare_entries(const struct dirent **a, const struct dirent **b) {
@@ -99,7 +99,7 @@ int images_list_note_written(ImagesList *list, const char *name, uint64_t now_us
         ImagesFile *file;
         int r;
 
-        if (!is_document(name))
+        if (!images_list_is_document(name))
                 return 0;
 
         r = images_list_get_or_add(list, name, &file);

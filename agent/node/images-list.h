@@ -8,6 +8,7 @@
  * the folder now. When to look is up to images-dir.c.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,9 @@ typedef struct ImagesList {
 #define IMAGES_LIST_INIT ((ImagesList){ .files = NULL })
 
 void images_list_done(ImagesList *list);
+
+/* A name that documents have: not hidden, and with one of the endings. */
+bool images_list_is_document(const char *name);
 
 /* Somebody writes to a file: it is not read until it was closed, or for a second. Names that cannot
  * be documents are ignored. */

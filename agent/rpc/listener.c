@@ -139,7 +139,7 @@ static int on_guest_speaks(sd_event_source *source, int fd, uint32_t revents, vo
         if (memcmp(said, PREFACE, (size_t) n) != 0)
                 return guest_send_away(guest, LISTENER_REFUSED_JUNK);
         if ((size_t) n < PREFACE_SIZE)
-                return 0;
+                return revents & EPOLLRDHUP ? guest_send_away(guest, LISTENER_REFUSED_SILENT) : 0;
 
         int let_in = take_fd(&guest->fd);
         guest_free(guest);

@@ -75,7 +75,7 @@ def test_bad_client(agent, client):
         with ExitStack() as stack:
             for _ in range(10):
                 stack.enter_context(connect(agent.socket, BAD_CLIENTS[client]))
-            assert slowest_answer(agent) < 1
+            assert slowest_answer(agent) < 3  # no standstill; the machine may be busy
             pull_another(agent)
         assert slowest_answer(agent, 5) < 1
     assert complaints(agent) == []
@@ -90,7 +90,7 @@ def test_200_clients(agent, fake_runtime):
         with ExitStack() as stack:
             for number in range(200):
                 stack.enter_context(connect(agent.socket, said[number % len(said)]))
-            assert slowest_answer(agent) < 1
+            assert slowest_answer(agent) < 3  # no standstill; the machine may be busy
             pull_another(agent)
             assert agent.metrics().total("inplaced_local_api_connections") <= 256
         pull_another(agent, "good/after:1")

@@ -281,7 +281,7 @@ static void test_folder_comes_and_goes(void **state) {
         Fixture *fixture = *state;
 
         watch(fixture, "e");
-        assert_string_equal(fixture->seen, "(not-found) ");
+        assert_string_equal(fixture->seen, "(invalid) ");
         assert_string_equal(error_message(images_dir_get_error(fixture->dir)),
                             "is missing: No such file or directory");
 
@@ -321,7 +321,7 @@ static void test_a_file_in_place_of_the_folder(void **state) {
 
         write_file("e", "");
         watch(fixture, "e");
-        assert_string_equal(fixture->seen, "(not-found) ");
+        assert_string_equal(fixture->seen, "(invalid) ");
         assert_int_equal(unlink("e"), 0);
         make_version("e", WISH("nginx", "1"));
         wait_for(fixture, "a.yaml: nginx:1");
