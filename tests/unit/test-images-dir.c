@@ -281,7 +281,7 @@ static void test_folder_comes_and_goes(void **state) {
         Fixture *fixture = *state;
 
         watch(fixture, "e");
-        assert_string_equal(fixture->seen, "(invalid) ");
+        assert_string_equal(fixture->seen, "(not-found) ");
         assert_string_equal(error_message(images_dir_get_error(fixture->dir)),
                             "is missing: No such file or directory");
 
