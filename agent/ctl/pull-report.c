@@ -59,14 +59,22 @@ static char *succeeded_text(const PullItem *item, bool has_full_id) {
         return text;
 }
 
+/* A message usually begins with the reason, since a NodeImage has no other place for it. */
+static bool begins_with(const char *message, const char *reason) {
+        size_t size = strlen(reason);
+
+        return strncmp(message, reason, size) == 0 && message[size] == ':';
+}
+
 static char *failed_text(const PullItem *item) {
-        cleanup(free_p) char *reason = terminal_text_escape(item->reason);
+        const char *shown = item->reason[0] ? item->reason : "Unknown";
+        cleanup(free_p) char *reason = terminal_text_escape(shown);
         cleanup(free_p) char *message = terminal_text_escape(item->message);
         char *text;
 
         if (!reason || !message ||
-            asprintf(&text, "failed  %s%s%s", reason[0] ? reason : "Unknown",
-                     message[0] ? ": " : "", message) < 0)
+            asprintf(&text, "failed  %s%s%s", begins_with(item->message, shown) ? "" : reason,
+                     message[0] && !begins_with(item->message, shown) ? ": " : "", message) < 0)
                 return NULL;
 
         return text;

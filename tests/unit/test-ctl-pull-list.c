@@ -152,6 +152,18 @@ static void test_lines(void **state) {
         assert_line(&list->items[2], plain, "c\\x1b:1  failed  NotFound: no \\x1b[1m such\\ntag");
 }
 
+/* The agent's messages begin with the reason: it is not said twice. */
+static void test_the_reason_is_said_once(void **state) {
+        const PullReportStyle plain = { .has_full_id = true };
+        Inplaced__V1__PreloadEvent event = event_about("b:1", FAILED);
+        PullList *list = *state;
+
+        event.reason = "NotFound";
+        event.message = "NotFound: no such tag";
+        apply(list, &event, 11 * SEC);
+        assert_line(&list->items[1], plain, "b:1  failed  NotFound: no such tag");
+}
+
 static void test_the_size_stays_when_the_last_event_has_none(void **state) {
         Inplaced__V1__PreloadEvent event = event_about("a:1", PULLING);
         PullList *list = *state;
@@ -233,6 +245,7 @@ int main(void) {
                 LIST_TEST(test_a_verdict_is_final),
                 LIST_TEST(test_exit_status),
                 LIST_TEST(test_lines),
+                LIST_TEST(test_the_reason_is_said_once),
                 LIST_TEST(test_the_size_stays_when_the_last_event_has_none),
                 LIST_TEST(test_document),
                 LIST_TEST(test_bars),
