@@ -17,7 +17,8 @@ typedef struct Source Source;
 struct Source {
         LIST_LINKS(Source);
         char *name;
-        char *complaint; /* logged already; NULL if there is none */
+        char *complaint;     /* logged already; NULL if there is none */
+        unsigned n_contents; /* of its file, when the wishes were given */
         bool is_there;
 };
 
@@ -108,6 +109,10 @@ static int folder_take_file(Folder *folder, const ImagesFile *file) {
                             "Cannot use `%s/%s`: %s, keeping what it said before.", folder->path,
                             file->name, error_message(&file->error));
 
+        if (source->n_contents == file->n_contents)
+                return 0;
+
+        source->n_contents = file->n_contents;
         return set_wishes(folder, file->name, &file->wishes);
 }
 

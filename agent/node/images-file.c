@@ -136,6 +136,7 @@ static int take_content(ImagesFile *file, const char *text, size_t size, Error *
         wish_list_done(&file->wishes);
         file->wishes = wishes;
         file->n_documents = documents.n_items;
+        file->n_contents++;
         return 0;
 }
 

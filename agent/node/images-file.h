@@ -27,10 +27,11 @@ typedef struct FileStamp {
 } FileStamp;
 
 typedef struct ImagesFile {
-        char *name;         /* without the folder */
-        WishList wishes;    /* of the last good content */
-        size_t n_documents; /* of the same */
-        Error error;        /* why the newest content was refused, or unset. One line, which does
+        char *name;          /* without the folder */
+        WishList wishes;     /* of the last good content */
+        size_t n_documents;  /* of the same */
+        unsigned n_contents; /* how often there was a good one; the wishes are new when this is */
+        Error error;         /* why the newest content was refused, or unset. One line, which does
                              * not name the file. */
 
         /* private to images-file.c and images-dir.c */
