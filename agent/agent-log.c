@@ -17,10 +17,10 @@ void agent_log_runtime(Log *log, const Runtimes *runtimes, const Runtime *runtim
                 log_warning(log,
                             LOG_FIELDS({ "MESSAGE_ID", MESSAGE_RUNTIME_LOST },
                                        { "RUNTIME", runtime_path(runtime) }),
-                            "No runtime: %s, trying again.", sentence);
+                            "Waiting for a runtime: %s.", sentence);
         else
-                log_debug(log, LOG_FIELDS({ "RUNTIME", runtime_path(runtime) }), "No runtime: %s.",
-                          sentence);
+                log_debug(log, LOG_FIELDS({ "RUNTIME", runtime_path(runtime) }),
+                          "Waiting for a runtime: %s.", sentence);
 }
 
 /* A runtime that is refused has had its line already. */
@@ -35,5 +35,5 @@ static bool is_silence(const Runtimes *runtimes) {
 void agent_log_silence(Log *log, const Runtimes *runtimes) {
         if (is_silence(runtimes))
                 log_warning(log, LOG_FIELDS({ "MESSAGE_ID", MESSAGE_RUNTIME_LOST }),
-                            "No runtime: %s, trying again.", diagnosis_runtime_sentence(runtimes));
+                            "Waiting for a runtime: %s.", diagnosis_runtime_sentence(runtimes));
 }

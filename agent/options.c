@@ -36,7 +36,7 @@ const char options_help[] =
         "  --max-parallel-pulls N     default 5\n"
         "  --stall-timeout SECONDS    give up a pull that gets no byte for so long; default 60,\n"
         "                             0 never\n"
-        "  --log-level LEVEL          error, warning, info or debug; default info\n"
+        "  --log-level LEVEL          error, warning, notice, info or debug; default info\n"
         "  --log-format FORMAT        auto, journal, json or text; default auto\n"
         "  --version, --help\n"
         "\n"
