@@ -3,8 +3,6 @@
 #include "agent/agent.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +12,7 @@
 #include "agent/agent-http.h"
 #include "agent/agent-log.h"
 #include "agent/agent-metrics.h"
+#include "agent/agent-notify.h"
 #include "agent/base/cleanup.h"
 #include "agent/node/api.h"
 #include "agent/node/auth-dir.h"
@@ -27,9 +26,6 @@
 
 /* How long the answer of a runtime is waited for before saying that we are ready. */
 #define SETTLE_USEC ((uint64_t) 40 * 1000)
-
-/* How soon a change is told to systemd; several share one message. */
-#define NOTIFY_USEC ((uint64_t) 500 * 1000)
 
 struct Agent {
         sd_event *event;
@@ -49,45 +45,23 @@ struct Agent {
         Folder *folder;
         Api *api;
         AgentHttp *http;
-        sd_event_source *notify;
+        AgentNotify *notify;
         sd_event_source *settle; /* runs until it is known which runtimes are there */
 };
 
 DEFINE_CLEANUP(Agent *, agent_free)
 
-/* Also the moment to give memory back that a burst of work needed. */
-static int on_notify(sd_event_source *source, uint64_t usec, void *userdata) {
-        Agent *agent = userdata;
-        ImagesWork work = images_work(agent->images);
-
-        (void) sd_notifyf(false, "STATUS=%zu images wanted, %zu being pulled, %zu waiting; %s",
-                          images_count(agent->images), work.n_pulling, work.n_queued,
-                          diagnosis_runtime_sentence(agent->runtimes));
-        if (work.n_pulling + work.n_queued == 0)
-                (void) malloc_trim(0);
-        return 0;
-}
-
-static int agent_notify_later(Agent *agent) {
-        int enabled;
-
-        if (!agent->notify || sd_event_source_get_enabled(agent->notify, &enabled) < 0 ||
-            enabled != SD_EVENT_OFF)
-                return 0;
-
-        (void) sd_event_source_set_time_relative(agent->notify, NOTIFY_USEC);
-        return sd_event_source_set_enabled(agent->notify, SD_EVENT_ONESHOT);
-}
-
 static int on_image(Image *image, void *userdata) {
-        return agent_notify_later(userdata);
+        Agent *agent = userdata;
+
+        return agent_notify_later(agent->notify);
 }
 
 static int agent_settle(Agent *agent) {
         agent->settle = sd_event_source_disable_unref(agent->settle);
         agent_log_silence(agent->log, agent->runtimes);
         agent->on_ready(agent->userdata);
-        return agent_notify_later(agent);
+        return agent_notify_later(agent->notify);
 }
 
 static int on_settle(sd_event_source *source, uint64_t usec, void *userdata) {
@@ -110,7 +84,7 @@ static int on_runtime_changed(Runtime *runtime, void *userdata) {
         if (agent->settle && runtimes_are_settled(agent->runtimes))
                 return agent_settle(agent);
 
-        return agent_notify_later(agent);
+        return agent_notify_later(agent->notify);
 }
 
 static void on_cri_call(const RpcMethod *method, uint64_t duration_usec, ErrorKind result,
@@ -204,7 +178,7 @@ static int agent_add_state_file(Agent *agent, const Options *options) {
 static void on_folder_changed(void *userdata) {
         Agent *agent = userdata;
 
-        (void) agent_notify_later(agent);
+        (void) agent_notify_later(agent->notify);
 }
 
 static int agent_add_folder(Agent *agent, const Options *options) {
@@ -228,6 +202,21 @@ static int agent_add_folder(Agent *agent, const Options *options) {
         return 0;
 }
 
+/* A crowd of callers leaves memory behind, which agent-notify.c gives back. */
+static void on_request(const char *method, ErrorKind result, void *userdata) {
+        Agent *agent = userdata;
+
+        agent_metrics_on_request(method, result, &agent->metrics);
+        (void) agent_notify_later(agent->notify);
+}
+
+static void on_refused(ListenerRefusal refusal, void *userdata) {
+        Agent *agent = userdata;
+
+        agent_metrics_on_refused(refusal, &agent->metrics);
+        (void) agent_notify_later(agent->notify);
+}
+
 static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
         ApiOptions api = {
                 .completions = agent->completions,
@@ -242,9 +231,9 @@ static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
                         .fd = -1,
                         .group = local_socket_find_group(options->socket_group, agent->log),
                 },
-                .on_request = agent_metrics_on_request,
-                .on_refused = agent_metrics_on_refused,
-                .userdata = &agent->metrics,
+                .on_request = on_request,
+                .on_refused = on_refused,
+                .userdata = agent,
         };
         int r;
 
@@ -263,8 +252,7 @@ static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
 static int agent_add_notify(Agent *agent) {
         int r;
 
-        r = sd_event_add_time_relative(agent->event, &agent->notify, CLOCK_MONOTONIC, NOTIFY_USEC,
-                                       0, on_notify, agent);
+        r = agent_notify_new(agent->event, agent->images, agent->runtimes, &agent->notify);
         if (r < 0)
                 return r;
 
@@ -364,7 +352,7 @@ Agent *agent_free(Agent *agent) {
                 return NULL;
 
         sd_event_source_disable_unref(agent->settle);
-        sd_event_source_disable_unref(agent->notify);
+        agent->notify = agent_notify_free(agent->notify);
         agent_http_free(agent->http);
         api_free(agent->api);
         folder_free(agent->folder);

@@ -23,6 +23,7 @@ struct Pull {
         ImageStatus status;
         uint64_t looked_usec; /* when it had its first turn */
         unsigned n_failures;
+        unsigned n_losses;   /* how often the runtime went away while it pulled this */
         PullRequest request; /* of the attempt that runs */
         char *answered_id;   /* what PullImage answered */
 

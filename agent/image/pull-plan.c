@@ -46,6 +46,8 @@ static const struct Rule {
         { PULL_BACKING_OFF, PULL_ON_DEADLINE,     PULL_DO_REPORT,   PULL_FAILED      },
 
         { PULL_PARKED,      PULL_ON_RUNTIME_BACK, PULL_DO_QUEUE,    PULL_QUEUED      },
+        /* An image that breaks the runtime must not keep it down. */
+        { PULL_PARKED,      PULL_ON_RUNTIME_SICK, PULL_DO_BACK_OFF, PULL_BACKING_OFF },
         { PULL_PARKED,      PULL_ON_DEADLINE,     PULL_DO_REPORT,   PULL_FAILED      },
 };
 /* clang-format on */

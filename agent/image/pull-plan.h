@@ -37,6 +37,7 @@ typedef enum PullEvent {
         PULL_ON_TIMER,
         PULL_ON_RUNTIME_AWAY,
         PULL_ON_RUNTIME_BACK,
+        PULL_ON_RUNTIME_SICK, /* it is back, but goes away again and again over this image */
         PULL_ON_DEADLINE,
         _PULL_EVENT_MAX,
 } PullEvent;

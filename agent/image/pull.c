@@ -20,22 +20,25 @@ static int on_retry(sd_event_source *source, uint64_t usec, void *userdata) {
 }
 
 static int pull_back_off(Pull *pull) {
+        unsigned n = pull->n_failures > pull->n_losses ? pull->n_failures : pull->n_losses;
         uint32_t random = 0;
 
         (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
         return sd_event_add_time_relative(pull->context->event, &pull->retry, CLOCK_MONOTONIC,
-                                          backoff_usec(pull->n_failures, random), 0, on_retry,
-                                          pull);
+                                          backoff_usec(n, random), 0, on_retry, pull);
+}
+
+/* Once may be a restart. */
+static PullEvent event_of_return(const Pull *pull) {
+        return pull->n_losses > 1 ? PULL_ON_RUNTIME_SICK : PULL_ON_RUNTIME_BACK;
 }
 
 /* A runtime that came back between the call's failure and now will not announce itself again. */
-static int pull_park(Pull *pull) {
-        Runtime *runtime = runtimes_chosen(pull->context->runtimes);
+static int pull_park(Pull *pull, PullState left) {
+        if (left == PULL_PULLING)
+                pull->n_losses++;
 
-        if (runtime && runtime_is_alive(runtime))
-                return pull_handle(pull, PULL_ON_RUNTIME_BACK);
-
-        return 0;
+        return pull_runtime_is_away(pull) ? 0 : pull_handle(pull, event_of_return(pull));
 }
 
 /* The last bytes of a pull, and all of a quick one, arrive between two looks. */
@@ -99,7 +102,7 @@ static void pull_leave(Pull *pull, PullState left) {
                 pull->status.step = IMAGE_STEP_RESOLVING;
 }
 
-static int pull_act(Pull *pull, PullAction action) {
+static int pull_act(Pull *pull, PullAction action, PullState left) {
         const PullContext *context = pull->context;
 
         switch (action) {
@@ -110,7 +113,7 @@ static int pull_act(Pull *pull, PullAction action) {
         case PULL_DO_PULL: return pull_pull(pull);
         case PULL_DO_IDENTIFY: return pull_identify(pull);
         case PULL_DO_BACK_OFF: return pull_back_off(pull);
-        case PULL_DO_PARK: return pull_park(pull);
+        case PULL_DO_PARK: return pull_park(pull, left);
         case PULL_DO_REPORT: return pull_report(pull);
         }
 
@@ -126,7 +129,7 @@ int pull_handle(Pull *pull, PullEvent event) {
                 return 0;
 
         pull_leave(pull, left);
-        r = pull_act(pull, action);
+        r = pull_act(pull, action, left);
         if (r < 0)
                 return r;
 
@@ -193,7 +196,7 @@ Pull *pull_free(Pull *pull) {
 }
 
 int pull_start(Pull *pull) {
-        return pull_act(pull, PULL_DO_QUEUE);
+        return pull_act(pull, PULL_DO_QUEUE, pull->state);
 }
 
 int pull_join(Pull *pull, const char *owner) {
@@ -225,7 +228,7 @@ int pull_on_slot(Ticket *ticket) {
 
 int pull_on_runtime_changed(Pull *pull) {
         return pull_handle(pull, pull_runtime_is_away(pull) ? PULL_ON_RUNTIME_AWAY
-                                                            : PULL_ON_RUNTIME_BACK);
+                                                            : event_of_return(pull));
 }
 
 const ImageStatus *pull_status(const Pull *pull) {

@@ -53,7 +53,8 @@ def main() -> None:
     if behaviour == "sanitizer":
         print(_SANITIZER_REPORT, file=sys.stderr)
     if behaviour == "linger":
-        signal.sigtimedwait({signal.SIGUSR1}, 1.5)
+        # A bit longer than an agent may take to end, which is more with sanitizers.
+        signal.sigtimedwait({signal.SIGUSR1}, 5.5 if os.environ.get("INPLACED_SANITIZER") else 1.5)
     sys.exit(3 if behaviour == "fail" else 0)
 
 

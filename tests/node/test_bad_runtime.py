@@ -255,6 +255,20 @@ def test_connection_drops(agent, fake_runtime):
     assert "has ended the connection" in the_complaint(agent)
 
 
+def test_image_that_breaks_the_runtime(agent, fake_runtime):
+    """An image over which the runtime goes away twice is asked for less often; others are not."""
+    fake_runtime.on("PullImage", behaviours.hang(), BAD)
+    agent.want(BAD, file="bad.yaml")
+    for number in (1, 2):
+        wait_until(lambda n=number: len(fake_runtime.calls("PullImage", BAD)) == n, 5, "call")
+        fake_runtime.front.drop()
+    pull_another(agent)
+    wait_until(lambda: len(fake_runtime.calls("PullImage", BAD)) == 3, 5 * SLOWLY, "third call")
+    first, second, third = (call.began_at for call in fake_runtime.calls("PullImage", BAD))
+    assert second - first < third - second
+    assert third - second > 1.5  # the second back-off is 2 s, a fifth more or less
+
+
 @pytest.mark.parametrize("line", [Line.MUTE, Line.JUNK, Line.CLOSE])
 def test_socket_that_does_not_speak(start_agent, fake_runtime, folder, line):
     """What is at the socket need not be a runtime: one line, and the other runtime is used."""
