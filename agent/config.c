@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/node/documents.h"
+#include "agent/document/documents.h"
 
 #define CONFIG_SIZE_MAX (1 << 20)
 

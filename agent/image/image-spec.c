@@ -10,7 +10,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
-#include "agent/image/json-reader.h"
+#include "agent/document/json-reader.h"
 #include "agent/image/wish-spec.h"
 
 #define GROUP "apps.kruise.io"

@@ -9,17 +9,10 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/document/json-cleanup.h"
 
 #define BLOBS_MAX 1024
 #define BLOB_SIZE_MAX ((int64_t) 1 << 50)
-
-static inline void json_object_put_p(json_object **object) {
-        json_object_put(*object);
-}
-
-static inline void json_tokener_free_p(json_tokener **tokener) {
-        json_tokener_free(*tokener);
-}
 
 void manifest_done(Manifest *manifest) {
         for (size_t i = 0; i < manifest->n_blobs; i++)

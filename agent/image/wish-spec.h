@@ -7,7 +7,7 @@
  * The members of a NodeImage that make up one wish. image-spec.c knows which objects these are.
  */
 
-#include "agent/image/json-reader.h"
+#include "agent/document/json-reader.h"
 #include "agent/image/wish.h"
 
 /* What is said once per image: its pull secrets and its sandbox config. */

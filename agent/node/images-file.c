@@ -12,7 +12,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/image/image-spec.h"
-#include "agent/node/documents.h"
+#include "agent/document/documents.h"
 
 /* A file that changes twice within a tick of the kernel's clock looks the same afterwards. */
 #define TICK_USEC ((int64_t) 10000)

@@ -6,17 +6,10 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/document/json-cleanup.h"
 #include "agent/image/image-spec.h"
 #include "agent/node/node-image.h"
 #include "agent/node/owner.h"
-
-static inline void json_object_put_p(json_object **object) {
-        json_object_put(*object);
-}
-
-static inline void json_tokener_free_p(json_tokener **tokener) {
-        json_tokener_free(*tokener);
-}
 
 /* A request as it was before the restart; several wishes may belong to one. */
 typedef struct Restored {

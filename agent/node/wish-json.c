@@ -10,13 +10,10 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/document/json-cleanup.h"
 #include "agent/base/rfc3339.h"
 #include "agent/node/node-image.h"
 #include "agent/node/owner.h"
-
-static inline void json_object_put_p(json_object **object) {
-        json_object_put(*object);
-}
 
 /* Takes the value over; NULL means that there was no memory for it. */
 static bool add(json_object *object, const char *key, json_object *value) {

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/node/documents.h"
+#include "agent/document/documents.h"
 #include "tests/fuzz/fuzz.h"
 
 static size_t check_value(struct json_object *value, size_t depth) {

@@ -16,7 +16,7 @@
 #include <json-c/json_object.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/node/documents.h"
+#include "agent/document/documents.h"
 
 #define TEXT(s) .text = (s), .size = sizeof(s) - 1
 

@@ -20,7 +20,7 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/node/documents.h"
+#include "agent/document/documents.h"
 #include "agent/node/images-file.h"
 
 #define HEAD "apiVersion: apps.kruise.io/v1alpha1\nkind: NodeImage\n"

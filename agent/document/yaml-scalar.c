@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "agent/node/yaml-scalar.h"
+#include "agent/document/yaml-scalar.h"
 
 #include <assert.h>
 #include <json-c/json_object.h>

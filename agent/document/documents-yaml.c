@@ -7,7 +7,7 @@
  * one.
  */
 
-#include "agent/node/documents-read.h"
+#include "agent/document/documents-read.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
-#include "agent/node/yaml-scalar.h"
+#include "agent/document/yaml-scalar.h"
 
 #define ANCHORS_MAX 256 /* per document; they are searched one by one */
 

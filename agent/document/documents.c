@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "agent/node/documents.h"
+#include "agent/document/documents.h"
 
 #include <errno.h>
 #include <json-c/json_object.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/node/documents-read.h"
+#include "agent/document/documents-read.h"
 
 /* libyaml compares each directive of a document with all before it, which would take minutes. */
 #define TAG_DIRECTIVES_MAX 64

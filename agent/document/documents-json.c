@@ -7,7 +7,7 @@
  * and colons before and members after.
  */
 
-#include "agent/node/documents-read.h"
+#include "agent/document/documents-read.h"
 
 #include <errno.h>
 #include <json-c/json_object.h>

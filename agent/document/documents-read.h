@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "agent/node/documents.h"
+#include "agent/document/documents.h"
 
 /* Appends a document, which it takes over also when it fails. */
 int documents_take(Documents *documents, struct json_object *document);

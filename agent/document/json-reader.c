@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "agent/image/json-reader.h"
+#include "agent/document/json-reader.h"
 
 #include <errno.h>
 #include <json-c/json_object.h>

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * json-c's objects with the scope as their owner, see base/cleanup.h
+ */
+
+#include <json-c/json.h>
+
+static inline void json_object_put_p(json_object **object) {
+        json_object_put(*object);
+}
+
+static inline void json_tokener_free_p(json_tokener **tokener) {
+        if (*tokener)
+                json_tokener_free(*tokener);
+}
