@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * All sources of registry credentials, as one
+ *
+ * First the pull secrets that a wish names: those with a namespace are read from the API server, if
+ * there is one, the others from the folder of credentials. Then those of the node: the folder,
+ * docker's own configuration, credential provider plugins as the kubelet has them.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "agent/auth/auth-dir.h"
+#include "agent/auth/credential-providers.h"
+#include "agent/auth/docker-config.h"
+#include "agent/image/pull-keys.h"
+#include "agent/kube/secret.h"
+
+typedef struct Auth Auth;
+
+/* All borrowed, and have to outlive the Auth. */
+typedef struct AuthOptions {
+        sd_event *event;
+        Log *log;
+        AuthDir *dir;
+        DockerConfig *docker;           /* NULL: not used */
+        CredentialProviders *providers; /* NULL: not used */
+} AuthOptions;
+
+int auth_new(const AuthOptions *options, Auth **ret);
+
+/* All asks have been dropped before. */
+Auth *auth_free(Auth *auth);
+
+/* Pull secrets of the API server, from now on; NULL: no more. */
+void auth_set_secrets(Auth *auth, KubeSecrets *secrets);
+
+PullKeySource auth_source(Auth *auth);

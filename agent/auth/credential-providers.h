@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Credential provider plugins
+ *
+ * Programs that know the credentials of a cloud's registries, configured and run as the kubelet runs
+ * them: see kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider. The answer is
+ * kept as long as the plugin says, for the image, its registry, or all. A plugin gets a minute; who
+ * asks for one image at the same time shares a run. A broken configuration is refused as a whole.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "agent/base/log.h"
+#include "agent/image/credentials.h"
+
+typedef struct CredentialProviders CredentialProviders;
+typedef struct CredentialProvidersAsk CredentialProvidersAsk;
+
+/* config: CredentialProviderConfig, YAML or JSON. A missing file is no plugins. */
+int credential_providers_new(sd_event *event, Log *log, const char *config_path,
+                             const char *bin_dir, CredentialProviders **ret, Error *reterr);
+CredentialProviders *credential_providers_free(CredentialProviders *providers);
+
+size_t credential_providers_count(const CredentialProviders *providers);
+
+/* keyring: with what all plugins that are for this image answered; borrowed, valid until the
+ * next call or event, so copy with keyring_add_all(). Never NULL; a plugin that failed adds nothing, and
+ * error tells of the last one that did; it may be NULL. */
+typedef int (*CredentialProvidersReady)(const Keyring *keyring, const Error *error, void *userdata);
+
+/* canonical_name: such as "123.dkr.ecr.eu.amazonaws.com/team/app". on_ready runs once, not from
+ * within. must_be_fresh: what is kept has been refused by a registry. */
+int credential_providers_ask(CredentialProviders *providers, const char *canonical_name,
+                             bool must_be_fresh, CredentialProvidersReady on_ready, void *userdata,
+                             CredentialProvidersAsk **ret);
+
+/* on_ready is not called any more. Returns NULL. */
+CredentialProvidersAsk *credential_providers_ask_unref(CredentialProvidersAsk *ask);

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Another program that is run for its answer
+ *
+ * Gives it a text on stdin and takes what it writes to stdout, within limits of time and size. A
+ * program that is over a limit, or no longer needed, is killed together with all that it started.
+ * What it writes to stderr is not kept but for its first line, which goes into the error.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "agent/base/error.h"
+
+typedef struct Program Program;
+
+typedef struct ProgramOptions {
+        const char *path;             /* absolute, or a name that is looked up in PATH */
+        const char *const *arguments; /* without the program's name, ended by NULL; or NULL */
+        const char *const
+                *environment; /* "NAME=value" in addition to our own, ended by NULL; or NULL */
+        const char *input;    /* may be NULL; it is wiped from our memory when it was sent */
+        size_t input_size;
+        size_t output_max;     /* bytes; one more is a refusal */
+        uint64_t timeout_usec; /* from start to end */
+} ProgramOptions;
+
+/* Ended with status 0: output is what it wrote, borrowed during the call and wiped afterwards; it
+ * ends with a NUL that output_size does not count. Otherwise error says why, without any of the
+ * output. Runs once, never from within program_run(); the program may be freed in it. */
+typedef int (*ProgramDone)(const char *output, size_t output_size, const Error *error,
+                           void *userdata);
+
+/* Everything is copied. That it cannot be started is told to on_done, too. */
+int program_run(sd_event *event, const ProgramOptions *options, ProgramDone on_done, void *userdata,
+                Program **ret);
+
+/* Kills it if it still runs, and then on_done is not called. Returns NULL. */
+Program *program_free(Program *program);

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * How to reach the API server: where it is, how to know it, and who we are to it
+ *
+ * Read from a kubeconfig (its current context, or another one), or from what Kubernetes gives to
+ * every pod. Files that are named there, tokens above all, are read again when they changed, since
+ * they rotate; so is the kubeconfig. A program of "users[].user.exec" is run when there is no token
+ * yet, and again when the token has expired or was refused.
+ * See kubernetes.io/docs/reference/config-api/kubeconfig.v1.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "agent/base/error.h"
+
+typedef struct KubeAccess KubeAccess;
+
+/* What it takes for one request. Texts are NULL where there is none; certificates and keys are PEM. */
+typedef struct KubeCredentials {
+        const char *server; /* such as "https://10.96.0.1:443", without a slash at the end */
+        const char *ca;     /* NULL: the system's */
+        const char *certificate;
+        const char *key;
+        const char *token;
+        const char *username; /* basic authentication, which a proxy in between may ask for */
+        const char *password;
+        const char *tls_server_name;
+        const char *proxy;
+        bool is_unverified;  /* insecure-skip-tls-verify */
+        unsigned generation; /* differs if anything but the token does: then a connection that was
+                              * made with the old ones must not be used any more */
+} KubeCredentials;
+
+/* A program ended: kube_access_get() will say something else now. */
+typedef void (*KubeAccessChanged)(void *userdata);
+
+typedef struct KubeAccessOptions {
+        sd_event *event;
+        const char *kubeconfig; /* a path; NULL: as a pod */
+        const char *context;    /* NULL: current-context */
+        const char *pod_folder; /* NULL: /var/run/secrets/kubernetes.io/serviceaccount */
+        KubeAccessChanged on_changed;
+        void *userdata;
+} KubeAccessOptions;
+
+/* There is what a pod has: the token's file and the two variables of the environment. */
+bool kube_access_is_pod(const char *pod_folder);
+
+/* Refused with one line if it cannot be used, which names the file and, where there is one, the path
+ * inside it. Options are copied. */
+int kube_access_new(const KubeAccessOptions *options, KubeAccess **ret, Error *reterr);
+KubeAccess *kube_access_free(KubeAccess *access);
+
+/* 1: *ret is what to use now, borrowed until the next call. 0: a program runs for it, and on_changed
+ * will be called. Else a refusal, of the kind ERROR_INVALID or ERROR_DENIED, that may end by itself. */
+int kube_access_get(KubeAccess *access, const KubeCredentials **ret, Error *reterr);
+
+/* The server did not take the token (401): the next one has to be read or made anew. */
+void kube_access_refuse_token(KubeAccess *access);
+
+/* "kubeconfig /etc/kubernetes/kubelet.conf, context default" or "the pod's service account"; for
+ * people; borrowed. */
+const char *kube_access_source(const KubeAccess *access);

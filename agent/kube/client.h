@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Requests to the API server
+ *
+ * HTTP/2 where the server has it, so that all requests and watches share one connection. Each
+ * request carries the credentials of its moment; one that is refused with 401 is sent once more with
+ * fresh ones. Nothing else is tried again here: whoever asks knows best what is worth repeating and
+ * what has become outdated meanwhile (see kube_retry_usec()).
+ */
+
+#include <systemd/sd-event.h>
+
+#include "agent/base/error.h"
+#include "agent/kube/access.h"
+
+typedef struct KubeClient KubeClient;
+typedef struct KubeCall KubeCall;
+
+#define KUBE_JSON "application/json"
+#define KUBE_MERGE_PATCH "application/merge-patch+json"
+#define KUBE_STRATEGIC_MERGE_PATCH "application/strategic-merge-patch+json"
+#define KUBE_PROTOBUF "application/vnd.kubernetes.protobuf"
+/* Instead of the whole object, which may be large, only its metadata. */
+#define KUBE_METADATA_ONLY "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+/* The server, or nobody, answered a request; code 0: nobody. */
+typedef void (*KubeCalled)(const char *verb, int code, uint64_t duration_usec, void *userdata);
+
+/* The server answers (NULL) or does not, and why; told when that changes, or the reason does. An
+ * answer that refuses one request, such as 403, is an answer. */
+typedef void (*KubeReachable)(const Error *trouble, void *userdata);
+
+typedef struct KubeClientOptions {
+        sd_event *event;
+        const KubeAccessOptions *access; /* event, on_changed and userdata are set by the client */
+        KubeCalled on_called;
+        KubeReachable on_reachable;
+        void *userdata;
+} KubeClientOptions;
+
+/* Refuses what kube_access_new() refuses. Sends nothing yet. */
+int kube_client_new(const KubeClientOptions *options, KubeClient **ret, Error *reterr);
+
+/* Ends all calls, whose callbacks do not run any more. Returns NULL. */
+KubeClient *kube_client_free(KubeClient *client);
+
+sd_event *kube_client_event(const KubeClient *client);
+
+/* Why the server does not answer, or NULL. Before the first answer it is unset: ERROR_NONE. */
+const Error *kube_client_trouble(const KubeClient *client);
+
+/* "https://10.96.0.1:443 by the pod's service account"; for people; borrowed. */
+const char *kube_client_target(const KubeClient *client);
+
+typedef struct KubeReply {
+        int code;         /* HTTP's status; 0: none came */
+        const char *body; /* ends with a NUL that size does not count; "" if on_data took it */
+        size_t size;
+        uint64_t retry_after_usec; /* what the server asks for; 0: nothing */
+} KubeReply;
+
+/* error is NULL for a status of 2xx. Else its kind is that of the status: 400 and 422 INVALID, 401
+ * and 403 DENIED, 404 NOT_FOUND, 405, 406 and 415 UNSUPPORTED, 409 CONFLICT, 410 GONE, 408 and 504
+ * TIMEOUT, 429 and the other 5xx UNAVAILABLE; and its message what the server's Status object says.
+ * Without a status: UNAVAILABLE, TIMEOUT, or DENIED if the server's certificate cannot be trusted.
+ * The message is one line that names the request, e.g. "PATCH nodeimages/node-1/status: ...". */
+typedef int (*KubeReplied)(const KubeReply *reply, const Error *error, void *userdata);
+
+/* A piece of a body of status 2xx; of others there are none, they come with the reply. A negative
+ * return ends the call as if the connection were cut: on_replied gets ERROR_CANCELED. */
+typedef int (*KubeData)(const char *data, size_t size, void *userdata);
+
+typedef struct KubeRequest {
+        const char *verb;   /* for metrics: get, list, watch, create, patch, delete */
+        const char *method; /* GET, POST, PATCH, DELETE */
+        const char *path;   /* from kube_path_format() */
+        const char *accept; /* NULL: KUBE_JSON */
+        const char *content_type;
+        const char *body; /* NULL: none; ends with a NUL */
+        size_t reply_max; /* bytes; a larger body is ERROR_INVALID. 0: 4 MiB. Not for on_data */
+        uint64_t timeout_usec;  /* of the whole exchange; 0: 30 s, UINT64_MAX: none */
+        uint64_t silence_usec;  /* without a byte, once the answer began; 0: no limit */
+        KubeData on_data;       /* NULL: the body comes with the reply */
+        KubeReplied on_replied; /* once, and last; not from within kube_call() */
+        void *userdata;
+} KubeRequest;
+
+/* The request is copied. The caller owns *ret; it may be dropped in a callback. */
+int kube_call(KubeClient *client, const KubeRequest *request, KubeCall **ret);
+
+/* Ends the call if it still runs; no callback runs after that. Returns NULL. */
+KubeCall *kube_call_unref(KubeCall *call);

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Events (core/v1), as `kubectl describe` shows them
+ *
+ * Best effort: nobody waits for them, and few enough of them are sent that they never are a burden.
+ * The same event again raises the count of the first one; many that differ only in their message
+ * become one "(combined from similar events)"; each object may have 25 and then one every 5 minutes;
+ * what the server does not take is tried a few times and then dropped. Those limits are client-go's.
+ */
+
+#include "agent/base/log.h"
+#include "agent/kube/client.h"
+
+typedef struct KubeEvents KubeEvents;
+
+/* core/v1 ObjectReference; texts may be NULL. */
+typedef struct KubeReference {
+        const char *api_version;
+        const char *kind;
+        const char *namespace;
+        const char *name;
+        const char *uid;
+        const char *resource_version;
+        const char *field_path;
+} KubeReference;
+
+typedef struct KubeEventsOptions {
+        KubeClient *client;
+        Log *log;
+        const char *component; /* copied */
+        const char *node_name; /* copied */
+} KubeEventsOptions;
+
+int kube_events_new(const KubeEventsOptions *options, KubeEvents **ret);
+KubeEvents *kube_events_free(KubeEvents *events);
+
+/* About the object; a cluster-scoped one has no namespace, and its event goes to "default".
+ * type: "Normal" or "Warning". Everything is copied; messages are cut at 1024 bytes. */
+int kube_event_send(KubeEvents *events, const KubeReference *object, const char *type,
+                    const char *reason, const char *message);
+
+/* Not sent yet. */
+size_t kube_events_n_waiting(const KubeEvents *events);
+/* Never sent, since the start: over a limit, or refused for good. */
+uint64_t kube_events_n_dropped(const KubeEvents *events);
+
+/* Does not wait any longer if it is backing off: the server is known to answer. */
+int kube_events_kick(KubeEvents *events);

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * When to ask the API server again
+ */
+
+#include "agent/kube/client.h"
+
+/* Somebody can hope that the same request succeeds later: nobody answered, or 408, 429 or 5xx. */
+bool kube_is_retriable(const KubeReply *reply, const Error *error);
+
+/* How long to wait after the n-th failure in a row (from 1): 0.25, 0.5, 1 … 15 s, ± 20 %, and never
+ * less than the server asked for (of which at most 60 s are believed). random is any number. */
+uint64_t kube_retry_usec(unsigned n_failures, const KubeReply *reply, uint32_t random);

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Pull secrets, read one by one by their names
+ *
+ * Needs the right to get them, not to list or watch. What was read is kept for a short while, since
+ * many images use the same secret, and wiped when it is dropped.
+ */
+
+#include "agent/kube/client.h"
+
+typedef struct KubeSecrets KubeSecrets;
+typedef struct KubeSecretAsk KubeSecretAsk;
+
+/* What docker's tools call config.json: the value of .dockerconfigjson or of .dockercfg, decoded.
+ * text is borrowed during the call and not ended by a NUL. The error says, without any value, that
+ * the secret is not there, may not be read, is of another type, or is broken. */
+typedef int (*KubeSecretRead)(const char *text, size_t size, const Error *error, void *userdata);
+
+/* keep_usec: how long to believe what was read. 0: 60 s; missing ones are believed for 1/6 of it. */
+int kube_secrets_new(KubeClient *client, uint64_t keep_usec, KubeSecrets **ret);
+KubeSecrets *kube_secrets_free(KubeSecrets *secrets);
+
+/* must_be_fresh: what is kept has been refused by a registry, so ask the server in any case.
+ * Several who ask for one secret at the same time share a request. on_read is never called from
+ * within. */
+int kube_secrets_get(KubeSecrets *secrets, const char *namespace, const char *name,
+                     bool must_be_fresh, KubeSecretRead on_read, void *userdata,
+                     KubeSecretAsk **ret);
+
+/* on_read is not called any more. Returns NULL. */
+KubeSecretAsk *kube_secret_ask_unref(KubeSecretAsk *ask);

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * All objects of one kind that a selector selects, and each change to them
+ *
+ * Lists (streaming where the server can, else in pages), then watches from there, and again from the
+ * last known version when the watch ends; a version that is too old means a new list. Whoever uses
+ * this sees none of that: only objects, in their newest state, each at least once, and those that
+ * are gone. It keeps no object, only who they are.
+ * See kubernetes.io/docs/reference/using-api/api-concepts ("Efficient detection of changes").
+ */
+
+#include <json-c/json_types.h>
+
+#include "agent/base/log.h"
+#include "agent/kube/client.h"
+#include "agent/kube/path.h"
+
+typedef struct KubeWatch KubeWatch;
+
+/* Borrowed during the call. */
+typedef struct KubeObject {
+        const char *namespace; /* "" if there is none */
+        const char *name;
+        const char *uid;
+        const char *resource_version;
+        struct json_object *json; /* the object; NULL if it came as protobuf */
+        const uint8_t *bytes;     /* the object's own message, without envelope; NULL if JSON */
+        size_t n_bytes;
+} KubeObject;
+
+/* In what state the watch is; for people and metrics. */
+typedef enum KubeWatchState {
+        KUBE_WATCH_LISTING,
+        KUBE_WATCH_SYNCED,
+        KUBE_WATCH_TROUBLED, /* still trying; see kube_watch_error() */
+        _KUBE_WATCH_STATE_MAX,
+} KubeWatchState;
+
+typedef struct KubeWatchOptions {
+        KubeClient *client;
+        KubePath path;        /* group, version, namespace, resource; copied */
+        const char *selector; /* "fieldSelector=metadata.name%3Dnode-1", or NULL; copied */
+        bool is_protobuf;     /* ask for protobuf instead of JSON */
+        size_t object_max;    /* bytes of one object; a larger one is told as trouble. 0: 4 MiB */
+
+        /* It is there, or it changed. */
+        int (*on_object)(const KubeObject *object, void *userdata);
+        /* It is gone; only namespace, name and uid are set. One that was deleted and created again
+         * is gone first. */
+        int (*on_gone)(const KubeObject *object, void *userdata);
+        /* The state changed; the first KUBE_WATCH_SYNCED comes when everything was told. Later ones
+         * may follow a trouble. */
+        int (*on_state)(KubeWatchState state, void *userdata);
+        /* A list or a watch was begun again, for metrics; NULL: nobody counts. */
+        void (*on_restart)(void *userdata);
+        void *userdata;
+} KubeWatchOptions;
+
+/* Begins at once. */
+int kube_watch_new(const KubeWatchOptions *options, KubeWatch **ret);
+KubeWatch *kube_watch_free(KubeWatch *watch);
+
+KubeWatchState kube_watch_state(const KubeWatch *watch);
+
+/* Why it is troubled, or unset. ERROR_NOT_FOUND: nobody serves this kind (any more). */
+const Error *kube_watch_error(const KubeWatch *watch);
+
+/* Does not wait any longer if it is backing off: the server is known to answer. */
+int kube_watch_kick(KubeWatch *watch);
