@@ -94,10 +94,20 @@ __attribute__((format(printf, 1, 2))) static char *format(const char *pattern, .
         return text;
 }
 
+/* Whether gRPC notices first that the connection is closed or that what came is not HTTP/2 is a matter
+ * of luck, so both are said in the same words. */
+static int runtime_hangs_up(Runtime *runtime) {
+        return runtime_fail(runtime, RUNTIME_REFUSED,
+                            format("%s ends connections at once: is it a container runtime?",
+                                   runtime->path));
+}
+
 static int runtime_refuse(Runtime *runtime, const Error *error) {
         const char *path = runtime->path;
         char *sentence;
 
+        if (error->kind == ERROR_UNAVAILABLE)
+                return runtime_hangs_up(runtime);
         if (error->kind == ERROR_UNSUPPORTED)
                 sentence = format("%s does not speak CRI v1: update the runtime, or enable its CRI "
                                   "plugin",
@@ -179,9 +189,7 @@ static int on_closed(void *userdata) {
                                     format("the runtime at %s has ended the connection",
                                            runtime->path));
 
-        return runtime_fail(runtime, RUNTIME_REFUSED,
-                            format("%s ends connections at once: is it a container runtime?",
-                                   runtime->path));
+        return runtime_hangs_up(runtime);
 }
 
 int runtime_try(Runtime *runtime) {
