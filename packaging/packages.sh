@@ -9,7 +9,7 @@
 build_packages=(
     gcc libc6-dev cmake ninja-build pkgconf
     libgrpc-dev libprotobuf-c-dev protobuf-c-compiler libsystemd-dev
-    libjson-c-dev libyaml-dev libmicrohttpd-dev libsmartcols-dev
+    libcurl4-openssl-dev libjson-c-dev libyaml-dev libmicrohttpd-dev libsmartcols-dev
 )
 
 # To ask a runtime, beside the agent, what it holds. (python3-grpc-tools needs python3-pkg-resources
@@ -26,9 +26,15 @@ test_packages=(
     clang-format shellcheck mandoc systemd
 )
 
+# For a control plane and a kubelet, which the tests build themselves.
+cluster_packages=(containernetworking-plugins etcd-server iproute2)
+
+# To build those on a machine without Go.
+go_packages=(ca-certificates python3-pip python3-venv)
+
 # Packages that start a service when they are installed on a machine booted by systemd. The project
 # starts private copies of their programs and needs none of them running.
-_service_packages=(containerd docker-registry)
+_service_packages=(containerd docker-registry etcd-server)
 
 # Prints the packages among the arguments that are not installed.
 list_missing_packages() {
@@ -67,7 +73,7 @@ install_packages() {
 
         [ -d /run/systemd/system ] || exit 0
         for package in "${_service_packages[@]}"; do
-            [[ " ${missing[*]} " != *" $package "* ]] || systemctl disable --now "$package.service"
+            [[ " ${missing[*]} " != *" $package "* ]] || systemctl disable --now "${package%-server}.service"
         done
     ) 9</var/lib/dpkg
 }

@@ -5,7 +5,9 @@
  * Another program that is run for its answer
  *
  * Gives it a text on stdin and takes what it writes to stdout, within limits of time and size. A
- * program that is over a limit, or no longer needed, is killed together with all that it started.
+ * program that is over a limit, or no longer needed, is killed together with all that it started
+ * and that stayed in its session; so is what it leaves behind when it ends. It finds no signal
+ * blocked or ignored, and no open descriptor but the three.
  * What it writes to stderr is not kept but for its first line, which goes into the error.
  */
 
@@ -20,7 +22,7 @@ typedef struct ProgramOptions {
         const char *const *arguments; /* without the program's name, ended by NULL; or NULL */
         const char *const
                 *environment; /* "NAME=value" in addition to our own, ended by NULL; or NULL */
-        const char *input;    /* may be NULL; it is wiped from our memory when it was sent */
+        const char *input;    /* may be NULL; needed during the call only */
         size_t input_size;
         size_t output_max;     /* bytes; one more is a refusal */
         uint64_t timeout_usec; /* from start to end */
@@ -28,7 +30,10 @@ typedef struct ProgramOptions {
 
 /* Ended with status 0: output is what it wrote, borrowed during the call and wiped afterwards; it
  * ends with a NUL that output_size does not count. Otherwise error says why, without any of the
- * output. Runs once, never from within program_run(); the program may be freed in it. */
+ * output, as what follows the program's name: "ended with status 1: no such profile". Its kind is
+ * NOT_FOUND, DENIED or INVALID for one that cannot be started as it is, INVALID for too much
+ * output, TIMEOUT, or UNAVAILABLE.
+ * Runs once, never from within program_run(); the program may be freed in it. */
 typedef int (*ProgramDone)(const char *output, size_t output_size, const Error *error,
                            void *userdata);
 

@@ -6,11 +6,15 @@
  *
  * Read from a kubeconfig (its current context, or another one), or from what Kubernetes gives to
  * every pod. Files that are named there, tokens above all, are read again when they changed, since
- * they rotate; so is the kubeconfig. A program of "users[].user.exec" is run when there is no token
- * yet, and again when the token has expired or was refused.
+ * they rotate; so is the kubeconfig. What cannot be read any more, or makes no sense, leaves in
+ * force what was read before, until the server refuses that: then kube_access_get() says what is
+ * wrong.
+ * A program of "users[].user.exec" is run when there is no token yet, and again when the token is
+ * about to expire or was refused; not in a tight loop if that does not help.
  * See kubernetes.io/docs/reference/config-api/kubeconfig.v1.
  */
 
+#include <stdbool.h>
 #include <systemd/sd-event.h>
 
 #include "agent/base/error.h"
@@ -53,12 +57,17 @@ bool kube_access_is_pod(const char *pod_folder);
 int kube_access_new(const KubeAccessOptions *options, KubeAccess **ret, Error *reterr);
 KubeAccess *kube_access_free(KubeAccess *access);
 
-/* 1: *ret is what to use now, borrowed until the next call. 0: a program runs for it, and on_changed
- * will be called. Else a refusal, of the kind ERROR_INVALID or ERROR_DENIED, that may end by itself. */
+/* 1: *ret is what to use now, borrowed until the next call or until the loop goes on. 0: a program
+ * runs for it, and on_changed will be called. Else a refusal, of the kind ERROR_INVALID or
+ * ERROR_DENIED, that may end by itself. */
 int kube_access_get(KubeAccess *access, const KubeCredentials **ret, Error *reterr);
 
 /* The server did not take the token (401): the next one has to be read or made anew. */
 void kube_access_refuse_token(KubeAccess *access);
+
+/* Why something older than what the files say now is in force, or NULL; borrowed. Found out by
+ * kube_access_get(). */
+const Error *kube_access_trouble(const KubeAccess *access);
 
 /* "kubeconfig /etc/kubernetes/kubelet.conf, context default" or "the pod's service account"; for
  * people; borrowed. */

@@ -72,6 +72,10 @@ typedef int (*KubeReplied)(const KubeReply *reply, const Error *error, void *use
  * return ends the call as if the connection were cut: on_replied gets ERROR_CANCELED. */
 typedef int (*KubeData)(const char *data, size_t size, void *userdata);
 
+/* The status is 2xx; the first piece of the body may be long in coming. A negative return ends the
+ * call, as for a piece. */
+typedef int (*KubeAccepted)(void *userdata);
+
 typedef struct KubeRequest {
         const char *verb;   /* for metrics: get, list, watch, create, patch, delete */
         const char *method; /* GET, POST, PATCH, DELETE */
@@ -80,10 +84,11 @@ typedef struct KubeRequest {
         const char *content_type;
         const char *body; /* NULL: none; ends with a NUL */
         size_t reply_max; /* bytes; a larger body is ERROR_INVALID. 0: 4 MiB. Not for on_data */
-        uint64_t timeout_usec;  /* of the whole exchange; 0: 30 s, UINT64_MAX: none */
-        uint64_t silence_usec;  /* without a byte, once the answer began; 0: no limit */
-        KubeData on_data;       /* NULL: the body comes with the reply */
-        KubeReplied on_replied; /* once, and last; not from within kube_call() */
+        uint64_t timeout_usec;    /* of the whole exchange; 0: 30 s, UINT64_MAX: none */
+        uint64_t silence_usec;    /* without a byte, once the answer began; 0: no limit */
+        KubeAccepted on_accepted; /* once at most, before on_data; NULL: nobody waits for it */
+        KubeData on_data;         /* NULL: the body comes with the reply */
+        KubeReplied on_replied;   /* once, and last; not from within kube_call() */
         void *userdata;
 } KubeRequest;
 

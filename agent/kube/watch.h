@@ -19,7 +19,7 @@
 
 typedef struct KubeWatch KubeWatch;
 
-/* Borrowed during the call. */
+/* Borrowed during the call; in any callback the watch may be freed. */
 typedef struct KubeObject {
         const char *namespace; /* "" if there is none */
         const char *name;
@@ -50,8 +50,8 @@ typedef struct KubeWatchOptions {
         /* It is gone; only namespace, name and uid are set. One that was deleted and created again
          * is gone first. */
         int (*on_gone)(const KubeObject *object, void *userdata);
-        /* The state changed; the first KUBE_WATCH_SYNCED comes when everything was told. Later ones
-         * may follow a trouble. */
+        /* The state changed, or the reason of the trouble; the first KUBE_WATCH_SYNCED comes when
+         * everything was told. Later ones may follow a trouble, or a new list. */
         int (*on_state)(KubeWatchState state, void *userdata);
         /* A list or a watch was begun again, for metrics; NULL: nobody counts. */
         void (*on_restart)(void *userdata);

@@ -21,6 +21,7 @@ WORDS = {
     r"<yaml\.h>": "yaml",
     r"<microhttpd\.h>": "microhttpd",
     r"<libsmartcols/.*>": "smartcols",
+    r"<curl/.*>": "curl",
     r"<pthread\.h>": "pthread",
     r"<.*>": "libc",
     r'"(proto/\w+)/.*"': r"\1",
@@ -76,6 +77,8 @@ BAD = {
     "agent/image/pull.c": "#include <grpc/grpc.h>\n",
     "agent/observe/metrics.c": "#include <microhttpd.h>\n",
     "cri/client.c": '#include "agent/image/wish.h"\n',
+    "agent/kube/watch.c": "#include <curl/curl.h>\n",
+    "agent/kube/event.c": '#include "agent/image/wish.h"\n',
     "agent/unknown/x.c": "",
 }
 GOOD = {

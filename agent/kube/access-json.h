@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Documents with secrets in them
+ *
+ * Like agent/document/json-reader.h, but what is wrong is told without repeating any value, since
+ * a secret may stand where something else belongs; and what was read can be wiped.
+ */
+
+#include <json-c/json_types.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "agent/document/documents.h"
+#include "agent/document/json-reader.h"
+
+/* The one document of the text, which is an object; to be freed with access_json_done(). */
+int access_json_parse(const char *text, size_t size, Documents *ret, Error *reterr);
+
+/* Borrowed; *ret is NULL if there is none. */
+int access_json_read_object(struct json_object *object, const JsonPath *path, const char *key,
+                            struct json_object **ret, Error *reterr);
+int access_json_read_list(struct json_object *object, const JsonPath *path, const char *key,
+                          struct json_object **ret, Error *reterr);
+
+/* An item of a list, whose path is given. */
+int access_json_check_object(struct json_object *item, const JsonPath *path, Error *reterr);
+
+/* Copied, owned by the caller; *ret stays as it was if there is none, or an empty one. */
+int access_json_read_text(struct json_object *object, const JsonPath *path, const char *key,
+                          char **ret, Error *reterr);
+
+/* An item of a list, whose path is given; it may be empty. */
+int access_json_copy_text(struct json_object *item, const JsonPath *path, char **ret,
+                          Error *reterr);
+
+int access_json_read_bool(struct json_object *object, const JsonPath *path, const char *key,
+                          bool *ret, Error *reterr);
+
+/* Wipes what it holds, and frees it. */
+void access_json_done(Documents *documents);

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kube/event.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/kube/event-item.h"
+#include "agent/kube/retry.h"
+
+#define WAITING_MAX 1000
+#define CALLS_MAX 4
+#define TRIES_MAX 12
+
+#define CODE_CONFLICT 409
+
+struct KubeEvents {
+        KubeClient *client;
+        Log *log;
+        char *component;
+        char *node_name;
+        EventPlan *plan;
+        uint64_t seed;
+
+        /* Of one key, at most one waits and one is being sent. */
+        EventItem *waiting; /* in the order in which they are sent */
+        EventItem *last;
+        EventItem *sending;
+        size_t n_waiting; /* both of them */
+        size_t n_calls;
+
+        sd_event_source *retry; /* while the server does not answer */
+        unsigned n_failures;    /* in a row */
+        uint64_t n_dropped;
+        bool is_told[_ERROR_KIND_MAX]; /* why some were dropped */
+};
+
+DEFINE_CLEANUP(KubeEvents *, kube_events_free)
+
+static int events_pump(KubeEvents *events);
+
+static void waiting_append(KubeEvents *events, EventItem *item) {
+        item->next = NULL;
+        item->previous = events->last;
+        if (events->last)
+                events->last->next = item;
+        else
+                events->waiting = item;
+        events->last = item;
+}
+
+static void waiting_prepend(KubeEvents *events, EventItem *item) {
+        list_prepend(&events->waiting, item);
+        if (!events->last)
+                events->last = item;
+}
+
+static void waiting_remove(KubeEvents *events, EventItem *item) {
+        if (events->last == item)
+                events->last = item->previous;
+        list_remove(&events->waiting, item);
+}
+
+/* One line for each kind of reason: events are too many, and too unimportant, for one each. */
+static void events_drop(KubeEvents *events, const EventRecord *record, const Error *error) {
+        events->n_dropped++;
+        if (events->is_told[error->kind])
+                return;
+
+        events->is_told[error->kind] = true;
+        log_warning(events->log, NULL,
+                    "Dropped the event '%s' about %s '%s': %s. More that are dropped for a reason "
+                    "of the kind '%s' will only be counted.",
+                    record->reason, record->object.kind ?: "object", record->object.name ?: "",
+                    error_message(error), error_kind_to_string(error->kind));
+}
+
+/* The call has ended. */
+static void item_settle(EventItem *item) {
+        KubeEvents *events = item->events;
+
+        item->call = kube_call_unref(item->call);
+        list_remove(&events->sending, item);
+        events->n_calls--;
+}
+
+static void item_finish(EventItem *item) {
+        item->events->n_waiting--;
+        event_item_free(item);
+}
+
+/* To be sent once more, and before all others. Has it happened again meanwhile, it is one event. */
+static void item_requeue(EventItem *item) {
+        KubeEvents *events = item->events;
+        EventItem *newer = event_items_find(events->waiting, item->key);
+
+        if (newer) {
+                EventRecord older = item->record;
+
+                item->record = newer->record;
+                newer->record = older;
+                waiting_remove(events, newer);
+                item_finish(newer);
+        }
+
+        waiting_prepend(events, item);
+}
+
+static void item_give_up(EventItem *item, const KubeReply *reply, const Error *error) {
+        KubeEvents *events = item->events;
+
+        if (!item->is_repeat)
+                event_plan_forget(events->plan, item->key);
+
+        if (event_spec_is_terminating(reply->body, reply->size))
+                events->n_dropped++; /* nobody will look for it there */
+        else
+                events_drop(events, &item->record, error);
+        item_finish(item);
+}
+
+static int on_retry(sd_event_source *source, uint64_t usec, void *userdata) {
+        KubeEvents *events = userdata;
+
+        events->retry = sd_event_source_unref(events->retry);
+        return events_pump(events);
+}
+
+static int events_back_off(KubeEvents *events, const KubeReply *reply) {
+        uint32_t random = 0;
+        int r;
+
+        if (events->retry)
+                return 0;
+
+        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
+        r = sd_event_add_time_relative(kube_client_event(events->client), &events->retry,
+                                       CLOCK_MONOTONIC,
+                                       kube_retry_usec(++events->n_failures, reply, random), 0,
+                                       on_retry, events);
+        if (r < 0)
+                return r;
+
+        r = sd_event_source_set_exit_on_failure(events->retry, true);
+        return r < 0 ? r : 0;
+}
+
+/* It is there: it was written now, or by an earlier try whose answer was lost. */
+static bool is_written(const EventItem *item, const KubeReply *reply, const Error *error) {
+        return !error || (reply->code == CODE_CONFLICT && !item->is_repeat && item->n_tries > 0);
+}
+
+static int on_sent(const KubeReply *reply, const Error *error, void *userdata) {
+        EventItem *item = userdata;
+        KubeEvents *events = item->events;
+        bool is_retriable = error && kube_is_retriable(reply, error);
+        int r = 0;
+
+        item_settle(item);
+        if (!is_retriable)
+                events->n_failures = 0;
+
+        if (is_written(item, reply, error)) {
+                item_finish(item);
+        } else if (is_retriable && ++item->n_tries < TRIES_MAX) {
+                item_requeue(item);
+                r = events_back_off(events, reply);
+        } else if (item->is_repeat && error->kind == ERROR_NOT_FOUND) {
+                item->is_repeat = false; /* the server has forgotten it: they last an hour there */
+                item_requeue(item);
+        } else {
+                item_give_up(item, reply, error);
+                r = is_retriable ? events_back_off(events, reply) : 0;
+        }
+        if (r < 0)
+                return r;
+
+        return events_pump(events);
+}
+
+/* The next one of which no former state is being written: the newest has to be the last. */
+static EventItem *events_next(const KubeEvents *events) {
+        for (EventItem *item = events->waiting; item; item = item->next)
+                if (!event_items_find(events->sending, item->key))
+                        return item;
+
+        return NULL;
+}
+
+static int events_pump(KubeEvents *events) {
+        const EventSource source = { events->component, events->node_name };
+
+        while (!events->retry && events->n_calls < CALLS_MAX) {
+                EventItem *item = events_next(events);
+                int r;
+
+                if (!item)
+                        break;
+
+                waiting_remove(events, item);
+                list_prepend(&events->sending, item);
+                events->n_calls++;
+                r = event_item_send(item, events->client, &source, on_sent);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static void events_refuse(KubeEvents *events, const EventDecision *decision,
+                          const KubeReference *object, const char *reason) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        const EventRecord record = { .object = *object, .reason = reason };
+
+        if (decision->verdict == EVENT_CREATE)
+                event_plan_forget(events->plan, decision->key);
+
+        (void) error_set(&error, ERROR_UNAVAILABLE, "%d others are waiting to be sent",
+                         WAITING_MAX);
+        events_drop(events, &record, &error);
+}
+
+int kube_event_send(KubeEvents *events, const KubeReference *object, const char *type,
+                    const char *reason, const char *message) {
+        EventDecision decision;
+        struct timespec wall;
+        uint64_t now_usec;
+        EventKeys keys;
+        EventItem *item;
+        int r;
+
+        (void) sd_event_now(kube_client_event(events->client), CLOCK_MONOTONIC, &now_usec);
+        (void) clock_gettime(CLOCK_REALTIME, &wall);
+        keys = event_keys(events->seed, object, type, reason, message);
+        decision = event_plan_decide(events->plan, &keys, now_usec,
+                                     (uint64_t) wall.tv_sec * 1000000000 + (uint64_t) wall.tv_nsec);
+        if (decision.verdict == EVENT_DROP) {
+                events->n_dropped++;
+                return 0;
+        }
+
+        item = event_items_find(events->waiting, decision.key);
+        if (!item && events->n_waiting >= WAITING_MAX) {
+                events_refuse(events, &decision, object, reason);
+                return 0;
+        }
+        if (!item) {
+                r = event_item_new(events, &decision, object, type, reason, &item);
+                if (r < 0)
+                        return r;
+
+                waiting_append(events, item);
+                events->n_waiting++;
+        }
+
+        r = event_record_happen(&item->record, &decision, message, wall.tv_sec);
+        if (r < 0)
+                return r;
+
+        return events_pump(events);
+}
+
+size_t kube_events_n_waiting(const KubeEvents *events) {
+        return events->n_waiting;
+}
+
+uint64_t kube_events_n_dropped(const KubeEvents *events) {
+        return events->n_dropped;
+}
+
+int kube_events_kick(KubeEvents *events) {
+        events->retry = sd_event_source_unref(events->retry);
+        return events_pump(events);
+}
+
+int kube_events_new(const KubeEventsOptions *options, KubeEvents **ret) {
+        cleanup(kube_events_free_p) KubeEvents *events = NULL;
+        int r;
+
+        events = calloc(1, sizeof(*events));
+        if (!events)
+                return -ENOMEM;
+
+        events->client = options->client;
+        events->log = options->log;
+        (void) getrandom(&events->seed, sizeof(events->seed), GRND_NONBLOCK);
+        events->component = strdup(options->component);
+        events->node_name = strdup(options->node_name);
+        if (!events->component || !events->node_name)
+                return -ENOMEM;
+
+        r = event_plan_new(&events->plan);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(events);
+        return 0;
+}
+
+KubeEvents *kube_events_free(KubeEvents *events) {
+        if (!events)
+                return NULL;
+
+        events->retry = sd_event_source_unref(events->retry);
+        events->waiting = event_items_free(events->waiting);
+        events->sending = event_items_free(events->sending);
+        events->plan = event_plan_free(events->plan);
+        free(events->component);
+        free(events->node_name);
+        free(events);
+        return NULL;
+}

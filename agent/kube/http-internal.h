@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What the files of http.h share
+ */
+
+#include <curl/curl.h>
+
+#include "agent/base/list.h"
+#include "agent/kube/http-target.h"
+#include "agent/kube/http.h"
+
+struct HttpPeer {
+        unsigned n_refs; /* the owner, each transfer, and whoever runs callbacks */
+        sd_event *event;
+        CURLM *multi;
+        sd_event_source *timer;
+        bool has_library;
+        bool is_inside; /* curl runs, and must not be called again from its callbacks */
+        HttpTransfer *transfers;
+
+        HttpTarget target;
+        char *ca;
+        char *certificate;
+        char *key;
+        char *username;
+        char *password;
+        char *proxy;
+        bool is_unverified;
+};
+
+struct HttpTransfer {
+        LIST_LINKS(HttpTransfer);
+        HttpPeer *peer;
+        CURL *easy;
+        struct curl_slist *headers;
+        struct curl_slist *connect_to;
+        int (*on_head)(int code, void *userdata);
+        int (*on_data)(const char *data, size_t size, void *userdata);
+        int (*on_end)(const HttpEnd *end, void *userdata);
+        void *userdata;
+        char trouble[CURL_ERROR_SIZE];
+        bool is_running; /* curl has it */
+        bool is_freed;   /* by the owner, from inside curl */
+        bool is_cut;     /* by on_head or on_data */
+        bool has_head;   /* on_head was called */
+};
+
+/* Tells curl everything about the request but where its answer goes. */
+int http_set_up(HttpTransfer *transfer, const HttpRequest *request);
+
+/* Overwrites the text before it is freed: it may be secret. */
+void http_wipe(char *text);

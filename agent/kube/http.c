@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kube/http.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/kube/http-error.h"
+#include "agent/kube/http-internal.h"
+
+/* With HTTP/1.1 each request has a connection of its own, and so has each watch for as long as it
+ * lasts; of those there are a handful. */
+#define CONNECTIONS_MAX 8L
+
+static HttpPeer *http_peer_free(HttpPeer *peer) {
+        if (!peer)
+                return NULL;
+
+        if (peer->multi)
+                (void) curl_multi_cleanup(peer->multi);
+        sd_event_source_disable_unref(peer->timer);
+        sd_event_unref(peer->event);
+        http_target_done(&peer->target);
+        free(peer->ca);
+        free(peer->certificate);
+        http_wipe(peer->key);
+        free(peer->username);
+        http_wipe(peer->password);
+        http_wipe(peer->proxy);
+        if (peer->has_library)
+                curl_global_cleanup();
+        free(peer);
+        return NULL;
+}
+
+HttpPeer *http_peer_unref(HttpPeer *peer) {
+        return peer && --peer->n_refs == 0 ? http_peer_free(peer) : NULL;
+}
+
+DEFINE_CLEANUP(HttpPeer *, http_peer_unref)
+DEFINE_CLEANUP(HttpTransfer *, http_transfer_free)
+
+/* curl lets go of it. */
+static void http_transfer_stop(HttpTransfer *transfer) {
+        if (!transfer->is_running)
+                return;
+
+        transfer->is_running = false;
+        list_remove(&transfer->peer->transfers, transfer);
+        (void) curl_multi_remove_handle(transfer->peer->multi, transfer->easy);
+}
+
+static void http_transfer_destroy(HttpTransfer *transfer) {
+        http_transfer_stop(transfer);
+        curl_easy_cleanup(transfer->easy);
+
+        for (struct curl_slist *header = transfer->headers; header; header = header->next)
+                explicit_bzero(header->data, strlen(header->data));
+        curl_slist_free_all(transfer->headers);
+        curl_slist_free_all(transfer->connect_to);
+        http_peer_unref(transfer->peer);
+        free(transfer);
+}
+
+HttpTransfer *http_transfer_free(HttpTransfer *transfer) {
+        if (!transfer)
+                return NULL;
+
+        if (transfer->is_running && transfer->peer->is_inside)
+                transfer->is_freed = true; /* http_peer_bury() does the rest */
+        else
+                http_transfer_destroy(transfer);
+        return NULL;
+}
+
+/* Those that were freed while curl could not be told. */
+static void http_peer_bury(HttpPeer *peer) {
+        HttpTransfer *next;
+
+        for (HttpTransfer *transfer = peer->transfers; transfer; transfer = next) {
+                next = transfer->next;
+                if (transfer->is_freed)
+                        http_transfer_destroy(transfer);
+        }
+}
+
+/* CURLE_OUT_OF_MEMORY is left to the caller. */
+static void http_transfer_describe(HttpTransfer *transfer, CURLcode code, Error *ret) {
+        long os_errno = 0;
+
+        (void) curl_easy_getinfo(transfer->easy, CURLINFO_OS_ERRNO, &os_errno);
+        if (transfer->is_cut)
+                (void) error_set(ret, ERROR_CANCELED, "we do not want more of it");
+        else if (code != CURLE_OK)
+                http_error_describe(code, transfer->peer->target.server, transfer->trouble,
+                                    (int) os_errno, ret);
+}
+
+static int http_transfer_end(HttpTransfer *transfer, CURLcode code) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        curl_off_t retry_after = 0;
+        long status = 0;
+        HttpEnd end;
+
+        http_transfer_describe(transfer, code, &error);
+        (void) curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &status);
+        (void) curl_easy_getinfo(transfer->easy, CURLINFO_RETRY_AFTER, &retry_after);
+        http_transfer_stop(transfer);
+        if (code == CURLE_OUT_OF_MEMORY)
+                return -ENOMEM;
+
+        end = (HttpEnd){
+                .code = (int) status,
+                .retry_after_usec = retry_after > 0 ? (uint64_t) retry_after * 1000000 : 0,
+                .error = error.kind != ERROR_NONE ? &error : NULL,
+        };
+        return transfer->on_end(&end, transfer->userdata);
+}
+
+static int http_peer_end_transfers(HttpPeer *peer) {
+        CURLMsg *message;
+        int n, r;
+
+        while ((message = curl_multi_info_read(peer->multi, &n))) {
+                CURLcode code = message->data.result;
+                char *userdata;
+
+                if (message->msg != CURLMSG_DONE)
+                        continue;
+
+                (void) curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &userdata);
+                r = http_transfer_end((HttpTransfer *) (void *) userdata, code);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static int http_peer_run(HttpPeer *peer, curl_socket_t fd, int what) {
+        int n, r;
+
+        peer->n_refs++;
+        peer->is_inside = true;
+        (void) curl_multi_socket_action(peer->multi, fd, what, &n);
+        peer->is_inside = false;
+
+        http_peer_bury(peer);
+        r = http_peer_end_transfers(peer);
+        http_peer_unref(peer);
+        return r;
+}
+
+static int on_io(sd_event_source *source, int fd, uint32_t events, void *userdata) {
+        int what = (events & (EPOLLIN | EPOLLHUP) ? CURL_CSELECT_IN : 0) |
+                   (events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
+                   (events & EPOLLERR ? CURL_CSELECT_ERR : 0);
+
+        return http_peer_run(userdata, fd, what);
+}
+
+static int on_timer(sd_event_source *source, uint64_t usec, void *userdata) {
+        return http_peer_run(userdata, CURL_SOCKET_TIMEOUT, 0);
+}
+
+static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *userdata,
+                            void *socket_userdata) {
+
+        HttpPeer *peer = userdata;
+        sd_event_source *source = socket_userdata;
+        uint32_t events =
+                (what & CURL_POLL_IN ? EPOLLIN : 0u) | (what & CURL_POLL_OUT ? EPOLLOUT : 0u);
+        int r;
+
+        if (what == CURL_POLL_REMOVE) {
+                sd_event_source_disable_unref(source);
+                return 0;
+        }
+        if (source)
+                return sd_event_source_set_io_events(source, events) < 0 ? -1 : 0;
+
+        r = sd_event_add_io(peer->event, &source, fd, events, on_io, peer);
+        if (r < 0)
+                return -1;
+
+        (void) sd_event_source_set_exit_on_failure(source, true);
+        (void) sd_event_source_set_description(source, "http-socket");
+        return curl_multi_assign(peer->multi, fd, source) == CURLM_OK ? 0 : -1;
+}
+
+static int on_timer_wanted(CURLM *multi, long timeout_msec, void *userdata) {
+        HttpPeer *peer = userdata;
+
+        if (timeout_msec < 0)
+                return sd_event_source_set_enabled(peer->timer, SD_EVENT_OFF) < 0 ? -1 : 0;
+
+        if (sd_event_source_set_time_relative(peer->timer, (uint64_t) timeout_msec * 1000) < 0)
+                return -1;
+
+        return sd_event_source_set_enabled(peer->timer, SD_EVENT_ONESHOT) < 0 ? -1 : 0;
+}
+
+static size_t on_header(char *line, size_t size, size_t n, void *userdata) {
+        HttpTransfer *transfer = userdata;
+        long code = 0;
+
+        if (transfer->is_freed)
+                return 0;
+
+        if (transfer->has_head || n != 2 || memcmp(line, "\r\n", 2) != 0)
+                return n;
+
+        /* The empty line ends a head. That of 1xx comes before another one. */
+        (void) curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &code);
+        transfer->has_head = code >= 200;
+        if (transfer->has_head)
+                transfer->is_cut = transfer->on_head((int) code, transfer->userdata) < 0;
+        return transfer->is_freed || transfer->is_cut ? 0 : n;
+}
+
+static size_t on_body(char *data, size_t size, size_t n, void *userdata) {
+        HttpTransfer *transfer = userdata;
+
+        if (transfer->is_freed || transfer->is_cut)
+                return 0;
+
+        transfer->is_cut = transfer->on_data(data, n, transfer->userdata) < 0;
+        return transfer->is_freed || transfer->is_cut ? 0 : n;
+}
+
+static int http_transfer_set_callbacks(HttpTransfer *transfer) {
+        CURL *easy = transfer->easy;
+        bool is_set;
+
+        is_set = curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header) == CURLE_OK &&
+                 curl_easy_setopt(easy, CURLOPT_HEADERDATA, transfer) == CURLE_OK &&
+                 curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body) == CURLE_OK &&
+                 curl_easy_setopt(easy, CURLOPT_WRITEDATA, transfer) == CURLE_OK &&
+                 curl_easy_setopt(easy, CURLOPT_PRIVATE, (void *) transfer) == CURLE_OK;
+
+        return is_set ? 0 : -ENOMEM;
+}
+
+int http_send(HttpPeer *peer, const HttpRequest *request, HttpTransfer **ret) {
+        cleanup(http_transfer_free_p) HttpTransfer *transfer = NULL;
+        int r;
+
+        transfer = malloc(sizeof(*transfer));
+        if (!transfer)
+                return -ENOMEM;
+
+        peer->n_refs++;
+        *transfer = (HttpTransfer){
+                .peer = peer,
+                .easy = curl_easy_init(),
+                .on_head = request->on_head,
+                .on_data = request->on_data,
+                .on_end = request->on_end,
+                .userdata = request->userdata,
+        };
+        if (!transfer->easy)
+                return -ENOMEM;
+
+        r = http_set_up(transfer, request);
+        if (r < 0)
+                return r;
+
+        r = http_transfer_set_callbacks(transfer);
+        if (r < 0)
+                return r;
+
+        if (curl_multi_add_handle(peer->multi, transfer->easy) != CURLM_OK)
+                return -ENOMEM;
+
+        list_prepend(&peer->transfers, transfer);
+        transfer->is_running = true;
+        *ret = take_ptr(transfer);
+        return 0;
+}
+
+static int copy(const char *text, char **ret) {
+        *ret = text ? strdup(text) : NULL;
+        return text && !*ret ? -ENOMEM : 0;
+}
+
+static int http_peer_copy_credentials(HttpPeer *peer, const KubeCredentials *credentials) {
+        bool is_copied;
+
+        peer->is_unverified = credentials->is_unverified;
+        is_copied = copy(credentials->ca, &peer->ca) == 0 &&
+                    copy(credentials->certificate, &peer->certificate) == 0 &&
+                    copy(credentials->key, &peer->key) == 0 &&
+                    copy(credentials->username, &peer->username) == 0 &&
+                    copy(credentials->password, &peer->password) == 0 &&
+                    copy(credentials->proxy, &peer->proxy) == 0;
+
+        return is_copied ? 0 : -ENOMEM;
+}
+
+/* curl counts how often it was initialised, and does that under a lock of its own. */
+static int http_peer_start_library(HttpPeer *peer) {
+        bool is_set;
+
+        peer->has_library = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+        peer->multi = peer->has_library ? curl_multi_init() : NULL;
+        if (!peer->multi)
+                return -ENOMEM;
+
+        is_set = curl_multi_setopt(peer->multi, CURLMOPT_PIPELINING, CURLPIPE_MULTIPLEX) == 0 &&
+                 curl_multi_setopt(peer->multi, CURLMOPT_MAX_HOST_CONNECTIONS, CONNECTIONS_MAX) ==
+                         0 &&
+                 curl_multi_setopt(peer->multi, CURLMOPT_MAXCONNECTS, CONNECTIONS_MAX) == 0 &&
+                 curl_multi_setopt(peer->multi, CURLMOPT_SOCKETFUNCTION, on_socket_wanted) == 0 &&
+                 curl_multi_setopt(peer->multi, CURLMOPT_SOCKETDATA, peer) == 0 &&
+                 curl_multi_setopt(peer->multi, CURLMOPT_TIMERFUNCTION, on_timer_wanted) == 0 &&
+                 curl_multi_setopt(peer->multi, CURLMOPT_TIMERDATA, peer) == 0;
+
+        return is_set ? 0 : -ENOMEM;
+}
+
+static int http_peer_add_timer(HttpPeer *peer) {
+        int r;
+
+        r = sd_event_add_time_relative(peer->event, &peer->timer, CLOCK_MONOTONIC, 0,
+                                       /* accuracy= */ 1, on_timer, peer);
+        if (r < 0)
+                return r;
+
+        r = sd_event_source_set_exit_on_failure(peer->timer, true);
+        if (r < 0)
+                return r;
+
+        return sd_event_source_set_enabled(peer->timer, SD_EVENT_OFF);
+}
+
+int http_peer_new(sd_event *event, const KubeCredentials *credentials, HttpPeer **ret,
+                  Error *reterr) {
+
+        cleanup(http_peer_unref_p) HttpPeer *peer = NULL;
+        int r;
+
+        peer = malloc(sizeof(*peer));
+        if (!peer)
+                return -ENOMEM;
+
+        *peer = (HttpPeer){ .n_refs = 1, .event = sd_event_ref(event) };
+        r = http_target_read(credentials->server, credentials->tls_server_name, &peer->target,
+                             reterr);
+        if (r < 0)
+                return r;
+
+        r = http_peer_copy_credentials(peer, credentials);
+        if (r < 0)
+                return r;
+
+        r = http_peer_add_timer(peer);
+        if (r < 0)
+                return r;
+
+        r = http_peer_start_library(peer);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(peer);
+        return 0;
+}
+
+const char *http_peer_server(const HttpPeer *peer) {
+        return peer->target.server;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * HTTP to one server with one set of credentials, on the event loop
+ *
+ * This is where libcurl is. A peer keeps connections to its server and lets as many requests as
+ * possible share one; it is not changed any more, so that whoever gets other credentials makes
+ * another one. Nothing is tried again, no redirect is followed, and no time limit is kept here but
+ * those of connecting: 15 s, and 30 s until a connection that has died is noticed.
+ *
+ * Callbacks run from the event loop only. In any of them any transfer may be freed.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "agent/base/error.h"
+#include "agent/kube/access.h"
+
+typedef struct HttpPeer HttpPeer;
+typedef struct HttpTransfer HttpTransfer;
+
+/* Connects nothing yet. The credentials, without the token, are copied. Refused with one line if the
+ * server's address makes no sense. */
+int http_peer_new(sd_event *event, const KubeCredentials *credentials, HttpPeer **ret,
+                  Error *reterr);
+
+/* Transfers that still run keep the peer alive. Returns NULL. */
+HttpPeer *http_peer_unref(HttpPeer *peer);
+
+/* "https://10.96.0.1:443"; for people; borrowed. */
+const char *http_peer_server(const HttpPeer *peer);
+
+typedef struct HttpEnd {
+        int code; /* 0: no answer began */
+        uint64_t retry_after_usec;
+        const Error *error; /* NULL: the answer is complete. CANCELED: we cut it */
+} HttpEnd;
+
+typedef struct HttpRequest {
+        const char *method;
+        const char *path;  /* and query */
+        const char *token; /* NULL: none */
+        const char *accept;
+        const char *content_type; /* NULL: none */
+        const char *body;         /* NULL: none */
+
+        /* The final answer begins. A negative return cuts it. */
+        int (*on_head)(int code, void *userdata);
+        /* A piece of its body. A negative return cuts it. */
+        int (*on_data)(const char *data, size_t size, void *userdata);
+        /* Once, and last. A negative return is a local failure and ends the loop. */
+        int (*on_end)(const HttpEnd *end, void *userdata);
+        void *userdata;
+} HttpRequest;
+
+/* Not from within on_head or on_data. Everything is copied. */
+int http_send(HttpPeer *peer, const HttpRequest *request, HttpTransfer **ret);
+
+/* Ends it if it still runs; no callback runs after that. Returns NULL. */
+HttpTransfer *http_transfer_free(HttpTransfer *transfer);

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What a kubeconfig says, for one of its contexts
+ *
+ * Files that are named in it are not read here; their paths are made relative to its folder, as
+ * kubectl does. What kubectl refuses is refused, such as two ways to say the same, and besides what
+ * would silently be another access than the one that is meant: impersonation, the old
+ * "auth-provider", a program that wants somebody at a terminal. Unknown fields are passed over.
+ *
+ * What it holds is wiped when it is freed, and no error text contains a value that may be a secret.
+ * See kubernetes.io/docs/reference/config-api/kubeconfig.v1.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "agent/base/error.h"
+
+/* A file's path, or its content, or neither. */
+typedef struct KubeconfigSource {
+        char *file;
+        char *text; /* PEM */
+} KubeconfigSource;
+
+/* A program that makes credentials. */
+typedef struct KubeconfigExec {
+        const char *api_version; /* EXEC_CREDENTIAL_V1 or _V1BETA1; NULL: there is no program */
+        char *command;           /* absolute, or a name that is looked up in PATH */
+        char **arguments;        /* ended by NULL */
+        char **environment;      /* "NAME=value", ended by NULL */
+        char *install_hint;
+        bool wants_cluster;   /* provideClusterInfo */
+        char *cluster_config; /* JSON, for the program alone */
+} KubeconfigExec;
+
+/* Texts are NULL or not empty. */
+typedef struct KubeconfigSpec {
+        char *context; /* its name */
+
+        char *server; /* without a slash at the end */
+        KubeconfigSource ca;
+        bool is_unverified;
+        char *tls_server_name;
+        char *proxy;
+
+        char *token;
+        char *token_file; /* stands above the token as long as it can be read */
+        KubeconfigSource certificate;
+        KubeconfigSource key; /* is there if, and only if, the certificate is */
+        char *username;
+        char *password;
+        KubeconfigExec exec; /* only if there is neither token nor certificate nor user name */
+} KubeconfigSpec;
+
+#define KUBECONFIG_SPEC_INIT ((KubeconfigSpec){ .context = NULL })
+
+/* folder: where the kubeconfig is. context: NULL is its current-context. The text need not end with
+ * a NUL. A refusal is one line such as "contexts[1].context.cluster: there is no cluster "x"". */
+int kubeconfig_spec_parse(const char *text, size_t size, const char *folder, const char *context,
+                          KubeconfigSpec *ret, Error *reterr);
+
+void kubeconfig_spec_done(KubeconfigSpec *spec);

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kube/retry.h"
+
+#define RETRY_MIN_USEC ((uint64_t) 250000)
+#define RETRY_MAX_USEC ((uint64_t) 15000000)
+#define RETRY_AFTER_MAX_USEC ((uint64_t) 60000000)
+
+bool kube_is_retriable(const KubeReply *reply, const Error *error) {
+        if (!error || error->kind == ERROR_CANCELED)
+                return false;
+
+        /* Covers 408, 429 and 5xx, and a connection that was cut in the middle of an answer. */
+        if (error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT)
+                return true;
+
+        return !reply || reply->code == 0;
+}
+
+uint64_t kube_retry_usec(unsigned n_failures, const KubeReply *reply, uint32_t random) {
+        uint64_t asked = reply ? reply->retry_after_usec : 0;
+        uint64_t usec = RETRY_MIN_USEC;
+
+        for (unsigned i = 1; i < n_failures && usec < RETRY_MAX_USEC; i++)
+                usec *= 2;
+        if (usec > RETRY_MAX_USEC)
+                usec = RETRY_MAX_USEC;
+
+        usec = usec - usec / 5 + (uint64_t) ((double) random / UINT32_MAX * (double) usec * 2 / 5);
+        if (asked > RETRY_AFTER_MAX_USEC)
+                asked = RETRY_AFTER_MAX_USEC;
+
+        return usec > asked ? usec : asked;
+}

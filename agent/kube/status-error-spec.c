@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kube/status-error-spec.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/slice.h"
+#include "agent/document/json-cleanup.h"
+
+#define LINE_SIZE 512 /* of what we believe somebody wants to read */
+#define DEPTH_MAX 16
+
+/* Field numbers of runtime.Unknown and of metav1.Status. */
+#define UNKNOWN_TYPE 1
+#define UNKNOWN_RAW 2
+#define TYPE_KIND 2
+#define STATUS_MESSAGE 3
+
+#define PROTOBUF_MAGIC "k8s"
+#define PROTOBUF_MAGIC_SIZE 4 /* with its NUL */
+
+ErrorKind kube_status_kind(int code) {
+        switch (code) {
+        case 401:
+        case 403: return ERROR_DENIED;
+        case 404: return ERROR_NOT_FOUND;
+        case 405:
+        case 406:
+        case 415: return ERROR_UNSUPPORTED;
+        case 408:
+        case 504: return ERROR_TIMEOUT;
+        case 409: return ERROR_CONFLICT;
+        case 410: return ERROR_GONE;
+        case 429: return ERROR_UNAVAILABLE;
+        default: return code >= 500 ? ERROR_UNAVAILABLE : ERROR_INVALID;
+        }
+}
+
+static bool read_varint(Slice *text, uint64_t *ret) {
+        uint64_t value = 0;
+
+        for (unsigned shift = 0; shift < 64 && text->size > 0; shift += 7) {
+                unsigned char byte = (unsigned char) text->data[0];
+
+                *text = slice_skip(*text, 1);
+                value |= (uint64_t) (byte & 0x7f) << shift;
+                if (!(byte & 0x80)) {
+                        *ret = value;
+                        return true;
+                }
+        }
+
+        return false;
+}
+
+/* Takes one field off the message; what it holds is in *ret if it is bytes. */
+static bool read_field(Slice *message, uint64_t *ret_number, Slice *ret) {
+        uint64_t tag, size = 0;
+
+        if (!read_varint(message, &tag))
+                return false;
+
+        *ret = (Slice){ .data = NULL };
+        *ret_number = tag >> 3;
+        switch (tag & 7) {
+        case 0: return read_varint(message, &size);
+        case 1: size = 8; break;
+        case 5: size = 4; break;
+        case 2:
+                if (!read_varint(message, &size))
+                        return false;
+                break;
+        default: return false;
+        }
+        if (size > message->size)
+                return false;
+
+        if ((tag & 7) == 2)
+                *ret = (Slice){ .data = message->data, .size = size };
+        *message = slice_skip(*message, size);
+        return true;
+}
+
+static Slice find_field(Slice message, uint64_t wanted) {
+        uint64_t number;
+        Slice field;
+
+        while (message.size > 0 && read_field(&message, &number, &field))
+                if (number == wanted && field.data)
+                        return field;
+
+        return (Slice){ .data = NULL };
+}
+
+/* An empty slice is one that says nothing. */
+static Slice message_of_protobuf(Slice body) {
+        Slice unknown = slice_skip(body, PROTOBUF_MAGIC_SIZE);
+        Slice kind = find_field(find_field(unknown, UNKNOWN_TYPE), TYPE_KIND);
+
+        if (!slice_equal(kind, "Status"))
+                return (Slice){ .data = NULL };
+
+        return find_field(find_field(unknown, UNKNOWN_RAW), STATUS_MESSAGE);
+}
+
+static const char *string_of(json_object *object, const char *key) {
+        json_object *value;
+
+        if (!json_object_object_get_ex(object, key, &value) ||
+            !json_object_is_type(value, json_type_string))
+                return NULL;
+
+        return json_object_get_string(value);
+}
+
+/* Borrowed from *ret_object, which the caller owns. */
+static Slice message_of_json(Slice body, json_object **ret_object) {
+        cleanup(json_tokener_free_p) json_tokener *tokener = json_tokener_new_ex(DEPTH_MAX);
+        const char *kind, *message;
+
+        if (!tokener || body.size > INT32_MAX)
+                return (Slice){ .data = NULL };
+
+        *ret_object = json_tokener_parse_ex(tokener, body.data, (int) body.size);
+        if (!json_object_is_type(*ret_object, json_type_object))
+                return (Slice){ .data = NULL };
+
+        kind = string_of(*ret_object, "kind");
+        message = string_of(*ret_object, "message");
+        return kind && message && strcmp(kind, "Status") == 0 ? slice(message)
+                                                              : (Slice){ .data = NULL };
+}
+
+/* The first line of a text. A page or another object would not be understood as a line. */
+static Slice message_of_text(Slice body) {
+        const char *end;
+
+        if (body.size == 0 || strchr("<{[", body.data[0]))
+                return (Slice){ .data = NULL };
+
+        end = slice_find(body, '\n');
+        if (end)
+                body.size = (size_t) (end - body.data);
+        return body;
+}
+
+/* One line of it, cut between characters. */
+static void write_line(Slice text, char line[static LINE_SIZE]) {
+        size_t size = text.size;
+
+        if (size >= LINE_SIZE) {
+                size = LINE_SIZE - 1;
+                while (size > 0 && ((unsigned char) text.data[size] & 0xc0) == 0x80)
+                        size--;
+        }
+
+        for (size_t i = 0; i < size; i++) {
+                unsigned char c = (unsigned char) text.data[i];
+
+                line[i] = c < ' ' || c == 0x7f ? ' ' : (char) c;
+        }
+        while (size > 0 && line[size - 1] == ' ')
+                size--;
+        line[size] = '\0';
+}
+
+void kube_status_error(int code, const char *body, size_t size, Error *ret) {
+        cleanup(json_object_put_p) json_object *object = NULL;
+        const Slice text = { .data = body, .size = size };
+        char line[LINE_SIZE];
+        Slice message;
+
+        if (size >= PROTOBUF_MAGIC_SIZE && memcmp(body, PROTOBUF_MAGIC, PROTOBUF_MAGIC_SIZE) == 0)
+                message = message_of_protobuf(text);
+        else {
+                message = message_of_json(text, &object);
+                if (message.size == 0)
+                        message = message_of_text(text);
+        }
+
+        write_line(message, line);
+        if (line[0])
+                (void) error_set(ret, kube_status_kind(code), "%s", line);
+        else
+                (void) error_set(ret, kube_status_kind(code), "the server answered %d", code);
+}

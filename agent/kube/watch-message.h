@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What the API server says to somebody who lists and watches, in JSON or in protobuf
+ *
+ * Of objects only who they are is read here, since only that is needed. Pure. A message that does
+ * not have that much is refused as a whole.
+ */
+
+#include <json-c/json_types.h>
+#include <protobuf-c/protobuf-c.h>
+
+#include "agent/base/slice.h"
+#include "agent/kube/watch.h"
+
+struct json_tokener;
+
+/* Keeps what it takes to read JSON from one message to the next. */
+typedef struct WatchReader {
+        bool is_protobuf;
+        struct json_tokener *tokener; /* owned */
+} WatchReader;
+
+#define WATCH_READER_INIT(is_protobuf_) ((WatchReader){ .is_protobuf = (is_protobuf_) })
+
+typedef enum WatchEventType {
+        WATCH_EVENT_ADDED,
+        WATCH_EVENT_MODIFIED,
+        WATCH_EVENT_DELETED,
+        WATCH_EVENT_BOOKMARK, /* of the object only the version is there */
+        WATCH_EVENT_ERROR,    /* there is a status instead of an object */
+        _WATCH_EVENT_TYPE_MAX,
+} WatchEventType;
+
+typedef struct WatchStatus {
+        int code; /* as of HTTP; 0: none was given */
+        const char *message;
+        uint64_t retry_after_usec; /* 0: nothing was said */
+} WatchStatus;
+
+/* Texts are never NULL, and last as long as the event. */
+typedef struct WatchEvent {
+        WatchEventType type;
+        KubeObject object;
+        bool is_list_end; /* a bookmark where a streamed list ends */
+        WatchStatus status;
+        struct json_object *json; /* what the texts are parts of; owned */
+        ProtobufCMessage *messages[3];
+} WatchEvent;
+
+#define WATCH_EVENT_INIT ((WatchEvent){ .json = NULL })
+
+typedef struct WatchList {
+        const char *version;
+        const char *next; /* where the next page begins; "" at the end */
+        size_t n_items;
+        struct json_object *json;
+        struct json_object *items; /* borrowed from json */
+        ProtobufCMessage *message;
+} WatchList;
+
+#define WATCH_LIST_INIT ((WatchList){ .json = NULL })
+
+/* One frame of a watch. */
+int watch_event_read(WatchReader *reader, Slice frame, WatchEvent *ret, Error *reterr);
+void watch_event_done(WatchEvent *event);
+
+/* The answer to a list. */
+int watch_list_read(WatchReader *reader, Slice body, WatchList *ret, Error *reterr);
+void watch_list_done(WatchList *list);
+
+/* One object of it, as an event of the type ADDED that lasts no longer than the list. */
+int watch_list_item(const WatchList *list, size_t i, WatchEvent *ret, Error *reterr);
+
+void watch_reader_done(WatchReader *reader);

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kube/watch-plan.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <string.h>
+
+/* After a restart of the API server, all nodes have to list again: not in the same instant. */
+#define GONE_JITTER_USEC ((uint64_t) 250 * 1000)
+
+/* Somebody has to install a kind, or to grant a right. */
+#define HOPELESS_MIN_USEC ((uint64_t) 15 * 1000000)
+#define HOPELESS_JITTER_USEC ((uint64_t) 15 * 1000000)
+
+/* clang-format off */
+static const struct Rule {
+        WatchStep from;
+        WatchHappening happening;
+        WatchAction action;
+        WatchStep to;
+} rules[] = {
+        /* in this step      when this happens      do this                  and go there     */
+        { WATCH_RELISTING,  WATCH_ON_TIMER,        WATCH_DO_STREAM,         WATCH_STREAMING  },
+
+        { WATCH_STREAMING,  WATCH_ON_LISTED,       WATCH_DO_SYNC,           WATCH_WATCHING   },
+        { WATCH_STREAMING,  WATCH_ON_UNSTREAMABLE, WATCH_DO_PAGE,           WATCH_PAGING     },
+        /* A watch that ends before the list does, does not know of lists. */
+        { WATCH_STREAMING,  WATCH_ON_ENDED,        WATCH_DO_PAGE,           WATCH_PAGING     },
+        { WATCH_STREAMING,  WATCH_ON_ENDED_EARLY,  WATCH_DO_PAGE,           WATCH_PAGING     },
+        { WATCH_STREAMING,  WATCH_ON_SILENCE,      WATCH_DO_PAGE,           WATCH_PAGING     },
+        { WATCH_STREAMING,  WATCH_ON_GONE,         WATCH_DO_WAIT,           WATCH_RELISTING  },
+        { WATCH_STREAMING,  WATCH_ON_REFUSED,      WATCH_DO_WAIT,           WATCH_RELISTING  },
+        { WATCH_STREAMING,  WATCH_ON_DENIED,       WATCH_DO_WAIT,           WATCH_RELISTING  },
+        { WATCH_STREAMING,  WATCH_ON_GARBAGE,      WATCH_DO_WAIT,           WATCH_RELISTING  },
+
+        { WATCH_PAGING,     WATCH_ON_PAGE,         WATCH_DO_PAGE,           WATCH_PAGING     },
+        { WATCH_PAGING,     WATCH_ON_LISTED,       WATCH_DO_SYNC_AND_WATCH, WATCH_WATCHING   },
+        { WATCH_PAGING,     WATCH_ON_GONE,         WATCH_DO_WAIT,           WATCH_RELISTING  },
+        { WATCH_PAGING,     WATCH_ON_REFUSED,      WATCH_DO_WAIT,           WATCH_RELISTING  },
+        { WATCH_PAGING,     WATCH_ON_DENIED,       WATCH_DO_WAIT,           WATCH_RELISTING  },
+        { WATCH_PAGING,     WATCH_ON_GARBAGE,      WATCH_DO_WAIT,           WATCH_RELISTING  },
+
+        { WATCH_WATCHING,   WATCH_ON_ENDED,        WATCH_DO_WATCH,          WATCH_WATCHING   },
+        { WATCH_WATCHING,   WATCH_ON_ENDED_EARLY,  WATCH_DO_WAIT,           WATCH_REWATCHING },
+        { WATCH_WATCHING,   WATCH_ON_SILENCE,      WATCH_DO_WAIT,           WATCH_REWATCHING },
+        { WATCH_WATCHING,   WATCH_ON_REFUSED,      WATCH_DO_WAIT,           WATCH_REWATCHING },
+        /* Perhaps it is the version that it does not like. */
+        { WATCH_WATCHING,   WATCH_ON_DENIED,       WATCH_DO_WAIT,           WATCH_RELISTING  },
+        { WATCH_WATCHING,   WATCH_ON_GONE,         WATCH_DO_WAIT,           WATCH_RELISTING  },
+        { WATCH_WATCHING,   WATCH_ON_GARBAGE,      WATCH_DO_WAIT,           WATCH_RELISTING  },
+
+        { WATCH_REWATCHING, WATCH_ON_TIMER,        WATCH_DO_WATCH,          WATCH_WATCHING   },
+};
+/* clang-format on */
+
+static const struct Rule *find_rule(WatchStep step, WatchHappening happening) {
+        for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+                if (rules[i].from == step && rules[i].happening == happening)
+                        return &rules[i];
+
+        return NULL;
+}
+
+WatchAction watch_plan_step(WatchPlan *plan, WatchHappening happening) {
+        const struct Rule *rule;
+
+        assert(plan->step >= 0 && plan->step < _WATCH_STEP_MAX);
+        assert(happening >= 0 && happening < _WATCH_HAPPENING_MAX);
+
+        rule = find_rule(plan->step, happening);
+        if (!rule)
+                return WATCH_DO_NOTHING;
+
+        plan->n_in_a_row[happening]++;
+        if (plan->step == WATCH_STREAMING && rule->to == WATCH_PAGING)
+                plan->is_paged = true;
+
+        if (rule->action == WATCH_DO_STREAM && plan->is_paged) {
+                plan->step = WATCH_PAGING;
+                return WATCH_DO_PAGE;
+        }
+
+        plan->step = rule->to;
+        return rule->action;
+}
+
+WatchHappening watch_plan_refusal(const WatchPlan *plan, int code, bool is_retriable) {
+        if (code == 410)
+                return WATCH_ON_GONE;
+        if (plan->step == WATCH_STREAMING && (code == 400 || code == 422))
+                return WATCH_ON_UNSTREAMABLE;
+        /* It is what a version gets that is none of this server's. */
+        if (plan->step == WATCH_WATCHING && code == 500)
+                return WATCH_ON_DENIED;
+
+        return is_retriable ? WATCH_ON_REFUSED : WATCH_ON_DENIED;
+}
+
+/* By then the request was accepted. With an etcd that is too old for streaming lists, the error that
+ * comes instead of one is a general one (500). */
+WatchHappening watch_plan_error_event(const WatchPlan *plan, int code, bool is_retriable) {
+        bool is_passing = code == 429 || code == 503 || code == 504;
+
+        if (plan->step == WATCH_STREAMING && code != 410 && !is_passing)
+                return WATCH_ON_UNSTREAMABLE;
+
+        return watch_plan_refusal(plan, code, is_retriable);
+}
+
+void watch_plan_forgive(WatchPlan *plan) {
+        memset(plan->n_in_a_row, 0, sizeof(plan->n_in_a_row));
+}
+
+bool watch_plan_is_harmless(const WatchPlan *plan, WatchHappening happening) {
+        switch (happening) {
+        case WATCH_ON_ENDED_EARLY:
+        case WATCH_ON_SILENCE:
+        case WATCH_ON_GONE: return plan->n_in_a_row[happening] <= 1;
+        case WATCH_ON_REFUSED:
+        case WATCH_ON_DENIED:
+        case WATCH_ON_GARBAGE: return false;
+        case WATCH_ON_TIMER:
+        case WATCH_ON_PAGE:
+        case WATCH_ON_LISTED:
+        case WATCH_ON_UNSTREAMABLE:
+        case WATCH_ON_ENDED:
+        case _WATCH_HAPPENING_MAX: break;
+        }
+
+        return true;
+}
+
+static uint64_t share(uint64_t usec, uint32_t random) {
+        return (uint64_t) ((double) random / UINT32_MAX * (double) usec);
+}
+
+uint64_t watch_plan_wait_usec(const WatchPlan *plan, WatchHappening happening, ErrorKind kind,
+                              uint64_t retry_usec, uint32_t random) {
+        if (watch_plan_is_harmless(plan, happening))
+                return happening == WATCH_ON_GONE ? share(GONE_JITTER_USEC, random) : 0;
+
+        if (kind == ERROR_NOT_FOUND || kind == ERROR_DENIED)
+                return HOPELESS_MIN_USEC + share(HOPELESS_JITTER_USEC, random);
+
+        return retry_usec;
+}
+
+const char *watch_step_to_string(WatchStep step) {
+        static const char *const names[_WATCH_STEP_MAX] = {
+                [WATCH_RELISTING] = "relisting",   [WATCH_STREAMING] = "streaming",
+                [WATCH_PAGING] = "paging",         [WATCH_WATCHING] = "watching",
+                [WATCH_REWATCHING] = "rewatching",
+        };
+
+        assert(step >= 0 && step < _WATCH_STEP_MAX);
+        return names[step];
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Access to the API server, from files
+ */
+
+#include "tests/unit/access-fixture.h"
+
+static void set_variables(const char *host, const char *port) {
+        assert_int_equal(host ? setenv("KUBERNETES_SERVICE_HOST", host, 1)
+                              : unsetenv("KUBERNETES_SERVICE_HOST"),
+                         0);
+        assert_int_equal(port ? setenv("KUBERNETES_SERVICE_PORT", port, 1)
+                              : unsetenv("KUBERNETES_SERVICE_PORT"),
+                         0);
+}
+
+static void open_pod(Fixture *fixture) {
+        set_variables("10.96.0.1", "443");
+        put(fixture, "token", "one\n");
+        put(fixture, "ca.crt", PEM_A);
+        if (try_open(fixture, true, NULL) < 0)
+                fail_msg("%s", error_message(&fixture->error));
+}
+
+static void test_pod(void **state) {
+        Fixture *fixture = *state;
+
+        open_pod(fixture);
+        assert_token(fixture, "one");
+        assert_string_equal(fixture->credentials->server, "https://10.96.0.1:443");
+        assert_string_equal(fixture->credentials->ca, PEM_A);
+        assert_null(fixture->credentials->certificate);
+        assert_null(fixture->credentials->username);
+        assert_false(fixture->credentials->is_unverified);
+        assert_string_equal(kube_access_source(fixture->access), "the pod's service account");
+        assert_null(kube_access_trouble(fixture->access));
+}
+
+static void test_pod_ipv6(void **state) {
+        Fixture *fixture = *state;
+
+        open_pod(fixture);
+        fixture->access = kube_access_free(fixture->access);
+        set_variables("fd00::1", "443");
+        assert_int_equal(try_open(fixture, true, NULL), 0);
+        assert_int_equal(get(fixture), 1);
+        assert_string_equal(fixture->credentials->server, "https://[fd00::1]:443");
+}
+
+static void test_is_pod(void **state) {
+        Fixture *fixture = *state;
+
+        set_variables("10.96.0.1", "443");
+        assert_false(kube_access_is_pod(fixture->folder));
+        put(fixture, "token", "one");
+        assert_true(kube_access_is_pod(fixture->folder));
+        set_variables("10.96.0.1", NULL);
+        assert_false(kube_access_is_pod(fixture->folder));
+        set_variables("", "443");
+        assert_false(kube_access_is_pod(fixture->folder));
+
+        assert_true(try_open(fixture, true, NULL) < 0);
+        assert_error(fixture, ERROR_INVALID, "KUBERNETES_SERVICE_HOST");
+}
+
+static void test_pod_without_files(void **state) {
+        Fixture *fixture = *state;
+
+        set_variables("10.96.0.1", "443");
+        put(fixture, "ca.crt", PEM_A);
+        assert_true(try_open(fixture, true, NULL) < 0);
+        assert_error(fixture, ERROR_INVALID, "/token: No such file or directory");
+
+        put(fixture, "token", " \n");
+        assert_true(try_open(fixture, true, NULL) < 0);
+        assert_error(fixture, ERROR_INVALID, "/token: is empty");
+
+        put(fixture, "token", "hunter2\nhunter2");
+        assert_true(try_open(fixture, true, NULL) < 0);
+        assert_error(fixture, ERROR_INVALID, "/token: has a control character in its token");
+        assert_null(strstr(error_message(&fixture->error), "hunter2"));
+
+        put(fixture, "token", "one");
+        put(fixture, "ca.crt", "hunter2");
+        assert_true(try_open(fixture, true, NULL) < 0);
+        assert_error(fixture, ERROR_INVALID, "/ca.crt: is not PEM");
+        assert_null(fixture->access);
+}
+
+/* A new token does not end connections; the same content in a new file does not either. */
+static void test_rotation(void **state) {
+        Fixture *fixture = *state;
+        unsigned before;
+
+        open_pod(fixture);
+        before = generation(fixture);
+        put(fixture, "token", " two ");
+        put(fixture, "ca.crt", PEM_A);
+        assert_token(fixture, "two");
+        assert_int_equal(fixture->credentials->generation, before);
+
+        put(fixture, "ca.crt", PEM_B);
+        assert_token(fixture, "two");
+        assert_string_equal(fixture->credentials->ca, PEM_B);
+        assert_int_not_equal(fixture->credentials->generation, before);
+}
+
+/* As in a pod, where a file is a link. */
+static void test_swapped_link(void **state) {
+        Fixture *fixture = *state;
+        char link[64];
+
+        set_variables("10.96.0.1", "443");
+        put(fixture, "ca.crt", PEM_A);
+        put(fixture, "v1", "one");
+        put(fixture, "v2", "two");
+        assert_int_equal(symlink("v1", in(fixture, "token")), 0);
+        assert_int_equal(try_open(fixture, true, NULL), 0);
+        assert_token(fixture, "one");
+
+        assert_int_equal(symlink("v2", in(fixture, "link")), 0);
+        strcpy(link, fixture->path);
+        assert_int_equal(rename(link, in(fixture, "token")), 0);
+        assert_token(fixture, "two");
+}
+
+/* Written over in place, at once, with as many bytes: the times may not show it. */
+static void test_written_in_place(void **state) {
+        Fixture *fixture = *state;
+        char token[16];
+
+        open_pod(fixture);
+        for (int i = 100; i < 200; i++) {
+                FILE *file = fopen(in(fixture, "token"), "r+e");
+
+                assert_non_null(file);
+                (void) snprintf(token, sizeof(token), "%d", i);
+                assert_true(fputs(token, file) >= 0);
+                assert_int_equal(fclose(file), 0);
+                assert_token(fixture, token);
+        }
+}
+
+/* What was read before is used until the server refuses it; then it is said what is wrong. */
+static void test_lost_token(void **state) {
+        Fixture *fixture = *state;
+
+        open_pod(fixture);
+        assert_token(fixture, "one");
+        drop(fixture, "token");
+        assert_token(fixture, "one");
+        assert_trouble(fixture, "/token: No such file or directory");
+        put(fixture, "token", "");
+        assert_token(fixture, "one");
+        assert_trouble(fixture, "/token: is empty");
+
+        kube_access_refuse_token(fixture->access);
+        assert_true(get(fixture) < 0);
+        assert_error(fixture, ERROR_INVALID, "/token: is empty");
+
+        put(fixture, "token", "two");
+        assert_token(fixture, "two");
+        assert_null(kube_access_trouble(fixture->access));
+}
+
+/* Nobody can say more than that it is the newest one. */
+static void test_refused_token(void **state) {
+        Fixture *fixture = *state;
+
+        open_pod(fixture);
+        assert_token(fixture, "one");
+        kube_access_refuse_token(fixture->access);
+        assert_token(fixture, "one");
+        assert_int_equal(fixture->n_changed, 0);
+}
+
+static void test_not_a_file(void **state) {
+        Fixture *fixture = *state;
+
+        open_pod(fixture);
+        drop(fixture, "token");
+        assert_int_equal(mkfifo(in(fixture, "token"), 0600), 0);
+        assert_token(fixture, "one");
+        assert_trouble(fixture, "/token: is not a file");
+}
+
+static void test_too_large(void **state) {
+        Fixture *fixture = *state;
+        cleanup(free_p) char *token = calloc(1, 70000);
+
+        assert_non_null(token);
+        memset(token, 'x', 69999);
+        open_pod(fixture);
+        put(fixture, "token", token);
+        assert_token(fixture, "one");
+        assert_trouble(fixture, "/token: is too large");
+}
+
+static void test_config(void **state) {
+        Fixture *fixture = *state;
+        char source[128];
+
+        put(fixture, "ca", PEM_A);
+        open_config(fixture, CONFIG(", certificate-authority: ca, tls-server-name: api, "
+                                    "proxy-url: 'http://p'",
+                                    "username: a, password: b"));
+        assert_int_equal(get(fixture), 1);
+        assert_string_equal(fixture->credentials->server, "https://h:6443");
+        assert_string_equal(fixture->credentials->ca, PEM_A);
+        assert_string_equal(fixture->credentials->tls_server_name, "api");
+        assert_string_equal(fixture->credentials->proxy, "http://p");
+        assert_string_equal(fixture->credentials->username, "a");
+        assert_string_equal(fixture->credentials->password, "b");
+        assert_null(fixture->credentials->token);
+        (void) snprintf(source, sizeof(source), "kubeconfig %s, context dev",
+                        in(fixture, "config"));
+        assert_string_equal(kube_access_source(fixture->access), source);
+}
+
+static void test_config_refused(void **state) {
+        Fixture *fixture = *state;
+
+        assert_true(try_open(fixture, false, NULL) < 0);
+        assert_error(fixture, ERROR_INVALID, "/config: No such file or directory");
+
+        put(fixture, "config", CONFIG("", "token: [hunter2]"));
+        assert_true(try_open(fixture, false, NULL) < 0);
+        assert_error(fixture, ERROR_INVALID,
+                     "/config: users[0].user.token: expected a string (in quotes)");
+        assert_true(try_open(fixture, false, "other") < 0);
+        assert_error(fixture, ERROR_INVALID, "/config: there is no context \"other\"");
+
+        put(fixture, "config", CONFIG("", "tokenFile: t"));
+        assert_true(try_open(fixture, false, NULL) < 0);
+        assert_error(fixture, ERROR_INVALID, "/t: No such file or directory");
+        assert_null(fixture->access);
+}
+
+static void test_config_changed(void **state) {
+        Fixture *fixture = *state;
+        unsigned before;
+
+        open_config(fixture, CONFIG("", "token: one"));
+        before = generation(fixture);
+        put(fixture, "config", CONFIG(", tls-server-name: api", "token: two"));
+        assert_token(fixture, "two");
+        assert_string_equal(fixture->credentials->tls_server_name, "api");
+        assert_int_not_equal(fixture->credentials->generation, before);
+}
+
+static void test_config_broken(void **state) {
+        Fixture *fixture = *state;
+        unsigned before;
+
+        open_config(fixture, CONFIG("", "token: one"));
+        before = generation(fixture);
+        put(fixture, "config", CONFIG("", "token: 5"));
+        assert_token(fixture, "one");
+        assert_trouble(fixture, "/config: users[0].user.token: expected a string (in quotes)");
+        assert_token(fixture, "one");
+        assert_int_equal(fixture->credentials->generation, before);
+
+        kube_access_refuse_token(fixture->access);
+        assert_true(get(fixture) < 0);
+        assert_error(fixture, ERROR_INVALID, "users[0].user.token");
+
+        drop(fixture, "config");
+        assert_true(get(fixture) < 0);
+        assert_error(fixture, ERROR_INVALID, "/config: No such file or directory");
+        put(fixture, "config", CONFIG("", "token: two"));
+        assert_token(fixture, "two");
+        assert_null(kube_access_trouble(fixture->access));
+}
+
+/* The kubeconfig comes first, what it names a little later. */
+static void test_config_before_its_files(void **state) {
+        Fixture *fixture = *state;
+
+        open_config(fixture, CONFIG("", "token: one"));
+        put(fixture, "config", CONFIG("", "tokenFile: t"));
+        assert_token(fixture, "one");
+        assert_trouble(fixture, "/t: No such file or directory");
+        put(fixture, "t", "two");
+        assert_token(fixture, "two");
+        assert_null(kube_access_trouble(fixture->access));
+}
+
+static void test_token_beside_file(void **state) {
+        Fixture *fixture = *state;
+
+        open_config(fixture, CONFIG("", "token: given, tokenFile: t"));
+        assert_token(fixture, "given");
+        put(fixture, "t", "read");
+        assert_token(fixture, "read");
+        drop(fixture, "t");
+        assert_token(fixture, "read");
+}
+
+/* As the kubelet does it: one file for both. */
+static void test_certificate(void **state) {
+        Fixture *fixture = *state;
+        unsigned before;
+
+        put(fixture, "pem", PEM_A);
+        open_config(fixture, CONFIG("", "client-certificate: pem, client-key: pem"));
+        before = generation(fixture);
+        put(fixture, "pem", PEM_B);
+        assert_int_equal(get(fixture), 1);
+        assert_string_equal(fixture->credentials->certificate, PEM_B);
+        assert_string_equal(fixture->credentials->key, PEM_B);
+        assert_int_not_equal(fixture->credentials->generation, before);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                TEST(test_pod),
+                TEST(test_pod_ipv6),
+                TEST(test_is_pod),
+                TEST(test_pod_without_files),
+                TEST(test_rotation),
+                TEST(test_swapped_link),
+                TEST(test_written_in_place),
+                TEST(test_lost_token),
+                TEST(test_refused_token),
+                TEST(test_not_a_file),
+                TEST(test_too_large),
+                TEST(test_config),
+                TEST(test_config_refused),
+                TEST(test_config_changed),
+                TEST(test_config_broken),
+                TEST(test_config_before_its_files),
+                TEST(test_token_beside_file),
+                TEST(test_certificate),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Which version of a kind is served
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/kube/discovery-spec.h"
+#include "agent/kube/discovery.h"
+#include "tests/unit/kube-fake.h"
+
+#define GROUP                                                                    \
+        "{\"kind\":\"APIGroup\",\"name\":\"apps.kruise.io\",\"versions\":["      \
+        "{\"groupVersion\":\"apps.kruise.io/v1beta1\",\"version\":\"v1beta1\"}," \
+        "{\"groupVersion\":\"apps.kruise.io/v1alpha1\",\"version\":\"v1alpha1\"}]}"
+#define OLD_GROUP \
+        "{\"kind\":\"APIGroup\",\"versions\":[{\"version\":\"v1alpha1\"},{\"version\":\"v0\"}]}"
+#define RESOURCES(...) "{\"kind\":\"APIResourceList\",\"resources\":[" __VA_ARGS__ "]}"
+#define IMAGES "{\"name\":\"nodeimages\",\"namespaced\":false}"
+#define IMAGES_STATUS "{\"name\":\"nodeimages/status\"}"
+#define OTHER "{\"name\":\"nodeimagesets\"},{\"name\":\"nodeimagesets/status\"}"
+
+/* clang-format off */
+/* One line is one conversation. */
+static const struct Story {
+        const char *name;
+        struct {
+                const char *path;
+                int code;
+                const char *body;
+        } calls[4];
+        const char *version;
+        ErrorKind error;
+        const char *message; /* a part of it */
+} stories[] = {
+        { "the first one is served",
+          { { "/apis/apps.kruise.io", 200, GROUP },
+            { "/apis/apps.kruise.io/v1beta1", 200, RESOURCES(OTHER "," IMAGES "," IMAGES_STATUS) } },
+          "v1beta1", ERROR_NONE, NULL },
+        { "the status comes first",
+          { { "/apis/apps.kruise.io", 200, GROUP },
+            { "/apis/apps.kruise.io/v1beta1", 200, RESOURCES(IMAGES_STATUS "," IMAGES) } },
+          "v1beta1", ERROR_NONE, NULL },
+        { "the group has only the second",
+          { { "/apis/apps.kruise.io", 200, OLD_GROUP },
+            { "/apis/apps.kruise.io/v1alpha1", 200, RESOURCES(IMAGES "," IMAGES_STATUS) } },
+          "v1alpha1", ERROR_NONE, NULL },
+        { "only the second has the resource",
+          { { "/apis/apps.kruise.io", 200, GROUP },
+            { "/apis/apps.kruise.io/v1beta1", 200, RESOURCES(OTHER) },
+            { "/apis/apps.kruise.io/v1alpha1", 200, RESOURCES(IMAGES "," IMAGES_STATUS) } },
+          "v1alpha1", ERROR_NONE, NULL },
+        { "only the second has a status",
+          { { "/apis/apps.kruise.io", 200, GROUP },
+            { "/apis/apps.kruise.io/v1beta1", 200, RESOURCES(IMAGES) },
+            { "/apis/apps.kruise.io/v1alpha1", 200, RESOURCES(IMAGES "," IMAGES_STATUS) } },
+          "v1alpha1", ERROR_NONE, NULL },
+        { "a version goes away meanwhile",
+          { { "/apis/apps.kruise.io", 200, GROUP },
+            { "/apis/apps.kruise.io/v1beta1", 404, "" },
+            { "/apis/apps.kruise.io/v1alpha1", 200, RESOURCES(IMAGES "," IMAGES_STATUS) } },
+          "v1alpha1", ERROR_NONE, NULL },
+        { "nobody has it",
+          { { "/apis/apps.kruise.io", 200, GROUP },
+            { "/apis/apps.kruise.io/v1beta1", 200, "{}" },
+            { "/apis/apps.kruise.io/v1alpha1", 200, RESOURCES(OTHER) } },
+          NULL, ERROR_NONE, NULL },
+        { "the group is not installed",
+          { { "/apis/apps.kruise.io", 404, "{}" } }, NULL, ERROR_NONE, NULL },
+        { "the group is empty",
+          { { "/apis/apps.kruise.io", 200, "{\"versions\":null}" } }, NULL, ERROR_NONE, NULL },
+        { "nobody answers",
+          { { "/apis/apps.kruise.io", 0, "" } }, NULL, ERROR_UNAVAILABLE, "code 0" },
+        { "it is forbidden",
+          { { "/apis/apps.kruise.io", 403, "" } }, NULL, ERROR_DENIED, "code 403" },
+        { "nobody answers the second time",
+          { { "/apis/apps.kruise.io", 200, GROUP },
+            { "/apis/apps.kruise.io/v1beta1", 503, "" } }, NULL, ERROR_UNAVAILABLE, "code 503" },
+        { "a page instead of a group",
+          { { "/apis/apps.kruise.io", 200, "<html>" } },
+          NULL, ERROR_INVALID, "GET /apis/apps.kruise.io: the answer is not valid JSON at byte 0" },
+        { "a list instead of a group",
+          { { "/apis/apps.kruise.io", 200, "[]" } },
+          NULL, ERROR_INVALID, "expected an object, got a list" },
+        { "nothing instead of a group",
+          { { "/apis/apps.kruise.io", 200, "" } },
+          NULL, ERROR_INVALID, "ends too early" },
+        { "a version that is no object",
+          { { "/apis/apps.kruise.io", 200, "{\"versions\":[1]}" } },
+          NULL, ERROR_INVALID, "versions[0]: expected an object, got 1" },
+        { "resources that are no list",
+          { { "/apis/apps.kruise.io", 200, GROUP },
+            { "/apis/apps.kruise.io/v1beta1", 200, "{\"resources\":{}}" } },
+          NULL, ERROR_INVALID,
+          "GET /apis/apps.kruise.io/v1beta1: resources: expected a list, got an object" },
+        { "a name that is no text",
+          { { "/apis/apps.kruise.io", 200, GROUP },
+            { "/apis/apps.kruise.io/v1beta1", 200, RESOURCES("{\"name\":7}") } },
+          NULL, ERROR_INVALID, "resources[0].name: expected a string" },
+};
+/* clang-format on */
+
+#define N_STORIES (sizeof(stories) / sizeof(stories[0]))
+
+static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
+
+typedef struct Result {
+        KubeDiscovery *discovery;
+        unsigned n_calls;
+        const char *version;
+        ErrorKind kind;
+        char message[256];
+} Result;
+
+static int on_discovered(const char *version, const Error *error, void *userdata) {
+        Result *result = userdata;
+
+        result->n_calls++;
+        result->version = version;
+        result->kind = error ? error->kind : ERROR_NONE;
+        strncpy(result->message, error ? error_message(error) : "", sizeof(result->message) - 1);
+        result->discovery = kube_discovery_free(result->discovery);
+        return 0;
+}
+
+static void discover(Result *result) {
+        assert_int_equal(kube_discover(&fake, "apps.kruise.io", versions, "nodeimages",
+                                       on_discovered, result, &result->discovery),
+                         0);
+        assert_int_equal(result->n_calls, 0);
+}
+
+static void test_story(const struct Story *story) {
+        Result result = { .n_calls = 0 };
+
+        fake_open();
+        discover(&result);
+        for (size_t i = 0; story->calls[i].path; i++) {
+                if (fake.n_calls != 1)
+                        fail_msg("%s: call %zu is missing", story->name, i);
+                assert_string_equal(fake.calls[0]->request.path, story->calls[i].path);
+                assert_string_equal(fake.calls[0]->request.method, "GET");
+                assert_int_equal(fake_answer(story->calls[i].code, story->calls[i].body), 0);
+        }
+
+        if (result.n_calls != 1 || result.kind != story->error)
+                fail_msg("%s: told %u times, %s", story->name, result.n_calls,
+                         error_kind_to_string(result.kind));
+        assert_string_equal(result.version ?: "-", story->version ?: "-");
+        if (story->message && !strstr(result.message, story->message))
+                fail_msg("%s: \"%s\"", story->name, result.message);
+        fake_close();
+}
+
+static void test_stories(void **state) {
+        for (size_t i = 0; i < N_STORIES; i++)
+                test_story(&stories[i]);
+}
+
+static void test_dropping_ends_it(void **state) {
+        Result result = { .n_calls = 0 };
+
+        fake_open();
+        discover(&result);
+        result.discovery = kube_discovery_free(result.discovery);
+        fake_close();
+        assert_int_equal(result.n_calls, 0);
+        assert_null(kube_discovery_free(NULL));
+}
+
+static void test_versions_keep_their_order(void **state) {
+        uint32_t served;
+
+        assert_int_equal(discovery_spec_read_group(OLD_GROUP, strlen(OLD_GROUP),
+                                                   (const char *const[]){ "v0", "v1", "v1alpha1",
+                                                                          NULL },
+                                                   &served, NULL),
+                         0);
+        assert_int_equal(served, 1 | 4);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_stories),
+                cmocka_unit_test(test_dropping_ends_it),
+                cmocka_unit_test(test_versions_keep_their_order),
+        };
+
+        return cmocka_run_group_tests_name("discovery", tests, NULL, NULL);
+}

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Requests to the API server: credentials, connections, and servers that come and go
+ */
+
+#include "tests/unit/kube-client-fixture.h"
+
+static void test_connection_is_kept(void **state) {
+        Fixture *f = *state;
+
+        for (int i = 0; i < 5; i++) {
+                Ask ask = {};
+
+                exchange(f, &ask, "200 OK", "{}");
+                assert_int_equal(ask.kind, ERROR_NONE);
+        }
+        assert_int_equal(f->server.n_connections, 1);
+}
+
+static void test_other_credentials_mean_another_connection(void **state) {
+        Fixture *f = *state;
+        Ask first = {}, second = {}, third = {};
+
+        exchange(f, &first, "200 OK", "{}");
+        the_access.credentials.token = "other"; /* of the same generation */
+        exchange(f, &second, "200 OK", "{}");
+        assert_int_equal(f->server.n_connections, 1);
+
+        the_access.credentials.generation++;
+        exchange(f, &third, "200 OK", "{}");
+        assert_int_equal(f->server.n_connections, 2);
+        RUN_UNTIL(f, !connection_is_open(&f->server.connections[0]));
+}
+
+/* What was sent with the old credentials goes on with them. */
+static void test_other_credentials_leave_a_stream_alone(void **state) {
+        Fixture *f = *state;
+        Ask watch = {}, ask = {};
+        Connection *connection;
+
+        ask_send(f, &watch, &(KubeRequest){ .on_data = on_piece, .timeout_usec = UINT64_MAX });
+        connection = await_request(f);
+        connection_begin_stream(connection);
+        the_access.credentials.generation++;
+        exchange(f, &ask, "200 OK", "{}");
+        connection_send_piece(connection, "one");
+        RUN_UNTIL(f, strcmp(watch.data, "one|") == 0);
+        ask_done(&watch);
+        RUN_UNTIL(f, !connection_is_open(connection));
+}
+
+static void test_watch_blocks_nobody(void **state) {
+        Fixture *f = *state;
+        Ask watches[4] = {}, ask = {};
+
+        for (size_t i = 0; i < 4; i++) {
+                ask_send(f, &watches[i],
+                         &(KubeRequest){ .on_data = on_piece, .timeout_usec = UINT64_MAX });
+                connection_begin_stream(await_request(f));
+        }
+        exchange(f, &ask, "200 OK", "{}");
+        assert_int_equal(ask.kind, ERROR_NONE);
+        for (size_t i = 0; i < 4; i++)
+                ask_done(&watches[i]);
+}
+
+/* More than may be sent at once, and more than there may be connections. */
+static void test_crowd(void **state) {
+        Fixture *f = *state;
+        Ask *asks = calloc(100, sizeof(*asks));
+        char path[32];
+
+        for (int i = 0; i < 100; i++) {
+                snprintf(path, sizeof(path), "/api/v1/nodes/%d", i);
+                ask_send(f, &asks[i], &(KubeRequest){ .path = path });
+        }
+        for (int i = 0; i < 100; i++)
+                connection_answer(await_request(f), "200 OK", "{}");
+        for (int i = 0; i < 100; i++) {
+                RUN_UNTIL(f, asks[i].n_replied);
+                assert_int_equal(asks[i].kind, ERROR_NONE);
+                ask_done(&asks[i]);
+        }
+        assert_true(f->server.n_connections <= 8);
+        free(asks);
+}
+
+/* Those that wait for their turn have their time counted, too. */
+static void test_time_out_in_the_crowd(void **state) {
+        Fixture *f = *state;
+        Ask *asks = calloc(65, sizeof(*asks));
+
+        for (int i = 0; i < 65; i++)
+                ask_send(f, &asks[i], &(KubeRequest){ .timeout_usec = i == 64 ? 50000 : 0 });
+        RUN_UNTIL(f, asks[64].n_replied);
+        assert_int_equal(asks[64].kind, ERROR_TIMEOUT);
+        assert_contains(asks[64].message, "could not be sent within 0.05 s");
+        for (int i = 0; i < 65; i++)
+                ask_done(&asks[i]);
+        free(asks);
+}
+
+static void test_refused_token(void **state) {
+        Fixture *f = *state;
+        Connection *connection;
+        Ask ask = {};
+
+        ask_send(f, &ask, &(KubeRequest){ .method = "POST", .body = "{}" });
+        connection = await_request(f);
+        assert_contains(connection->text, "Bearer first\r\n");
+        connection_answer(connection, "401 Unauthorized", "Unauthorized");
+        connection = await_request(f);
+        assert_contains(connection->text, "Bearer fresh\r\n");
+        connection_answer(connection, "201 Created", "{}");
+        RUN_UNTIL(f, ask.n_replied);
+        assert_int_equal(ask.code, 201);
+        assert_string_equal(ask.body, "{}");
+        assert_int_equal(the_access.n_refused, 1);
+        assert_int_equal(f->n_called, 2);
+        ask_done(&ask);
+}
+
+static void test_token_refused_twice(void **state) {
+        Fixture *f = *state;
+        Ask ask = {};
+
+        ask_send(f, &ask, &(KubeRequest){ .on_accepted = on_accepted, .on_data = on_piece });
+        connection_answer(await_request(f), "401 Unauthorized", "Unauthorized");
+        connection_answer(await_request(f), "401 Unauthorized", "Unauthorized");
+        RUN_UNTIL(f, ask.n_replied);
+        assert_int_equal(ask.code, 401);
+        assert_int_equal(ask.kind, ERROR_DENIED);
+        assert_string_equal(ask.message, "GET nodeimages/node-1: Unauthorized");
+        assert_null(strstr(ask.message, "fresh"));
+        ask_done(&ask);
+}
+
+/* The second answer is about the token that was replaced because of the first one. */
+static void test_token_is_refused_once_for_two(void **state) {
+        Fixture *f = *state;
+        Ask one = {}, two = {};
+
+        ask_send(f, &one, &(KubeRequest){ .verb = "get" });
+        ask_send(f, &two, &(KubeRequest){ .verb = "get" });
+        RUN_UNTIL(f, f->server.n_connections == 2 && f->server.connections[0].size > 0 &&
+                             f->server.connections[1].size > 0);
+        connection_answer(&f->server.connections[0], "401 Unauthorized", "");
+        connection_answer(&f->server.connections[1], "401 Unauthorized", "");
+        connection_answer(await_request(f), "200 OK", "{}");
+        connection_answer(await_request(f), "200 OK", "{}");
+        RUN_UNTIL(f, one.n_replied && two.n_replied);
+        assert_int_equal(one.kind + two.kind, ERROR_NONE);
+        assert_int_equal(the_access.n_refused, 1);
+        ask_done(&one);
+        ask_done(&two);
+}
+
+/* A program runs for the fresh token. */
+static void test_wait_for_fresh_token(void **state) {
+        Fixture *f = *state;
+        Ask ask = {};
+
+        the_access.result_after_refusal = 0;
+        ask_send(f, &ask, &(KubeRequest){ .verb = "get" });
+        connection_answer(await_request(f), "401 Unauthorized", "");
+        RUN_UNTIL(f, the_access.n_refused);
+        run_dry(f);
+        assert_null(server_next(&f->server));
+        assert_int_equal(ask.n_replied, 0);
+
+        the_access.result = 1;
+        the_access.options.on_changed(the_access.options.userdata);
+        connection_answer(await_request(f), "200 OK", "{}");
+        RUN_UNTIL(f, ask.n_replied);
+        assert_int_equal(ask.kind, ERROR_NONE);
+        ask_done(&ask);
+}
+
+static void test_wait_for_credentials(void **state) {
+        Fixture *f = *state;
+        Ask one = {}, two = {}, late = {};
+
+        the_access.result = 0;
+        ask_send(f, &one, &(KubeRequest){ .verb = "get" });
+        ask_send(f, &two, &(KubeRequest){ .verb = "get" });
+        ask_send(f, &late, &(KubeRequest){ .timeout_usec = 50000 });
+        RUN_UNTIL(f, late.n_replied);
+        assert_int_equal(late.kind, ERROR_TIMEOUT);
+        assert_int_equal(f->server.n_connections, 0);
+
+        the_access.refusal = "the program x failed";
+        the_access.options.on_changed(the_access.options.userdata);
+        RUN_UNTIL(f, one.n_replied && two.n_replied);
+        assert_int_equal(one.kind, ERROR_DENIED);
+        assert_string_equal(two.message, "GET nodeimages/node-1: the program x failed");
+        assert_string_equal(f->trouble, "the program x failed");
+        assert_int_equal(f->n_told, 1);
+        ask_done(&one);
+        ask_done(&two);
+        ask_done(&late);
+}
+
+static void test_server_comes_and_goes(void **state) {
+        Fixture *f = *state;
+        Ask first = {}, down = {}, still = {}, again = {};
+        char expected[128];
+
+        assert_int_equal(kube_client_trouble(f->client)->kind, ERROR_NONE);
+        exchange(f, &first, "200 OK", "{}");
+        assert_int_equal(f->n_told, 1);
+        assert_null(kube_client_trouble(f->client));
+
+        server_stop(&f->server);
+        snprintf(expected, sizeof(expected), "cannot connect to %s: Connection refused",
+                 the_access.server);
+        ask_send(f, &down, &(KubeRequest){ .verb = "get" });
+        RUN_UNTIL(f, down.n_replied);
+        assert_int_equal(down.kind, ERROR_UNAVAILABLE);
+        assert_int_equal(down.code, 0);
+        assert_contains(down.message, expected);
+        assert_string_equal(f->trouble, expected);
+
+        ask_send(f, &still, &(KubeRequest){ .verb = "get" });
+        RUN_UNTIL(f, still.n_replied);
+        assert_int_equal(f->n_told, 2); /* the same as before */
+        assert_string_equal(error_message(kube_client_trouble(f->client)), expected);
+        assert_int_equal(f->last_code, 0);
+
+        server_start(&f->server);
+        exchange(f, &again, "200 OK", "{}");
+        assert_int_equal(again.kind, ERROR_NONE);
+        assert_int_equal(f->n_told, 3);
+        assert_string_equal(f->trouble, "");
+        ask_done(&down);
+        ask_done(&still);
+}
+
+/* The server closed the connection meanwhile. */
+static void test_kept_connection_is_closed(void **state) {
+        Fixture *f = *state;
+        Ask first = {}, second = {};
+
+        exchange(f, &first, "200 OK", "{}");
+        connection_close(&f->server.connections[0]);
+        exchange(f, &second, "200 OK", "{}");
+        assert_int_equal(second.kind, ERROR_NONE);
+        assert_int_equal(f->server.n_connections, 2);
+}
+
+static void test_closed_without_answer(void **state) {
+        Fixture *f = *state;
+        Ask ask = {};
+
+        ask_send(f, &ask, &(KubeRequest){ .verb = "get" });
+        connection_close(await_request(f));
+        RUN_UNTIL(f, ask.n_replied);
+        assert_int_equal(ask.kind, ERROR_UNAVAILABLE);
+        assert_contains(f->trouble, "was cut");
+        ask_done(&ask);
+}
+
+/* Nothing at all comes any more, so what was connected then is not trusted. */
+static void test_time_out_leads_to_another_connection(void **state) {
+        Fixture *f = *state;
+        Ask one = {}, two = {}, late = {}, next = {};
+
+        ask_send(f, &one, &(KubeRequest){ .verb = "get" });
+        ask_send(f, &two, &(KubeRequest){ .verb = "get" });
+        RUN_UNTIL(f, f->server.n_connections == 2 && f->server.connections[0].size > 0 &&
+                             f->server.connections[1].size > 0);
+        connection_answer(&f->server.connections[0], "200 OK", "{}");
+        connection_answer(&f->server.connections[1], "200 OK", "{}");
+        RUN_UNTIL(f, one.n_replied && two.n_replied);
+
+        ask_send(f, &late, &(KubeRequest){ .timeout_usec = 50000 });
+        RUN_UNTIL(f, late.n_replied);
+        RUN_UNTIL(f, !connection_is_open(&f->server.connections[0]) ||
+                             !connection_is_open(&f->server.connections[1]));
+        exchange(f, &next, "200 OK", "{}");
+        assert_int_equal(next.kind, ERROR_NONE);
+        assert_int_equal(f->server.n_connections, 3);
+        ask_done(&one);
+        ask_done(&two);
+        ask_done(&late);
+}
+
+/* Something else still comes, so the server is there. */
+static void test_one_slow_answer_is_no_trouble(void **state) {
+        Fixture *f = *state;
+        Ask watch = {}, slow = {};
+        Connection *connection;
+
+        ask_send(f, &watch, &(KubeRequest){ .on_data = on_piece, .timeout_usec = UINT64_MAX });
+        connection = await_request(f);
+        connection_begin_stream(connection);
+        ask_send(f, &slow, &(KubeRequest){ .timeout_usec = 50000 });
+        await_request(f);
+        connection_send_piece(connection, "one");
+        RUN_UNTIL(f, slow.n_replied);
+        assert_int_equal(slow.kind, ERROR_TIMEOUT);
+        assert_null(kube_client_trouble(f->client));
+        ask_done(&watch);
+        ask_done(&slow);
+}
+
+static const char *const wrong_servers[] = { "", "https://", "ftp://x:1", "https://x:y", "x y" };
+
+static void test_wrong_server(void **state) {
+        Fixture *f = *state;
+
+        for (size_t i = 0; i < sizeof(wrong_servers) / sizeof(wrong_servers[0]); i++) {
+                Ask ask = {};
+
+                the_access.credentials.server = wrong_servers[i];
+                the_access.credentials.generation++;
+                ask_send(f, &ask, &(KubeRequest){ .verb = "get" });
+                RUN_UNTIL(f, ask.n_replied);
+                assert_int_equal(ask.kind, ERROR_INVALID);
+                ask_done(&ask);
+        }
+}
+
+static void test_target(void **state) {
+        Fixture *f = *state;
+        Ask ask = {};
+        char expected[128];
+
+        snprintf(expected, sizeof(expected), "%s by the test", the_access.server);
+        assert_string_equal(kube_client_target(f->client), expected);
+
+        /* A path in front of all others; what is secret in an address is not shown. */
+        snprintf(the_access.server, sizeof(the_access.server),
+                 "http://u:secret@127.0.0.1:%u/k8s/c/", f->server.port);
+        the_access.credentials.generation++;
+        ask_send(f, &ask, &(KubeRequest){ .verb = "get" });
+        assert_contains(await_request(f)->text, "GET /k8s/c" PATH " HTTP");
+        snprintf(expected, sizeof(expected), "http://127.0.0.1:%u/k8s/c by the test",
+                 f->server.port);
+        assert_string_equal(kube_client_target(f->client), expected);
+        ask_done(&ask);
+}
+
+/* A proxy of the environment cannot reach what is on this machine; one that was given is asked. */
+static void test_proxy(void **state) {
+        Fixture *f = *state;
+        Ask direct = {}, ask = {};
+        char proxy[64];
+
+        assert_int_equal(setenv("http_proxy", "http://127.0.0.1:1", 1), 0);
+        assert_int_equal(setenv("no_proxy", "*", 1), 0);
+        exchange(f, &direct, "200 OK", "{}");
+        assert_int_equal(direct.kind, ERROR_NONE);
+
+        snprintf(proxy, sizeof(proxy), "http://127.0.0.1:%u", f->server.port);
+        the_access.credentials.server = "https://kubernetes.invalid:6443";
+        the_access.credentials.proxy = proxy;
+        the_access.credentials.generation++;
+        ask_send(f, &ask, &(KubeRequest){ .verb = "get" });
+        assert_contains(await_request(f)->text, "CONNECT kubernetes.invalid:6443 HTTP");
+        assert_null(strstr(server_next(&f->server)->text, "Bearer"));
+        connection_answer(server_next(&f->server), "403 Forbidden", "");
+        RUN_UNTIL(f, ask.n_replied);
+        assert_int_equal(ask.kind, ERROR_UNAVAILABLE);
+        assert_int_equal(ask.code, 0);
+        assert_contains(ask.message, "CONNECT tunnel failed, response 403");
+        ask_done(&ask);
+        unsetenv("http_proxy");
+        unsetenv("no_proxy");
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                TEST(test_connection_is_kept),
+                TEST(test_other_credentials_mean_another_connection),
+                TEST(test_other_credentials_leave_a_stream_alone),
+                TEST(test_watch_blocks_nobody),
+                TEST(test_crowd),
+                TEST(test_time_out_in_the_crowd),
+                TEST(test_refused_token),
+                TEST(test_token_refused_twice),
+                TEST(test_token_is_refused_once_for_two),
+                TEST(test_wait_for_fresh_token),
+                TEST(test_wait_for_credentials),
+                TEST(test_server_comes_and_goes),
+                TEST(test_kept_connection_is_closed),
+                TEST(test_closed_without_answer),
+                TEST(test_time_out_leads_to_another_connection),
+                TEST(test_one_slow_answer_is_no_trouble),
+                TEST(test_wrong_server),
+                TEST(test_target),
+                TEST(test_proxy),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Paths of the API
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/kube/path.h"
+
+#define KRUISE .group = "apps.kruise.io", .version = "v1beta1", .resource = "nodeimages"
+#define SECRET .version = "v1", .resource = "secrets"
+
+static const struct Case {
+        const char *name;
+        KubePath path;
+        const char *expected;
+} cases[] = {
+        { "all of a kind", { KRUISE }, "/apis/apps.kruise.io/v1beta1/nodeimages" },
+        { "one of them", { KRUISE, .name = "n1" }, "/apis/apps.kruise.io/v1beta1/nodeimages/n1" },
+        { "its status",
+          { KRUISE, .name = "n1", .subresource = "status" },
+          "/apis/apps.kruise.io/v1beta1/nodeimages/n1/status" },
+        { "the core, by NULL", { SECRET }, "/api/v1/secrets" },
+        { "the core, by an empty text", { SECRET, .group = "" }, "/api/v1/secrets" },
+        { "in a namespace",
+          { SECRET, .namespace = "a", .name = "b" },
+          "/api/v1/namespaces/a/secrets/b" },
+        { "a query", { SECRET, .query = "watch=1&limit=5" }, "/api/v1/secrets?watch=1&limit=5" },
+        { "an empty query", { SECRET, .query = "" }, "/api/v1/secrets" },
+        { "a group's version", { .group = "apps", .version = "v1" }, "/apis/apps/v1" },
+        { "a name is escaped",
+          { SECRET, .name = "a b?c#\xc3\xa9" },
+          "/api/v1/secrets/a%20b%3Fc%23%C3%A9" },
+        { "what needs no escape", { SECRET, .name = "Az09-._~" }, "/api/v1/secrets/Az09-._~" },
+        { "no name does not mean all", { SECRET, .name = "" }, "/api/v1/secrets/%22%22" },
+        { "a dot", { SECRET, .name = "." }, "/api/v1/secrets/%22.%22" },
+        { "no way up", { SECRET, .name = ".." }, "/api/v1/secrets/%22..%22" },
+        { "no way up by the namespace",
+          { SECRET, .namespace = "..", .name = "a" },
+          "/api/v1/namespaces/%22..%22/secrets/a" },
+        { "no way on", { SECRET, .name = "a/token" }, "/api/v1/secrets/%22a%252Ftoken%22" },
+        { "nor when it is escaped", { SECRET, .name = "a%2f" }, "/api/v1/secrets/%22a%25252f%22" },
+        { "three dots are a name", { SECRET, .name = "..." }, "/api/v1/secrets/..." },
+};
+
+static void test_format(void **state) {
+        const struct Case *c = *state;
+        cleanup(free_p) char *text = NULL;
+
+        assert_int_equal(kube_path_format(&c->path, &text), 0);
+        assert_string_equal(text, c->expected);
+}
+
+static void test_escape(void **state) {
+        cleanup(free_p) char *text = NULL;
+        cleanup(free_p) char *empty = NULL;
+
+        assert_int_equal(kube_path_escape("metadata.name=a/b&c%", &text), 0);
+        assert_string_equal(text, "metadata.name%3Da%2Fb%26c%25");
+        assert_int_equal(kube_path_escape("", &empty), 0);
+        assert_string_equal(empty, "");
+}
+
+int main(void) {
+        struct CMUnitTest tests[sizeof(cases) / sizeof(cases[0]) + 1] = { cmocka_unit_test(
+                test_escape) };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+                tests[i + 1] = (struct CMUnitTest){
+                        .name = cases[i].name,
+                        .test_func = test_format,
+                        .initial_state = (void *) &cases[i],
+                };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

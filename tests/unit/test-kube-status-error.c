@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * What it means when the API server refuses a request
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/kube/status-error-spec.h"
+
+#define STATUS(message) "{\"kind\":\"Status\",\"code\":1,\"message\":\"" message "\"}"
+
+/* Unknown { type { "v1", "Status" }, raw { status: "Failure", message: "no" } }. */
+#define PROTOBUF                                                \
+        "k8s\0\x0a\x0c\x0a\x02v1\x12\x06Status\x12\x0d\x12\x07" \
+        "Failure\x1a\x02no"
+
+#define TEXT(text) text, sizeof(text) - 1
+
+static const struct Case {
+        const char *name;
+        int code;
+        const char *body;
+        size_t size;
+        ErrorKind kind;
+        const char *message;
+} cases[] = {
+        { "the message of a Status", 403, TEXT(STATUS("pods is forbidden")), ERROR_DENIED,
+          "pods is forbidden" },
+        { "on one line", 422, TEXT(STATUS("a\\n b\\t\\u0001c\\r\\n")), ERROR_INVALID, "a  b  c" },
+        { "another kind", 500, TEXT("{\"kind\":\"Pod\",\"message\":\"x\"}"), ERROR_UNAVAILABLE,
+          "the server answered 500" },
+        { "a message that is no text", 404, TEXT("{\"kind\":\"Status\",\"message\":{}}"),
+          ERROR_NOT_FOUND, "the server answered 404" },
+        { "an empty message", 409, TEXT(STATUS("")), ERROR_CONFLICT, "the server answered 409" },
+        { "half of a Status", 410, TEXT("{\"kind\":\"Status\",\"mess"), ERROR_GONE,
+          "the server answered 410" },
+        { "a list", 400, TEXT("[1]"), ERROR_INVALID, "the server answered 400" },
+        { "a text", 404, TEXT("404 page not found\n"), ERROR_NOT_FOUND, "404 page not found" },
+        { "a page", 502, TEXT("<html>\n<body>"), ERROR_UNAVAILABLE, "the server answered 502" },
+        { "nothing", 503, TEXT(""), ERROR_UNAVAILABLE, "the server answered 503" },
+        { "a Status in protobuf", 403, TEXT(PROTOBUF), ERROR_DENIED, "no" },
+        { "cut in its message", 403, PROTOBUF, sizeof(PROTOBUF) - 2, ERROR_DENIED,
+          "the server answered 403" },
+        { "only the magic", 403, TEXT("k8s\0"), ERROR_DENIED, "the server answered 403" },
+        { "a size beyond the end", 403, TEXT("k8s\0\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+          ERROR_DENIED, "the server answered 403" },
+        { "a number without end", 403, TEXT("k8s\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+          ERROR_DENIED, "the server answered 403" },
+        { "a field of an unknown sort", 403, TEXT("k8s\0\x0f"), ERROR_DENIED,
+          "the server answered 403" },
+};
+
+static void test_message(void **state) {
+        const struct Case *c = *state;
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(free_p) char *body = malloc(c->size + 1); /* nothing readable behind it */
+
+        body = realloc(body, c->size > 0 ? c->size : 1);
+        memcpy(body, c->body, c->size);
+        kube_status_error(c->code, body, c->size, &error);
+        assert_int_equal(error.kind, c->kind);
+        assert_string_equal(error.message, c->message);
+}
+
+static void test_every_cut_of_protobuf(void **state) {
+        for (size_t size = 0; size < sizeof(PROTOBUF); size++) {
+                cleanup(error_done) Error error = ERROR_INIT;
+                cleanup(free_p) char *body = malloc(size > 0 ? size : 1);
+
+                memcpy(body, PROTOBUF, size);
+                kube_status_error(400, body, size, &error);
+                assert_int_equal(error.kind, ERROR_INVALID);
+        }
+}
+
+/* Cut in front of a character, not inside of it. */
+static void test_long_message(void **state) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        char body[2000] = "yy";
+
+        for (size_t i = 0; i < 300; i++)
+                strcat(body, "x\xc3\xa9");
+        kube_status_error(500, body, strlen(body), &error);
+        assert_int_equal(strlen(error.message), 510);
+        assert_int_equal(error.message[509], 'x');
+}
+
+static const struct Kind {
+        int code;
+        ErrorKind kind;
+} kinds[] = {
+        { 400, ERROR_INVALID },     { 401, ERROR_DENIED },      { 403, ERROR_DENIED },
+        { 404, ERROR_NOT_FOUND },   { 405, ERROR_UNSUPPORTED }, { 406, ERROR_UNSUPPORTED },
+        { 408, ERROR_TIMEOUT },     { 409, ERROR_CONFLICT },    { 410, ERROR_GONE },
+        { 413, ERROR_INVALID },     { 415, ERROR_UNSUPPORTED }, { 422, ERROR_INVALID },
+        { 429, ERROR_UNAVAILABLE }, { 500, ERROR_UNAVAILABLE }, { 501, ERROR_UNAVAILABLE },
+        { 503, ERROR_UNAVAILABLE }, { 504, ERROR_TIMEOUT },     { 302, ERROR_INVALID },
+};
+
+static void test_kinds(void **state) {
+        for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+                assert_int_equal(kube_status_kind(kinds[i].code), kinds[i].kind);
+}
+
+int main(void) {
+        struct CMUnitTest tests[sizeof(cases) / sizeof(cases[0]) + 3] = {
+                cmocka_unit_test(test_kinds),
+                cmocka_unit_test(test_long_message),
+                cmocka_unit_test(test_every_cut_of_protobuf),
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+                tests[i + 3] = (struct CMUnitTest){
+                        .name = cases[i].name,
+                        .test_func = test_message,
+                        .initial_state = (void *) &cases[i],
+                };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * What a kubeconfig says
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/kube/exec-credential-spec.h"
+#include "agent/kube/kubeconfig-spec.h"
+
+#define SECRET "hunter2"
+#define FOLDER "/etc/agent"
+
+#define PEM "-----BEGIN X-----\nhunter2\n-----END X-----\n"
+#define PEM64 "LS0tLS1CRUdJTiBYLS0tLS0KaHVudGVyMgotLS0tLUVORCBYLS0tLS0K"
+#define NOT_PEM64 "aHVudGVyMg==" /* hunter2 */
+#define NUL_PEM64 "LS0tLS1CRUdJTiBYAHg="
+
+#define HEAD "apiVersion: v1\nkind: Config\ncurrent-context: one\n"
+#define CONTEXTS                                                \
+        "contexts:\n- {name: zero, context: {cluster: none}}\n" \
+        "- {name: one, context: {cluster: c, user: u}}\n"
+#define CLUSTER(members) "clusters: [{name: c, cluster: {" members "}}]\n"
+#define USER(members) "users: [{name: v}, {name: u, user: {" members "}}]\n"
+#define SERVER "server: 'https://10.0.0.1:6443'"
+
+/* All else is as it should be. */
+#define WITH_USER(members) HEAD CONTEXTS CLUSTER(SERVER) USER(members)
+#define WITH_CLUSTER(members) HEAD CONTEXTS CLUSTER(members) USER("token: t")
+#define WITH_EXEC(members) WITH_USER("exec: {apiVersion: " EXEC_CREDENTIAL_V1 ", " members "}")
+
+#define USER_AT "users[1].user"
+#define EXEC_AT USER_AT ".exec"
+
+static KubeconfigSpec read_spec(const char *text) {
+        KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        r = kubeconfig_spec_parse(text, strlen(text), FOLDER, NULL, &spec, &error);
+        if (r < 0)
+                print_error("%s\n", error_message(&error));
+        assert_int_equal(r, 0);
+        return spec;
+}
+
+/* clang-format off */
+
+static const struct Refusal {
+        const char *name;
+        const char *text;
+        const char *message;
+} refusals[] = {
+        { "empty", "", "is empty" },
+        { "not an object", SECRET, "is neither a YAML nor a JSON object" },
+        { "two documents", WITH_USER("") "---\n" WITH_USER(""), "has more than one document" },
+        { "another kind", "kind: Pod", "kind: expected \"Config\"" },
+        { "no context chosen", "kind: Config", "current-context: is missing, and no context was chosen" },
+        { "no contexts", HEAD, "current-context: there is no context \"one\"" },
+        { "contexts of another type", HEAD "contexts: " SECRET, "contexts: expected a list" },
+        { "a context of another type", HEAD "contexts: [" SECRET "]", "contexts[0]: expected an object" },
+        { "a context without content", HEAD "contexts: [{name: one}]", "contexts[0].context: is missing" },
+        { "two contexts of a name", HEAD "contexts: [{name: one, context: {}}, {name: one}]",
+          "contexts[1]: there is another one of this name" },
+        { "a context without cluster", HEAD "contexts: [{name: one, context: {}}]",
+          "contexts[0].context.cluster: is missing" },
+        { "a cluster that is not there", HEAD CONTEXTS, "contexts[1].context.cluster: there is no cluster \"c\"" },
+        { "a user that is not there", HEAD CONTEXTS CLUSTER(SERVER),
+          "contexts[1].context.user: there is no user \"u\"" },
+
+        { "no server", WITH_CLUSTER(""), "clusters[0].cluster.server: is missing" },
+        { "no scheme", WITH_CLUSTER("server: '10.0.0.1:6443'"),
+          "clusters[0].cluster.server: expected an address such as https://10.0.0.1:6443" },
+        { "no host", WITH_CLUSTER("server: 'https:///x'"),
+          "clusters[0].cluster.server: expected an address such as https://10.0.0.1:6443" },
+        { "a server with a user", WITH_CLUSTER("server: 'https://a:hunter2@h'"),
+          "clusters[0].cluster.server: expected an address such as https://10.0.0.1:6443" },
+        { "a server in two lines", WITH_CLUSTER("server: \"https://h\\nx\""),
+          "clusters[0].cluster.server: has a control character in it" },
+        { "CA twice", WITH_CLUSTER(SERVER ", certificate-authority: x, certificate-authority-data: " PEM64),
+          "clusters[0].cluster.certificate-authority-data: is there beside certificate-authority" },
+        { "CA, but not verified", WITH_CLUSTER(SERVER ", certificate-authority: x, insecure-skip-tls-verify: true"),
+          "clusters[0].cluster.insecure-skip-tls-verify: is there beside a certificate authority" },
+        { "a word for true", WITH_CLUSTER(SERVER ", insecure-skip-tls-verify: 'true'"),
+          "clusters[0].cluster.insecure-skip-tls-verify: expected true or false" },
+        { "CA not base64", WITH_CLUSTER(SERVER ", certificate-authority-data: '%'"),
+          "clusters[0].cluster.certificate-authority-data: is not base64" },
+        { "CA not PEM", WITH_CLUSTER(SERVER ", certificate-authority-data: " NOT_PEM64),
+          "clusters[0].cluster.certificate-authority-data: is not base64 of PEM" },
+        { "CA with a NUL", WITH_CLUSTER(SERVER ", certificate-authority-data: " NUL_PEM64),
+          "clusters[0].cluster.certificate-authority-data: is not base64 of PEM" },
+        { "another proxy", WITH_CLUSTER(SERVER ", proxy-url: 'ftp://hunter2@h'"),
+          "clusters[0].cluster.proxy-url: expected an address with http, https, socks5 or socks5h" },
+
+        { "a user without content", HEAD CONTEXTS CLUSTER(SERVER) "users: [{name: u}]", "users[0].user: is missing" },
+        { "a user of another type", HEAD CONTEXTS CLUSTER(SERVER) "users: [{name: u, user: hunter2}]",
+          "users[0].user: expected an object" },
+        { "a numeric password", WITH_USER("username: a, password: 12345"),
+          USER_AT ".password: expected a string (in quotes)" },
+        { "a password that is a tag", WITH_USER("username: a, password: !hunter2 x"),
+          "line 8, column 60: this cannot be understood" },
+        { "a password that is an alias", WITH_USER("username: a, password: *hunter2"),
+          "line 8, column 60: this cannot be understood" },
+        { "a token of two lines", WITH_USER("token: \"hunter2\\nx\""), USER_AT ".token: has a control character in it" },
+        { "a token with a NUL", WITH_USER("token: \"hunter2\\0x\""), NULL },
+        { "token and user name", WITH_USER("token: hunter2, username: a"), USER_AT ": has both a token and a user name" },
+        { "certificate without key", WITH_USER("client-certificate: x"),
+          USER_AT ": has only one of certificate and key" },
+        { "key without certificate", WITH_USER("client-key-data: " PEM64),
+          USER_AT ": has only one of certificate and key" },
+        { "auth-provider", WITH_USER("auth-provider: {name: gcp}"),
+          USER_AT ".auth-provider: is not supported, as in kubectl since 1.26; use \"exec\"" },
+        { "somebody else", WITH_USER("token: hunter2, as: admin"),
+          USER_AT ".as: acting as somebody else is not supported" },
+
+        { "exec without version", WITH_USER("exec: {command: x}"),
+          EXEC_AT ".apiVersion: expected \"" EXEC_CREDENTIAL_V1 "\" or \"" EXEC_CREDENTIAL_V1BETA1 "\"" },
+        { "exec without command", WITH_EXEC(""), EXEC_AT ".command: is missing" },
+        { "exec at a terminal", WITH_EXEC("command: x, interactiveMode: Always"),
+          EXEC_AT ".interactiveMode: the program needs somebody at a terminal" },
+        { "exec in a mood", WITH_EXEC("command: x, interactiveMode: Perhaps"),
+          EXEC_AT ".interactiveMode: expected \"Never\", \"IfAvailable\" or \"Always\"" },
+        { "exec with a number", WITH_EXEC("command: x, args: [a, 1]"),
+          EXEC_AT ".args[1]: expected a string (in quotes)" },
+        { "exec with a variable without name", WITH_EXEC("command: x, env: [{value: hunter2}]"),
+          EXEC_AT ".env[0].name: expected the name of a variable" },
+        { "exec with a variable in one", WITH_EXEC("command: x, env: [{name: 'a=b'}]"),
+          EXEC_AT ".env[0].name: expected the name of a variable" },
+};
+
+/* What is written, and the server that is meant. */
+static const struct Server {
+        const char *text;
+        const char *server;
+} servers[] = {
+        { "https://10.0.0.1:6443",   "https://10.0.0.1:6443"   },
+        { "https://[fd00::1]:6443/", "https://[fd00::1]:6443"  },
+        { "https://h/k8s/c-1//",     "https://h/k8s/c-1"       },
+        { "HTTP://localhost:8080",   "HTTP://localhost:8080"   },
+};
+
+/* A command and the file that is meant. */
+static const struct Command {
+        const char *text;
+        const char *command;
+} commands[] = {
+        { "aws",          "aws"                   },
+        { "/opt/bin/aws", "/opt/bin/aws"          },
+        { "bin/aws",      FOLDER "/bin/aws"       },
+        { "./aws",        FOLDER "/./aws"         },
+};
+
+/* clang-format on */
+
+#define N_REFUSALS (sizeof(refusals) / sizeof(refusals[0]))
+
+static void test_refusal(void **state) {
+        const struct Refusal *refusal = *state;
+        cleanup(error_done) Error error = ERROR_INIT;
+        KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
+
+        assert_true(kubeconfig_spec_parse(refusal->text, strlen(refusal->text), FOLDER, NULL, &spec,
+                                          &error) < 0);
+        assert_int_equal(error.kind, ERROR_INVALID);
+        if (refusal->message)
+                assert_string_equal(error_message(&error), refusal->message);
+        assert_null(strstr(error_message(&error), SECRET));
+        assert_null(strstr(error_message(&error), "12345"));
+        assert_null(spec.context);
+}
+
+static void test_servers(void **state) {
+        for (size_t i = 0; i < sizeof(servers) / sizeof(servers[0]); i++) {
+                cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
+                char text[512];
+
+                (void) snprintf(text, sizeof(text), WITH_CLUSTER("server: '%s'"), servers[i].text);
+                spec = read_spec(text);
+                assert_string_equal(spec.server, servers[i].server);
+        }
+}
+
+static void test_commands(void **state) {
+        for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+                cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
+                char text[512];
+
+                (void) snprintf(text, sizeof(text), WITH_EXEC("command: '%s'"), commands[i].text);
+                spec = read_spec(text);
+                assert_string_equal(spec.exec.command, commands[i].command);
+        }
+}
+
+static void test_cluster(void **state) {
+        cleanup(kubeconfig_spec_done) KubeconfigSpec spec =
+                read_spec(WITH_CLUSTER(SERVER ", certificate-authority-data: '" PEM64
+                                              "', tls-server-name: api, proxy-url: 'socks5://p:1',"
+                                              "disable-compression: true, extensions: []"));
+
+        assert_string_equal(spec.context, "one");
+        assert_string_equal(spec.ca.text, PEM);
+        assert_null(spec.ca.file);
+        assert_string_equal(spec.tls_server_name, "api");
+        assert_string_equal(spec.proxy, "socks5://p:1");
+        assert_false(spec.is_unverified);
+        assert_string_equal(spec.token, "t");
+}
+
+static void test_files(void **state) {
+        cleanup(kubeconfig_spec_done) KubeconfigSpec spec =
+                read_spec(HEAD CONTEXTS CLUSTER(SERVER ", certificate-authority: pki/ca.crt")
+                                  USER("client-certificate: ../c.pem, client-key: /k.pem, "
+                                       "tokenFile: token, token: t"));
+
+        assert_string_equal(spec.ca.file, FOLDER "/pki/ca.crt");
+        assert_string_equal(spec.certificate.file, FOLDER "/../c.pem");
+        assert_string_equal(spec.key.file, "/k.pem");
+        assert_string_equal(spec.token_file, FOLDER "/token");
+        assert_string_equal(spec.token, "t");
+}
+
+static void test_password(void **state) {
+        cleanup(kubeconfig_spec_done) KubeconfigSpec spec =
+                read_spec(WITH_USER("username: a, password: ' b '"));
+
+        assert_string_equal(spec.username, "a");
+        assert_string_equal(spec.password, " b ");
+        assert_null(spec.token);
+}
+
+static void test_json(void **state) {
+        cleanup(kubeconfig_spec_done) KubeconfigSpec spec =
+                read_spec("{\"current-context\":\"a\",\"contexts\":[{\"name\":\"a\",\"context\":"
+                          "{\"cluster\":\"b\"}}],\"clusters\":[{\"name\":\"b\",\"cluster\":"
+                          "{\"server\":\"https://h\",\"insecure-skip-tls-verify\":true}}]}");
+
+        assert_string_equal(spec.server, "https://h");
+        assert_true(spec.is_unverified);
+        assert_null(spec.token);
+        assert_null(spec.exec.api_version);
+}
+
+static void test_chosen_context(void **state) {
+        static const char text[] = WITH_USER("") "";
+        cleanup(error_done) Error error = ERROR_INIT;
+        KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
+
+        assert_true(kubeconfig_spec_parse(text, strlen(text), FOLDER, "zero", &spec, &error) < 0);
+        assert_string_equal(error.message,
+                            "contexts[0].context.cluster: there is no cluster \"none\"");
+        error_done(&error);
+        assert_true(kubeconfig_spec_parse(text, strlen(text), FOLDER, "x", &spec, &error) < 0);
+        assert_string_equal(error.message, "there is no context \"x\"");
+}
+
+static void test_exec(void **state) {
+        cleanup(kubeconfig_spec_done) KubeconfigSpec spec = read_spec(
+                HEAD CONTEXTS CLUSTER(SERVER
+                                      ", extensions: [{name: other, extension: 1}, {name: "
+                                      "client.authentication.k8s.io/exec, extension: {a: [1, x]}}]")
+                        USER("exec: {apiVersion: " EXEC_CREDENTIAL_V1BETA1 ", command: aws,"
+                             "args: [get, ''], env: [{name: A, value: 'b=c'}, {name: E}],"
+                             "installHint: get it, provideClusterInfo: true,"
+                             "interactiveMode: IfAvailable}"));
+
+        assert_string_equal(spec.exec.api_version, EXEC_CREDENTIAL_V1BETA1);
+        assert_string_equal(spec.exec.arguments[0], "get");
+        assert_string_equal(spec.exec.arguments[1], "");
+        assert_null(spec.exec.arguments[2]);
+        assert_string_equal(spec.exec.environment[0], "A=b=c");
+        assert_string_equal(spec.exec.environment[1], "E=");
+        assert_null(spec.exec.environment[2]);
+        assert_string_equal(spec.exec.install_hint, "get it");
+        assert_true(spec.exec.wants_cluster);
+        assert_string_equal(spec.exec.cluster_config, "{\"a\":[1,\"x\"]}");
+}
+
+/* kubectl does not run it then. */
+static void test_exec_beside_others(void **state) {
+        static const char *const others[] = {
+                "token: t",
+                "tokenFile: t",
+                "username: u",
+                "client-certificate: x, client-key: k",
+        };
+
+        for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+                cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
+                char text[512];
+
+                (void) snprintf(text, sizeof(text),
+                                WITH_USER("exec: {apiVersion: " EXEC_CREDENTIAL_V1
+                                          ", command: x}, %s"),
+                                others[i]);
+                spec = read_spec(text);
+                assert_null(spec.exec.api_version);
+        }
+}
+
+/* Any end of it is refused or means the same; memory errors show under the sanitizers. */
+static void test_truncated(void **state) {
+        static const char text[] = WITH_EXEC("command: x, args: [a], env: [{name: a}]");
+
+        for (size_t size = 0; size < strlen(text); size++) {
+                cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
+                cleanup(free_p) char *copy = malloc(size + 1);
+                int r;
+
+                assert_non_null(copy);
+                memcpy(copy, text, size);
+                r = kubeconfig_spec_parse(copy, size, FOLDER, NULL, &spec, NULL);
+                assert_true((r < 0) == !spec.server);
+        }
+}
+
+int main(void) {
+        struct CMUnitTest tests[10 + N_REFUSALS] = {
+                cmocka_unit_test(test_servers),
+                cmocka_unit_test(test_commands),
+                cmocka_unit_test(test_cluster),
+                cmocka_unit_test(test_files),
+                cmocka_unit_test(test_password),
+                cmocka_unit_test(test_json),
+                cmocka_unit_test(test_chosen_context),
+                cmocka_unit_test(test_exec),
+                cmocka_unit_test(test_exec_beside_others),
+                cmocka_unit_test(test_truncated),
+        };
+
+        for (size_t i = 0; i < N_REFUSALS; i++)
+                tests[10 + i] = (struct CMUnitTest){
+                        .name = refusals[i].name,
+                        .test_func = test_refusal,
+                        .initial_state = (void *) &refusals[i],
+                };
+
+        return _cmocka_run_group_tests("kubeconfig", tests, 10 + N_REFUSALS, NULL, NULL);
+}

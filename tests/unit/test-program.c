@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Another program that is run for its answer, with real programs
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/program.h"
+
+#define SECOND_USEC ((uint64_t) 1000000)
+#define OUTPUT_MAX ((size_t) 64 * 1024)
+
+typedef struct Fixture {
+        sd_event *event;
+        Program *program;
+        unsigned n_done;
+        bool is_freed_inside;
+        char *output; /* NULL: it was an error */
+        size_t output_size;
+        Error error;
+} Fixture;
+
+static int set_up(void **state) {
+        Fixture *fixture = calloc(1, sizeof(*fixture));
+
+        assert_non_null(fixture);
+        assert_true(sd_event_new(&fixture->event) >= 0);
+        *state = fixture;
+        return 0;
+}
+
+/* Neither a child nor a zombie is left. */
+static void assert_no_children(sd_event *event) {
+        while (waitid(P_ALL, 0, &(siginfo_t){ 0 }, WEXITED | WNOHANG | WNOWAIT) == 0)
+                assert_true(sd_event_run(event, UINT64_MAX) >= 0);
+        assert_int_equal(errno, ECHILD);
+}
+
+static int tear_down(void **state) {
+        Fixture *fixture = *state;
+
+        program_free(fixture->program);
+        assert_no_children(fixture->event);
+        sd_event_unref(fixture->event);
+        error_done(&fixture->error);
+        free(fixture->output);
+        free(fixture);
+        return 0;
+}
+
+static int on_done(const char *output, size_t output_size, const Error *error, void *userdata) {
+        Fixture *fixture = userdata;
+
+        fixture->n_done++;
+        if (fixture->is_freed_inside)
+                fixture->program = program_free(fixture->program);
+
+        if (error) {
+                assert_null(output);
+                assert_int_not_equal(error->kind, ERROR_NONE);
+                (void) error_copy(&fixture->error, error);
+        } else {
+                assert_int_equal(output[output_size], '\0');
+                fixture->output_size = output_size;
+                fixture->output = malloc(output_size + 1);
+                assert_non_null(fixture->output);
+                memcpy(fixture->output, output, output_size + 1);
+        }
+
+        return 0;
+}
+
+static void start(Fixture *fixture, const ProgramOptions *options) {
+        assert_int_equal(program_run(fixture->event, options, on_done, fixture, &fixture->program),
+                         0);
+        assert_int_equal(fixture->n_done, 0);
+}
+
+static void run(Fixture *fixture, const ProgramOptions *options) {
+        start(fixture, options);
+        while (fixture->n_done == 0)
+                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+        assert_int_equal(fixture->n_done, 1);
+}
+
+static const char *const *shell(const char *script, const char *arguments[static 3]) {
+        arguments[0] = "-c";
+        arguments[1] = script;
+        arguments[2] = NULL;
+        return arguments;
+}
+
+static void run_shell(Fixture *fixture, const char *script) {
+        const char *arguments[3];
+
+        run(fixture, &(ProgramOptions){
+                             .path = "sh",
+                             .arguments = shell(script, arguments),
+                             .output_max = OUTPUT_MAX,
+                             .timeout_usec = 20 * SECOND_USEC,
+                     });
+}
+
+static void assert_refused(const Fixture *fixture, ErrorKind kind, const char *message) {
+        assert_null(fixture->output);
+        assert_string_equal(error_kind_to_string(fixture->error.kind), error_kind_to_string(kind));
+        assert_string_equal(error_message(&fixture->error), message);
+}
+
+#define ANSWERS ERROR_NONE, NULL
+
+/* clang-format off */
+
+/* What a program does, and how that ends. */
+static const struct Ending {
+        const char *name;
+        const char *script;
+        const char *output; /* NULL: the error says... */
+        ErrorKind kind;
+        const char *message;
+} endings[] = {
+        { "it answers",                       "echo yes; echo no >&2",          "yes\n", ANSWERS },
+        { "it says nothing",                  ":",                              "", ANSWERS },
+        { "it answers after it closed stderr", "exec 2>&-; echo yes",           "yes\n", ANSWERS },
+        { "it closes stdout early",           "echo yes; exec >&-; sleep 0.1",    "yes\n", ANSWERS },
+        { "a background process closed all",  "sleep 1000 >&- 2>&- & echo yes", "yes\n", ANSWERS },
+        { "it fails",                         "echo yes; echo ' no profile ' >&2; exit 3", NULL,
+          ERROR_UNAVAILABLE, "ended with status 3: no profile" },
+        { "it fails in silence",              "exit 1",                         NULL,
+          ERROR_UNAVAILABLE, "ended with status 1" },
+        { "only its first line counts",       "printf '\\n\\n first\\nsecond\\n' >&2; exit 1", NULL,
+          ERROR_UNAVAILABLE, "ended with status 1: first" },
+        { "it complains in colour",           "printf '\\033[1mBad\\t\\303\\251\\n' >&2; exit 1", NULL,
+          ERROR_UNAVAILABLE, "ended with status 1: ?[1mBad???" },
+        { "it is killed",                     "kill -9 $$",                     NULL,
+          ERROR_UNAVAILABLE, "was killed by SIGKILL" },
+        { "it aborts, and says why",          "ulimit -c 0; echo why >&2; kill -ABRT $$", NULL,
+          ERROR_UNAVAILABLE, "was killed by SIGABRT: why" },
+};
+/* clang-format on */
+
+#define N_ENDINGS (sizeof(endings) / sizeof(endings[0]))
+
+static const struct Ending *current; /* cmocka's state is the fixture */
+
+static void check_ending(Fixture *fixture, const struct Ending *ending) {
+        run_shell(fixture, ending->script);
+        if (!ending->output) {
+                assert_refused(fixture, ending->kind, ending->message);
+                return;
+        }
+
+        if (!fixture->output)
+                print_error("%s\n", error_message(&fixture->error));
+        assert_non_null(fixture->output);
+        assert_string_equal(fixture->output, ending->output);
+}
+
+static void test_ending(void **state) {
+        check_ending(*state, current);
+}
+
+static int set_up_ending(void **state) {
+        current = *state;
+        return set_up(state);
+}
+
+static void test_input(void **state) {
+        Fixture *fixture = *state;
+        const char *arguments[3];
+
+        run(fixture, &(ProgramOptions){
+                             .path = "/bin/sh",
+                             .arguments = shell("cat; cat /dev/stdin | wc -c", arguments),
+                             .input = "a\0b\nc",
+                             .input_size = 5,
+                             .output_max = OUTPUT_MAX,
+                             .timeout_usec = 20 * SECOND_USEC,
+                     });
+        assert_memory_equal(fixture->output, "a\0b\nc5\n", 7);
+        assert_int_equal(fixture->output_size, 7);
+}
+
+/* Far more than a pipe takes; and it need not be read. */
+static void test_large_input(void **state) {
+        Fixture *fixture = *state;
+        cleanup(free_p) char *input = malloc(1 << 20);
+        const char *arguments[3];
+
+        assert_non_null(input);
+        memset(input, 'x', 1 << 20);
+        run(fixture, &(ProgramOptions){
+                             .path = "/bin/sh",
+                             .arguments = shell("head -c 3", arguments),
+                             .input = input,
+                             .input_size = 1 << 20,
+                             .output_max = OUTPUT_MAX,
+                             .timeout_usec = 20 * SECOND_USEC,
+                     });
+        assert_string_equal(fixture->output, "xxx");
+}
+
+static void test_no_input(void **state) {
+        run_shell(*state, "wc -c");
+        assert_string_equal(((Fixture *) *state)->output, "0\n");
+}
+
+static void test_output_as_large_as_allowed(void **state) {
+        Fixture *fixture = *state;
+
+        run_shell(fixture, "head -c 65536 /dev/zero");
+        assert_int_equal(fixture->output_size, OUTPUT_MAX);
+}
+
+static void test_output_larger_than_allowed(void **state) {
+        run_shell(*state, "head -c 65537 /dev/zero; sleep 1000");
+        assert_refused(*state, ERROR_INVALID, "wrote more than 65536 bytes");
+}
+
+/* Nobody waits for stderr, and nothing of it is kept but the first line. */
+static void test_much_on_stderr(void **state) {
+        run_shell(*state, "head -c 10000000 /dev/zero | tr '\\0' x >&2; echo yes");
+        assert_string_equal(((Fixture *) *state)->output, "yes\n");
+}
+
+static void test_long_complaint(void **state) {
+        Fixture *fixture = *state;
+
+        run_shell(fixture, "head -c 100000 /dev/zero | tr '\\0' x >&2; exit 1");
+        assert_int_equal(fixture->error.kind, ERROR_UNAVAILABLE);
+        assert_true(strlen(fixture->error.message) < 300);
+}
+
+static void test_environment(void **state) {
+        static const char *const environment[] = { "ADDED=1 2", "CHANGED=new", "EMPTY=", NULL };
+        Fixture *fixture = *state;
+        const char *arguments[3];
+
+        assert_int_equal(setenv("CHANGED", "old", 1), 0);
+        assert_int_equal(setenv("KEPT", "kept", 1), 0);
+        run(fixture, &(ProgramOptions){
+                             .path = "env",
+                             .arguments = shell("", arguments) + 2,
+                             .environment = environment,
+                             .output_max = OUTPUT_MAX,
+                             .timeout_usec = 20 * SECOND_USEC,
+                     });
+        assert_non_null(strstr(fixture->output, "ADDED=1 2\n"));
+        assert_non_null(strstr(fixture->output, "CHANGED=new\n"));
+        assert_non_null(strstr(fixture->output, "EMPTY=\n"));
+        assert_non_null(strstr(fixture->output, "KEPT=kept\n"));
+        assert_null(strstr(fixture->output, "CHANGED=old"));
+}
+
+/* Two that glibc keeps to itself, and sets to be ignored in whatever it spawns. */
+#define GLIBC_SIGNALS ((uint64_t) 3 << 31)
+
+static uint64_t ignored_signals(const char *status) {
+        const char *line = strstr(status, "SigIgn:\t");
+
+        assert_non_null(line);
+        return strtoull(line + strlen("SigIgn:\t"), NULL, 16);
+}
+
+/* What the kernel tells of the child, whatever the parent has done. */
+static void test_clean_child(void **state) {
+        Fixture *fixture = *state;
+        sigset_t all, before;
+        int fd;
+
+        fd = open("/dev/null", O_RDONLY); /* without O_CLOEXEC */
+        assert_true(fd >= 0);
+        assert_true(signal(SIGUSR1, SIG_IGN) != SIG_ERR);
+        assert_true(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
+        assert_int_equal(sigfillset(&all), 0);
+        assert_int_equal(sigprocmask(SIG_BLOCK, &all, &before), 0);
+        run_shell(fixture, "exec cat /proc/self/status");
+        assert_non_null(strstr(fixture->output, "SigBlk:\t0000000000000000\n"));
+        assert_int_equal(ignored_signals(fixture->output) & ~GLIBC_SIGNALS, 0);
+
+        program_free(fixture->program);
+        fixture->program = NULL;
+        free(fixture->output);
+        fixture->n_done = 0;
+        run_shell(fixture, "cd /proc/self/fd; echo *");
+        assert_string_equal(fixture->output, "0 1 2 3\n"); /* 3: the folder */
+
+        assert_int_equal(sigprocmask(SIG_SETMASK, &before, NULL), 0);
+        assert_true(signal(SIGUSR1, SIG_DFL) != SIG_ERR);
+        assert_true(signal(SIGPIPE, SIG_DFL) != SIG_ERR);
+        close(fd);
+}
+
+/* The status cannot be had then; it is said, and nothing hangs. */
+static void test_ignored_sigchld(void **state) {
+        assert_true(signal(SIGCHLD, SIG_IGN) != SIG_ERR);
+        run_shell(*state, "cat");
+        assert_true(signal(SIGCHLD, SIG_DFL) != SIG_ERR);
+        assert_refused(*state, ERROR_UNAVAILABLE,
+                       "ended, and its status is lost: SIGCHLD must not be ignored");
+}
+
+static void check_no_start(Fixture *fixture, const char *path, ErrorKind kind,
+                           const char *message) {
+        run(fixture, &(ProgramOptions){
+                             .path = path,
+                             .output_max = OUTPUT_MAX,
+                             .timeout_usec = 20 * SECOND_USEC,
+                     });
+        assert_refused(fixture, kind, message);
+}
+
+static void test_missing(void **state) {
+        check_no_start(*state, "/nonexistent/program", ERROR_NOT_FOUND,
+                       "cannot be started: No such file or directory");
+}
+
+static void test_missing_in_path(void **state) {
+        check_no_start(*state, "no-program-has-this-name", ERROR_NOT_FOUND,
+                       "cannot be started: No such file or directory");
+}
+
+static void test_not_a_program(void **state) {
+        check_no_start(*state, "/etc/passwd", ERROR_DENIED, "cannot be started: Permission denied");
+}
+
+static void test_not_started_and_freed(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, &(ProgramOptions){ .path = "/nonexistent/program", .timeout_usec = 1 });
+        fixture->program = program_free(fixture->program);
+        assert_int_equal(sd_event_run(fixture->event, 0), 0);
+        assert_int_equal(fixture->n_done, 0);
+}
+
+/* Runs the loop until the other end of the pipe is closed by all who had it. */
+static int on_closed(sd_event_source *source, int fd, uint32_t revents, void *userdata) {
+        return sd_event_exit(sd_event_source_get_event(source), 0);
+}
+
+typedef struct Lifeline {
+        char script[256];
+        int fd; /* hangs up when all of the script's processes are gone */
+        char folder[32];
+        char path[64];
+} Lifeline;
+
+/* The script's first part keeps a named pipe open in everything that it starts. */
+static void lifeline_make(Lifeline *line, const char *script) {
+        strcpy(line->folder, "/tmp/program-XXXXXX");
+        assert_non_null(mkdtemp(line->folder));
+        (void) snprintf(line->path, sizeof(line->path), "%s/pipe", line->folder);
+        assert_int_equal(mkfifo(line->path, 0600), 0);
+        line->fd = open(line->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        assert_true(line->fd >= 0);
+        (void) snprintf(line->script, sizeof(line->script), "exec 9>%s; echo >&9; %s", line->path,
+                        script);
+}
+
+/* The program has started; the first line is here. */
+static void lifeline_wait(Lifeline *line) {
+        char c = '\0';
+
+        while (read(line->fd, &c, 1) != 1)
+                (void) usleep(1000);
+        assert_int_equal(c, '\n');
+}
+
+static void lifeline_check(Lifeline *line) {
+        sd_event *event;
+
+        assert_true(sd_event_new(&event) >= 0);
+        assert_true(sd_event_add_io(event, NULL, line->fd, 0, on_closed, NULL) >= 0);
+        assert_true(sd_event_loop(event) >= 0);
+        sd_event_unref(event);
+        close(line->fd);
+        assert_int_equal(unlink(line->path), 0);
+        assert_int_equal(rmdir(line->folder), 0);
+}
+
+static void test_freed_while_it_runs(void **state) {
+        Fixture *fixture = *state;
+        const char *arguments[3];
+        Lifeline line;
+
+        lifeline_make(&line, "sleep 1000 & sleep 1000");
+        start(fixture, &(ProgramOptions){
+                               .path = "sh",
+                               .arguments = shell(line.script, arguments),
+                               .output_max = OUTPUT_MAX,
+                               .timeout_usec = 1000 * SECOND_USEC,
+                       });
+        lifeline_wait(&line);
+        fixture->program = program_free(fixture->program);
+        lifeline_check(&line);
+        assert_int_equal(fixture->n_done, 0);
+}
+
+static void test_too_slow(void **state) {
+        Fixture *fixture = *state;
+        const char *arguments[3];
+        Lifeline line;
+
+        lifeline_make(&line, "trap '' TERM INT HUP; sleep 1000 & sleep 1000");
+        fixture->is_freed_inside = true;
+        run(fixture, &(ProgramOptions){
+                             .path = "sh",
+                             .arguments = shell(line.script, arguments),
+                             .output_max = OUTPUT_MAX,
+                             .timeout_usec = SECOND_USEC / 2,
+                     });
+        assert_refused(fixture, ERROR_TIMEOUT, "did not end within 0.5 s");
+        lifeline_check(&line);
+}
+
+/* It has answered, so that counts; who keeps the pipe open has a second. */
+static void test_grandchild_with_stdout(void **state) {
+        Fixture *fixture = *state;
+        Lifeline line;
+
+        lifeline_make(&line, "sleep 1000 & echo yes");
+        fixture->is_freed_inside = true;
+        run_shell(fixture, line.script);
+        assert_string_equal(fixture->output, "yes\n");
+        lifeline_check(&line);
+}
+
+static void test_left_behind(void **state) {
+        Lifeline line;
+
+        lifeline_make(&line, "sleep 1000 >/dev/null & echo yes");
+        run_shell(*state, line.script);
+        assert_string_equal(((Fixture *) *state)->output, "yes\n");
+        lifeline_check(&line);
+}
+
+/* All at once, none of which knows of the others. */
+static void test_many(void **state) {
+        Fixture *fixture = *state;
+        Fixture others[20] = { 0 };
+        const char *arguments[3];
+
+        for (size_t i = 0; i < 20; i++) {
+                others[i].event = fixture->event;
+                start(&others[i], &(ProgramOptions){
+                                          .path = "sh",
+                                          .arguments = shell("cat", arguments),
+                                          .input = (const char *) &i,
+                                          .input_size = sizeof(i),
+                                          .output_max = OUTPUT_MAX,
+                                          .timeout_usec = 20 * SECOND_USEC,
+                                  });
+        }
+
+        for (size_t i = 0; i < 20; i++) {
+                while (others[i].n_done == 0)
+                        assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+                assert_memory_equal(others[i].output, &i, sizeof(i));
+                program_free(others[i].program);
+                free(others[i].output);
+        }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+        struct CMUnitTest tests[19 + N_ENDINGS] = {
+                TEST(test_input),
+                TEST(test_large_input),
+                TEST(test_no_input),
+                TEST(test_output_as_large_as_allowed),
+                TEST(test_output_larger_than_allowed),
+                TEST(test_much_on_stderr),
+                TEST(test_long_complaint),
+                TEST(test_environment),
+                TEST(test_clean_child),
+                TEST(test_ignored_sigchld),
+                TEST(test_missing),
+                TEST(test_missing_in_path),
+                TEST(test_not_a_program),
+                TEST(test_not_started_and_freed),
+                TEST(test_freed_while_it_runs),
+                TEST(test_too_slow),
+                TEST(test_grandchild_with_stdout),
+                TEST(test_left_behind),
+                TEST(test_many),
+        };
+
+        for (size_t i = 0; i < N_ENDINGS; i++)
+                tests[19 + i] = (struct CMUnitTest){
+                        .name = endings[i].name,
+                        .test_func = test_ending,
+                        .setup_func = set_up_ending,
+                        .teardown_func = tear_down,
+                        .initial_state = (void *) &endings[i],
+                };
+
+        return _cmocka_run_group_tests("program", tests, 19 + N_ENDINGS, NULL, NULL);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Watch plan
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/kube/watch-plan.h"
+
+#define HAPPENINGS(...) \
+        { __VA_ARGS__, -1 }
+
+/* One line is one life of a watch. */
+static const struct Story {
+        const char *name;
+        int happenings[16];
+        WatchAction last_action;
+        WatchStep end;
+} stories[] = {
+        { "begins with a stream", HAPPENINGS(WATCH_ON_TIMER), WATCH_DO_STREAM, WATCH_STREAMING },
+        { "goes on in the stream", HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_LISTED), WATCH_DO_SYNC,
+          WATCH_WATCHING },
+        { "pages where streams are unknown", HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_UNSTREAMABLE),
+          WATCH_DO_PAGE, WATCH_PAGING },
+        { "pages where lists have no end", HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_SILENCE),
+          WATCH_DO_PAGE, WATCH_PAGING },
+        { "pages where the stream ends before the list", HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_ENDED),
+          WATCH_DO_PAGE, WATCH_PAGING },
+        { "turns pages, then watches",
+          HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_UNSTREAMABLE, WATCH_ON_PAGE, WATCH_ON_PAGE,
+                     WATCH_ON_LISTED),
+          WATCH_DO_SYNC_AND_WATCH, WATCH_WATCHING },
+        { "does not stream again",
+          HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_UNSTREAMABLE, WATCH_ON_LISTED, WATCH_ON_GONE,
+                     WATCH_ON_TIMER),
+          WATCH_DO_PAGE, WATCH_PAGING },
+        { "streams again if it did",
+          HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_LISTED, WATCH_ON_GONE, WATCH_ON_TIMER),
+          WATCH_DO_STREAM, WATCH_STREAMING },
+        { "streams again after a refusal",
+          HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_REFUSED, WATCH_ON_TIMER), WATCH_DO_STREAM,
+          WATCH_STREAMING },
+        { "lists again when a page is gone",
+          HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_UNSTREAMABLE, WATCH_ON_PAGE, WATCH_ON_GONE),
+          WATCH_DO_WAIT, WATCH_RELISTING },
+        { "watches on at once",
+          HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_LISTED, WATCH_ON_ENDED, WATCH_ON_ENDED),
+          WATCH_DO_WATCH, WATCH_WATCHING },
+        { "watches on later", HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_LISTED, WATCH_ON_REFUSED),
+          WATCH_DO_WAIT, WATCH_REWATCHING },
+        { "watches on after the wait",
+          HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_LISTED, WATCH_ON_REFUSED, WATCH_ON_TIMER),
+          WATCH_DO_WATCH, WATCH_WATCHING },
+        { "watches on after a silence",
+          HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_LISTED, WATCH_ON_SILENCE, WATCH_ON_TIMER),
+          WATCH_DO_WATCH, WATCH_WATCHING },
+        { "lists again when it may not watch",
+          HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_LISTED, WATCH_ON_DENIED, WATCH_ON_TIMER),
+          WATCH_DO_STREAM, WATCH_STREAMING },
+        { "lists again after garbage",
+          HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_LISTED, WATCH_ON_GARBAGE, WATCH_ON_TIMER),
+          WATCH_DO_STREAM, WATCH_STREAMING },
+        { "is listed once", HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_LISTED, WATCH_ON_LISTED),
+          WATCH_DO_NOTHING, WATCH_WATCHING },
+};
+
+#define N_STORIES (sizeof(stories) / sizeof(stories[0]))
+
+static void test_story(void **state) {
+        const struct Story *story = *state;
+        WatchPlan plan = { .step = WATCH_RELISTING };
+        WatchAction action = WATCH_DO_NOTHING;
+
+        for (const int *happening = story->happenings; *happening >= 0; happening++)
+                action = watch_plan_step(&plan, (WatchHappening) *happening);
+
+        assert_string_equal(watch_step_to_string(plan.step), watch_step_to_string(story->end));
+        assert_int_equal(action, story->last_action);
+}
+
+/* What has to be answered is answered in the step that waits for the answer. */
+static void test_action_fits_the_step(void **state) {
+        static const bool fits[_WATCH_ACTION_MAX][_WATCH_STEP_MAX] = {
+                [WATCH_DO_STREAM] = { [WATCH_STREAMING] = true },
+                [WATCH_DO_PAGE] = { [WATCH_PAGING] = true },
+                [WATCH_DO_SYNC] = { [WATCH_WATCHING] = true },
+                [WATCH_DO_WATCH] = { [WATCH_WATCHING] = true },
+                [WATCH_DO_SYNC_AND_WATCH] = { [WATCH_WATCHING] = true },
+                [WATCH_DO_WAIT] = { [WATCH_RELISTING] = true, [WATCH_REWATCHING] = true },
+        };
+
+        for (int is_paged = 0; is_paged < 2; is_paged++)
+                for (WatchStep from = 0; from < _WATCH_STEP_MAX; from++)
+                        for (WatchHappening on = 0; on < _WATCH_HAPPENING_MAX; on++) {
+                                WatchPlan plan = { .step = from, .is_paged = is_paged };
+                                WatchAction action = watch_plan_step(&plan, on);
+
+                                if (action == WATCH_DO_NOTHING ? plan.step != from
+                                                               : !fits[action][plan.step])
+                                        fail_msg("%s, %d", watch_step_to_string(from), (int) on);
+                        }
+}
+
+/* Whatever ends a request, in whatever step, leads on. */
+static void test_never_stuck(void **state) {
+        static const WatchStep asking[] = { WATCH_STREAMING, WATCH_PAGING, WATCH_WATCHING };
+
+        for (size_t i = 0; i < 3; i++)
+                for (WatchHappening on = WATCH_ON_GONE; on < _WATCH_HAPPENING_MAX; on++) {
+                        WatchPlan plan = { .step = asking[i] };
+
+                        assert_int_equal(watch_plan_step(&plan, on), WATCH_DO_WAIT);
+                        assert_int_not_equal(watch_plan_step(&plan, WATCH_ON_TIMER),
+                                             WATCH_DO_NOTHING);
+                }
+}
+
+static const struct Refusal {
+        WatchStep step;
+        int code;
+        bool is_retriable;
+        WatchHappening of_request;
+        WatchHappening of_event;
+} refusals[] = {
+        { WATCH_STREAMING, 400, false, WATCH_ON_UNSTREAMABLE, WATCH_ON_UNSTREAMABLE },
+        { WATCH_STREAMING, 422, false, WATCH_ON_UNSTREAMABLE, WATCH_ON_UNSTREAMABLE },
+        { WATCH_STREAMING, 500, true, WATCH_ON_REFUSED, WATCH_ON_UNSTREAMABLE },
+        { WATCH_STREAMING, 503, true, WATCH_ON_REFUSED, WATCH_ON_REFUSED },
+        { WATCH_STREAMING, 504, true, WATCH_ON_REFUSED, WATCH_ON_REFUSED },
+        { WATCH_STREAMING, 429, true, WATCH_ON_REFUSED, WATCH_ON_REFUSED },
+        { WATCH_STREAMING, 0, true, WATCH_ON_REFUSED, WATCH_ON_UNSTREAMABLE },
+        { WATCH_STREAMING, 410, false, WATCH_ON_GONE, WATCH_ON_GONE },
+        { WATCH_STREAMING, 404, false, WATCH_ON_DENIED, WATCH_ON_UNSTREAMABLE },
+        { WATCH_STREAMING, 403, false, WATCH_ON_DENIED, WATCH_ON_UNSTREAMABLE },
+        { WATCH_PAGING, 400, false, WATCH_ON_DENIED, WATCH_ON_DENIED },
+        { WATCH_PAGING, 410, false, WATCH_ON_GONE, WATCH_ON_GONE },
+        { WATCH_WATCHING, 410, false, WATCH_ON_GONE, WATCH_ON_GONE },
+        { WATCH_WATCHING, 500, true, WATCH_ON_DENIED, WATCH_ON_DENIED },
+        { WATCH_WATCHING, 503, true, WATCH_ON_REFUSED, WATCH_ON_REFUSED },
+        { WATCH_WATCHING, 422, false, WATCH_ON_DENIED, WATCH_ON_DENIED },
+        { WATCH_WATCHING, 0, true, WATCH_ON_REFUSED, WATCH_ON_REFUSED },
+};
+
+static void test_refusals(void **state) {
+        for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+                const struct Refusal *this = &refusals[i];
+                const WatchPlan plan = { .step = this->step };
+
+                if (watch_plan_refusal(&plan, this->code, this->is_retriable) != this->of_request ||
+                    watch_plan_error_event(&plan, this->code, this->is_retriable) != this->of_event)
+                        fail_msg("%s, %d", watch_step_to_string(this->step), this->code);
+        }
+}
+
+#define MSEC ((uint64_t) 1000)
+#define SEC (1000 * MSEC)
+#define RETRY (7 * SEC) /* what kube_retry_usec() is taken to say */
+
+static const struct Wait {
+        WatchHappening happening;
+        unsigned n;
+        ErrorKind kind;
+        uint64_t min_usec;
+        uint64_t max_usec;
+        bool is_harmless;
+} waits[] = {
+        { WATCH_ON_GONE, 1, ERROR_GONE, 0, 250 * MSEC, true },
+        { WATCH_ON_GONE, 2, ERROR_GONE, RETRY, RETRY, false },
+        { WATCH_ON_ENDED_EARLY, 1, ERROR_UNAVAILABLE, 0, 0, true },
+        { WATCH_ON_ENDED_EARLY, 2, ERROR_UNAVAILABLE, RETRY, RETRY, false },
+        { WATCH_ON_SILENCE, 1, ERROR_TIMEOUT, 0, 0, true },
+        { WATCH_ON_SILENCE, 2, ERROR_TIMEOUT, RETRY, RETRY, false },
+        { WATCH_ON_REFUSED, 1, ERROR_UNAVAILABLE, RETRY, RETRY, false },
+        { WATCH_ON_REFUSED, 1, ERROR_DENIED, 15 * SEC, 30 * SEC, false },
+        { WATCH_ON_DENIED, 1, ERROR_NOT_FOUND, 15 * SEC, 30 * SEC, false },
+        { WATCH_ON_DENIED, 9, ERROR_DENIED, 15 * SEC, 30 * SEC, false },
+        { WATCH_ON_DENIED, 1, ERROR_INVALID, RETRY, RETRY, false },
+        { WATCH_ON_GARBAGE, 1, ERROR_INVALID, RETRY, RETRY, false },
+};
+
+static void test_waits(void **state) {
+        for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++) {
+                const struct Wait *this = &waits[i];
+                WatchPlan plan = { .step = WATCH_RELISTING };
+
+                plan.n_in_a_row[this->happening] = this->n;
+                assert_int_equal(watch_plan_is_harmless(&plan, this->happening), this->is_harmless);
+                assert_int_equal(watch_plan_wait_usec(&plan, this->happening, this->kind, RETRY, 0),
+                                 this->min_usec);
+                assert_int_equal(watch_plan_wait_usec(&plan, this->happening, this->kind, RETRY,
+                                                      UINT32_MAX),
+                                 this->max_usec);
+        }
+}
+
+/* The second time in a row waits, unless a watch has worked in between. */
+static void test_counts(void **state) {
+        WatchPlan plan = { .step = WATCH_WATCHING };
+
+        (void) watch_plan_step(&plan, WATCH_ON_GONE);
+        assert_true(watch_plan_is_harmless(&plan, WATCH_ON_GONE));
+        plan.step = WATCH_WATCHING;
+        (void) watch_plan_step(&plan, WATCH_ON_GONE);
+        assert_false(watch_plan_is_harmless(&plan, WATCH_ON_GONE));
+
+        plan.step = WATCH_WATCHING;
+        watch_plan_forgive(&plan);
+        (void) watch_plan_step(&plan, WATCH_ON_GONE);
+        assert_true(watch_plan_is_harmless(&plan, WATCH_ON_GONE));
+}
+
+int main(void) {
+        struct CMUnitTest tests[5 + N_STORIES] = {
+                cmocka_unit_test(test_action_fits_the_step),
+                cmocka_unit_test(test_never_stuck),
+                cmocka_unit_test(test_refusals),
+                cmocka_unit_test(test_waits),
+                cmocka_unit_test(test_counts),
+        };
+
+        for (size_t i = 0; i < N_STORIES; i++)
+                tests[5 + i] = (struct CMUnitTest){
+                        .name = stories[i].name,
+                        .test_func = test_story,
+                        .initial_state = (void *) &stories[i],
+                };
+
+        return _cmocka_run_group_tests("a watch", tests, 5 + N_STORIES, NULL, NULL);
+}

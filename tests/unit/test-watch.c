@@ -1,0 +1,828 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * List and watch, with a server that does what the test says
+ *
+ * What the watch tells is written down as it comes: "+ns/name uid version", "-ns/name uid",
+ * "listing", "synced", "troubled KIND", "again" for a restart.
+ */
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/kube/watch.h"
+#include "tests/unit/watch-fixture.h"
+#include "tests/unit/kube-message.h"
+
+#define SEC ((uint64_t) 1000000)
+
+typedef struct Fixture {
+        KubeWatch *watch;
+        char told[8192];
+        const char *free_at; /* the watch is freed when this is told */
+} Fixture;
+
+static void tell(Fixture *fixture, const char *text) {
+        strcat(fixture->told, text);
+        strcat(fixture->told, "\n");
+        if (fixture->free_at && strcmp(text, fixture->free_at) == 0)
+                fixture->watch = kube_watch_free(fixture->watch);
+}
+
+static int on_object(const KubeObject *object, void *userdata) {
+        char text[200];
+
+        assert_true(object->json ? !object->bytes : object->n_bytes > 0);
+        snprintf(text, sizeof(text), "+%s/%s %s %s", object->namespace, object->name, object->uid,
+                 object->resource_version);
+        tell(userdata, text);
+        return 0;
+}
+
+static int on_gone(const KubeObject *object, void *userdata) {
+        char text[200];
+
+        snprintf(text, sizeof(text), "-%s/%s %s", object->namespace, object->name, object->uid);
+        tell(userdata, text);
+        return 0;
+}
+
+static int on_state(KubeWatchState state, void *userdata) {
+        Fixture *fixture = userdata;
+        char text[200];
+
+        assert_int_equal(kube_watch_state(fixture->watch), state);
+        assert_int_equal(kube_watch_error(fixture->watch)->kind != ERROR_NONE,
+                         state == KUBE_WATCH_TROUBLED);
+        if (state == KUBE_WATCH_TROUBLED)
+                snprintf(text, sizeof(text), "troubled %s",
+                         error_kind_to_string(kube_watch_error(fixture->watch)->kind));
+        tell(fixture, state == KUBE_WATCH_TROUBLED ? text
+                      : state == KUBE_WATCH_SYNCED ? "synced"
+                                                   : "listing");
+        return 0;
+}
+
+static void on_restart(void *userdata) {
+        tell(userdata, "again");
+}
+
+static int set_up(void **state) {
+        fake_set_up();
+        *state = calloc(1, sizeof(Fixture));
+        return 0;
+}
+
+static int tear_down(void **state) {
+        Fixture *fixture = *state;
+
+        kube_watch_free(fixture->watch);
+        fake_tear_down();
+        free(fixture);
+        return 0;
+}
+
+static void start_with(Fixture *fixture, const KubeWatchOptions *options) {
+        assert_int_equal(kube_watch_new(options, &fixture->watch), 0);
+        assert_non_null(fake.call);
+        assert_int_equal(kube_watch_state(fixture->watch), KUBE_WATCH_LISTING);
+}
+
+static void start(Fixture *fixture) {
+        const KubeWatchOptions options = {
+                .path = { .group = "apps.kruise.io",
+                          .version = "v1beta1",
+                          .resource = "nodeimages" },
+                .selector = "fieldSelector=metadata.name%3Dn1",
+                .object_max = 1000,
+                .on_object = on_object,
+                .on_gone = on_gone,
+                .on_state = on_state,
+                .on_restart = on_restart,
+                .userdata = fixture,
+        };
+
+        start_with(fixture, &options);
+}
+
+static void assert_told(Fixture *fixture, const char *expected) {
+        assert_string_equal(fixture->told, expected);
+        fixture->told[0] = '\0';
+}
+
+#define assert_asked(part) assert_non_null(strstr(fake.call->request.path, part))
+#define assert_not_asked(part) assert_null(strstr(fake.call->request.path, part))
+
+/* "ADDED ns/name uid version", and "END version" and "BOOKMARK version". */
+static int send_event(const char *text) {
+        char type[20] = "", namespace[20] = "", name[20] = "", uid[20] = "", version[20] = "";
+        char line[500];
+        int n;
+
+        if (sscanf(text, "END %19s", version) == 1)
+                n = snprintf(line, sizeof(line),
+                             "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{"
+                             "\"resourceVersion\":\"%s\",\"annotations\":{"
+                             "\"k8s.io/initial-events-end\":\"true\"}}}}\n",
+                             version);
+        else if (sscanf(text, "BOOKMARK %19s", version) == 1)
+                n = snprintf(line, sizeof(line),
+                             "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{"
+                             "\"resourceVersion\":\"%s\"}}}\n",
+                             version);
+        else {
+                assert_int_equal(sscanf(text, "%19s %19[^/]/%19s %19s %19s", type, namespace, name,
+                                        uid, version),
+                                 5);
+                n = snprintf(line, sizeof(line),
+                             "{\"type\":\"%s\",\"object\":{\"metadata\":{\"namespace\":\"%s\","
+                             "\"name\":\"%s\",\"uid\":\"%s\",\"resourceVersion\":\"%s\"}}}\n",
+                             type, namespace, name, uid, version);
+        }
+
+        return fake_send(line, (size_t) n);
+}
+
+static int send_text(const char *text) {
+        return fake_send(text, strlen(text));
+}
+
+static int send_error(int code) {
+        char line[200];
+        int n = snprintf(line, sizeof(line),
+                         "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":%d,"
+                         "\"message\":\"said so\"}}\n",
+                         code);
+
+        return fake_send(line, (size_t) n);
+}
+
+static void end(void) {
+        assert_int_equal(fake_reply(&(KubeReply){ .code = 200, .body = "" }, NULL), 0);
+}
+
+static void refuse(int code, ErrorKind kind) {
+        const Error error = { .kind = kind, .message = (char *) "refused" };
+
+        assert_int_equal(fake_reply(&(KubeReply){ .code = code, .body = "" }, &error), 0);
+}
+
+/* What was cut from inside ends so. */
+static void end_cut(void) {
+        refuse(200, ERROR_CANCELED);
+}
+
+static void reply(const char *body) {
+        assert_int_equal(fake_reply(&(KubeReply){ .code = 200, .body = body, .size = strlen(body) },
+                                    NULL),
+                         0);
+}
+
+#define ITEM(name, uid, version)                                                         \
+        "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"" name "\",\"uid\":\"" uid "\"," \
+        "\"resourceVersion\":\"" version "\"}}"
+
+#define PAGE(version, next, items)                                                       \
+        "{\"metadata\":{\"resourceVersion\":\"" version "\",\"continue\":\"" next "\"}," \
+        "\"items\":[" items "]}"
+
+/* A streamed list of a (version 1) and b (version 2), and the watch that goes on from it. */
+static void start_watching(Fixture *fixture) {
+        start(fixture);
+        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(send_event("ADDED ns/a u1 1"), 0);
+        assert_int_equal(send_event("ADDED ns/b u2 2"), 0);
+        assert_int_equal(send_event("END 5"), 0);
+        assert_told(fixture, "+ns/a u1 1\n+ns/b u2 2\nsynced\n");
+}
+
+/* The same in a page. */
+static void start_paging(Fixture *fixture) {
+        start(fixture);
+        refuse(422, ERROR_INVALID);
+        reply(PAGE("5", "", ITEM("a", "u1", "1") "," ITEM("b", "u2", "2")));
+        assert_told(fixture, "again\n+ns/a u1 1\n+ns/b u2 2\nsynced\nagain\n");
+}
+
+static unsigned asked_seconds(void) {
+        const char *text = strstr(fake.call->request.path, "timeoutSeconds=");
+
+        assert_non_null(text);
+        return (unsigned) atoi(text + strlen("timeoutSeconds="));
+}
+
+static void test_streams_a_list(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture);
+        assert_int_equal(strncmp(fake.call->request.path,
+                                 "/apis/apps.kruise.io/v1beta1/nodeimages?fieldSelector="
+                                 "metadata.name%3Dn1&watch=true&allowWatchBookmarks=true&"
+                                 "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&"
+                                 "timeoutSeconds=",
+                                 142),
+                         0);
+        assert_string_equal(fake.call->request.verb, "watch");
+        assert_string_equal(fake.call->request.accept, KUBE_JSON);
+        assert_in_range(asked_seconds(), 300, 600);
+        assert_int_equal(fake.call->request.timeout_usec, (asked_seconds() + 15) * SEC);
+        assert_in_range(fake.call->request.silence_usec, 120 * SEC, 180 * SEC);
+
+        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(send_event("ADDED ns/a u1 7"), 0);
+        assert_told(fixture, "+ns/a u1 7\n");
+        assert_int_equal(send_event("END 9"), 0);
+        assert_told(fixture, "synced\n");
+        assert_int_equal(send_event("MODIFIED ns/a u1 10"), 0);
+        assert_int_equal(send_event("ADDED ns/b u2 11"), 0);
+        assert_int_equal(send_event("DELETED ns/a u1 12"), 0);
+        assert_told(fixture, "+ns/a u1 10\n+ns/b u2 11\n-ns/a u1\n");
+
+        fake.now_usec += 400 * SEC;
+        end();
+        assert_told(fixture, "again\n");
+        assert_asked("&resourceVersion=12&");
+        assert_not_asked("sendInitialEvents");
+        assert_int_equal(fake.n_calls, 2);
+}
+
+/* Servers say that they do not know it, cannot do it, or they say nothing. */
+static void test_falls_back_to_pages(void **state) {
+        for (unsigned way = 0; way < 6; way++) {
+                Fixture *fixture;
+
+                assert_int_equal(tear_down(state), 0);
+                assert_int_equal(set_up(state), 0);
+                fixture = *state;
+                start(fixture);
+                if (way == 0)
+                        refuse(400, ERROR_INVALID);
+                else if (way == 1)
+                        refuse(422, ERROR_INVALID);
+                else if (way == 2) {
+                        assert_true(send_error(500) < 0);
+                        end_cut();
+                } else if (way == 3)
+                        end();
+                else {
+                        assert_int_equal(fake_accept(), 0);
+                        if (way == 5)
+                                assert_int_equal(send_event("ADDED ns/a u1 1"), 0);
+                        assert_int_equal(fake_timer(), 10 * SEC);
+                        fake_pass();
+                }
+                assert_told(fixture, way == 5 ? "+ns/a u1 1\nagain\n" : "again\n");
+                assert_asked("/nodeimages?fieldSelector=metadata.name%3Dn1&limit=500");
+                assert_not_asked("continue");
+                assert_string_equal(fake.call->request.verb, "list");
+
+                reply(PAGE("5", "t/1=", ITEM("a", "u1", "1")));
+                assert_asked("limit=500&continue=t%2F1%3D");
+                reply(PAGE("5", "", ITEM("b", "u2", "2")));
+                assert_told(fixture, way == 5 ? "+ns/b u2 2\nsynced\nagain\n"
+                                              : "+ns/a u1 1\n+ns/b u2 2\nsynced\nagain\n");
+                assert_asked("watch=true&allowWatchBookmarks=true&resourceVersion=5&");
+
+                /* And does not try it again. */
+                refuse(410, ERROR_GONE);
+                assert_true(fake_timer() <= SEC / 4);
+                fake_pass();
+                assert_asked("limit=500");
+        }
+}
+
+/* It may be that nobody is there to know it. */
+static void test_keeps_streaming_after_failures(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture);
+        refuse(0, ERROR_UNAVAILABLE);
+        assert_told(fixture, "troubled unavailable\n");
+        fake_pass();
+        assert_told(fixture, "again\n");
+        assert_asked("sendInitialEvents");
+        refuse(503, ERROR_UNAVAILABLE);
+        fake_pass();
+        assert_asked("sendInitialEvents");
+        fake_pass(); /* not even accepted */
+        assert_null(fake.call);
+        fake_pass();
+        assert_asked("sendInitialEvents");
+        assert_told(fixture, "again\ntroubled timeout\nagain\n");
+        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(send_event("END 5"), 0);
+        assert_told(fixture, "synced\n");
+}
+
+static void test_relist_tells_what_changed(void **state) {
+        Fixture *fixture = *state;
+
+        start_watching(fixture);
+        assert_true(send_error(410) < 0);
+        end_cut();
+        assert_told(fixture, "listing\n");
+        fake_pass();
+        assert_asked("sendInitialEvents");
+        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(send_event("ADDED ns/b u2 2"), 0);
+        assert_int_equal(send_event("ADDED ns/c u3 8"), 0);
+        assert_told(fixture, "again\n+ns/c u3 8\n");
+        assert_int_equal(send_event("END 9"), 0);
+        assert_told(fixture, "-ns/a u1\nsynced\n");
+}
+
+static void test_relist_in_pages(void **state) {
+        Fixture *fixture = *state;
+
+        start_paging(fixture);
+        refuse(410, ERROR_GONE);
+        fake_pass();
+        reply(PAGE("8", "x", ITEM("a", "u1", "6")));
+        assert_told(fixture, "listing\nagain\n+ns/a u1 6\n");
+        refuse(410, ERROR_GONE);
+        fake_pass();
+        assert_not_asked("continue");
+        reply(PAGE("9", "", ITEM("a", "u9", "9")));
+        assert_told(fixture, "troubled gone\nagain\n-ns/a u1\n+ns/a u9 9\n-ns/b u2\nsynced\n"
+                             "again\n");
+        assert_asked("resourceVersion=9&");
+}
+
+static void test_created_again(void **state) {
+        Fixture *fixture = *state;
+
+        start_watching(fixture);
+        assert_int_equal(send_event("ADDED ns/a u7 7"), 0);
+        assert_told(fixture, "-ns/a u1\n+ns/a u7 7\n");
+        assert_int_equal(send_event("DELETED ns/a u1 8"), 0);
+        assert_int_equal(send_event("DELETED ns/z u1 8"), 0);
+        assert_told(fixture, "");
+        assert_int_equal(send_event("DELETED ns/a u7 9"), 0);
+        assert_told(fixture, "-ns/a u7\n");
+}
+
+/* Too old again and again: not a storm of lists. */
+static void test_gone_again_backs_off(void **state) {
+        Fixture *fixture = *state;
+        uint64_t wait = 0;
+
+        start_paging(fixture);
+        for (unsigned i = 0; i < 10; i++) {
+                assert_true(send_error(410) < 0);
+                end_cut();
+                wait = fake_timer();
+                assert_true(i == 0 ? wait <= SEC / 4 : wait >= SEC / 5);
+                fake_pass();
+                reply(PAGE("5", "", ""));
+        }
+        assert_in_range(wait, 12 * SEC, 18 * SEC);
+
+        /* A watch that works makes up for it. */
+        assert_int_equal(fake_accept(), 0);
+        fake.now_usec += 20 * SEC;
+        end();
+        assert_true(send_error(410) < 0);
+        end_cut();
+        assert_true(fake_timer() <= SEC / 4);
+}
+
+static void test_ends_early(void **state) {
+        Fixture *fixture = *state;
+
+        start_watching(fixture);
+        fake.now_usec += 2 * SEC;
+        end();
+        assert_told(fixture, "again\n");
+        assert_non_null(fake.call);
+        end();
+        assert_told(fixture, "");
+        assert_int_equal(fake_timer(), 0);
+        fake_pass();
+        assert_int_equal(fake_accept(), 0);
+        assert_told(fixture, "again\n");
+        end();
+        assert_told(fixture, "troubled unavailable\n");
+        assert_true(fake_timer() >= SEC / 5);
+        fake_pass();
+        assert_int_equal(fake_accept(), 0);
+        assert_told(fixture, "again\nsynced\n");
+}
+
+static void test_cut_and_again(void **state) {
+        Fixture *fixture = *state;
+
+        start_watching(fixture);
+        assert_int_equal(send_event("BOOKMARK 17"), 0);
+        refuse(200, ERROR_UNAVAILABLE);
+        assert_told(fixture, "troubled unavailable\n");
+        assert_in_range(fake_timer(), SEC / 5, SEC / 3);
+        fake_pass();
+        assert_asked("resourceVersion=17&");
+        refuse(0, ERROR_UNAVAILABLE);
+        assert_told(fixture, "again\n");
+        fake_pass();
+        assert_asked("resourceVersion=17&");
+        assert_int_equal(fake_accept(), 0);
+        assert_told(fixture, "again\nsynced\n");
+}
+
+/* What the server asks for in an event. */
+static void test_heeds_retry_after(void **state) {
+        Fixture *fixture = *state;
+
+        start_watching(fixture);
+        assert_true(send_text("{\"type\":\"ERROR\",\"object\":{\"code\":429,\"details\":"
+                              "{\"retryAfterSeconds\":40}}}\n") < 0);
+        end_cut();
+        assert_told(fixture, "troubled unavailable\n");
+        assert_int_equal(fake_timer(), 40 * SEC);
+}
+
+/* The last line is none; only whole ones move the version. */
+static void test_half_a_line(void **state) {
+        Fixture *fixture = *state;
+
+        start_watching(fixture);
+        assert_int_equal(send_event("MODIFIED ns/a u1 6"), 0);
+        assert_int_equal(send_text("{\"type\":\"DELETED\",\"object\":{\"metadata\":{\"name\":"), 0);
+        fake.now_usec += 20 * SEC;
+        end();
+        assert_told(fixture, "+ns/a u1 6\nagain\n");
+        assert_asked("resourceVersion=6&");
+        assert_int_equal(send_event("MODIFIED ns/a u1 7"), 0);
+        assert_told(fixture, "+ns/a u1 7\n");
+}
+
+static void test_garbage(void **state) {
+        static const char *const lines[] = {
+                "this is no JSON\n",
+                "{}\n",
+                "[]\n",
+                "null\n",
+                "{\"type\":\"ADDED\",\"object\":null}\n",
+                "{\"type\":\"ADDED\",\"object\":{}}\n",
+                "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"resourceVersion\":\"1\"}}}\n",
+                "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n",
+                "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":1}}}\n",
+                "{\"type\":\"EATEN\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n",
+                "{\"type\":\"ERROR\",\"object\":[]}\n",
+                "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{}}}\n",
+                "\xff\xfe\n",
+        };
+
+        for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+                Fixture *fixture;
+
+                assert_int_equal(tear_down(state), 0);
+                assert_int_equal(set_up(state), 0);
+                fixture = *state;
+                start_watching(fixture);
+                assert_true(send_text(lines[i]) < 0);
+                assert_told(fixture, "");
+                end_cut();
+                assert_told(fixture, "troubled invalid\n");
+                assert_null(strchr(error_message(kube_watch_error(fixture->watch)), '\n'));
+                assert_true(fake_timer() >= SEC / 5);
+                fake_pass();
+                assert_asked("sendInitialEvents");
+        }
+}
+
+static void test_too_large(void **state) {
+        Fixture *fixture = *state;
+        char text[6000];
+
+        start_watching(fixture);
+        memset(text, 'x', sizeof(text));
+        assert_true(fake_send(text, sizeof(text)) < 0);
+        end_cut();
+        assert_told(fixture, "troubled invalid\n");
+}
+
+/* A page that does not fit is asked for again in parts. */
+static void test_large_pages(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture);
+        refuse(422, ERROR_INVALID);
+        refuse(200, ERROR_INVALID);
+        assert_asked("limit=50");
+        refuse(200, ERROR_INVALID);
+        refuse(200, ERROR_INVALID);
+        assert_asked("limit=1");
+        reply(PAGE("5", "x", ITEM("a", "u1", "1")));
+        assert_asked("limit=1&continue=x");
+        refuse(200, ERROR_INVALID);
+        assert_told(fixture, "again\nagain\nagain\nagain\n+ns/a u1 1\ntroubled invalid\n");
+        fake_pass();
+        reply(PAGE("5", "x", ITEM("a", "u1", "1")));
+        reply(PAGE("5", "x", ""));
+        assert_told(fixture, "again\ntroubled invalid\n"); /* for another reason */
+        assert_null(fake.call);
+}
+
+static void test_bad_pages(void **state) {
+        static const char *const bodies[] = {
+                "",
+                "{",
+                "{}",
+                "[]",
+                "{\"metadata\":{}}",
+                "{\"metadata\":{\"resourceVersion\":\"1\"},\"items\":{}}",
+                PAGE("5", "", "1"),
+                PAGE("5", "", "{}"),
+                PAGE("5", "", ITEM("", "u1", "1")),
+                PAGE("5", "", "") "x",
+        };
+
+        for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
+                Fixture *fixture;
+
+                assert_int_equal(tear_down(state), 0);
+                assert_int_equal(set_up(state), 0);
+                fixture = *state;
+                start(fixture);
+                refuse(422, ERROR_INVALID);
+                reply(bodies[i]);
+                assert_told(fixture, "again\ntroubled invalid\n");
+                assert_true(fake_timer() >= SEC / 5);
+        }
+}
+
+/* The kind may come, the right may be granted: not asked for every second. */
+static void test_not_found_and_denied(void **state) {
+        static const struct {
+                int code;
+                ErrorKind kind;
+                const char *told;
+        } cases[] = {
+                { 404, ERROR_NOT_FOUND, "troubled not-found\n" },
+                { 403, ERROR_DENIED, "troubled denied\n" },
+        };
+
+        for (size_t i = 0; i < 2; i++) {
+                Fixture *fixture;
+
+                assert_int_equal(tear_down(state), 0);
+                assert_int_equal(set_up(state), 0);
+                fixture = *state;
+                start(fixture);
+                refuse(cases[i].code, cases[i].kind);
+                assert_told(fixture, cases[i].told);
+                for (unsigned n = 0; n < 5; n++) {
+                        assert_in_range(fake_timer(), 15 * SEC, 30 * SEC);
+                        fake_pass();
+                        refuse(cases[i].code, cases[i].kind);
+                }
+                assert_told(fixture, "again\nagain\nagain\nagain\nagain\n");
+
+                assert_int_equal(kube_watch_kick(fixture->watch), 0);
+                assert_int_equal(fake_timer(), 0);
+                fake_pass();
+                assert_int_equal(kube_watch_kick(fixture->watch), 0);
+                assert_int_equal(fake_accept(), 0);
+                assert_int_equal(send_event("END 5"), 0);
+                assert_told(fixture, "again\nsynced\n");
+        }
+}
+
+/* A list is what there is; what was known before a refusal is not gone because of it. */
+static void test_refused_list_keeps_objects(void **state) {
+        Fixture *fixture = *state;
+
+        start_watching(fixture);
+        refuse(403, ERROR_DENIED);
+        assert_told(fixture, "troubled denied\n");
+        fake_pass();
+        assert_int_equal(send_event("ADDED ns/a u1 1"), 0);
+        refuse(200, ERROR_UNAVAILABLE);
+        fake_pass();
+        assert_told(fixture, "again\ntroubled unavailable\nagain\n");
+        assert_int_equal(send_event("ADDED ns/b u2 2"), 0);
+        assert_int_equal(send_event("END 9"), 0);
+        assert_told(fixture, "-ns/a u1\nsynced\n");
+}
+
+/* Bookmarks allow for long watches; without them short ones find out what is dead. */
+static void test_silence(void **state) {
+        Fixture *fixture = *state;
+
+        start_watching(fixture);
+        fake.now_usec += 150 * SEC;
+        refuse(200, ERROR_TIMEOUT);
+        assert_told(fixture, "");
+        assert_int_equal(fake_timer(), 0);
+        fake_pass();
+        assert_in_range(asked_seconds(), 120, 150);
+        assert_int_equal(fake.call->request.silence_usec, 0);
+        assert_told(fixture, "again\n");
+
+        refuse(200, ERROR_TIMEOUT);
+        assert_told(fixture, "troubled timeout\n");
+        fake_pass();
+        assert_in_range(asked_seconds(), 120, 150);
+        assert_int_equal(send_event("BOOKMARK 20"), 0);
+        assert_told(fixture, "again\nsynced\n");
+        fake.now_usec += 130 * SEC;
+        end();
+        assert_in_range(asked_seconds(), 300, 600);
+        assert_in_range(fake.call->request.silence_usec, 120 * SEC, 180 * SEC);
+        assert_asked("resourceVersion=20&");
+}
+
+/* A list of a and b, or as much of it as there is somebody to be told. */
+static void live_through_list(Fixture *fixture, bool is_paged) {
+        start(fixture);
+        if (!is_paged) {
+                (void) send_text("{\"type\":\"ADDED\",\"object\":" ITEM(
+                        "a", "u1",
+                        "1") "}\n"
+                             "{\"type\":\"ADDED\",\"object\":" ITEM(
+                                     "b", "u2",
+                                     "2") "}\n"
+                                          "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{"
+                                          "\"resourceVersion\":\"5\",\"annotations\":{"
+                                          "\"k8s.io/initial-events-end\":\"true\"}}}}\n");
+                return;
+        }
+
+        refuse(422, ERROR_INVALID);
+        if (fixture->watch)
+                reply(PAGE("5", "", ITEM("a", "u1", "1") "," ITEM("b", "u2", "2")));
+}
+
+/* Then a is created again, both are deleted, and in the end there is garbage. */
+static void live_on(Fixture *fixture, bool is_paged) {
+        if (fixture->watch)
+                (void) send_text("{\"type\":\"ADDED\",\"object\":" ITEM(
+                        "a", "u9",
+                        "9") "}\n"
+                             "{\"type\":\"DELETED\",\"object\":" ITEM(
+                                     "b", "u2",
+                                     "9") "}\n"
+                                          "{\"type\":\"DELETED\",\"object\":" ITEM(
+                                                  "a", "u9",
+                                                  "9") "}\n"
+                                                       "{\"type\":\"ERROR\",\"object\":{\"code\":410}}\n");
+        if (fixture->watch)
+                end_cut();
+        if (fixture->watch)
+                fake_pass();
+        if (fixture->watch && is_paged)
+                reply("{");
+        else if (fixture->watch) {
+                assert_true(send_text("{\n") < 0);
+                end_cut();
+        }
+}
+
+static void check_freed_at(Fixture *fixture, const char *moment, bool is_paged) {
+        const char *last;
+
+        fixture->free_at = moment;
+        live_through_list(fixture, is_paged);
+        live_on(fixture, is_paged);
+        assert_null(fixture->watch);
+        assert_null(fake.call);
+        assert_int_equal(fake_timer(), UINT64_MAX);
+
+        fixture->told[strlen(fixture->told) - 1] = '\0';
+        last = strrchr(fixture->told, '\n');
+        assert_string_equal(last ? last + 1 : fixture->told, moment);
+}
+
+/* Whatever is told, the watch may be freed while it is. */
+static void test_freed_inside(void **state) {
+        static const char *const moments[] = { "+ns/a u1 1", "synced",          "-ns/b u2",
+                                               "-ns/a u1",   "+ns/a u9 9",      "listing",
+                                               "again",      "troubled invalid" };
+
+        for (size_t i = 0; i < sizeof(moments) / sizeof(moments[0]); i++)
+                for (int is_paged = 0; is_paged < 2; is_paged++) {
+                        assert_int_equal(tear_down(state), 0);
+                        assert_int_equal(set_up(state), 0);
+                        check_freed_at(*state, moments[i], is_paged);
+                }
+}
+
+static void test_freed_at_any_time(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture);
+        fixture->watch = kube_watch_free(fixture->watch);
+        assert_null(fake.call);
+        start(fixture);
+        refuse(0, ERROR_UNAVAILABLE);
+        fixture->watch = kube_watch_free(fixture->watch);
+        assert_int_equal(fake_timer(), UINT64_MAX);
+        assert_null(kube_watch_free(NULL));
+}
+
+static int on_object_fails(const KubeObject *object, void *userdata) {
+        return -ENOMEM;
+}
+
+/* A local failure ends the loop, through whoever looks at what the last callback returns. */
+static void test_local_failure(void **state) {
+        Fixture *fixture = *state;
+        const KubeWatchOptions options = {
+                .path = { .version = "v1", .resource = "pods" },
+                .on_object = on_object_fails,
+                .on_gone = on_gone,
+                .on_state = on_state,
+                .userdata = fixture,
+        };
+        const Error canceled = { .kind = ERROR_CANCELED };
+
+        start_with(fixture, &options);
+        assert_true(send_event("ADDED ns/a u1 1") < 0);
+        assert_int_equal(fake_reply(&(KubeReply){ .code = 200, .body = "" }, &canceled), -ENOMEM);
+}
+
+static void test_protobuf(void **state) {
+        Fixture *fixture = *state;
+        const KubeWatchOptions options = {
+                .path = { .version = "v1", .resource = "pods" },
+                .is_protobuf = true,
+                .on_object = on_object,
+                .on_gone = on_gone,
+                .on_state = on_state,
+                .userdata = fixture,
+        };
+        Bytes bytes = { .size = 0 };
+
+        start_with(fixture, &options);
+        assert_int_equal(strncmp(fake.call->request.path, "/api/v1/pods?watch=true&", 24), 0);
+        assert_string_equal(fake.call->request.accept, KUBE_PROTOBUF ";stream=watch");
+        bytes_pack_frame(&bytes, "ADDED", "ns", "a", "u1", "1");
+        bytes_pack_frame(&bytes, "ADDED", "ns", "b", "u2", "2");
+        bytes_pack_frame(&bytes, "BOOKMARK", "", "", "", "end:5");
+        bytes_pack_frame(&bytes, "DELETED", "ns", "a", "u1", "6");
+        for (size_t i = 0; i < bytes.size; i++)
+                assert_int_equal(fake_send(bytes.data + i, 1), 0);
+        assert_told(fixture, "+ns/a u1 1\n+ns/b u2 2\nsynced\n-ns/a u1\n");
+
+        assert_true(send_text("{\"kind\":\"Status\"}\n") < 0);
+        end_cut();
+        assert_told(fixture, "troubled invalid\n");
+        fake_pass();
+        refuse(422, ERROR_INVALID);
+        assert_string_equal(fake.call->request.accept, KUBE_PROTOBUF);
+}
+
+/* Nothing is kept of an event but who it was about. */
+static void test_memory(void **state) {
+        Fixture *fixture = *state;
+        size_t before = 0;
+
+        start_watching(fixture);
+        for (unsigned i = 0; i < 20000; i++) {
+                char text[100];
+
+                snprintf(text, sizeof(text), "MODIFIED ns/a u1 %u", 100000 + i);
+                assert_int_equal(send_event(text), 0);
+                fixture->told[0] = '\0';
+                if (i == 100)
+                        before = fake_memory();
+        }
+        assert_true(fake_memory() <= before + 1000);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+                TEST(test_streams_a_list),
+                TEST(test_falls_back_to_pages),
+                TEST(test_keeps_streaming_after_failures),
+                TEST(test_relist_tells_what_changed),
+                TEST(test_relist_in_pages),
+                TEST(test_created_again),
+                TEST(test_gone_again_backs_off),
+                TEST(test_ends_early),
+                TEST(test_cut_and_again),
+                TEST(test_heeds_retry_after),
+                TEST(test_half_a_line),
+                TEST(test_garbage),
+                TEST(test_too_large),
+                TEST(test_large_pages),
+                TEST(test_bad_pages),
+                TEST(test_not_found_and_denied),
+                TEST(test_refused_list_keeps_objects),
+                TEST(test_silence),
+                TEST(test_freed_inside),
+                TEST(test_freed_at_any_time),
+                TEST(test_local_failure),
+                TEST(test_protobuf),
+                TEST(test_memory),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * An API server and a clock that do what a test says
+ *
+ * It takes the place of client.c, and of the timers and the clock of libsystemd: what is defined in
+ * the program itself comes before what is in a library. So nothing ever waits.
+ */
+
+#include <assert.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <systemd/sd-event.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/kube/client.h"
+
+#define FAKE_TIMERS_MAX 500
+
+struct KubeCall {
+        KubeRequest request; /* the path is owned */
+};
+
+static struct FakeKube {
+        sd_event *event;
+        KubeCall *call; /* the one that runs; NULL: none */
+        unsigned n_calls;
+        uint64_t now_usec;
+        struct {
+                sd_event_source *source;
+                uint64_t usec;
+        } timers[FAKE_TIMERS_MAX];
+        size_t n_timers;
+} fake;
+
+sd_event *kube_client_event(const KubeClient *client) {
+        return fake.event;
+}
+
+int kube_call(KubeClient *client, const KubeRequest *request, KubeCall **ret) {
+        KubeCall *call = calloc(1, sizeof(*call));
+
+        assert(!fake.call);
+        call->request = *request;
+        call->request.path = strdup(request->path);
+        fake.call = call;
+        fake.n_calls++;
+        *ret = call;
+        return 0;
+}
+
+KubeCall *kube_call_unref(KubeCall *call) {
+        if (!call)
+                return NULL;
+
+        assert(call == fake.call);
+        fake.call = NULL;
+        free((char *) call->request.path);
+        free(call);
+        return NULL;
+}
+
+int sd_event_now(sd_event *event, clockid_t clock, uint64_t *ret) {
+        *ret = fake.now_usec;
+        return 0;
+}
+
+int sd_event_add_time_relative(sd_event *event, sd_event_source **ret, clockid_t clock,
+                               uint64_t usec, uint64_t accuracy, sd_event_time_handler_t callback,
+                               void *userdata) {
+        int r = sd_event_add_time(event, ret, clock, UINT64_MAX, accuracy, callback, userdata);
+
+        assert(r >= 0 && fake.n_timers < FAKE_TIMERS_MAX);
+        fake.timers[fake.n_timers].source = sd_event_source_ref(*ret);
+        fake.timers[fake.n_timers++].usec = usec;
+        return r;
+}
+
+int sd_event_source_set_time_relative(sd_event_source *source, uint64_t usec) {
+        for (size_t i = 0; i < fake.n_timers; i++)
+                if (fake.timers[i].source == source)
+                        fake.timers[i].usec = usec;
+        return 0;
+}
+
+static inline void fake_set_up(void) {
+        memset(&fake, 0, sizeof(fake));
+        assert(sd_event_new(&fake.event) >= 0);
+}
+
+static inline void fake_tear_down(void) {
+        for (size_t i = 0; i < fake.n_timers; i++)
+                sd_event_source_unref(fake.timers[i].source);
+        fake.event = sd_event_unref(fake.event);
+        assert(!fake.call);
+}
+
+/* The number of the timer that is set, or -1. */
+static inline int fake_find_timer(void) {
+        for (size_t i = fake.n_timers; i-- > 0;) {
+                int enabled;
+
+                assert(sd_event_source_get_enabled(fake.timers[i].source, &enabled) >= 0);
+                if (enabled != SD_EVENT_OFF)
+                        return (int) i;
+        }
+
+        return -1;
+}
+
+static inline uint64_t fake_timer(void) {
+        int i = fake_find_timer();
+
+        return i < 0 ? UINT64_MAX : fake.timers[i].usec;
+}
+
+/* Lets the time pass until the timer. */
+static inline void fake_pass(void) {
+        int i = fake_find_timer();
+
+        assert(i >= 0);
+        fake.now_usec += fake.timers[i].usec;
+        assert(sd_event_source_set_time(fake.timers[i].source, 0) >= 0);
+        assert(sd_event_run(fake.event, 0) > 0);
+}
+
+static inline int fake_accept(void) {
+        return fake.call->request.on_accepted(fake.call->request.userdata);
+}
+
+/* The memory is gone right after, as curl's would be. */
+static inline int fake_send(const void *data, size_t size) {
+        cleanup(free_p) char *copy = malloc(size);
+
+        memcpy(copy, data, size);
+        return fake.call->request.on_data(copy, size, fake.call->request.userdata);
+}
+
+static inline int fake_reply(const KubeReply *reply, const Error *error) {
+        return fake.call->request.on_replied(reply, error, fake.call->request.userdata);
+}
+
+/* Bytes that are in use; 0 under a sanitizer, which has an allocator of its own. */
+static inline size_t fake_memory(void) {
+        return mallinfo2().uordblks;
+}
