@@ -2,6 +2,7 @@
 
 #include "agent/agent-metrics.h"
 
+#include <string.h>
 #include <time.h>
 
 #include "cri/client.h"
@@ -90,6 +91,49 @@ void agent_metrics_on_written(int result, void *userdata) {
                 metrics_set(metrics->metrics, METRIC_STATUS_LAST_WRITE, NULL, (double) time(NULL));
 }
 
+/* What is no value of the label in the table is "other". */
+static const char *code_label(int code) {
+        static const struct {
+                int code;
+                const char *label;
+        } codes[] = { { 0, "none" },  { 200, "200" }, { 201, "201" }, { 400, "400" },
+                      { 401, "401" }, { 403, "403" }, { 404, "404" }, { 409, "409" },
+                      { 410, "410" }, { 422, "422" }, { 429, "429" }, { 500, "500" },
+                      { 502, "502" }, { 503, "503" }, { 504, "504" } };
+
+        for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+                if (codes[i].code == code)
+                        return codes[i].label;
+
+        return "other";
+}
+
+void agent_metrics_on_api_call(const char *verb, int code, uint64_t duration_usec, void *userdata) {
+        AgentMetrics *metrics = userdata;
+
+        metrics_add(metrics->metrics, METRIC_API_SERVER_REQUESTS,
+                    METRIC_LABELS(verb, code_label(code)), 1);
+        if (strcmp(verb, "watch") != 0)
+                metrics_observe(metrics->metrics, METRIC_API_SERVER_REQUEST_DURATION,
+                                METRIC_LABELS(verb), (double) duration_usec / USEC_PER_SEC);
+}
+
+void agent_metrics_on_watch_restart(void *userdata) {
+        AgentMetrics *metrics = userdata;
+
+        metrics_add(metrics->metrics, METRIC_WATCH_RESTARTS, NULL, 1);
+}
+
+void agent_metrics_on_reported(const Error *error, void *userdata) {
+        AgentMetrics *metrics = userdata;
+
+        metrics_add(metrics->metrics, METRIC_NODE_IMAGE_WRITES,
+                    METRIC_LABELS(error ? "failed" : "succeeded"), 1);
+        if (!error)
+                metrics_set(metrics->metrics, METRIC_NODE_IMAGE_LAST_WRITE, NULL,
+                            (double) time(NULL));
+}
+
 void agent_metrics_on_reload(AgentMetrics *metrics, bool is_ok) {
         metrics_add(metrics->metrics, METRIC_CONFIG_RELOADS,
                     METRIC_LABELS(is_ok ? "succeeded" : "failed"), 1);
@@ -151,7 +195,8 @@ int agent_metrics_serve(HttpReply *reply, void *userdata) {
 
         look_at_images(metrics);
         look_at_runtime(metrics);
-        look_at_folder(metrics);
+        if (metrics->subject->folder)
+                look_at_folder(metrics);
         metrics_set(metrics->metrics, METRIC_LOCAL_API_CONNECTIONS, NULL,
                     (double) api_n_connections(metrics->api));
 

@@ -31,6 +31,9 @@ void agent_metrics_on_cri_call(const RpcMethod *method, uint64_t duration_usec, 
 void agent_metrics_on_request(const char *method, ErrorKind result, void *userdata);
 void agent_metrics_on_refused(ListenerRefusal refusal, void *userdata);
 void agent_metrics_on_written(int result, void *userdata);
+void agent_metrics_on_api_call(const char *verb, int code, uint64_t duration_usec, void *userdata);
+void agent_metrics_on_watch_restart(void *userdata);
+void agent_metrics_on_reported(const Error *error, void *userdata);
 void agent_metrics_on_reload(AgentMetrics *metrics, bool is_ok);
 
 /* An HttpHandler for /metrics. */

@@ -3,24 +3,22 @@
 #include "agent/agent.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <systemd/sd-daemon.h>
 #include <time.h>
 
+#include "agent/agent-auth.h"
+#include "agent/agent-cluster.h"
 #include "agent/agent-http.h"
 #include "agent/agent-log.h"
 #include "agent/agent-metrics.h"
 #include "agent/agent-notify.h"
+#include "agent/agent-runtimes.h"
 #include "agent/base/cleanup.h"
 #include "agent/node/api.h"
-#include "agent/node/auth-dir.h"
-#include "agent/node/diagnosis.h"
 #include "agent/node/folder.h"
 #include "agent/node/state-file.h"
 #include "agent/local-socket.h"
-#include "cri/discover.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 
@@ -38,11 +36,12 @@ struct Agent {
 
         CompletionQueue *completions;
         Runtimes *runtimes;
-        AuthDir *auth_dir;
+        AgentAuth auth;
+        AgentCluster cluster;
         Images *images;
         ImagesWatcher watcher;
         StateFile *state_file;
-        Folder *folder;
+        Folder *folder; /* NULL in a cluster */
         Api *api;
         AgentHttp *http;
         AgentNotify *notify;
@@ -95,25 +94,14 @@ static void on_cri_call(const RpcMethod *method, uint64_t duration_usec, ErrorKi
 }
 
 static int agent_add_runtimes(Agent *agent, const Options *options) {
-        char *paths[OPTIONS_ENDPOINTS_MAX] = { NULL };
-        size_t n = 0;
-        int r = 0;
-
-        for (; options->n_endpoints == 0 && discover_usual_sockets[n]; n++)
-                if (asprintf(&paths[n], "%s%s", options->host_root ?: "",
-                             discover_usual_sockets[n]) < 0)
-                        return -ENOMEM;
-
-        RuntimesOptions runtimes = {
-                .paths = (const char *const *) (n > 0 ? paths : (char **) options->endpoints),
-                .n_paths = n > 0 ? n : options->n_endpoints,
+        const RuntimesOptions runtimes = {
                 .on_changed = on_runtime_changed,
                 .on_call = on_cri_call,
                 .userdata = agent,
         };
-        r = runtimes_new(agent->completions, &runtimes, &agent->runtimes);
-        for (size_t i = 0; i < n; i++)
-                free(paths[i]);
+        int r;
+
+        r = agent_runtimes_new(agent->completions, options, &runtimes, &agent->runtimes);
         agent->subject.runtimes = agent->runtimes;
         return r;
 }
@@ -125,10 +113,9 @@ static int agent_add_images(Agent *agent, const Options *options) {
                 .runtimes = agent->runtimes,
                 .max_parallel_pulls = (unsigned) options->max_parallel_pulls,
                 .stall_usec = (uint64_t) options->stall_timeout_sec * USEC_PER_SEC,
-                .get_keys = auth_dir_get_keys,
-                .keys_userdata = agent->auth_dir,
-                .on_outcome = agent_metrics_on_outcome,
-                .outcome_userdata = &agent->metrics,
+                .keys = auth_source(agent->auth.auth),
+                .on_outcome = agent_cluster_on_outcome,
+                .outcome_userdata = &agent->cluster,
         };
         int r;
 
@@ -175,10 +162,27 @@ static int agent_add_state_file(Agent *agent, const Options *options) {
         return 0;
 }
 
-static void on_folder_changed(void *userdata) {
+static void on_source_changed(void *userdata) {
         Agent *agent = userdata;
 
         (void) agent_notify_later(agent->notify);
+}
+
+static int agent_add_auth(Agent *agent, const Options *options, Error *reterr) {
+        int r;
+
+        r = agent_auth_init(&agent->auth, agent->event, agent->log, options);
+        if (r < 0)
+                return r;
+
+        agent->subject.auth_dir = agent->auth.dir;
+        agent->cluster = (AgentCluster){
+                .metrics = &agent->metrics,
+                .on_changed = on_source_changed,
+                .userdata = agent,
+        };
+        return agent_cluster_init(&agent->cluster, agent->event, agent->log, options,
+                                  &agent->subject, agent->auth.auth, reterr);
 }
 
 static int agent_add_folder(Agent *agent, const Options *options) {
@@ -187,7 +191,7 @@ static int agent_add_folder(Agent *agent, const Options *options) {
                 .log = agent->log,
                 .images = agent->images,
                 .path = options->images_dir,
-                .on_changed = on_folder_changed,
+                .on_changed = on_source_changed,
                 .userdata = agent,
         };
         int r;
@@ -200,6 +204,14 @@ static int agent_add_folder(Agent *agent, const Options *options) {
         agent->subject.images_path = agent->images_path;
         images_restore_end(agent->images);
         return 0;
+}
+
+/* Where wishes come from, besides the local API. */
+static int agent_add_source(Agent *agent, const Options *options) {
+        if (agent->cluster.cluster)
+                return cluster_start(agent->cluster.cluster, agent->images);
+
+        return agent_add_folder(agent, options);
 }
 
 /* A crowd of callers leaves memory behind, which agent-notify.c gives back. */
@@ -288,11 +300,10 @@ static int agent_build(Agent *agent, const Options *options, Error *reterr) {
         if (r < 0)
                 return r;
 
-        r = auth_dir_new(options->auth_dir, &agent->auth_dir);
+        r = agent_add_auth(agent, options, reterr);
         if (r < 0)
                 return r;
 
-        agent->subject.auth_dir = agent->auth_dir;
         r = agent_add_images(agent, options);
         if (r < 0)
                 return r;
@@ -301,7 +312,7 @@ static int agent_build(Agent *agent, const Options *options, Error *reterr) {
         if (r < 0)
                 return r;
 
-        r = agent_add_folder(agent, options);
+        r = agent_add_source(agent, options);
         if (r < 0)
                 return r;
 
@@ -357,8 +368,11 @@ Agent *agent_free(Agent *agent) {
         api_free(agent->api);
         folder_free(agent->folder);
         state_file_free(agent->state_file);
+        if (agent->cluster.cluster)
+                cluster_stop(agent->cluster.cluster);
         images_free(agent->images);
-        auth_dir_free(agent->auth_dir);
+        agent_cluster_done(&agent->cluster);
+        agent_auth_done(&agent->auth);
         runtimes_free(agent->runtimes);
         completion_queue_free(agent->completions);
         agent_metrics_done(&agent->metrics);
@@ -374,7 +388,7 @@ int agent_reload(Agent *agent, const Options *options) {
                           (uint64_t) options->stall_timeout_sec * USEC_PER_SEC);
         agent_metrics_on_reload(&agent->metrics, true);
 
-        r = folder_rescan(agent->folder);
+        r = agent->folder ? folder_rescan(agent->folder) : 0;
         if (r < 0)
                 return r;
 

@@ -22,12 +22,19 @@ const char options_help[] =
         "Preloads container images on this node and tells what it really holds.\n"
         "\n"
         "  --config FILE              YAML; default /etc/inplaced/config.yaml, if it is there\n"
+        "  --mode MODE                auto, cluster or standalone; auto is cluster if there is a\n"
+        "                             kubeconfig or a service account; default auto\n"
+        "  --kubeconfig FILE          how to reach the API server; default: as a pod\n"
+        "  --register-node            make this node's NodeImage if nobody else does\n"
         "  --node-name NAME           default $NODE_NAME, else the host name\n"
         "  --runtime-endpoint unix://PATH\n"
         "                             may be repeated; default: look at the usual places\n"
         "  --host-root DIR            where the host's files are mounted, for that look\n"
         "  --images-dir DIR           NodeImage documents; default /etc/inplaced/images.d\n"
         "  --auth-dir DIR             registry credentials; default /etc/inplaced/auth.d\n"
+        "  --image-credential-provider-config FILE\n"
+        "  --image-credential-provider-bin-dir DIR\n"
+        "                             credential provider plugins, as the kubelet has them\n"
         "  --state-dir DIR            for nodeimage.json; default /var/lib/inplaced\n"
         "  --socket PATH              local API; default /run/inplaced/inplaced.sock\n"
         "  --socket-group GROUP       may use it, beside root; default inplaced, if it exists\n"
@@ -121,6 +128,27 @@ static int add_endpoint(Options *options, size_t offset, const char *value, Erro
         return options->endpoints[options->n_endpoints++] ? 0 : -ENOMEM;
 }
 
+static int set_mode(Options *options, size_t offset, const char *value, Error *reterr) {
+        static const char *const modes[_MODE_MAX] = { "auto", "cluster", "standalone" };
+
+        for (AgentMode mode = 0; mode < _MODE_MAX; mode++)
+                if (strcmp(modes[mode], value) == 0) {
+                        options->mode = mode;
+                        return 0;
+                }
+
+        return refuse(reterr, value, "is not auto, cluster or standalone");
+}
+
+static int set_switch(Options *options, size_t offset, const char *value, Error *reterr) {
+        bool *is_on = member(options, offset);
+
+        *is_on = strcmp(value, "true") == 0;
+        return *is_on || strcmp(value, "false") == 0
+                       ? 0
+                       : refuse(reterr, value, "is not true or false");
+}
+
 /* clang-format off */
 static const struct Setting {
         const char *flag;
@@ -131,11 +159,16 @@ static const struct Setting {
         const char *value; /* the default, NULL: none */
 } settings[] = {
         { "config",             NULL,                  set_path,     offsetof(Options, config_path),        true,  NULL },
+        { "mode",               "mode",                set_mode,     offsetof(Options, mode),               false, "auto" },
+        { "kubeconfig",         "kubeconfig",          set_path,     offsetof(Options, kubeconfig),         false, NULL },
+        { "register-node",      "registerNode",        set_switch,   offsetof(Options, must_register),      false, "false" },
         { "node-name",          "nodeName",            set_text,     offsetof(Options, node_name),          false, NULL },
         { "runtime-endpoint",   "runtimeEndpoints",    add_endpoint, 0,                                     false, NULL },
         { "host-root",          "hostRoot",            set_path,     offsetof(Options, host_root),          false, NULL },
         { "images-dir",         "imagesDir",           set_path,     offsetof(Options, images_dir),         false, "/etc/inplaced/images.d" },
         { "auth-dir",           "authDir",             set_path,     offsetof(Options, auth_dir),           false, "/etc/inplaced/auth.d" },
+        { "image-credential-provider-config", "imageCredentialProviderConfig", set_path, offsetof(Options, provider_config), false, NULL },
+        { "image-credential-provider-bin-dir", "imageCredentialProviderBinDir", set_path, offsetof(Options, provider_bin_dir), false, NULL },
         { "state-dir",          "stateDir",            set_path,     offsetof(Options, state_dir),          false, "/var/lib/inplaced" },
         { "socket",             "socket",              set_path,     offsetof(Options, socket),             false, "/run/inplaced/inplaced.sock" },
         { "socket-group",       "socketGroup",         set_text,     offsetof(Options, socket_group),       false, NULL },
@@ -185,6 +218,8 @@ static int read_flag(int argc, char **argv, int *i, const struct Setting **ret_s
 
                 *ret_setting = &settings[k];
                 *ret_value = text[size] == '=' ? text + size + 1 : NULL;
+                if (!*ret_value && settings[k].set == set_switch)
+                        *ret_value = "true";
                 if (!*ret_value && *i + 1 < argc)
                         *ret_value = argv[++*i];
                 if (!*ret_value)
@@ -308,6 +343,12 @@ static bool has_changed(const struct Setting *setting, const Options *old, const
                                 return true;
                 return false;
         }
+
+        if (setting->set == set_mode)
+                return old->mode != new->mode;
+        if (setting->set == set_switch)
+                return *((const bool *) old + setting->offset) !=
+                       *((const bool *) new + setting->offset);
 
         a = *(const char *const *) ((const char *) old + setting->offset);
         b = *(const char *const *) ((const char *) new + setting->offset);

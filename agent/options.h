@@ -13,14 +13,26 @@
 
 #define OPTIONS_ENDPOINTS_MAX 16
 
+typedef enum AgentMode {
+        MODE_AUTO, /* cluster if there is a kubeconfig, or what a pod has */
+        MODE_CLUSTER,
+        MODE_STANDALONE,
+        _MODE_MAX,
+} AgentMode;
+
 typedef struct Options {
         char *config_path; /* NULL: none was named, the default one may be missing */
+        AgentMode mode;
+        char *kubeconfig; /* NULL: as a pod */
+        bool must_register;
         char *node_name;
         char *endpoints[OPTIONS_ENDPOINTS_MAX];
         size_t n_endpoints; /* 0: look at the usual places */
         char *host_root;
         char *images_dir;
         char *auth_dir;
+        char *provider_config; /* of credential provider plugins; NULL: none */
+        char *provider_bin_dir;
         char *state_dir;
         char *socket;
         char *socket_group;    /* NULL: the default, if there is such a group */

@@ -21,17 +21,19 @@ typedef struct CredentialProvidersAsk CredentialProvidersAsk;
 /* config: CredentialProviderConfig, YAML or JSON. A missing file is no plugins. */
 int credential_providers_new(sd_event *event, Log *log, const char *config_path,
                              const char *bin_dir, CredentialProviders **ret, Error *reterr);
+
+/* All asks have been dropped before. Returns NULL. */
 CredentialProviders *credential_providers_free(CredentialProviders *providers);
 
 size_t credential_providers_count(const CredentialProviders *providers);
 
-/* keyring: with what all plugins that are for this image answered; borrowed, valid until the
- * next call or event, so copy with keyring_add_all(). Never NULL; a plugin that failed adds nothing, and
- * error tells of the last one that did; it may be NULL. */
+/* keyring: with what all plugins that are for this image answered; borrowed during the call, so copy
+ * with keyring_add_all(). Never NULL; a plugin that failed adds nothing, and error tells of the last
+ * one that did; it may be NULL. */
 typedef int (*CredentialProvidersReady)(const Keyring *keyring, const Error *error, void *userdata);
 
 /* canonical_name: such as "123.dkr.ecr.eu.amazonaws.com/team/app". on_ready runs once, not from
- * within. must_be_fresh: what is kept has been refused by a registry. */
+ * within; the ask may be dropped in it. must_be_fresh: what is kept has been refused by a registry. */
 int credential_providers_ask(CredentialProviders *providers, const char *canonical_name,
                              bool must_be_fresh, CredentialProvidersReady on_ready, void *userdata,
                              CredentialProvidersAsk **ret);

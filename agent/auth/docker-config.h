@@ -4,8 +4,9 @@
 /*
  * Docker's own configuration of this node
  *
- * The first of $HOME/.docker/config.json and /.docker/config.json, else of .dockercfg in $HOME and in /
- * (the kubelet's places without the working directory, since a daemon has none).
+ * The first of $HOME/.docker/config.json and /.docker/config.json, else of .dockercfg in $HOME and
+ * in / (the kubelet's places without the working directory, since a daemon has none). It is read for
+ * each call, so that a change counts at once.
  */
 
 #include "agent/base/error.h"
@@ -17,8 +18,8 @@ typedef struct DockerConfig DockerConfig;
 int docker_config_new(const char *home, DockerConfig **ret);
 DockerConfig *docker_config_free(DockerConfig *config);
 
-/* Adds what it holds just now; the file is read again when it has changed. That there is none is no
- * error; one that is broken is a refusal which names it. */
+/* Adds what it holds just now. That there is none is no error; one that is broken is a refusal which
+ * names it. */
 int docker_config_add(DockerConfig *config, Keyring *keyring, Error *reterr);
 
 /* The file that is used, or NULL. */

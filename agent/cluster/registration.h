@@ -25,6 +25,7 @@ typedef struct RegistrationOptions {
         const char *version;    /* of apps.kruise.io, as discovered; copied */
         const char *node_name;  /* copied */
         uint64_t patience_usec; /* how long to wait for somebody else; 0: the default, 5 s */
+        uint64_t labels_usec;   /* how often to look at the Node's labels; 0: the default, 5 min */
 } RegistrationOptions;
 
 int registration_new(const RegistrationOptions *options, Registration **ret);

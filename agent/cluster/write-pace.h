@@ -27,5 +27,8 @@ void write_pace_on_change(WritePace *pace, bool is_progress, uint64_t now_usec);
 /* A write begins now, and has all changes in it. */
 void write_pace_on_write(WritePace *pace, uint64_t now_usec);
 
+/* What is written is true: nothing waits any more. What was written before counts on. */
+void write_pace_on_same(WritePace *pace);
+
 /* When to write, at the earliest now; UINT64_MAX: there is nothing to write. */
 uint64_t write_pace_next_usec(const WritePace *pace, uint64_t now_usec);

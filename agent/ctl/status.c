@@ -100,6 +100,12 @@ static int print_header(const Inplaced__V1__GetStatusResponse *reply, json_objec
         if (r < 0)
                 return r;
 
+        if (reply->api_server[0]) {
+                r = print_safe("API server %s", reply->api_server);
+                if (r < 0)
+                        return r;
+        }
+
         return print_safe("Images: %lld wanted, %lld succeeded, %lld failed, %lld pulling, "
                           "%lld waiting",
                           (long long) json_number(status, "desired"),

@@ -8,6 +8,7 @@
 #include <json-c/linkhash.h>
 #include <netinet/in.h>
 #include <resolv.h>
+#include <stdbool.h>
 #include <string.h>
 #include <strings.h>
 
@@ -50,9 +51,10 @@ static void wipe_strings(json_object *json) {
         }
 }
 
-static void json_done(json_object **json) {
+void credentials_json_done(json_object **json) {
         wipe_strings(*json);
         json_object_put(*json);
+        *json = NULL;
 }
 
 static void tokener_done(json_tokener **tokener) {
@@ -68,10 +70,16 @@ static const char *quote_key(const char *key, char buffer[static QUOTE_SIZE]) {
 }
 
 /* What json-c says of a mistake are constant words, so it can be repeated. */
-static int parse_json(const char *text, size_t size, json_object **ret, Error *reterr) {
+int credentials_json_parse(const char *text, size_t size, json_object **ret, Error *reterr) {
         cleanup(tokener_done) json_tokener *tokener = NULL;
-        cleanup(json_done) json_object *json = NULL;
+        cleanup(credentials_json_done) json_object *json = NULL;
         enum json_tokener_error error;
+
+        if (size > CREDENTIALS_SIZE_MAX)
+                return error_set(reterr, ERROR_INVALID, "larger than %zu bytes",
+                                 CREDENTIALS_SIZE_MAX);
+        if (memchr(text, '\0', size))
+                return error_set(reterr, ERROR_INVALID, "not valid JSON: it has a NUL");
 
         tokener = json_tokener_new_ex(DEPTH_MAX);
         if (!tokener)
@@ -252,13 +260,15 @@ static int read_entry(CredentialsEntry *entry, const char *key, json_object *jso
         return auth ? read_auth(entry, auth, reterr) : 0;
 }
 
-static int read_entries(json_object *map, CredentialsSpec *spec, Error *reterr) {
-        spec->entries = calloc((size_t) json_object_object_length(map) + 1, sizeof(*spec->entries));
-        if (!spec->entries)
+int credentials_spec_read(json_object *map, CredentialsSpec *ret, Error *reterr) {
+        cleanup(credentials_spec_done) CredentialsSpec spec = CREDENTIALS_SPEC_INIT;
+
+        spec.entries = calloc((size_t) json_object_object_length(map) + 1, sizeof(*spec.entries));
+        if (!spec.entries)
                 return -ENOMEM;
 
         json_object_object_foreach(map, key, value) {
-                CredentialsEntry *entry = &spec->entries[spec->n_entries++];
+                CredentialsEntry *entry = &spec.entries[spec.n_entries++];
                 int r;
 
                 r = read_entry(entry, key, value, reterr);
@@ -268,65 +278,67 @@ static int read_entries(json_object *map, CredentialsSpec *spec, Error *reterr) 
                 if (!entry->username && !entry->password && !entry->identity_token &&
                     !entry->registry_token) {
                         credentials_entry_done(entry);
-                        spec->n_entries--;
+                        spec.n_entries--;
                 }
-        }
-
-        return 0;
-}
-
-/* Finds the map of entries in the document, which may be the document. */
-static int find_map(json_object *json, json_object **ret, Error *reterr) {
-        if (!json_object_is_type(json, json_type_object))
-                return error_set(reterr, ERROR_INVALID, "not a JSON object");
-
-        if (json_object_object_get_ex(json, "auths", ret)) {
-                if (*ret && !json_object_is_type(*ret, json_type_object))
-                        return error_set(reterr, ERROR_INVALID, "\"auths\" is not an object");
-                return 0;
-        }
-
-        if (json_object_object_get_ex(json, "credsStore", NULL) ||
-            json_object_object_get_ex(json, "credHelpers", NULL))
-                return error_set(reterr, ERROR_INVALID,
-                                 "the credentials are kept by a helper program and not in "
-                                 "\"auths\"");
-
-        *ret = json;
-        return 0;
-}
-
-int credentials_spec_parse(const char *text, size_t size, CredentialsSpec *ret, Error *reterr) {
-        cleanup(credentials_spec_done) CredentialsSpec spec = CREDENTIALS_SPEC_INIT;
-        cleanup(json_done) json_object *json = NULL;
-        json_object *map = NULL;
-        int r;
-
-        if (size > CREDENTIALS_SIZE_MAX)
-                return error_set(reterr, ERROR_INVALID, "larger than %zu bytes",
-                                 CREDENTIALS_SIZE_MAX);
-        if (size > 0) {
-                if (memchr(text, '\0', size))
-                        return error_set(reterr, ERROR_INVALID, "not valid JSON: it has a NUL");
-
-                r = parse_json(text, size, &json, reterr);
-                if (r < 0)
-                        return r;
-
-                r = find_map(json, &map, reterr);
-                if (r < 0)
-                        return r;
-        }
-
-        if (map) {
-                r = read_entries(map, &spec, reterr);
-                if (r < 0)
-                        return r;
         }
 
         *ret = spec;
         spec = CREDENTIALS_SPEC_INIT;
         return 0;
+}
+
+/* The map of entries in the document, which may be the document; NULL if there is none. */
+static int find_map(json_object *json, bool is_config, json_object **ret, Error *reterr) {
+        json_object *map = NULL;
+
+        if (!json_object_is_type(json, json_type_object))
+                return error_set(reterr, ERROR_INVALID, "not a JSON object");
+
+        if (json_object_object_get_ex(json, "auths", &map)) {
+                if (map && !json_object_is_type(map, json_type_object))
+                        return error_set(reterr, ERROR_INVALID, "\"auths\" is not an object");
+        } else if (json_object_object_get_ex(json, "credsStore", NULL) ||
+                   json_object_object_get_ex(json, "credHelpers", NULL))
+                return error_set(reterr, ERROR_INVALID,
+                                 "the credentials are kept by a helper program and not in "
+                                 "\"auths\"");
+        else if (!is_config)
+                map = json;
+
+        *ret = map;
+        return 0;
+}
+
+static int parse(const char *text, size_t size, bool is_config, CredentialsSpec *ret,
+                 Error *reterr) {
+        cleanup(credentials_json_done) json_object *json = NULL;
+        json_object *map = NULL;
+        int r;
+
+        if (size > 0) {
+                r = credentials_json_parse(text, size, &json, reterr);
+                if (r < 0)
+                        return r;
+
+                r = find_map(json, is_config, &map, reterr);
+                if (r < 0)
+                        return r;
+        }
+
+        if (map)
+                return credentials_spec_read(map, ret, reterr);
+
+        *ret = CREDENTIALS_SPEC_INIT;
+        return 0;
+}
+
+int credentials_spec_parse(const char *text, size_t size, CredentialsSpec *ret, Error *reterr) {
+        return parse(text, size, false, ret, reterr);
+}
+
+int credentials_spec_parse_config(const char *text, size_t size, CredentialsSpec *ret,
+                                  Error *reterr) {
+        return parse(text, size, true, ret, reterr);
 }
 
 void credentials_entry_done(CredentialsEntry *entry) {

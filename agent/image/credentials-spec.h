@@ -12,6 +12,7 @@
  * What it holds is wiped when it is freed, and no error text ever contains a value.
  */
 
+#include <json-c/json_types.h>
 #include <stddef.h>
 
 #include "agent/base/error.h"
@@ -39,6 +40,18 @@ typedef struct CredentialsSpec {
 /* The text need not end with a NUL. One of no bytes has no entries. An entry that holds nothing is
  * left out, one that makes no sense makes the whole text ERROR_INVALID. */
 int credentials_spec_parse(const char *text, size_t size, CredentialsSpec *ret, Error *reterr);
+
+/* The same of a file that can only be a config.json: without "auths" it has no entries, whatever else
+ * it is good for. */
+int credentials_spec_parse_config(const char *text, size_t size, CredentialsSpec *ret,
+                                  Error *reterr);
+
+/* The same of a map that stands in another document. */
+int credentials_spec_read(struct json_object *map, CredentialsSpec *ret, Error *reterr);
+
+/* For such a document, which is wiped at its end. Of no bytes it is refused. */
+int credentials_json_parse(const char *text, size_t size, struct json_object **ret, Error *reterr);
+void credentials_json_done(struct json_object **json);
 
 void credentials_entry_done(CredentialsEntry *entry);
 void credentials_spec_done(CredentialsSpec *spec);

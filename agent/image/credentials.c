@@ -191,6 +191,19 @@ static int add_entries(Keyring *keyring, CredentialsSpec *spec) {
         return r;
 }
 
+int keyring_add_spec(Keyring *keyring, const char *source_name, CredentialsSpec *spec) {
+        int r;
+
+        if (spec->n_entries == 0)
+                return 0;
+
+        r = add_source(keyring, source_name);
+        if (r < 0)
+                return r;
+
+        return add_entries(keyring, spec);
+}
+
 int keyring_add_text(Keyring *keyring, const char *source_name, const char *text, size_t size,
                      Error *reterr) {
         cleanup(credentials_spec_done) CredentialsSpec spec = CREDENTIALS_SPEC_INIT;
@@ -204,14 +217,58 @@ int keyring_add_text(Keyring *keyring, const char *source_name, const char *text
                                  quote(source_name, quoted), error_message(&error));
         if (r < 0)
                 return r;
-        if (spec.n_entries == 0)
-                return 0;
 
-        r = add_source(keyring, source_name);
-        if (r < 0)
-                return r;
+        return keyring_add_spec(keyring, source_name, &spec);
+}
 
-        return add_entries(keyring, &spec);
+static int copy_text(const char *text, char **ret) {
+        *ret = text ? strdup(text) : NULL;
+        return !text || *ret ? 0 : -ENOMEM;
+}
+
+static int copy_entry(const CredentialsEntry *entry, CredentialsEntry *ret) {
+        int r;
+
+        r = copy_text(entry->key, &ret->key);
+        r = r < 0 ? r : copy_text(entry->username, &ret->username);
+        r = r < 0 ? r : copy_text(entry->password, &ret->password);
+        r = r < 0 ? r : copy_text(entry->identity_token, &ret->identity_token);
+        return r < 0 ? r : copy_text(entry->registry_token, &ret->registry_token);
+}
+
+/* Those of one source, in the order in which they are tried, which for equal keys is that in which
+ * they were added. */
+static int copy_source(Keyring *keyring, const Keyring *other, const char *source) {
+        cleanup(credentials_spec_done) CredentialsSpec spec = CREDENTIALS_SPEC_INIT;
+
+        spec.entries = calloc(other->n_entries, sizeof(*spec.entries));
+        if (!spec.entries)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < other->n_entries; i++) {
+                int r;
+
+                if (other->entries[i]->credential.source != source)
+                        continue;
+
+                r = copy_entry(&other->entries[i]->owned, &spec.entries[spec.n_entries++]);
+                if (r < 0)
+                        return r;
+        }
+
+        return keyring_add_spec(keyring, source, &spec);
+}
+
+int keyring_add_all(Keyring *keyring, const Keyring *other) {
+        for (size_t i = 0; i < other->n_sources; i++) {
+                int r;
+
+                r = copy_source(keyring, other, other->sources[i]);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
 }
 
 /* "host:port/path", where the host may be "[::1]". */
@@ -271,6 +328,12 @@ static bool key_matches(const char *key, const Location *wanted) {
         return equal(pattern.port, wanted->port) &&
                strncmp(wanted->path, pattern.path, strlen(pattern.path)) == 0 &&
                host_matches(pattern.host, wanted->host);
+}
+
+bool keyring_key_matches(const char *key, const char *canonical_name) {
+        Location wanted = locate(canonical_name);
+
+        return key_matches(key, &wanted);
 }
 
 static int append(CredentialList *list, const Credential *credential) {

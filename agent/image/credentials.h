@@ -19,9 +19,11 @@
  * It reads no file, and what it holds is wiped when it is freed.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "agent/base/error.h"
+#include "agent/image/credentials-spec.h"
 
 typedef struct Keyring Keyring;
 
@@ -52,6 +54,15 @@ Keyring *keyring_free(Keyring *keyring);
  * the source ("regcred.json", "namespace/secret") is copied. */
 int keyring_add_text(Keyring *keyring, const char *source_name, const char *text, size_t size,
                      Error *reterr);
+
+/* Takes the entries over: the spec is left to be cleaned up, with what was in it or not. */
+int keyring_add_spec(Keyring *keyring, const char *source_name, CredentialsSpec *spec);
+
+/* Adds a copy of what another one holds, behind what is there for the same keys. */
+int keyring_add_all(Keyring *keyring, const Keyring *other);
+
+/* The key of an entry, without "https://" and the like, is for a repository. */
+bool keyring_key_matches(const char *key, const char *canonical_name);
 
 /* Appends the credentials for a repository, given by its canonical name such as
  * "docker.io/library/nginx", in the order in which to try them. None is no error: then the pull is

@@ -39,6 +39,9 @@ const char *image_tag(const Image *image);  /* or the digest */
 /* Of the round that runs, else of the last one. Borrowed until the next event. */
 const ImageStatus *image_status(const Image *image);
 
+/* Of the round that serves the want of one owner, or has served it. NULL: none did so far. */
+const ImageStatus *image_status_for(const Image *image, const char *owner, const char *name);
+
 const Want *image_wants(const Image *image);
 
 /* All wants that have not expired, as one. NULL if there are none. */
@@ -61,6 +64,10 @@ int image_sweep_wants(Image *image, const char *owner);
 
 /* Removes the wants of one owner that were not served yet. Returns how many. */
 int image_withdraw(Image *image, const char *owner);
+
+/* Somebody else has decided what became of an owner's want of this version, which needs no serving
+ * any more: then the status is taken over, and 1 returned. 0: there is no such want. */
+int image_settle(Image *image, const char *owner, int64_t version, ImageStatus *status);
 
 /* An earlier life of the agent has served this owner's version. */
 int image_restore_served(Image *image, const char *owner, int64_t version, bool is_expired);

@@ -232,8 +232,7 @@ int images_new(const ImagesOptions *options, Images **ret) {
                         .event = event,
                         .log = options->log,
                         .runtimes = options->runtimes,
-                        .get_keys = options->get_keys,
-                        .keys_userdata = options->keys_userdata,
+                        .keys = options->keys,
                 },
         };
         r = queue_new(LOOKS_MAX, &images->context.looks);

@@ -22,8 +22,7 @@ typedef struct ImagesOptions {
         Runtimes *runtimes; /* borrowed, has to outlive the images */
         unsigned max_parallel_pulls;
         uint64_t stall_usec; /* 0: never */
-        PullGetKeys get_keys;
-        void *keys_userdata;
+        PullKeySource keys;
         ImagesOutcome on_outcome;
         void *outcome_userdata;
 } ImagesOptions;

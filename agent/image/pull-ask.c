@@ -189,28 +189,46 @@ static int pull_begin(Pull *pull) {
                                           (uint64_t) limit * USEC_PER_SEC, 0, on_deadline, pull);
 }
 
-/* Each attempt reads the credentials anew: they may have been mended. */
-static int pull_prepare(Pull *pull) {
-        cleanup(error_done) Error error = ERROR_INIT;
-        cleanup(pull_keys_done) PullKeys keys = { .named = NULL };
+/* Who cannot be asked has not refused anything: that is no attempt, but a pause all the same. */
+static int pull_keys_failed(Pull *pull, const Error *error) {
         int r;
 
-        r = pull->context->get_keys(&pull->wish, &keys, &error, pull->context->keys_userdata);
-        if (error.kind != ERROR_NONE)
-                return pull_refused(pull, PULL_REASON_INVALID_CREDENTIALS, error_message(&error));
+        if (error->kind != ERROR_UNAVAILABLE && error->kind != ERROR_TIMEOUT)
+                return pull_refused(pull, PULL_REASON_INVALID_CREDENTIALS, error_message(error));
+
+        r = pull_failure_describe(&pull->status, PULL_REASON_INVALID_CREDENTIALS,
+                                  error_message(error), pull->n_failures + 1,
+                                  (uint64_t) pull->wish.backoff_limit + 1);
         if (r < 0)
                 return r;
 
-        r = pull_request_init(&pull->request, &pull->wish, &pull->ref, pull->reference, &keys);
+        pull->n_keyless++;
+        return pull_handle(pull, PULL_ON_REFUSED);
+}
+
+static int on_keys(PullKeys *keys, const Error *error, void *userdata) {
+        Pull *pull = userdata;
+        int r;
+
+        pull->ask = pull->context->keys.drop(pull->ask);
+        if (error)
+                return pull_keys_failed(pull, error);
+
+        r = pull_request_init(&pull->request, &pull->wish, &pull->ref, pull->reference, keys);
         if (r < 0)
                 return r;
 
         pull->status.attempt = pull->n_failures + 1;
-        return 0;
+        return pull_handle(pull, PULL_ON_KEYS);
 }
 
-int pull_pull(Pull *pull) {
-        PullState state = pull->state;
+/* Each attempt asks for the credentials anew: they may have been mended. */
+int pull_authenticate(Pull *pull) {
+        const PullKeysQuestion question = {
+                .wish = &pull->wish,
+                .ref = &pull->ref,
+                .was_denied = pull->n_failures > 0 && is_denial(pull->status.reason),
+        };
         int r;
 
         if (pull_runtime_is_away(pull))
@@ -220,11 +238,15 @@ int pull_pull(Pull *pull) {
         if (r < 0)
                 return r;
 
-        if (!pull_request_is_ready(&pull->request)) {
-                r = pull_prepare(pull);
-                if (r < 0 || pull->state != state)
-                        return r;
-        }
+        return pull->context->keys.ask(pull->context->keys.source, &question, on_keys, pull,
+                                       &pull->ask);
+}
+
+int pull_pull(Pull *pull) {
+        int r;
+
+        if (pull_runtime_is_away(pull))
+                return pull_handle(pull, PULL_ON_RUNTIME_AWAY);
 
         if (!pull->progress) {
                 r = progress_begin(pull->context->progress, &pull->ref, on_progress, on_stalled,

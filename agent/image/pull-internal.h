@@ -24,10 +24,12 @@ struct Pull {
         uint64_t looked_usec; /* when it had its first turn */
         unsigned n_failures;
         unsigned n_losses;   /* how often the runtime went away while it pulled this */
+        unsigned n_keyless;  /* how often nobody answered who has the credentials */
         PullRequest request; /* of the attempt that runs */
         char *answered_id;   /* what PullImage answered */
 
-        RpcCall *call; /* the one in flight, if any */
+        PullKeysAsk *ask; /* for credentials, if it runs */
+        RpcCall *call;    /* the one in flight, if any */
         Progress *progress;
         sd_event_source *retry;
         sd_event_source *deadline;
@@ -42,7 +44,8 @@ uint64_t pull_now(const Pull *pull);
 /* The runtime cannot be asked now. */
 bool pull_runtime_is_away(const Pull *pull);
 
-/* Asks whether the image is there already, pulls it, asks what is there now. */
+/* Asks whether the image is there already, for the credentials, pulls it, asks what is there now. */
 int pull_look(Pull *pull);
+int pull_authenticate(Pull *pull);
 int pull_pull(Pull *pull);
 int pull_identify(Pull *pull);

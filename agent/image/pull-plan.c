@@ -12,43 +12,49 @@ static const struct Rule {
         PullAction action;
         PullState to;
 } rules[] = {
-        /* in this state    when this happens     do this           and go there     */
-        { PULL_QUEUED,      PULL_ON_SLOT,         PULL_DO_LOOK,     PULL_LOOKING     },
-        { PULL_QUEUED,      PULL_ON_RUNTIME_AWAY, PULL_DO_PARK,     PULL_PARKED      },
-        { PULL_QUEUED,      PULL_ON_DEADLINE,     PULL_DO_REPORT,   PULL_FAILED      },
+        /* in this state       when this happens     do this               and go there        */
+        { PULL_QUEUED,         PULL_ON_SLOT,         PULL_DO_LOOK,         PULL_LOOKING        },
+        { PULL_QUEUED,         PULL_ON_RUNTIME_AWAY, PULL_DO_PARK,         PULL_PARKED         },
+        { PULL_QUEUED,         PULL_ON_DEADLINE,     PULL_DO_REPORT,       PULL_FAILED         },
 
-        { PULL_LOOKING,     PULL_ON_PRESENT,      PULL_DO_REPORT,   PULL_SUCCEEDED   },
-        { PULL_LOOKING,     PULL_ON_ABSENT,       PULL_DO_WAIT,     PULL_WAITING     },
-        { PULL_LOOKING,     PULL_ON_REFUSED,      PULL_DO_BACK_OFF, PULL_BACKING_OFF },
-        { PULL_LOOKING,     PULL_ON_EXHAUSTED,    PULL_DO_REPORT,   PULL_FAILED      },
-        { PULL_LOOKING,     PULL_ON_RUNTIME_AWAY, PULL_DO_PARK,     PULL_PARKED      },
-        { PULL_LOOKING,     PULL_ON_DEADLINE,     PULL_DO_REPORT,   PULL_FAILED      },
+        { PULL_LOOKING,        PULL_ON_PRESENT,      PULL_DO_REPORT,       PULL_SUCCEEDED      },
+        { PULL_LOOKING,        PULL_ON_ABSENT,       PULL_DO_WAIT,         PULL_WAITING        },
+        { PULL_LOOKING,        PULL_ON_REFUSED,      PULL_DO_BACK_OFF,     PULL_BACKING_OFF    },
+        { PULL_LOOKING,        PULL_ON_EXHAUSTED,    PULL_DO_REPORT,       PULL_FAILED         },
+        { PULL_LOOKING,        PULL_ON_RUNTIME_AWAY, PULL_DO_PARK,         PULL_PARKED         },
+        { PULL_LOOKING,        PULL_ON_DEADLINE,     PULL_DO_REPORT,       PULL_FAILED         },
 
-        { PULL_WAITING,     PULL_ON_SLOT,         PULL_DO_PULL,     PULL_PULLING     },
-        { PULL_WAITING,     PULL_ON_RUNTIME_AWAY, PULL_DO_PARK,     PULL_PARKED      },
-        { PULL_WAITING,     PULL_ON_DEADLINE,     PULL_DO_REPORT,   PULL_FAILED      },
+        { PULL_WAITING,        PULL_ON_SLOT,         PULL_DO_AUTHENTICATE, PULL_AUTHENTICATING },
+        { PULL_WAITING,        PULL_ON_RUNTIME_AWAY, PULL_DO_PARK,         PULL_PARKED         },
+        { PULL_WAITING,        PULL_ON_DEADLINE,     PULL_DO_REPORT,       PULL_FAILED         },
 
-        { PULL_PULLING,     PULL_ON_PULLED,       PULL_DO_IDENTIFY, PULL_IDENTIFYING },
-        { PULL_PULLING,     PULL_ON_DENIED,       PULL_DO_PULL,     PULL_PULLING     },
-        { PULL_PULLING,     PULL_ON_REFUSED,      PULL_DO_BACK_OFF, PULL_BACKING_OFF },
-        { PULL_PULLING,     PULL_ON_EXHAUSTED,    PULL_DO_REPORT,   PULL_FAILED      },
-        { PULL_PULLING,     PULL_ON_RUNTIME_AWAY, PULL_DO_PARK,     PULL_PARKED      },
-        { PULL_PULLING,     PULL_ON_DEADLINE,     PULL_DO_REPORT,   PULL_FAILED      },
+        { PULL_AUTHENTICATING, PULL_ON_KEYS,         PULL_DO_PULL,         PULL_PULLING        },
+        { PULL_AUTHENTICATING, PULL_ON_REFUSED,      PULL_DO_BACK_OFF,     PULL_BACKING_OFF    },
+        { PULL_AUTHENTICATING, PULL_ON_EXHAUSTED,    PULL_DO_REPORT,       PULL_FAILED         },
+        { PULL_AUTHENTICATING, PULL_ON_RUNTIME_AWAY, PULL_DO_PARK,         PULL_PARKED         },
+        { PULL_AUTHENTICATING, PULL_ON_DEADLINE,     PULL_DO_REPORT,       PULL_FAILED         },
+
+        { PULL_PULLING,        PULL_ON_PULLED,       PULL_DO_IDENTIFY,     PULL_IDENTIFYING    },
+        { PULL_PULLING,        PULL_ON_DENIED,       PULL_DO_PULL,         PULL_PULLING        },
+        { PULL_PULLING,        PULL_ON_REFUSED,      PULL_DO_BACK_OFF,     PULL_BACKING_OFF    },
+        { PULL_PULLING,        PULL_ON_EXHAUSTED,    PULL_DO_REPORT,       PULL_FAILED         },
+        { PULL_PULLING,        PULL_ON_RUNTIME_AWAY, PULL_DO_PARK,         PULL_PARKED         },
+        { PULL_PULLING,        PULL_ON_DEADLINE,     PULL_DO_REPORT,       PULL_FAILED         },
 
         /* Nothing counts as pulled before the runtime shows it. */
-        { PULL_IDENTIFYING, PULL_ON_IDENTIFIED,   PULL_DO_REPORT,   PULL_SUCCEEDED   },
-        { PULL_IDENTIFYING, PULL_ON_REFUSED,      PULL_DO_BACK_OFF, PULL_BACKING_OFF },
-        { PULL_IDENTIFYING, PULL_ON_EXHAUSTED,    PULL_DO_REPORT,   PULL_FAILED      },
-        { PULL_IDENTIFYING, PULL_ON_RUNTIME_AWAY, PULL_DO_PARK,     PULL_PARKED      },
-        { PULL_IDENTIFYING, PULL_ON_DEADLINE,     PULL_DO_REPORT,   PULL_FAILED      },
+        { PULL_IDENTIFYING,    PULL_ON_IDENTIFIED,   PULL_DO_REPORT,       PULL_SUCCEEDED      },
+        { PULL_IDENTIFYING,    PULL_ON_REFUSED,      PULL_DO_BACK_OFF,     PULL_BACKING_OFF    },
+        { PULL_IDENTIFYING,    PULL_ON_EXHAUSTED,    PULL_DO_REPORT,       PULL_FAILED         },
+        { PULL_IDENTIFYING,    PULL_ON_RUNTIME_AWAY, PULL_DO_PARK,         PULL_PARKED         },
+        { PULL_IDENTIFYING,    PULL_ON_DEADLINE,     PULL_DO_REPORT,       PULL_FAILED         },
 
-        { PULL_BACKING_OFF, PULL_ON_TIMER,        PULL_DO_QUEUE,    PULL_QUEUED      },
-        { PULL_BACKING_OFF, PULL_ON_DEADLINE,     PULL_DO_REPORT,   PULL_FAILED      },
+        { PULL_BACKING_OFF,    PULL_ON_TIMER,        PULL_DO_QUEUE,        PULL_QUEUED         },
+        { PULL_BACKING_OFF,    PULL_ON_DEADLINE,     PULL_DO_REPORT,       PULL_FAILED         },
 
-        { PULL_PARKED,      PULL_ON_RUNTIME_BACK, PULL_DO_QUEUE,    PULL_QUEUED      },
+        { PULL_PARKED,         PULL_ON_RUNTIME_BACK, PULL_DO_QUEUE,        PULL_QUEUED         },
         /* An image that breaks the runtime must not keep it down. */
-        { PULL_PARKED,      PULL_ON_RUNTIME_SICK, PULL_DO_BACK_OFF, PULL_BACKING_OFF },
-        { PULL_PARKED,      PULL_ON_DEADLINE,     PULL_DO_REPORT,   PULL_FAILED      },
+        { PULL_PARKED,         PULL_ON_RUNTIME_SICK, PULL_DO_BACK_OFF,     PULL_BACKING_OFF    },
+        { PULL_PARKED,         PULL_ON_DEADLINE,     PULL_DO_REPORT,       PULL_FAILED         },
 };
 /* clang-format on */
 
@@ -70,6 +76,7 @@ ImageStep pull_plan_step_shown(PullState state, ImageStep transfer) {
         case PULL_QUEUED:
         case PULL_WAITING: return IMAGE_STEP_QUEUED;
         case PULL_LOOKING: return IMAGE_STEP_LOOKING;
+        case PULL_AUTHENTICATING: return IMAGE_STEP_RESOLVING;
         case PULL_PULLING: return transfer;
         case PULL_IDENTIFYING: return IMAGE_STEP_UNPACKING;
         case PULL_BACKING_OFF: return IMAGE_STEP_BACKING_OFF;
@@ -88,10 +95,15 @@ bool pull_state_is_final(PullState state) {
 
 const char *pull_state_to_string(PullState state) {
         static const char *const names[_PULL_STATE_MAX] = {
-                [PULL_QUEUED] = "queued",           [PULL_LOOKING] = "looking",
-                [PULL_WAITING] = "waiting",         [PULL_PULLING] = "pulling",
-                [PULL_IDENTIFYING] = "identifying", [PULL_BACKING_OFF] = "backing-off",
-                [PULL_PARKED] = "parked",           [PULL_SUCCEEDED] = "succeeded",
+                [PULL_QUEUED] = "queued",
+                [PULL_LOOKING] = "looking",
+                [PULL_WAITING] = "waiting",
+                [PULL_PULLING] = "pulling",
+                [PULL_AUTHENTICATING] = "authenticating",
+                [PULL_IDENTIFYING] = "identifying",
+                [PULL_BACKING_OFF] = "backing-off",
+                [PULL_PARKED] = "parked",
+                [PULL_SUCCEEDED] = "succeeded",
                 [PULL_FAILED] = "failed",
         };
 

@@ -13,9 +13,10 @@
 #include "agent/image/image-status.h"
 
 typedef enum PullState {
-        PULL_QUEUED,  /* for its turn to ask whether the image is there */
-        PULL_LOOKING, /* asking the runtime whether the image is there */
-        PULL_WAITING, /* for its turn to pull */
+        PULL_QUEUED,         /* for its turn to ask whether the image is there */
+        PULL_LOOKING,        /* asking the runtime whether the image is there */
+        PULL_WAITING,        /* for its turn to pull */
+        PULL_AUTHENTICATING, /* asking for credentials */
         PULL_PULLING,
         PULL_IDENTIFYING, /* asking the runtime for the ID of what it has */
         PULL_BACKING_OFF,
@@ -29,6 +30,7 @@ typedef enum PullEvent {
         PULL_ON_SLOT,
         PULL_ON_PRESENT,
         PULL_ON_ABSENT,
+        PULL_ON_KEYS,
         PULL_ON_PULLED,
         PULL_ON_IDENTIFIED,
         PULL_ON_DENIED,    /* these credentials do not do, and there are others */
@@ -47,6 +49,7 @@ typedef enum PullAction {
         PULL_DO_QUEUE, /* for a look */
         PULL_DO_LOOK,
         PULL_DO_WAIT, /* for a pull */
+        PULL_DO_AUTHENTICATE,
         PULL_DO_PULL,
         PULL_DO_IDENTIFY,
         PULL_DO_BACK_OFF,

@@ -165,10 +165,6 @@ int pull_request_init(PullRequest *request, const ImageWish *wish, const ImageRe
         return 0;
 }
 
-bool pull_request_is_ready(const PullRequest *request) {
-        return request->message.image;
-}
-
 const CriPullRequest *pull_request_message(const PullRequest *request) {
         return &request->message;
 }

@@ -8,17 +8,8 @@
  * some it never is.
  */
 
-#include "agent/image/credentials.h"
-#include "agent/image/image-ref.h"
-#include "agent/image/wish.h"
+#include "agent/image/pull-keys.h"
 #include "cri/types.h"
-
-typedef struct PullKeys {
-        Keyring *named;   /* of the wish's own pull secrets, asked first; or NULL */
-        Keyring *general; /* of the node; or NULL */
-} PullKeys;
-
-void pull_keys_done(PullKeys *keys);
 
 typedef Runtime__V1__PodSandboxConfig__LabelsEntry SandboxLabel;
 typedef Runtime__V1__PodSandboxConfig__AnnotationsEntry SandboxAnnotation;
@@ -44,7 +35,6 @@ int pull_request_init(PullRequest *request, const ImageWish *wish, const ImageRe
                       const char *reference, PullKeys *keys);
 void pull_request_done(PullRequest *request);
 
-bool pull_request_is_ready(const PullRequest *request);
 const CriPullRequest *pull_request_message(const PullRequest *request);
 
 /* Where the credential that is used now comes from, or NULL if the pull is anonymous. */

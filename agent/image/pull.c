@@ -20,9 +20,10 @@ static int on_retry(sd_event_source *source, uint64_t usec, void *userdata) {
 }
 
 static int pull_back_off(Pull *pull) {
-        unsigned n = pull->n_failures > pull->n_losses ? pull->n_failures : pull->n_losses;
+        unsigned n = pull->n_losses > pull->n_keyless ? pull->n_losses : pull->n_keyless;
         uint32_t random = 0;
 
+        n = pull->n_failures > n ? pull->n_failures : n;
         (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
         return sd_event_add_time_relative(pull->context->event, &pull->retry, CLOCK_MONOTONIC,
                                           backoff_usec(n, random), 0, on_retry, pull);
@@ -83,12 +84,14 @@ static int pull_report(Pull *pull) {
 
 /* Whatever belonged to the state that was left ends with it. */
 static void pull_leave(Pull *pull, PullState left) {
-        bool keeps_slot = pull->state == PULL_PULLING || pull->state == PULL_IDENTIFYING;
+        bool keeps_slot = pull->state == PULL_AUTHENTICATING || pull->state == PULL_PULLING ||
+                          pull->state == PULL_IDENTIFYING;
 
         if (left == pull->state)
                 return;
 
         pull->retry = sd_event_source_disable_unref(pull->retry);
+        pull->ask = pull->context->keys.drop(pull->ask);
         pull->call = rpc_call_unref(pull->call);
         if (pull->state != PULL_PULLING) {
                 pull->progress = progress_end(pull->progress);
@@ -110,6 +113,7 @@ static int pull_act(Pull *pull, PullAction action, PullState left) {
         case PULL_DO_QUEUE: return queue_enter(context->looks, &pull->ticket, pull->owner);
         case PULL_DO_LOOK: return pull_look(pull);
         case PULL_DO_WAIT: return queue_enter(context->pulls, &pull->ticket, pull->owner);
+        case PULL_DO_AUTHENTICATE: return pull_authenticate(pull);
         case PULL_DO_PULL: return pull_pull(pull);
         case PULL_DO_IDENTIFY: return pull_identify(pull);
         case PULL_DO_BACK_OFF: return pull_back_off(pull);
@@ -181,6 +185,7 @@ Pull *pull_free(Pull *pull) {
                 return NULL;
 
         queue_leave(&pull->ticket);
+        pull->context->keys.drop(pull->ask);
         rpc_call_unref(pull->call);
         progress_end(pull->progress);
         sd_event_source_disable_unref(pull->retry);

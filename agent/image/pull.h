@@ -21,10 +21,6 @@
 
 typedef struct Pull Pull;
 
-/* Finds the credentials that may be tried for a wish. Pull secrets that are named there and of
- * which none can be read are a refusal; the caller owns what is in *ret. */
-typedef int (*PullGetKeys)(const ImageWish *wish, PullKeys *ret, Error *reterr, void *userdata);
-
 /* What all pulls share. Borrowed, has to outlive them. */
 typedef struct PullContext {
         sd_event *event;
@@ -33,8 +29,7 @@ typedef struct PullContext {
         Queue *looks; /* for short questions */
         Queue *pulls;
         ProgressTracker *progress;
-        PullGetKeys get_keys;
-        void *keys_userdata;
+        PullKeySource keys;
 } PullContext;
 
 /* The status changed. Must not free the pull. */

@@ -151,6 +151,9 @@ int api_get_status(RpcRequest *request, const void *message, void *userdata) {
         }
 
         reply.node_image_json = text;
+        if (api->subject->cluster.target)
+                reply.api_server =
+                        (char *) api->subject->cluster.target(api->subject->cluster.source);
         reply.problems = report.problems;
         reply.n_problems = report.n_problems;
         return api_reply(api, request, &reply.base);

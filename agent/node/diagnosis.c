@@ -41,7 +41,7 @@ const char *diagnosis_runtime_sentence(const Runtimes *runtimes) {
 bool diagnosis_is_ready(const DiagnosisSubject *subject, const char **ret_why) {
         const Runtime *chosen = subject->runtimes ? runtimes_chosen(subject->runtimes) : NULL;
 
-        if (!subject->runtimes || !subject->folder) {
+        if (!subject->runtimes || (!subject->folder && !subject->cluster.is_ready)) {
                 *ret_why = "starting";
                 return false;
         }
@@ -50,7 +50,8 @@ bool diagnosis_is_ready(const DiagnosisSubject *subject, const char **ret_why) {
                 return false;
         }
 
-        return true;
+        return !subject->cluster.is_ready ||
+               subject->cluster.is_ready(subject->cluster.source, ret_why);
 }
 
 static int visit_runtime(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {
@@ -192,6 +193,8 @@ int diagnosis_visit(const DiagnosisSubject *subject, const DiagnosisVisitor *vis
                 r = visit_runtime(subject, visitor);
         if (r >= 0 && subject->runtimes)
                 r = visit_disk(subject, visitor);
+        if (r >= 0 && subject->cluster.visit)
+                r = subject->cluster.visit(subject->cluster.source, visitor);
         if (r >= 0 && subject->folder)
                 r = visit_folder(subject, visitor);
         if (r >= 0 && subject->auth_dir)

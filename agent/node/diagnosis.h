@@ -8,9 +8,8 @@
  * nothing.
  */
 
-#include <stdbool.h>
-
-#include "agent/node/auth-dir.h"
+#include "agent/auth/auth-dir.h"
+#include "agent/base/diagnosis-visitor.h"
 #include "agent/node/folder.h"
 #include "agent/node/state-file.h"
 
@@ -22,15 +21,8 @@ typedef struct DiagnosisSubject {
         AuthDir *auth_dir;
         const StateFile *state_file;
         const char *images_path;
+        DiagnosisSource cluster; /* instead of a folder */
 } DiagnosisSubject;
-
-/* The texts are borrowed during the call. */
-typedef struct DiagnosisVisitor {
-        int (*on_problem)(const char *subject, const char *message, const char *advice,
-                          void *userdata);
-        int (*on_fact)(const char *subject, const char *value, void *userdata);
-        void *userdata;
-} DiagnosisVisitor;
 
 int diagnosis_visit(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor);
 

@@ -15,6 +15,7 @@ static const struct {
 } kinds[] = {
         { OWNER_FILE, "File", "file" },
         { OWNER_REQUEST, "Request", "request" },
+        { OWNER_NODE_IMAGE, "NodeImage", "NodeImage" },
 };
 
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))

@@ -12,6 +12,7 @@
 
 #define OWNER_FILE "file/"
 #define OWNER_REQUEST "request/"
+#define OWNER_NODE_IMAGE "nodeimage/"
 
 #define NODE_IMAGE_EXPIRED "inplaced.io/expired"
 

@@ -10,6 +10,9 @@ const char *const *const metric_fixed_sets[_METRIC_SET_MAX] = {
         [METRIC_SET_STATE] = METRIC_LABELS("accepted", "refused"),
         [METRIC_SET_WRITE_RESULT] = METRIC_LABELS("succeeded", "failed"),
         [METRIC_SET_REFUSED_REASON] = METRIC_LABELS("limit", "junk", "silent", "denied"),
+        [METRIC_SET_VERB] = METRIC_LABELS("get", "list", "watch", "create", "patch", "delete"),
+        [METRIC_SET_CODE] = METRIC_LABELS("none", "200", "201", "400", "401", "403", "404", "409",
+                                          "410", "422", "429", "500", "502", "503", "504", "other"),
 };
 
 /* In seconds. */
@@ -78,6 +81,26 @@ const Metric metric_table[_METRIC_MAX] = {
         [METRIC_STATUS_LAST_WRITE] = {
                 "inplaced_status_last_write_timestamp_seconds", METRIC_TYPE_GAUGE, NULL, { { 0 } },
                 "When the status was last written, in seconds since the epoch; 0 is never." },
+        [METRIC_API_SERVER_REQUESTS] = {
+                "inplaced_api_server_requests_total", METRIC_TYPE_COUNTER, NULL,
+                { { "verb", METRIC_SET_VERB }, { "code", METRIC_SET_CODE } },
+                "Requests to the API server, by the HTTP status of the answer." },
+        [METRIC_API_SERVER_REQUEST_DURATION] = {
+                "inplaced_api_server_request_duration_seconds", METRIC_TYPE_HISTOGRAM,
+                request_bounds, { { "verb", METRIC_SET_VERB } },
+                "How long requests to the API server took; watches do not count." },
+        [METRIC_WATCH_RESTARTS] = {
+                "inplaced_watch_restarts_total", METRIC_TYPE_COUNTER, NULL, { { 0 } },
+                "How often a list or a watch was begun again." },
+        [METRIC_NODE_IMAGE_WRITES] = {
+                "inplaced_nodeimage_status_writes_total", METRIC_TYPE_COUNTER, NULL,
+                { { "result", METRIC_SET_WRITE_RESULT } },
+                "Writes of the NodeImage's status to the API server." },
+        [METRIC_NODE_IMAGE_LAST_WRITE] = {
+                "inplaced_nodeimage_status_last_write_timestamp_seconds", METRIC_TYPE_GAUGE, NULL,
+                { { 0 } },
+                "When the NodeImage's status was last written, in seconds since the epoch; 0 is "
+                "never." },
         [METRIC_CONFIG_RELOADS] = {
                 "inplaced_config_reloads_total", METRIC_TYPE_COUNTER, NULL,
                 { { "result", METRIC_SET_WRITE_RESULT } },

@@ -31,11 +31,16 @@ typedef enum MetricId {
         METRIC_DESIRED_DOCUMENTS,    /* state */
         METRIC_LOCAL_API_REQUESTS,   /* method, result */
         METRIC_LOCAL_API_CONNECTIONS,
-        METRIC_LOCAL_API_REFUSED, /* reason */
-        METRIC_STATUS_WRITES,     /* result */
-        METRIC_STATUS_LAST_WRITE, /* seconds since the epoch */
-        METRIC_CONFIG_RELOADS,    /* result */
-        METRIC_BUILD_INFO,        /* version; set by metrics_new() */
+        METRIC_LOCAL_API_REFUSED,           /* reason */
+        METRIC_STATUS_WRITES,               /* result */
+        METRIC_STATUS_LAST_WRITE,           /* seconds since the epoch */
+        METRIC_API_SERVER_REQUESTS,         /* verb, code */
+        METRIC_API_SERVER_REQUEST_DURATION, /* verb; a histogram in seconds */
+        METRIC_WATCH_RESTARTS,
+        METRIC_NODE_IMAGE_WRITES,     /* result */
+        METRIC_NODE_IMAGE_LAST_WRITE, /* seconds since the epoch */
+        METRIC_CONFIG_RELOADS,        /* result */
+        METRIC_BUILD_INFO,            /* version; set by metrics_new() */
         _METRIC_MAX,
 } MetricId;
 

@@ -282,6 +282,55 @@ static void test_sources(void **state) {
         assert_string_equal(list.items[3]->source, "three");
 }
 
+/* A copy has the same order, and stays when what it was made of is gone. */
+static void test_copy(void **state) {
+        cleanup(credential_list_done) CredentialList list = CREDENTIAL_LIST_INIT;
+        cleanup(keyring_free_p) Keyring *keyring = make_keyring();
+        Keyring *other = make_keyring();
+
+        add(keyring, "own", "{\"r.io\":{\"auth\":\"YTpw\"}}");
+        add(other, "one", "{\"r.io\":{\"auth\":\"Yjpw\",\"identitytoken\":\"t\"}}");
+        add(other, "two",
+            "{\"r.io/x\":{\"registrytoken\":\"k\",\"username\":\"c\"},"
+            "\"r.io\":{\"auth\":\"ZDpw\"}}");
+        assert_int_equal(keyring_add_all(keyring, other), 0);
+        keyring_free(other);
+
+        assert_int_equal(keyring_lookup(keyring, "r.io/x/y", &list), 0);
+        assert_int_equal(list.n_items, 4);
+        assert_string_equal(list.items[0]->username, "c");
+        assert_string_equal(list.items[0]->registry_token, "k");
+        assert_null(list.items[0]->password);
+        assert_string_equal(list.items[1]->source, "own");
+        assert_string_equal(list.items[2]->username, "b");
+        assert_string_equal(list.items[2]->identity_token, "t");
+        assert_string_equal(list.items[2]->source, "one");
+        assert_string_equal(list.items[3]->username, "d");
+        assert_string_equal(list.items[3]->source, "two");
+}
+
+/* A file that can only be a config.json may be good for other things than credentials. */
+static void test_config_only(void **state) {
+        static const char *const without[] = { "{\"psFormat\":\"table\"}",
+                                               "{\"proxies\":{\"default\":{\"username\":\"u\"}}}",
+                                               "{\"auths\":null}", "" };
+        static const char with[] =
+                "{\"psFormat\":\"table\",\"auths\":{\"r.io\":{\"auth\":\"dTpw\"}}}";
+        cleanup(credentials_spec_done) CredentialsSpec spec = CREDENTIALS_SPEC_INIT;
+
+        for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++) {
+                assert_int_equal(credentials_spec_parse_config(without[i], strlen(without[i]),
+                                                               &spec, NULL),
+                                 0);
+                assert_int_equal(spec.n_entries, 0);
+                credentials_spec_done(&spec);
+        }
+
+        assert_int_equal(credentials_spec_parse_config(with, strlen(with), &spec, NULL), 0);
+        assert_int_equal(spec.n_entries, 1);
+        assert_string_equal(spec.entries[0].username, "u");
+}
+
 /* What was found stays where it is when more is added. */
 static void test_found_stays(void **state) {
         cleanup(credential_list_done) CredentialList list = CREDENTIAL_LIST_INIT;
@@ -359,7 +408,7 @@ static void test_many_entries(void **state) {
 #define N(array) (sizeof(array) / sizeof((array)[0]))
 
 int main(void) {
-        struct CMUnitTest tests[N(matches) + N(entries) + N(refusals) + 7];
+        struct CMUnitTest tests[N(matches) + N(entries) + N(refusals) + 9];
         size_t n = 0;
 
         for (size_t i = 0; i < N(matches); i++)
@@ -373,6 +422,8 @@ int main(void) {
                                                                            (void *) &refusals[i]);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_nothing);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_sources);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_copy);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_config_only);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_found_stays);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_lookup_appends);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_too_large);

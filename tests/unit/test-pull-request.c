@@ -80,11 +80,9 @@ static const CriPullRequest *make_request(Fixture *fixture, const char *named,
                 .general = make_keyring(general, "general"),
         };
 
-        assert_false(pull_request_is_ready(&fixture->request));
         assert_int_equal(pull_request_init(&fixture->request, &fixture->wish, &fixture->ref,
                                            "reg.example/team/app:1", &pull_keys),
                          0);
-        assert_true(pull_request_is_ready(&fixture->request));
         assert_null(pull_keys.named);
         assert_null(pull_keys.general);
         return pull_request_message(&fixture->request);

@@ -32,6 +32,11 @@ static int on_runtime_changed(Runtime *runtime, void *userdata) {
         return 0;
 }
 
+static PullKeysAsk *drop(PullKeysAsk *ask) {
+        assert_null(ask);
+        return NULL;
+}
+
 static void on_changed(Pull *pull, void *userdata) {
         Fixture *fixture = userdata;
 
@@ -46,6 +51,7 @@ static int set_up(void **state) {
         assert_int_equal(completion_queue_new(fixture->event, &fixture->completions), 0);
         assert_int_equal(runtimes_new(fixture->completions, &options, &fixture->runtimes), 0);
         fixture->context.event = fixture->event;
+        fixture->context.keys.drop = drop;
         fixture->context.runtimes = fixture->runtimes;
         assert_int_equal(queue_new(1, &fixture->context.looks), 0);
         assert_int_equal(queue_new(1, &fixture->context.pulls), 0);

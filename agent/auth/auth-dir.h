@@ -2,15 +2,14 @@
 #pragma once
 
 /*
- * Registry credentials of a node without an API server
+ * Registry credentials that lie on the node
  *
  * A folder of files NAME.json in the format of docker's config.json. All of them are tried for any
- * image that they match. A wish that names a pull secret NAME means the file NAME.json, which then
- * comes first, and the pull is refused if none of those that it names can be read: an anonymous pull
- * in their place might bring another image. Read for each attempt, so that a change counts at once.
+ * image that they match. Without an API server, a wish that names a pull secret NAME means the file
+ * NAME.json. Each call reads the files, so that a change counts at once.
  */
 
-#include "agent/image/pull.h"
+#include "agent/image/credentials.h"
 
 typedef struct AuthDir AuthDir;
 
@@ -21,8 +20,12 @@ typedef int (*AuthDirProblem)(const char *file, const Error *error, void *userda
 int auth_dir_new(const char *path, AuthDir **ret);
 AuthDir *auth_dir_free(AuthDir *dir);
 
-/* A PullGetKeys whose userdata is the AuthDir. */
-int auth_dir_get_keys(const ImageWish *wish, PullKeys *ret, Error *reterr, void *userdata);
+/* The file NAME.json. What cannot be read is a refusal that names it. */
+int auth_dir_add_named(AuthDir *dir, const char *name, Keyring *keyring, Error *reterr);
+
+/* All files, in the order of their names. One that cannot be used is passed over and told to
+ * on_problem, which may be NULL. */
+int auth_dir_add_all(AuthDir *dir, Keyring *keyring, AuthDirProblem on_problem, void *userdata);
 
 /* Reads all files and tells what is wrong with them. *ret_n_files: how many there are. */
 int auth_dir_check(AuthDir *dir, AuthDirProblem on_problem, void *userdata, size_t *ret_n_files);

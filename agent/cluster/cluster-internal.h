@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The inside of a cluster: cluster.c connects its parts, cluster-diagnosis.c says how they are
+ */
+
+#include "agent/cluster/cluster.h"
+#include "agent/cluster/desired.h"
+#include "agent/cluster/registration.h"
+#include "agent/cluster/status-writer.h"
+#include "agent/kube/discovery.h"
+#include "agent/kube/event.h"
+#include "agent/kube/watch.h"
+
+#define CLUSTER_GROUP "apps.kruise.io"
+
+struct Cluster {
+        Log *log;
+        char *node_name;
+        bool must_register;
+        KubeCalled on_called;
+        void (*on_watch_restart)(void *userdata);
+        void (*on_written)(const Error *error, void *userdata);
+        void (*on_changed)(void *userdata);
+        void *userdata;
+
+        KubeClient *client;
+        KubeEvents *events;
+        KubeSecrets *secrets;
+        Images *images;
+        ImagesWatcher watcher;
+        Desired *desired;
+
+        bool was_away;
+        bool was_synced;
+        KubeDiscovery *discovery;
+        sd_event_source *rediscover;
+        unsigned n_failures; /* of the discovery */
+        Error absence;       /* why there is no version, or unset */
+        char *version;       /* of the group, and then there are all of these: */
+        KubeWatch *watch;
+        StatusWriter *writer;
+        Registration *registration; /* if somebody wants it */
+};

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * This node as part of a cluster
+ *
+ * Finds out which version of NodeImage the API server has, watches the one that is named like this
+ * node, gives its wishes to the images, and writes back what became of them. While the server is
+ * away everything goes on, and is told when it is back.
+ */
+
+#include "agent/base/diagnosis-visitor.h"
+#include "agent/base/log.h"
+#include "agent/image/images.h"
+#include "agent/kube/client.h"
+#include "agent/kube/secret.h"
+
+typedef struct Cluster Cluster;
+
+typedef struct ClusterOptions {
+        sd_event *event;
+        Log *log;
+        const char *node_name;           /* copied */
+        const KubeAccessOptions *access; /* where the API server is */
+        bool must_register;              /* make a NodeImage if nobody does */
+
+        KubeCalled on_called; /* a request was answered, or not */
+        void (*on_watch_restart)(void *userdata);
+        void (*on_written)(const Error *error, void *userdata); /* a status, or why not */
+        void (*on_changed)(void *userdata); /* readiness, or a sentence about it, may differ */
+        void *userdata;
+} ClusterOptions;
+
+/* Refuses what cannot ever work, such as a kubeconfig that is not there. Asks nobody yet. */
+int cluster_new(const ClusterOptions *options, Cluster **ret, Error *reterr);
+
+/* Lets go of the images; to be called before they are freed. */
+void cluster_stop(Cluster *cluster);
+/* After that. Returns NULL. */
+Cluster *cluster_free(Cluster *cluster);
+
+/* Where pull secrets come from; borrowed. */
+KubeSecrets *cluster_secrets(Cluster *cluster);
+
+/* Begins to watch for these, which are borrowed and have to outlive the cluster. */
+int cluster_start(Cluster *cluster, Images *images);
+
+/* An ImagesOutcome whose userdata is the Cluster. */
+void cluster_on_outcome(const Image *image, void *userdata);
+
+DiagnosisSource cluster_diagnosis(const Cluster *cluster);

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/cluster/desired.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-merge.h"
+#include "agent/image/image-spec.h"
+
+#define OWNER_PREFIX "nodeimage/"
+
+struct Desired {
+        Log *log;
+        Images *images;
+
+        char *owner; /* NULL: there is no object */
+        char *name;
+        char *written_version; /* what our own last write made of it, or NULL */
+        WishList wishes;
+        json_object *status; /* as observed or written last, or NULL */
+        Error error;
+};
+
+DEFINE_CLEANUP(Desired *, desired_free)
+
+int desired_new(Log *log, Images *images, Desired **ret) {
+        Desired *desired;
+
+        desired = malloc(sizeof(*desired));
+        if (!desired)
+                return -ENOMEM;
+
+        *desired = (Desired){ .log = log, .images = images };
+        *ret = desired;
+        return 0;
+}
+
+static void desired_forget(Desired *desired) {
+        desired->owner = (free(desired->owner), NULL);
+        desired->name = (free(desired->name), NULL);
+        desired->written_version = (free(desired->written_version), NULL);
+        wish_list_done(&desired->wishes);
+        desired->wishes = WISH_LIST_INIT;
+        json_object_put(desired->status);
+        desired->status = NULL;
+        error_done(&desired->error);
+}
+
+Desired *desired_free(Desired *desired) {
+        if (!desired)
+                return NULL;
+
+        desired_forget(desired);
+        free(desired);
+        return NULL;
+}
+
+int desired_clear(Desired *desired) {
+        int r;
+
+        if (!desired->owner)
+                return 0;
+
+        r = images_set_wishes(desired->images, desired->owner, &WISH_LIST_INIT, false);
+        desired_forget(desired);
+        return r;
+}
+
+/* Another UID is another object, whatever its name. */
+static int desired_identify(Desired *desired, const KubeObject *object) {
+        const char *uid = desired_uid(desired);
+        int r;
+
+        if (uid && strcmp(uid, object->uid) == 0)
+                return 0;
+
+        r = desired_clear(desired);
+        if (r < 0)
+                return r;
+
+        desired->name = strdup(object->name);
+        if (!desired->name)
+                return -ENOMEM;
+
+        if (asprintf(&desired->owner, OWNER_PREFIX "%s", object->uid) < 0) {
+                desired->owner = NULL;
+                return -ENOMEM;
+        }
+
+        return 0;
+}
+
+static int desired_refuse(Desired *desired, Error *error) {
+        if (desired->error.kind == ERROR_NONE ||
+            strcmp(error_message(&desired->error), error_message(error)) != 0)
+                log_warning(desired->log, LOG_FIELDS({ "MESSAGE_ID", MESSAGE_DOCUMENT_REFUSED }),
+                            "Cannot use the NodeImage `%s`, going on with what it said before: %s.",
+                            desired->name, error_message(error));
+        error_done(&desired->error);
+        desired->error = *error;
+        *error = ERROR_INIT;
+        return 0;
+}
+
+/* Finished tags stay until a controller takes them out of the spec, so nothing expires here. */
+static int desired_set_wishes(Desired *desired, json_object *node_image) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        WishList wishes = WISH_LIST_INIT;
+        int r;
+
+        r = image_spec_parse(node_image, &wishes, &error);
+        if (error.kind != ERROR_NONE)
+                return desired_refuse(desired, &error);
+        if (r < 0)
+                return r;
+
+        for (size_t i = 0; i < wishes.n_items; i++)
+                wishes.items[i].ttl_sec = WISH_NO_LIMIT;
+
+        error_done(&desired->error);
+        wish_list_done(&desired->wishes);
+        desired->wishes = wishes;
+        return images_set_wishes(desired->images, desired->owner, &desired->wishes, false);
+}
+
+/* Versions are numbers in all API servers there are; where they are not, each object is news. */
+static bool is_older(const char *version, const char *than) {
+        size_t a = strlen(version), b = strlen(than);
+
+        if (strspn(version, "0123456789") != a || strspn(than, "0123456789") != b)
+                return false;
+
+        return a != b ? a < b : strcmp(version, than) < 0;
+}
+
+static void desired_set_status(Desired *desired, const KubeObject *object) {
+        json_object *status = NULL;
+
+        if (desired->written_version &&
+            is_older(object->resource_version, desired->written_version))
+                return;
+
+        desired->written_version = (free(desired->written_version), NULL);
+        (void) json_object_object_get_ex(object->json, "status", &status);
+        json_object_get(status);
+        json_object_put(desired->status);
+        desired->status = status;
+}
+
+/* What is finished in the object's status is not done again; if we are at it, we stop. */
+static int desired_settle(Desired *desired) {
+        for (size_t i = 0; i < desired->wishes.n_items; i++) {
+                const ImageWish *wish = &desired->wishes.items[i];
+                cleanup(image_status_done) ImageStatus status = { 0 };
+                Image *image = images_find(desired->images, wish->name, wish->tag);
+                json_object *entry =
+                        status_find_finished(desired->status, wish->name, wish->tag, wish->version);
+
+                if (!image || !entry ||
+                    image_status_from_json(entry, wish->name, &status, NULL) < 0)
+                        continue;
+
+                (void) image_settle(image, desired->owner, wish->version, &status);
+        }
+
+        return 0;
+}
+
+int desired_set(Desired *desired, const KubeObject *object) {
+        int r;
+
+        r = desired_identify(desired, object);
+        if (r < 0)
+                return r;
+
+        r = desired_set_wishes(desired, object->json);
+        if (r < 0)
+                return r;
+
+        desired_set_status(desired, object);
+        return desired_settle(desired);
+}
+
+const char *desired_uid(const Desired *desired) {
+        return desired->owner ? desired->owner + strlen(OWNER_PREFIX) : NULL;
+}
+
+const char *desired_name(const Desired *desired) {
+        return desired->name;
+}
+
+const Error *desired_error(const Desired *desired) {
+        return &desired->error;
+}
+
+size_t desired_n_images(const Desired *desired) {
+        return desired->wishes.n_items;
+}
+
+int desired_diff(const Desired *desired, json_object **ret_patch) {
+        size_t n = desired->wishes.n_items;
+        cleanup(free_p) StatusEntry *entries = calloc(n + 1, sizeof(*entries));
+
+        *ret_patch = NULL;
+        if (!entries)
+                return -ENOMEM;
+        if (!desired->owner)
+                return STATUS_SAME;
+
+        for (size_t i = 0; i < n; i++) {
+                const ImageWish *wish = &desired->wishes.items[i];
+                const Image *image = images_find(desired->images, wish->name, wish->tag);
+
+                entries[i] = (StatusEntry){
+                        .name = wish->name,
+                        .tag = wish->tag,
+                        .version = wish->version,
+                        .status =
+                                image ? image_status_for(image, desired->owner, wish->name) : NULL,
+                };
+        }
+
+        return status_diff(desired->status, entries, n, ret_patch);
+}
+
+int desired_on_written(Desired *desired, json_object *patch, const char *resource_version) {
+        json_object *status = NULL;
+        char *version;
+
+        if (!desired->owner || !json_object_object_get_ex(patch, "status", &status))
+                return 0;
+
+        version = strdup(resource_version);
+        if (!version)
+                return -ENOMEM;
+
+        free(desired->written_version);
+        desired->written_version = version;
+        return json_merge_patch(&desired->status, status);
+}
+
+const ImageWish *desired_find_finished(const Desired *desired, const Image *image) {
+        for (size_t i = 0; i < desired->wishes.n_items; i++) {
+                const ImageWish *wish = &desired->wishes.items[i];
+                const ImageStatus *status;
+
+                if (images_find(desired->images, wish->name, wish->tag) != image)
+                        continue;
+
+                status = image_status_for(image, desired->owner, wish->name);
+                if (status && image_phase_is_final(status->phase) &&
+                    !status_find_finished(desired->status, wish->name, wish->tag, wish->version))
+                        return wish;
+        }
+
+        return NULL;
+}

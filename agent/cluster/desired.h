@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The NodeImage of this node, as the API server has it
+ *
+ * Its spec is what one owner wants ("nodeimage/UID", so that one that was deleted and created again
+ * begins anew); its status is what others see of that, and what they have decided themselves: an
+ * entry that somebody else has finished is not worked on any more.
+ */
+
+#include "agent/base/log.h"
+#include "agent/cluster/status-diff.h"
+#include "agent/image/images.h"
+#include "agent/kube/watch.h"
+
+typedef struct Desired Desired;
+
+int desired_new(Log *log, Images *images, Desired **ret);
+Desired *desired_free(Desired *desired);
+
+/* What the watch shows: it is borrowed during the call. A spec that cannot be used leaves the last
+ * good one in force, see desired_error(). */
+int desired_set(Desired *desired, const KubeObject *object);
+/* The object is gone: nothing is wanted for it any more. */
+int desired_clear(Desired *desired);
+
+/* NULL: there is no object. Borrowed. */
+const char *desired_uid(const Desired *desired);
+const char *desired_name(const Desired *desired);
+
+/* Why the spec is not used, or unset. */
+const Error *desired_error(const Desired *desired);
+
+/* What has to be written, see status_diff(). STATUS_SAME if there is no object. */
+int desired_diff(const Desired *desired, struct json_object **ret_patch);
+
+/* A patch was written, and the object has this version since: until the watch shows that, too, this
+ * is what is known. An object that is older is not believed as to its status. */
+int desired_on_written(Desired *desired, struct json_object *patch, const char *resource_version);
+
+/* The wish of the object for this image that has just been finished and that nobody knows of yet, or
+ * NULL. Borrowed. */
+const ImageWish *desired_find_finished(const Desired *desired, const Image *image);
+
+size_t desired_n_images(const Desired *desired);

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/cluster/status-writer.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/cluster/write-pace.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/kube/path.h"
+#include "agent/kube/retry.h"
+
+struct StatusWriter {
+        KubeClient *client;
+        Log *log;
+        Desired *desired;
+        char *version;
+        StatusWritten on_written;
+        void *userdata;
+
+        bool is_synced;
+        bool is_waiting; /* after a failure, for the retry */
+        unsigned n_failures;
+        WritePace pace;
+        sd_event_source *look; /* once per turn of the loop */
+        sd_event_source *due;
+        KubeCall *call;
+        json_object *patch; /* of the call */
+        char *uid;          /* of the object that it is for */
+        Error error;
+};
+
+DEFINE_CLEANUP(StatusWriter *, status_writer_free)
+
+static uint64_t now_usec(StatusWriter *writer) {
+        uint64_t usec = 0;
+
+        (void) sd_event_now(kube_client_event(writer->client), CLOCK_MONOTONIC, &usec);
+        return usec;
+}
+
+static int writer_schedule(StatusWriter *writer, uint64_t usec) {
+        int r;
+
+        if (usec == UINT64_MAX)
+                return sd_event_source_set_enabled(writer->due, SD_EVENT_OFF);
+
+        r = sd_event_source_set_time(writer->due, usec);
+        if (r < 0)
+                return r;
+
+        return sd_event_source_set_enabled(writer->due, SD_EVENT_ONESHOT);
+}
+
+/* Says it once for each reason. */
+static void writer_note(StatusWriter *writer, const Error *error) {
+        if (error && strcmp(error_message(error), error_message(&writer->error)) != 0)
+                log_warning(writer->log, NULL, "Cannot write the status: %s.",
+                            error_message(error));
+        if (!error && writer->error.kind != ERROR_NONE)
+                log_info(writer->log, NULL, "The status is written again.");
+
+        error_done(&writer->error);
+        if (error)
+                (void) error_copy(&writer->error, error);
+        writer->on_written(error, writer->userdata);
+}
+
+/* Whatever the reason, what is true then is tried again later; an object that has changed or gone
+ * meanwhile will be shown by the watch. */
+static int writer_failed(StatusWriter *writer, const KubeReply *reply) {
+        uint32_t random = 0;
+
+        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
+        writer->n_failures++;
+        writer->is_waiting = true;
+        return writer_schedule(writer, now_usec(writer) +
+                                               kube_retry_usec(writer->n_failures, reply, random));
+}
+
+static const char *reply_version(json_object *object) {
+        json_object *metadata, *version;
+
+        if (!json_object_object_get_ex(object, "metadata", &metadata) ||
+            !json_object_object_get_ex(metadata, "resourceVersion", &version))
+                return "";
+
+        return json_object_get_string(version);
+}
+
+static int on_replied(const KubeReply *reply, const Error *error, void *userdata) {
+        StatusWriter *writer = userdata;
+        cleanup(json_object_put_p) json_object *patch = take_ptr(writer->patch);
+        cleanup(json_object_put_p) json_object *object = NULL;
+        const char *uid = desired_uid(writer->desired);
+        int r;
+
+        writer->call = kube_call_unref(writer->call);
+        writer_note(writer, error);
+        if (error)
+                return writer_failed(writer, reply);
+
+        writer->n_failures = 0;
+        if (uid && strcmp(uid, writer->uid) == 0) {
+                object = json_tokener_parse(reply->body);
+                r = desired_on_written(writer->desired, patch, reply_version(object));
+                if (r < 0)
+                        return r;
+        }
+
+        return status_writer_look(writer);
+}
+
+static int writer_send(StatusWriter *writer) {
+        const KubePath path = {
+                .group = "apps.kruise.io",
+                .version = writer->version,
+                .resource = "nodeimages",
+                .name = desired_name(writer->desired),
+                .subresource = "status",
+        };
+        KubeRequest request = {
+                .verb = "patch",
+                .method = "PATCH",
+                .accept = KUBE_METADATA_ONLY,
+                .content_type = KUBE_MERGE_PATCH,
+                .body = json_object_to_json_string_ext(writer->patch,
+                                                       JSON_C_TO_STRING_PLAIN |
+                                                               JSON_C_TO_STRING_NOSLASHESCAPE),
+                .on_replied = on_replied,
+                .userdata = writer,
+        };
+        cleanup(free_p) char *text = NULL;
+        int r;
+
+        if (!request.body)
+                return -ENOMEM;
+
+        r = kube_path_format(&path, &text);
+        if (r < 0)
+                return r;
+
+        free(writer->uid);
+        writer->uid = strdup(desired_uid(writer->desired));
+        if (!writer->uid)
+                return -ENOMEM;
+
+        request.path = text;
+        write_pace_on_write(&writer->pace, now_usec(writer));
+        return kube_call(writer->client, &request, &writer->call);
+}
+
+/* What is collected has its time already, and will be compared then. */
+static bool is_collecting(StatusWriter *writer) {
+        uint64_t now = now_usec(writer);
+
+        return writer->pace.pending_usec > 0 && write_pace_next_usec(&writer->pace, now) > now;
+}
+
+static bool may_write(const StatusWriter *writer) {
+        return writer->is_synced && !writer->is_waiting && !writer->call;
+}
+
+/* Compares, and writes when it is time for it. */
+static int writer_compare(StatusWriter *writer) {
+        uint64_t when;
+        int r;
+
+        /* An answer or a timer leads here again. */
+        if (!may_write(writer) || is_collecting(writer))
+                return 0;
+
+        json_object_put(writer->patch);
+        writer->patch = NULL;
+        r = desired_diff(writer->desired, &writer->patch);
+        if (r < 0)
+                return r;
+        if (r == STATUS_SAME) {
+                write_pace_on_same(&writer->pace);
+                return writer_schedule(writer, UINT64_MAX);
+        }
+
+        write_pace_on_change(&writer->pace, r == STATUS_PROGRESS, now_usec(writer));
+        when = write_pace_next_usec(&writer->pace, now_usec(writer));
+        if (when <= now_usec(writer))
+                return writer_send(writer);
+
+        return writer_schedule(writer, when);
+}
+
+static int on_look(sd_event_source *source, void *userdata) {
+        return writer_compare(userdata);
+}
+
+static int on_due(sd_event_source *source, uint64_t usec, void *userdata) {
+        StatusWriter *writer = userdata;
+
+        writer->is_waiting = false;
+        return writer_compare(writer);
+}
+
+static int writer_add_sources(StatusWriter *writer) {
+        sd_event *event = kube_client_event(writer->client);
+        int r;
+
+        r = sd_event_add_defer(event, &writer->look, on_look, writer);
+        if (r < 0)
+                return r;
+
+        r = sd_event_source_set_enabled(writer->look, SD_EVENT_OFF);
+        if (r < 0)
+                return r;
+
+        r = sd_event_add_time(event, &writer->due, CLOCK_MONOTONIC, 0, 1000, on_due, writer);
+        if (r < 0)
+                return r;
+
+        return sd_event_source_set_enabled(writer->due, SD_EVENT_OFF);
+}
+
+int status_writer_new(const StatusWriterOptions *options, StatusWriter **ret) {
+        cleanup(status_writer_free_p) StatusWriter *writer = NULL;
+        int r;
+
+        writer = malloc(sizeof(*writer));
+        if (!writer)
+                return -ENOMEM;
+
+        *writer = (StatusWriter){
+                .client = options->client,
+                .log = options->log,
+                .desired = options->desired,
+                .version = strdup(options->version),
+                .on_written = options->on_written,
+                .userdata = options->userdata,
+        };
+        if (!writer->version)
+                return -ENOMEM;
+
+        write_pace_init(&writer->pace);
+        r = writer_add_sources(writer);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(writer);
+        return 0;
+}
+
+StatusWriter *status_writer_free(StatusWriter *writer) {
+        if (!writer)
+                return NULL;
+
+        kube_call_unref(writer->call);
+        sd_event_source_disable_unref(writer->look);
+        sd_event_source_disable_unref(writer->due);
+        json_object_put(writer->patch);
+        error_done(&writer->error);
+        free(writer->uid);
+        free(writer->version);
+        free(writer);
+        return NULL;
+}
+
+int status_writer_look(StatusWriter *writer) {
+        return sd_event_source_set_enabled(writer->look, SD_EVENT_ONESHOT);
+}
+
+int status_writer_set_synced(StatusWriter *writer, bool is_synced) {
+        writer->is_synced = is_synced;
+        return is_synced ? status_writer_look(writer) : 0;
+}
+
+int status_writer_kick(StatusWriter *writer) {
+        if (!writer->is_waiting)
+                return 0;
+
+        writer->is_waiting = false;
+        return status_writer_look(writer);
+}
+
+const Error *status_writer_error(const StatusWriter *writer) {
+        return &writer->error;
+}

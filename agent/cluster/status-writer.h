@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Writes what became of the wishes into the status of the NodeImage
+ *
+ * One write at a time, at the pace of write-pace.h, each a merge patch of all that differs at its
+ * moment: what was true in between is never written late. While the server is away nothing is kept
+ * but that something differs.
+ */
+
+#include "agent/cluster/desired.h"
+#include "agent/kube/client.h"
+
+typedef struct StatusWriter StatusWriter;
+
+/* A write was taken (NULL) or not. */
+typedef void (*StatusWritten)(const Error *error, void *userdata);
+
+typedef struct StatusWriterOptions {
+        KubeClient *client;
+        Log *log;
+        Desired *desired;
+        const char *version; /* of apps.kruise.io; copied */
+        StatusWritten on_written;
+        void *userdata;
+} StatusWriterOptions;
+
+int status_writer_new(const StatusWriterOptions *options, StatusWriter **ret);
+StatusWriter *status_writer_free(StatusWriter *writer);
+
+/* An image, or the object, may have changed. */
+int status_writer_look(StatusWriter *writer);
+
+/* Only an object that is known to be there, and its newest state, is written to. */
+int status_writer_set_synced(StatusWriter *writer, bool is_synced);
+
+/* Does not wait any longer if it is backing off: the server is known to answer. */
+int status_writer_kick(StatusWriter *writer);
+
+/* Why the last write failed, or unset. */
+const Error *status_writer_error(const StatusWriter *writer);

@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * All sources of credentials, as one: which are asked, in what order, and what becomes of bad ones
+ *
+ * The API server's secrets are played here: a read is answered when the test says so.
+ */
+
+#include <ftw.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "agent/auth/auth.h"
+#include "agent/auth/complaints.h"
+#include "agent/base/cleanup.h"
+#include "agent/base/list.h"
+#include "tests/unit/stderr-capture.h"
+
+#define WAIT_USEC ((uint64_t) 20000000)
+#define SECRET "hunter2"
+#define ENTRY(user) "{\"r.io\":{\"username\":\"" user "\",\"password\":\"" SECRET "\"}}"
+
+/* The secrets of the API server. */
+struct KubeSecrets {
+        KubeSecretAsk *asks;
+        unsigned n_asks; /* ever */
+        unsigned n_fresh;
+};
+
+struct KubeSecretAsk {
+        KubeSecrets *secrets;
+        char label[64];
+        KubeSecretRead on_read;
+        void *userdata;
+        LIST_LINKS(KubeSecretAsk);
+};
+
+int kube_secrets_get(KubeSecrets *secrets, const char *namespace, const char *name,
+                     bool must_be_fresh, KubeSecretRead on_read, void *userdata,
+                     KubeSecretAsk **ret) {
+        KubeSecretAsk *ask = calloc(1, sizeof(*ask));
+
+        snprintf(ask->label, sizeof(ask->label), "%s/%s", namespace, name);
+        ask->secrets = secrets;
+        ask->on_read = on_read;
+        ask->userdata = userdata;
+        list_prepend(&secrets->asks, ask);
+        secrets->n_asks++;
+        secrets->n_fresh += must_be_fresh;
+        *ret = ask;
+        return 0;
+}
+
+KubeSecretAsk *kube_secret_ask_unref(KubeSecretAsk *ask) {
+        if (!ask)
+                return NULL;
+
+        list_remove(&ask->secrets->asks, ask);
+        free(ask);
+        return NULL;
+}
+
+/* text: NULL for one that is not there. */
+static void answer(KubeSecrets *secrets, const char *label, const char *text) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        KubeSecretAsk *ask = secrets->asks;
+
+        while (ask && strcmp(ask->label, label) != 0)
+                ask = ask->next;
+        assert_non_null(ask);
+
+        if (!text)
+                (void) error_set(&error, ERROR_NOT_FOUND, "secret %s: it is not there", label);
+        assert_int_equal(ask->on_read(text, text ? strlen(text) : 0, text ? NULL : &error,
+                                      ask->userdata),
+                         0);
+}
+
+static size_t count_asks(const KubeSecrets *secrets) {
+        size_t n = 0;
+
+        for (KubeSecretAsk *ask = secrets->asks; ask; ask = ask->next)
+                n++;
+        return n;
+}
+
+typedef struct Fixture {
+        char folder[64];
+        sd_event *event;
+        Log *log;
+        AuthDir *dir;
+        DockerConfig *docker;
+        CredentialProviders *providers;
+        Auth *auth;
+        KubeSecrets secrets;
+        ImageWish wish;
+        ImageRef ref;
+
+        PullKeysAsk *ask;
+        bool drops_itself;
+        unsigned n_answers;
+        char named[128]; /* users, or "-" if there is no such keyring */
+        char general[128];
+        char error[512];
+} Fixture;
+
+static void write_file(const Fixture *fixture, const char *name, const char *text) {
+        char path[256];
+        FILE *file;
+
+        snprintf(path, sizeof(path), "%s/%s", fixture->folder, name);
+        file = fopen(path, "we");
+        assert_non_null(file);
+        fputs(text, file);
+        assert_int_equal(fclose(file), 0);
+        assert_int_equal(chmod(path, 0700), 0);
+}
+
+static void make_folder(const Fixture *fixture, const char *name) {
+        char path[256];
+
+        snprintf(path, sizeof(path), "%s/%s", fixture->folder, name);
+        assert_int_equal(mkdir(path, 0700), 0);
+}
+
+/* With a plugin "tool" for r.io, which runs this. */
+static void start(Fixture *fixture, const char *tool) {
+        char config[256], bin[256], home[256], dir[256];
+
+        snprintf(config, sizeof(config), "%s/config.yaml", fixture->folder);
+        snprintf(bin, sizeof(bin), "%s/bin", fixture->folder);
+        snprintf(home, sizeof(home), "%s/home", fixture->folder);
+        snprintf(dir, sizeof(dir), "%s/auth.d", fixture->folder);
+
+        if (tool) {
+                write_file(fixture, "config.yaml",
+                           "apiVersion: kubelet.config.k8s.io/v1\n"
+                           "kind: CredentialProviderConfig\n"
+                           "providers: [{name: tool, matchImages: [r.io],\n"
+                           "  apiVersion: credentialprovider.kubelet.k8s.io/v1,\n"
+                           "  defaultCacheDuration: 1h}]\n");
+                write_file(fixture, "bin/tool", tool);
+        }
+
+        assert_int_equal(auth_dir_new(dir, &fixture->dir), 0);
+        assert_int_equal(docker_config_new(home, &fixture->docker), 0);
+        assert_int_equal(credential_providers_new(fixture->event, fixture->log, config, bin,
+                                                  &fixture->providers, NULL),
+                         0);
+        assert_int_equal(auth_new(
+                                 &(AuthOptions){
+                                         .event = fixture->event,
+                                         .log = fixture->log,
+                                         .dir = fixture->dir,
+                                         .docker = fixture->docker,
+                                         .providers = fixture->providers,
+                                 },
+                                 &fixture->auth),
+                         0);
+}
+
+static int set_up(void **state) {
+        Fixture *fixture = calloc(1, sizeof(*fixture));
+
+        strcpy(fixture->folder, "/tmp/test-auth.XXXXXX");
+        assert_non_null(mkdtemp(fixture->folder));
+        make_folder(fixture, "auth.d");
+        make_folder(fixture, "home");
+        make_folder(fixture, "home/.docker");
+        make_folder(fixture, "bin");
+        assert_true(sd_event_new(&fixture->event) >= 0);
+        assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_DEBUG, &fixture->log), 0);
+        assert_int_equal(image_wish_init(&fixture->wish, "r.io/a", "1"), 0);
+        assert_int_equal(image_ref_parse("r.io/a:1", &fixture->ref, NULL), 0);
+        *state = fixture;
+        return 0;
+}
+
+static int remove_item(const char *path, const struct stat *status, int type, struct FTW *ftw) {
+        return remove(path);
+}
+
+static int tear_down(void **state) {
+        Fixture *fixture = *state;
+        int r;
+
+        assert_int_equal(count_asks(&fixture->secrets), 0);
+        auth_free(fixture->auth);
+        credential_providers_free(fixture->providers);
+        docker_config_free(fixture->docker);
+        auth_dir_free(fixture->dir);
+        image_wish_done(&fixture->wish);
+        log_free(fixture->log);
+        sd_event_unref(fixture->event);
+        r = nftw(fixture->folder, remove_item, 8, FTW_DEPTH | FTW_PHYS);
+        free(fixture);
+        return r;
+}
+
+static void print_users(const Keyring *keyring, char to[static 128]) {
+        cleanup(credential_list_done) CredentialList list = CREDENTIAL_LIST_INIT;
+        size_t n = 0;
+
+        strcpy(to, keyring ? "" : "-");
+        if (keyring)
+                assert_int_equal(keyring_lookup(keyring, "r.io/a", &list), 0);
+        for (size_t i = 0; i < list.n_items; i++)
+                n += (size_t) snprintf(to + n, 128 - n, "%s%s", i ? " " : "",
+                                       list.items[i]->username);
+}
+
+static int on_keys(PullKeys *keys, const Error *error, void *userdata) {
+        Fixture *fixture = userdata;
+        PullKeySource source = auth_source(fixture->auth);
+
+        if (fixture->drops_itself)
+                fixture->ask = source.drop(fixture->ask);
+
+        fixture->n_answers++;
+        print_users(keys->named, fixture->named);
+        print_users(keys->general, fixture->general);
+        snprintf(fixture->error, sizeof(fixture->error), "%s", error ? error_message(error) : "");
+        return 0;
+}
+
+static void ask(Fixture *fixture, bool was_denied) {
+        PullKeySource source = auth_source(fixture->auth);
+        const PullKeysQuestion question = {
+                .wish = &fixture->wish,
+                .ref = &fixture->ref,
+                .was_denied = was_denied,
+        };
+
+        fixture->n_answers = 0;
+        assert_int_equal(source.ask(source.source, &question, on_keys, fixture, &fixture->ask), 0);
+        assert_int_equal(fixture->n_answers, 0);
+}
+
+static void drop(Fixture *fixture) {
+        fixture->ask = auth_source(fixture->auth).drop(fixture->ask);
+}
+
+static void wait_for(Fixture *fixture) {
+        while (fixture->n_answers == 0)
+                assert_true(sd_event_run(fixture->event, WAIT_USEC) > 0);
+        drop(fixture);
+        assert_int_equal(fixture->n_answers, 1);
+}
+
+static void expect(Fixture *fixture, const char *named, const char *general) {
+        wait_for(fixture);
+        assert_string_equal(fixture->error, "");
+        assert_string_equal(fixture->named, named);
+        assert_string_equal(fixture->general, general);
+}
+
+static void expect_refusal(Fixture *fixture, const char *words) {
+        wait_for(fixture);
+        assert_ptr_equal(strstr(fixture->error, "no pull secret can be used: "), fixture->error);
+        if (!strstr(fixture->error, words))
+                fail_msg("'%s' does not contain '%s'", fixture->error, words);
+        assert_null(strstr(fixture->error, SECRET));
+}
+
+static void want_secret(Fixture *fixture, const char *namespace, const char *name) {
+        assert_int_equal(image_wish_add_secret(&fixture->wish, namespace, name), 0);
+}
+
+#define TOOL(user)                                                                              \
+        "#!/bin/sh\necho '{\"kind\":\"CredentialProviderResponse\",\"cacheKeyType\":\"Image\"," \
+        "\"apiVersion\":\"credentialprovider.kubelet.k8s.io/v1\",\"auth\":" ENTRY(user) "}'\n"
+
+static void test_nothing(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, NULL);
+        ask(fixture, false);
+        expect(fixture, "-", "");
+}
+
+/* The folder, docker's configuration, the plugins. */
+static void test_general_order(void **state) {
+        Fixture *fixture = *state;
+
+        write_file(fixture, "home/.docker/config.json", "{\"auths\":" ENTRY("docker") "}");
+        write_file(fixture, "auth.d/x.json", ENTRY("dir"));
+        start(fixture, TOOL("tool"));
+        ask(fixture, false);
+        expect(fixture, "-", "dir docker tool");
+
+        write_file(fixture, "bin/tool", TOOL("new"));
+        ask(fixture, false);
+        expect(fixture, "-", "dir docker tool");
+        ask(fixture, true);
+        expect(fixture, "-", "dir docker new");
+}
+
+/* A bad source is passed over, and told once. */
+static void test_general_bad(void **state) {
+        Fixture *fixture = *state;
+        const char *said;
+        Stderr captured;
+
+        write_file(fixture, "home/.docker/config.json", "{\"auths\":\"" SECRET "\"}");
+        write_file(fixture, "auth.d/bad.json", "{\"r.io\":\"" SECRET "\"}");
+        write_file(fixture, "auth.d/good.json", ENTRY("good"));
+        start(fixture, "#!/bin/sh\nexit 1\n");
+        stderr_pipe(&captured);
+        for (size_t i = 0; i < 3; i++) {
+                ask(fixture, false);
+                expect(fixture, "-", "good");
+        }
+        said = stderr_restore(&captured);
+
+        assert_non_null(strstr(said, "config.json: \"auths\" is not an object"));
+        assert_non_null(strstr(said, "bad.json\": the entry \"r.io\" is not an object"));
+        assert_non_null(strstr(said, "credential provider tool: ended with status 1"));
+        assert_null(strstr(strstr(said, "bad.json\":") + 1, "bad.json\":"));
+        assert_null(strstr(said, SECRET));
+}
+
+/* Without an API server a secret is a file, whatever its namespace. */
+static void test_named_files(void **state) {
+        Fixture *fixture = *state;
+
+        write_file(fixture, "auth.d/a.json", ENTRY("a"));
+        write_file(fixture, "auth.d/b.json", ENTRY("b"));
+        write_file(fixture, "auth.d/c.json", ENTRY("c"));
+        want_secret(fixture, NULL, "c");
+        want_secret(fixture, "ns", "a");
+        want_secret(fixture, "", "missing");
+        start(fixture, NULL);
+        ask(fixture, false);
+        expect(fixture, "c a", "a b c");
+}
+
+static void test_named_files_refused(void **state) {
+        Fixture *fixture = *state;
+
+        write_file(fixture, "auth.d/a.json", "{\"r.io\":\"" SECRET "\"}");
+        want_secret(fixture, NULL, "missing");
+        want_secret(fixture, NULL, "a");
+        start(fixture, NULL);
+        ask(fixture, false);
+        expect_refusal(fixture, "a.json\": the entry \"r.io\" is not an object");
+}
+
+/* In the order of the wish, whoever answers first. */
+static void test_server(void **state) {
+        Fixture *fixture = *state;
+
+        write_file(fixture, "auth.d/file.json", ENTRY("file"));
+        want_secret(fixture, "ns", "a");
+        want_secret(fixture, NULL, "file");
+        want_secret(fixture, "ns", "b");
+        start(fixture, NULL);
+        auth_set_secrets(fixture->auth, &fixture->secrets);
+        ask(fixture, true);
+        answer(&fixture->secrets, "ns/b", "{\"auths\":" ENTRY("b") "}");
+        answer(&fixture->secrets, "ns/a", ENTRY("a"));
+        assert_int_equal(fixture->n_answers, 0);
+        expect(fixture, "a file b", "file");
+        assert_int_equal(fixture->secrets.n_fresh, 2);
+
+        ask(fixture, false);
+        assert_int_equal(fixture->secrets.n_fresh, 2);
+        drop(fixture);
+        assert_int_equal(count_asks(&fixture->secrets), 0);
+}
+
+/* What cannot be used beside one that can is told once for each reason. */
+static void test_server_partly(void **state) {
+        Fixture *fixture = *state;
+        const char *said, *first;
+        Stderr captured;
+
+        want_secret(fixture, "ns", "a\nb");
+        want_secret(fixture, "ns", "good");
+        start(fixture, NULL);
+        auth_set_secrets(fixture->auth, &fixture->secrets);
+        stderr_pipe(&captured);
+        for (size_t i = 0; i < 4; i++) {
+                ask(fixture, false);
+                answer(&fixture->secrets, "ns/a\nb", i < 2 ? "{" SECRET : "[]");
+                answer(&fixture->secrets, "ns/good", ENTRY("good"));
+                expect(fixture, "good", "");
+        }
+        said = stderr_restore(&captured);
+
+        first = strstr(said, "Cannot use the pull secret \"ns/a?b\", going on with the others: ");
+        assert_non_null(first);
+        assert_non_null(strstr(first, "not valid JSON"));
+        assert_non_null(strstr(first, "not a JSON object"));
+        assert_null(strstr(strstr(first + 1, "Cannot use") + 1, "Cannot use"));
+        assert_null(strstr(said, SECRET));
+}
+
+/* Nobody waits for a plugin when there is nothing to pull with. */
+static void test_server_refused(void **state) {
+        Fixture *fixture = *state;
+
+        want_secret(fixture, "ns", "a");
+        want_secret(fixture, "ns", "b");
+        start(fixture, "#!/bin/sh\nexec sleep 1000\n");
+        auth_set_secrets(fixture->auth, &fixture->secrets);
+        ask(fixture, false);
+        answer(&fixture->secrets, "ns/b", NULL);
+        answer(&fixture->secrets, "ns/a", "{");
+        expect_refusal(fixture, "secret ns/b: it is not there");
+}
+
+static void test_server_goes(void **state) {
+        Fixture *fixture = *state;
+
+        want_secret(fixture, "ns", "a");
+        want_secret(fixture, "ns", "b");
+        start(fixture, NULL);
+        auth_set_secrets(fixture->auth, &fixture->secrets);
+        ask(fixture, false);
+        answer(&fixture->secrets, "ns/a", ENTRY("a"));
+        auth_set_secrets(fixture->auth, NULL);
+        assert_int_equal(count_asks(&fixture->secrets), 0);
+        expect(fixture, "a", "");
+
+        auth_set_secrets(fixture->auth, &fixture->secrets);
+        ask(fixture, false);
+        auth_set_secrets(fixture->auth, NULL);
+        expect_refusal(fixture, "secret ns/b: the API server is not asked any more");
+}
+
+static void test_many_secrets(void **state) {
+        Fixture *fixture = *state;
+        char label[32];
+
+        for (size_t i = 0; i < 100; i++) {
+                snprintf(label, sizeof(label), "%zu", i);
+                want_secret(fixture, "ns", label);
+        }
+        start(fixture, NULL);
+        auth_set_secrets(fixture->auth, &fixture->secrets);
+        ask(fixture, false);
+        for (size_t i = 0; i < 100; i++) {
+                assert_true(count_asks(&fixture->secrets) <= 8);
+                snprintf(label, sizeof(label), "ns/%zu", i);
+                answer(&fixture->secrets, label, i == 50 ? ENTRY("fifty") : "{}");
+        }
+        expect(fixture, "fifty", "");
+        assert_int_equal(fixture->secrets.n_asks, 100);
+}
+
+static void test_drop_at_any_time(void **state) {
+        Fixture *fixture = *state;
+
+        want_secret(fixture, "ns", "a");
+        want_secret(fixture, "ns", "b");
+        start(fixture, "#!/bin/sh\nexec sleep 1000\n");
+        auth_set_secrets(fixture->auth, &fixture->secrets);
+
+        ask(fixture, false);
+        drop(fixture);
+        ask(fixture, false);
+        answer(&fixture->secrets, "ns/a", ENTRY("a"));
+        drop(fixture);
+        ask(fixture, false);
+        answer(&fixture->secrets, "ns/a", NULL);
+        answer(&fixture->secrets, "ns/b", NULL);
+        drop(fixture);
+        while (sd_event_run(fixture->event, 0) > 0)
+                ;
+        assert_int_equal(fixture->n_answers, 0);
+
+        assert_null(auth_source(fixture->auth).drop(NULL));
+        fixture->drops_itself = true;
+        ask(fixture, false);
+        answer(&fixture->secrets, "ns/a", NULL);
+        answer(&fixture->secrets, "ns/b", NULL);
+        expect_refusal(fixture, "ns/b");
+}
+
+static void test_complaints(void **state) {
+        Complaints complaints = { .n_items = 0 };
+        char why[16];
+
+        assert_true(complaints_is_new(&complaints, "a", "b"));
+        assert_false(complaints_is_new(&complaints, "a", "b"));
+        assert_true(complaints_is_new(&complaints, "a", "c"));
+        assert_true(complaints_is_new(&complaints, "ab", ""));
+        assert_true(complaints_is_new(&complaints, "", "ab"));
+        for (size_t i = 0; i < COMPLAINTS_MAX; i++) {
+                snprintf(why, sizeof(why), "%zu", i);
+                assert_true(complaints_is_new(&complaints, "a", why));
+        }
+        assert_false(complaints_is_new(&complaints, "a", "0"));
+        assert_true(complaints_is_new(&complaints, "a", "b"));
+        assert_int_equal(complaints.n_items, COMPLAINTS_MAX);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+        static const struct CMUnitTest tests[] = {
+                TEST(test_nothing),
+                TEST(test_general_order),
+                TEST(test_general_bad),
+                TEST(test_named_files),
+                TEST(test_named_files_refused),
+                TEST(test_server),
+                TEST(test_server_partly),
+                TEST(test_server_refused),
+                TEST(test_server_goes),
+                TEST(test_many_secrets),
+                TEST(test_drop_at_any_time),
+                cmocka_unit_test(test_complaints),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Credential provider plugins: their configuration, what is written to them and by them, and for how
+ * long an answer is kept
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/auth/credential-answer-spec.h"
+#include "agent/auth/credential-cache.h"
+#include "agent/auth/credential-provider-spec.h"
+#include "agent/auth/duration-spec.h"
+#include "agent/base/cleanup.h"
+
+#define SECRET "hunter2"
+#define N(array) (sizeof(array) / sizeof((array)[0]))
+#define V1 "credentialprovider.kubelet.k8s.io/v1"
+
+DEFINE_CLEANUP(CredentialCache *, credential_cache_free)
+
+/* clang-format off */
+#define HEAD "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\n"
+#define PLUGIN(more) HEAD "providers: [{name: ecr, apiVersion: " V1 ", matchImages: ['*.io'], " \
+        "defaultCacheDuration: 12h" more "}]\n"
+
+static const struct {
+        const char *text;
+        const char *words;
+} bad_configs[] = {
+        { "",                                                         "holds 0 documents" },
+        { PLUGIN("") "---\n" PLUGIN(""),                              "holds 2 documents" },
+        { "[]",                                                       "is not a CredentialProviderConfig" },
+        { "kind: Pod",                                                "is not a CredentialProviderConfig" },
+        { "kind: CredentialProviderConfig",                           "apiVersion: expected" },
+        { "kind: CredentialProviderConfig\napiVersion: kubelet.config.k8s.io/v2", "got \"kubelet.config.k8s.io/v2\"" },
+        { HEAD,                                                       "providers: names no plugin" },
+        { HEAD "providers: []",                                       "providers: names no plugin" },
+        { HEAD "providers: {}",                                       "providers: expected a list" },
+        { HEAD "providers: [7]",                                      "providers[0]: expected an object" },
+        { HEAD "metadata: {}\nproviders: []",                         "metadata: there is no such field" },
+        { PLUGIN(", extra: 1"),                                       "providers[0].extra: there is no such field" },
+        { PLUGIN(", Args: []"),                                       "providers[0].Args: there is no such field" },
+        { PLUGIN(", tokenAttributes: {requireServiceAccount: true}"), "providers[0].tokenAttributes: a plugin that needs a pod's" },
+        { PLUGIN(", args: [1]"),                                      "providers[0].args[0]: expected a string" },
+        { PLUGIN(", args: x"),                                        "providers[0].args: expected a list" },
+        { PLUGIN(", env: [x]"),                                       "providers[0].env[0]: expected an object" },
+        { PLUGIN(", env: [{name: '', value: x}]"),                    "providers[0].env[0]: a variable needs a name" },
+        { PLUGIN(", env: [{name: a=b, value: x}]"),                   "providers[0].env[0]: a variable needs a name" },
+        { PLUGIN(", env: [{name: A, value: 12345}]"),                 "providers[0].env[0].value: expected a string (in quotes)" },
+        { PLUGIN(", env: [{name: A, value: x, from: y}]"),            "providers[0].env[0].from: there is no such field" },
+        { HEAD "providers: [{}]",                                     "providers[0].name: a plugin needs a name" },
+        { HEAD "providers: [{name: a/b}]",                            "providers[0].name: \"a/b\" is not the name of a program" },
+        { HEAD "providers: [{name: a b}]",                            "is not the name of a program" },
+        { HEAD "providers: [{name: .}]",                              "is not the name of a program" },
+        { HEAD "providers: [{name: ..}]",                             "is not the name of a program" },
+        { HEAD "providers: [{name: a}]",                              "providers[0].apiVersion: expected credentialprovider" },
+        { HEAD "providers: [{name: a, apiVersion: v1}]",              "got \"v1\"" },
+        { HEAD "providers: [{name: a, apiVersion: " V1 "}]",          "providers[0].matchImages: names no images" },
+        { HEAD "providers: [{name: a, apiVersion: " V1 ", matchImages: ['']}]", "providers[0].matchImages[0]: is empty" },
+        { HEAD "providers: [{name: a, apiVersion: " V1 ", matchImages: [x]}]",  "providers[0].defaultCacheDuration: is missing" },
+        { HEAD "providers: [{name: a, apiVersion: " V1 ", matchImages: [x], defaultCacheDuration: -1s}]", "less than nothing" },
+        { HEAD "providers: [{name: a, apiVersion: " V1 ", matchImages: [x], defaultCacheDuration: '5'}]", "expected a duration such as" },
+        { HEAD "providers:\n"
+          "- {name: a, apiVersion: " V1 ", matchImages: [x], defaultCacheDuration: 1s}\n"
+          "- {name: a, apiVersion: " V1 ", matchImages: [z], defaultCacheDuration: 1s}\n",
+                                                                      "providers[1]: the plugin a is given twice" },
+        { PLUGIN(", env: [{name: A, value: " SECRET "}, {name: B, value: [" SECRET "]}]"), "providers[0].env[1].value: expected" },
+};
+
+static const struct {
+        const char *text;
+        int64_t usec; /* -1: refused */
+} durations[] = {
+        { "0",           0 },
+        { "0s",          0 },
+        { "12h0m0s",     INT64_C(43200000000) },
+        { "1.5h",        INT64_C(5400000000) },
+        { "300ms",       300000 },
+        { "+5m30s",      330000000 },
+        { "1us",         1 },
+        { "1\xc2\xb5s",  1 },
+        { "1\xce\xbcs",  1 },
+        { "999ns",       0 },
+        { "1500ns",      1 },
+        { ".5s",         500000 },
+        { "5.s",         5000000 },
+        { "-2s",         -2000000 },
+        { "-0",          0 },
+        { "2540400h",    INT64_C(9145440000000000) },
+        { "0.100000000000000000000000000000001s", 100000 },
+        { "",            -1 },
+        { "-",           -1 },
+        { "5",           -1 },
+        { "s",           -1 },
+        { ".s",          -1 },
+        { "5 s",         -1 },
+        { "1d",          -1 },
+        { "1h30",        -1 },
+        { "1..5h",       -1 },
+        { "--5s",        -1 },
+        { "0x5s",        -1 },
+        { "2562048h",    -1 },
+        { "99999999999999999999h", -1 },
+        { "2562047h2562047h",      -1 },
+};
+
+#define ANSWER(more) "{\"kind\":\"CredentialProviderResponse\",\"apiVersion\":\"" V1 "\"," more "}"
+#define AUTH(auth) ANSWER("\"cacheKeyType\":\"Image\",\"auth\":" auth)
+
+static const struct {
+        const char *text;
+        const char *words;
+} bad_answers[] = {
+        { "",                                                        "it ends too early" },
+        { "no credentials",                                          "not valid JSON" },
+        { "[]",                                                      "not a JSON object" },
+        { "{}",                                                      "kind: expected \"CredentialProviderResponse\", got nothing" },
+        { "{\"kind\":\"CredentialProviderRequest\"}",                "kind: expected" },
+        { "{\"kind\":\"CredentialProviderResponse\"}",               "apiVersion: expected \"" V1 "\", got nothing" },
+        { "{\"kind\":\"CredentialProviderResponse\",\"apiVersion\":\"" V1 "beta1\"}", "got \"" V1 "beta1\"" },
+        { ANSWER("\"auth\":{}"),                                     "cacheKeyType: expected \"Image\", \"Registry\" or \"Global\", got nothing" },
+        { ANSWER("\"cacheKeyType\":\"image\""),                      "got \"image\"" },
+        { ANSWER("\"cacheKeyType\":\"Image\",\"cacheDuration\":60"), "cacheDuration: expected a string" },
+        { ANSWER("\"cacheKeyType\":\"Image\",\"cacheDuration\":\"x\""), "cacheDuration: expected a duration" },
+        { AUTH("\"" SECRET "\""),                                    "auth: not an object" },
+        { AUTH("{\"r.io\":\"" SECRET "\"}"),                         "the entry \"r.io\" is not an object" },
+        { AUTH("{\"r.io\":{\"username\":\"u\",\"password\":[\"" SECRET "\"]}}"), "is not a string" },
+        { AUTH("{\"r.io\":{\"password\":\"" SECRET "\"}}") "x",      "not valid JSON" },
+};
+/* clang-format on */
+
+static void test_bad_configs(void **state) {
+        for (size_t i = 0; i < N(bad_configs); i++) {
+                cleanup(credential_providers_spec_done) CredentialProvidersSpec spec =
+                        CREDENTIAL_PROVIDERS_SPEC_INIT;
+                cleanup(error_done) Error error = ERROR_INIT;
+                const char *text = bad_configs[i].text;
+
+                assert_true(credential_providers_spec_parse(text, strlen(text), &spec, &error) < 0);
+                assert_int_equal(error.kind, ERROR_INVALID);
+                if (!strstr(error_message(&error), bad_configs[i].words))
+                        fail_msg("'%s' is refused as '%s'", text, error_message(&error));
+                assert_null(strstr(error_message(&error), SECRET));
+                assert_null(strstr(error_message(&error), "12345"));
+                assert_null(spec.items);
+        }
+}
+
+static void test_config(void **state) {
+        static const char text[] =
+                "apiVersion: kubelet.config.k8s.io/v1beta1\n"
+                "kind: CredentialProviderConfig\n"
+                "providers:\n"
+                "- name: ecr-credential-provider\n"
+                "  matchImages: ['*.dkr.ecr.*.amazonaws.com', 'reg.example.com:5000/team']\n"
+                "  defaultCacheDuration: 12h\n"
+                "  apiVersion: credentialprovider.kubelet.k8s.io/v1alpha1\n"
+                "  args: [get-credentials, '-v']\n"
+                "  env:\n"
+                "  - {name: AWS_PROFILE, value: first}\n"
+                "  - {name: EMPTY}\n"
+                "  - {name: AWS_PROFILE, value: a=b}\n"
+                "- {name: other, matchImages: [docker.io], defaultCacheDuration: 0s,\n"
+                "   apiVersion: credentialprovider.kubelet.k8s.io/v1, tokenAttributes: null}\n";
+        cleanup(credential_providers_spec_done) CredentialProvidersSpec spec =
+                CREDENTIAL_PROVIDERS_SPEC_INIT;
+        const CredentialProviderSpec *ecr;
+
+        assert_int_equal(credential_providers_spec_parse(text, strlen(text), &spec, NULL), 0);
+        assert_int_equal(spec.n_items, 2);
+
+        ecr = &spec.items[0];
+        assert_string_equal(ecr->name, "ecr-credential-provider");
+        assert_string_equal(ecr->api_version, "credentialprovider.kubelet.k8s.io/v1alpha1");
+        assert_int_equal(ecr->keep_usec, UINT64_C(43200000000));
+        assert_string_equal(ecr->arguments[0], "get-credentials");
+        assert_string_equal(ecr->arguments[1], "-v");
+        assert_null(ecr->arguments[2]);
+        assert_string_equal(ecr->environment[0], "AWS_PROFILE=a=b");
+        assert_string_equal(ecr->environment[1], "EMPTY=");
+        assert_null(ecr->environment[2]);
+
+        assert_true(credential_provider_spec_matches(ecr, "1.dkr.ecr.eu-west-1.amazonaws.com/a"));
+        assert_false(credential_provider_spec_matches(ecr, "dkr.ecr.eu-west-1.amazonaws.com/a"));
+        assert_true(credential_provider_spec_matches(ecr, "reg.example.com:5000/team/app"));
+        assert_false(credential_provider_spec_matches(ecr, "reg.example.com/team/app"));
+        assert_true(credential_provider_spec_matches(&spec.items[1], "docker.io/library/nginx"));
+
+        assert_int_equal(spec.items[1].keep_usec, 0);
+        assert_null(spec.items[1].arguments[0]);
+        assert_null(spec.items[1].environment[0]);
+}
+
+static void test_durations(void **state) {
+        for (size_t i = 0; i < N(durations); i++) {
+                int64_t usec = -1;
+                int r = duration_parse(durations[i].text, &usec, NULL);
+
+                if (usec != durations[i].usec || (r < 0) != (usec == -1))
+                        fail_msg("'%s' is %jd", durations[i].text, (intmax_t) usec);
+        }
+}
+
+static void test_request(void **state) {
+        cleanup(free_p) char *text = NULL;
+
+        assert_int_equal(credential_provider_request_format(V1, "reg.io:5000/a/b", &text), 0);
+        assert_string_equal(text, "{\"kind\":\"CredentialProviderRequest\",\"apiVersion\":\"" V1
+                                  "\",\"image\":\"reg.io:5000/a/b\"}");
+}
+
+static void test_bad_answers(void **state) {
+        for (size_t i = 0; i < N(bad_answers); i++) {
+                cleanup(credential_provider_response_done) CredentialProviderResponse answer =
+                        CREDENTIAL_PROVIDER_RESPONSE_INIT;
+                cleanup(error_done) Error error = ERROR_INIT;
+                const char *text = bad_answers[i].text;
+
+                assert_true(credential_provider_response_parse(text, strlen(text), V1, &answer,
+                                                               &error) < 0);
+                assert_int_equal(error.kind, ERROR_INVALID);
+                if (!strstr(error_message(&error), bad_answers[i].words))
+                        fail_msg("'%s' is refused as '%s'", text, error_message(&error));
+                assert_null(strstr(error_message(&error), SECRET));
+                assert_int_equal(answer.credentials.n_entries, 0);
+        }
+}
+
+static void read_answer(const char *text, CredentialProviderResponse *ret) {
+        assert_int_equal(credential_provider_response_parse(text, strlen(text), V1, ret, NULL), 0);
+}
+
+static void test_answer(void **state) {
+        cleanup(credential_provider_response_done) CredentialProviderResponse answer =
+                CREDENTIAL_PROVIDER_RESPONSE_INIT;
+
+        read_answer(ANSWER("\"cacheKeyType\":\"Registry\",\"cacheDuration\":\"5m\",\"new\":1,"
+                           "\"auth\":{\"r.io\":{\"username\":\"u\",\"password\":\"p\"},"
+                           "\"*.r.io\":{\"username\":\"AWS\",\"password\":\"q\"}}") "\n",
+                    &answer);
+        assert_int_equal(answer.scope, CREDENTIAL_SCOPE_REGISTRY);
+        assert_true(answer.has_keep);
+        assert_int_equal(answer.keep_usec, 300000000);
+        assert_int_equal(answer.credentials.n_entries, 2);
+        assert_string_equal(answer.credentials.entries[1].key, "*.r.io");
+        assert_string_equal(answer.credentials.entries[1].username, "AWS");
+        assert_string_equal(answer.credentials.entries[1].password, "q");
+}
+
+static void test_answer_without(void **state) {
+        cleanup(credential_provider_response_done) CredentialProviderResponse answer =
+                CREDENTIAL_PROVIDER_RESPONSE_INIT;
+
+        read_answer(AUTH("null"), &answer);
+        assert_false(answer.has_keep);
+        assert_int_equal(answer.credentials.n_entries, 0);
+        credential_provider_response_done(&answer);
+
+        read_answer(ANSWER("\"cacheKeyType\":\"Global\",\"cacheDuration\":\"-5m\""), &answer);
+        assert_int_equal(answer.scope, CREDENTIAL_SCOPE_GLOBAL);
+        assert_true(answer.has_keep);
+        assert_int_equal(answer.keep_usec, 0);
+}
+
+static CredentialAnswer *make_answer(void) {
+        CredentialAnswer *answer;
+        Keyring *keyring;
+
+        assert_int_equal(keyring_new(&keyring), 0);
+        assert_int_equal(credential_answer_new(keyring, &answer), 0);
+        return answer;
+}
+
+static CredentialAnswer *put(CredentialCache *cache, size_t i_plugin, CredentialScope scope,
+                             const char *name, uint64_t now, uint64_t keep) {
+        CredentialAnswer *answer = make_answer();
+
+        assert_int_equal(credential_cache_put(cache, i_plugin, scope, name, now, keep, answer), 0);
+        credential_answer_unref(answer);
+        return answer; /* only to be compared */
+}
+
+static void test_cache_scopes(void **state) {
+        cleanup(credential_cache_free_p) CredentialCache *cache = NULL;
+        CredentialAnswer *image, *registry, *global;
+
+        assert_int_equal(credential_cache_new(10, &cache), 0);
+        registry = put(cache, 0, CREDENTIAL_SCOPE_REGISTRY, "r.io/a", 0, 100);
+        image = put(cache, 0, CREDENTIAL_SCOPE_IMAGE, "r.io/a", 0, 50);
+        global = put(cache, 1, CREDENTIAL_SCOPE_GLOBAL, "r.io/a", 0, 100);
+
+        assert_ptr_equal(credential_cache_find(cache, 0, "r.io/a", 49), image);
+        assert_ptr_equal(credential_cache_find(cache, 0, "r.io/a", 50), registry);
+        assert_ptr_equal(credential_cache_find(cache, 0, "r.io/b", 49), registry);
+        assert_null(credential_cache_find(cache, 0, "r.io:5000/b", 49));
+        assert_null(credential_cache_find(cache, 0, "r.i/b", 49));
+        assert_null(credential_cache_find(cache, 0, "r.io/b", 100));
+        assert_ptr_equal(credential_cache_find(cache, 1, "other/x", 99), global);
+        assert_null(credential_cache_find(cache, 2, "other/x", 99));
+}
+
+static void test_cache_replaces(void **state) {
+        cleanup(credential_cache_free_p) CredentialCache *cache = NULL;
+        CredentialAnswer *second;
+
+        assert_int_equal(credential_cache_new(10, &cache), 0);
+        put(cache, 0, CREDENTIAL_SCOPE_REGISTRY, "r.io/a", 0, 100);
+        second = put(cache, 0, CREDENTIAL_SCOPE_REGISTRY, "r.io/b", 10, UINT64_MAX);
+        assert_int_equal(credential_cache_count(cache), 1);
+        assert_ptr_equal(credential_cache_find(cache, 0, "r.io/a", UINT64_MAX - 1), second);
+
+        put(cache, 0, CREDENTIAL_SCOPE_REGISTRY, "r.io/c", 20, 0);
+        assert_int_equal(credential_cache_count(cache), 0);
+}
+
+static void test_cache_is_bounded(void **state) {
+        cleanup(credential_cache_free_p) CredentialCache *cache = NULL;
+        char name[32];
+
+        assert_int_equal(credential_cache_new(3, &cache), 0);
+        for (uint64_t i = 0; i < 10; i++) {
+                snprintf(name, sizeof(name), "r.io/%d", (int) i);
+                put(cache, 0, CREDENTIAL_SCOPE_IMAGE, name, 0, i == 1 ? 1000 : 100 + i);
+                assert_true(credential_cache_count(cache) <= 3);
+        }
+        assert_non_null(credential_cache_find(cache, 0, "r.io/1", 0));
+        assert_non_null(credential_cache_find(cache, 0, "r.io/9", 0));
+        assert_null(credential_cache_find(cache, 0, "r.io/2", 0));
+
+        credential_cache_purge(cache, 109);
+        assert_int_equal(credential_cache_count(cache), 1);
+        credential_cache_purge(cache, 1000);
+        assert_int_equal(credential_cache_count(cache), 0);
+}
+
+/* An answer outlives the cache for those who use it. */
+static void test_answer_is_shared(void **state) {
+        CredentialCache *cache;
+        CredentialAnswer *answer = make_answer();
+
+        assert_int_equal(credential_cache_new(1, &cache), 0);
+        assert_int_equal(credential_cache_put(cache, 0, CREDENTIAL_SCOPE_GLOBAL, "a/b", 0, 5,
+                                              answer),
+                         0);
+        credential_cache_free(cache);
+        assert_non_null(credential_answer_keyring(answer));
+        assert_null(credential_answer_unref(answer));
+}
+
+int main(void) {
+        static const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_bad_configs),      cmocka_unit_test(test_config),
+                cmocka_unit_test(test_durations),        cmocka_unit_test(test_request),
+                cmocka_unit_test(test_bad_answers),      cmocka_unit_test(test_answer),
+                cmocka_unit_test(test_answer_without),   cmocka_unit_test(test_cache_scopes),
+                cmocka_unit_test(test_cache_replaces),   cmocka_unit_test(test_cache_is_bounded),
+                cmocka_unit_test(test_answer_is_shared),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Credential provider plugins, real programs, and what becomes of their answers
+ *
+ * Each plugin writes a line to the file "runs" and a byte to the pipe "started". One that is called
+ * "slow" then waits until somebody writes a line to the pipe "gate". All answer with what is in the
+ * file of their name.
+ */
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "agent/auth/credential-providers.h"
+#include "agent/base/cleanup.h"
+#include "tests/unit/stderr-capture.h"
+
+#define WAIT_USEC ((uint64_t) 20000000)
+#define SECRET "hunter2"
+#define V1 "credentialprovider.kubelet.k8s.io/v1"
+#define ANSWER(user, scope, more)                                                            \
+        "{\"kind\":\"CredentialProviderResponse\",\"apiVersion\":\"" V1                      \
+        "\",\"cacheKeyType\":\"" scope "\"," more "\"auth\":{\"*.io\":{\"username\":\"" user \
+        "\",\"password\":\"" SECRET "\"}}}"
+
+typedef struct Fixture {
+        char folder[64];
+        sd_event *event;
+        Log *log;
+        CredentialProviders *providers;
+        int gate; /* holds both ends open */
+        int started;
+} Fixture;
+
+/* Somebody who asks, and what was answered. */
+typedef struct Question {
+        CredentialProvidersAsk *ask;
+        unsigned n_answers;
+        bool drops_itself;
+        char users[128];
+        char error[512];
+} Question;
+
+static void path_of(const Fixture *fixture, const char *name, char path[static 256]) {
+        assert_true(snprintf(path, 256, "%s/%s", fixture->folder, name) < 256);
+}
+
+static void write_file(const Fixture *fixture, const char *name, const char *text) {
+        char path[256];
+        FILE *file;
+
+        path_of(fixture, name, path);
+        file = fopen(path, "we");
+        assert_non_null(file);
+        fputs(text, file);
+        assert_int_equal(fclose(file), 0);
+}
+
+static void read_file(const Fixture *fixture, const char *name, char *to, size_t size) {
+        char path[256];
+        FILE *file;
+
+        path_of(fixture, name, path);
+        file = fopen(path, "re");
+        to[0] = '\0';
+        if (!file)
+                return;
+        to[fread(to, 1, size - 1, file)] = '\0';
+        fclose(file);
+}
+
+static void write_plugin(const Fixture *fixture, const char *name, const char *before) {
+        char text[1024], path[256], file[64];
+
+        snprintf(file, sizeof(file), "bin/%s", name);
+        snprintf(text, sizeof(text),
+                 "#!/bin/sh\ncd %s\necho \"%s $* $VARIABLE\" >> runs\nexec 3>>started\n"
+                 "echo >&3\ncat > %s.request\n%s\nexec cat %s\n",
+                 fixture->folder, name, name, before, name);
+        write_file(fixture, file, text);
+        path_of(fixture, file, path);
+        assert_int_equal(chmod(path, 0700), 0);
+}
+
+static int open_pipe(const Fixture *fixture, const char *name) {
+        char path[256];
+        int fd;
+
+        path_of(fixture, name, path);
+        assert_int_equal(mkfifo(path, 0600), 0);
+        fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+        assert_true(fd >= 0);
+        return fd;
+}
+
+static int set_up(void **state) {
+        Fixture *fixture = calloc(1, sizeof(*fixture));
+        char path[256];
+
+        strcpy(fixture->folder, "/tmp/test-providers.XXXXXX");
+        assert_non_null(mkdtemp(fixture->folder));
+        path_of(fixture, "bin", path);
+        assert_int_equal(mkdir(path, 0700), 0);
+        fixture->gate = open_pipe(fixture, "gate");
+        fixture->started = open_pipe(fixture, "started");
+        write_plugin(fixture, "quick", "");
+        write_plugin(fixture, "slow", "read line < gate");
+
+        assert_true(sd_event_new(&fixture->event) >= 0);
+        assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_DEBUG, &fixture->log), 0);
+        *state = fixture;
+        return 0;
+}
+
+static int remove_item(const char *path, const struct stat *status, int type, struct FTW *ftw) {
+        return remove(path);
+}
+
+static int tear_down(void **state) {
+        Fixture *fixture = *state;
+        int r;
+
+        credential_providers_free(fixture->providers);
+        log_free(fixture->log);
+        sd_event_unref(fixture->event);
+        close(fixture->gate);
+        close(fixture->started);
+        r = nftw(fixture->folder, remove_item, 8, FTW_DEPTH | FTW_PHYS);
+        free(fixture);
+        return r;
+}
+
+#define PLUGIN(name, images, keep, more)                               \
+        "- {name: " name ", apiVersion: " V1 ", matchImages: [" images \
+        "], defaultCacheDuration: " keep more "}\n"
+
+static int configure(Fixture *fixture, const char *plugins, Error *reterr) {
+        char config[256], bin[256], text[2048];
+
+        snprintf(text, sizeof(text),
+                 "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\n"
+                 "providers:\n%s",
+                 plugins);
+        write_file(fixture, "config.yaml", text);
+        path_of(fixture, "config.yaml", config);
+        path_of(fixture, "bin", bin);
+        return credential_providers_new(fixture->event, fixture->log, config, bin,
+                                        &fixture->providers, reterr);
+}
+
+static void start(Fixture *fixture, const char *plugins) {
+        assert_int_equal(configure(fixture, plugins, NULL), 0);
+}
+
+static int on_ready(const Keyring *keyring, const Error *error, void *userdata) {
+        cleanup(credential_list_done) CredentialList list = CREDENTIAL_LIST_INIT;
+        Question *question = userdata;
+        size_t n = 0;
+
+        if (question->drops_itself)
+                question->ask = credential_providers_ask_unref(question->ask);
+
+        question->n_answers++;
+        question->users[0] = '\0';
+        assert_int_equal(keyring_lookup(keyring, "r.io/a", &list), 0);
+        for (size_t i = 0; i < list.n_items; i++)
+                n += (size_t) snprintf(question->users + n, sizeof(question->users) - n, "%s%s",
+                                       i ? " " : "", list.items[i]->username);
+        snprintf(question->error, sizeof(question->error), "%s", error ? error_message(error) : "");
+        return 0;
+}
+
+static void ask_for(Fixture *fixture, const char *image, bool must_be_fresh, Question *question) {
+        question->ask = credential_providers_ask_unref(question->ask);
+        question->n_answers = 0;
+        assert_int_equal(credential_providers_ask(fixture->providers, image, must_be_fresh,
+                                                  on_ready, question, &question->ask),
+                         0);
+        assert_int_equal(question->n_answers, 0);
+}
+
+static void turn(Fixture *fixture) {
+        assert_true(sd_event_run(fixture->event, WAIT_USEC) > 0);
+}
+
+static void wait_for(Fixture *fixture, Question *question) {
+        while (question->n_answers == 0)
+                turn(fixture);
+        question->ask = credential_providers_ask_unref(question->ask);
+        assert_int_equal(question->n_answers, 1);
+}
+
+/* Asks and waits for the users. */
+static void expect(Fixture *fixture, const char *image, bool must_be_fresh, const char *users) {
+        Question question = { .n_answers = 0 };
+
+        ask_for(fixture, image, must_be_fresh, &question);
+        wait_for(fixture, &question);
+        assert_string_equal(question.users, users);
+        assert_string_equal(question.error, "");
+}
+
+static unsigned count_runs(const Fixture *fixture) {
+        char text[4096];
+        unsigned n = 0;
+
+        read_file(fixture, "runs", text, sizeof(text));
+        for (const char *at = text; (at = strchr(at, '\n')); at++)
+                n++;
+        return n;
+}
+
+/* Blocks until so many more plugins run. */
+static void wait_started(const Fixture *fixture, size_t n) {
+        while (n > 0) {
+                struct pollfd poll_fd = { .fd = fixture->started, .events = POLLIN };
+                char text[16];
+                ssize_t size;
+
+                assert_int_equal(poll(&poll_fd, 1, (int) (WAIT_USEC / 1000)), 1);
+                size = read(fixture->started, text, n < sizeof(text) ? n : sizeof(text));
+                assert_true(size > 0);
+                n -= (size_t) size;
+        }
+}
+
+static void open_gate(const Fixture *fixture, unsigned n) {
+        for (unsigned i = 0; i < n; i++)
+                assert_int_equal(write(fixture->gate, "\n", 1), 1);
+}
+
+static unsigned count_children(void) {
+        char text[4096];
+        FILE *file = fopen("/proc/thread-self/children", "re");
+        unsigned n = 0;
+
+        assert_non_null(file);
+        text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+        fclose(file);
+        for (const char *at = text; (at = strchr(at, ' ')); at++)
+                n++;
+        return n;
+}
+
+static void test_no_config(void **state) {
+        Fixture *fixture = *state;
+
+        assert_int_equal(credential_providers_new(fixture->event, fixture->log, "/nowhere/config",
+                                                  "/nowhere", &fixture->providers, NULL),
+                         0);
+        assert_int_equal(credential_providers_count(fixture->providers), 0);
+        expect(fixture, "r.io/a", false, "");
+}
+
+static void test_bad_config(void **state) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        Fixture *fixture = *state;
+
+        assert_true(configure(fixture, PLUGIN("a/b", "r.io", "1h", ""), &error) < 0);
+        assert_non_null(strstr(error_message(&error), "config.yaml: providers[0].name: "));
+        assert_null(fixture->providers);
+}
+
+static void test_answer(void **state) {
+        Fixture *fixture = *state;
+        char text[1024];
+
+        write_file(fixture, "quick", ANSWER("u", "Image", ""));
+        start(fixture, PLUGIN("quick", "r.io", "1h",
+                              ", args: [one, 'two three'], env: [{name: VARIABLE, value: v}]"));
+        assert_int_equal(credential_providers_count(fixture->providers), 1);
+
+        expect(fixture, "r.io/a", false, "u");
+        read_file(fixture, "runs", text, sizeof(text));
+        assert_string_equal(text, "quick one two three v\n");
+        read_file(fixture, "quick.request", text, sizeof(text));
+        assert_string_equal(text, "{\"kind\":\"CredentialProviderRequest\",\"apiVersion\":\"" V1
+                                  "\",\"image\":\"r.io/a\"}");
+
+        expect(fixture, "other.org/a", false, "");
+        assert_int_equal(count_runs(fixture), 1);
+}
+
+/* What is kept is for an image, a registry, or all, and for as long as it says. */
+static void test_cache(void **state) {
+        static const struct {
+                const char *answer;
+                unsigned n_runs[4]; /* behind r.io/a, r.io/a, r.io/b, s.io/a */
+        } rows[] = {
+                { ANSWER("u", "Image", ""), { 1, 1, 2, 3 } },
+                { ANSWER("u", "Registry", ""), { 1, 1, 1, 2 } },
+                { ANSWER("u", "Global", ""), { 1, 1, 1, 1 } },
+                { ANSWER("u", "Global", "\"cacheDuration\":\"0s\","), { 1, 2, 3, 4 } },
+                { ANSWER("u", "Global", "\"cacheDuration\":\"1h\","), { 1, 1, 1, 1 } },
+        };
+        static const char *const images[] = { "r.io/a", "r.io/a", "r.io/b", "s.io/a" };
+        Fixture *fixture = *state;
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                write_file(fixture, "quick", rows[i].answer);
+                write_file(fixture, "runs", "");
+                start(fixture, PLUGIN("quick", "'*.io'", "1h", ""));
+                for (size_t k = 0; k < 4; k++) {
+                        expect(fixture, images[k], false, "u");
+                        assert_int_equal(count_runs(fixture), rows[i].n_runs[k]);
+                }
+                fixture->providers = credential_providers_free(fixture->providers);
+        }
+}
+
+static void test_default_of_nothing(void **state) {
+        Fixture *fixture = *state;
+
+        write_file(fixture, "quick", ANSWER("u", "Image", ""));
+        start(fixture, PLUGIN("quick", "r.io", "0s", ""));
+        expect(fixture, "r.io/a", false, "u");
+        expect(fixture, "r.io/a", false, "u");
+        assert_int_equal(count_runs(fixture), 2);
+}
+
+static void test_fresh(void **state) {
+        Fixture *fixture = *state;
+
+        write_file(fixture, "quick", ANSWER("old", "Registry", ""));
+        start(fixture, PLUGIN("quick", "r.io", "1h", ""));
+        expect(fixture, "r.io/a", false, "old");
+        write_file(fixture, "quick", ANSWER("new", "Registry", ""));
+        expect(fixture, "r.io/a", false, "old");
+        expect(fixture, "r.io/a", true, "new");
+        expect(fixture, "r.io/b", false, "new");
+        assert_int_equal(count_runs(fixture), 2);
+}
+
+static void test_two_plugins(void **state) {
+        Fixture *fixture = *state;
+
+        write_plugin(fixture, "second", "");
+        write_file(fixture, "quick", ANSWER("first", "Image", ""));
+        write_file(fixture, "second", ANSWER("second", "Image", ""));
+        start(fixture, PLUGIN("quick", "'*.io'", "1h", "") PLUGIN("missing", "other.io", "1h", "")
+                               PLUGIN("second", "r.io", "1h", ""));
+        expect(fixture, "r.io/a", false, "first second");
+        expect(fixture, "r.io/b", false, "first second");
+        assert_int_equal(count_runs(fixture), 4);
+}
+
+static void test_run_is_shared(void **state) {
+        Question questions[3] = { { .drops_itself = true }, { .n_answers = 0 } };
+        Fixture *fixture = *state;
+
+        write_file(fixture, "slow", ANSWER("u", "Image", "\"cacheDuration\":\"0s\","));
+        start(fixture, PLUGIN("slow", "r.io", "0s", ""));
+        ask_for(fixture, "r.io/a", false, &questions[0]);
+        ask_for(fixture, "r.io/a", true, &questions[1]);
+        ask_for(fixture, "r.io/a", false, &questions[2]);
+        questions[2].ask = credential_providers_ask_unref(questions[2].ask);
+        wait_started(fixture, 1);
+        open_gate(fixture, 1);
+
+        wait_for(fixture, &questions[0]);
+        wait_for(fixture, &questions[1]);
+        assert_string_equal(questions[0].users, "u");
+        assert_string_equal(questions[1].users, "u");
+        assert_int_equal(questions[2].n_answers, 0);
+        assert_int_equal(count_runs(fixture), 1);
+}
+
+static void test_at_most_four(void **state) {
+        static const char *const images[] = { "r.io/a", "r.io/b", "r.io/c",
+                                              "r.io/d", "r.io/e", "r.io/f" };
+        Question questions[6] = { { .n_answers = 0 } };
+        unsigned n_before = count_children();
+        Fixture *fixture = *state;
+
+        write_file(fixture, "slow", ANSWER("u", "Image", ""));
+        start(fixture, PLUGIN("slow", "r.io", "1h", ""));
+        for (size_t i = 0; i < 6; i++)
+                ask_for(fixture, images[i], false, &questions[i]);
+        assert_int_equal(count_children() - n_before, 4);
+        wait_started(fixture, 4);
+
+        /* One that is dropped makes room for another one; one that waits for its turn does not. */
+        questions[5].ask = credential_providers_ask_unref(questions[5].ask);
+        questions[0].ask = credential_providers_ask_unref(questions[0].ask);
+        turn(fixture);
+        wait_started(fixture, 1);
+
+        open_gate(fixture, 4);
+        for (size_t i = 1; i < 5; i++)
+                wait_for(fixture, &questions[i]);
+        assert_int_equal(questions[0].n_answers + questions[5].n_answers, 0);
+        assert_int_equal(count_runs(fixture), 5);
+}
+
+/* Nobody waits: the plugin is ended, and does not hold the pipe any more. */
+static void test_drop_kills(void **state) {
+        Fixture *fixture = *state;
+        Question question = { .n_answers = 0 };
+        struct pollfd poll_fd;
+        char path[256];
+        int reader;
+
+        write_file(fixture, "slow", ANSWER("u", "Image", ""));
+        start(fixture, PLUGIN("slow", "r.io", "1h", ""));
+        ask_for(fixture, "r.io/a", false, &question);
+        wait_started(fixture, 1);
+
+        path_of(fixture, "started", path);
+        reader = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        close(fixture->started);
+        fixture->started = reader;
+        poll_fd = (struct pollfd){ .fd = reader };
+        assert_int_equal(poll(&poll_fd, 1, 0), 0);
+
+        question.ask = credential_providers_ask_unref(question.ask);
+        assert_int_equal(poll(&poll_fd, 1, (int) (WAIT_USEC / 1000)), 1);
+        assert_true(poll_fd.revents & POLLHUP);
+        assert_int_equal(question.n_answers, 0);
+}
+
+static void expect_failure(Fixture *fixture, const char *users, const char *words) {
+        Question question = { .n_answers = 0 };
+
+        ask_for(fixture, "r.io/a", false, &question);
+        wait_for(fixture, &question);
+        assert_string_equal(question.users, users);
+        if (!strstr(question.error, words))
+                fail_msg("'%s' does not contain '%s'", question.error, words);
+        assert_null(strstr(question.error, SECRET));
+}
+
+static unsigned count_words(const char *text, const char *words) {
+        unsigned n = 0;
+
+        for (const char *at = text; (at = strstr(at, words)); at++)
+                n++;
+        return n;
+}
+
+/* Told once, until something is different; the others are not touched. */
+static void test_failures(void **state) {
+        Fixture *fixture = *state;
+        const char *said;
+        Stderr captured;
+
+        write_plugin(fixture, "broken", "echo no token >&2; cat broken; exit 3");
+        write_file(fixture, "broken", ANSWER("b", "Image", ""));
+        write_file(fixture, "quick", ANSWER("u", "Image", ""));
+        start(fixture, PLUGIN("broken", "r.io", "1h", "") PLUGIN("quick", "r.io", "1h", ""));
+
+        stderr_pipe(&captured);
+        expect_failure(fixture, "u", "credential provider broken: ended with status 3");
+        expect_failure(fixture, "u", "credential provider broken: ended with status 3");
+        write_plugin(fixture, "broken", "");
+        write_file(fixture, "broken", ANSWER("b", "Nothing", ""));
+        expect_failure(fixture, "u", "credential provider broken: its answer makes no sense: ");
+        expect_failure(fixture, "u", "cacheKeyType: expected");
+        write_file(fixture, "broken", ANSWER("b", "Image", ""));
+        expect(fixture, "r.io/a", false, "b u");
+        said = stderr_restore(&captured);
+
+        assert_int_equal(count_words(said, "ended with status 3"), 1);
+        assert_int_equal(count_words(said, "cacheKeyType"), 1);
+        assert_int_equal(count_words(said, "`broken` works again"), 1);
+        assert_null(strstr(said, SECRET));
+}
+
+static void test_missing_program(void **state) {
+        Fixture *fixture = *state;
+        const char *said;
+        Stderr captured;
+
+        start(fixture, PLUGIN("missing", "r.io", "1h", ""));
+        stderr_pipe(&captured);
+        expect_failure(fixture, "", "credential provider missing: cannot be started: ");
+        said = stderr_restore(&captured);
+        assert_int_equal(count_words(said, "missing"), 1);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+        static const struct CMUnitTest tests[] = {
+                TEST(test_no_config),   TEST(test_bad_config),         TEST(test_answer),
+                TEST(test_cache),       TEST(test_default_of_nothing), TEST(test_fresh),
+                TEST(test_two_plugins), TEST(test_run_is_shared),      TEST(test_at_most_four),
+                TEST(test_drop_kills),  TEST(test_failures),           TEST(test_missing_program),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

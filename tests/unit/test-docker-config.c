@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Credentials that lie on the node: docker's own configuration, and the folder of files
+ */
+
+#include <ftw.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "agent/auth/auth-dir.h"
+#include "agent/auth/docker-config.h"
+#include "agent/base/cleanup.h"
+
+#define SECRET "hunter2"
+
+DEFINE_CLEANUP(AuthDir *, auth_dir_free)
+DEFINE_CLEANUP(DockerConfig *, docker_config_free)
+DEFINE_CLEANUP(Keyring *, keyring_free)
+
+static char folder[64];
+
+static char *path_of(const char *name) {
+        char *path;
+
+        assert_true(asprintf(&path, "%s/%s", folder, name) > 0);
+        return path;
+}
+
+static void write_file(const char *name, const char *text) {
+        cleanup(free_p) char *path = path_of(name);
+        FILE *file = fopen(path, "we");
+
+        assert_non_null(file);
+        fputs(text, file);
+        assert_int_equal(fclose(file), 0);
+}
+
+static void make_folder(const char *name) {
+        cleanup(free_p) char *path = path_of(name);
+
+        assert_int_equal(mkdir(path, 0700), 0);
+}
+
+static int set_up(void **state) {
+        strcpy(folder, "/tmp/test-docker-config.XXXXXX");
+        assert_non_null(mkdtemp(folder));
+        return 0;
+}
+
+static int remove_item(const char *path, const struct stat *status, int type, struct FTW *ftw) {
+        return remove(path);
+}
+
+static int tear_down(void **state) {
+        return nftw(folder, remove_item, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* The users for r.io, as "one two". */
+static void print_users(const Keyring *keyring, char *to, size_t size) {
+        cleanup(credential_list_done) CredentialList list = CREDENTIAL_LIST_INIT;
+        size_t n = 0;
+
+        to[0] = '\0';
+        assert_int_equal(keyring_lookup(keyring, "r.io/a", &list), 0);
+        for (size_t i = 0; i < list.n_items; i++)
+                n += (size_t) snprintf(to + n, size - n, "%s%s", i ? " " : "",
+                                       list.items[i]->username);
+}
+
+static void assert_docker(DockerConfig *config, const char *file, const char *users) {
+        cleanup(keyring_free_p) Keyring *keyring = NULL;
+        cleanup(free_p) char *path = file ? path_of(file) : NULL;
+        char found[64];
+
+        assert_int_equal(keyring_new(&keyring), 0);
+        assert_int_equal(docker_config_add(config, keyring, NULL), 0);
+        print_users(keyring, found, sizeof(found));
+        assert_string_equal(found, users);
+
+        if (path)
+                assert_string_equal(docker_config_path(config), path);
+}
+
+static void assert_docker_refused(DockerConfig *config, const char *file, const char *words) {
+        cleanup(keyring_free_p) Keyring *keyring = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        char found[64];
+
+        assert_int_equal(keyring_new(&keyring), 0);
+        assert_true(docker_config_add(config, keyring, &error) < 0);
+        assert_non_null(strstr(error_message(&error), file));
+        assert_non_null(strstr(error_message(&error), words));
+        assert_null(strstr(error_message(&error), SECRET));
+        print_users(keyring, found, sizeof(found));
+        assert_string_equal(found, "");
+}
+
+#define ENTRY(user) "{\"r.io\":{\"username\":\"" user "\",\"password\":\"p\"}}"
+
+/* Whatever happens to the files counts at the next call. */
+static void test_docker_places(void **state) {
+        cleanup(docker_config_free_p) DockerConfig *config = NULL;
+        cleanup(free_p) char *path = path_of(".docker/config.json");
+
+        assert_int_equal(docker_config_new(folder, &config), 0);
+        assert_docker(config, NULL, "");
+
+        write_file(".dockercfg", ENTRY("old"));
+        assert_docker(config, ".dockercfg", "old");
+
+        make_folder(".docker");
+        assert_docker(config, ".dockercfg", "old");
+        write_file(".docker/config.json", "{\"auths\":" ENTRY("new") "}");
+        assert_docker(config, ".docker/config.json", "new");
+        write_file(".docker/config.json", "{\"auths\":" ENTRY("newer") "}");
+        assert_docker(config, ".docker/config.json", "newer");
+
+        assert_int_equal(unlink(path), 0);
+        assert_docker(config, ".dockercfg", "old");
+}
+
+/* docker keeps more than credentials there. */
+static void test_docker_without_auths(void **state) {
+        cleanup(docker_config_free_p) DockerConfig *config = NULL;
+
+        make_folder(".docker");
+        write_file(".docker/config.json", "{\"psFormat\":\"table\",\"x\":" ENTRY("u") "}");
+        assert_int_equal(docker_config_new(folder, &config), 0);
+        assert_docker(config, ".docker/config.json", "");
+}
+
+static void test_docker_broken(void **state) {
+        cleanup(docker_config_free_p) DockerConfig *config = NULL;
+        cleanup(free_p) char *path = path_of(".docker/config.json");
+
+        make_folder(".docker");
+        assert_int_equal(docker_config_new(folder, &config), 0);
+        write_file(".docker/config.json", "{\"auths\":{\"r.io\":{\"password\":\"" SECRET "\"}");
+        assert_docker_refused(config, path, "it ends too early");
+        write_file(".docker/config.json", "{\"auths\":{\"r.io\":\"" SECRET "\"}}");
+        assert_docker_refused(config, path, "is not an object");
+        write_file(".docker/config.json", "{\"credsStore\":\"desktop\"}");
+        assert_docker_refused(config, path, "kept by a helper program");
+        write_file(".docker/config.json", "");
+        assert_docker_refused(config, path, "empty");
+
+        assert_int_equal(unlink(path), 0);
+        make_folder(".docker/config.json");
+        assert_docker_refused(config, path, "not a file");
+}
+
+static void test_docker_home(void **state) {
+        cleanup(docker_config_free_p) DockerConfig *config = NULL;
+
+        write_file(".dockercfg", ENTRY("old"));
+        assert_int_equal(setenv("HOME", folder, 1), 0);
+        assert_int_equal(docker_config_new(NULL, &config), 0);
+        assert_int_equal(unsetenv("HOME"), 0);
+        assert_docker(config, ".dockercfg", "old");
+        config = docker_config_free(config);
+
+        assert_int_equal(docker_config_new(NULL, &config), 0);
+        assert_docker(config, NULL, "");
+}
+
+static int count_problem(const char *file, const Error *error, void *userdata) {
+        unsigned *n = userdata;
+
+        assert_non_null(strstr(error_message(error), file));
+        (*n)++;
+        return 0;
+}
+
+static void test_dir_all(void **state) {
+        cleanup(auth_dir_free_p) AuthDir *dir = NULL;
+        cleanup(keyring_free_p) Keyring *keyring = NULL;
+        unsigned n_problems = 0;
+        size_t n_files = 0;
+        char found[64];
+
+        assert_int_equal(keyring_new(&keyring), 0);
+        assert_int_equal(auth_dir_new(folder, &dir), 0);
+        assert_string_equal(auth_dir_path(dir), folder);
+        write_file("b.json", ENTRY("b"));
+        write_file("a.json", ENTRY("a"));
+        write_file("c.json", "{");
+        write_file("d.json", "");
+        write_file(".hidden.json", ENTRY("hidden"));
+        write_file("e.yaml", ENTRY("e"));
+        write_file(".json", ENTRY("none"));
+        make_folder("f.json");
+
+        assert_int_equal(auth_dir_add_all(dir, keyring, count_problem, &n_problems), 0);
+        assert_int_equal(n_problems, 3);
+        print_users(keyring, found, sizeof(found));
+        assert_string_equal(found, "a b");
+
+        assert_int_equal(auth_dir_check(dir, count_problem, &n_problems, &n_files), 0);
+        assert_int_equal(n_problems, 6);
+        assert_int_equal(n_files, 5);
+        assert_int_equal(auth_dir_add_all(dir, keyring, NULL, NULL), 0);
+}
+
+static void test_dir_missing(void **state) {
+        cleanup(auth_dir_free_p) AuthDir *dir = NULL;
+        cleanup(keyring_free_p) Keyring *keyring = NULL;
+        size_t n_files = 7;
+
+        assert_int_equal(keyring_new(&keyring), 0);
+        assert_int_equal(auth_dir_new("/nowhere/at/all", &dir), 0);
+        assert_int_equal(auth_dir_add_all(dir, keyring, NULL, NULL), 0);
+        assert_int_equal(auth_dir_check(dir, NULL, NULL, &n_files), 0);
+        assert_int_equal(n_files, 0);
+}
+
+static void assert_named_refused(AuthDir *dir, const char *name, const char *words) {
+        cleanup(keyring_free_p) Keyring *keyring = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        assert_int_equal(keyring_new(&keyring), 0);
+        assert_true(auth_dir_add_named(dir, name, keyring, &error) < 0);
+        if (!strstr(error_message(&error), words))
+                fail_msg("'%s' is refused as '%s'", name, error_message(&error));
+}
+
+static void test_dir_named(void **state) {
+        cleanup(auth_dir_free_p) AuthDir *dir = NULL;
+        cleanup(keyring_free_p) Keyring *keyring = NULL;
+        char found[64];
+
+        assert_int_equal(auth_dir_new(folder, &dir), 0);
+        write_file("a.json", ENTRY("a"));
+        write_file("b.json", ENTRY("b"));
+        write_file("bad.json", "{\"r.io\":\"" SECRET "\"}");
+
+        assert_int_equal(keyring_new(&keyring), 0);
+        assert_int_equal(auth_dir_add_named(dir, "b", keyring, NULL), 0);
+        print_users(keyring, found, sizeof(found));
+        assert_string_equal(found, "b");
+
+        assert_named_refused(dir, "c", "c.json: No such file");
+        assert_named_refused(dir, "bad", "bad.json\": the entry \"r.io\" is not an object");
+        assert_named_refused(dir, "", "a pull secret cannot be called \"\"");
+        assert_named_refused(dir, ".", "cannot be called");
+        assert_named_refused(dir, "../a", "cannot be called");
+        assert_named_refused(dir, "x/../a", "cannot be called");
+        assert_named_refused(dir, "a\nb/", "cannot be called \"a?b/\"");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+        static const struct CMUnitTest tests[] = {
+                TEST(test_docker_places), TEST(test_docker_without_auths),
+                TEST(test_docker_broken), TEST(test_docker_home),
+                TEST(test_dir_all),       TEST(test_dir_missing),
+                TEST(test_dir_named),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

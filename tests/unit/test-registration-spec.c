@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * What is written into a NodeImage of our own, and which tags leave it
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/cluster/registration-spec.h"
+#include "agent/cluster/tidy-spec.h"
+#include "agent/document/json-cleanup.h"
+#include "tests/unit/merge-patch.h"
+
+#define NOW 1769904059 /* 2026-02-01T00:00:59Z */
+#define OURS "'app.kubernetes.io/managed-by':'inplaced'"
+#define IDENTITY "'uid':'u-2','resourceVersion':'41'"
+
+/* Texts of the tests use ' for ", so that they can be read. */
+static json_object *parse(const char *text) {
+        cleanup(free_p) char *copy = strdup(text);
+        json_object *object;
+
+        for (char *c = copy; *c; c++)
+                if (*c == '\'')
+                        *c = '"';
+
+        object = json_tokener_parse(copy);
+        if (!object)
+                fail_msg("not JSON: %s", copy);
+        return object;
+}
+
+static void assert_json(json_object *value, const char *wanted) {
+        cleanup(json_object_put_p) json_object *expected = parse(wanted);
+
+        if (!json_object_equal(value, expected))
+                fail_msg("%s\n      instead of %s", json_object_to_json_string(value),
+                         json_object_to_json_string(expected));
+}
+
+static void test_body(void **state) {
+        cleanup(json_object_put_p) json_object *node =
+                parse("{'metadata':{'name':'node-1','uid':'u-1','labels':{'zone':'a','odd':3," OURS
+                      "},'annotations':{'a':'b'}}}");
+        cleanup(json_object_put_p) json_object *body = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        assert_int_equal(registration_spec_body(node, "v1beta1", &body, &error), 0);
+        assert_json(body, "{'apiVersion':'apps.kruise.io/v1beta1','kind':'NodeImage','spec':{},"
+                          "'metadata':{'name':'node-1','labels':{'zone':'a'," OURS "},"
+                          "'ownerReferences':[{'apiVersion':'v1','kind':'Node','name':'node-1',"
+                          "'uid':'u-1'}]}}");
+        assert_true(registration_spec_is_ours(body));
+}
+
+/* The label says whose the object is, so that of the Node does not count. */
+static void test_body_of_a_managed_node(void **state) {
+        cleanup(json_object_put_p) json_object *node =
+                parse("{'metadata':{'name':'n','uid':'u','labels':"
+                      "{'app.kubernetes.io/managed-by':'somebody'}}}");
+        cleanup(json_object_put_p) json_object *body = NULL;
+
+        assert_int_equal(registration_spec_body(node, "v1alpha1", &body, NULL), 0);
+        assert_true(registration_spec_is_ours(body));
+}
+
+static void test_body_of_no_node(void **state) {
+        static const char *const nodes[] = {
+                "{}",
+                "[]",
+                "{'metadata':3}",
+                "{'metadata':{'name':'n'}}",
+                "{'metadata':{'uid':'u'}}",
+                "{'metadata':{'name':'n','uid':''}}",
+                "{'metadata':{'name':7,'uid':'u'}}",
+        };
+
+        for (size_t i = 0; i < sizeof(nodes) / sizeof(nodes[0]); i++) {
+                cleanup(json_object_put_p) json_object *node = parse(nodes[i]), *body = NULL;
+                cleanup(error_done) Error error = ERROR_INIT;
+
+                assert_true(registration_spec_body(node, "v1beta1", &body, &error) < 0);
+                assert_int_equal(error.kind, ERROR_INVALID);
+                assert_null(body);
+        }
+}
+
+static void test_virtual(void **state) {
+        cleanup(json_object_put_p) json_object *yes =
+                parse("{'metadata':{'labels':{'type':'virtual-kubelet'}}}");
+        cleanup(json_object_put_p) json_object *no = parse("{'metadata':{'labels':{'type':'x'}}}");
+
+        assert_true(registration_spec_is_virtual(yes));
+        assert_false(registration_spec_is_virtual(no));
+        assert_false(registration_spec_is_virtual(NULL));
+}
+
+static void test_ours(void **state) {
+        cleanup(json_object_put_p) json_object *ours = parse("{'metadata':{'labels':{" OURS "}}}");
+        cleanup(json_object_put_p) json_object *foreign =
+                parse("{'metadata':{'labels':{'app.kubernetes.io/managed-by':'Helm'}}}");
+
+        assert_true(registration_spec_is_ours(ours));
+        assert_false(registration_spec_is_ours(foreign));
+        assert_false(registration_spec_is_ours(NULL));
+}
+
+/* clang-format off */
+
+static const struct Labels {
+        const char *name;
+        const char *object;
+        const char *node;
+        const char *patch; /* of the labels; NULL: none */
+} labels[] = {
+        { "labels are the same", "{'a':'1'," OURS "}", "{'a':'1'}", NULL },
+        { "labels are added", "{" OURS "}", "{'a':'1'}", "{'a':'1'}" },
+        { "labels are changed", "{'a':'1'," OURS "}", "{'a':'2'}", "{'a':'2'}" },
+        { "labels are removed", "{'a':'1','b':'2'," OURS "}", "{'b':'2'}", "{'a':null}" },
+        { "labels all go but ours", "{'a':'1'," OURS "}", "{}", "{'a':null}" },
+        { "labels are none but ours", "{" OURS "}", "null", NULL },
+        { "labels of the Node claim ours", "{" OURS "}",
+          "{'app.kubernetes.io/managed-by':'x'}", NULL },
+        { "labels of the Node are no texts", "{" OURS "}", "{'a':null,'b':1,'c':{}}", NULL },
+        { "labels of the Node are a list", "{'a':'1'," OURS "}", "['a']", "{'a':null}" },
+};
+
+/* clang-format on */
+
+static json_object *wrap_labels(const char *text) {
+        cleanup(free_p) char *whole = NULL;
+
+        if (asprintf(&whole, "{'metadata':{%s,'labels':%s},'kind':'x'}", IDENTITY, text) < 0)
+                abort();
+        return parse(whole);
+}
+
+static void test_labels(void **state) {
+        const struct Labels *test = *state;
+        cleanup(json_object_put_p) json_object *object = wrap_labels(test->object);
+        cleanup(json_object_put_p) json_object *node = wrap_labels(test->node);
+        cleanup(json_object_put_p) json_object *patch = NULL, *wanted = NULL, *again = NULL;
+
+        assert_int_equal(registration_spec_patch_labels(object, node, &patch), 0);
+        if (!test->patch) {
+                assert_null(patch);
+                return;
+        }
+
+        wanted = wrap_labels(test->patch);
+        json_object_object_del(wanted, "kind");
+        assert_true(json_object_equal(patch, wanted));
+
+        object = apply_merge_patch(object, patch);
+        assert_true(registration_spec_is_ours(object));
+        assert_int_equal(registration_spec_patch_labels(object, node, &again), 0);
+        assert_null(again);
+}
+
+#define TAG(tag, more) "{'tag':'" tag "'" more "}"
+#define TTL(sec) ",'pullPolicy':{'timeoutSeconds':9,'ttlSecondsAfterFinished':" sec "}"
+/* Ended at NOW - 60. */
+#define DONE(tag, more) \
+        "{'tag':'" tag "','phase':'Succeeded','completionTime':'2026-01-31T23:59:59Z'" more "}"
+
+/* clang-format off */
+
+static const struct Tidy {
+        const char *name;
+        const char *images;
+        const char *statuses;
+        const char *patch; /* of the images; NULL: none */
+        int64_t next_at;
+} tidies[] = {
+        { "tags have no limit", "{'a':{'tags':[" TAG("1", "") "]}}",
+          "{'a':{'tags':[" DONE("1", "") "]}}", NULL, INT64_MAX },
+        { "tags are not finished", "{'a':{'tags':[" TAG("1", TTL("0")) "]}}", "{}", NULL, INT64_MAX },
+        { "tags wait for their end", "{'a':{'tags':[" TAG("1", TTL("61")) "]}}",
+          "{'a':{'tags':[" DONE("1", "") "]}}", NULL, NOW + 1 },
+        { "tags are at their end", "{'a':{'pullSecrets':[],'tags':[" TAG("1", TTL("60")) "]}}",
+          "{'a':{'tags':[" DONE("1", "") "]}}", "{'a':null}", INT64_MAX },
+        { "tags have no time to live", "{'a':{'tags':[" TAG("1", TTL("0")) "]}}",
+          "{'a':{'tags':[" DONE("1", "") "]}}", "{'a':null}", INT64_MAX },
+        { "tags are finished in another version",
+          "{'a':{'tags':[" TAG("1", ",'version':2" TTL("0")) "]}}",
+          "{'a':{'tags':[" DONE("1", ",'version':1") "]}}", NULL, INT64_MAX },
+        { "tags are finished in this version",
+          "{'a':{'tags':[" TAG("1", ",'version':2" TTL("0")) "]}}",
+          "{'a':{'tags':[" DONE("1", ",'version':2") "]}}", "{'a':null}", INT64_MAX },
+        { "tags leave others behind",
+          "{'a':{'tags':[" TAG("1", TTL("0")) "," TAG("2", TTL("100") ",'x':[1]") "," TAG("3", "") "]},"
+          "'b':{'tags':[" TAG("1", TTL("90")) "]}}",
+          "{'a':{'tags':[" DONE("1", "") "," DONE("2", "") "," DONE("3", "") "]},"
+          "'b':{'tags':[" DONE("1", "") "]}}",
+          "{'a':{'tags':[" TAG("2", TTL("100") ",'x':[1]") "," TAG("3", "") "]}}", NOW + 30 },
+        { "tags live longer than time", "{'a':{'tags':[" TAG("1", TTL("9223372036854775807")) "]}}",
+          "{'a':{'tags':[" DONE("1", "") "]}}", NULL, INT64_MAX },
+        { "tags have limits that are none",
+          "{'a':{'tags':[" TAG("1", TTL("-1")) "," TAG("2", TTL("'0'")) ","
+          TAG("3", ",'pullPolicy':0") "," TAG("4", TTL("null")) ",5,null,{}]},'b':7,'c':{'tags':8}}",
+          "{'a':{'tags':[" DONE("1", "") "," DONE("2", "") "," DONE("3", "") "," DONE("4", "") "]}}",
+          NULL, INT64_MAX },
+        { "tags are no object", "'x'", "'y'", NULL, INT64_MAX },
+};
+
+/* clang-format on */
+
+static void test_tidy(void **state) {
+        const struct Tidy *test = *state;
+        cleanup(json_object_put_p) json_object *object = NULL, *patch = NULL, *before = NULL;
+        cleanup(free_p) char *text = NULL, *wanted = NULL;
+        TidyPlan plan;
+
+        assert_true(asprintf(&text,
+                             "{'metadata':{" IDENTITY ",'name':'n'},'spec':{'images':%s},"
+                             "'status':{'imageStatuses':%s}}",
+                             test->images, test->statuses) > 0);
+        object = parse(text);
+        before = copy_json(object);
+
+        assert_int_equal(tidy_spec_plan(object, NOW, &plan), 0);
+        patch = plan.patch;
+        assert_true(json_object_equal(object, before));
+        assert_int_equal(plan.next_at, test->next_at);
+        assert_int_equal(plan.n_tags, test->patch ? 1 : 0);
+        if (!test->patch) {
+                assert_null(patch);
+                return;
+        }
+
+        assert_true(asprintf(&wanted, "{'metadata':{" IDENTITY "},'spec':{'images':%s}}",
+                             test->patch) > 0);
+        assert_json(patch, wanted);
+
+        object = apply_merge_patch(object, patch);
+        assert_int_equal(tidy_spec_plan(object, NOW, &plan), 0);
+        assert_null(plan.patch);
+        assert_int_equal(plan.next_at, test->next_at);
+}
+
+#define N_LABELS (sizeof(labels) / sizeof(labels[0]))
+#define N_TIDIES (sizeof(tidies) / sizeof(tidies[0]))
+
+int main(void) {
+        struct CMUnitTest tests[5 + N_LABELS + N_TIDIES] = {
+                cmocka_unit_test(test_body),
+                cmocka_unit_test(test_body_of_a_managed_node),
+                cmocka_unit_test(test_body_of_no_node),
+                cmocka_unit_test(test_virtual),
+                cmocka_unit_test(test_ours),
+        };
+
+        for (size_t i = 0; i < N_LABELS; i++)
+                tests[5 + i] = (struct CMUnitTest){
+                        .name = labels[i].name,
+                        .test_func = test_labels,
+                        .initial_state = (void *) &labels[i],
+                };
+        for (size_t i = 0; i < N_TIDIES; i++)
+                tests[5 + N_LABELS + i] = (struct CMUnitTest){
+                        .name = tidies[i].name,
+                        .test_func = test_tidy,
+                        .initial_state = (void *) &tidies[i],
+                };
+
+        return _cmocka_run_group_tests("a registration", tests, 5 + N_LABELS + N_TIDIES, NULL,
+                                       NULL);
+}

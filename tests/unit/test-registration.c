@@ -1,0 +1,598 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A NodeImage of our own, at an API server that the test plays
+ */
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+#include <json-c/json.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/rfc3339.h"
+#include "agent/cluster/registration.h"
+#include "agent/document/json-cleanup.h"
+
+#define MSEC ((uint64_t) 1000)
+#define SEC ((uint64_t) 1000000)
+#define WAIT_USEC (10 * SEC)
+#define NEVER_USEC (3600 * SEC)
+
+#define NODE_PATH "/api/v1/nodes/node-1"
+#define OBJECTS_PATH "/apis/apps.kruise.io/v1beta1/nodeimages"
+#define OBJECT_PATH OBJECTS_PATH "/node-1"
+#define NODE "{\"metadata\":{\"name\":\"node-1\",\"uid\":\"u-1\",\"labels\":{\"zone\":\"a\"}}}"
+#define VIRTUAL_NODE                                                     \
+        "{\"metadata\":{\"name\":\"node-1\",\"uid\":\"u-1\",\"labels\":" \
+        "{\"type\":\"virtual-kubelet\"}}}"
+#define OURS "\"app.kubernetes.io/managed-by\":\"inplaced\""
+#define OBJECT_LIKE_NODE "\"zone\":\"a\"," OURS
+
+/* The server: it answers one request at a time, when the test says so. */
+struct KubeCall {
+        KubeClient *client;
+        char *method;
+        char *path;
+        char *accept;
+        char *content_type;
+        char *body;
+        KubeReplied on_replied;
+        void *userdata;
+};
+
+struct KubeClient {
+        sd_event *event;
+        KubeCall *call; /* the one that runs */
+        unsigned n_calls;
+};
+
+sd_event *kube_client_event(const KubeClient *client) {
+        return client->event;
+}
+
+int kube_call(KubeClient *client, const KubeRequest *request, KubeCall **ret) {
+        KubeCall *call = malloc(sizeof(*call));
+
+        assert_null(client->call);
+        *call = (KubeCall){
+                .client = client,
+                .method = strdup(request->method),
+                .path = strdup(request->path),
+                .accept = strdup(request->accept ?: ""),
+                .content_type = strdup(request->content_type ?: ""),
+                .body = strdup(request->body ?: ""),
+                .on_replied = request->on_replied,
+                .userdata = request->userdata,
+        };
+        client->call = call;
+        client->n_calls++;
+        *ret = call;
+        return 0;
+}
+
+KubeCall *kube_call_unref(KubeCall *call) {
+        if (!call)
+                return NULL;
+
+        if (call->client->call == call)
+                call->client->call = NULL;
+        free(call->body);
+        free(call->content_type);
+        free(call->accept);
+        free(call->path);
+        free(call->method);
+        free(call);
+        return NULL;
+}
+
+typedef struct Fixture {
+        KubeClient client;
+        Registration *registration;
+} Fixture;
+
+static void start(Fixture *fixture, uint64_t patience_usec, uint64_t labels_usec) {
+        assert_int_equal(registration_new(
+                                 &(RegistrationOptions){
+                                         .client = &fixture->client,
+                                         .version = "v1beta1",
+                                         .node_name = "node-1",
+                                         .patience_usec = patience_usec,
+                                         .labels_usec = labels_usec,
+                                 },
+                                 &fixture->registration),
+                         0);
+}
+
+static int set_up(void **state) {
+        Fixture *fixture = calloc(1, sizeof(*fixture));
+
+        assert_int_equal(sd_event_new(&fixture->client.event), 0);
+        *state = fixture;
+        return 0;
+}
+
+static int tear_down(void **state) {
+        Fixture *fixture = *state;
+
+        registration_free(fixture->registration);
+        assert_null(fixture->client.call);
+        sd_event_unref(fixture->client.event);
+        free(fixture);
+        return 0;
+}
+
+static int on_late(sd_event_source *source, uint64_t usec, void *userdata) {
+        *(bool *) userdata = true;
+        return 0;
+}
+
+/* Waits until the agent asks for something. */
+static void expect(Fixture *fixture, const char *method, const char *path) {
+        sd_event_source *late = NULL;
+        bool is_late = false;
+
+        sd_event_add_time_relative(fixture->client.event, &late, CLOCK_MONOTONIC, WAIT_USEC, 0,
+                                   on_late, &is_late);
+        while (!fixture->client.call && !is_late)
+                assert_true(sd_event_run(fixture->client.event, UINT64_MAX) >= 0);
+        sd_event_source_disable_unref(late);
+
+        if (!fixture->client.call)
+                fail_msg("no %s of %s", method, path);
+        assert_string_equal(fixture->client.call->method, method);
+        assert_string_equal(fixture->client.call->path, path);
+        assert_string_equal(fixture->client.call->accept, KUBE_METADATA_ONLY);
+}
+
+/* The agent does all that it has to do now, and asks for nothing. */
+static void expect_nothing(Fixture *fixture) {
+        while (sd_event_run(fixture->client.event, 0) > 0)
+                ;
+        if (fixture->client.call)
+                fail_msg("%s %s", fixture->client.call->method, fixture->client.call->path);
+}
+
+static void expect_body(Fixture *fixture, const char *content_type, const char *text) {
+        cleanup(json_object_put_p) json_object *body = NULL, *wanted = NULL;
+
+        assert_string_equal(fixture->client.call->content_type, content_type);
+        body = json_tokener_parse(fixture->client.call->body);
+        wanted = json_tokener_parse(text);
+        assert_non_null(wanted);
+        if (!json_object_equal(body, wanted))
+                fail_msg("%s\n      instead of %s", fixture->client.call->body, text);
+}
+
+static ErrorKind kind_of_code(int code) {
+        switch (code) {
+        case 0:
+        case 503: return ERROR_UNAVAILABLE;
+        case 403: return ERROR_DENIED;
+        case 404: return ERROR_NOT_FOUND;
+        case 409: return ERROR_CONFLICT;
+        default: return ERROR_INVALID;
+        }
+}
+
+static void answer(Fixture *fixture, int code, const char *body) {
+        const KubeReply reply = { .code = code, .body = body, .size = strlen(body) };
+        KubeCall *call = fixture->client.call;
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        if (code < 200 || code >= 300)
+                (void) error_set(&error, kind_of_code(code), "the server says %d", code);
+        assert_int_equal(call->on_replied(&reply, error.kind ? &error : NULL, call->userdata), 0);
+}
+
+/* The watch shows the object: its labels, and what else it has. */
+static void show(Fixture *fixture, const char *version, const char *labels, const char *more) {
+        cleanup(json_object_put_p) json_object *json = NULL;
+        cleanup(free_p) char *text = NULL;
+
+        assert_true(asprintf(&text,
+                             "{\"metadata\":{\"name\":\"node-1\",\"uid\":\"u-2\","
+                             "\"resourceVersion\":\"%s\",\"labels\":{%s}}%s}",
+                             version, labels, more) > 0);
+        json = json_tokener_parse(text);
+        assert_non_null(json);
+        assert_int_equal(registration_on_object(fixture->registration,
+                                                &(KubeObject){
+                                                        .name = "node-1",
+                                                        .uid = "u-2",
+                                                        .resource_version = version,
+                                                        .json = json,
+                                                }),
+                         0);
+}
+
+static void show_nothing(Fixture *fixture) {
+        assert_int_equal(registration_on_object(fixture->registration, NULL), 0);
+}
+
+static void assert_error(Fixture *fixture, ErrorKind kind, const char *part) {
+        const Error *error = registration_error(fixture->registration);
+
+        assert_int_equal(error->kind, kind);
+        if (part && !strstr(error_message(error), part))
+                fail_msg("\"%s\" is not in \"%s\"", part, error_message(error));
+}
+
+static void test_creates_one(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, MSEC, NEVER_USEC);
+        expect_nothing(fixture);
+        show_nothing(fixture);
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 200, NODE);
+        expect(fixture, "POST", OBJECTS_PATH);
+        expect_body(fixture, KUBE_JSON,
+                    "{\"apiVersion\":\"apps.kruise.io/v1beta1\",\"kind\":\"NodeImage\","
+                    "\"spec\":{},\"metadata\":{\"name\":\"node-1\",\"labels\":{\"zone\":\"a\"," OURS
+                    "},\"ownerReferences\":[{\"apiVersion\":\"v1\",\"kind\":\"Node\","
+                    "\"name\":\"node-1\",\"uid\":\"u-1\"}]}}");
+        answer(fixture, 201, "{}");
+        expect_nothing(fixture);
+        assert_error(fixture, ERROR_NONE, NULL);
+        assert_false(registration_is_ours(fixture->registration));
+
+        show(fixture, "1", OBJECT_LIKE_NODE, "");
+        assert_true(registration_is_ours(fixture->registration));
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 200, NODE);
+        expect_nothing(fixture);
+}
+
+static void test_somebody_else_is_quicker(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, MSEC, NEVER_USEC);
+        show_nothing(fixture);
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 200, NODE);
+        expect(fixture, "POST", OBJECTS_PATH);
+        answer(fixture, 409, "{}");
+        expect_nothing(fixture);
+        assert_error(fixture, ERROR_NONE, NULL);
+}
+
+static void test_patience(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, NEVER_USEC, NEVER_USEC);
+        show_nothing(fixture);
+        expect_nothing(fixture);
+        assert_int_equal(registration_kick(fixture->registration), 0);
+        expect_nothing(fixture);
+}
+
+/* Also while it is about to be created. */
+static void test_leaves_others_alone(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, MSEC, MSEC);
+        show_nothing(fixture);
+        expect(fixture, "GET", NODE_PATH);
+        show(fixture, "1", "\"zone\":\"b\"",
+             ",\"spec\":{\"images\":{\"a\":{\"tags\":[{\"tag\":\"1\",\"pullPolicy\":"
+             "{\"ttlSecondsAfterFinished\":0}}]}}},\"status\":{\"imageStatuses\":{\"a\":{\"tags\":"
+             "[{\"tag\":\"1\",\"phase\":\"Failed\",\"completionTime\":\"2020-01-01T00:00:00Z\"}]}}}");
+        assert_null(fixture->client.call);
+        expect_nothing(fixture);
+        assert_false(registration_is_ours(fixture->registration));
+        assert_int_equal(registration_kick(fixture->registration), 0);
+        expect_nothing(fixture);
+}
+
+static void test_virtual_node(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, MSEC, NEVER_USEC);
+        show_nothing(fixture);
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 200, VIRTUAL_NODE);
+        expect_nothing(fixture);
+        assert_error(fixture, ERROR_NONE, NULL);
+}
+
+static void test_virtual_node_is_looked_at_again(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, MSEC, MSEC);
+        show_nothing(fixture);
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 200, VIRTUAL_NODE);
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 200, NODE);
+        expect(fixture, "POST", OBJECTS_PATH);
+}
+
+static void test_node_is_missing(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, MSEC, NEVER_USEC);
+        show_nothing(fixture);
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 404, "{}");
+        assert_error(fixture, ERROR_NOT_FOUND, "there is no Node `node-1`");
+        assert_null(fixture->client.call);
+
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 200, NODE);
+        expect(fixture, "POST", OBJECTS_PATH);
+        answer(fixture, 201, "{}");
+        assert_error(fixture, ERROR_NONE, NULL);
+}
+
+static void test_rights_are_missing(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, MSEC, NEVER_USEC);
+        show_nothing(fixture);
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 403, "{}");
+        assert_error(fixture, ERROR_DENIED, "the right to get nodes is missing");
+        expect_nothing(fixture);
+
+        assert_int_equal(registration_kick(fixture->registration), 0);
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 200, NODE);
+        expect(fixture, "POST", OBJECTS_PATH);
+        answer(fixture, 403, "{}");
+        assert_error(fixture, ERROR_DENIED,
+                     "the right to create nodeimages.apps.kruise.io is missing");
+
+        show(fixture, "1", "", "");
+        assert_error(fixture, ERROR_NONE, NULL);
+}
+
+static void test_server_is_away(void **state) {
+        static const int codes[] = { 0, 503 };
+        Fixture *fixture = *state;
+
+        start(fixture, MSEC, NEVER_USEC);
+        show_nothing(fixture);
+        for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+                expect(fixture, "GET", NODE_PATH);
+                answer(fixture, codes[i], "");
+                assert_error(fixture, ERROR_UNAVAILABLE, "the server says");
+                assert_null(fixture->client.call);
+        }
+        expect(fixture, "GET", NODE_PATH);
+}
+
+static void test_node_makes_no_sense(void **state) {
+        static const char *const bodies[] = { "", "{", "[]", "{}", "{\"metadata\":{}}", "x: y" };
+        Fixture *fixture = *state;
+
+        start(fixture, MSEC, NEVER_USEC);
+        show_nothing(fixture);
+        for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
+                expect(fixture, "GET", NODE_PATH);
+                answer(fixture, 200, bodies[i]);
+                assert_error(fixture, ERROR_INVALID, NULL);
+                expect_nothing(fixture);
+                assert_int_equal(registration_kick(fixture->registration), 0);
+        }
+}
+
+/* To be told again that there is none must not put it off. */
+static void test_is_deleted(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, 20 * MSEC, NEVER_USEC);
+        show(fixture, "1", OBJECT_LIKE_NODE, "");
+        expect(fixture, "GET", NODE_PATH);
+        show_nothing(fixture);
+        assert_null(fixture->client.call);
+        assert_false(registration_is_ours(fixture->registration));
+        show_nothing(fixture);
+        expect(fixture, "GET", NODE_PATH);
+        show_nothing(fixture);
+        answer(fixture, 404, "{}");
+        show_nothing(fixture);
+        assert_null(fixture->client.call);
+        expect(fixture, "GET", NODE_PATH);
+}
+
+static void test_labels_follow_the_node(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, MSEC, 20 * MSEC);
+        show(fixture, "7", "\"zone\":\"b\",\"old\":\"1\"," OURS, "");
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 200, NODE);
+        expect(fixture, "PATCH", OBJECT_PATH);
+        expect_body(fixture, KUBE_MERGE_PATCH,
+                    "{\"metadata\":{\"uid\":\"u-2\",\"resourceVersion\":\"7\","
+                    "\"labels\":{\"zone\":\"a\",\"old\":null}}}");
+        answer(fixture, 200, "{}");
+        assert_null(fixture->client.call);
+        show(fixture, "8", OBJECT_LIKE_NODE, "");
+
+        /* Again and again. */
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 200, NODE);
+        expect(fixture, "GET", NODE_PATH);
+}
+
+static void test_conflict_waits_for_the_next_object(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, MSEC, NEVER_USEC);
+        show(fixture, "7", OURS, "");
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 200, NODE);
+        expect(fixture, "PATCH", OBJECT_PATH);
+        answer(fixture, 409, "{}");
+        expect_nothing(fixture);
+        assert_error(fixture, ERROR_NONE, NULL);
+
+        show(fixture, "8", OURS, "");
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 200, NODE);
+        expect(fixture, "PATCH", OBJECT_PATH);
+        expect_body(fixture, KUBE_MERGE_PATCH,
+                    "{\"metadata\":{\"uid\":\"u-2\",\"resourceVersion\":\"8\","
+                    "\"labels\":{\"zone\":\"a\"}}}");
+}
+
+static void show_finished(Fixture *fixture, const char *version, int64_t completed_at,
+                          unsigned ttl_sec) {
+        cleanup(free_p) char *more = NULL;
+        char time[RFC3339_SIZE];
+
+        assert_true(asprintf(&more,
+                             ",\"spec\":{\"images\":{\"a\":{\"tags\":[{\"tag\":\"1\","
+                             "\"pullPolicy\":{\"ttlSecondsAfterFinished\":%u}}]}}},"
+                             "\"status\":{\"imageStatuses\":{\"a\":{\"tags\":[{\"tag\":\"1\","
+                             "\"phase\":\"Failed\",\"completionTime\":\"%s\"}]}}}",
+                             ttl_sec, rfc3339_format(completed_at, time)) > 0);
+        show(fixture, version, OBJECT_LIKE_NODE, more);
+}
+
+static void expect_tidying(Fixture *fixture, const char *version) {
+        cleanup(free_p) char *text = NULL;
+
+        assert_true(asprintf(&text,
+                             "{\"metadata\":{\"uid\":\"u-2\",\"resourceVersion\":\"%s\"},"
+                             "\"spec\":{\"images\":{\"a\":null}}}",
+                             version) > 0);
+        expect(fixture, "PATCH", OBJECT_PATH);
+        expect_body(fixture, KUBE_MERGE_PATCH, text);
+}
+
+static void test_finished_tags_leave(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, MSEC, NEVER_USEC);
+        show_finished(fixture, "7", time(NULL) - 60, 30);
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 200, NODE);
+        expect_tidying(fixture, "7");
+        answer(fixture, 409, "{}");
+        expect_nothing(fixture);
+
+        show_finished(fixture, "8", time(NULL) - 60, 30);
+        expect_tidying(fixture, "8");
+        answer(fixture, 503, "{}");
+        assert_error(fixture, ERROR_UNAVAILABLE, NULL);
+        assert_null(fixture->client.call);
+
+        expect_tidying(fixture, "8");
+        answer(fixture, 200, "{}");
+        assert_error(fixture, ERROR_NONE, NULL);
+        expect_nothing(fixture);
+        show(fixture, "9", OBJECT_LIKE_NODE, "");
+        expect_nothing(fixture);
+}
+
+static void test_finished_tags_leave_in_time(void **state) {
+        Fixture *fixture = *state;
+        int64_t now = time(NULL);
+
+        start(fixture, MSEC, NEVER_USEC);
+        show_finished(fixture, "7", now, 1);
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 200, NODE);
+        expect_tidying(fixture, "7");
+        assert_true(time(NULL) >= now + 1);
+}
+
+/* Labels are not worth it that tags stay. */
+static void test_tidies_without_the_node(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, MSEC, NEVER_USEC);
+        show_finished(fixture, "7", time(NULL) - 60, 30);
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 403, "{}");
+        assert_error(fixture, ERROR_DENIED, "the right to get nodes is missing");
+        expect_tidying(fixture, "7");
+        answer(fixture, 403, "{}");
+        assert_error(fixture, ERROR_DENIED,
+                     "the right to patch nodeimages.apps.kruise.io is missing");
+        expect_nothing(fixture);
+
+        assert_int_equal(registration_kick(fixture->registration), 0);
+        expect_tidying(fixture, "7");
+}
+
+/* The answer and the news of it come in any order. */
+static void test_news_before_the_answer(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, MSEC, NEVER_USEC);
+        show(fixture, "1", OBJECT_LIKE_NODE, "");
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 200, NODE);
+        show_finished(fixture, "7", time(NULL) - 60, 30);
+        expect_tidying(fixture, "7");
+        show_finished(fixture, "8", time(NULL) - 60, 40);
+        answer(fixture, 409, "{}");
+        expect_tidying(fixture, "8");
+        answer(fixture, 404, "{}");
+        expect_nothing(fixture);
+        assert_error(fixture, ERROR_NONE, NULL);
+}
+
+static void test_is_taken_over(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, MSEC, NEVER_USEC);
+        show(fixture, "1", OURS, "");
+        assert_true(registration_is_ours(fixture->registration));
+        expect(fixture, "GET", NODE_PATH);
+        show(fixture, "2", "\"app.kubernetes.io/managed-by\":\"somebody\"", "");
+        assert_false(registration_is_ours(fixture->registration));
+        assert_null(fixture->client.call);
+        expect_nothing(fixture);
+}
+
+/* tear_down() finds that nothing is left of the call. */
+static void test_ends_in_the_middle(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, MSEC, NEVER_USEC);
+        show_nothing(fixture);
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 200, NODE);
+        expect(fixture, "POST", OBJECTS_PATH);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                TEST(test_creates_one),
+                TEST(test_somebody_else_is_quicker),
+                TEST(test_patience),
+                TEST(test_leaves_others_alone),
+                TEST(test_virtual_node),
+                TEST(test_virtual_node_is_looked_at_again),
+                TEST(test_node_is_missing),
+                TEST(test_rights_are_missing),
+                TEST(test_server_is_away),
+                TEST(test_node_makes_no_sense),
+                TEST(test_is_deleted),
+                TEST(test_labels_follow_the_node),
+                TEST(test_conflict_waits_for_the_next_object),
+                TEST(test_finished_tags_leave),
+                TEST(test_finished_tags_leave_in_time),
+                TEST(test_tidies_without_the_node),
+                TEST(test_news_before_the_answer),
+                TEST(test_is_taken_over),
+                TEST(test_ends_in_the_middle),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
