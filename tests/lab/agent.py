@@ -37,10 +37,11 @@ class Memory:
 
 
 class Agent:
-    """Runs `inplaced` in standalone mode until closed; closing checks that it ended well.
+    """Runs `inplaced` until closed; closing checks that it ended well.
 
-    `config` is what its configuration file says, `flags` are more of its flags. Everything is in
-    place before it is started, so a test can put documents into `images_dir` first.
+    It is in standalone mode, unless it is given a kubeconfig. `config` is what its configuration
+    file says, `flags` are more of its flags. Everything is in place before it is started, so a test
+    can put documents into `images_dir` first.
     """
 
     def __init__(
@@ -48,6 +49,8 @@ class Agent:
         folder: Path,
         runtime_endpoint: str | Sequence[str],
         *,
+        node_name: str = "lab",
+        kubeconfig: Path | None = None,
         build_dir: Path | None = None,
         config: Mapping[str, Any] | None = None,
         max_parallel_pulls: int | None = None,
@@ -84,12 +87,14 @@ class Agent:
             self._environment["WATCHDOG_USEC"] = str(round(watchdog_seconds * 1e6))
         endpoints = [runtime_endpoint] if isinstance(runtime_endpoint, str) else runtime_endpoint
         self.argv = [str(self.build_dir / "agent" / "inplaced")]
-        self.argv += ["--node-name=lab", "--log-format=json"]
+        self.argv += [f"--node-name={node_name}", "--log-format=json"]
         self.argv += [f"--config={self.config_path}", f"--log-level={log_level}"]
         self.argv += [f"--socket={self.socket}", f"--state-dir={self.state_dir}"]
         self.argv += [f"--images-dir={self.images_dir}", f"--auth-dir={self.auth_dir}"]
         self.argv += [f"--metrics-address={self.metrics_address}"]
         self.argv += [f"--runtime-endpoint={endpoint}" for endpoint in endpoints]
+        if kubeconfig is not None:
+            self.argv += ["--mode=cluster", f"--kubeconfig={kubeconfig}"]
         if max_parallel_pulls is not None:
             self.argv += [f"--max-parallel-pulls={max_parallel_pulls}"]
         if stall_timeout is not None:

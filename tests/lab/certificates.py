@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A throwaway certificate authority, for registries that speak TLS on the loopback address."""
+"""A throwaway certificate authority, for whatever speaks TLS on the loopback address."""
 
 from __future__ import annotations
 
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+
+_NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+_LOOPBACK = "subjectAltName=IP:127.0.0.1,DNS:localhost"
 
 
 @dataclass(frozen=True)
@@ -17,23 +20,42 @@ class Certificates:
     key: Path
 
 
+class Authority:
+    """Makes certificates that are good for a day. Its own is the file `certificate`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.certificate = folder / "ca.crt"
+        self._key = folder / "ca.key"
+        _openssl(
+            *("req", "-x509", *_NEW_KEY, "-days", "1", "-subj", "/CN=lab authority"),
+            *("-keyout", self._key, "-out", self.certificate),
+        )
+
+    def issue(self, name: str, subject: str) -> tuple[Path, Path]:
+        """A certificate, for a server on the loopback address or for a client, and its key.
+
+        `name` is that of the files, `subject` as in "/O=system:nodes/CN=system:node:one".
+        """
+        certificate, key = self.folder / f"{name}.crt", self.folder / f"{name}.key"
+        _openssl(
+            *("req", "-x509", *_NEW_KEY, "-days", "1", "-subj", subject, "-addext", _LOOPBACK),
+            *("-addext", "basicConstraints=critical,CA:FALSE"),
+            *("-CA", self.certificate, "-CAkey", self._key, "-keyout", key, "-out", certificate),
+        )
+        return certificate, key
+
+
 def make_certificates(folder: Path) -> Certificates:
     """Makes an authority and a certificate of it for 127.0.0.1, good for a day."""
-    made = Certificates(folder / "ca.crt", folder / "server.crt", folder / "server.key")
-    authority_key = folder / "ca.key"
-    new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    _openssl(
-        *("req", "-x509", *new_key, "-days", "1", "-subj", "/CN=lab authority"),
-        *("-keyout", authority_key, "-out", made.authority),
-    )
-    _openssl(
-        *("req", "-x509", *new_key, "-days", "1", "-subj", "/CN=lab registry"),
-        *("-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"),
-        *("-addext", "basicConstraints=critical,CA:FALSE"),
-        *("-CA", made.authority, "-CAkey", authority_key),
-        *("-keyout", made.key, "-out", made.certificate),
-    )
-    return made
+    authority = Authority(folder)
+    return Certificates(authority.certificate, *authority.issue("server", "/CN=lab registry"))
+
+
+def make_signing_key(path: Path) -> Path:
+    """A private key on its own; whoever checks signatures can do so with the same file."""
+    _openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", path)
+    return path
 
 
 def _openssl(*arguments: str | Path) -> None:

@@ -22,6 +22,11 @@ from pathlib import Path
 
 MARKER = "INPLACED_LAB"
 
+# A file with the name of a control group below which a part of the lab has put its own.
+CONTROL_GROUP_FILE = "control-group"
+
+_CONTROL_GROUPS = Path("/sys/fs/cgroup")
+_CONTAINER_LOGS = Path("/var/log/containers")
 _SHIM_SOCKETS = Path("/run/containerd/s")
 _SHIM_ADDRESSES = "state/io.containerd.runtime.v2.task/*/*/address"
 
@@ -30,8 +35,10 @@ def sweep(folder: Path, patience_seconds: float = 5) -> None:
     """Kills the processes of the folder, unmounts what is mounted in it, and removes it."""
     groups = kill_processes(folder, patience_seconds)
     _remove_control_groups(groups)
+    _remove_group_trees(folder)
     unmount_all(folder)
     _remove_shim_sockets(folder)
+    _remove_log_links(folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -115,11 +122,30 @@ def _container_groups(pid: int) -> set[str]:
 def _remove_control_groups(groups: set[str]) -> None:
     """A container that was killed with its shim leaves empty groups behind."""
     for group in groups:
-        for hierarchy in [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").glob("*")]:
+        for hierarchy in [_CONTROL_GROUPS, *_CONTROL_GROUPS.glob("*")]:
             try:
                 os.rmdir(f"{hierarchy}{group}")
             except OSError:
                 pass
+
+
+def list_hierarchies() -> list[Path]:
+    """Where control groups are made: one place, or one for each controller."""
+    if (_CONTROL_GROUPS / "cgroup.controllers").exists():
+        return [_CONTROL_GROUPS]
+    return [path for path in _CONTROL_GROUPS.iterdir() if os.path.ismount(path)]
+
+
+def _remove_group_trees(folder: Path) -> None:
+    for depth in ("", "*/", "*/*/"):
+        for named in folder.glob(depth + CONTROL_GROUP_FILE):
+            for hierarchy in list_hierarchies():
+                # Only an empty group can be removed, so nobody loses anything.
+                for path, _, _ in os.walk(f"{hierarchy}{named.read_text()}", topdown=False):
+                    try:
+                        os.rmdir(path)
+                    except OSError:
+                        pass
 
 
 def _kill(pid: int) -> None:
@@ -143,6 +169,14 @@ def _remove_shim_sockets(folder: Path) -> None:
             socket = Path(address.read_text().strip().removeprefix("unix://"))
             if socket.parent == _SHIM_SOCKETS:
                 socket.unlink(missing_ok=True)
+
+
+def _remove_log_links(folder: Path) -> None:
+    """A kubelet links to its containers' logs from outside of its folders."""
+    if _CONTAINER_LOGS.is_dir():
+        for link in _CONTAINER_LOGS.iterdir():
+            if link.is_symlink() and os.readlink(link).startswith(f"{folder}/"):
+                link.unlink(missing_ok=True)
 
 
 def _guard() -> None:

@@ -49,6 +49,7 @@ class Containerd:
             _mount("tmpfs", self.root, f"size={root_megabytes}m")
         self.socket = folder / "containerd.sock"
         self.endpoint = f"unix://{self.socket}"
+        self.cni = folder / "cni"  # configurations of networks for pods; there are none at first
         self.snapshotter = "overlayfs" if _overlayfs_works(self.root / "probe") else "native"
         self.cri = Cri(self.socket)
         self._process: Process | None = None
@@ -169,9 +170,10 @@ disabled_plugins = {json.dumps(_UNUSED_PLUGINS)}
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{sandbox_image}"
   restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
-    conf_dir = "{self.folder}/cni"
+    conf_dir = "{self.cni}"
   [plugins."io.containerd.grpc.v1.cri".registry]
     config_path = "{self._hosts}"
   [plugins."io.containerd.grpc.v1.cri".containerd]

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tests of the agent in a cluster. Run them from anywhere with
+
+    INPLACED_BUILD_DIR=build/dev /usr/bin/python3 -m pytest -p no:cacheprovider tests/cluster
+
+One real control plane serves all tests, with our custom resources and roles in it. A test has a node
+name of its own, for which there is a NodeImage but no Node: where nothing runs pods, none is needed.
+Whoever kills a part of the control plane starts one for himself.
+
+What there is beside that is in fixtures.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from fixtures import *  # noqa: E402, F401, F403
+from fixtures import StartAgent  # noqa: E402
+from lab.agent import Agent  # noqa: E402
+from lab.containerd import Containerd  # noqa: E402
+from lab.control_plane import ControlPlane, find_programs  # noqa: E402
+from lab.folder import LabFolder  # noqa: E402
+from lab.kube import Kube  # noqa: E402
+from lab.kubelet import Kubelet  # noqa: E402
+from lab.node_image import NodeImage  # noqa: E402
+from lab.registry import Registry  # noqa: E402
+
+PullSecret = Callable[..., dict[str, str]]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Builds the control plane, if need be, before the first test's time runs."""
+    if session.items and not session.config.option.collectonly:
+        find_programs()
+
+
+@pytest.fixture(scope="session")
+def control_plane(session_folder: LabFolder) -> Iterator[ControlPlane]:
+    with ControlPlane(session_folder / "control-plane") as made:
+        made.install()
+        yield made
+
+
+@pytest.fixture(scope="session")
+def kube(control_plane: ControlPlane) -> Kube:
+    """May do everything."""
+    return control_plane.admin
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def node_name() -> str:
+    """A name that no other test uses."""
+    return f"node-{next(_numbers)}"
+
+
+@pytest.fixture
+def node_image(kube: Kube, node_name: str) -> Iterator[NodeImage]:
+    """The NodeImage of that node; it wants nothing yet."""
+    made = NodeImage(kube, node_name)
+    made.create()
+    yield made
+    made.delete()
+
+
+@pytest.fixture
+def kubeconfig(control_plane: ControlPlane, folder: LabFolder) -> Path:
+    """Of the agent's service account, with a token."""
+    return control_plane.write_agent_kubeconfig(folder / "agent.conf")
+
+
+@pytest.fixture
+def pull_secret(kube: Kube) -> Iterator[PullSecret]:
+    """pull_secret(registry): a secret with its credentials; returns what a NodeImage calls it."""
+    made = []
+
+    def make(registry: Registry, namespace: str = "kruise-daemon-config") -> dict[str, str]:
+        assert registry.credentials is not None
+        name = f"pull-{next(_numbers)}"
+        login = ":".join(registry.credentials).encode()
+        auths = {registry.host: {"auth": base64.b64encode(login).decode()}}
+        config = json.dumps({"auths": auths}).encode()
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/dockerconfigjson",
+            "metadata": {"name": name, "namespace": namespace},
+            "data": {".dockerconfigjson": base64.b64encode(config).decode()},
+        }
+        kube.create(secret)
+        made.append(secret)
+        return {"namespace": namespace, "name": name}
+
+    yield make
+    for secret in made:
+        kube.delete(kube.path_of(secret))
+
+
+@pytest.fixture
+def cluster_agent(
+    start_agent: StartAgent,
+    containerd: Containerd,
+    kubeconfig: Path,
+    node_name: str,
+    node_image: NodeImage,
+) -> Agent:
+    """The agent of that node, on the session's containerd, with nothing to do yet."""
+    return start_agent(containerd.endpoint, kubeconfig=kubeconfig, node_name=node_name)
+
+
+@pytest.fixture
+def make_node(
+    folder: LabFolder, control_plane: ControlPlane, registry: Registry
+) -> Iterator[Callable[..., Kubelet]]:
+    """make_node(…) as Kubelet, ready: a real node with a containerd of its own."""
+    nodes: list[Kubelet] = []
+
+    def make(name: str | None = None, **options: object) -> Kubelet:
+        name = name or f"node-{next(_numbers)}"
+        node = Kubelet(folder / name, control_plane, registry, name, **options)
+        nodes.append(node)
+        node.start()
+        return node
+
+    yield make
+    for node in nodes:
+        node.close()
+        control_plane.admin.delete(node.path)

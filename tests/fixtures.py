@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of the whole program have at hand, with and without a cluster.
+
+One real containerd and one real registry serve all tests, so a test names its images after itself
+(fixture `image_name`) and removes what it leaves in containerd (fixture `push` does that).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from fake.registry import FakeRegistry
+from fake.runtime import FakeRuntime
+from lab import sanitizers
+from lab.agent import Agent
+from lab.containerd import Containerd
+from lab.folder import LabFolder
+from lab.image import build_image
+from lab.layers import random_layer
+from lab.registry import PushedImage, Registry
+
+_TIMEOUT_SECONDS = 60
+_AGENTS = pytest.StashKey[list[Agent]]()
+
+PushImage = Callable[..., PushedImage]
+StartAgent = Callable[..., Agent]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: takes more than a few seconds")
+    config.addinivalue_line("markers", "containers: runs containers, so needs root and runc")
+    config.addinivalue_line("markers", "handover: goes through the threads of gRPC and of the loop")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_TIMEOUT_SECONDS * sanitizers.SLOWNESS))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Shows the agents' logs with a test that failed."""
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if report.failed and call.when == "call":
+        for agent in item.stash.get(_AGENTS, []):
+            report.sections.append((f"log of {agent.folder.name}", agent.log_text()[-20000:]))
+
+
+@pytest.fixture(scope="session")
+def session_folder() -> Iterator[LabFolder]:
+    with LabFolder() as folder:
+        yield folder
+
+
+@pytest.fixture
+def folder() -> Iterator[LabFolder]:
+    """A private folder, short enough for sockets in it."""
+    with LabFolder() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def registry(session_folder: LabFolder) -> Iterator[Registry]:
+    with Registry(session_folder / "registry") as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def auth_registry(session_folder: LabFolder) -> Iterator[Registry]:
+    """Lets in nobody but the user in its `credentials`."""
+    credentials = ("lab-user", "lab-password")
+    with Registry(session_folder / "auth", credentials=credentials) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def containerd(session_folder: LabFolder) -> Iterator[Containerd]:
+    with Containerd(session_folder / "containerd") as made:
+        yield made
+
+
+@pytest.fixture
+def image_name(request: pytest.FixtureRequest) -> str:
+    """A repository name that no other test uses."""
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name.lower())
+    return f"t/{name.strip('-')}".replace("--", "-")
+
+
+@pytest.fixture
+def push(registry: Registry, containerd: Containerd, image_name: str) -> Iterator[PushImage]:
+    """push([sizes], tag=…, busybox=…, …) as Registry.push_image, for the session's registry."""
+    pushed: list[PushedImage] = []
+
+    def push_image(layers: list[int] | None = None, tag: str = "1", **more: Any) -> PushedImage:
+        # The same layers under another name must not be the same image.
+        labels = {"test": image_name, "tag": tag, **more.pop("labels", {})}
+        image = registry.push_image(image_name, tag, layers or [1000], labels=labels, **more)
+        pushed.append(image)
+        return image
+
+    yield push_image
+    for image in pushed:
+        containerd.remove_image(image.image_id)
+
+
+@pytest.fixture
+def fake_runtime(folder: LabFolder) -> Iterator[FakeRuntime]:
+    with FakeRuntime(folder / "runtime") as runtime:
+        yield runtime
+
+
+@pytest.fixture
+def fake_registry() -> Iterator[FakeRegistry]:
+    with FakeRegistry() as registry:
+        yield registry
+
+
+class Gate:
+    """An image whose second half arrives only once the gate is opened."""
+
+    def __init__(self, registry: FakeRegistry, name: str, size: int) -> None:
+        layer = random_layer(size, seed=zlib.crc32(name.encode()))
+        self.image = registry.add(name, "1", build_image([layer], labels={"test": name}))
+        self.reference = self.image.reference
+        self._opened = threading.Event()
+        registry.on("layer", self._send, name)
+
+    def open(self) -> None:
+        self._opened.set()
+
+    def _send(self, connection: Any, request: Any, reply: Any) -> None:
+        connection.send_head(reply)
+        half = len(reply.body) // 2
+        connection.send_body(reply.body[:half])
+        while not self._opened.wait(0.005):
+            if connection.wait_gone(0):
+                return
+        connection.send_body(reply.body[half:])
+
+
+@pytest.fixture
+def gate(fake_registry: FakeRegistry, containerd: Containerd, image_name: str) -> Iterator[Gate]:
+    """A pull that is under way for as long as the test wants."""
+    made = Gate(fake_registry, image_name, 2 << 20)
+    yield made
+    made.open()
+    containerd.remove_image(made.reference)
+
+
+@pytest.fixture
+def make_agent(request: pytest.FixtureRequest, folder: LabFolder) -> Iterator[StartAgent]:
+    """make_agent(endpoint, …) as Agent, not started. At the end each must have ended well."""
+    if "INPLACED_BUILD_DIR" not in os.environ:
+        pytest.skip("INPLACED_BUILD_DIR is not set")
+    agents = request.node.stash[_AGENTS] = []
+
+    def make(endpoint: str | list[str], **options: Any) -> Agent:
+        agent = Agent(folder / f"agent-{len(agents)}", endpoint, **options)
+        agents.append(agent)
+        return agent
+
+    yield make
+    problems = []
+    for agent in agents:
+        try:
+            agent.close()
+        except AssertionError as problem:
+            problems.append(str(problem))
+    assert not problems, "\n".join(problems)
+
+
+@pytest.fixture
+def start_agent(make_agent: StartAgent) -> StartAgent:
+    """start_agent(endpoint, …): the same, ready."""
+
+    def start(endpoint: str | list[str], **options: Any) -> Agent:
+        agent = make_agent(endpoint, **options)
+        agent.start()
+        return agent
+
+    return start
+
+
+@pytest.fixture
+def agent(start_agent: StartAgent, containerd: Containerd) -> Agent:
+    """An agent on the session's containerd, with nothing to do yet."""
+    return start_agent(containerd.endpoint)

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real Kubernetes control plane on the loopback address.
+
+Its programs come from the folder that tests/cluster/control-plane/build prints; the environment
+variable INPLACED_CONTROL_PLANE names it, else the program is asked, which builds them if need be.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import yaml
+
+from lab.certificates import Authority, make_signing_key
+from lab.cleanup import sweep
+from lab.kube import Kube, KubeError, Object
+from lab.kubeconfig import write_kubeconfig
+from lab.part import Part, says_ok
+from lab.stubs import REPOSITORY
+from lab.wait import free_port, wait_until
+
+_ADMIN_TOKEN = "lab-admin"
+_MANIFESTS = REPOSITORY / "packaging" / "kubernetes"
+_SECRETS = "kruise-daemon-config"  # the namespace in which OpenKruise collects them
+
+# Only what service accounts do is of interest: the agent is one.
+_AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Request", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}],
+}
+
+
+@functools.cache
+def find_programs() -> Path:
+    """The folder with the control plane's programs and the kubelet."""
+    named = os.environ.get("INPLACED_CONTROL_PLANE")
+    if named is not None:
+        return Path(named)
+    build = REPOSITORY / "tests" / "cluster" / "control-plane" / "build"
+    return Path(subprocess.run([build], stdout=subprocess.PIPE, text=True, check=True).stdout[:-1])
+
+
+class ControlPlane:
+    """etcd and kube-apiserver until closed, and more of it if wanted; data survive restarts.
+
+    Each part is a `Part`: control_plane.apiserver.kill9() and so on. `etcd="debian"` is release 3.4,
+    with which the API server cannot stream lists. `apiserver_flags` win over ours.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        etcd: Literal["new", "debian"] = "new",
+        controllers: bool = False,
+        scheduler: bool = False,
+        apiserver_flags: Sequence[str] = (),
+    ) -> None:
+        self.folder = folder
+        self.folder.mkdir(parents=True)
+        self.authority = Authority(folder)
+        self.port = free_port()
+        self.url = f"https://127.0.0.1:{self.port}"
+        self.admin = self.client(_ADMIN_TOKEN)
+        self.admin_kubeconfig = self.write_kubeconfig(folder / "admin.conf", token=_ADMIN_TOKEN)
+        self._audit = folder / "audit.log"
+        self._signing_key = make_signing_key(folder / "service-accounts.key")
+        programs = find_programs()
+        self.etcd = self._make_etcd(Path("/usr/bin") if etcd == "debian" else programs)
+        self.apiserver = self._make_apiserver(programs, controllers, apiserver_flags)
+        self.controllers = self._make_controllers(programs) if controllers else None
+        self.scheduler = self._make_scheduler(programs) if scheduler else None
+
+    def __enter__(self) -> ControlPlane:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Returns once all of it answers."""
+        self.etcd.start()
+        parts = [part for part in (self.apiserver, self.controllers, self.scheduler) if part]
+        for part in parts:
+            part.start(wait_ready=False)
+        for part in parts:
+            part.wait_ready()
+
+    def close(self) -> None:
+        """Nothing of it is kept, so nothing has to end well."""
+        self.admin.close()
+        sweep(self.folder)
+
+    # Who may come in
+
+    def client(
+        self, token: str | None = None, certificate: tuple[Path, Path] | None = None
+    ) -> Kube:
+        return Kube(self.url, self.authority.certificate, token, certificate)
+
+    def write_kubeconfig(self, path: Path, server: str | None = None, **user: Any) -> Path:
+        """See kubeconfig.py. `server` is where something that stands in between listens."""
+        return write_kubeconfig(path, server or self.url, self.authority.certificate, **user)
+
+    def node_certificate(self, name: str) -> tuple[Path, Path]:
+        """What a kubelet of that node has to show."""
+        return self.authority.issue(f"node-{name}", f"/O=system:nodes/CN=system:node:{name}")
+
+    def service_account_token(self, namespace: str, name: str, seconds: int = 3600) -> str:
+        """A new token of a service account that exists. Less than 600 seconds is refused."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+        answer = self.admin.post(path, {**request, "spec": {"expirationSeconds": seconds}})
+        return answer["status"]["token"]
+
+    def write_agent_kubeconfig(self, path: Path, server: str | None = None) -> Path:
+        """For the agent's service account, which `install` makes."""
+        token = self.service_account_token("inplaced", "inplaced")
+        return self.write_kubeconfig(path, server, token=token)
+
+    # What is in it
+
+    def install(self) -> None:
+        """Our custom resources, and what the agent may do."""
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _SECRETS}}
+        self.admin.apply(namespace)
+        definitions = sorted((_MANIFESTS / "crds").glob("*.yaml"))
+        self.apply_files(*definitions, *sorted(_MANIFESTS.glob("rbac*.yaml")))
+
+    def apply_files(self, *paths: Path) -> None:
+        """As `kubectl apply`; returns when new kinds are served."""
+        for path in paths:
+            for document in yaml.safe_load_all(path.read_text()):
+                if document is not None:
+                    applied = self.admin.apply(document)
+                    if document["kind"] == "CustomResourceDefinition":
+                        self._wait_served(applied)
+
+    def audit(self, **wanted: Any) -> list[Object]:
+        """What service accounts have asked for, oldest first.
+
+        With arguments only what is so, as in verb="patch" or userAgent="…".
+        """
+        if not self._audit.exists():
+            return []
+        # The last line may be written right now.
+        lines = self._audit.read_text().split("\n")[:-1]
+        entries = [json.loads(line) for line in lines]
+        return [entry for entry in entries if wanted.items() <= entry.items()]
+
+    def _wait_served(self, definition: Object) -> None:
+        spec = definition["spec"]
+        plural = spec["names"]["plural"]
+        for version in spec["versions"]:
+            group = f"/apis/{spec['group']}/{version['name']}"
+            if version["served"]:
+                wait_until(
+                    lambda group=group: self._serves(group, plural),
+                    20,
+                    f"{plural} in {group}",
+                    pause=0.02,
+                )
+
+    def _serves(self, group: str, plural: str) -> bool:
+        """Both that it is told and that it is so; one may come before the other."""
+        try:
+            names = [entry["name"] for entry in self.admin.get(group)["resources"]]
+            return plural in names and "items" in self.admin.get(f"{group}/{plural}", limit="1")
+        except KubeError as error:
+            if error.code in (404, 429, 503):
+                return False
+            raise
+
+    # Its parts
+
+    def _make_etcd(self, programs: Path) -> Part:
+        client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+        self._etcd_url = client
+        argv = [
+            *(programs / "etcd", f"--data-dir={self.folder}/etcd", "--unsafe-no-fsync"),
+            *(f"--listen-client-urls={client}", f"--advertise-client-urls={client}"),
+            *(f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}"),
+            *(f"--initial-cluster=default={peer}", "--log-level=warn"),
+        ]
+        if programs == Path("/usr/bin"):
+            argv.remove("--unsafe-no-fsync")
+        return Part(self.folder, argv, lambda: says_ok(f"{client}/health"))
+
+    def _make_apiserver(
+        self, programs: Path, has_controllers: bool, more: Sequence[str]
+    ) -> Part:
+        tokens, policy = self.folder / "tokens.csv", self.folder / "audit-policy.json"
+        tokens.write_text(f'{_ADMIN_TOKEN},lab-admin,lab-admin,"system:masters"\n')
+        policy.write_text(json.dumps(_AUDIT_POLICY))
+        certificate, key = self.authority.issue("apiserver", "/CN=lab API server")
+        argv = [
+            programs / "kube-apiserver",
+            *(f"--etcd-servers={self._etcd_url}", "--bind-address=127.0.0.1"),
+            *(f"--secure-port={self.port}", "--endpoint-reconciler-type=none"),
+            *(f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}"),
+            *(f"--client-ca-file={self.authority.certificate}", f"--token-auth-file={tokens}"),
+            *("--authorization-mode=Node,RBAC", "--allow-privileged=true"),
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={self._signing_key}",
+            f"--service-account-signing-key-file={self._signing_key}",
+            *("--service-cluster-ip-range=10.96.0.0/24", "--profiling=false"),
+            "--kubelet-preferred-address-types=InternalIP",
+            *(f"--audit-policy-file={policy}", f"--audit-log-path={self._audit}"),
+        ]
+        if not has_controllers:
+            # Nobody makes the service accounts that pods would need.
+            argv.append("--disable-admission-plugins=ServiceAccount")
+        return Part(self.folder, [*argv, *more], self._is_ready)
+
+    def _make_controllers(self, programs: Path) -> Part:
+        port = free_port()
+        argv = [
+            *(programs / "kube-controller-manager", f"--secure-port={port}"),
+            *("--bind-address=127.0.0.1", "--leader-elect=false"),
+            f"--kubeconfig={self.admin_kubeconfig}",
+            f"--service-account-private-key-file={self._signing_key}",
+            f"--root-ca-file={self.authority.certificate}",
+            f"--cert-dir={self.folder}/controller-manager",
+        ]
+        return Part(self.folder, argv, lambda: _listens(port))
+
+    def _make_scheduler(self, programs: Path) -> Part:
+        port = free_port()
+        argv = [
+            *(programs / "kube-scheduler", f"--secure-port={port}", "--bind-address=127.0.0.1"),
+            *("--leader-elect=false", f"--kubeconfig={self.admin_kubeconfig}"),
+            f"--cert-dir={self.folder}/scheduler",
+        ]
+        return Part(self.folder, argv, lambda: _listens(port))
+
+    def _is_ready(self) -> bool:
+        try:
+            return self.admin.request("GET", "/readyz") == "ok"
+        except (OSError, KubeError):
+            return False
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A network interface with addresses that nothing else on the machine has.
+
+Its other end is in a network namespace that only a mount in our folder keeps alive. So whoever
+sweeps the folder removes the interface as well, however we died.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+from pathlib import Path
+
+# For tests of networks (RFC 2544): neither the internet nor anybody's own network is there.
+_FIRST_NETWORK = (198, 18)
+_N_NETWORKS = 512
+
+
+class Interface:
+    """`address` is its own; `subnet` is free for pods, apart from that one."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        namespace = folder / "netns"
+        namespace.touch()
+        _run("unshare", f"--net={namespace}", "true")
+        self.name = f"lab{secrets.token_hex(5)}"
+        _run(*("ip", "link", "add", self.name, "type", "veth"), *("peer", "name", f"p{self.name}"))
+        shown = _run("ip", "-json", "link", "show", self.name)
+        first, second = _FIRST_NETWORK
+        # An index is nobody else's as long as the interface is there.
+        high, low = divmod(json.loads(shown)[0]["ifindex"] % _N_NETWORKS, 256)
+        self.address = f"{first}.{second + high}.{low}.1"
+        self.subnet = f"{first}.{second + high}.{low}.0/24"
+        _run("ip", "address", "add", f"{self.address}/32", "dev", self.name)
+        _run("ip", "link", "set", self.name, "up")
+        with namespace.open() as target:
+            there = f"/proc/self/fd/{target.fileno()}"
+            _run("ip", "link", "set", f"p{self.name}", "netns", there, keep=target.fileno())
+
+
+def _run(*argv: str, keep: int | None = None) -> str:
+    kept = () if keep is None else (keep,)
+    ran = subprocess.run(argv, capture_output=True, text=True, pass_fds=kept)
+    if ran.returncode != 0:
+        raise RuntimeError(f"{' '.join(argv)}: {ran.stderr.strip()}")
+    return ran.stdout

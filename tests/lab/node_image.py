@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The NodeImage of one node in a cluster, as a controller writes it and reads its status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lab import documents
+from lab.kube import Kube, Object
+from lab.wait import wait_until
+
+GROUP = "apps.kruise.io"
+
+
+class NodeImage:
+    """Speaks for whoever `kube` is. The object need not be there."""
+
+    def __init__(self, kube: Kube, name: str, version: str = "v1beta1") -> None:
+        self.kube = kube
+        self.name = name
+        self.version = version
+        self.path = f"/apis/{GROUP}/{version}/nodeimages/{name}"
+
+    def create(self, *references: str, labels: dict[str, str] | None = None, **more: Any) -> Object:
+        """It wants these images, if any; `more` as for `want`."""
+        document = documents.node_image(references, **more)
+        document["apiVersion"] = f"{GROUP}/{self.version}"
+        document["metadata"] = {"name": self.name, "labels": labels or {}}
+        return self.kube.create(document)
+
+    def want(
+        self,
+        *references: str,
+        policy: str = "IfNotPresent",
+        version: int = 0,
+        secrets: list[dict[str, str]] | None = None,
+        **pull_policy: int,
+    ) -> Object:
+        """From now on these images and no others; `secrets` are for all of them."""
+        spec = documents.node_image(references, policy, version, **pull_policy)["spec"]
+        if secrets:
+            for image in spec["images"].values():
+                image["pullSecrets"] = secrets
+        return self.set_spec(spec)
+
+    def set_spec(self, spec: Object) -> Object:
+        return self.kube.patch(self.path, [{"op": "add", "path": "/spec", "value": spec}], "json")
+
+    def patch_status(self, status: Object) -> Object:
+        """As the agent or a manager does."""
+        return self.kube.patch(f"{self.path}/status", {"status": status})
+
+    def delete(self) -> None:
+        self.kube.delete(self.path)
+
+    def get(self) -> Object:
+        return self.kube.get(self.path)
+
+    def find(self) -> Object | None:
+        return self.kube.find(self.path)
+
+    def status(self) -> Object:
+        """Empty while there is none."""
+        return self.get().get("status", {})
+
+    def tag_status(self, reference: str) -> Object | None:
+        return documents.find_tag_status(self.get(), reference)
+
+    def wait_status(self, reference: str, phase: str, timeout: float = 30) -> Object:
+        """Waits until the status says so; returns what it says of the reference."""
+
+        def reached() -> Object | None:
+            found = self.tag_status(reference)
+            return found if found is not None and found["phase"] == phase else None
+
+        found = wait_until(
+            reached, timeout, lambda: f"{phase} of {reference}, but {self.tag_status(reference)}"
+        )
+        assert found is not None
+        return found
+
+    def watch(self, timeout: float = 30) -> Iterator[Object]:
+        """As Kube.watch, of this one object."""
+        path = self.path.rpartition("/")[0]
+        return self.kube.watch(path, timeout, fieldSelector=f"metadata.name={self.name}")
+
+    def events(self, namespace: str = "default") -> list[Object]:
+        """That are about it."""
+        about = f"involvedObject.kind=NodeImage,involvedObject.name={self.name}"
+        return self.kube.list(f"/api/v1/namespaces/{namespace}/events", fieldSelector=about)
