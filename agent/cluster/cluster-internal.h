@@ -2,7 +2,8 @@
 #pragma once
 
 /*
- * The inside of a cluster: cluster.c connects its parts, cluster-diagnosis.c says how they are
+ * The inside of a cluster: cluster.c is its life, cluster-parts.c what it does once it knows
+ * which version is served, cluster-diagnosis.c how it is
  */
 
 #include "agent/cluster/cluster.h"
@@ -38,8 +39,19 @@ struct Cluster {
         sd_event_source *rediscover;
         unsigned n_failures; /* of the discovery */
         Error absence;       /* why there is no version, or unset */
+        Error complaint;     /* what the log has said last, or unset */
         char *version;       /* of the group, and then there are all of these: */
         KubeWatch *watch;
         StatusWriter *writer;
         Registration *registration; /* if somebody wants it */
 };
+
+/* Finds out which version is served, and watches it. */
+int cluster_discover(Cluster *cluster);
+
+/* Lets go of all that needs a served version. */
+void cluster_drop_parts(Cluster *cluster);
+
+static inline void cluster_tell(Cluster *cluster) {
+        cluster->on_changed(cluster->userdata);
+}

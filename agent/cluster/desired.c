@@ -21,7 +21,7 @@ struct Desired {
 
         char *owner; /* NULL: there is no object */
         char *name;
-        char *written_version; /* what our own last write made of it, or NULL */
+        char *version; /* the newest resourceVersion that is known, or NULL */
         WishList wishes;
         json_object *status; /* as observed or written last, or NULL */
         Error error;
@@ -44,7 +44,7 @@ int desired_new(Log *log, Images *images, Desired **ret) {
 static void desired_forget(Desired *desired) {
         desired->owner = (free(desired->owner), NULL);
         desired->name = (free(desired->name), NULL);
-        desired->written_version = (free(desired->written_version), NULL);
+        desired->version = (free(desired->version), NULL);
         wish_list_done(&desired->wishes);
         desired->wishes = WISH_LIST_INIT;
         json_object_put(desired->status);
@@ -139,18 +139,28 @@ static bool is_older(const char *version, const char *than) {
         return a != b ? a < b : strcmp(version, than) < 0;
 }
 
-static void desired_set_status(Desired *desired, const KubeObject *object) {
+static int desired_set_version(Desired *desired, const char *version) {
+        char *copy = strdup(version);
+
+        if (!copy)
+                return -ENOMEM;
+
+        free(desired->version);
+        desired->version = copy;
+        return 0;
+}
+
+static int desired_set_status(Desired *desired, const KubeObject *object) {
         json_object *status = NULL;
 
-        if (desired->written_version &&
-            is_older(object->resource_version, desired->written_version))
-                return;
+        if (desired->version && is_older(object->resource_version, desired->version))
+                return 0;
 
-        desired->written_version = (free(desired->written_version), NULL);
         (void) json_object_object_get_ex(object->json, "status", &status);
         json_object_get(status);
         json_object_put(desired->status);
         desired->status = status;
+        return desired_set_version(desired, object->resource_version);
 }
 
 /* What is finished in the object's status is not done again; if we are at it, we stop. */
@@ -183,7 +193,10 @@ int desired_set(Desired *desired, const KubeObject *object) {
         if (r < 0)
                 return r;
 
-        desired_set_status(desired, object);
+        r = desired_set_status(desired, object);
+        if (r < 0)
+                return r;
+
         return desired_settle(desired);
 }
 
@@ -193,6 +206,14 @@ const char *desired_uid(const Desired *desired) {
 
 const char *desired_name(const Desired *desired) {
         return desired->name;
+}
+
+const char *desired_resource_version(const Desired *desired) {
+        return desired->version;
+}
+
+void desired_on_list(Desired *desired) {
+        desired->version = (free(desired->version), NULL);
 }
 
 const Error *desired_error(const Desired *desired) {
@@ -231,17 +252,15 @@ int desired_diff(const Desired *desired, json_object **ret_patch) {
 
 int desired_on_written(Desired *desired, json_object *patch, const char *resource_version) {
         json_object *status = NULL;
-        char *version;
+        int r;
 
         if (!desired->owner || !json_object_object_get_ex(patch, "status", &status))
                 return 0;
 
-        version = strdup(resource_version);
-        if (!version)
-                return -ENOMEM;
+        r = desired_set_version(desired, resource_version);
+        if (r < 0)
+                return r;
 
-        free(desired->written_version);
-        desired->written_version = version;
         return json_merge_patch(&desired->status, status);
 }
 

@@ -10,10 +10,13 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/cluster/patch-spec.h"
 #include "agent/cluster/write-pace.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/kube/path.h"
 #include "agent/kube/retry.h"
+
+#define CONFLICT_USEC ((uint64_t) 500 * 1000)
 
 struct StatusWriter {
         KubeClient *client;
@@ -24,7 +27,8 @@ struct StatusWriter {
         void *userdata;
 
         bool is_synced;
-        bool is_waiting; /* after a failure, for the retry */
+        bool is_waiting;     /* after a failure, for the retry */
+        bool is_in_conflict; /* and that is why: for the object, or the retry if it has come already */
         unsigned n_failures;
         WritePace pace;
         sd_event_source *look; /* once per turn of the loop */
@@ -83,32 +87,42 @@ static int writer_failed(StatusWriter *writer, const KubeReply *reply) {
                                                kube_retry_usec(writer->n_failures, reply, random));
 }
 
+/* NULL: an answer that does not say what it made of the object, if anything. */
 static const char *reply_version(json_object *object) {
         json_object *metadata, *version;
 
         if (!json_object_object_get_ex(object, "metadata", &metadata) ||
             !json_object_object_get_ex(metadata, "resourceVersion", &version))
-                return "";
+                return NULL;
 
         return json_object_get_string(version);
+}
+
+/* The object is not what we know: the watch will show it, or has done so already. */
+static int writer_conflicted(StatusWriter *writer) {
+        writer->is_waiting = true;
+        writer->is_in_conflict = true;
+        return writer_schedule(writer, now_usec(writer) + CONFLICT_USEC);
 }
 
 static int on_replied(const KubeReply *reply, const Error *error, void *userdata) {
         StatusWriter *writer = userdata;
         cleanup(json_object_put_p) json_object *patch = take_ptr(writer->patch);
-        cleanup(json_object_put_p) json_object *object = NULL;
-        const char *uid = desired_uid(writer->desired);
+        cleanup(json_object_put_p) json_object *object = json_tokener_parse(reply->body);
+        const char *uid = desired_uid(writer->desired), *version = reply_version(object);
         int r;
 
         writer->call = kube_call_unref(writer->call);
+        if (error ? error->kind == ERROR_CONFLICT : !version)
+                return writer_conflicted(writer);
+
         writer_note(writer, error);
         if (error)
                 return writer_failed(writer, reply);
 
         writer->n_failures = 0;
         if (uid && strcmp(uid, writer->uid) == 0) {
-                object = json_tokener_parse(reply->body);
-                r = desired_on_written(writer->desired, patch, reply_version(object));
+                r = desired_on_written(writer->desired, patch, version);
                 if (r < 0)
                         return r;
         }
@@ -155,6 +169,24 @@ static int writer_send(StatusWriter *writer) {
         return kube_call(writer->client, &request, &writer->call);
 }
 
+/* The patch is for what is known. An object that somebody has changed meanwhile, whose list of tags
+ * it would overwrite, or that was deleted and created again, is looked at first. */
+static int writer_guard(StatusWriter *writer) {
+        const char *version = desired_resource_version(writer->desired);
+        json_object *metadata = json_object_new_object();
+        int r;
+
+        if (!metadata)
+                return -ENOMEM;
+
+        r = version ? patch_add_text(metadata, "resourceVersion", version) : 0;
+        if (r >= 0)
+                return patch_add(writer->patch, "metadata", metadata);
+
+        json_object_put(metadata);
+        return r;
+}
+
 /* What is collected has its time already, and will be compared then. */
 static bool is_collecting(StatusWriter *writer) {
         uint64_t now = now_usec(writer);
@@ -175,8 +207,7 @@ static int writer_compare(StatusWriter *writer) {
         if (!may_write(writer) || is_collecting(writer))
                 return 0;
 
-        json_object_put(writer->patch);
-        writer->patch = NULL;
+        writer->patch = (json_object_put(writer->patch), NULL);
         r = desired_diff(writer->desired, &writer->patch);
         if (r < 0)
                 return r;
@@ -184,6 +215,10 @@ static int writer_compare(StatusWriter *writer) {
                 write_pace_on_same(&writer->pace);
                 return writer_schedule(writer, UINT64_MAX);
         }
+
+        r = writer_guard(writer) < 0 ? -ENOMEM : r;
+        if (r < 0)
+                return r;
 
         write_pace_on_change(&writer->pace, r == STATUS_PROGRESS, now_usec(writer));
         when = write_pace_next_usec(&writer->pace, now_usec(writer));
@@ -201,6 +236,7 @@ static int on_due(sd_event_source *source, uint64_t usec, void *userdata) {
         StatusWriter *writer = userdata;
 
         writer->is_waiting = false;
+        writer->is_in_conflict = false;
         return writer_compare(writer);
 }
 
@@ -280,7 +316,12 @@ int status_writer_kick(StatusWriter *writer) {
                 return 0;
 
         writer->is_waiting = false;
+        writer->is_in_conflict = false;
         return status_writer_look(writer);
+}
+
+int status_writer_on_object(StatusWriter *writer) {
+        return writer->is_in_conflict ? status_writer_kick(writer) : status_writer_look(writer);
 }
 
 const Error *status_writer_error(const StatusWriter *writer) {

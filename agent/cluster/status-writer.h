@@ -29,8 +29,11 @@ typedef struct StatusWriterOptions {
 int status_writer_new(const StatusWriterOptions *options, StatusWriter **ret);
 StatusWriter *status_writer_free(StatusWriter *writer);
 
-/* An image, or the object, may have changed. */
+/* An image may have changed. */
 int status_writer_look(StatusWriter *writer);
+
+/* The watch has shown the object. */
+int status_writer_on_object(StatusWriter *writer);
 
 /* Only an object that is known to be there, and its newest state, is written to. */
 int status_writer_set_synced(StatusWriter *writer, bool is_synced);

@@ -7,6 +7,7 @@
 
 #define QUIET_USEC (2 * SEC) /* without a write */
 #define N_AT_ONCE 3          /* what one image takes: Waiting, Pulling, Succeeded */
+#define SETTLE_USEC (10 * MSEC)
 #define COLLECT_USEC (900 * MSEC)
 #define PERIOD_USEC (1 * SEC) /* what changes right after a write waits as long as this */
 #define PROGRESS_USEC (10 * SEC)
@@ -45,9 +46,17 @@ static uint64_t later(uint64_t a, uint64_t b) {
         return a > b ? a : b;
 }
 
+/* After a quiet time. */
+static bool is_first(const WritePace *pace) {
+        return pace->n_at_once == N_AT_ONCE ||
+               pace->pending_usec >= pace->written_usec + QUIET_USEC;
+}
+
 uint64_t write_pace_next_usec(const WritePace *pace, uint64_t now_usec) {
         uint64_t next = UINT64_MAX;
 
+        if (pace->pending_usec > 0 && is_first(pace))
+                return later(pace->pending_usec + SETTLE_USEC, now_usec);
         if (pace->pending_usec > 0 && pace->n_at_once > 0)
                 return now_usec;
 

@@ -4,7 +4,8 @@
 /*
  * When a status may be written
  *
- * At once when it is quiet, so that a single image is acknowledged and reported without delay; and
+ * At once when it is quiet, so that a single image is acknowledged and reported without delay (but
+ * for the moment in which it begins: most of what is Waiting then is Pulling a moment later); and
  * collected for a little less than a second when much is going on, so that 200 images do not make
  * 400 writes and yet no status is older than a second. Progress alone is worth a write every 10 s.
  * Pure: the time is given.

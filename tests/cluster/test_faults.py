@@ -144,11 +144,16 @@ def wait_requests(proxy: ApiProxy, pattern: str, n: int = 1, timeout: float = 10
     )
 
 
-def wait_problem(agent: Agent, subject: str, timeout: float = 10) -> str:
-    def find() -> str | None:
-        return problems(agent).get(subject)
+def wait_problem(agent: Agent, subject: str, text: str = "", timeout: float = 10) -> str:
+    """Waits until doctor says something with the text about the subject; returns that."""
 
-    found = wait_until(find, timeout * SLOWLY, lambda: f"{subject!r} among {problems(agent)}")
+    def find() -> str | None:
+        found = problems(agent).get(subject)
+        return found if found is not None and text in found else None
+
+    found = wait_until(
+        find, timeout * SLOWLY, lambda: f"{text!r} about the {subject} among {problems(agent)}"
+    )
     assert found is not None
     return found
 
@@ -352,7 +357,7 @@ def test_writes_are_refused_for_a_while(member, proxy, wishes, fake_runtime, cod
     proxy.on(_STATUS_WRITES, api_faults.refuse(code, "as told"))
     add(wishes, "demo/one:1", "demo/two:1")
     wait_requests(proxy, _STATUS_WRITES, 3)
-    assert "as told" in wait_problem(member, "status of the NodeImage")
+    wait_problem(member, "status of the NodeImage", "as told")
     assert_pulls_locally(member)
     add(wishes, "demo/three:1")
     names = {f"demo/{name}:1" for name in ("one", "two", "three")}
@@ -377,7 +382,7 @@ def test_write_is_lost(member, proxy, wishes, behaviour):
 
 @pytest.mark.parametrize(
     "behaviour",
-    [api_faults.truncate(30), api_faults.relabel("text/html"), api_faults.answer(200, b"")],
+    [api_faults.truncate(30), api_faults.relabel("text/html"), api_faults.truncate(0)],
     ids=["truncated", "relabelled", "empty"],
 )
 def test_answer_to_a_write_is_spoilt(member, proxy, wishes, behaviour):
@@ -427,7 +432,7 @@ def test_right_is_missing(make_member, server, proxy, wishes, verbs, subject):
     add(wishes, "demo/web:1")
     agent = make_member()
     agent.start()
-    assert "cannot" in (said := wait_problem(agent, subject)) and "nodeimages" in said
+    assert "nodeimages" in wait_problem(agent, subject, "cannot")
     code, text = readiness(agent)
     assert code == 503 and "cannot" in text
     assert agent.ctl("doctor").returncode == 1
@@ -460,7 +465,7 @@ def test_server_is_away_at_start(make_member, proxy, wishes):
     add(wishes, "demo/web:1")
     agent = make_member()
     agent.start()
-    assert "cannot connect" in wait_problem(agent, "API server")
+    wait_problem(agent, "API server", "cannot connect")
     code, text = readiness(agent)
     assert code == 503 and "cannot connect" in text
     assert_clear(the_complaint(agent))
@@ -487,7 +492,7 @@ def test_server_dies_in_mid_pull(member, proxy, server, wishes, hold, fake_runti
     wait_well(member)
     for reference in ("demo/done:1", hold.reference, "demo/late:1"):
         assert len(fake_runtime.calls("PullImage", reference)) == 1, reference
-    assert_clear(the_complaint(member))
+    assert len(complaints(member)) <= 1
 
 
 def test_server_dies_again_and_again(member, proxy, wishes):
@@ -517,8 +522,7 @@ def test_server_is_a_stranger(make_member, folder, proxy, wishes):
     (folder / "strange").mkdir()
     agent = make_member(authority=make_certificates(folder / "strange").authority)
     agent.start()
-    said = wait_problem(agent, "API server")
-    assert "certificate" in said and "cannot be trusted" in said
+    assert "certificate" in wait_problem(agent, "API server", "cannot be trusted")
     assert "cannot be trusted" in readiness(agent)[1]
     assert_clear(the_complaint(agent))
     assert_pulls_locally(agent)
@@ -537,16 +541,14 @@ def test_token_rotates(member, proxy, server, wishes, token_file):
     assert len([request for request in proxy.requests() if request.code == 401]) <= 2
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(120)
 def test_token_expires(member, proxy, server, wishes, token_file):
     """While the token is refused that is said; a new one is found without a restart."""
     server.tokens.discard(_TOKEN)
     server.tokens.add("newer")
     the_watch(proxy).cut()
-    wait_until(
-        lambda: "Unauthorized" in problems(member).get("API server", ""),
-        20 * SLOWLY,
-        lambda: f"word of the refusal among {problems(member)}",
-    )
+    wait_problem(member, "API server", "Unauthorized", 20)
     assert _TOKEN not in member.log_text()
     assert_pulls_locally(member)
     write_whole(token_file, "newer")
@@ -694,4 +696,3 @@ def test_watch_of_a_real_server_breaks(
         node_image.wait_status("demo/late:1", "Succeeded")
         wait_well(agent)
         assert len(fake_runtime.calls("PullImage", "demo/early:1")) == 1
-        agent.close()

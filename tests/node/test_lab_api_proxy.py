@@ -41,6 +41,12 @@ def proxy(folder, server) -> Iterator[ApiProxy]:
         yield made
 
 
+@pytest.fixture
+def line(server) -> Iterator[TcpProxy]:
+    with TcpProxy(("127.0.0.1", int(server.url.rpartition(":")[2]))) as made:
+        yield made
+
+
 class Client:
     """One connection to the proxy, or through a TcpProxy to what it says it is."""
 
@@ -145,15 +151,18 @@ def test_watch_passes_piece_by_piece(proxy, server, client):
     assert next_event(watch)[0] == "DELETED"
 
 
-def test_hang_up_reaches_the_server(proxy, server, client):
+def test_hang_up_reaches_the_server(proxy, server, line, client):
     """A client that leaves a watch leaves nothing behind."""
+    proxy.lead_to(f"https://127.0.0.1:{line.port}", server.authority)
     watch = client.watch()
     next_event(watch)
     the_watch(proxy)
+    assert line.open_connections == 1
     watch.close()
     client.connection.close()
     wait_until(lambda: not proxy.watches(), _LIMIT, "end of the watch")
     wait_until(lambda: proxy.open_connections == 0, _LIMIT, "end of the connection")
+    wait_until(lambda: line.open_connections == 0, _LIMIT, "end of the one to the server")
 
 
 # Answers that are no good
@@ -475,12 +484,6 @@ def test_creates_and_deletes(server, client):
 
 
 # Connections as such
-
-
-@pytest.fixture
-def line(server) -> Iterator[TcpProxy]:
-    with TcpProxy(("127.0.0.1", int(server.url.rpartition(":")[2]))) as made:
-        yield made
 
 
 @pytest.fixture

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/cluster/cluster-internal.h"
+#include "agent/kube/path.h"
+#include "agent/kube/retry.h"
+
+/* Newer first: what is stored need not be converted then. */
+static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
+
+/* What an earlier life has done is claimed by the first list, or never. */
+static void cluster_on_first_sync(Cluster *cluster) {
+        cluster->was_synced = true;
+        images_restore_end(cluster->images);
+        log_info(cluster->log, NULL, "Watching the NodeImage `%s` (%s) of %s.", cluster->node_name,
+                 cluster->version, kube_client_target(cluster->client));
+}
+
+/* What is wrong beyond the connection, about which on_reachable() has spoken; each reason once. */
+static void cluster_complain(Cluster *cluster, const Error *error) {
+        const Error *trouble = kube_client_trouble(cluster->client);
+
+        if ((trouble && trouble->kind != ERROR_NONE) ||
+            strcmp(error_message(error), error_message(&cluster->complaint)) == 0)
+                return;
+
+        log_warning(cluster->log, NULL, "Waiting for the API server: %s.", error_message(error));
+        error_done(&cluster->complaint);
+        (void) error_copy(&cluster->complaint, error);
+}
+
+static int cluster_register(Cluster *cluster, const KubeObject *object) {
+        return cluster->registration ? registration_on_object(cluster->registration, object) : 0;
+}
+
+static int on_object(const KubeObject *object, void *userdata) {
+        Cluster *cluster = userdata;
+        int r;
+
+        r = desired_set(cluster->desired, object);
+        if (r < 0)
+                return r;
+
+        r = cluster_register(cluster, object);
+        if (r < 0)
+                return r;
+
+        cluster_tell(cluster);
+        return status_writer_on_object(cluster->writer);
+}
+
+static int on_gone(const KubeObject *object, void *userdata) {
+        Cluster *cluster = userdata;
+        int r;
+
+        r = desired_clear(cluster->desired);
+        if (r < 0)
+                return r;
+
+        log_info(cluster->log, NULL, "The NodeImage `%s` is gone.", object->name);
+        cluster_tell(cluster);
+        return kube_watch_state(cluster->watch) == KUBE_WATCH_SYNCED
+                       ? cluster_register(cluster, NULL)
+                       : 0;
+}
+
+void cluster_drop_parts(Cluster *cluster) {
+        cluster->watch = kube_watch_free(cluster->watch);
+        cluster->writer = status_writer_free(cluster->writer);
+        cluster->registration = registration_free(cluster->registration);
+        cluster->version = (free(cluster->version), NULL);
+}
+
+static int cluster_on_synced(Cluster *cluster) {
+        if (!cluster->was_synced) {
+                cluster_on_first_sync(cluster);
+        } else if (cluster->complaint.kind != ERROR_NONE) {
+                log_info(cluster->log, NULL, "Watching the NodeImage `%s` again.",
+                         cluster->node_name);
+        }
+
+        error_done(&cluster->complaint);
+        return desired_uid(cluster->desired) ? 0 : cluster_register(cluster, NULL);
+}
+
+static int on_watch_state(KubeWatchState state, void *userdata) {
+        Cluster *cluster = userdata;
+        const Error *error = kube_watch_error(cluster->watch);
+        int r;
+
+        r = status_writer_set_synced(cluster->writer, state == KUBE_WATCH_SYNCED);
+        if (r < 0)
+                return r;
+
+        if (state == KUBE_WATCH_LISTING)
+                desired_on_list(cluster->desired);
+        if (state == KUBE_WATCH_SYNCED)
+                r = cluster_on_synced(cluster);
+        if (r < 0)
+                return r;
+
+        if (state == KUBE_WATCH_TROUBLED)
+                cluster_complain(cluster, error);
+        if (state == KUBE_WATCH_TROUBLED && error->kind == ERROR_NOT_FOUND) {
+                cluster_drop_parts(cluster);
+                r = cluster_discover(cluster);
+        }
+
+        cluster_tell(cluster);
+        return r;
+}
+
+static void on_watch_restart(void *userdata) {
+        Cluster *cluster = userdata;
+
+        cluster->on_watch_restart(cluster->userdata);
+}
+
+static void on_written(const Error *error, void *userdata) {
+        Cluster *cluster = userdata;
+
+        cluster->on_written(error, cluster->userdata);
+        cluster_tell(cluster);
+}
+
+static int cluster_add_registration(Cluster *cluster) {
+        const RegistrationOptions options = {
+                .client = cluster->client,
+                .log = cluster->log,
+                .version = cluster->version,
+                .node_name = cluster->node_name,
+        };
+
+        return cluster->must_register ? registration_new(&options, &cluster->registration) : 0;
+}
+
+static int cluster_add_watch(Cluster *cluster) {
+        cleanup(free_p) char *name = NULL, *selector = NULL;
+        KubeWatchOptions options = {
+                .client = cluster->client,
+                .path = { .group = CLUSTER_GROUP,
+                          .version = cluster->version,
+                          .resource = "nodeimages" },
+                .on_object = on_object,
+                .on_gone = on_gone,
+                .on_state = on_watch_state,
+                .on_restart = on_watch_restart,
+                .userdata = cluster,
+        };
+        int r;
+
+        r = kube_path_escape(cluster->node_name, &name);
+        if (r < 0)
+                return r;
+
+        if (asprintf(&selector, "fieldSelector=metadata.name%%3D%s", name) < 0) {
+                selector = NULL;
+                return -ENOMEM;
+        }
+
+        options.selector = selector;
+        return kube_watch_new(&options, &cluster->watch);
+}
+
+static int cluster_add_parts(Cluster *cluster, const char *version) {
+        StatusWriterOptions writer = {
+                .client = cluster->client,
+                .log = cluster->log,
+                .desired = cluster->desired,
+                .on_written = on_written,
+                .userdata = cluster,
+        };
+        int r;
+
+        cluster->version = strdup(version);
+        if (!cluster->version)
+                return -ENOMEM;
+
+        writer.version = cluster->version;
+        r = status_writer_new(&writer, &cluster->writer);
+        if (r < 0)
+                return r;
+
+        r = cluster_add_registration(cluster);
+        if (r < 0)
+                return r;
+
+        return cluster_add_watch(cluster);
+}
+
+static int on_rediscover(sd_event_source *source, uint64_t usec, void *userdata) {
+        return cluster_discover(userdata);
+}
+
+static int cluster_discover_later(Cluster *cluster) {
+        sd_event *event = kube_client_event(cluster->client);
+        uint32_t random = 0;
+
+        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
+        cluster->n_failures++;
+        cluster->rediscover = sd_event_source_disable_unref(cluster->rediscover);
+        return sd_event_add_time_relative(event, &cluster->rediscover, CLOCK_MONOTONIC,
+                                          kube_retry_usec(cluster->n_failures, NULL, random), 0,
+                                          on_rediscover, cluster);
+}
+
+static int on_discovered(const char *version, const Error *error, void *userdata) {
+        Cluster *cluster = userdata;
+        cleanup(error_done) Error absent = ERROR_INIT;
+
+        cluster->discovery = kube_discovery_free(cluster->discovery);
+        if (!version && !error) {
+                (void) error_set(&absent, ERROR_NOT_FOUND,
+                                 "the API server has no NodeImages of " CLUSTER_GROUP);
+                error = &absent;
+        }
+
+        if (error)
+                cluster_complain(cluster, error);
+        error_done(&cluster->absence);
+        if (error)
+                (void) error_copy(&cluster->absence, error);
+        cluster_tell(cluster);
+        if (error)
+                return cluster_discover_later(cluster);
+
+        cluster->n_failures = 0;
+        return cluster_add_parts(cluster, version);
+}
+
+int cluster_discover(Cluster *cluster) {
+        cluster->rediscover = sd_event_source_disable_unref(cluster->rediscover);
+        cluster->discovery = kube_discovery_free(cluster->discovery);
+        return kube_discover(cluster->client, CLUSTER_GROUP, versions, "nodeimages", on_discovered,
+                             cluster, &cluster->discovery);
+}
