@@ -130,9 +130,7 @@ static int agent_add_images(Agent *agent, const Options *options) {
 }
 
 static const char *get_runtime_sentence(void *userdata) {
-        const Agent *agent = userdata;
-
-        return diagnosis_runtime_sentence(agent->runtimes);
+        return diagnosis_runtime_sentence(((const Agent *) userdata)->runtimes);
 }
 
 static void on_state_written(int result, void *userdata) {
@@ -148,6 +146,7 @@ static int agent_add_state_file(Agent *agent, const Options *options) {
                 .images = agent->images,
                 .directory = options->state_dir,
                 .node_name = options->node_name,
+                .in_cluster = agent->cluster.cluster,
                 .get_runtime = get_runtime_sentence,
                 .on_written = on_state_written,
                 .userdata = agent,

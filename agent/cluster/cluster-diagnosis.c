@@ -80,7 +80,7 @@ static int visit_node_image(const Cluster *cluster, const DiagnosisVisitor *visi
                                                   "it",
                                         visitor->userdata);
 
-        n = asprintf(&text, "%s (%s), %zu tags", desired_name(cluster->desired),
+        n = asprintf(&text, "%s (%s), tags: %zu", desired_name(cluster->desired),
                      cluster->version ?: "?", desired_n_images(cluster->desired));
         if (n < 0) {
                 text = NULL;

@@ -16,11 +16,11 @@
 static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
 
 /* What an earlier life has done is claimed by the first list, or never. */
-static void cluster_on_first_sync(Cluster *cluster) {
+static int cluster_on_first_sync(Cluster *cluster) {
         cluster->was_synced = true;
-        images_restore_end(cluster->images);
         log_info(cluster->log, NULL, "Watching the NodeImage `%s` (%s) of %s.", cluster->node_name,
                  cluster->version, kube_client_target(cluster->client));
+        return desired_on_first_sync(cluster->desired);
 }
 
 /* What is wrong beyond the connection, about which on_reachable() has spoken; each reason once. */
@@ -79,14 +79,17 @@ void cluster_drop_parts(Cluster *cluster) {
 }
 
 static int cluster_on_synced(Cluster *cluster) {
-        if (!cluster->was_synced) {
-                cluster_on_first_sync(cluster);
-        } else if (cluster->complaint.kind != ERROR_NONE) {
+        int r;
+
+        if (cluster->was_synced && cluster->complaint.kind != ERROR_NONE)
                 log_info(cluster->log, NULL, "Watching the NodeImage `%s` again.",
                          cluster->node_name);
-        }
-
         error_done(&cluster->complaint);
+
+        r = cluster->was_synced ? 0 : cluster_on_first_sync(cluster);
+        if (r < 0)
+                return r;
+
         return desired_uid(cluster->desired) ? 0 : cluster_register(cluster, NULL);
 }
 

@@ -200,6 +200,37 @@ int desired_set(Desired *desired, const KubeObject *object) {
         return desired_settle(desired);
 }
 
+/* Another NodeImage than this one that wants something, or NULL. */
+static const char *find_stranger(const Desired *desired) {
+        for (size_t i = 0; i < images_count(desired->images); i++)
+                for (const Want *want = image_wants(images_get(desired->images, i)); want;
+                     want = want->next)
+                        if (strncmp(want->owner, OWNER_PREFIX, strlen(OWNER_PREFIX)) == 0 &&
+                            (!desired->owner || strcmp(want->owner, desired->owner) != 0))
+                                return want->owner;
+
+        return NULL;
+}
+
+int desired_on_first_sync(Desired *desired) {
+        const char *owner;
+
+        images_restore_end(desired->images);
+        while ((owner = find_stranger(desired))) {
+                cleanup(free_p) char *copy = strdup(owner);
+                int r;
+
+                if (!copy)
+                        return -ENOMEM;
+
+                r = images_set_wishes(desired->images, copy, &WISH_LIST_INIT, false);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
 const char *desired_uid(const Desired *desired) {
         return desired->owner ? desired->owner + strlen(OWNER_PREFIX) : NULL;
 }

@@ -22,6 +22,10 @@ Desired *desired_free(Desired *desired);
 /* What the watch shows: it is borrowed during the call. A spec that cannot be used leaves the last
  * good one in force, see desired_error(). */
 int desired_set(Desired *desired, const KubeObject *object);
+/* The watch has told everything for the first time: what an earlier life knew of other objects, and
+ * nobody has claimed, is forgotten. */
+int desired_on_first_sync(Desired *desired);
+
 /* The object is gone: nothing is wanted for it any more. */
 int desired_clear(Desired *desired);
 

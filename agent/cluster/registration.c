@@ -36,6 +36,7 @@ struct Registration {
         RegistrationState state;
         bool is_ours;
         KubeCall *call;         /* while asking */
+        bool is_creating;       /* that is what the call is for */
         sd_event_source *timer; /* while waiting or resting */
         unsigned n_failures;    /* in a row */
         Error error;            /* why it could not be created */
@@ -81,13 +82,18 @@ static int on_created(const KubeReply *reply, const Error *error, void *userdata
         Registration *registration = userdata;
 
         registration->call = kube_call_unref(registration->call);
-        if (error && error->kind != ERROR_CONFLICT)
-                return registration_failed(registration, REGISTRATION_CREATE, reply, error);
-
+        registration->is_creating = false;
         if (!error)
                 log_info(registration->log, NULL,
                          "Created the NodeImage `%s`, since nobody else did.",
                          registration->api.node_name);
+
+        /* The watch was faster than the answer. */
+        if (registration->state == REGISTRATION_PRESENT)
+                return 0;
+        if (error && error->kind != ERROR_CONFLICT)
+                return registration_failed(registration, REGISTRATION_CREATE, reply, error);
+
         registration_succeeded(registration);
         return registration_wait(registration, REGISTRATION_WAITING, SHOW_USEC);
 }
@@ -101,6 +107,7 @@ static int registration_create(Registration *registration, struct json_object *n
         if (r < 0)
                 return r;
 
+        registration->is_creating = true;
         return registration_api_call(&registration->api, REGISTRATION_CREATE, body, on_created,
                                      registration, &registration->call);
 }
@@ -224,7 +231,8 @@ int registration_on_object(Registration *registration, const KubeObject *object)
 
         registration->state = REGISTRATION_PRESENT;
         registration->is_ours = registration_spec_is_ours(object->json);
-        registration->call = kube_call_unref(registration->call);
+        if (!registration->is_creating)
+                registration->call = kube_call_unref(registration->call);
         registration_succeeded(registration);
         r = sd_event_source_set_enabled(registration->timer, SD_EVENT_OFF);
         if (r < 0)

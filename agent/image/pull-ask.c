@@ -222,12 +222,17 @@ static int on_keys(PullKeys *keys, const Error *error, void *userdata) {
         return pull_handle(pull, PULL_ON_KEYS);
 }
 
+/* Those of the last attempt did not do, or there were none. */
+static bool keys_may_be_stale(PullReason reason) {
+        return is_denial(reason) || reason == PULL_REASON_INVALID_CREDENTIALS;
+}
+
 /* Each attempt asks for the credentials anew: they may have been mended. */
 int pull_authenticate(Pull *pull) {
         const PullKeysQuestion question = {
                 .wish = &pull->wish,
                 .ref = &pull->ref,
-                .was_denied = pull->n_failures > 0 && is_denial(pull->status.reason),
+                .was_denied = pull->n_failures > 0 && keys_may_be_stale(pull->status.reason),
         };
         int r;
 

@@ -197,6 +197,10 @@ int kube_client_new(const KubeClientOptions *options, KubeClient **ret, Error *r
         if (r < 0)
                 return r;
 
+        r = http_load(reterr);
+        if (r < 0)
+                return r;
+
         r = kube_client_open_access(client, options->access, reterr);
         if (r < 0)
                 return r;

@@ -40,7 +40,7 @@ typedef struct KubeClientOptions {
         void *userdata;
 } KubeClientOptions;
 
-/* Refuses what kube_access_new() refuses. Sends nothing yet. */
+/* Refuses what kube_access_new() refuses, and if libcurl cannot be loaded. Sends nothing yet. */
 int kube_client_new(const KubeClientOptions *options, KubeClient **ret, Error *reterr);
 
 /* Ends all calls, whose callbacks do not run any more. Returns NULL. */

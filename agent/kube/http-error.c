@@ -62,7 +62,7 @@ static void describe_connect(CURLcode code, const char *server, const char *reas
 void http_error_describe(CURLcode code, const char *server, const char *text, int os_errno,
                          Error *ret) {
 
-        const char *reason = text[0] ? strip(text) : curl_easy_strerror(code);
+        const char *reason = strip(text);
 
         switch (code) {
         case CURLE_COULDNT_CONNECT:

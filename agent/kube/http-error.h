@@ -11,7 +11,7 @@
 
 #define HTTP_CONNECT_SECONDS 15
 
-/* Fills *ret, which must be unset. text is what curl says about it, os_errno what the kernel said,
- * or 0. Never names anything that is secret. */
+/* Fills *ret, which must be unset. text is what curl says about it, os_errno what the kernel
+ * said, or 0. Never names anything that is secret. */
 void http_error_describe(CURLcode code, const char *server, const char *text, int os_errno,
                          Error *ret);

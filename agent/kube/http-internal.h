@@ -5,19 +5,19 @@
  * What the files of http.h share
  */
 
-#include <curl/curl.h>
-
 #include "agent/base/list.h"
+#include "agent/kube/http-library.h"
 #include "agent/kube/http-target.h"
 #include "agent/kube/http.h"
 
 struct HttpPeer {
         unsigned n_refs; /* the owner, each transfer, and whoever runs callbacks */
         sd_event *event;
+        HttpLibrary curl;
         CURLM *multi;
         sd_event_source *timer;
-        bool has_library;
-        bool is_inside; /* curl runs, and must not be called again from its callbacks */
+        bool is_initialised; /* curl is, on our behalf */
+        bool is_inside;      /* curl runs, and must not be called again from its callbacks */
         HttpTransfer *transfers;
 
         HttpTarget target;
@@ -46,6 +46,16 @@ struct HttpTransfer {
         bool is_cut;     /* by on_head or on_data */
         bool has_head;   /* on_head was called */
 };
+
+/* Sets an option of one transfer; true if curl takes it. curl's own macro, which checks the types, wants
+ * curl linked; this one checks the mistake easily made: an int where curl reads a long. */
+#define http_set(transfer, option, value)                                                        \
+        ({                                                                                       \
+                _Static_assert((option) >= CURLOPTTYPE_OBJECTPOINT ||                            \
+                                       sizeof(value) == sizeof(long),                            \
+                               "curl reads a long");                                             \
+                (transfer)->peer->curl.easy_setopt((transfer)->easy, option, value) == CURLE_OK; \
+        })
 
 /* Tells curl everything about the request but where its answer goes. */
 int http_set_up(HttpTransfer *transfer, const HttpRequest *request);

@@ -19,8 +19,6 @@
 #define KEEPALIVE_PROBES 3
 #define UNACKNOWLEDGED_MSEC 30000
 
-#define set(easy, option, value) (curl_easy_setopt(easy, option, value) == CURLE_OK)
-
 void http_wipe(char *text) {
         if (text)
                 explicit_bzero(text, strlen(text));
@@ -49,7 +47,7 @@ static int on_socket_made(void *userdata, curl_socket_t fd, curlsocktype purpose
 }
 
 static bool add_header(HttpTransfer *transfer, const char *header) {
-        struct curl_slist *headers = curl_slist_append(transfer->headers, header);
+        struct curl_slist *headers = transfer->peer->curl.slist_append(transfer->headers, header);
 
         if (headers)
                 transfer->headers = headers;
@@ -79,87 +77,94 @@ static bool set_up_headers(HttpTransfer *transfer, const HttpRequest *request) {
                add_header_value(transfer, "Content-Type: %s", request->content_type) &&
                add_header_value(transfer, "Authorization: Bearer %s", request->token) &&
                add_header_value(transfer, "%s", target->host) && add_header(transfer, "Expect:") &&
-               set(transfer->easy, CURLOPT_HTTPHEADER, transfer->headers);
+               http_set(transfer, CURLOPT_HTTPHEADER, transfer->headers);
 }
 
 static bool set_up_request(HttpTransfer *transfer, const HttpRequest *request) {
-        CURL *easy = transfer->easy;
         char *url;
         bool is_set;
 
         if (asprintf(&url, "%s%s", transfer->peer->target.base, request->path) < 0)
                 return false;
 
-        is_set = set(easy, CURLOPT_URL, url) && set(easy, CURLOPT_PATH_AS_IS, 1L) &&
-                 set(easy, CURLOPT_PROTOCOLS_STR, "http,https") &&
-                 set(easy, CURLOPT_HTTP_VERSION, (long) CURL_HTTP_VERSION_2TLS) &&
-                 set(easy, CURLOPT_USERAGENT, "inplaced/" INPLACED_VERSION);
+        is_set = http_set(transfer, CURLOPT_URL, url) &&
+                 http_set(transfer, CURLOPT_PATH_AS_IS, 1L) &&
+                 http_set(transfer, CURLOPT_PROTOCOLS_STR, "http,https") &&
+                 http_set(transfer, CURLOPT_HTTP_VERSION, (long) CURL_HTTP_VERSION_2TLS) &&
+                 http_set(transfer, CURLOPT_USERAGENT, "inplaced/" INPLACED_VERSION);
         free(url);
 
         if (is_set && (request->body || strcmp(request->method, "POST") == 0))
-                is_set = set(easy, CURLOPT_COPYPOSTFIELDS, request->body ?: "");
+                is_set = http_set(transfer, CURLOPT_COPYPOSTFIELDS, request->body ?: "");
 
-        return is_set && set(easy, CURLOPT_CUSTOMREQUEST, request->method);
+        return is_set && http_set(transfer, CURLOPT_CUSTOMREQUEST, request->method);
 }
 
 /* Whoever comes while there is no connection yet waits for it rather than to make another one, since
  * the handshake of TLS is going to tell whether it can be shared. Without TLS only the first answer
  * tells, and that may be long in coming. */
 static bool set_up_connection(HttpTransfer *transfer) {
-        CURL *easy = transfer->easy;
         long waits = !transfer->peer->target.is_plain;
 
-        return set(easy, CURLOPT_NOSIGNAL, 1L) && set(easy, CURLOPT_PIPEWAIT, waits) &&
-               set(easy, CURLOPT_CONNECTTIMEOUT, (long) HTTP_CONNECT_SECONDS) &&
-               set(easy, CURLOPT_BUFFERSIZE, BUFFER_SIZE) &&
-               set(easy, CURLOPT_UPLOAD_BUFFERSIZE, BUFFER_SIZE) &&
-               set(easy, CURLOPT_SOCKOPTFUNCTION, on_socket_made) &&
-               set(easy, CURLOPT_ERRORBUFFER, transfer->trouble);
+        return http_set(transfer, CURLOPT_NOSIGNAL, 1L) &&
+               http_set(transfer, CURLOPT_PIPEWAIT, waits) &&
+               http_set(transfer, CURLOPT_CONNECTTIMEOUT, (long) HTTP_CONNECT_SECONDS) &&
+               http_set(transfer, CURLOPT_BUFFERSIZE, BUFFER_SIZE) &&
+               http_set(transfer, CURLOPT_UPLOAD_BUFFERSIZE, BUFFER_SIZE) &&
+               http_set(transfer, CURLOPT_SOCKOPTFUNCTION, on_socket_made) &&
+               http_set(transfer, CURLOPT_ERRORBUFFER, transfer->trouble);
 }
 
-static bool set_pem(CURL *easy, CURLoption option, char *pem) {
+static bool set_pem(HttpTransfer *transfer, CURLoption option, char *pem) {
         struct curl_blob blob = { .data = pem, .len = strlen(pem), .flags = CURL_BLOB_NOCOPY };
 
-        return set(easy, option, &blob);
+        return transfer->peer->curl.easy_setopt(transfer->easy, option, &blob) == CURLE_OK;
 }
 
 /* Given an authority, we trust no other one: without an empty CAPATH curl would ask the system's
  * folder, too. An empty password keeps OpenSSL from asking the terminal for one. */
-static bool set_up_tls(CURL *easy, const HttpPeer *peer) {
-        if (!set(easy, CURLOPT_SSLVERSION, (long) CURL_SSLVERSION_TLSv1_2) ||
-            !set(easy, CURLOPT_KEYPASSWD, ""))
+static bool set_up_tls(HttpTransfer *transfer) {
+        const HttpPeer *peer = transfer->peer;
+
+        if (!http_set(transfer, CURLOPT_SSLVERSION, (long) CURL_SSLVERSION_TLSv1_2) ||
+            !http_set(transfer, CURLOPT_KEYPASSWD, ""))
                 return false;
 
-        if (peer->ca &&
-            (!set_pem(easy, CURLOPT_CAINFO_BLOB, peer->ca) || !set(easy, CURLOPT_CAPATH, NULL)))
+        if (peer->ca && (!set_pem(transfer, CURLOPT_CAINFO_BLOB, peer->ca) ||
+                         !http_set(transfer, CURLOPT_CAPATH, NULL)))
                 return false;
 
-        if (peer->is_unverified &&
-            (!set(easy, CURLOPT_SSL_VERIFYPEER, 0L) || !set(easy, CURLOPT_SSL_VERIFYHOST, 0L)))
+        if (peer->is_unverified && (!http_set(transfer, CURLOPT_SSL_VERIFYPEER, 0L) ||
+                                    !http_set(transfer, CURLOPT_SSL_VERIFYHOST, 0L)))
                 return false;
 
-        return (!peer->certificate || set_pem(easy, CURLOPT_SSLCERT_BLOB, peer->certificate)) &&
-               (!peer->key || set_pem(easy, CURLOPT_SSLKEY_BLOB, peer->key));
+        return (!peer->certificate || set_pem(transfer, CURLOPT_SSLCERT_BLOB, peer->certificate)) &&
+               (!peer->key || set_pem(transfer, CURLOPT_SSLKEY_BLOB, peer->key));
 }
 
 /* A proxy that was given is for every server, whatever the environment excepts; without one the
  * environment decides. client-go does the same. */
-static bool set_up_proxy(CURL *easy, const HttpPeer *peer) {
-        if (!set(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L))
+static bool set_up_proxy(HttpTransfer *transfer) {
+        const HttpPeer *peer = transfer->peer;
+
+        if (!http_set(transfer, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L))
                 return false;
         if (peer->proxy)
-                return set(easy, CURLOPT_PROXY, peer->proxy) && set(easy, CURLOPT_NOPROXY, "");
+                return http_set(transfer, CURLOPT_PROXY, peer->proxy) &&
+                       http_set(transfer, CURLOPT_NOPROXY, "");
 
-        return !peer->target.is_loopback || set(easy, CURLOPT_PROXY, "");
+        return !peer->target.is_loopback || http_set(transfer, CURLOPT_PROXY, "");
 }
 
-static bool set_up_user(CURL *easy, const HttpPeer *peer, const HttpRequest *request) {
+static bool set_up_user(HttpTransfer *transfer, const HttpRequest *request) {
+        const HttpPeer *peer = transfer->peer;
+
         if (!peer->username || request->token)
                 return true;
 
-        return set(easy, CURLOPT_HTTPAUTH, CURLAUTH_BASIC) &&
-               set(easy, CURLOPT_USERNAME, peer->username) &&
-               set(easy, CURLOPT_PASSWORD, peer->password ?: "");
+        return http_set(transfer, CURLOPT_HTTPAUTH, CURLAUTH_BASIC) &&
+               http_set(transfer, CURLOPT_USERNAME, peer->username) &&
+               http_set(transfer, CURLOPT_PASSWORD, peer->password ?: "");
 }
 
 static bool set_up_target(HttpTransfer *transfer) {
@@ -168,19 +173,16 @@ static bool set_up_target(HttpTransfer *transfer) {
         if (!target->connect_to)
                 return true;
 
-        transfer->connect_to = curl_slist_append(NULL, target->connect_to);
-        return transfer->connect_to &&
-               set(transfer->easy, CURLOPT_CONNECT_TO, transfer->connect_to);
+        transfer->connect_to = transfer->peer->curl.slist_append(NULL, target->connect_to);
+        return transfer->connect_to && http_set(transfer, CURLOPT_CONNECT_TO, transfer->connect_to);
 }
 
 int http_set_up(HttpTransfer *transfer, const HttpRequest *request) {
-        const HttpPeer *peer = transfer->peer;
         bool is_set;
 
         is_set = set_up_request(transfer, request) && set_up_headers(transfer, request) &&
-                 set_up_connection(transfer) && set_up_target(transfer) &&
-                 set_up_tls(transfer->easy, peer) && set_up_proxy(transfer->easy, peer) &&
-                 set_up_user(transfer->easy, peer, request);
+                 set_up_connection(transfer) && set_up_target(transfer) && set_up_tls(transfer) &&
+                 set_up_proxy(transfer) && set_up_user(transfer, request);
 
         return is_set ? 0 : -ENOMEM;
 }

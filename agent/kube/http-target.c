@@ -2,7 +2,6 @@
 
 #include "agent/kube/http-target.h"
 
-#include <curl/curl.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,12 +10,29 @@
 
 #include "agent/base/cleanup.h"
 
-static inline void url_free_p(CURLU **url) {
-        curl_url_cleanup(*url);
+typedef struct Address {
+        const HttpLibrary *curl;
+        CURLU *url;
+} Address;
+
+static void address_done(Address *address) {
+        if (address->url)
+                address->curl->url_cleanup(address->url);
 }
 
-static inline void curl_free_p(char **text) {
-        curl_free(*text);
+static bool address_set(const Address *address, CURLUPart part, const char *text) {
+        return address->curl->url_set(address->url, part, text, 0) == CURLUE_OK;
+}
+
+static bool address_get(const Address *address, CURLUPart part, unsigned flags, char **ret) {
+        char *text;
+
+        if (address->curl->url_get(address->url, part, &text, flags) != CURLUE_OK)
+                return false;
+
+        *ret = strdup(text);
+        address->curl->free(text);
+        return *ret;
 }
 
 static bool is_loopback(const char *host) {
@@ -25,11 +41,11 @@ static bool is_loopback(const char *host) {
 }
 
 /* Without the slash that curl puts behind a host. */
-static int copy_url(CURLU *url, char **ret) {
-        cleanup(curl_free_p) char *text = NULL;
+static int copy_url(const Address *address, char **ret) {
+        cleanup(free_p) char *text = NULL;
         size_t size;
 
-        if (curl_url_get(url, CURLUPART_URL, &text, 0) != CURLUE_OK)
+        if (!address_get(address, CURLUPART_URL, 0, &text))
                 return -ENOMEM;
 
         size = strlen(text);
@@ -41,25 +57,26 @@ static int copy_url(CURLU *url, char **ret) {
 }
 
 /* Who the user is belongs elsewhere than into the address, where a message would show it. */
-static bool parse(CURLU *url, const char *server, bool *ret_is_plain) {
-        cleanup(curl_free_p) char *scheme = NULL;
+static bool parse(const Address *address, const char *server, bool *ret_is_plain) {
+        cleanup(free_p) char *scheme = NULL;
         bool is_parsed;
 
-        is_parsed = curl_url_set(url, CURLUPART_URL, server, 0) == CURLUE_OK &&
-                    curl_url_get(url, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
+        is_parsed = address_set(address, CURLUPART_URL, server) &&
+                    address_get(address, CURLUPART_SCHEME, 0, &scheme) &&
                     (strcmp(scheme, "https") == 0 || strcmp(scheme, "http") == 0) &&
-                    curl_url_set(url, CURLUPART_USER, NULL, 0) == CURLUE_OK &&
-                    curl_url_set(url, CURLUPART_PASSWORD, NULL, 0) == CURLUE_OK &&
-                    curl_url_set(url, CURLUPART_QUERY, NULL, 0) == CURLUE_OK &&
-                    curl_url_set(url, CURLUPART_FRAGMENT, NULL, 0) == CURLUE_OK;
+                    address_set(address, CURLUPART_USER, NULL) &&
+                    address_set(address, CURLUPART_PASSWORD, NULL) &&
+                    address_set(address, CURLUPART_QUERY, NULL) &&
+                    address_set(address, CURLUPART_FRAGMENT, NULL);
         *ret_is_plain = is_parsed && strcmp(scheme, "http") == 0;
         return is_parsed;
 }
 
-static int rename_host(CURLU *url, const char *host, const char *name, HttpTarget *target) {
-        cleanup(curl_free_p) char *port = NULL;
+static int rename_host(const Address *address, const char *host, const char *name,
+                       HttpTarget *target) {
+        cleanup(free_p) char *port = NULL;
 
-        if (curl_url_get(url, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) != CURLUE_OK)
+        if (!address_get(address, CURLUPART_PORT, CURLU_DEFAULT_PORT, &port))
                 return -ENOMEM;
 
         if (asprintf(&target->connect_to, "::%s:%s", host, port) < 0)
@@ -69,39 +86,39 @@ static int rename_host(CURLU *url, const char *host, const char *name, HttpTarge
         if (!target->connect_to || !target->host)
                 return -ENOMEM;
 
-        return curl_url_set(url, CURLUPART_HOST, name, 0) == CURLUE_OK ? 0 : -EINVAL;
+        return address_set(address, CURLUPART_HOST, name) ? 0 : -EINVAL;
 }
 
-int http_target_read(const char *server, const char *tls_server_name, HttpTarget *ret,
-                     Error *reterr) {
+int http_target_read(const HttpLibrary *curl, const char *server, const char *tls_server_name,
+                     HttpTarget *ret, Error *reterr) {
 
         cleanup(http_target_done) HttpTarget target = { .server = NULL };
-        cleanup(url_free_p) CURLU *url = curl_url();
-        cleanup(curl_free_p) char *host = NULL;
+        cleanup(address_done) Address address = { .curl = curl, .url = curl->url() };
+        cleanup(free_p) char *host = NULL;
         int r;
 
-        if (!url)
+        if (!address.url)
                 return -ENOMEM;
 
-        if (!parse(url, server, &target.is_plain) ||
-            curl_url_get(url, CURLUPART_HOST, &host, 0) != CURLUE_OK)
+        if (!parse(&address, server, &target.is_plain) ||
+            !address_get(&address, CURLUPART_HOST, 0, &host))
                 return error_set(reterr, ERROR_INVALID,
                                  "the server's address is not one such as https://10.0.0.1:6443");
 
         target.is_loopback = is_loopback(host);
-        r = copy_url(url, &target.server);
+        r = copy_url(&address, &target.server);
         if (r < 0)
                 return r;
 
         if (tls_server_name) {
-                r = rename_host(url, host, tls_server_name, &target);
+                r = rename_host(&address, host, tls_server_name, &target);
                 if (r == -EINVAL)
                         return error_set(reterr, ERROR_INVALID, "tls-server-name is not a name");
                 if (r < 0)
                         return r;
         }
 
-        r = copy_url(url, &target.base);
+        r = copy_url(&address, &target.base);
         if (r < 0)
                 return r;
 

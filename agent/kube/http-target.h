@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "agent/base/error.h"
+#include "agent/kube/http-library.h"
 
 typedef struct HttpTarget {
         char *server;     /* as people know it, such as "https://10.96.0.1:443" */
@@ -22,6 +23,6 @@ typedef struct HttpTarget {
         bool is_loopback; /* which no proxy of the environment can reach */
 } HttpTarget;
 
-int http_target_read(const char *server, const char *tls_server_name, HttpTarget *ret,
-                     Error *reterr);
+int http_target_read(const HttpLibrary *curl, const char *server, const char *tls_server_name,
+                     HttpTarget *ret, Error *reterr);
 void http_target_done(HttpTarget *target);

@@ -19,7 +19,7 @@ static HttpPeer *http_peer_free(HttpPeer *peer) {
                 return NULL;
 
         if (peer->multi)
-                (void) curl_multi_cleanup(peer->multi);
+                (void) peer->curl.multi_cleanup(peer->multi);
         sd_event_source_disable_unref(peer->timer);
         sd_event_unref(peer->event);
         http_target_done(&peer->target);
@@ -29,8 +29,8 @@ static HttpPeer *http_peer_free(HttpPeer *peer) {
         free(peer->username);
         http_wipe(peer->password);
         http_wipe(peer->proxy);
-        if (peer->has_library)
-                curl_global_cleanup();
+        if (peer->is_initialised)
+                peer->curl.global_cleanup();
         free(peer);
         return NULL;
 }
@@ -49,17 +49,19 @@ static void http_transfer_stop(HttpTransfer *transfer) {
 
         transfer->is_running = false;
         list_remove(&transfer->peer->transfers, transfer);
-        (void) curl_multi_remove_handle(transfer->peer->multi, transfer->easy);
+        (void) transfer->peer->curl.multi_remove_handle(transfer->peer->multi, transfer->easy);
 }
 
 static void http_transfer_destroy(HttpTransfer *transfer) {
+        const HttpLibrary *curl = &transfer->peer->curl;
+
         http_transfer_stop(transfer);
-        curl_easy_cleanup(transfer->easy);
+        curl->easy_cleanup(transfer->easy);
 
         for (struct curl_slist *header = transfer->headers; header; header = header->next)
                 explicit_bzero(header->data, strlen(header->data));
-        curl_slist_free_all(transfer->headers);
-        curl_slist_free_all(transfer->connect_to);
+        curl->slist_free_all(transfer->headers);
+        curl->slist_free_all(transfer->connect_to);
         http_peer_unref(transfer->peer);
         free(transfer);
 }
@@ -88,25 +90,27 @@ static void http_peer_bury(HttpPeer *peer) {
 
 /* CURLE_OUT_OF_MEMORY is left to the caller. */
 static void http_transfer_describe(HttpTransfer *transfer, CURLcode code, Error *ret) {
+        const HttpLibrary *curl = &transfer->peer->curl;
+        const char *text = transfer->trouble[0] ? transfer->trouble : curl->easy_strerror(code);
         long os_errno = 0;
 
-        (void) curl_easy_getinfo(transfer->easy, CURLINFO_OS_ERRNO, &os_errno);
+        (void) curl->easy_getinfo(transfer->easy, CURLINFO_OS_ERRNO, &os_errno);
         if (transfer->is_cut)
                 (void) error_set(ret, ERROR_CANCELED, "we do not want more of it");
         else if (code != CURLE_OK)
-                http_error_describe(code, transfer->peer->target.server, transfer->trouble,
-                                    (int) os_errno, ret);
+                http_error_describe(code, transfer->peer->target.server, text, (int) os_errno, ret);
 }
 
 static int http_transfer_end(HttpTransfer *transfer, CURLcode code) {
         cleanup(error_done) Error error = ERROR_INIT;
+        const HttpLibrary *curl = &transfer->peer->curl;
         curl_off_t retry_after = 0;
         long status = 0;
         HttpEnd end;
 
         http_transfer_describe(transfer, code, &error);
-        (void) curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &status);
-        (void) curl_easy_getinfo(transfer->easy, CURLINFO_RETRY_AFTER, &retry_after);
+        (void) curl->easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &status);
+        (void) curl->easy_getinfo(transfer->easy, CURLINFO_RETRY_AFTER, &retry_after);
         http_transfer_stop(transfer);
         if (code == CURLE_OUT_OF_MEMORY)
                 return -ENOMEM;
@@ -123,14 +127,14 @@ static int http_peer_end_transfers(HttpPeer *peer) {
         CURLMsg *message;
         int n, r;
 
-        while ((message = curl_multi_info_read(peer->multi, &n))) {
+        while ((message = peer->curl.multi_info_read(peer->multi, &n))) {
                 CURLcode code = message->data.result;
                 char *userdata;
 
                 if (message->msg != CURLMSG_DONE)
                         continue;
 
-                (void) curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &userdata);
+                (void) peer->curl.easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &userdata);
                 r = http_transfer_end((HttpTransfer *) (void *) userdata, code);
                 if (r < 0)
                         return r;
@@ -144,7 +148,7 @@ static int http_peer_run(HttpPeer *peer, curl_socket_t fd, int what) {
 
         peer->n_refs++;
         peer->is_inside = true;
-        (void) curl_multi_socket_action(peer->multi, fd, what, &n);
+        (void) peer->curl.multi_socket_action(peer->multi, fd, what, &n);
         peer->is_inside = false;
 
         http_peer_bury(peer);
@@ -187,7 +191,7 @@ static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *userda
 
         (void) sd_event_source_set_exit_on_failure(source, true);
         (void) sd_event_source_set_description(source, "http-socket");
-        return curl_multi_assign(peer->multi, fd, source) == CURLM_OK ? 0 : -1;
+        return peer->curl.multi_assign(peer->multi, fd, source) == CURLM_OK ? 0 : -1;
 }
 
 static int on_timer_wanted(CURLM *multi, long timeout_msec, void *userdata) {
@@ -213,7 +217,7 @@ static size_t on_header(char *line, size_t size, size_t n, void *userdata) {
                 return n;
 
         /* The empty line ends a head. That of 1xx comes before another one. */
-        (void) curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &code);
+        (void) transfer->peer->curl.easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &code);
         transfer->has_head = code >= 200;
         if (transfer->has_head)
                 transfer->is_cut = transfer->on_head((int) code, transfer->userdata) < 0;
@@ -231,14 +235,13 @@ static size_t on_body(char *data, size_t size, size_t n, void *userdata) {
 }
 
 static int http_transfer_set_callbacks(HttpTransfer *transfer) {
-        CURL *easy = transfer->easy;
         bool is_set;
 
-        is_set = curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header) == CURLE_OK &&
-                 curl_easy_setopt(easy, CURLOPT_HEADERDATA, transfer) == CURLE_OK &&
-                 curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body) == CURLE_OK &&
-                 curl_easy_setopt(easy, CURLOPT_WRITEDATA, transfer) == CURLE_OK &&
-                 curl_easy_setopt(easy, CURLOPT_PRIVATE, (void *) transfer) == CURLE_OK;
+        is_set = http_set(transfer, CURLOPT_HEADERFUNCTION, on_header) &&
+                 http_set(transfer, CURLOPT_HEADERDATA, transfer) &&
+                 http_set(transfer, CURLOPT_WRITEFUNCTION, on_body) &&
+                 http_set(transfer, CURLOPT_WRITEDATA, transfer) &&
+                 http_set(transfer, CURLOPT_PRIVATE, (void *) transfer);
 
         return is_set ? 0 : -ENOMEM;
 }
@@ -254,7 +257,7 @@ int http_send(HttpPeer *peer, const HttpRequest *request, HttpTransfer **ret) {
         peer->n_refs++;
         *transfer = (HttpTransfer){
                 .peer = peer,
-                .easy = curl_easy_init(),
+                .easy = peer->curl.easy_init(),
                 .on_head = request->on_head,
                 .on_data = request->on_data,
                 .on_end = request->on_end,
@@ -271,7 +274,7 @@ int http_send(HttpPeer *peer, const HttpRequest *request, HttpTransfer **ret) {
         if (r < 0)
                 return r;
 
-        if (curl_multi_add_handle(peer->multi, transfer->easy) != CURLM_OK)
+        if (peer->curl.multi_add_handle(peer->multi, transfer->easy) != CURLM_OK)
                 return -ENOMEM;
 
         list_prepend(&peer->transfers, transfer);
@@ -299,25 +302,26 @@ static int http_peer_copy_credentials(HttpPeer *peer, const KubeCredentials *cre
         return is_copied ? 0 : -ENOMEM;
 }
 
+static bool http_peer_set_up_multi(HttpPeer *peer) {
+        CURLMcode (*set)(CURLM * multi, CURLMoption option, ...) = peer->curl.multi_setopt;
+        CURLM *multi = peer->multi;
+
+        return set(multi, CURLMOPT_PIPELINING, CURLPIPE_MULTIPLEX) == CURLM_OK &&
+               set(multi, CURLMOPT_MAX_HOST_CONNECTIONS, CONNECTIONS_MAX) == CURLM_OK &&
+               set(multi, CURLMOPT_MAXCONNECTS, CONNECTIONS_MAX) == CURLM_OK &&
+               set(multi, CURLMOPT_SOCKETFUNCTION, on_socket_wanted) == CURLM_OK &&
+               set(multi, CURLMOPT_SOCKETDATA, peer) == CURLM_OK &&
+               set(multi, CURLMOPT_TIMERFUNCTION, on_timer_wanted) == CURLM_OK &&
+               set(multi, CURLMOPT_TIMERDATA, peer) == CURLM_OK;
+}
+
 /* curl counts how often it was initialised, and does that under a lock of its own. */
 static int http_peer_start_library(HttpPeer *peer) {
-        bool is_set;
+        const HttpLibrary *curl = &peer->curl;
 
-        peer->has_library = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
-        peer->multi = peer->has_library ? curl_multi_init() : NULL;
-        if (!peer->multi)
-                return -ENOMEM;
-
-        is_set = curl_multi_setopt(peer->multi, CURLMOPT_PIPELINING, CURLPIPE_MULTIPLEX) == 0 &&
-                 curl_multi_setopt(peer->multi, CURLMOPT_MAX_HOST_CONNECTIONS, CONNECTIONS_MAX) ==
-                         0 &&
-                 curl_multi_setopt(peer->multi, CURLMOPT_MAXCONNECTS, CONNECTIONS_MAX) == 0 &&
-                 curl_multi_setopt(peer->multi, CURLMOPT_SOCKETFUNCTION, on_socket_wanted) == 0 &&
-                 curl_multi_setopt(peer->multi, CURLMOPT_SOCKETDATA, peer) == 0 &&
-                 curl_multi_setopt(peer->multi, CURLMOPT_TIMERFUNCTION, on_timer_wanted) == 0 &&
-                 curl_multi_setopt(peer->multi, CURLMOPT_TIMERDATA, peer) == 0;
-
-        return is_set ? 0 : -ENOMEM;
+        peer->is_initialised = curl->global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+        peer->multi = peer->is_initialised ? curl->multi_init() : NULL;
+        return peer->multi && http_peer_set_up_multi(peer) ? 0 : -ENOMEM;
 }
 
 static int http_peer_add_timer(HttpPeer *peer) {
@@ -335,6 +339,12 @@ static int http_peer_add_timer(HttpPeer *peer) {
         return sd_event_source_set_enabled(peer->timer, SD_EVENT_OFF);
 }
 
+int http_load(Error *reterr) {
+        HttpLibrary ignored;
+
+        return http_library_load(HTTP_LIBRARY_NAME, &ignored, reterr);
+}
+
 int http_peer_new(sd_event *event, const KubeCredentials *credentials, HttpPeer **ret,
                   Error *reterr) {
 
@@ -346,8 +356,12 @@ int http_peer_new(sd_event *event, const KubeCredentials *credentials, HttpPeer 
                 return -ENOMEM;
 
         *peer = (HttpPeer){ .n_refs = 1, .event = sd_event_ref(event) };
-        r = http_target_read(credentials->server, credentials->tls_server_name, &peer->target,
-                             reterr);
+        r = http_library_load(HTTP_LIBRARY_NAME, &peer->curl, reterr);
+        if (r < 0)
+                return r;
+
+        r = http_target_read(&peer->curl, credentials->server, credentials->tls_server_name,
+                             &peer->target, reterr);
         if (r < 0)
                 return r;
 

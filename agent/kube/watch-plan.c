@@ -9,6 +9,10 @@
 /* After a restart of the API server, all nodes have to list again: not in the same instant. */
 #define GONE_JITTER_USEC ((uint64_t) 250 * 1000)
 
+/* A server that has just started refuses everybody for a moment, since it has not read yet who may do
+ * what. */
+#define N_DENIALS_PASSING 4
+
 /* Somebody has to install a kind, or to grant a right. */
 #define HOPELESS_MIN_USEC ((uint64_t) 15 * 1000000)
 #define HOPELESS_JITTER_USEC ((uint64_t) 15 * 1000000)
@@ -140,7 +144,8 @@ uint64_t watch_plan_wait_usec(const WatchPlan *plan, WatchHappening happening, E
         if (watch_plan_is_harmless(plan, happening))
                 return happening == WATCH_ON_GONE ? share(GONE_JITTER_USEC, random) : 0;
 
-        if (kind == ERROR_NOT_FOUND || kind == ERROR_DENIED)
+        if (kind == ERROR_NOT_FOUND ||
+            (kind == ERROR_DENIED && plan->n_in_a_row[happening] > N_DENIALS_PASSING))
                 return HOPELESS_MIN_USEC + share(HOPELESS_JITTER_USEC, random);
 
         return retry_usec;

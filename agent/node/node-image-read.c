@@ -11,13 +11,14 @@
 #include "agent/node/node-image.h"
 #include "agent/node/owner.h"
 
-/* A request as it was before the restart; several wishes may belong to one. */
+/* A wish of an owner as it was before the restart; several may belong to one owner. */
 typedef struct Restored {
         char *owner;
         ImageWish wish;
 } Restored;
 
 typedef struct RestoredList {
+        bool in_cluster;
         Restored *items;
         size_t n_items;
 } RestoredList;
@@ -97,10 +98,13 @@ static int restore_owner(Images *images, const ImageWish *wish, const OwnerRef *
                         return r;
         }
 
-        if (strncmp(owner, OWNER_REQUEST, strlen(OWNER_REQUEST)) != 0)
+        if (!owner_is_request(owner) && !(owner_is_node_image(owner) && requests->in_cluster))
                 return 0;
 
-        return add_request(requests, wish, take_ptr(owner), version_of(reference));
+        return add_request(requests, wish, take_ptr(owner),
+                           reference->resource_version || owner_is_request(owner)
+                                   ? version_of(reference)
+                                   : wish->version);
 }
 
 static int restore_tag(Images *images, json_object *root, const ImageWish *wish,
@@ -197,7 +201,7 @@ static int restore_requests(Images *images, RestoredList *requests) {
                                 return r;
                 }
 
-                r = images_set_wishes(images, owner, &wishes, true);
+                r = images_set_wishes(images, owner, &wishes, owner_is_request(owner));
                 if (r < 0)
                         return r;
         }
@@ -205,9 +209,9 @@ static int restore_requests(Images *images, RestoredList *requests) {
         return 0;
 }
 
-static int restore(Images *images, json_object *root, Error *reterr) {
+static int restore(Images *images, json_object *root, bool in_cluster, Error *reterr) {
         cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
-        cleanup(restored_list_done) RestoredList requests = { .items = NULL };
+        cleanup(restored_list_done) RestoredList requests = { .in_cluster = in_cluster };
         int r;
 
         r = image_spec_parse(root, &wishes, reterr);
@@ -227,7 +231,9 @@ static int restore(Images *images, json_object *root, Error *reterr) {
         return restore_requests(images, &requests);
 }
 
-int node_image_restore(Images *images, const char *text, size_t size, Error *reterr) {
+int node_image_restore(Images *images, const char *text, size_t size, bool in_cluster,
+                       Error *reterr) {
+
         cleanup(json_tokener_free_p) json_tokener *tokener = json_tokener_new();
         cleanup(json_object_put_p) json_object *root = NULL;
 
@@ -239,5 +245,5 @@ int node_image_restore(Images *images, const char *text, size_t size, Error *ret
                 return error_set(reterr, ERROR_INVALID, "not JSON: %s",
                                  json_tokener_error_desc(json_tokener_get_error(tokener)));
 
-        return restore(images, root, reterr);
+        return restore(images, root, in_cluster, reterr);
 }

@@ -32,5 +32,7 @@ int node_image_to_text(const NodeImageOptions *options, char **ret);
 uint64_t node_image_fingerprint(const Image *image);
 
 /* Gives images back what an earlier object says: what is finished and for whom, and the requests
- * that were not. Refuses what is no such object. */
-int node_image_restore(Images *images, const char *text, size_t size, Error *reterr);
+ * that were not; in a cluster also what the API server's NodeImage wanted, so that work goes on
+ * before the server answers. Refuses what is no such object. */
+int node_image_restore(Images *images, const char *text, size_t size, bool in_cluster,
+                       Error *reterr);

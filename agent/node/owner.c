@@ -54,6 +54,14 @@ int owner_from_reference(const OwnerRef *reference, char **ret) {
         return -EINVAL;
 }
 
+bool owner_is_request(const char *owner) {
+        return strncmp(owner, OWNER_REQUEST, strlen(OWNER_REQUEST)) == 0;
+}
+
+bool owner_is_node_image(const char *owner) {
+        return strncmp(owner, OWNER_NODE_IMAGE, strlen(OWNER_NODE_IMAGE)) == 0;
+}
+
 int owner_to_words(const char *owner, char **ret) {
         size_t i = find_kind(owner);
         int n;

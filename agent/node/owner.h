@@ -8,6 +8,8 @@
  * reference, or words for a person. Pure.
  */
 
+#include <stdbool.h>
+
 #include "agent/image/wish.h"
 
 #define OWNER_FILE "file/"
@@ -22,6 +24,10 @@ const char *owner_name(const char *owner);
 
 /* The reverse; the caller owns *ret. -EINVAL: this is not one of ours. */
 int owner_from_reference(const OwnerRef *reference, char **ret);
+
+/* What an owner wants is in nodeimage.json alone, or at least until the API server has been asked. */
+bool owner_is_request(const char *owner);
+bool owner_is_node_image(const char *owner);
 
 /* "file web.yaml"; the caller owns it. */
 int owner_to_words(const char *owner, char **ret);

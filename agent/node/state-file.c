@@ -30,6 +30,7 @@ struct StateFile {
         char *path;
         char *temporary;
         char *node_name;
+        bool in_cluster;
         StateFileRuntime get_runtime;
         StateFileWritten on_written;
         void *userdata;
@@ -217,7 +218,7 @@ static int state_file_restore(StateFile *file) {
                 return 0;
         }
 
-        r = node_image_restore(file->images, text, size, &error);
+        r = node_image_restore(file->images, text, size, file->in_cluster, &error);
         if (error.kind != ERROR_NONE)
                 log_warning(file->log, NULL, "Cannot understand `%s`: %s, starting afresh.",
                             file->path, error_message(&error));
@@ -248,6 +249,7 @@ int state_file_new(const StateFileOptions *options, StateFile **ret) {
                 .images = options->images,
                 .watcher = { .on_image = on_image, .userdata = file },
                 .node_name = strdup(options->node_name),
+                .in_cluster = options->in_cluster,
                 .get_runtime = options->get_runtime,
                 .on_written = options->on_written,
                 .userdata = options->userdata,

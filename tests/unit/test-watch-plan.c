@@ -179,9 +179,11 @@ static const struct Wait {
         { WATCH_ON_SILENCE, 1, ERROR_TIMEOUT, 0, 0, true },
         { WATCH_ON_SILENCE, 2, ERROR_TIMEOUT, RETRY, RETRY, false },
         { WATCH_ON_REFUSED, 1, ERROR_UNAVAILABLE, RETRY, RETRY, false },
-        { WATCH_ON_REFUSED, 1, ERROR_DENIED, 15 * SEC, 30 * SEC, false },
+        { WATCH_ON_REFUSED, 5, ERROR_DENIED, 15 * SEC, 30 * SEC, false },
         { WATCH_ON_DENIED, 1, ERROR_NOT_FOUND, 15 * SEC, 30 * SEC, false },
-        { WATCH_ON_DENIED, 9, ERROR_DENIED, 15 * SEC, 30 * SEC, false },
+        { WATCH_ON_DENIED, 1, ERROR_DENIED, RETRY, RETRY, false },
+        { WATCH_ON_DENIED, 4, ERROR_DENIED, RETRY, RETRY, false },
+        { WATCH_ON_DENIED, 5, ERROR_DENIED, 15 * SEC, 30 * SEC, false },
         { WATCH_ON_DENIED, 1, ERROR_INVALID, RETRY, RETRY, false },
         { WATCH_ON_GARBAGE, 1, ERROR_INVALID, RETRY, RETRY, false },
 };
