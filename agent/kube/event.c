@@ -15,6 +15,7 @@
 #define WAITING_MAX 1000
 #define CALLS_MAX 4
 #define TRIES_MAX 12
+#define DENIALS_MAX 3
 
 #define CODE_CONFLICT 409
 
@@ -154,10 +155,17 @@ static bool is_written(const EventItem *item, const KubeReply *reply, const Erro
         return !error || (reply->code == CODE_CONFLICT && !item->is_repeat && item->n_tries > 0);
 }
 
+/* A server that has just started denies everything for a moment. */
+static bool may_be_passing(const EventItem *item, const KubeReply *reply, const Error *error) {
+        return error->kind == ERROR_DENIED && item->n_tries < DENIALS_MAX &&
+               !event_spec_is_terminating(reply->body, reply->size);
+}
+
 static int on_sent(const KubeReply *reply, const Error *error, void *userdata) {
         EventItem *item = userdata;
         KubeEvents *events = item->events;
-        bool is_retriable = error && kube_is_retriable(reply, error);
+        bool is_retriable =
+                error && (kube_is_retriable(reply, error) || may_be_passing(item, reply, error));
         int r = 0;
 
         item_settle(item);
