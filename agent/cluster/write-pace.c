@@ -6,10 +6,10 @@
 #define SEC ((uint64_t) 1000000)
 
 #define QUIET_USEC (2 * SEC) /* without a write */
-#define N_AT_ONCE 3          /* what one image takes: Waiting, Pulling, Succeeded */
+#define N_AT_ONCE 4          /* that it begins, and the ends of a few images */
 #define SETTLE_USEC (10 * MSEC)
 #define COLLECT_USEC (900 * MSEC)
-#define PERIOD_USEC (1 * SEC) /* what changes right after a write waits as long as this */
+#define PERIOD_USEC (970 * MSEC) /* between two writes; a write itself takes some time */
 #define PROGRESS_USEC (10 * SEC)
 
 void write_pace_init(WritePace *pace) {

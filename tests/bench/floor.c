@@ -8,8 +8,16 @@
  * YAML parser, a JSON value. Then it says READY=1 and rests, as the agent does.
  *
  *     floor SOCKET RUNTIME_SOCKET
+ *
+ * Built with IN_CLUSTER it also does so with what a cluster takes: it asks an API server for
+ * something and keeps the connection.
+ *
+ *     floor SOCKET RUNTIME_SOCKET URL AUTHORITY TOKEN
  */
 
+#ifdef IN_CLUSTER
+#include <curl/curl.h>
+#endif
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
 #include <json-c/json.h>
@@ -107,10 +115,48 @@ static void call_runtime(const char *path, grpc_completion_queue *queue) {
         grpc_call_unref(call);
 }
 
+#ifdef IN_CLUSTER
+#define N_ARGUMENTS 5
+
+static size_t forget(char *data, size_t size, size_t n, void *userdata) {
+        return n;
+}
+
+/* The handle, which nobody frees, is what keeps the connection. */
+static void call_server(char **arguments) {
+        struct curl_slist *headers;
+        char text[4096];
+        CURL *easy;
+
+        if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || !(easy = curl_easy_init()))
+                fail("curl_easy_init");
+
+        (void) snprintf(text, sizeof(text), "Authorization: Bearer %s", arguments[2]);
+        headers = curl_slist_append(NULL, text);
+        (void) snprintf(text, sizeof(text), "%s/readyz", arguments[0]);
+        curl_easy_setopt(easy, CURLOPT_URL, text);
+        curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long) CURL_HTTP_VERSION_2TLS);
+        curl_easy_setopt(easy, CURLOPT_CAINFO, arguments[1]);
+        curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
+        curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+        curl_easy_setopt(easy, CURLOPT_PROXY, "");
+        curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, 16384L);
+        curl_easy_setopt(easy, CURLOPT_FAILONERROR, 1L);
+        curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, forget);
+        if (curl_easy_perform(easy) != CURLE_OK)
+                fail("curl_easy_perform");
+}
+#else
+#define N_ARGUMENTS 2
+
+static void call_server(char **arguments) {
+}
+#endif
+
 int main(int argc, char **argv) {
         grpc_completion_queue *queue;
 
-        if (argc != 3)
+        if (argc != 1 + N_ARGUMENTS)
                 fail("usage");
 
         grpc_init();
@@ -118,6 +164,7 @@ int main(int argc, char **argv) {
         start_small_libraries();
         start_server(argv[1], queue);
         call_runtime(argv[2], queue);
+        call_server(argv + 3);
         (void) sd_notify(false, "READY=1");
         (void) grpc_completion_queue_next(queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
         return 0;

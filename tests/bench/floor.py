@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -18,13 +19,31 @@ from lab.wait import wait_until
 _LIBRARIES = ["grpc_unsecure", "libprotobuf-c", "libsystemd", "json-c", "yaml-0.1", "libmicrohttpd"]
 
 
-class Floor:
-    """Runs it in `folder` beside a runtime until closed."""
+@dataclass(frozen=True)
+class ApiServer:
+    """One that the floor keeps a connection to. `authority` is the file of the CA to trust."""
 
-    def __init__(self, folder: Path, runtime: Path, environment: Mapping[str, str]) -> None:
+    url: str
+    authority: Path
+    token: str
+
+
+class Floor:
+    """Runs it in `folder` beside a runtime, and perhaps an API server, until closed."""
+
+    def __init__(
+        self,
+        folder: Path,
+        runtime: Path,
+        environment: Mapping[str, str],
+        server: ApiServer | None = None,
+    ) -> None:
         folder.mkdir()
         self._folder = folder
-        self._argv = [str(_build().path / "floor"), str(folder / "floor.sock"), str(runtime)]
+        program = _build(server is not None).path / "floor"
+        self._argv = [str(program), str(folder / "floor.sock"), str(runtime)]
+        if server is not None:
+            self._argv += [server.url, str(server.authority), server.token]
         self._notify = NotifySocket(folder / "notify.sock")
         self._environment = {**environment, "NOTIFY_SOCKET": str(self._notify.path)}
         self._process: Process | None = None
@@ -62,17 +81,19 @@ class Floor:
 
 
 @cache
-def _build() -> LabFolder:
+def _build(in_cluster: bool) -> LabFolder:
     """Linked with the same libraries and options as the agent; goes with this process."""
+    libraries = [*_LIBRARIES, "libcurl"] if in_cluster else _LIBRARIES
     output = LabFolder()
     source = Path(__file__).with_name("floor.c")
     words = subprocess.run(
-        ["pkg-config", "--cflags", "--libs", *_LIBRARIES],
+        ["pkg-config", "--cflags", "--libs", *libraries],
         check=True,
         capture_output=True,
         text=True,
     )
     argv = ["cc", "-std=c17", "-D_GNU_SOURCE", "-O2", "-Wl,--as-needed", str(source)]
+    argv += ["-DIN_CLUSTER"] if in_cluster else []
     argv += ["-o", str(output / "floor"), *words.stdout.split()]
     if subprocess.run(argv).returncode != 0:
         raise RuntimeError(f"{source} cannot be built, see above")

@@ -6,6 +6,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from lab.agent import Agent
 from lab.containerd import Containerd
@@ -13,7 +14,7 @@ from lab.folder import LabFolder
 from lab.registry import Registry
 
 import machine
-from floor import Floor
+from floor import ApiServer, Floor
 
 # As in systemd/inplaced.service.
 _WATCHDOG_SECONDS = 30
@@ -60,17 +61,18 @@ class Node:
         self._count += 1
         return self.folder / f"{name}{self._count}"
 
-    def make_agent(self) -> Agent:
-        """Run as the service is; to be started by the caller."""
+    def make_agent(self, runtime_endpoint: str | None = None, **options: Any) -> Agent:
+        """Run as the service is; to be started by the caller. `options` are more of Agent's."""
         return Agent(
             self._new_path("a"),
-            self.containerd.endpoint,
+            runtime_endpoint or self.containerd.endpoint,
             build_dir=self.build_dir,
             watchdog_seconds=_WATCHDOG_SECONDS,
             log_level="info",
             environment=_ENVIRONMENT,
+            **options,
         )
 
-    def make_floor(self) -> Floor:
-        """To be started by the caller."""
-        return Floor(self._new_path("f"), self.containerd.socket, _ENVIRONMENT)
+    def make_floor(self, server: ApiServer | None = None) -> Floor:
+        """To be started by the caller. With a server it is that of an agent in a cluster."""
+        return Floor(self._new_path("f"), self.containerd.socket, _ENVIRONMENT, server)

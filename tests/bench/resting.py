@@ -14,9 +14,17 @@ from node import Node
 from table import Limit, Row
 
 _MANY = 1000
+_QUICK_SECONDS, _FULL_SECONDS = 3, 30
 
 # What was going on has ended by then, and its memory was given back.
 _SETTLE_SECONDS = 3
+
+_WORDS = {
+    "rss": ("resident memory", "MB"),
+    "anonymous": ("anonymous memory", "MB"),
+    "switches": ("context switches", "/s"),
+    "cpu": ("CPU time", "ms/min"),
+}
 
 
 @dataclass(frozen=True)
@@ -32,16 +40,16 @@ class Cost:
 def measure_idle(node: Node) -> list[Row]:
     with node.make_floor() as floor:
         floor.start()
-        floor_cost = _measure_cost(floor.pid, node.quick)
+        floor_cost = measure_cost(floor.pid, _seconds(node))
     with node.make_agent() as agent:
-        cost = _measure_cost(agent.process.pid, node.quick)
+        cost = measure_cost(agent.process.pid, _seconds(node))
     limits = {
         "rss": Limit(17, "≤ 17 MB"),
         "anonymous": Limit(3.5, "≤ 3.5 MB"),
         "switches": Limit(4, "≤ 4 /s"),
         "cpu": Limit(20, "< 20 ms/min"),
     }
-    return _cost_rows("idle", cost, floor_cost, limits)
+    return cost_rows("idle", cost, floor_cost, limits)
 
 
 def measure_many(node: Node) -> list[Row]:
@@ -49,22 +57,26 @@ def measure_many(node: Node) -> list[Row]:
     references = [_push_tiny(node, number) for number in range(n)]
     with node.make_floor() as floor:
         floor.start()
-        floor_cost = _measure_cost(floor.pid, quick=True)
+        floor_cost = measure_cost(floor.pid, _QUICK_SECONDS)
     limits = {"anonymous": Limit(6, "≤ 6 MB")}
     agent = node.make_agent()
     with agent:
         agent.want(*references)
         _wait_for_all(agent, references)
-        pulled = _measure_cost(agent.process.pid, node.quick)
+        pulled = measure_cost(agent.process.pid, _seconds(node))
         agent.terminate()
         seconds = agent.start()
         _wait_for_all(agent, references)
-        restarted = _measure_cost(agent.process.pid, node.quick)
+        restarted = measure_cost(agent.process.pid, _seconds(node))
     return [
-        *_cost_rows(f"{n} images, just pulled", pulled, floor_cost, limits),
-        *_cost_rows(f"{n} images, restarted", restarted, floor_cost, limits),
+        *cost_rows(f"{n} images, just pulled", pulled, floor_cost, limits),
+        *cost_rows(f"{n} images, restarted", restarted, floor_cost, limits),
         Row(f"{n} images, start → ready", seconds * 1e3, None, "ms"),
     ]
+
+
+def _seconds(node: Node) -> float:
+    return _QUICK_SECONDS if node.quick else _FULL_SECONDS
 
 
 def _push_tiny(node: Node, number: int) -> str:
@@ -85,8 +97,8 @@ def _wait_for_all(agent: Agent, references: list[str]) -> None:
     wait_until(is_done, 180, lambda: f"success of all {len(references)}: {count()}", pause=0.2)
 
 
-def _measure_cost(pid: int, quick: bool) -> Cost:
-    seconds = 3 if quick else 30
+def measure_cost(pid: int, seconds: float) -> Cost:
+    """Of a process that has nothing to do, over so many seconds; what it did before is let end."""
     time.sleep(_SETTLE_SECONDS)
     switches, cpu = _watch_threads(pid, seconds)
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
@@ -97,6 +109,21 @@ def _measure_cost(pid: int, quick: bool) -> Cost:
         switches=switches / seconds,
         cpu=cpu * 60 / seconds,
     )
+
+
+def cost_rows(name: str, cost: Cost, floor: Cost, limits: dict[str, Limit]) -> list[Row]:
+    """`limits` are by field of Cost."""
+    return [
+        Row(
+            f"{name}: {text}",
+            getattr(cost, field),
+            getattr(floor, field),
+            unit,
+            limits.get(field),
+            digits=2,
+        )
+        for field, (text, unit) in _WORDS.items()
+    ]
 
 
 def _watch_threads(pid: int, seconds: float) -> tuple[int, float]:
@@ -127,23 +154,3 @@ def _read_threads(pid: int) -> dict[str, tuple[int, float]]:
         counts = [int(line.split()[1]) for line in status if "voluntary_ctxt_switches" in line]
         threads[task.name] = sum(counts), nanoseconds / 1e6
     return threads
-
-
-def _cost_rows(name: str, cost: Cost, floor: Cost, limits: dict[str, Limit]) -> list[Row]:
-    words = {
-        "rss": ("resident memory", "MB"),
-        "anonymous": ("anonymous memory", "MB"),
-        "switches": ("context switches", "/s"),
-        "cpu": ("CPU time", "ms/min"),
-    }
-    return [
-        Row(
-            f"{name}: {text}",
-            getattr(cost, field),
-            getattr(floor, field),
-            unit,
-            limits.get(field),
-            digits=2,
-        )
-        for field, (text, unit) in words.items()
-    ]

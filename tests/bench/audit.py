@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent of one node has written through the API server, by the server's own account."""
+
+from __future__ import annotations
+
+import json
+
+from lab.control_plane import ControlPlane
+from lab.kube import Object
+
+
+class Audit:
+    """Tells of what was written since it was made, or since it was last told to begin."""
+
+    def __init__(self, control_plane: ControlPlane, node_name: str) -> None:
+        self._control_plane = control_plane
+        self._node_name = node_name
+        self.begin()
+
+    def begin(self) -> None:
+        self._n_before = len(self._control_plane.audit())
+
+    def patches(self, about: str = "") -> list[Object]:
+        """Bodies of patches of the NodeImage's status, of those that contain the text."""
+        target = {"resource": "nodeimages", "name": self._node_name, "subresource": "status"}
+        bodies = [entry["requestObject"] for entry in self._entries("patch", target)]
+        return [body for body in bodies if about in json.dumps(body)]
+
+    def events(self) -> list[Object]:
+        """Bodies of new events, and of changes of events, about the NodeImage."""
+        target = {"resource": "events"}
+        entries = self._entries("create", target) + self._entries("patch", target)
+        prefix = f"{self._node_name}."
+        return [entry["requestObject"] for entry in entries if _name_of(entry).startswith(prefix)]
+
+    def _entries(self, verb: str, target: dict[str, str]) -> list[Object]:
+        return [
+            entry
+            for entry in self._control_plane.audit()[self._n_before :]
+            if entry["verb"] == verb and target.items() <= entry.get("objectRef", {}).items()
+        ]
+
+
+def _name_of(entry: Object) -> str:
+    """What is made has its name in the body only."""
+    return entry["objectRef"].get("name") or entry["requestObject"]["metadata"]["name"]
+
+
+def size_of(body: Object) -> int:
+    """Its bytes on the wire."""
+    return len(json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode())

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sees what becomes of an object in a cluster as soon as the API server tells."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from lab.kube import Object
+from lab.node_image import NodeImage
+
+# Longer than any group of figures takes.
+_PATIENCE_SECONDS = 3600
+
+
+class ObjectWatch:
+    """Watches a NodeImage until its API server ends.
+
+    `seen` are all its states so far, oldest first, each with the time.monotonic() at which it came.
+    """
+
+    def __init__(self, node_image: NodeImage) -> None:
+        self.seen: list[tuple[float, Object]] = []
+        self._node_image = node_image
+        self._changed = threading.Condition()
+        threading.Thread(target=self._read, daemon=True).start()
+        self.wait_for(lambda document: True)
+
+    def wait_for(
+        self, condition: Callable[[Object], bool], since: int = 0, timeout: float = 120
+    ) -> float:
+        """When the first state after so many that meets the condition came; waits for it."""
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            while True:
+                for at, document in self.seen[since:]:
+                    if condition(document):
+                        return at
+                since = len(self.seen)
+                if not self._changed.wait(deadline - time.monotonic()):
+                    raise TimeoutError(
+                        f"{self._node_image.path} did not become as expected in {timeout:g} s"
+                    )
+
+    def _read(self) -> None:
+        try:
+            for event in self._node_image.watch(_PATIENCE_SECONDS):
+                now = time.monotonic()
+                with self._changed:
+                    self.seen.append((now, event["object"]))
+                    self._changed.notify_all()
+        except OSError:
+            pass  # the API server has ended; whoever still waits runs into his time limit
