@@ -8,7 +8,6 @@
  * the program itself comes before what is in a library. So nothing ever waits.
  */
 
-#include <assert.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +41,7 @@ sd_event *kube_client_event(const KubeClient *client) {
 int kube_call(KubeClient *client, const KubeRequest *request, KubeCall **ret) {
         KubeCall *call = calloc(1, sizeof(*call));
 
-        assert(!fake.call);
+        assert_true(!fake.call);
         call->request = *request;
         call->request.path = strdup(request->path);
         fake.call = call;
@@ -55,7 +54,7 @@ KubeCall *kube_call_unref(KubeCall *call) {
         if (!call)
                 return NULL;
 
-        assert(call == fake.call);
+        assert_true(call == fake.call);
         fake.call = NULL;
         free((char *) call->request.path);
         free(call);
@@ -72,7 +71,7 @@ int sd_event_add_time_relative(sd_event *event, sd_event_source **ret, clockid_t
                                void *userdata) {
         int r = sd_event_add_time(event, ret, clock, UINT64_MAX, accuracy, callback, userdata);
 
-        assert(r >= 0 && fake.n_timers < FAKE_TIMERS_MAX);
+        assert_true(r >= 0 && fake.n_timers < FAKE_TIMERS_MAX);
         fake.timers[fake.n_timers].source = sd_event_source_ref(*ret);
         fake.timers[fake.n_timers++].usec = usec;
         return r;
@@ -87,14 +86,14 @@ int sd_event_source_set_time_relative(sd_event_source *source, uint64_t usec) {
 
 static inline void fake_set_up(void) {
         memset(&fake, 0, sizeof(fake));
-        assert(sd_event_new(&fake.event) >= 0);
+        assert_true(sd_event_new(&fake.event) >= 0);
 }
 
 static inline void fake_tear_down(void) {
         for (size_t i = 0; i < fake.n_timers; i++)
                 sd_event_source_unref(fake.timers[i].source);
         fake.event = sd_event_unref(fake.event);
-        assert(!fake.call);
+        assert_true(!fake.call);
 }
 
 /* The number of the timer that is set, or -1. */
@@ -102,7 +101,7 @@ static inline int fake_find_timer(void) {
         for (size_t i = fake.n_timers; i-- > 0;) {
                 int enabled;
 
-                assert(sd_event_source_get_enabled(fake.timers[i].source, &enabled) >= 0);
+                assert_true(sd_event_source_get_enabled(fake.timers[i].source, &enabled) >= 0);
                 if (enabled != SD_EVENT_OFF)
                         return (int) i;
         }
@@ -120,10 +119,10 @@ static inline uint64_t fake_timer(void) {
 static inline void fake_pass(void) {
         int i = fake_find_timer();
 
-        assert(i >= 0);
+        assert_true(i >= 0);
         fake.now_usec += fake.timers[i].usec;
-        assert(sd_event_source_set_time(fake.timers[i].source, 0) >= 0);
-        assert(sd_event_run(fake.event, 0) > 0);
+        assert_true(sd_event_source_set_time(fake.timers[i].source, 0) >= 0);
+        assert_true(sd_event_run(fake.event, 0) > 0);
 }
 
 static inline int fake_accept(void) {
