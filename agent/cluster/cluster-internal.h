@@ -37,10 +37,11 @@ struct Cluster {
         bool was_synced;
         KubeDiscovery *discovery;
         sd_event_source *rediscover;
-        unsigned n_failures; /* of the discovery */
-        Error absence;       /* why there is no version, or unset */
-        Error complaint;     /* what the log has said last, or unset */
-        char *version;       /* of the group, and then there are all of these: */
+        unsigned n_failures;       /* of the discovery */
+        Error absence;             /* why there is no version, or unset */
+        sd_event_source *patience; /* before a complaint about the watch */
+        Error complaint;           /* what the log has said last, or unset */
+        char *version;             /* of the group, and then there are all of these: */
         KubeWatch *watch;
         StatusWriter *writer;
         Registration *registration; /* if somebody wants it */

@@ -12,6 +12,8 @@
 #include "agent/kube/path.h"
 #include "agent/kube/retry.h"
 
+#define PATIENCE_USEC ((uint64_t) 3 * 1000 * 1000)
+
 /* Newer first: what is stored need not be converted then. */
 static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
 
@@ -72,6 +74,7 @@ static int on_gone(const KubeObject *object, void *userdata) {
 }
 
 void cluster_drop_parts(Cluster *cluster) {
+        cluster->patience = sd_event_source_disable_unref(cluster->patience);
         cluster->watch = kube_watch_free(cluster->watch);
         cluster->writer = status_writer_free(cluster->writer);
         cluster->registration = registration_free(cluster->registration);
@@ -85,12 +88,37 @@ static int cluster_on_synced(Cluster *cluster) {
                 log_info(cluster->log, NULL, "Watching the NodeImage `%s` again.",
                          cluster->node_name);
         error_done(&cluster->complaint);
+        cluster->patience = sd_event_source_disable_unref(cluster->patience);
 
         r = cluster->was_synced ? 0 : cluster_on_first_sync(cluster);
         if (r < 0)
                 return r;
 
         return desired_uid(cluster->desired) ? 0 : cluster_register(cluster, NULL);
+}
+
+static int on_patience_over(sd_event_source *source, uint64_t usec, void *userdata) {
+        Cluster *cluster = userdata;
+
+        cluster->patience = sd_event_source_disable_unref(cluster->patience);
+        if (cluster->watch && kube_watch_state(cluster->watch) == KUBE_WATCH_TROUBLED)
+                cluster_complain(cluster, kube_watch_error(cluster->watch));
+        return 0;
+}
+
+/* A watch that was cut is worth no word if it goes on, nor if it turns out that nobody answers at
+ * all, which on_reachable() says. */
+static int cluster_on_troubled(Cluster *cluster, const Error *error) {
+        if (error->kind != ERROR_UNAVAILABLE && error->kind != ERROR_TIMEOUT) {
+                cluster_complain(cluster, error);
+                return 0;
+        }
+
+        return cluster->patience
+                       ? 0
+                       : sd_event_add_time_relative(kube_client_event(cluster->client),
+                                                    &cluster->patience, CLOCK_MONOTONIC,
+                                                    PATIENCE_USEC, 0, on_patience_over, cluster);
 }
 
 static int on_watch_state(KubeWatchState state, void *userdata) {
@@ -109,8 +137,9 @@ static int on_watch_state(KubeWatchState state, void *userdata) {
         if (r < 0)
                 return r;
 
-        if (state == KUBE_WATCH_TROUBLED)
-                cluster_complain(cluster, error);
+        r = state == KUBE_WATCH_TROUBLED ? cluster_on_troubled(cluster, error) : 0;
+        if (r < 0)
+                return r;
         if (state == KUBE_WATCH_TROUBLED && error->kind == ERROR_NOT_FOUND) {
                 cluster_drop_parts(cluster);
                 r = cluster_discover(cluster);

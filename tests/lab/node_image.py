@@ -11,6 +11,7 @@ from lab.kube import Kube, Object
 from lab.wait import wait_until
 
 GROUP = "apps.kruise.io"
+COUNTS = ("desired", "succeeded", "failed", "pulling", "waiting")
 
 
 class NodeImage:
@@ -80,6 +81,16 @@ class NodeImage:
         assert found is not None
         return found
 
+    def counts(self) -> tuple[int, ...]:
+        """Of tags, as COUNTS calls them; empty while there is no status."""
+        status = self.status()
+        return tuple(status[key] for key in COUNTS) if status else ()
+
+    def wait_counts(self, *wanted: int, timeout: float = 30) -> Object:
+        """Waits until there are so many; returns the status."""
+        wait_until(lambda: self.counts() == wanted, timeout, lambda: f"{wanted}: {self.status()}")
+        return self.status()
+
     def watch(self, timeout: float = 30) -> Iterator[Object]:
         """As Kube.watch, of this one object."""
         path = self.path.rpartition("/")[0]
@@ -89,3 +100,8 @@ class NodeImage:
         """That are about it."""
         about = f"involvedObject.kind=NodeImage,involvedObject.name={self.name}"
         return self.kube.list(f"/api/v1/namespaces/{namespace}/events", fieldSelector=about)
+
+    def wait_events(self, n: int = 1, timeout: float = 10) -> list[Object]:
+        """Waits until there are so many about it, or more."""
+        wait_until(lambda: len(self.events()) >= n, timeout, lambda: f"{n}: {self.events()}")
+        return self.events()

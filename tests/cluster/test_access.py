@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves the ways in which an agent gets access to a real API server, and what it says without."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from lab import sanitizers
+from lab.certificates import make_certificates
+from lab.documents import write_whole
+from lab.kubeconfig import write_kubeconfig
+from lab.trouble import assert_clear, complaints, problems, the_complaint
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+
+# As whom the roles know the agent.
+_USER = "system:serviceaccount:inplaced:inplaced"
+
+# What a pod has is put where it would be, in a view of the file system that only the agent has.
+_AS_POD = """
+set -e
+mount -t tmpfs pod /run
+mkdir -p /run/secrets/kubernetes.io/serviceaccount
+cp "$1/token" "$1/ca.crt" /run/secrets/kubernetes.io/serviceaccount
+shift
+exec "$@"
+"""
+
+
+@pytest.fixture
+def start(start_agent, containerd, node_name, node_image):
+    """start(kubeconfig) as Agent, ready."""
+    return lambda kubeconfig: start_agent(
+        containerd.endpoint, kubeconfig=kubeconfig, node_name=node_name
+    )
+
+
+def serves(node_image, push, tag: str = "1") -> None:
+    """It watches, and may write."""
+    image = push(tag=tag)
+    node_image.want(image.reference)
+    node_image.wait_status(image.reference, "Succeeded")
+
+
+def wait_problem(agent, *words: str) -> str:
+    """Waits until what it says of the API server has these words in it."""
+
+    def find() -> str | None:
+        said = problems(agent).get("API server", "")
+        return said if all(word in said.lower() for word in words) else None
+
+    return wait_until(find, 10 * SLOWLY, lambda: f"{words}, only {problems(agent)}")
+
+
+@pytest.mark.parametrize("is_inline", [False, True], ids=["files", "inline"])
+def test_client_certificate(start, control_plane, folder, node_image, push, is_inline):
+    certificate = control_plane.authority.issue(f"agent-{node_image.name}", f"/CN={_USER}")
+    path = control_plane.write_kubeconfig(
+        folder / "agent.conf", certificate=certificate, is_inline=is_inline
+    )
+    agent = start(path)
+    serves(node_image, push)
+    assert problems(agent) == {}
+
+
+def test_token_file_rotates(start, control_plane, folder, node_image, push):
+    """A new token is used without a restart and without a word."""
+    file = folder / "token"
+
+    def rotate() -> None:
+        write_whole(file, control_plane.service_account_token("inplaced", "inplaced"))
+
+    rotate()
+    agent = start(control_plane.write_kubeconfig(folder / "agent.conf", token_file=file))
+    serves(node_image, push)
+    rotate()
+    serves(node_image, push, tag="2")
+    assert len(tokens_of_writes(control_plane, node_image.name)) == 2
+    assert complaints(agent) == []
+
+
+def tokens_of_writes(control_plane, name: str) -> set[str]:
+    """Which tokens the agent's writes came with, as the server calls them."""
+    return {
+        entry["user"]["extra"]["authentication.kubernetes.io/credential-id"][0]
+        for entry in control_plane.audit(verb="patch")
+        if entry["objectRef"].get("name") == name
+    }
+
+
+def test_token_is_wrong_at_first(start, control_plane, folder, node_image, push):
+    file = folder / "token"
+    write_whole(file, "no-such-token")
+    agent = start(control_plane.write_kubeconfig(folder / "agent.conf", token_file=file))
+    wait_problem(agent, "unauthorized")
+    assert_clear(the_complaint(agent))
+    write_whole(file, control_plane.service_account_token("inplaced", "inplaced"))
+    serves(node_image, push)
+    wait_until(lambda: problems(agent) == {}, 10 * SLOWLY, lambda: f"end of {problems(agent)}")
+    assert "no-such-token" not in agent.log_text()
+
+
+def test_program_makes_tokens(start, control_plane, folder, node_image, push):
+    """It is run again when what it made has expired, and no more often."""
+    answer, runs = folder / "answer.json", folder / "runs"
+    program = folder / "program"
+    program.write_text(f"#!/bin/sh\necho run >>{runs}\ncat {answer}\n")
+    program.chmod(0o700)
+
+    def prepare(seconds: float) -> datetime:
+        token = control_plane.service_account_token("inplaced", "inplaced")
+        end = datetime.now(timezone.utc) + timedelta(seconds=seconds)
+        status = {"token": token, "expirationTimestamp": f"{end:%Y-%m-%dT%H:%M:%SZ}"}
+        kind = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
+        write_whole(answer, {**kind, "status": status})
+        return end
+
+    def n_runs() -> int:
+        return len(runs.read_text().split())
+
+    end = prepare(2)
+    start(control_plane.write_kubeconfig(folder / "agent.conf", command=[program]))
+    serves(node_image, push)
+    prepare(3600)
+    wait_until(lambda: datetime.now(timezone.utc) > end, 5, "end of the first token")
+    serves(node_image, push, tag="2")
+    assert n_runs() >= 2
+    before = n_runs()
+    serves(node_image, push, tag="3")
+    assert n_runs() == before <= 4
+
+
+def test_stranger(start, control_plane, folder):
+    """A server with another authority's certificate is not told the token."""
+    (folder / "strange").mkdir()
+    authority = make_certificates(folder / "strange").authority
+    path = write_kubeconfig(folder / "agent.conf", control_plane.url, authority, token="secret")
+    agent = start(path)
+    wait_problem(agent, "certificate", "trusted")
+    assert_clear(the_complaint(agent))
+    assert "certificate" in agent.ctl("doctor").stdout
+    assert "secret" not in agent.log_text()
+
+
+def test_no_rights(start, control_plane, folder, kube, node_image):
+    """Whoever is known but may do nothing is told which right is missing."""
+    kube.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": "nobody", "namespace": "inplaced"},
+        }
+    )
+    token = control_plane.service_account_token("inplaced", "nobody")
+    agent = start(control_plane.write_kubeconfig(folder / "agent.conf", token=token))
+    wait_problem(agent, "nodeimages", "forbidden")
+    assert_clear(the_complaint(agent))
+
+
+@pytest.mark.parametrize("mode", ["cluster", "auto"])
+def test_as_pod(make_agent, containerd, control_plane, folder, node_name, node_image, push, mode):
+    """With what Kubernetes gives to every pod."""
+    given = folder / "given"
+    given.mkdir()
+    (given / "token").write_text(control_plane.service_account_token("inplaced", "inplaced"))
+    (given / "ca.crt").write_bytes(control_plane.authority.certificate.read_bytes())
+    agent = make_agent(
+        containerd.endpoint,
+        node_name=node_name,
+        flags=[f"--mode={mode}"],
+        environment={
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": str(control_plane.port),
+        },
+    )
+    agent.argv = ["unshare", "-m", "sh", "-c", _AS_POD, "sh", str(given), *agent.argv]
+    agent.start()
+    serves(node_image, push)
+    assert problems(agent) == {}

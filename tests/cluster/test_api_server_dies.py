@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that neither the agent's death nor that of the API server or its store, nor that it does
+not know NodeImages yet, loses anything or repeats a pull.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from fake.api_proxy import ApiProxy, Exchange, behave_well
+from fake.registry import FakeRegistry
+from lab import sanitizers
+from lab.agent import Agent
+from lab.control_plane import ControlPlane
+from lab.image import build_image
+from lab.kube import KubeError
+from lab.kubeconfig import write_kubeconfig
+from lab.layers import random_layer
+from lab.node_image import NodeImage
+from lab.trouble import assert_clear, complaints, problems
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+
+pytestmark = pytest.mark.timeout(120 * SLOWLY)
+
+_DEFINITION = (
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodeimages.apps.kruise.io"
+)
+_BURST = 20
+
+
+@pytest.fixture(scope="module")
+def mortal(session_folder) -> Iterator[ControlPlane]:
+    """One that the tests here may kill; each leaves it well."""
+    with ControlPlane(session_folder / "mortal") as made:
+        made.install()
+        yield made
+
+
+@pytest.fixture
+def wishes(mortal, node_name) -> Iterator[NodeImage]:
+    made = NodeImage(mortal.admin, node_name)
+    made.create()
+    yield made
+    made.delete()
+
+
+@pytest.fixture
+def member(start_agent, containerd, mortal, folder, node_name, wishes) -> Agent:
+    path = mortal.write_agent_kubeconfig(folder / "member.conf")
+    agent = start_agent(containerd.endpoint, kubeconfig=path, node_name=node_name)
+    wait_until(wishes.status, 10 * SLOWLY, "status")
+    return agent
+
+
+def count_pulls(registry: FakeRegistry, name: str) -> int:
+    """A runtime resolves a tag once for each pull."""
+    asked = registry.requests("manifest", name)
+    return len([request for request in asked if request.path.endswith("/1")])
+
+
+class Counted:
+    """An image of which it is known how often it was pulled."""
+
+    def __init__(self, registry: FakeRegistry, name: str) -> None:
+        layer = random_layer(1000)
+        image = registry.add(name, "1", build_image([layer], labels={"test": name}))
+        self._registry, self._name = registry, name
+        self.reference, self.image_id = image.reference, image.image_id
+
+    def pulls(self) -> int:
+        return count_pulls(self._registry, self._name)
+
+
+@pytest.fixture
+def counted(fake_registry, containerd, image_name) -> Iterator[Counted]:
+    made = Counted(fake_registry, f"{image_name}-counted")
+    yield made
+    containerd.remove_image(made.image_id)
+
+
+def readiness(agent: Agent) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://{agent.metrics_address}/readyz", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def wait_well(agent: Agent, timeout: float = 20) -> None:
+    wait_until(
+        lambda: problems(agent) == {} and readiness(agent)[0] == 200,
+        timeout * SLOWLY,
+        lambda: f"end of {problems(agent)}, {readiness(agent)}",
+    )
+
+
+def wait_problem(agent: Agent, word: str = "", timeout: float = 20) -> str:
+    """Waits until it says what is wrong with the API server, and that with the word in it."""
+
+    def find() -> str | None:
+        said = problems(agent).get("API server", "")
+        return said if word in said else None
+
+    return wait_until(find, timeout * SLOWLY, lambda: f"problem, only {problems(agent)}")
+
+
+def end(agent: Agent, how: str) -> None:
+    agent.terminate() if how == "terminate" else agent.kill9()
+
+
+# The agent
+
+
+@pytest.mark.parametrize("how", ["terminate", "kill9"])
+def test_agent_ends_when_done(cluster_agent, node_image, counted, push, how):
+    """What is finished is not done again, and not told again."""
+    node_image.want(counted.reference, policy="Always")
+    seen = node_image.wait_status(counted.reference, "Succeeded")
+    wait_until(node_image.events, 10 * SLOWLY, "event")
+    end(cluster_agent, how)
+    later = push()
+    node_image.want(counted.reference, later.reference, policy="Always")
+    cluster_agent.start()
+    node_image.wait_status(later.reference, "Succeeded")
+    wait_until(lambda: len(node_image.events()) == 2, 10 * SLOWLY, "second event")
+    assert node_image.tag_status(counted.reference) == seen
+    assert counted.pulls() == 1
+
+
+@pytest.mark.parametrize("how", ["terminate", "kill9"])
+def test_agent_ends_in_mid_pull(cluster_agent, node_image, counted, gate, how):
+    """What is not finished goes on."""
+    node_image.want(counted.reference, gate.reference, policy="Always")
+    node_image.wait_status(counted.reference, "Succeeded")
+    node_image.wait_status(gate.reference, "Pulling")
+    end(cluster_agent, how)
+    cluster_agent.start()
+    gate.open()
+    seen = node_image.wait_status(gate.reference, "Succeeded")
+    assert seen["imageID"].endswith(gate.image.image_id)
+    assert counted.pulls() == 1
+
+
+def test_agent_ends_without_files(cluster_agent, node_image, counted, push):
+    """The object tells what is finished also where the agent's state is lost."""
+    node_image.want(counted.reference, policy="Always")
+    node_image.wait_status(counted.reference, "Succeeded")
+    cluster_agent.kill9()
+    (cluster_agent.state_dir / "nodeimage.json").unlink()
+    cluster_agent.start()
+    later = push()
+    node_image.want(counted.reference, later.reference, policy="Always")
+    node_image.wait_status(later.reference, "Succeeded")
+    assert counted.pulls() == 1
+
+
+@pytest.mark.parametrize("away", ["dead", "frozen"])
+@pytest.mark.parametrize("lives", [0, 1, 2])
+def test_both_die_in_mid_pull(
+    member, mortal, wishes, gate, fake_registry, image_name, away, lives
+):
+    """A pull that ended while nobody could be told is told by a later life of the agent, however
+    many lives there are before the server is back."""
+    wishes.want(gate.reference, policy="Always")
+    wishes.wait_status(gate.reference, "Pulling")
+    server = mortal.apiserver
+    server.kill9() if away == "dead" else server.freeze()
+    gate.open()
+    seen = member.wait_status(gate.reference, "Succeeded")
+    for _ in range(lives):
+        member.kill9()
+        member.start()
+        wait_until(lambda: readiness(member)[0] == 503, 10 * SLOWLY, "problem")
+    member.kill9()
+    server.start() if away == "dead" else server.thaw()
+    member.start()
+    assert wishes.wait_status(gate.reference, "Succeeded", 40 * SLOWLY) == seen
+    wait_well(member)
+    assert count_pulls(fake_registry, image_name) == 1
+
+
+def test_new_version_meanwhile(member, wishes, counted):
+    """What an earlier life has finished is not taken for what is wanted now."""
+    wishes.want(counted.reference, policy="Always")
+    wishes.wait_status(counted.reference, "Succeeded")
+    member.kill9()
+    wishes.want(counted.reference, policy="Always", version=1)
+    member.start()
+    wait_until(
+        lambda: (wishes.tag_status(counted.reference) or {}).get("version") == 1
+        and wishes.tag_status(counted.reference)["phase"] == "Succeeded",
+        20 * SLOWLY,
+        lambda: f"version 1, only {wishes.status()}",
+    )
+    assert counted.pulls() == 2
+
+
+# The server and its store
+
+
+@pytest.mark.parametrize("part", ["apiserver", "etcd"])
+def test_server_dies_in_mid_pull(member, mortal, wishes, gate, counted, push, part):
+    """It is said, whoever is on the node is served, and all is told afterwards."""
+    wishes.want(gate.reference, counted.reference, policy="Always")
+    wishes.wait_status(counted.reference, "Succeeded")
+    wishes.wait_status(gate.reference, "Pulling")
+    getattr(mortal, part).kill9()
+    gate.open()
+    member.wait_status(gate.reference, "Succeeded")
+    local = push()
+    done = member.ctl("pull", local.reference)
+    assert (done.returncode, local.image_id in done.stdout) == (0, True), done
+    if part == "apiserver":
+        said = wait_problem(member)
+        assert said in member.ctl("doctor").stdout
+        code, text = readiness(member)
+        assert code == 503 and said in text
+    getattr(mortal, part).start()
+    wishes.wait_status(gate.reference, "Succeeded", 40 * SLOWLY)
+    wait_well(member, 40)
+    assert counted.pulls() == 1
+    for line in complaints(member):
+        assert_clear(line)
+    assert len(complaints(member)) <= 3, complaints(member)
+
+
+@pytest.mark.parametrize("part", ["apiserver", "etcd"])
+def test_server_dies_in_a_burst(
+    member, mortal, wishes, fake_registry, containerd, image_name, part
+):
+    """Of many changes none is lost, and none is done twice."""
+    images = [Counted(fake_registry, f"{image_name}-{number}") for number in range(_BURST)]
+    for number in range(_BURST):
+        if number == _BURST // 2:
+            getattr(mortal, part).kill9()
+            getattr(mortal, part).start(wait_ready=False)
+        references = [image.reference for image in images[: number + 1]]
+        insist(lambda wanted=references: wishes.want(*wanted, policy="Always"))
+    wait_until(
+        lambda: insist(wishes.status).get("succeeded") == _BURST,
+        15 * SLOWLY,
+        lambda: f"all of them, only {wishes.status()}",
+        pause=0.05,
+    )
+    assert [image.pulls() for image in images] == [1] * _BURST
+    wait_well(member, 40)
+    for image in images:
+        containerd.remove_image(image.image_id)
+
+
+def insist(ask):
+    """Until the server takes it."""
+
+    def is_done():
+        try:
+            return [ask()]
+        except (OSError, KubeError):
+            return None
+
+    return wait_until(is_done, 40 * SLOWLY, "answer", pause=0.02)[0]
+
+
+def test_status_of_an_old_object(
+    start_agent, containerd, mortal, folder, node_name, wishes, counted
+):
+    """A status that was on its way when the object was made again does not get into the new one."""
+    released, is_held = threading.Event(), threading.Event()
+
+    async def hold_success(exchange: Exchange) -> None:
+        if b'"Succeeded"' in exchange.request.body and not released.is_set():
+            is_held.set()
+            while not released.is_set():
+                await asyncio.sleep(0.005)
+        await behave_well(exchange)
+
+    with ApiProxy(folder / "proxy", mortal.url, mortal.authority.certificate) as proxy:
+        token = mortal.service_account_token("inplaced", "inplaced")
+        path = write_kubeconfig(folder / "agent.conf", proxy.url, proxy.authority, token=token)
+        proxy.on(r"^PATCH \S*/status", hold_success)
+        agent = start_agent(containerd.endpoint, kubeconfig=path, node_name=node_name)
+        wishes.want(counted.reference, policy="Always")
+        assert is_held.wait(15 * SLOWLY)
+        wishes.delete()
+        wishes.create(counted.reference, policy="Always", version=1)
+        counts = ("desired", "succeeded", "failed", "pulling", "waiting")
+        wishes.patch_status(dict.fromkeys(counts, 0))  # else the server would take no part of one
+        for event in wishes.watch():
+            released.set()
+            images = event["object"].get("status", {}).get("imageStatuses") or {}
+            tags = [tag for image in images.values() for tag in image["tags"]]
+            assert all(tag.get("version") == 1 for tag in tags), tags
+            if [tag["phase"] for tag in tags] == ["Succeeded"]:
+                break
+        assert counted.pulls() == 2
+        wait_well(agent)
+        agent.terminate()
+
+
+# Kinds that are not served
+
+
+def test_kind_comes_and_goes(start_agent, containerd, mortal, folder, node_name, push):
+    """Without our custom resources the agent waits for them, and begins by itself."""
+    mortal.admin.delete(_DEFINITION)
+    mortal.admin.wait_gone(_DEFINITION)
+    path = mortal.write_agent_kubeconfig(folder / "member.conf")
+    agent = start_agent(containerd.endpoint, kubeconfig=path, node_name=node_name)
+    try:
+        wait_problem(agent, "NodeImages")
+        assert "CRD" in agent.ctl("doctor").stdout
+    finally:
+        mortal.install()
+    assert_served(mortal, node_name, push, "1")
+    wait_well(agent)
+    mortal.admin.delete(_DEFINITION)
+    mortal.admin.wait_gone(_DEFINITION)
+    try:
+        wait_problem(agent)
+    finally:
+        mortal.install()
+    assert_served(mortal, node_name, push, "2")
+    wait_well(agent)
+
+
+def assert_served(mortal, node_name, push, tag: str, version: str = "v1beta1") -> None:
+    image = push(tag=tag)
+    wishes = NodeImage(mortal.admin, node_name, version)
+    insist(lambda: wishes.create(image.reference))
+    wishes.wait_status(image.reference, "Succeeded", 40 * SLOWLY)
+    wishes.delete()
+
+
+def test_older_version_only(start_agent, containerd, mortal, folder, node_name, push):
+    """As where OpenKruise 1.8 or older is installed."""
+    serve_newer(mortal, False)
+    try:
+        path = mortal.write_agent_kubeconfig(folder / "member.conf")
+        agent = start_agent(containerd.endpoint, kubeconfig=path, node_name=node_name)
+        assert_served(mortal, node_name, push, "1", "v1alpha1")
+        assert "v1alpha1" in agent.log_text()
+        wait_well(agent)
+    finally:
+        serve_newer(mortal, True)
+
+
+def serve_newer(mortal, is_served: bool) -> None:
+    versions = mortal.admin.get(_DEFINITION)["spec"]["versions"]
+    (index,) = [i for i, version in enumerate(versions) if version["name"] == "v1beta1"]
+    path = f"/spec/versions/{index}/served"
+    mortal.admin.patch(_DEFINITION, [{"op": "replace", "path": path, "value": is_served}], "json")
+    newer = "/apis/apps.kruise.io/v1beta1/nodeimages"
+    wait_until(
+        lambda: (insist_find(mortal, newer) is not None) == is_served, 20 * SLOWLY, "served version"
+    )
+
+
+def insist_find(mortal, path: str):
+    return insist(lambda: [mortal.admin.find(path)])[0]

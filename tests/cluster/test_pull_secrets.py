@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves what becomes of pull secrets that are missing, wrong, forbidden or mended."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from lab import sanitizers
+from lab.trouble import assert_clear
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+
+_SPACE = "kruise-daemon-config"
+
+
+@pytest.fixture
+def image(auth_registry, containerd, image_name):
+    made = auth_registry.push_image(image_name, "1", [1000], labels={"test": image_name})
+    yield made
+    containerd.remove_image(made.image_id)
+
+
+@pytest.fixture
+def secret(kube, auth_registry, node_name):
+    """Not made yet."""
+    made = Secret(kube, f"secret-{node_name}", auth_registry.host)
+    yield made
+    made.delete()
+
+
+class Secret:
+    def __init__(self, kube, name: str, host: str) -> None:
+        self.reference = {"namespace": _SPACE, "name": name}
+        self._kube = kube
+        self._path = f"/api/v1/namespaces/{_SPACE}/secrets"
+        self._host = host
+
+    def create(self, user: str, password: str) -> None:
+        about = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson"}
+        metadata = {"name": self.reference["name"]}
+        self._kube.post(self._path, {**about, "metadata": metadata, **self._data(user, password)})
+
+    def change(self, user: str, password: str) -> None:
+        self._kube.patch(f"{self._path}/{self.reference['name']}", self._data(user, password))
+
+    def delete(self) -> None:
+        self._kube.delete(f"{self._path}/{self.reference['name']}")
+
+    def _data(self, user: str, password: str) -> dict:
+        auths = {self._host: {"username": user, "password": password}}
+        text = json.dumps({"auths": auths}).encode()
+        return {"data": {".dockerconfigjson": base64.b64encode(text).decode()}}
+
+
+def wait_failure(node_image, reference: str) -> str:
+    """Waits until it has failed for good; the event says the same as the status."""
+    message = node_image.wait_status(reference, "Failed")["message"]
+    assert_clear(message)
+    (event,) = wait_until(node_image.events, 10 * SLOWLY, "event")
+    assert message in event["message"]
+    return message
+
+
+def wait_visible(agent, text: str) -> None:
+    """Waits until somebody who asks on the node is told while it is tried again."""
+    wait_until(
+        lambda: text in agent.ctl("status", "-o", "wide").stdout,
+        10 * SLOWLY,
+        lambda: f"{text!r}, only {agent.ctl('status', '-o', 'wide').stdout}",
+        pause=0.05,
+    )
+
+
+def test_missing(cluster_agent, node_image, image, secret):
+    """The reason names it."""
+    node_image.want(image.reference, secrets=[secret.reference], backoffLimit=0)
+    message = wait_failure(node_image, image.reference)
+    assert f"{_SPACE}/{secret.reference['name']}" in message and "does not exist" in message
+
+
+def test_missing_until_it_appears(cluster_agent, node_image, image, secret, auth_registry):
+    """A next attempt finds it, with as many as there are by default."""
+    node_image.want(image.reference, secrets=[secret.reference])
+    wait_visible(cluster_agent, secret.reference["name"])
+    secret.create(*auth_registry.credentials)
+    node_image.wait_status(image.reference, "Succeeded")
+
+
+def test_wrong_until_it_is_mended(cluster_agent, node_image, image, secret, auth_registry):
+    """A password that was refused is read again."""
+    secret.create("lab-user", "not-the-password")
+    node_image.want(image.reference, secrets=[secret.reference], backoffLimit=5)
+    wait_visible(cluster_agent, "401")
+    secret.change(*auth_registry.credentials)
+    node_image.wait_status(image.reference, "Succeeded")
+    assert "not-the-password" not in cluster_agent.log_text()
+
+
+def test_wrong(cluster_agent, node_image, image, secret):
+    secret.create("lab-user", "not-the-password")
+    node_image.want(image.reference, secrets=[secret.reference], backoffLimit=0)
+    message = wait_failure(node_image, image.reference)
+    assert message.startswith("Unauthorized: ")
+    assert "not-the-password" not in cluster_agent.log_text() + message
+
+
+def test_forbidden(cluster_agent, node_image, image):
+    """The agent may read secrets in one namespace; what is elsewhere is said to be forbidden."""
+    secret = {"namespace": "kube-system", "name": "theirs"}
+    node_image.want(image.reference, secrets=[secret], backoffLimit=0)
+    message = wait_failure(node_image, image.reference)
+    assert "forbidden" in message.lower()
+    assert "theirs" in message and "kube-system" in message
+
+
+def test_one_of_two_is_missing(cluster_agent, node_image, image, secret, auth_registry):
+    """The other one opens the door."""
+    secret.create(*auth_registry.credentials)
+    missing = {"namespace": _SPACE, "name": "missing"}
+    node_image.want(image.reference, secrets=[missing, secret.reference], backoffLimit=0)
+    node_image.wait_status(image.reference, "Succeeded")
+
+
+def test_is_read_by_name_only(
+    cluster_agent, control_plane, node_image, image, secret, auth_registry
+):
+    """No list and no watch of secrets, and no read for each of many attempts."""
+    secret.create(*auth_registry.credentials)
+    node_image.want(image.reference, secrets=[secret.reference])
+    node_image.wait_status(image.reference, "Succeeded")
+    asked = [
+        entry
+        for entry in control_plane.audit()
+        if entry.get("objectRef", {}).get("resource") == "secrets"
+    ]
+    assert {entry["verb"] for entry in asked} == {"get"}
+    mine = [e for e in asked if e["objectRef"]["name"] == secret.reference["name"]]
+    assert len(mine) == 1
