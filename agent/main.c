@@ -106,6 +106,7 @@ static int block_signals(void) {
         (void) sigaddset(&mask, SIGINT);
         (void) sigaddset(&mask, SIGHUP);
         (void) signal(SIGPIPE, SIG_IGN);
+        (void) signal(SIGCHLD, SIG_DFL); /* else the kernel forgets how a plugin ended */
         return sigprocmask(SIG_BLOCK, &mask, NULL) < 0 ? -errno : 0;
 }
 

@@ -16,6 +16,7 @@
 #include "agent/kube/path.h"
 #include "agent/kube/retry.h"
 
+#define CONFLICTS_MAX 4
 #define CONFLICT_USEC ((uint64_t) 500 * 1000)
 
 struct StatusWriter {
@@ -29,7 +30,7 @@ struct StatusWriter {
         bool is_synced;
         bool is_waiting;     /* after a failure, for the retry */
         bool is_in_conflict; /* and that is why: for the object, or the retry if it has come already */
-        unsigned n_failures;
+        unsigned n_failures, n_conflicts; /* in a row */
         WritePace pace;
         sd_event_source *look; /* once per turn of the loop */
         sd_event_source *due;
@@ -98,8 +99,20 @@ static const char *reply_version(json_object *object) {
         return json_object_get_string(version);
 }
 
-/* The object is not what we know: the watch will show it, or has done so already. */
-static int writer_conflicted(StatusWriter *writer) {
+static bool is_outdated(const StatusWriter *writer, json_object *patch) {
+        const char *compared = reply_version(patch);
+        const char *version = desired_resource_version(writer->desired);
+
+        return compared && version && strcmp(compared, version) != 0;
+}
+
+/* The object is not what we knew: the watch has shown it meanwhile, or will. Somebody who never
+ * stops to write must not have us try without a pause. */
+static int writer_conflicted(StatusWriter *writer, json_object *patch) {
+        write_pace_on_conflict(&writer->pace);
+        if (is_outdated(writer, patch) && ++writer->n_conflicts < CONFLICTS_MAX)
+                return status_writer_look(writer);
+
         writer->is_waiting = true;
         writer->is_in_conflict = true;
         return writer_schedule(writer, now_usec(writer) + CONFLICT_USEC);
@@ -114,8 +127,9 @@ static int on_replied(const KubeReply *reply, const Error *error, void *userdata
 
         writer->call = kube_call_unref(writer->call);
         if (error ? error->kind == ERROR_CONFLICT : !version)
-                return writer_conflicted(writer);
+                return writer_conflicted(writer, patch);
 
+        writer->n_conflicts = 0;
         writer_note(writer, error);
         if (error)
                 return writer_failed(writer, reply);

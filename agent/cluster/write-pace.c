@@ -38,6 +38,11 @@ void write_pace_on_write(WritePace *pace, uint64_t now_usec) {
         write_pace_on_same(pace);
 }
 
+void write_pace_on_conflict(WritePace *pace) {
+        if (pace->n_at_once == 0)
+                pace->n_at_once = 1;
+}
+
 static uint64_t earlier(uint64_t a, uint64_t b) {
         return a < b ? a : b;
 }

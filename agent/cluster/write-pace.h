@@ -28,6 +28,9 @@ void write_pace_on_change(WritePace *pace, bool is_progress, uint64_t now_usec);
 /* A write begins now, and has all changes in it. */
 void write_pace_on_write(WritePace *pace, uint64_t now_usec);
 
+/* That write was in vain; what was in it is late already. */
+void write_pace_on_conflict(WritePace *pace);
+
 /* What is written is true: nothing waits any more. What was written before counts on. */
 void write_pace_on_same(WritePace *pace);
 

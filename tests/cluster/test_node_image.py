@@ -99,7 +99,7 @@ def test_acknowledged_at_once(
     node_image.want(gate.reference)
     node_image.wait_status(gate.reference, "Pulling", 1 * SLOWLY)
     node_image.want(gate.reference, second.reference)
-    waiting = node_image.wait_status(second.reference, "Waiting", 2 * SLOWLY)
+    waiting = node_image.wait_status(second.reference, "Waiting", 5 * SLOWLY)
     assert not waiting.keys() & {"startTime", "completionTime", "imageID"}
     assert node_image.counts() == (2, 0, 0, 1, 1)
     gate.open()

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from fake import behaviours
 from lab.documents import node_image, write_whole
 from lab.preload import Preload
+from lab.trouble import pull_another, the_complaint
 
 _REFUSED = behaviours.fail("UNKNOWN", "failed with status code [manifests 1]: 401 Unauthorized")
 
@@ -147,6 +150,81 @@ def test_malformed_file_is_reported(start_agent, fake_runtime):
     assert used(fake_runtime) == ["somebody"]
     ran = agent.ctl("doctor")
     assert ran.returncode == 1 and "bad.json" in ran.stdout
+
+
+_PLUGIN = """#!/bin/sh
+# As the kubelet has them.
+cat >{request}
+cat <<'END'
+{{"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
+ "cacheKeyType": "Registry",
+ "auth": {{"{host}": {{"username": "{user}", "password": "{password}"}}}}}}
+END
+"""
+
+
+def provider_flags(folder, registry) -> list[str]:
+    """A plugin that knows the registry's credentials, and what the agent has to be told of it."""
+    bin_dir, config = folder / "plugins", folder / "providers.yaml"
+    bin_dir.mkdir()
+    user, password = registry.credentials
+    request = folder / "request"
+    text = _PLUGIN.format(request=request, host=registry.host, user=user, password=password)
+    write_whole(bin_dir / "lab-plugin", text)
+    (bin_dir / "lab-plugin").chmod(0o755)
+    provider = {
+        "name": "lab-plugin",
+        "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
+        "matchImages": [registry.host],
+        "defaultCacheDuration": "1h",
+    }
+    document = {
+        "apiVersion": "kubelet.config.k8s.io/v1",
+        "kind": "CredentialProviderConfig",
+        "providers": [provider],
+    }
+    write_whole(config, document)
+    return [
+        f"--image-credential-provider-config={config}",
+        f"--image-credential-provider-bin-dir={bin_dir}",
+    ]
+
+
+def test_credential_provider_plugin(
+    start_agent, containerd, auth_registry, secret_image, folder
+):
+    """A plugin is asked as the kubelet asks it, and what it answers opens the registry."""
+    agent = start_agent(containerd.endpoint, flags=provider_flags(folder, auth_registry))
+    agent.want(secret_image.reference)
+    agent.wait_status(secret_image.reference, "Succeeded")
+    request = json.loads((folder / "request").read_text())
+    assert request["kind"] == "CredentialProviderRequest"
+    assert request["image"] == secret_image.reference.rpartition(":")[0]
+    assert auth_registry.credentials[1] not in agent.log_text()
+
+
+def test_broken_provider_configuration(start_agent, fake_runtime, folder):
+    """It is one line, and images that need no credentials come all the same."""
+    write_whole(folder / "providers.yaml", {"kind": "Nonsense"})
+    agent = start_agent(
+        fake_runtime.endpoint,
+        flags=[
+            f"--image-credential-provider-config={folder / 'providers.yaml'}",
+            f"--image-credential-provider-bin-dir={folder / 'plugins'}",
+        ],
+    )
+    assert "providers.yaml" in the_complaint(agent)
+    pull_another(agent)
+
+
+def test_docker_configuration(start_agent, containerd, auth_registry, secret_image, folder):
+    """What docker or podman would use of this user, is used, too."""
+    (folder / "home/.docker").mkdir(parents=True)
+    login = auths(*auth_registry.credentials, auth_registry.host)
+    write_whole(folder / "home/.docker/config.json", login)
+    agent = start_agent(containerd.endpoint, environment={"HOME": str(folder / "home")})
+    agent.want(secret_image.reference)
+    agent.wait_status(secret_image.reference, "Succeeded")
 
 
 def test_credentials_are_never_logged(start_agent, fake_runtime):

@@ -167,6 +167,21 @@ static void test_what_is_true_needs_no_write(void **state) {
         assert_int_equal(writer.n_writes, 4);
 }
 
+static void test_conflict_is_made_up_for(void **state) {
+        Writer writer;
+
+        writer_write_four(&writer);
+        write_pace_on_conflict(&writer.pace);
+        write_pace_on_change(&writer.pace, false, writer.now + MSEC);
+        assert_int_equal(write_pace_next_usec(&writer.pace, writer.now + MSEC), writer.now + MSEC);
+
+        /* But once. */
+        writer_change(&writer, writer.now + 2 * MSEC, false);
+        assert_int_equal(writer.n_writes, 5);
+        writer_change(&writer, writer.now + MSEC, false);
+        assert_int_equal(writer.n_writes, 5);
+}
+
 static void test_changes_without_end(void **state) {
         static const uint64_t every[] = {
                 1, 31, 99, 100, 101, 150, 333, 500, 899, 901, 1100, 1999
@@ -234,6 +249,7 @@ int main(void) {
                 cmocka_unit_test(test_progress_waits),
                 cmocka_unit_test(test_progress_goes_with_the_rest),
                 cmocka_unit_test(test_what_is_true_needs_no_write),
+                cmocka_unit_test(test_conflict_is_made_up_for),
                 cmocka_unit_test(test_changes_without_end),
                 cmocka_unit_test(test_200_images),
         };
