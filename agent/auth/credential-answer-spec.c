@@ -10,6 +10,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/document/json-reader.h"
+#include "agent/document/json-wipe.h"
 
 /* clang-format off */
 static const char *const scope_names[_CREDENTIAL_SCOPE_MAX] = {
@@ -150,7 +151,7 @@ int credential_provider_response_parse(const char *text, size_t size, const char
                                        CredentialProviderResponse *ret, Error *reterr) {
         cleanup(credential_provider_response_done) CredentialProviderResponse response =
                 CREDENTIAL_PROVIDER_RESPONSE_INIT;
-        cleanup(credentials_json_done) struct json_object *json = NULL;
+        cleanup(json_object_wipe_p) struct json_object *json = NULL;
         int r;
 
         r = credentials_json_parse(text, size, &json, reterr);

@@ -21,13 +21,6 @@
 #define CONFIG_GROUP "kubelet.config.k8s.io/"
 #define PLUGIN_GROUP "credentialprovider.kubelet.k8s.io/"
 
-/* Wipes what came from the text. */
-static void forget_documents(Documents *documents) {
-        for (size_t i = 0; i < documents->n_items; i++)
-                credentials_json_done(&documents->items[i]);
-        documents_done(documents);
-}
-
 static void free_texts(char **texts) {
         for (size_t i = 0; texts && texts[i]; i++) {
                 explicit_bzero(texts[i], strlen(texts[i]));
@@ -321,7 +314,7 @@ int credential_providers_spec_parse(const char *text, size_t size, CredentialPro
                                     Error *reterr) {
         cleanup(credential_providers_spec_done) CredentialProvidersSpec spec =
                 CREDENTIAL_PROVIDERS_SPEC_INIT;
-        cleanup(forget_documents) Documents documents = DOCUMENTS_INIT;
+        cleanup(documents_wipe) Documents documents = DOCUMENTS_INIT;
         int r;
 
         r = documents_parse(text, size, &documents, reterr);

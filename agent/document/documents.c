@@ -10,6 +10,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/document/documents-read.h"
+#include "agent/document/json-wipe.h"
 
 /* libyaml compares each directive of a document with all before it, which would take minutes. */
 #define TAG_DIRECTIVES_MAX 64
@@ -143,4 +144,10 @@ void documents_done(Documents *documents) {
 
         free(documents->items);
         *documents = DOCUMENTS_INIT;
+}
+
+void documents_wipe(Documents *documents) {
+        for (size_t i = 0; i < documents->n_items; i++)
+                json_wipe(documents->items[i]);
+        documents_done(documents);
 }

@@ -35,3 +35,6 @@ int documents_parse(const char *text, size_t size, Documents *ret, Error *reterr
 
 /* Frees the contents. Does nothing to DOCUMENTS_INIT. */
 void documents_done(Documents *documents);
+
+/* The same, for documents with secrets in them: wipes all texts first. */
+void documents_wipe(Documents *documents);

@@ -14,6 +14,8 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-wipe.h"
 
 #define DEPTH_MAX 16
 
@@ -35,33 +37,6 @@ static void free_secret_string(char *text) {
         free(text);
 }
 
-/* Depth is limited by the tokener. */
-static void wipe_strings(json_object *json) {
-        if (json_object_is_type(json, json_type_string)) {
-                explicit_bzero((char *) json_object_get_string(json),
-                               (size_t) json_object_get_string_len(json));
-        } else if (json_object_is_type(json, json_type_array)) {
-                for (size_t i = 0; i < json_object_array_length(json); i++)
-                        wipe_strings(json_object_array_get_idx(json, i));
-        } else if (json_object_is_type(json, json_type_object)) {
-                json_object_object_foreach(json, key, value) {
-                        (void) key;
-                        wipe_strings(value);
-                }
-        }
-}
-
-void credentials_json_done(json_object **json) {
-        wipe_strings(*json);
-        json_object_put(*json);
-        *json = NULL;
-}
-
-static void tokener_done(json_tokener **tokener) {
-        if (*tokener)
-                json_tokener_free(*tokener);
-}
-
 /* The name of an entry for a message. Some write a user and a password in front of the host. */
 static const char *quote_key(const char *key, char buffer[static QUOTE_SIZE]) {
         const char *at = strrchr(key, '@');
@@ -71,8 +46,8 @@ static const char *quote_key(const char *key, char buffer[static QUOTE_SIZE]) {
 
 /* What json-c says of a mistake are constant words, so it can be repeated. */
 int credentials_json_parse(const char *text, size_t size, json_object **ret, Error *reterr) {
-        cleanup(tokener_done) json_tokener *tokener = NULL;
-        cleanup(credentials_json_done) json_object *json = NULL;
+        cleanup(json_tokener_free_p) json_tokener *tokener = NULL;
+        cleanup(json_object_wipe_p) json_object *json = NULL;
         enum json_tokener_error error;
 
         if (size > CREDENTIALS_SIZE_MAX)
@@ -311,7 +286,7 @@ static int find_map(json_object *json, bool is_config, json_object **ret, Error 
 
 static int parse(const char *text, size_t size, bool is_config, CredentialsSpec *ret,
                  Error *reterr) {
-        cleanup(credentials_json_done) json_object *json = NULL;
+        cleanup(json_object_wipe_p) json_object *json = NULL;
         json_object *map = NULL;
         int r;
 

@@ -49,9 +49,8 @@ int credentials_spec_parse_config(const char *text, size_t size, CredentialsSpec
 /* The same of a map that stands in another document. */
 int credentials_spec_read(struct json_object *map, CredentialsSpec *ret, Error *reterr);
 
-/* For such a document, which is wiped at its end. Of no bytes it is refused. */
+/* For such a document, to be freed with json_object_wipe_p(). Of no bytes it is refused. */
 int credentials_json_parse(const char *text, size_t size, struct json_object **ret, Error *reterr);
-void credentials_json_done(struct json_object **json);
 
 void credentials_entry_done(CredentialsEntry *entry);
 void credentials_spec_done(CredentialsSpec *spec);

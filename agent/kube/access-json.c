@@ -10,28 +10,6 @@
 
 #include "agent/base/cleanup.h"
 
-/* How deep it goes is limited by documents_parse(). */
-static void wipe(struct json_object *json) {
-        if (json_object_is_type(json, json_type_string)) {
-                explicit_bzero((char *) json_object_get_string(json),
-                               (size_t) json_object_get_string_len(json));
-        } else if (json_object_is_type(json, json_type_array)) {
-                for (size_t i = 0; i < json_object_array_length(json); i++)
-                        wipe(json_object_array_get_idx(json, i));
-        } else if (json_object_is_type(json, json_type_object)) {
-                json_object_object_foreach(json, key, value) {
-                        (void) key;
-                        wipe(value);
-                }
-        }
-}
-
-void access_json_done(Documents *documents) {
-        for (size_t i = 0; i < documents->n_items; i++)
-                wipe(documents->items[i]);
-        documents_done(documents);
-}
-
 /* Some of what is said of a text quotes from it, such as a password that begins with "!" and so is
  * a tag. Then only the place is told. */
 static int refuse_text(const Error *error, Error *reterr) {
@@ -46,7 +24,7 @@ static int refuse_text(const Error *error, Error *reterr) {
 }
 
 int access_json_parse(const char *text, size_t size, Documents *ret, Error *reterr) {
-        cleanup(access_json_done) Documents documents = DOCUMENTS_INIT;
+        cleanup(documents_wipe) Documents documents = DOCUMENTS_INIT;
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 

@@ -15,7 +15,7 @@
 #include "agent/document/documents.h"
 #include "agent/document/json-reader.h"
 
-/* The one document of the text, which is an object; to be freed with access_json_done(). */
+/* The one document of the text, which is an object; to be freed with documents_wipe(). */
 int access_json_parse(const char *text, size_t size, Documents *ret, Error *reterr);
 
 /* Borrowed; *ret is NULL if there is none. */
@@ -37,6 +37,3 @@ int access_json_copy_text(struct json_object *item, const JsonPath *path, char *
 
 int access_json_read_bool(struct json_object *object, const JsonPath *path, const char *key,
                           bool *ret, Error *reterr);
-
-/* Wipes what it holds, and frees it. */
-void access_json_done(Documents *documents);

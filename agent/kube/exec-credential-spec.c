@@ -213,7 +213,7 @@ static int read_status(struct json_object *root, int64_t now, ExecCredential *cr
 int exec_credential_parse(const char *text, size_t size, const char *api_version, int64_t now,
                           ExecCredential *ret, Error *reterr) {
         cleanup(exec_credential_done) ExecCredential credential = EXEC_CREDENTIAL_INIT;
-        cleanup(access_json_done) Documents documents = DOCUMENTS_INIT;
+        cleanup(documents_wipe) Documents documents = DOCUMENTS_INIT;
         int r;
 
         r = access_json_parse(text, size, &documents, reterr);

@@ -61,32 +61,6 @@ static size_t list_length(struct json_object *list) {
         return list ? json_object_array_length(list) : 0;
 }
 
-static int read_arguments(struct json_object *exec, const JsonPath *path, char ***ret,
-                          Error *reterr) {
-        const JsonPath here = { .parent = path, .key = "args" };
-        struct json_object *list;
-        int r;
-
-        r = access_json_read_list(exec, path, here.key, &list, reterr);
-        if (r < 0)
-                return r;
-
-        *ret = calloc(list_length(list) + 1, sizeof(**ret));
-        if (!*ret)
-                return -ENOMEM;
-
-        for (size_t i = 0; i < list_length(list); i++) {
-                const JsonPath item_path = { .parent = &here, .index = i };
-
-                r = access_json_copy_text(json_object_array_get_idx(list, i), &item_path,
-                                          &(*ret)[i], reterr);
-                if (r < 0)
-                        return r;
-        }
-
-        return 0;
-}
-
 static int read_variable(struct json_object *item, const JsonPath *path, char **ret,
                          Error *reterr) {
         const JsonPath name_path = { .parent = path, .key = "name" };
@@ -109,13 +83,17 @@ static int read_variable(struct json_object *item, const JsonPath *path, char **
         return 0;
 }
 
-static int read_environment(struct json_object *exec, const JsonPath *path, char ***ret,
-                            Error *reterr) {
-        const JsonPath here = { .parent = path, .key = "env" };
+typedef int (*ReadItem)(struct json_object *item, const JsonPath *path, char **ret, Error *reterr);
+
+/* A list of texts, each read from one item. */
+static int read_texts(struct json_object *exec, const JsonPath *path, const char *key,
+                      ReadItem read_item, char ***ret, Error *reterr) {
+
+        const JsonPath here = { .parent = path, .key = key };
         struct json_object *list;
         int r;
 
-        r = access_json_read_list(exec, path, here.key, &list, reterr);
+        r = access_json_read_list(exec, path, key, &list, reterr);
         if (r < 0)
                 return r;
 
@@ -126,8 +104,7 @@ static int read_environment(struct json_object *exec, const JsonPath *path, char
         for (size_t i = 0; i < list_length(list); i++) {
                 const JsonPath item_path = { .parent = &here, .index = i };
 
-                r = read_variable(json_object_array_get_idx(list, i), &item_path, &(*ret)[i],
-                                  reterr);
+                r = read_item(json_object_array_get_idx(list, i), &item_path, &(*ret)[i], reterr);
                 if (r < 0)
                         return r;
         }
@@ -165,8 +142,8 @@ int kubeconfig_exec_read(struct json_object *user, const JsonPath *path, const c
 
         r = read_version(object, &here, &exec.api_version, reterr)
                     ?: read_command(object, &here, folder, &exec.command, reterr)
-                    ?: read_arguments(object, &here, &exec.arguments, reterr)
-                    ?: read_environment(object, &here, &exec.environment, reterr)
+                    ?: read_texts(object, &here, "args", access_json_copy_text, &exec.arguments, reterr)
+                    ?: read_texts(object, &here, "env", read_variable, &exec.environment, reterr)
                     ?: check_mode(object, &here, reterr)
                     ?: access_json_read_text(object, &here, "installHint", &exec.install_hint,
                                              reterr)

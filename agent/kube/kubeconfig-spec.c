@@ -228,7 +228,7 @@ static int read_config(struct json_object *root, const char *folder, const char 
 int kubeconfig_spec_parse(const char *text, size_t size, const char *folder, const char *context,
                           KubeconfigSpec *ret, Error *reterr) {
         cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
-        cleanup(access_json_done) Documents documents = DOCUMENTS_INIT;
+        cleanup(documents_wipe) Documents documents = DOCUMENTS_INIT;
         int r;
 
         r = access_json_parse(text, size, &documents, reterr);

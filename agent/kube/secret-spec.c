@@ -12,6 +12,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
+#include "agent/document/json-wipe.h"
 #include "agent/kube/reply-spec.h"
 
 #define NAME_MAX_SIZE 253
@@ -31,27 +32,6 @@ void secret_text_done(SecretText *text) {
                 explicit_bzero(text->data, text->size);
         free(text->data);
         *text = SECRET_TEXT_INIT;
-}
-
-/* Depth is limited by the reader. */
-static void wipe_strings(json_object *json) {
-        if (json_object_is_type(json, json_type_string)) {
-                explicit_bzero((char *) json_object_get_string(json),
-                               (size_t) json_object_get_string_len(json));
-        } else if (json_object_is_type(json, json_type_array)) {
-                for (size_t i = 0; i < json_object_array_length(json); i++)
-                        wipe_strings(json_object_array_get_idx(json, i));
-        } else if (json_object_is_type(json, json_type_object)) {
-                json_object_object_foreach(json, key, value) {
-                        (void) key;
-                        wipe_strings(value);
-                }
-        }
-}
-
-static void json_done(json_object **json) {
-        wipe_strings(*json);
-        json_object_put(*json);
 }
 
 /* NULL if it is not there or is no text. */
@@ -121,7 +101,7 @@ static int read_data(json_object *secret, const char *key, SecretText *ret, Erro
 }
 
 int secret_spec_parse(const char *text, size_t size, SecretText *ret, Error *reterr) {
-        cleanup(json_done) json_object *secret = NULL;
+        cleanup(json_object_wipe_p) json_object *secret = NULL;
         const char *key = NULL;
         int r;
 

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/document/json-wipe.h"
+
+#include <json-c/json.h>
+#include <string.h>
+
+/* Whoever has read it has limited its depth. */
+void json_wipe(json_object *json) {
+        if (json_object_is_type(json, json_type_string)) {
+                explicit_bzero((char *) json_object_get_string(json),
+                               (size_t) json_object_get_string_len(json));
+        } else if (json_object_is_type(json, json_type_array)) {
+                for (size_t i = 0; i < json_object_array_length(json); i++)
+                        json_wipe(json_object_array_get_idx(json, i));
+        } else if (json_object_is_type(json, json_type_object)) {
+                json_object_object_foreach(json, key, value) {
+                        (void) key;
+                        json_wipe(value);
+                }
+        }
+}
+
+void json_object_wipe_p(json_object **json) {
+        json_wipe(*json);
+        json_object_put(*json);
+        *json = NULL;
+}
