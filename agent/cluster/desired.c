@@ -288,6 +288,10 @@ int desired_on_written(Desired *desired, json_object *patch, const char *resourc
         if (!desired->owner || !json_object_object_get_ex(patch, "status", &status))
                 return 0;
 
+        /* The watch was quicker than the reply: what it has shown has the write in it. */
+        if (desired->version && is_older(resource_version, desired->version))
+                return 0;
+
         r = desired_set_version(desired, resource_version);
         if (r < 0)
                 return r;

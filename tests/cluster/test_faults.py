@@ -370,6 +370,18 @@ def test_writes_are_refused_for_a_while(member, proxy, wishes, fake_runtime, cod
     wait_well(member)
 
 
+def test_write_is_answered_after_the_watch_has_moved_on(member, proxy, wishes, fake_runtime):
+    """The answer tells of a version that is older than what the watch has shown meanwhile."""
+    released = threading.Event()
+    proxy.on(_STATUS_WRITES, api_faults.answer_when(released), times=1)
+    add(wishes, "demo/one:1")
+    wait_until(lambda: wishes.tag_status("demo/one:1"), 5 * SLOWLY, "write")
+    add(wishes, "demo/two:1")
+    wait_until(lambda: fake_runtime.calls("PullImage", "demo/two:1"), 5 * SLOWLY, "second pull")
+    released.set()
+    wishes.wait_status("demo/two:1", "Succeeded", 5 * SLOWLY)
+
+
 @pytest.mark.parametrize("behaviour", [api_faults.lose_request, api_faults.lose_reply])
 def test_write_is_lost(member, proxy, wishes, behaviour):
     """Whether or not the server has done it: it is what counts in the end."""

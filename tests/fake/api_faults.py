@@ -223,6 +223,19 @@ def when(released: threading.Event, then: Behaviour = behave_well) -> Behaviour:
     return behave
 
 
+def answer_when(released: threading.Event) -> Behaviour:
+    """The server does it at once, but what it says comes once the test sets the event."""
+
+    async def behave(exchange: Exchange) -> None:
+        reply = await exchange.ask()
+        body = await reply.read()
+        while not released.is_set():
+            await asyncio.sleep(0.005)
+        await exchange.send_whole(reply.code, body, reply.headers)
+
+    return behave
+
+
 async def hang(exchange: Exchange) -> None:
     """The server does not learn of it, and nothing is ever said."""
     await exchange.wait_over()
