@@ -26,6 +26,12 @@ static void on_changed(void *userdata) {
         cluster->on_changed(cluster->userdata);
 }
 
+static void on_reachable(void *userdata) {
+        AgentCluster *cluster = userdata;
+
+        cluster->on_reachable(cluster->userdata);
+}
+
 static bool is_cluster(const Options *options) {
         if (options->mode == MODE_AUTO)
                 return options->kubeconfig || kube_access_is_pod(NULL);
@@ -47,6 +53,7 @@ int agent_cluster_init(AgentCluster *cluster, sd_event *event, Log *log, const O
                 .on_watch_restart = on_watch_restart,
                 .on_written = on_written,
                 .on_changed = on_changed,
+                .on_reachable = on_reachable,
                 .userdata = cluster,
         };
 

@@ -15,6 +15,7 @@ typedef struct AgentCluster {
         Cluster *cluster;
         AgentMetrics *metrics;
         void (*on_changed)(void *userdata); /* the readiness may differ */
+        void (*on_reachable)(void *userdata);
         void *userdata;
 } AgentCluster;
 

@@ -2,9 +2,11 @@
 
 #include "agent/agent-metrics.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "agent/agent-pods.h"
 #include "cri/client.h"
 
 #define USEC_PER_SEC 1e6
@@ -14,6 +16,19 @@ static const char *const phase_labels[_IMAGE_PHASE_MAX] = {
         [IMAGE_PULLING] = "pulling",
         [IMAGE_SUCCEEDED] = "succeeded",
         [IMAGE_FAILED] = "failed",
+};
+
+static const char *const verdict_labels[_VERDICT_MAX] = {
+        [VERDICT_UNKNOWN] = "unknown",
+        [VERDICT_CURRENT] = "current",
+        [VERDICT_STALE] = "stale",
+};
+
+static const char *const stop_labels[_STOP_RESULT_MAX] = {
+        [STOP_STOPPED] = "stopped",
+        [STOP_GONE] = "gone",
+        [STOP_NOT_ASKED] = "not-asked",
+        [STOP_FAILED] = "failed",
 };
 
 int agent_metrics_init(AgentMetrics *metrics, const DiagnosisSubject *subject) {
@@ -134,9 +149,37 @@ void agent_metrics_on_reported(const Error *error, void *userdata) {
                             (double) time(NULL));
 }
 
+/* The part before "/" is the cause. */
+void agent_metrics_on_stopped(const char *owner, StopResult result, uint64_t duration_usec,
+                              void *userdata) {
+        AgentMetrics *metrics = userdata;
+        char cause[16];
+
+        (void) snprintf(cause, sizeof(cause), "%.*s", (int) strcspn(owner, "/"), owner);
+        metrics_add(metrics->metrics, METRIC_STOPS, METRIC_LABELS(cause, stop_labels[result]), 1);
+        if (result == STOP_STOPPED)
+                metrics_observe(metrics->metrics, METRIC_STOP_DURATION, METRIC_LABELS(cause),
+                                (double) duration_usec / USEC_PER_SEC);
+}
+
+static void count_write(AgentMetrics *metrics, MetricId id, bool is_ok) {
+        metrics_add(metrics->metrics, id, METRIC_LABELS(is_ok ? "succeeded" : "failed"), 1);
+}
+
+void agent_metrics_on_pod_written(const Error *error, void *userdata) {
+        count_write(userdata, METRIC_POD_WRITES, !error);
+}
+
+void agent_metrics_on_request_written(const Error *error, void *userdata) {
+        count_write(userdata, METRIC_RECREATE_WRITES, !error);
+}
+
+void agent_metrics_on_recreated(bool is_success, void *userdata) {
+        count_write(userdata, METRIC_RECREATE_REQUESTS, is_success);
+}
+
 void agent_metrics_on_reload(AgentMetrics *metrics, bool is_ok) {
-        metrics_add(metrics->metrics, METRIC_CONFIG_RELOADS,
-                    METRIC_LABELS(is_ok ? "succeeded" : "failed"), 1);
+        count_write(metrics, METRIC_CONFIG_RELOADS, is_ok);
 }
 
 static void look_at_images(AgentMetrics *metrics) {
@@ -190,6 +233,23 @@ static void look_at_folder(AgentMetrics *metrics) {
                     (double) n_refused);
 }
 
+static void look_at_pods(AgentMetrics *metrics) {
+        const AgentPods *pods = metrics->pods;
+
+        metrics_set(metrics->metrics, METRIC_STOPS_RUNNING, NULL,
+                    (double) stops_n_running(pods->stops));
+        if (!pods->pods)
+                return;
+
+        metrics_set(metrics->metrics, METRIC_PODS, NULL, (double) pods_count(pods->pods));
+        metrics_set(metrics->metrics, METRIC_RECREATE_REQUESTS_OPEN, NULL,
+                    (double) recreate_n_open(pods->recreate));
+        for (Verdict verdict = 0; verdict < _VERDICT_MAX; verdict++)
+                metrics_set(metrics->metrics, METRIC_CONTAINERS,
+                            METRIC_LABELS(verdict_labels[verdict]),
+                            (double) meta_count(pods->meta, verdict));
+}
+
 int agent_metrics_serve(HttpReply *reply, void *userdata) {
         AgentMetrics *metrics = userdata;
 
@@ -197,6 +257,8 @@ int agent_metrics_serve(HttpReply *reply, void *userdata) {
         look_at_runtime(metrics);
         if (metrics->subject->folder)
                 look_at_folder(metrics);
+        if (metrics->pods && metrics->pods->stops)
+                look_at_pods(metrics);
         metrics_set(metrics->metrics, METRIC_LOCAL_API_CONNECTIONS, NULL,
                     (double) api_n_connections(metrics->api));
 

@@ -11,11 +11,13 @@
 #include "agent/node/api.h"
 #include "agent/observe/http.h"
 #include "agent/observe/metrics.h"
+#include "agent/pod/stops.h"
 
 typedef struct AgentMetrics {
         Metrics *metrics;
         const DiagnosisSubject *subject;
         const Api *api;
+        const struct AgentPods *pods;
         const char *reasons[_PULL_REASON_MAX + 1];
         uint64_t bytes_counted;
         unsigned connects_counted;
@@ -34,6 +36,11 @@ void agent_metrics_on_written(int result, void *userdata);
 void agent_metrics_on_api_call(const char *verb, int code, uint64_t duration_usec, void *userdata);
 void agent_metrics_on_watch_restart(void *userdata);
 void agent_metrics_on_reported(const Error *error, void *userdata);
+void agent_metrics_on_stopped(const char *owner, StopResult result, uint64_t duration_usec,
+                              void *userdata);
+void agent_metrics_on_pod_written(const Error *error, void *userdata);
+void agent_metrics_on_request_written(const Error *error, void *userdata);
+void agent_metrics_on_recreated(bool is_success, void *userdata);
 void agent_metrics_on_reload(AgentMetrics *metrics, bool is_ok);
 
 /* An HttpHandler for /metrics. */

@@ -7,18 +7,18 @@
 #include <string.h>
 #include <time.h>
 
+#include "agent/agent-api.h"
 #include "agent/agent-auth.h"
 #include "agent/agent-cluster.h"
 #include "agent/agent-http.h"
 #include "agent/agent-log.h"
 #include "agent/agent-metrics.h"
 #include "agent/agent-notify.h"
+#include "agent/agent-pods.h"
 #include "agent/agent-runtimes.h"
 #include "agent/base/cleanup.h"
-#include "agent/node/api.h"
 #include "agent/node/folder.h"
 #include "agent/node/state-file.h"
-#include "agent/local-socket.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 
@@ -42,7 +42,8 @@ struct Agent {
         ImagesWatcher watcher;
         StateFile *state_file;
         Folder *folder; /* NULL in a cluster */
-        Api *api;
+        AgentPods pods;
+        AgentApi api;
         AgentHttp *http;
         AgentNotify *notify;
         sd_event_source *settle; /* runs until it is known which runtimes are there */
@@ -76,6 +77,10 @@ static int on_runtime_changed(Runtime *runtime, void *userdata) {
         if (r < 0)
                 return r;
 
+        r = agent_pods_runtime_changed(&agent->pods);
+        if (r < 0)
+                return r;
+
         r = state_file_touch(agent->state_file);
         if (r < 0)
                 return r;
@@ -93,7 +98,17 @@ static void on_cri_call(const RpcMethod *method, uint64_t duration_usec, ErrorKi
         agent_metrics_on_cri_call(method, duration_usec, result, &agent->metrics);
 }
 
-static int agent_add_runtimes(Agent *agent, const Options *options) {
+static int agent_add_ground(Agent *agent, const Options *options, Error *reterr) {
+        int r;
+
+        r = agent_metrics_init(&agent->metrics, &agent->subject);
+        if (r < 0)
+                return r;
+
+        return completion_queue_new(agent->event, &agent->completions);
+}
+
+static int agent_add_runtimes(Agent *agent, const Options *options, Error *reterr) {
         const RuntimesOptions runtimes = {
                 .on_changed = on_runtime_changed,
                 .on_call = on_cri_call,
@@ -106,7 +121,14 @@ static int agent_add_runtimes(Agent *agent, const Options *options) {
         return r;
 }
 
-static int agent_add_images(Agent *agent, const Options *options) {
+static void on_outcome(const Image *image, void *userdata) {
+        Agent *agent = userdata;
+
+        agent_cluster_on_outcome(image, &agent->cluster);
+        (void) agent_pods_image_changed(&agent->pods, image);
+}
+
+static int agent_add_images(Agent *agent, const Options *options, Error *reterr) {
         const ImagesOptions images = {
                 .completions = agent->completions,
                 .log = agent->log,
@@ -114,8 +136,8 @@ static int agent_add_images(Agent *agent, const Options *options) {
                 .max_parallel_pulls = (unsigned) options->max_parallel_pulls,
                 .stall_usec = (uint64_t) options->stall_timeout_sec * USEC_PER_SEC,
                 .keys = auth_source(agent->auth.auth),
-                .on_outcome = agent_cluster_on_outcome,
-                .outcome_userdata = &agent->cluster,
+                .on_outcome = on_outcome,
+                .outcome_userdata = agent,
         };
         int r;
 
@@ -139,7 +161,7 @@ static void on_state_written(int result, void *userdata) {
         agent_metrics_on_written(result, &agent->metrics);
 }
 
-static int agent_add_state_file(Agent *agent, const Options *options) {
+static int agent_add_state_file(Agent *agent, const Options *options, Error *reterr) {
         const StateFileOptions state_file = {
                 .event = agent->event,
                 .log = agent->log,
@@ -167,6 +189,12 @@ static void on_source_changed(void *userdata) {
         (void) agent_notify_later(agent->notify);
 }
 
+static void on_reachable(void *userdata) {
+        Agent *agent = userdata;
+
+        (void) agent_pods_kick(&agent->pods);
+}
+
 static int agent_add_auth(Agent *agent, const Options *options, Error *reterr) {
         int r;
 
@@ -178,6 +206,7 @@ static int agent_add_auth(Agent *agent, const Options *options, Error *reterr) {
         agent->cluster = (AgentCluster){
                 .metrics = &agent->metrics,
                 .on_changed = on_source_changed,
+                .on_reachable = on_reachable,
                 .userdata = agent,
         };
         return agent_cluster_init(&agent->cluster, agent->event, agent->log, options,
@@ -206,61 +235,51 @@ static int agent_add_folder(Agent *agent, const Options *options) {
 }
 
 /* Where wishes come from, besides the local API. */
-static int agent_add_source(Agent *agent, const Options *options) {
+static int agent_add_source(Agent *agent, const Options *options, Error *reterr) {
         if (agent->cluster.cluster)
                 return cluster_start(agent->cluster.cluster, agent->images);
 
         return agent_add_folder(agent, options);
 }
 
-/* A crowd of callers leaves memory behind, which agent-notify.c gives back. */
-static void on_request(const char *method, ErrorKind result, void *userdata) {
-        Agent *agent = userdata;
-
-        agent_metrics_on_request(method, result, &agent->metrics);
-        (void) agent_notify_later(agent->notify);
-}
-
-static void on_refused(ListenerRefusal refusal, void *userdata) {
-        Agent *agent = userdata;
-
-        agent_metrics_on_refused(refusal, &agent->metrics);
-        (void) agent_notify_later(agent->notify);
+static int agent_add_pods(Agent *agent, const Options *options, Error *reterr) {
+        agent->pods = (AgentPods){
+                .metrics = &agent->metrics,
+                .on_changed = on_source_changed,
+                .userdata = agent,
+        };
+        agent->metrics.pods = &agent->pods;
+        return agent_pods_init(&agent->pods, agent->event, agent->log, options,
+                               agent->cluster.cluster, agent->runtimes, &agent->subject, reterr);
 }
 
 static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
-        ApiOptions api = {
+        const ApiOptions parts = {
                 .completions = agent->completions,
                 .log = agent->log,
                 .images = agent->images,
                 .runtimes = agent->runtimes,
+                .stops = agent->pods.stops,
+                .pods = agent->pods.pods,
+                .meta = agent->pods.meta,
                 .subject = &agent->subject,
                 .state_file = agent->state_file,
-                .node_name = options->node_name,
-                .listener = {
-                        .path = options->socket,
-                        .fd = -1,
-                        .group = local_socket_find_group(options->socket_group, agent->log),
-                },
-                .on_request = on_request,
-                .on_refused = on_refused,
+        };
+
+        agent->api = (AgentApi){
+                .metrics = &agent->metrics,
+                .on_changed = on_source_changed,
                 .userdata = agent,
         };
-        int r;
-
-        api.listener.fd = options->listening_fd;
-        if (api.listener.fd < 0)
-                local_socket_make_folder(options->socket);
-
-        r = api_new(&api, &agent->api, reterr);
-        if (r < 0)
-                return r;
-
-        agent->metrics.api = agent->api;
-        return 0;
+        return agent_api_init(&agent->api, &parts, options, reterr);
 }
 
-static int agent_add_notify(Agent *agent) {
+static int agent_add_http(Agent *agent, const Options *options, Error *reterr) {
+        return agent_http_new(agent->event, agent->log, options->metrics_address, &agent->metrics,
+                              &agent->http);
+}
+
+static int agent_add_notify(Agent *agent, const Options *options, Error *reterr) {
         int r;
 
         r = agent_notify_new(agent->event, agent->images, agent->runtimes, &agent->notify);
@@ -270,7 +289,7 @@ static int agent_add_notify(Agent *agent) {
         return sd_event_set_watchdog(agent->event, true);
 }
 
-static int agent_look_for_runtimes(Agent *agent) {
+static int agent_look_for_runtimes(Agent *agent, const Options *options, Error *reterr) {
         int r;
 
         r = runtimes_try(agent->runtimes);
@@ -282,54 +301,13 @@ static int agent_look_for_runtimes(Agent *agent) {
                                           1, on_settle, agent);
 }
 
-/* The order is that of the dependencies; what the agent has done before is known before anybody
- * can ask for something. */
-static int agent_build(Agent *agent, const Options *options, Error *reterr) {
-        int r;
-
-        r = agent_metrics_init(&agent->metrics, &agent->subject);
-        if (r < 0)
-                return r;
-
-        r = completion_queue_new(agent->event, &agent->completions);
-        if (r < 0)
-                return r;
-
-        r = agent_add_runtimes(agent, options);
-        if (r < 0)
-                return r;
-
-        r = agent_add_auth(agent, options, reterr);
-        if (r < 0)
-                return r;
-
-        r = agent_add_images(agent, options);
-        if (r < 0)
-                return r;
-
-        r = agent_add_state_file(agent, options);
-        if (r < 0)
-                return r;
-
-        r = agent_add_source(agent, options);
-        if (r < 0)
-                return r;
-
-        r = agent_add_api(agent, options, reterr);
-        if (r < 0)
-                return r;
-
-        r = agent_http_new(agent->event, agent->log, options->metrics_address, &agent->metrics,
-                           &agent->http);
-        if (r < 0)
-                return r;
-
-        r = agent_add_notify(agent);
-        if (r < 0)
-                return r;
-
-        return agent_look_for_runtimes(agent);
-}
+/* The order is that of the dependencies; what the agent has done before is known before anybody can
+ * ask for something. */
+static int (*const steps[])(Agent *agent, const Options *options, Error *reterr) = {
+        agent_add_ground,     agent_add_runtimes, agent_add_auth,          agent_add_images,
+        agent_add_state_file, agent_add_source,   agent_add_pods,          agent_add_api,
+        agent_add_http,       agent_add_notify,   agent_look_for_runtimes,
+};
 
 int agent_new(sd_event *event, Log *log, const Options *options, AgentReady on_ready,
               void *userdata, Agent **ret, Error *reterr) {
@@ -349,9 +327,11 @@ int agent_new(sd_event *event, Log *log, const Options *options, AgentReady on_r
         if (!agent->images_path)
                 return -ENOMEM;
 
-        r = agent_build(agent, options, reterr);
-        if (r < 0)
-                return r;
+        for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+                r = steps[i](agent, options, reterr);
+                if (r < 0)
+                        return r;
+        }
 
         *ret = take_ptr(agent);
         return 0;
@@ -364,7 +344,8 @@ Agent *agent_free(Agent *agent) {
         sd_event_source_disable_unref(agent->settle);
         agent->notify = agent_notify_free(agent->notify);
         agent_http_free(agent->http);
-        api_free(agent->api);
+        agent_api_done(&agent->api);
+        agent_pods_done(&agent->pods);
         folder_free(agent->folder);
         state_file_free(agent->state_file);
         if (agent->cluster.cluster)

@@ -19,13 +19,18 @@
 
 const char options_help[] =
         "Usage: inplaced [OPTION]...\n"
-        "Preloads container images on this node and tells what it really holds.\n"
+        "Preloads container images on this node, restarts containers in place, and tells what is\n"
+        "really there.\n"
         "\n"
         "  --config FILE              YAML; default /etc/inplaced/config.yaml, if it is there\n"
         "  --mode MODE                auto, cluster or standalone; auto is cluster if there is a\n"
         "                             kubeconfig or a service account; default auto\n"
         "  --kubeconfig FILE          how to reach the API server; default: as a pod\n"
         "  --register-node            make this node's NodeImage if nobody else does\n"
+        "  --pod-condition=false      do not write the condition inplaced.io/InPlaceVerified\n"
+        "  --kubelet-health-address HOST:PORT\n"
+        "                             nothing is restarted while the kubelet does not answer\n"
+        "                             there; default 127.0.0.1:10248; \"\" not to ask\n"
         "  --node-name NAME           default $NODE_NAME, else the host name\n"
         "  --runtime-endpoint unix://PATH\n"
         "                             may be repeated; default: look at the usual places\n"
@@ -162,6 +167,8 @@ static const struct Setting {
         { "mode",               "mode",                set_mode,     offsetof(Options, mode),               false, "auto" },
         { "kubeconfig",         "kubeconfig",          set_path,     offsetof(Options, kubeconfig),         false, NULL },
         { "register-node",      "registerNode",        set_switch,   offsetof(Options, must_register),      false, "false" },
+        { "pod-condition",      "podCondition",        set_switch,   offsetof(Options, has_pod_condition),  false, "true" },
+        { "kubelet-health-address", "kubeletHealthAddress", set_text, offsetof(Options, kubelet_address), false, "127.0.0.1:10248" },
         { "node-name",          "nodeName",            set_text,     offsetof(Options, node_name),          false, NULL },
         { "runtime-endpoint",   "runtimeEndpoints",    add_endpoint, 0,                                     false, NULL },
         { "host-root",          "hostRoot",            set_path,     offsetof(Options, host_root),          false, NULL },

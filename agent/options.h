@@ -38,6 +38,8 @@ typedef struct Options {
         char *socket_group;    /* NULL: the default, if there is such a group */
         int listening_fd;      /* of the socket, when somebody else has made it; else -1 */
         char *metrics_address; /* "": do not listen */
+        char *kubelet_address; /* where it serves its health; "": do not ask */
+        bool has_pod_condition;
         int max_parallel_pulls;
         int stall_timeout_sec; /* 0: never */
         int log_level;

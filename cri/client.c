@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#define USEC_PER_SEC ((uint64_t) 1000000)
+
 static const RpcMethod version_method = {
         .path = "/runtime.v1.RuntimeService/Version",
         .reply = &runtime__v1__version_response__descriptor,
@@ -29,9 +31,46 @@ static const RpcMethod pull_image_method = {
         .reply = &runtime__v1__pull_image_response__descriptor,
 };
 
+static const RpcMethod list_containers_method = {
+        .path = "/runtime.v1.RuntimeService/ListContainers",
+        .reply = &runtime__v1__list_containers_response__descriptor,
+};
+
+static const RpcMethod container_status_method = {
+        .path = "/runtime.v1.RuntimeService/ContainerStatus",
+        .reply = &runtime__v1__container_status_response__descriptor,
+};
+
+static const RpcMethod sandbox_status_method = {
+        .path = "/runtime.v1.RuntimeService/PodSandboxStatus",
+        .reply = &runtime__v1__pod_sandbox_status_response__descriptor,
+};
+
+static const RpcMethod exec_sync_method = {
+        .path = "/runtime.v1.RuntimeService/ExecSync",
+        .reply = &runtime__v1__exec_sync_response__descriptor,
+};
+
+static const RpcMethod stop_container_method = {
+        .path = "/runtime.v1.RuntimeService/StopContainer",
+        .reply = &runtime__v1__stop_container_response__descriptor,
+};
+
 const char *const cri_method_names[] = {
-        "Version",      "ImageFsInfo", "ImageStatus", "ListImages", "PullImage",
-        "ListStatuses", "List",        "Read",        NULL,
+        "Version",
+        "ImageFsInfo",
+        "ImageStatus",
+        "ListImages",
+        "PullImage",
+        "ListContainers",
+        "ContainerStatus",
+        "PodSandboxStatus",
+        "ExecSync",
+        "StopContainer",
+        "ListStatuses",
+        "List",
+        "Read",
+        NULL,
 };
 
 const char *cri_method_name(const RpcMethod *method) {
@@ -75,5 +114,73 @@ int cri_pull_image(RpcClient *client, const CriPullRequest *request, uint64_t ti
                    RpcDone done, void *userdata, RpcCall **ret) {
 
         return rpc_call_unary(client, &pull_image_method, &request->base, timeout_usec, done,
+                              userdata, ret);
+}
+
+int cri_list_containers(RpcClient *client, const CriContainerFilter *filter, RpcDone done,
+                        void *userdata, RpcCall **ret) {
+        Runtime__V1__ListContainersRequest request = RUNTIME__V1__LIST_CONTAINERS_REQUEST__INIT;
+
+        request.filter = (CriContainerFilter *) filter;
+        return rpc_call_unary(client, &list_containers_method, &request.base, CRI_TIMEOUT_USEC,
+                              done, userdata, ret);
+}
+
+int cri_list_pod_containers(RpcClient *client, const char *uid, RpcDone done, void *userdata,
+                            RpcCall **ret) {
+        Runtime__V1__ContainerFilter__LabelSelectorEntry label =
+                RUNTIME__V1__CONTAINER_FILTER__LABEL_SELECTOR_ENTRY__INIT;
+        Runtime__V1__ContainerFilter__LabelSelectorEntry *labels[] = { &label };
+        CriContainerFilter filter = RUNTIME__V1__CONTAINER_FILTER__INIT;
+
+        label.key = (char *) CRI_LABEL_POD_UID;
+        label.value = (char *) uid;
+        filter.label_selector = labels;
+        filter.n_label_selector = 1;
+        return cri_list_containers(client, &filter, done, userdata, ret);
+}
+
+int cri_container_status(RpcClient *client, const char *id, bool is_verbose, RpcDone done,
+                         void *userdata, RpcCall **ret) {
+        Runtime__V1__ContainerStatusRequest request = RUNTIME__V1__CONTAINER_STATUS_REQUEST__INIT;
+
+        request.container_id = (char *) id;
+        request.verbose = is_verbose;
+        return rpc_call_unary(client, &container_status_method, &request.base, CRI_TIMEOUT_USEC,
+                              done, userdata, ret);
+}
+
+int cri_sandbox_status(RpcClient *client, const char *id, RpcDone done, void *userdata,
+                       RpcCall **ret) {
+        Runtime__V1__PodSandboxStatusRequest request =
+                RUNTIME__V1__POD_SANDBOX_STATUS_REQUEST__INIT;
+
+        request.pod_sandbox_id = (char *) id;
+        return rpc_call_unary(client, &sandbox_status_method, &request.base, CRI_TIMEOUT_USEC, done,
+                              userdata, ret);
+}
+
+int cri_exec_sync(RpcClient *client, const char *id, char *const *command, int64_t timeout_sec,
+                  RpcDone done, void *userdata, RpcCall **ret) {
+        Runtime__V1__ExecSyncRequest request = RUNTIME__V1__EXEC_SYNC_REQUEST__INIT;
+
+        request.container_id = (char *) id;
+        request.cmd = (char **) command;
+        while (command[request.n_cmd])
+                request.n_cmd++;
+        request.timeout = timeout_sec;
+        return rpc_call_unary(client, &exec_sync_method, &request.base,
+                              (uint64_t) timeout_sec * USEC_PER_SEC + CRI_TIMEOUT_USEC, done,
+                              userdata, ret);
+}
+
+int cri_stop_container(RpcClient *client, const char *id, int64_t grace_sec, RpcDone done,
+                       void *userdata, RpcCall **ret) {
+        Runtime__V1__StopContainerRequest request = RUNTIME__V1__STOP_CONTAINER_REQUEST__INIT;
+
+        request.container_id = (char *) id;
+        request.timeout = grace_sec;
+        return rpc_call_unary(client, &stop_container_method, &request.base,
+                              (uint64_t) grace_sec * USEC_PER_SEC + CRI_TIMEOUT_USEC, done,
                               userdata, ret);
 }

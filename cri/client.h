@@ -8,6 +8,9 @@
  * protocol is runtime/v1/api.proto of Kubernetes' cri-api.
  */
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "agent/rpc/client.h"
 #include "cri/types.h"
 
@@ -31,6 +34,32 @@ int cri_list_images(RpcClient *client, RpcDone done, void *userdata, RpcCall **r
 /* CriPullReply. Unreferencing the call makes the runtime give up the pull. */
 int cri_pull_image(RpcClient *client, const CriPullRequest *request, uint64_t timeout_usec,
                    RpcDone done, void *userdata, RpcCall **ret);
+
+/* CriContainerList, in all states. filter may be NULL: all containers. */
+int cri_list_containers(RpcClient *client, const CriContainerFilter *filter, RpcDone done,
+                        void *userdata, RpcCall **ret);
+
+/* The same of one pod: those that the kubelet has labelled with its uid. */
+#define CRI_LABEL_POD_UID "io.kubernetes.pod.uid"
+int cri_list_pod_containers(RpcClient *client, const char *uid, RpcDone done, void *userdata,
+                            RpcCall **ret);
+
+/* CriContainerStatus; verbose fills its info. */
+int cri_container_status(RpcClient *client, const char *id, bool is_verbose, RpcDone done,
+                         void *userdata, RpcCall **ret);
+
+/* CriSandboxStatus */
+int cri_sandbox_status(RpcClient *client, const char *id, RpcDone done, void *userdata,
+                       RpcCall **ret);
+
+/* CriExec. The command ends with NULL. The runtime ends it after so many seconds, at least 1. */
+int cri_exec_sync(RpcClient *client, const char *id, char *const *command, int64_t timeout_sec,
+                  RpcDone done, void *userdata, RpcCall **ret);
+
+/* Its reply says nothing. The runtime kills the container after so many seconds; the call ends some
+ * time later at the latest. A container that does not run any more is a success. */
+int cri_stop_container(RpcClient *client, const char *id, int64_t grace_sec, RpcDone done,
+                       void *userdata, RpcCall **ret);
 
 /* The short name of a call, "PullImage", for metrics and messages. */
 const char *cri_method_name(const RpcMethod *method);

@@ -19,6 +19,13 @@ typedef Runtime__V1__ImageSpec CriImageSpec;
 typedef Runtime__V1__AuthConfig CriAuth;
 typedef Runtime__V1__PodSandboxConfig CriSandboxConfig;
 
+typedef Runtime__V1__Container CriContainer;
+typedef Runtime__V1__ContainerFilter CriContainerFilter;
+typedef Runtime__V1__ListContainersResponse CriContainerList;
+typedef Runtime__V1__ContainerStatusResponse CriContainerStatus;
+typedef Runtime__V1__PodSandboxStatusResponse CriSandboxStatus;
+typedef Runtime__V1__ExecSyncResponse CriExec;
+
 typedef Containerd__Services__Content__V1__ListStatusesResponse ContentIngests;
 typedef Containerd__Services__Content__V1__Status ContentIngest;
 typedef Containerd__Services__Content__V1__ListContentResponse ContentList;

@@ -24,6 +24,7 @@ struct Cluster {
         void (*on_watch_restart)(void *userdata);
         void (*on_written)(const Error *error, void *userdata);
         void (*on_changed)(void *userdata);
+        void (*on_reachable)(void *userdata);
         void *userdata;
 
         KubeClient *client;

@@ -32,6 +32,7 @@ static void cluster_kick(Cluster *cluster) {
         if (cluster->registration)
                 (void) registration_kick(cluster->registration);
         (void) kube_events_kick(cluster->events);
+        cluster->on_reachable(cluster->userdata);
 }
 
 static void on_reachable(const Error *trouble, void *userdata) {
@@ -96,6 +97,7 @@ int cluster_new(const ClusterOptions *options, Cluster **ret, Error *reterr) {
                 .on_watch_restart = options->on_watch_restart,
                 .on_written = options->on_written,
                 .on_changed = options->on_changed,
+                .on_reachable = options->on_reachable,
                 .userdata = options->userdata,
                 .node_name = strdup(options->node_name),
         };
@@ -133,6 +135,14 @@ Cluster *cluster_free(Cluster *cluster) {
         free(cluster->node_name);
         free(cluster);
         return NULL;
+}
+
+KubeClient *cluster_client(Cluster *cluster) {
+        return cluster->client;
+}
+
+KubeEvents *cluster_events(Cluster *cluster) {
+        return cluster->events;
 }
 
 KubeSecrets *cluster_secrets(Cluster *cluster) {

@@ -13,6 +13,7 @@
 #include "agent/base/log.h"
 #include "agent/image/images.h"
 #include "agent/kube/client.h"
+#include "agent/kube/event.h"
 #include "agent/kube/secret.h"
 
 typedef struct Cluster Cluster;
@@ -27,7 +28,8 @@ typedef struct ClusterOptions {
         KubeCalled on_called; /* a request was answered, or not */
         void (*on_watch_restart)(void *userdata);
         void (*on_written)(const Error *error, void *userdata); /* a status, or why not */
-        void (*on_changed)(void *userdata); /* readiness, or a sentence about it, may differ */
+        void (*on_changed)(void *userdata);   /* readiness, or a sentence about it, may differ */
+        void (*on_reachable)(void *userdata); /* the API server answers: nobody need wait longer */
         void *userdata;
 } ClusterOptions;
 
@@ -38,6 +40,10 @@ int cluster_new(const ClusterOptions *options, Cluster **ret, Error *reterr);
 void cluster_stop(Cluster *cluster);
 /* After that. Returns NULL. */
 Cluster *cluster_free(Cluster *cluster);
+
+/* For others who talk to the API server; borrowed. */
+KubeClient *cluster_client(Cluster *cluster);
+KubeEvents *cluster_events(Cluster *cluster);
 
 /* Where pull secrets come from; borrowed. */
 KubeSecrets *cluster_secrets(Cluster *cluster);

@@ -18,7 +18,9 @@
 #include "agent/ctl/images.h"
 #include "agent/ctl/options.h"
 #include "agent/ctl/pull.h"
+#include "agent/ctl/restart.h"
 #include "agent/ctl/status.h"
+#include "agent/ctl/verify.h"
 #include "agent/ctl/version.h"
 
 typedef struct Command {
@@ -26,6 +28,7 @@ typedef struct Command {
         int n_arguments_min;
         int n_arguments_max;
         int (*run)(const Options *options);
+        OptionGroup options;
         const char *usage;
         const char *help;
 } Command;
@@ -34,7 +37,7 @@ static int command_help(const Options *options);
 
 /* clang-format off */
 static const Command commands[] = {
-        { "pull", 1, INT_MAX, command_pull, "pull IMAGE...",
+        { "pull", 1, INT_MAX, command_pull, OPTION_GROUP_PULL, "pull IMAGE...",
           "Gets images onto this node and shows the progress. Ctrl-C withdraws the request.\n"
           "\n"
           "  --pull-policy Always|IfNotPresent   default IfNotPresent\n"
@@ -42,15 +45,30 @@ static const Command commands[] = {
           "  --deadline DURATION                 of all attempts together\n"
           "  --no-wait                           leave the request with the agent\n"
           "  -q, --quiet                         print nothing but image IDs\n" },
-        { "status", 0, 0, command_status, "status",
+        { "restart", 1, 1, command_restart, OPTION_GROUP_RESTART, "restart POD[/CONTAINER]",
+          "Stops containers of a pod, gracefully, so that the kubelet starts them again.\n"
+          "Ctrl-C drops what has not begun.\n"
+          "\n"
+          "  -n, --namespace NAMESPACE           of the pod; needed if several have such a pod\n"
+          "  --wait                              until they run again, not only until they ended\n"
+          "  --grace DURATION                    instead of the pod's own grace period\n"
+          "  --reason TEXT                       for the event and the log\n"
+          "  --timeout DURATION                  wait no longer; what has begun goes on\n" },
+        { "verify", 0, 1, command_verify, OPTION_GROUP_VERIFY, "verify [POD]",
+          "Compares the image that each container runs with the one that was asked for.\n"
+          "The exit status is 3 if any image or environment is stale. What is unknown proves\n"
+          "nothing, and is told on standard error.\n"
+          "\n"
+          "  -n, --namespace NAMESPACE           only pods of this namespace\n" },
+        { "status", 0, 0, command_status, OPTION_GROUP_NONE, "status",
           "Shows what is wanted on this node and what became of it.\n" },
-        { "images", 0, 0, command_images, "images",
+        { "images", 0, 0, command_images, OPTION_GROUP_NONE, "images",
           "Lists the images that the runtime holds, and who asked for them.\n" },
-        { "doctor", 0, 0, command_doctor, "doctor",
+        { "doctor", 0, 0, command_doctor, OPTION_GROUP_NONE, "doctor",
           "Says what is wrong on this node and how to mend it. Works without the agent, too.\n" },
-        { "version", 0, 0, command_version, "version",
+        { "version", 0, 0, command_version, OPTION_GROUP_NONE, "version",
           "Shows the versions of this program, the agent and the runtime.\n" },
-        { "help", 0, 1, command_help, "help [COMMAND]",
+        { "help", 0, 1, command_help, OPTION_GROUP_NONE, "help [COMMAND]",
           "Explains a command.\n" },
 };
 /* clang-format on */
@@ -77,11 +95,11 @@ static void print_options(void) {
 static void print_overview(void) {
         printf("Usage: inplacectl [OPTION...] COMMAND [ARGUMENT...]\n"
                "\n"
-               "Talks to inplaced, the agent that gets images onto this node.\n"
+               "Talks to inplaced, which gets images onto this node and restarts containers in place.\n"
                "\n"
                "Commands:\n");
         for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-                printf("  %-15s %.*s\n", commands[i].usage, (int) strcspn(commands[i].help, "\n"),
+                printf("  %-24s %.*s\n", commands[i].usage, (int) strcspn(commands[i].help, "\n"),
                        commands[i].help);
         print_options();
 }
@@ -114,9 +132,9 @@ static int check_usage(const Command *command, const Options *options) {
         else if (options->n_arguments > command->n_arguments_max)
                 complain("superfluous argument '%s'; try: inplacectl help %s",
                          options->arguments[command->n_arguments_max], command->name);
-        else if (options->pull_option && command->run != command_pull)
-                complain("--%s is an option of pull only; try: inplacectl help pull",
-                         options->pull_option);
+        else if (options->misplaced[command->options])
+                complain("--%s is no option of %s; try: inplacectl help %s",
+                         options->misplaced[command->options], command->name, command->name);
         else
                 return EXIT_STATUS_DONE;
 

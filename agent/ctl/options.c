@@ -13,12 +13,16 @@
 enum {
         OPTION_SOCKET = 0x100,
         OPTION_VERSION,
-        OPTION_FIRST_OF_PULL,
-        OPTION_PULL_POLICY = OPTION_FIRST_OF_PULL,
+        OPTION_PULL_POLICY,
         OPTION_NO_WAIT,
         OPTION_TIMEOUT,
         OPTION_DEADLINE,
+        OPTION_WAIT,
+        OPTION_GRACE,
+        OPTION_REASON,
 };
+
+#define GRACE_SEC_MAX (24 * 3600)
 
 /* clang-format off */
 static const struct option long_options[] = {
@@ -31,7 +35,27 @@ static const struct option long_options[] = {
         { "timeout",     required_argument, NULL, OPTION_TIMEOUT     },
         { "deadline",    required_argument, NULL, OPTION_DEADLINE    },
         { "quiet",       no_argument,       NULL, 'q'                },
+        { "wait",        no_argument,       NULL, OPTION_WAIT        },
+        { "grace",       required_argument, NULL, OPTION_GRACE       },
+        { "reason",      required_argument, NULL, OPTION_REASON      },
+        { "namespace",   required_argument, NULL, 'n'                },
         { NULL,          0,                 NULL, 0                  },
+};
+
+/* The options that not every command has, and the commands that have them. */
+static const struct {
+        int option;
+        bool is_in[_OPTION_GROUP_MAX];
+} owned_options[] = {
+        { OPTION_PULL_POLICY, { [OPTION_GROUP_PULL]    = true } },
+        { OPTION_NO_WAIT,     { [OPTION_GROUP_PULL]    = true } },
+        { OPTION_DEADLINE,    { [OPTION_GROUP_PULL]    = true } },
+        { 'q',                { [OPTION_GROUP_PULL]    = true } },
+        { OPTION_TIMEOUT,     { [OPTION_GROUP_PULL]    = true, [OPTION_GROUP_RESTART] = true } },
+        { OPTION_WAIT,        { [OPTION_GROUP_RESTART] = true } },
+        { OPTION_GRACE,       { [OPTION_GROUP_RESTART] = true } },
+        { OPTION_REASON,      { [OPTION_GROUP_RESTART] = true } },
+        { 'n',                { [OPTION_GROUP_RESTART] = true, [OPTION_GROUP_VERIFY] = true } },
 };
 /* clang-format on */
 
@@ -74,6 +98,15 @@ static int parse_timeout(const char *text, int32_t *ret, Error *reterr) {
         return 0;
 }
 
+/* Zero is a grace period, too. */
+static int parse_grace(const char *text, Options *options, Error *reterr) {
+        options->has_grace = true;
+        options->grace_sec = 0;
+        return strcmp(text, "0") == 0 || strcmp(text, "0s") == 0
+                       ? 0
+                       : duration_parse(text, GRACE_SEC_MAX, &options->grace_sec, reterr);
+}
+
 static int parse_one(int option, const char *argument, Options *options, Error *reterr) {
         switch (option) {
         case OPTION_SOCKET:
@@ -90,6 +123,10 @@ static int parse_one(int option, const char *argument, Options *options, Error *
         case OPTION_DEADLINE:
                 return duration_parse(argument, INT32_MAX, &options->deadline_sec, reterr);
         case 'q': options->quiet = true; return 0;
+        case OPTION_WAIT: options->wait = true; return 0;
+        case OPTION_GRACE: return parse_grace(argument, options, reterr);
+        case OPTION_REASON: options->reason = argument; return 0;
+        case 'n': options->namespace = argument; return 0;
         }
 
         return error_set(reterr, ERROR_INTERNAL, "option %d has no meaning", option);
@@ -109,12 +146,20 @@ static int refuse(int option, char **argv, Error *reterr) {
         return error_set(reterr, ERROR_INVALID, "unknown or ambiguous option '%s'", text);
 }
 
-static const char *name_of_pull_option(int option) {
+static const char *name_of(int option) {
         for (const struct option *o = long_options; o->name; o++)
-                if (o->val == option && (option >= OPTION_FIRST_OF_PULL || option == 'q'))
+                if (o->val == option)
                         return o->name;
 
         return NULL;
+}
+
+/* Which command it is may not be known yet. */
+static void note_owned(int option, Options *options) {
+        for (size_t i = 0; i < sizeof(owned_options) / sizeof(owned_options[0]); i++)
+                for (OptionGroup group = 0; group < _OPTION_GROUP_MAX; group++)
+                        if (owned_options[i].option == option && !owned_options[i].is_in[group])
+                                options->misplaced[group] = name_of(option);
 }
 
 int options_parse(int argc, char **argv, Options *ret, Error *reterr) {
@@ -123,7 +168,7 @@ int options_parse(int argc, char **argv, Options *ret, Error *reterr) {
 
         optind = 0; /* read anew, also when something was read before */
         opterr = 0;
-        while ((option = getopt_long(argc, argv, ":o:hq", long_options, NULL)) >= 0) {
+        while ((option = getopt_long(argc, argv, ":o:n:hq", long_options, NULL)) >= 0) {
                 if (option == '?' || option == ':')
                         return refuse(option, argv, reterr);
 
@@ -131,7 +176,7 @@ int options_parse(int argc, char **argv, Options *ret, Error *reterr) {
                 if (r < 0)
                         return r;
 
-                options.pull_option = name_of_pull_option(option) ?: options.pull_option;
+                note_owned(option, &options);
         }
 
         if (optind < argc) {

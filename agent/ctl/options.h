@@ -28,6 +28,15 @@ typedef enum ExitStatus {
         EXIT_STATUS_PARTLY = 3,
 } ExitStatus;
 
+/* Commands that have options of their own. */
+typedef enum OptionGroup {
+        OPTION_GROUP_NONE, /* all other commands */
+        OPTION_GROUP_PULL,
+        OPTION_GROUP_RESTART,
+        OPTION_GROUP_VERIFY,
+        _OPTION_GROUP_MAX,
+} OptionGroup;
+
 typedef struct Options {
         const char *socket_path; /* all strings are borrowed from argv */
         OutputFormat format;
@@ -37,13 +46,27 @@ typedef struct Options {
         char **arguments;    /* those of the command */
         int n_arguments;
 
+        /* An option that was given and that such a command does not have; NULL if there is none. */
+        const char *misplaced[_OPTION_GROUP_MAX];
+
         /* of "pull" */
         bool always_pull;
         bool no_wait;
         bool quiet;
-        int32_t timeout_sec;     /* of one attempt; 0: the agent's default */
-        int64_t deadline_sec;    /* of all attempts together; 0: none */
-        const char *pull_option; /* how the last option of "pull" was written; NULL if none was */
+        int64_t deadline_sec; /* of all attempts together; 0: none */
+
+        /* of "pull": of one attempt, and 0 is the agent's default; of "restart": of everything, and
+         * 0 is no limit */
+        int32_t timeout_sec;
+
+        /* of "restart" */
+        bool wait;
+        bool has_grace;
+        int64_t grace_sec;
+        const char *reason; /* NULL if none was given */
+
+        /* of "restart" and "verify" */
+        const char *namespace; /* NULL if none was given */
 } Options;
 
 static inline bool options_wants_table(const Options *options) {

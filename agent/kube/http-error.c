@@ -87,3 +87,9 @@ void http_error_describe(CURLcode code, const char *server, const char *text, in
         (void) error_set(ret, ERROR_UNAVAILABLE, "the connection to %s was cut: %s", server,
                          reason);
 }
+
+/* That is what OpenSSL makes of "HTTP/1.1 400 Bad Request". */
+bool http_error_is_plain(CURLcode code, const char *text) {
+        return code == CURLE_SSL_CONNECT_ERROR &&
+               (strstr(text, "wrong version number") || strstr(text, "packet length too long"));
+}

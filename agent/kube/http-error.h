@@ -6,6 +6,7 @@
  */
 
 #include <curl/curl.h>
+#include <stdbool.h>
 
 #include "agent/base/error.h"
 
@@ -15,3 +16,6 @@
  * said, or 0. Never names anything that is secret. */
 void http_error_describe(CURLcode code, const char *server, const char *text, int os_errno,
                          Error *ret);
+
+/* Whoever was to speak TLS has spoken plain HTTP. */
+bool http_error_is_plain(CURLcode code, const char *text);

@@ -69,6 +69,14 @@ static bool add_header_value(HttpTransfer *transfer, const char *format, const c
         return is_added;
 }
 
+static bool add_headers(HttpTransfer *transfer, const char *const *headers) {
+        for (; headers && *headers; headers++)
+                if (!add_header(transfer, *headers))
+                        return false;
+
+        return true;
+}
+
 /* "Expect:" without a value keeps curl from asking first whether a body is welcome. */
 static bool set_up_headers(HttpTransfer *transfer, const HttpRequest *request) {
         const HttpTarget *target = &transfer->peer->target;
@@ -77,6 +85,7 @@ static bool set_up_headers(HttpTransfer *transfer, const HttpRequest *request) {
                add_header_value(transfer, "Content-Type: %s", request->content_type) &&
                add_header_value(transfer, "Authorization: Bearer %s", request->token) &&
                add_header_value(transfer, "%s", target->host) && add_header(transfer, "Expect:") &&
+               add_headers(transfer, request->headers) &&
                http_set(transfer, CURLOPT_HTTPHEADER, transfer->headers);
 }
 
@@ -102,11 +111,13 @@ static bool set_up_request(HttpTransfer *transfer, const HttpRequest *request) {
 
 /* Whoever comes while there is no connection yet waits for it rather than to make another one, since
  * the handshake of TLS is going to tell whether it can be shared. Without TLS only the first answer
- * tells, and that may be long in coming. */
+ * tells, and that may be long in coming. Whoever ends a transfer does not wait until the thread in which
+ * curl looks up a name has given up. */
 static bool set_up_connection(HttpTransfer *transfer) {
         long waits = !transfer->peer->target.is_plain;
 
         return http_set(transfer, CURLOPT_NOSIGNAL, 1L) &&
+               http_set(transfer, CURLOPT_QUICK_EXIT, 1L) &&
                http_set(transfer, CURLOPT_PIPEWAIT, waits) &&
                http_set(transfer, CURLOPT_CONNECTTIMEOUT, (long) HTTP_CONNECT_SECONDS) &&
                http_set(transfer, CURLOPT_BUFFERSIZE, BUFFER_SIZE) &&

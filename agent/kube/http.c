@@ -104,6 +104,7 @@ static void http_transfer_describe(HttpTransfer *transfer, CURLcode code, Error 
 static int http_transfer_end(HttpTransfer *transfer, CURLcode code) {
         cleanup(error_done) Error error = ERROR_INIT;
         const HttpLibrary *curl = &transfer->peer->curl;
+        bool is_plain = http_error_is_plain(code, transfer->trouble);
         curl_off_t retry_after = 0;
         long status = 0;
         HttpEnd end;
@@ -119,6 +120,7 @@ static int http_transfer_end(HttpTransfer *transfer, CURLcode code) {
                 .code = (int) status,
                 .retry_after_usec = retry_after > 0 ? (uint64_t) retry_after * 1000000 : 0,
                 .error = error.kind != ERROR_NONE ? &error : NULL,
+                .is_plain = is_plain,
         };
         return transfer->on_end(&end, transfer->userdata);
 }

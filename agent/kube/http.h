@@ -13,6 +13,7 @@
  * Callbacks run from the event loop only. In any of them any transfer may be freed.
  */
 
+#include <stdbool.h>
 #include <systemd/sd-event.h>
 
 #include "agent/base/error.h"
@@ -40,6 +41,7 @@ typedef struct HttpEnd {
         int code; /* 0: no answer began */
         uint64_t retry_after_usec;
         const Error *error; /* NULL: the answer is complete. CANCELED: we cut it */
+        bool is_plain;      /* the server was asked by https, and answered in plain HTTP */
 } HttpEnd;
 
 typedef struct HttpRequest {
@@ -49,6 +51,9 @@ typedef struct HttpRequest {
         const char *accept;
         const char *content_type; /* NULL: none */
         const char *body;         /* NULL: none */
+        /* More headers, "Name: value" or, with an empty value, "Name;", which also take the place of
+         * those that would be sent anyway; "Name:" leaves one of those out. Ends with NULL; NULL: none. */
+        const char *const *headers;
 
         /* The final answer begins. A negative return cuts it. */
         int (*on_head)(int code, void *userdata);

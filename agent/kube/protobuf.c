@@ -2,6 +2,7 @@
 
 #include "agent/kube/protobuf.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,44 +13,108 @@
 #define UNPACKED_RATIO ((size_t) 24)
 #define UNPACKED_MIN ((size_t) 64 << 10)
 
+#define BLOCK_SIZE_MIN ((size_t) 1 << 10)
+#define BLOCK_SIZE_MAX ((size_t) 64 << 10)
+#define PART_ALIGNMENT sizeof(uint64_t)
+
 static const char magic[4] = { 'k', '8', 's', '\0' };
 
-static void *budget_take(void *userdata, size_t size) {
-        size_t *left = userdata;
+/* A message and its parts lie one behind the other in a few blocks, and go at once: part by part,
+ * both would take as long as the reading itself. */
+typedef struct Block {
+        struct Block *next;
+        _Alignas(max_align_t) uint8_t data[];
+} Block;
 
-        if (size > *left)
-                return NULL;
+typedef struct Arena {
+        Block *first; /* the message itself is at its beginning */
+        uint8_t *free;
+        size_t n_free; /* of the newest block */
+        size_t block_size;
+        size_t left; /* what may be taken at all */
+} Arena;
 
-        *left -= size;
-        return malloc(size);
+static void blocks_free(Block *block) {
+        while (block) {
+                Block *next = block->next;
+
+                free(block);
+                block = next;
+        }
 }
 
-static void budget_free(void *userdata, void *pointer) {
-        free(pointer);
+static bool arena_grow(Arena *arena, size_t size) {
+        size_t n_data = size > arena->block_size ? size : arena->block_size;
+        Block *block;
+
+        block = malloc(sizeof(*block) + n_data);
+        if (!block)
+                return false;
+
+        block->next = NULL;
+        if (arena->first) {
+                block->next = arena->first->next;
+                arena->first->next = block;
+        } else {
+                arena->first = block;
+        }
+
+        arena->free = block->data;
+        arena->n_free = n_data;
+        if (arena->block_size < BLOCK_SIZE_MAX)
+                arena->block_size *= 2;
+        return true;
+}
+
+static void *arena_take(void *userdata, size_t size) {
+        Arena *arena = userdata;
+        void *taken;
+
+        if (size > arena->left)
+                return NULL;
+
+        size = (size + PART_ALIGNMENT - 1) / PART_ALIGNMENT * PART_ALIGNMENT;
+        if (size > arena->n_free && !arena_grow(arena, size))
+                return NULL;
+
+        taken = arena->free;
+        arena->free += size;
+        arena->n_free -= size;
+        arena->left -= size < arena->left ? size : arena->left;
+        return taken;
+}
+
+static void arena_leave(void *userdata, void *pointer) {
 }
 
 int kube_protobuf_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size_t size,
                          ProtobufCMessage **ret, Error *reterr) {
-        size_t left = size * UNPACKED_RATIO + UNPACKED_MIN;
+        Arena arena = {
+                .block_size = size + BLOCK_SIZE_MIN,
+                .left = size * UNPACKED_RATIO + UNPACKED_MIN,
+        };
         ProtobufCAllocator allocator = {
-                .alloc = budget_take,
-                .free = budget_free,
-                .allocator_data = &left,
+                .alloc = arena_take,
+                .free = arena_leave,
+                .allocator_data = &arena,
         };
         ProtobufCMessage *message;
 
         message = protobuf_c_message_unpack(type, &allocator, size, bytes);
-        if (!message)
+        if (!message) {
+                blocks_free(arena.first);
                 return error_set(reterr, ERROR_INVALID, "this is no %s, or too large",
                                  type->short_name);
+        }
 
+        assert((uint8_t *) message == arena.first->data);
         *ret = message;
         return 0;
 }
 
 void *kube_protobuf_free(void *message) {
         if (message)
-                protobuf_c_message_free_unpacked(message, NULL);
+                blocks_free((Block *) ((uint8_t *) message - offsetof(Block, data)));
         return NULL;
 }
 

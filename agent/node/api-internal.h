@@ -12,12 +12,18 @@
 
 typedef struct Preload Preload;
 typedef struct ImageListing ImageListing;
+typedef struct Restarting Restarting;
+typedef struct Verification Verification;
 
 struct Api {
+        CompletionQueue *completions;
         Log *log;
         Images *images;
         const Runtimes *runtimes;
         const DiagnosisSubject *subject;
+        Stops *stops;
+        Pods *pods;
+        const Meta *meta;
         StateFile *state_file;
         char *node_name;
         ApiObserver on_request;
@@ -29,6 +35,10 @@ struct Api {
         ImagesWatcher watcher;
         Preload *preloads;
         ImageListing *listings;
+        Restarting *restartings;
+        size_t n_restartings;
+        Verification *verifications;
+        size_t n_verifications;
 };
 
 /* Answer, and count the answer. */
@@ -47,6 +57,14 @@ int api_cancel(RpcRequest *request, const void *message, void *userdata);
 /* api-images.c */
 int api_list_images(RpcRequest *request, const void *message, void *userdata);
 void listing_drop(ImageListing *listing);
+
+/* api-restart.c */
+int api_restart(RpcRequest *request, const void *message, void *userdata);
+void restarting_drop(Restarting *restarting);
+
+/* api-verify.c */
+int api_verify(RpcRequest *request, const void *message, void *userdata);
+void verification_drop(Verification *verification);
 
 /* api-status.c */
 int api_get_status(RpcRequest *request, const void *message, void *userdata);

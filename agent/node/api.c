@@ -16,12 +16,15 @@ static const RpcService services[] = {
         { METHOD("Cancel"), &inplaced__v1__cancel_request__descriptor, api_cancel },
         { METHOD("GetStatus"), &inplaced__v1__get_status_request__descriptor, api_get_status },
         { METHOD("ListImages"), &inplaced__v1__list_images_request__descriptor, api_list_images },
+        { METHOD("Restart"), &inplaced__v1__restart_request__descriptor, api_restart },
+        { METHOD("Verify"), &inplaced__v1__verify_request__descriptor, api_verify },
         { METHOD("Diagnose"), &inplaced__v1__diagnose_request__descriptor, api_diagnose },
         { METHOD("GetVersion"), &inplaced__v1__get_version_request__descriptor, api_get_version },
 };
 
 const char *const api_method_names[] = {
-        "Preload", "Cancel", "GetStatus", "ListImages", "Diagnose", "GetVersion", NULL,
+        "Preload", "Cancel",   "GetStatus",  "ListImages", "Restart",
+        "Verify",  "Diagnose", "GetVersion", NULL,
 };
 
 DEFINE_CLEANUP(Api *, api_free)
@@ -82,10 +85,14 @@ int api_new(const ApiOptions *options, Api **ret, Error *reterr) {
                 return -ENOMEM;
 
         *api = (Api){
+                .completions = options->completions,
                 .log = options->log,
                 .images = options->images,
                 .runtimes = options->runtimes,
                 .subject = options->subject,
+                .stops = options->stops,
+                .pods = options->pods,
+                .meta = options->meta,
                 .state_file = options->state_file,
                 .node_name = strdup(options->node_name),
                 .on_request = options->on_request,
@@ -120,6 +127,10 @@ Api *api_free(Api *api) {
                 preload_drop(api->preloads);
         while (api->listings)
                 listing_drop(api->listings);
+        while (api->restartings)
+                restarting_drop(api->restartings);
+        while (api->verifications)
+                verification_drop(api->verifications);
         listener_free(api->listener);
         rpc_server_free(api->server);
         free(api->node_name);

@@ -5,7 +5,10 @@
  * The local API (proto/inplaced/v1/node.proto) on a Unix socket
  */
 
+#include "agent/meta/meta.h"
 #include "agent/node/diagnosis.h"
+#include "agent/pod/pods.h"
+#include "agent/pod/stops.h"
 #include "agent/rpc/listener.h"
 #include "agent/rpc/server.h"
 
@@ -20,8 +23,11 @@ typedef struct ApiOptions {
         Log *log;
         Images *images;
         const Runtimes *runtimes;
-        const DiagnosisSubject *subject; /* borrowed, as everything above */
-        const char *node_name;           /* copied */
+        const DiagnosisSubject *subject;
+        Stops *stops;
+        Pods *pods;            /* NULL: there is no API server */
+        const Meta *meta;      /* NULL, too; borrowed, as everything above */
+        const char *node_name; /* copied */
         ListenerOptions listener;
         StateFile *state_file; /* where a request that outlives its caller is kept */
         ApiObserver on_request;
@@ -34,7 +40,8 @@ extern const char *const api_method_names[];
 
 int api_new(const ApiOptions *options, Api **ret, Error *reterr);
 
-/* Ends all calls. Requests that were made go on. Returns NULL. */
+/* Ends all calls. Requests that were made go on, restarts as far as they have begun. Returns
+ * NULL. */
 Api *api_free(Api *api);
 
 size_t api_n_connections(const Api *api);

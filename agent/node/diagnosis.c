@@ -50,8 +50,11 @@ bool diagnosis_is_ready(const DiagnosisSubject *subject, const char **ret_why) {
                 return false;
         }
 
-        return !subject->cluster.is_ready ||
-               subject->cluster.is_ready(subject->cluster.source, ret_why);
+        if (subject->cluster.is_ready &&
+            !subject->cluster.is_ready(subject->cluster.source, ret_why))
+                return false;
+
+        return !subject->pods.is_ready || subject->pods.is_ready(subject->pods.source, ret_why);
 }
 
 static int visit_runtime(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {
@@ -195,6 +198,8 @@ int diagnosis_visit(const DiagnosisSubject *subject, const DiagnosisVisitor *vis
                 r = visit_disk(subject, visitor);
         if (r >= 0 && subject->cluster.visit)
                 r = subject->cluster.visit(subject->cluster.source, visitor);
+        if (r >= 0 && subject->pods.visit)
+                r = subject->pods.visit(subject->pods.source, visitor);
         if (r >= 0 && subject->folder)
                 r = visit_folder(subject, visitor);
         if (r >= 0 && subject->auth_dir)

@@ -22,6 +22,7 @@ typedef struct DiagnosisSubject {
         const StateFile *state_file;
         const char *images_path;
         DiagnosisSource cluster; /* instead of a folder */
+        DiagnosisSource pods;    /* in a cluster */
 } DiagnosisSubject;
 
 int diagnosis_visit(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor);

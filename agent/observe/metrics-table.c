@@ -10,6 +10,9 @@ const char *const *const metric_fixed_sets[_METRIC_SET_MAX] = {
         [METRIC_SET_STATE] = METRIC_LABELS("accepted", "refused"),
         [METRIC_SET_WRITE_RESULT] = METRIC_LABELS("succeeded", "failed"),
         [METRIC_SET_REFUSED_REASON] = METRIC_LABELS("limit", "junk", "silent", "denied"),
+        [METRIC_SET_VERDICT] = METRIC_LABELS("unknown", "current", "stale"),
+        [METRIC_SET_STOP_CAUSE] = METRIC_LABELS("metadata", "recreate", "request"),
+        [METRIC_SET_STOP_RESULT] = METRIC_LABELS("stopped", "gone", "not-asked", "failed"),
         [METRIC_SET_VERB] = METRIC_LABELS("get", "list", "watch", "create", "patch", "delete"),
         [METRIC_SET_CODE] = METRIC_LABELS("none", "200", "201", "400", "401", "403", "404", "409",
                                           "410", "422", "429", "500", "502", "503", "504", "other"),
@@ -101,6 +104,39 @@ const Metric metric_table[_METRIC_MAX] = {
                 { { 0 } },
                 "When the NodeImage's status was last written, in seconds since the epoch; 0 is "
                 "never." },
+        [METRIC_PODS] = {
+                "inplaced_pods", METRIC_TYPE_GAUGE, NULL, { { 0 } },
+                "Pods of this node, as the API server has them." },
+        [METRIC_CONTAINERS] = {
+                "inplaced_containers", METRIC_TYPE_GAUGE, NULL,
+                { { "verdict", METRIC_SET_VERDICT } },
+                "Running containers of pods, by whether they run the image that is asked for." },
+        [METRIC_POD_WRITES] = {
+                "inplaced_pod_status_writes_total", METRIC_TYPE_COUNTER, NULL,
+                { { "result", METRIC_SET_WRITE_RESULT } },
+                "Writes of annotation and condition of pods to the API server." },
+        [METRIC_STOPS] = {
+                "inplaced_container_stops_total", METRIC_TYPE_COUNTER, NULL,
+                { { "cause", METRIC_SET_STOP_CAUSE }, { "result", METRIC_SET_STOP_RESULT } },
+                "Stops of containers that ended, by who asked and how they ended." },
+        [METRIC_STOP_DURATION] = {
+                "inplaced_container_stop_duration_seconds", METRIC_TYPE_HISTOGRAM, request_bounds,
+                { { "cause", METRIC_SET_STOP_CAUSE } },
+                "How long stops of containers took, with their preStop hooks." },
+        [METRIC_STOPS_RUNNING] = {
+                "inplaced_container_stops_running", METRIC_TYPE_GAUGE, NULL, { { 0 } },
+                "Stops of containers that wait or run now." },
+        [METRIC_RECREATE_REQUESTS] = {
+                "inplaced_recreate_requests_total", METRIC_TYPE_COUNTER, NULL,
+                { { "result", METRIC_SET_WRITE_RESULT } },
+                "ContainerRecreateRequests that were completed, by whether all went well." },
+        [METRIC_RECREATE_REQUESTS_OPEN] = {
+                "inplaced_recreate_requests_open", METRIC_TYPE_GAUGE, NULL, { { 0 } },
+                "ContainerRecreateRequests for this node that are not completed." },
+        [METRIC_RECREATE_WRITES] = {
+                "inplaced_recreate_request_status_writes_total", METRIC_TYPE_COUNTER, NULL,
+                { { "result", METRIC_SET_WRITE_RESULT } },
+                "Writes of the status of ContainerRecreateRequests to the API server." },
         [METRIC_CONFIG_RELOADS] = {
                 "inplaced_config_reloads_total", METRIC_TYPE_COUNTER, NULL,
                 { { "result", METRIC_SET_WRITE_RESULT } },

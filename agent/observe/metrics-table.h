@@ -26,6 +26,9 @@ typedef enum MetricLabelSet {
         METRIC_SET_STATE,
         METRIC_SET_WRITE_RESULT,
         METRIC_SET_REFUSED_REASON,
+        METRIC_SET_VERDICT,
+        METRIC_SET_STOP_CAUSE,
+        METRIC_SET_STOP_RESULT,
         METRIC_SET_VERB,
         METRIC_SET_CODE,           /* of HTTP; "none": nobody answered */
         METRIC_SET_REQUEST_RESULT, /* "ok" and the error kinds */

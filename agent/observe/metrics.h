@@ -39,8 +39,17 @@ typedef enum MetricId {
         METRIC_WATCH_RESTARTS,
         METRIC_NODE_IMAGE_WRITES,     /* result */
         METRIC_NODE_IMAGE_LAST_WRITE, /* seconds since the epoch */
-        METRIC_CONFIG_RELOADS,        /* result */
-        METRIC_BUILD_INFO,            /* version; set by metrics_new() */
+        METRIC_PODS,
+        METRIC_CONTAINERS,    /* verdict */
+        METRIC_POD_WRITES,    /* result */
+        METRIC_STOPS,         /* cause, result */
+        METRIC_STOP_DURATION, /* cause; a histogram in seconds */
+        METRIC_STOPS_RUNNING,
+        METRIC_RECREATE_REQUESTS, /* result */
+        METRIC_RECREATE_REQUESTS_OPEN,
+        METRIC_RECREATE_WRITES, /* result */
+        METRIC_CONFIG_RELOADS,  /* result */
+        METRIC_BUILD_INFO,      /* version; set by metrics_new() */
         _METRIC_MAX,
 } MetricId;
 

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 from lab.control_plane import ControlPlane
 from lab.kube import Object
+
+_PODS = {"resource": "pods"}
 
 
 class Audit:
@@ -32,6 +35,10 @@ class Audit:
         entries = self._entries("create", target) + self._entries("patch", target)
         prefix = f"{self._node_name}."
         return [entry["requestObject"] for entry in entries if _name_of(entry).startswith(prefix)]
+
+    def pod_patches(self) -> Counter[str]:
+        """How often each pod was patched, its status included; by name."""
+        return Counter(entry["objectRef"]["name"] for entry in self._entries("patch", _PODS))
 
     def _entries(self, verb: str, target: dict[str, str]) -> list[Object]:
         return [

@@ -17,6 +17,15 @@ Groups of figures, each with parts of its own on this machine (a containerd, a r
          status that says "Succeeded", beside the two requests and the one call that it takes by
          hand; what is written for that; the same for 200 images at once, of a runtime that is made
          up; and the costs of "idle", beside a program that has a connection to the API server, too.
+  restart
+         On a real node: from the change of a pod's label to the end of the container whose
+         environment is made from it, and until it runs again, beside somebody who stops it by hand;
+         the same for 110 pods at once; and how often the agent writes to a pod for that.
+  pods   What it costs to be told of the pods of a node, beside a program that reads the same and
+         throws it away.
+  inplace
+         On a real node: how long it takes until a change of a label, and an image of 300 MB, are
+         ready in place, beside a new pod in place of the old one.
 
 A pull is compared with the call that did the same work a moment before or after, by the same
 process and thread: the order changes from round to round, and the image is removed in between. What
@@ -56,6 +65,24 @@ def measure_cluster(node: Node) -> list[Row]:
     return serving.measure(node)
 
 
+def measure_restart(node: Node) -> list[Row]:
+    import restarting
+
+    return restarting.measure(node)
+
+
+def measure_pods(node: Node) -> list[Row]:
+    import eventing
+
+    return eventing.measure(node)
+
+
+def measure_inplace(node: Node) -> list[Row]:
+    import updating
+
+    return updating.measure(node)
+
+
 GROUPS: dict[str, Group] = {
     "small": pulls.measure_small,
     "large": pulls.measure_large,
@@ -63,6 +90,9 @@ GROUPS: dict[str, Group] = {
     "idle": resting.measure_idle,
     "many": resting.measure_many,
     "cluster": measure_cluster,
+    "restart": measure_restart,
+    "pods": measure_pods,
+    "inplace": measure_inplace,
 }
 
 

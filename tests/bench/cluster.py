@@ -44,11 +44,11 @@ class Cluster:
             runtime_endpoint, kubeconfig=kubeconfig, node_name=name, **options
         )
 
-    def make_floor(self) -> Floor:
-        """To be started by the caller. Talks to the API server as the agent does."""
+    def make_floor(self, watch: str = "") -> Floor:
+        """To be started by the caller. Talks to the API server as the agent does, or watches."""
         token = self.control_plane.service_account_token("inplaced", "inplaced")
         authority = self.control_plane.authority.certificate
-        return self.node.make_floor(ApiServer(self.control_plane.url, authority, token))
+        return self.node.make_floor(ApiServer(self.control_plane.url, authority, token, watch))
 
     def push_fresh(self, name: str, number: int) -> str:
         """An image of 1 MB with a layer that no image of another name or number has."""

@@ -12,7 +12,9 @@
  * Built with IN_CLUSTER it also does so with what a cluster takes: it asks an API server for
  * something and keeps the connection.
  *
- *     floor SOCKET RUNTIME_SOCKET URL AUTHORITY TOKEN
+ *     floor SOCKET RUNTIME_SOCKET URL AUTHORITY TOKEN [PATH]
+ *
+ * With a path of that server it does not rest, but reads what a watch there tells, and throws it away.
  */
 
 #ifdef IN_CLUSTER
@@ -117,23 +119,22 @@ static void call_runtime(const char *path, grpc_completion_queue *queue) {
 
 #ifdef IN_CLUSTER
 #define N_ARGUMENTS 5
+#define N_ARGUMENTS_MAX 6
 
 static size_t forget(char *data, size_t size, size_t n, void *userdata) {
         return n;
 }
 
-/* The handle, which nobody frees, is what keeps the connection. */
-static void call_server(char **arguments) {
+/* Nobody frees the headers, nor the handle, which is what keeps the connection. */
+static void ask(CURL *easy, char **arguments, const char *path, const char *accept) {
         struct curl_slist *headers;
         char text[4096];
-        CURL *easy;
-
-        if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || !(easy = curl_easy_init()))
-                fail("curl_easy_init");
 
         (void) snprintf(text, sizeof(text), "Authorization: Bearer %s", arguments[2]);
         headers = curl_slist_append(NULL, text);
-        (void) snprintf(text, sizeof(text), "%s/readyz", arguments[0]);
+        (void) snprintf(text, sizeof(text), "Accept: %s", accept);
+        headers = curl_slist_append(headers, text);
+        (void) snprintf(text, sizeof(text), "%s%s", arguments[0], path);
         curl_easy_setopt(easy, CURLOPT_URL, text);
         curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long) CURL_HTTP_VERSION_2TLS);
         curl_easy_setopt(easy, CURLOPT_CAINFO, arguments[1]);
@@ -144,19 +145,41 @@ static void call_server(char **arguments) {
         curl_easy_setopt(easy, CURLOPT_FAILONERROR, 1L);
         curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, forget);
         if (curl_easy_perform(easy) != CURLE_OK)
-                fail("curl_easy_perform");
+                fail(path);
+}
+
+static void *call_server(char **arguments) {
+        CURL *easy;
+
+        if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || !(easy = curl_easy_init()))
+                fail("curl_easy_init");
+
+        ask(easy, arguments, "/readyz", "*/*");
+        return easy;
+}
+
+static void watch_server(void *easy, char **arguments) {
+        if (arguments[3])
+                ask(easy, arguments, arguments[3],
+                    "application/vnd.kubernetes.protobuf;stream=watch");
 }
 #else
 #define N_ARGUMENTS 2
+#define N_ARGUMENTS_MAX 2
 
-static void call_server(char **arguments) {
+static void *call_server(char **arguments) {
+        return NULL;
+}
+
+static void watch_server(void *easy, char **arguments) {
 }
 #endif
 
 int main(int argc, char **argv) {
         grpc_completion_queue *queue;
+        void *server;
 
-        if (argc != 1 + N_ARGUMENTS)
+        if (argc < 1 + N_ARGUMENTS || argc > 1 + N_ARGUMENTS_MAX)
                 fail("usage");
 
         grpc_init();
@@ -164,8 +187,9 @@ int main(int argc, char **argv) {
         start_small_libraries();
         start_server(argv[1], queue);
         call_runtime(argv[2], queue);
-        call_server(argv + 3);
+        server = call_server(argv + 3);
         (void) sd_notify(false, "READY=1");
+        watch_server(server, argv + 3);
         (void) grpc_completion_queue_next(queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
         return 0;
 }

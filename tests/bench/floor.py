@@ -21,11 +21,15 @@ _LIBRARIES = ["grpc_unsecure", "libprotobuf-c", "libsystemd", "json-c", "yaml-0.
 
 @dataclass(frozen=True)
 class ApiServer:
-    """One that the floor keeps a connection to. `authority` is the file of the CA to trust."""
+    """One that the floor keeps a connection to. `authority` is the file of the CA to trust.
+
+    With a path and a query in `watch` it reads what the server tells there.
+    """
 
     url: str
     authority: Path
     token: str
+    watch: str = ""
 
 
 class Floor:
@@ -44,6 +48,7 @@ class Floor:
         self._argv = [str(program), str(folder / "floor.sock"), str(runtime)]
         if server is not None:
             self._argv += [server.url, str(server.authority), server.token]
+            self._argv += [server.watch] if server.watch else []
         self._notify = NotifySocket(folder / "notify.sock")
         self._environment = {**environment, "NOTIFY_SOCKET": str(self._notify.path)}
         self._process: Process | None = None

@@ -5,24 +5,32 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from lab.kube import Object
-from lab.node_image import NodeImage
 
 # Longer than any group of figures takes.
 _PATIENCE_SECONDS = 3600
 
 
+class Watched(Protocol):
+    """What can be watched, such as a NodeImage; there has to be something of it."""
+
+    path: str
+
+    def watch(self, timeout: float) -> Iterator[Object]: ...
+
+
 class ObjectWatch:
-    """Watches a NodeImage until its API server ends.
+    """Watches an object, or all of a kind, until its API server ends.
 
     `seen` are all its states so far, oldest first, each with the time.monotonic() at which it came.
     """
 
-    def __init__(self, node_image: NodeImage) -> None:
+    def __init__(self, watched: Watched) -> None:
         self.seen: list[tuple[float, Object]] = []
-        self._node_image = node_image
+        self._watched = watched
         self._changed = threading.Condition()
         threading.Thread(target=self._read, daemon=True).start()
         self.wait_for(lambda document: True)
@@ -40,12 +48,12 @@ class ObjectWatch:
                 since = len(self.seen)
                 if not self._changed.wait(deadline - time.monotonic()):
                     raise TimeoutError(
-                        f"{self._node_image.path} did not become as expected in {timeout:g} s"
+                        f"{self._watched.path} did not become as expected in {timeout:g} s"
                     )
 
     def _read(self) -> None:
         try:
-            for event in self._node_image.watch(_PATIENCE_SECONDS):
+            for event in self._watched.watch(_PATIENCE_SECONDS):
                 now = time.monotonic()
                 with self._changed:
                     self.seen.append((now, event["object"]))

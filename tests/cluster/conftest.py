@@ -30,12 +30,22 @@ from lab.agent import Agent  # noqa: E402
 from lab.containerd import Containerd  # noqa: E402
 from lab.control_plane import ControlPlane, find_programs  # noqa: E402
 from lab.folder import LabFolder  # noqa: E402
+from lab.image import build_image  # noqa: E402
 from lab.kube import Kube  # noqa: E402
-from lab.kubelet import Kubelet  # noqa: E402
+from lab.kubelet import Kubelet, is_ready  # noqa: E402
+from lab.layers import program_layer  # noqa: E402
 from lab.node_image import NodeImage  # noqa: E402
-from lab.registry import Registry  # noqa: E402
+from lab.pod import Pod, container, from_annotations  # noqa: E402
+from lab.registry import PushedImage, Registry  # noqa: E402
 
 PullSecret = Callable[..., dict[str, str]]
+MakePod = Callable[..., Pod]
+
+# Containers that tests restart again and again are not kept waiting for it.
+_HASTY = {
+    "featureGates": {"KubeletCrashLoopBackOffMax": True},
+    "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
+}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -139,3 +149,99 @@ def make_node(
     for node in nodes:
         node.close()
         control_plane.admin.delete(node.path)
+
+
+@pytest.fixture(scope="session")
+def shared_node(
+    session_folder: LabFolder, control_plane: ControlPlane, registry: Registry
+) -> Iterator[Kubelet]:
+    folder = session_folder / "shared"
+    with Kubelet(folder, control_plane, registry, "shared", config=_HASTY) as made:
+        NodeImage(control_plane.admin, made.name).create()
+        yield made
+
+
+@pytest.fixture
+def node(shared_node: Kubelet, kube: Kube) -> Iterator[Kubelet]:
+    """A real node that all tests share; what a test kills of it is started again."""
+    yield shared_node
+    if shared_node.containerd.process.code is not None:
+        shared_node.containerd.start()
+    if shared_node.kubelet.process.code is not None:
+        shared_node.kubelet.start()
+        kube.wait_for(shared_node.path, is_ready, 30)
+
+
+@pytest.fixture
+def start_node_agent(
+    start_agent: StartAgent, control_plane: ControlPlane, node: Kubelet, folder: LabFolder
+) -> StartAgent:
+    """start_node_agent(endpoint=…, kubeconfig=…, flags=…, …): the agent of that node, ready."""
+
+    def start(
+        endpoint: str | None = None,
+        kubeconfig: Path | None = None,
+        flags: tuple[str, ...] = (),
+        **options: object,
+    ) -> Agent:
+        return start_agent(
+            endpoint or node.containerd.endpoint,
+            kubeconfig=kubeconfig or control_plane.write_agent_kubeconfig(folder / "node.conf"),
+            node_name=node.name,
+            flags=[f"--kubelet-health-address={node.health_address}", *flags],
+            **options,
+        )
+
+    return start
+
+
+@pytest.fixture
+def node_agent(start_node_agent: StartAgent) -> Agent:
+    """The agent of that node."""
+    return start_node_agent()
+
+
+@pytest.fixture(scope="session")
+def tools(registry: Registry) -> str:
+    """The name of an image with a shell and the usual small programs."""
+    return registry.push_image("pods/tools", "1", busybox=True).reference
+
+
+@pytest.fixture(scope="session")
+def bare(registry: Registry) -> PushedImage:
+    """An image with one program and nothing else, which does not heed SIGTERM."""
+    image = build_image([program_layer("sleep")], command=("/sleep", "1d"))
+    return registry.push("pods/bare", "1", image)
+
+
+@pytest.fixture
+def make_pod(node: Kubelet) -> Iterator[MakePod]:
+    """make_pod(container, …) as Pod, ready; `must_wait=False`: only created."""
+    made: list[Pod] = []
+
+    def make(*containers: dict, must_wait: bool = True, **options: object) -> Pod:
+        pod = Pod(node, *containers, **options)
+        made.append(pod)
+        return pod.start() if must_wait else pod.create()
+
+    yield make
+    for pod in made:
+        pod.delete()
+
+
+@pytest.fixture
+def settle(make_pod: MakePod, tools: str) -> Callable[[], None]:
+    """settle(): the agent has had all the time it needs for whatever was changed before.
+
+    Another pod is changed, and has been restarted when this returns.
+    """
+    pod = make_pod(container("main", tools, env=from_annotations(ROUND="round")))
+    rounds = itertools.count(1)
+
+    def settle() -> None:
+        n = next(rounds)
+        pod.wait_meta()
+        pod.begin_update(annotations={"round": str(n)})
+        pod.wait_restarted("main", n)
+
+    return settle

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +84,27 @@ class Cri:
         request = content.messages.ListStatusesRequest()
         answer = stub.ListStatuses(request, timeout=self.timeout, metadata=_CONTENT_NAMESPACE)
         return list(answer.statuses)
+
+    def pod_containers(self, uid: str) -> list[Any]:
+        """Those of a pod, as the kubelet has labelled them, in any state; the oldest first."""
+        filter = self.messages.ContainerFilter(label_selector={"io.kubernetes.pod.uid": uid})
+        request = self.messages.ListContainersRequest(filter=filter)
+        found = self.runtime.ListContainers(request, timeout=self.timeout).containers
+        return sorted(found, key=lambda container: container.created_at)
+
+    def container_status(self, container_id: str) -> tuple[Any, dict[str, Any]]:
+        """Its status, and what the runtime knows beyond that: "pid", "config"..."""
+        messages = self.messages
+        request = messages.ContainerStatusRequest(container_id=container_id, verbose=True)
+        answer = self.runtime.ContainerStatus(request, timeout=self.timeout)
+        return answer.status, json.loads(answer.info["info"])
+
+    def execute(self, container_id: str, *command: str, timeout: int = 5) -> Any:
+        """Runs a program in a container; has stdout, stderr and exit_code."""
+        request = self.messages.ExecSyncRequest(
+            container_id=container_id, cmd=command, timeout=timeout
+        )
+        return self.runtime.ExecSync(request, timeout=self.timeout)
 
     def _spec(self, reference: str) -> Any:
         return self.messages.ImageSpec(image=reference)

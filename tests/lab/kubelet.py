@@ -54,6 +54,7 @@ class Kubelet:
         self.containerd = Containerd(folder / "containerd", sandbox_image=pause.reference)
         self.interface = Interface(folder)
         self._write_network()
+        self.health_address = f"127.0.0.1:{free_port()}"
         self.kubelet = self._make_kubelet(config or {})
 
     def __enter__(self) -> Kubelet:
@@ -128,14 +129,13 @@ class Kubelet:
         return group
 
     def _make_kubelet(self, more: Mapping[str, Any]) -> Part:
-        health_port = free_port()
         config: dict[str, Any] = {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
             "containerRuntimeEndpoint": self.containerd.endpoint,
             "address": self.interface.address,
             "port": free_port(),
-            "healthzPort": health_port,
+            "healthzPort": int(self.health_address.rpartition(":")[2]),
             "readOnlyPort": 0,
             "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
             "authorization": {"mode": "AlwaysAllow"},
@@ -164,7 +164,7 @@ class Kubelet:
             *(f"--root-dir={self.folder}/kubelet", f"--cert-dir={self.folder}/certificates"),
             *(f"--hostname-override={self.name}", f"--node-ip={self.interface.address}"),
         ]
-        return Part(self.folder, argv, lambda: says_ok(f"http://127.0.0.1:{health_port}/healthz"))
+        return Part(self.folder, argv, lambda: says_ok(f"http://{self.health_address}/healthz"))
 
 
 def is_ready(object: Object) -> bool:

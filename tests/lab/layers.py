@@ -45,6 +45,16 @@ def busybox_layer() -> Layer:
     return _make_layer(lambda: iter([archive]), level=1)
 
 
+@cache
+def program_layer(applet: str) -> Layer:
+    """A layer with nothing but one program in its root: no shell, no `env`, no libraries."""
+    output = io.BytesIO()
+    with tarfile.open(fileobj=output, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        _add_busybox(archive, applet)
+    archive_bytes = output.getvalue()
+    return _make_layer(lambda: iter([archive_bytes]), level=1)
+
+
 def _make_layer(tar_chunks: Callable[[], Iterator[bytes]], level: int) -> Layer:
     def compressed() -> Iterator[bytes]:
         packer = zlib.compressobj(level, zlib.DEFLATED, 31)
@@ -77,23 +87,27 @@ def _random_tar(size: int, seed: int) -> Iterator[bytes]:
 
 
 def _busybox_tar() -> bytes:
-    if not _BUSYBOX.exists():
-        raise FileNotFoundError(f"{_BUSYBOX} is missing: install the package busybox-static")
     output = io.BytesIO()
     with tarfile.open(fileobj=output, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for folder in ("bin", "etc", "tmp"):
             entry = tarfile.TarInfo(folder)
             entry.type, entry.mode = tarfile.DIRTYPE, 0o755
             archive.addfile(entry)
-        program = _BUSYBOX.read_bytes()
-        entry = tarfile.TarInfo("bin/busybox")
-        entry.size, entry.mode = len(program), 0o755
-        archive.addfile(entry, io.BytesIO(program))
+        _add_busybox(archive, "bin/busybox")
         for applet in _applets():
             entry = tarfile.TarInfo(f"bin/{applet}")
             entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"
             archive.addfile(entry)
     return output.getvalue()
+
+
+def _add_busybox(archive: tarfile.TarFile, name: str) -> None:
+    if not _BUSYBOX.exists():
+        raise FileNotFoundError(f"{_BUSYBOX} is missing: install the package busybox-static")
+    program = _BUSYBOX.read_bytes()
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(program), 0o755
+    archive.addfile(entry, io.BytesIO(program))
 
 
 def _applets() -> list[str]:

@@ -40,7 +40,7 @@ static void test_defaults(void **state) {
         assert_int_equal(options.n_arguments, 0);
         assert_false(options.always_pull);
         assert_int_equal(options.timeout_sec, 0);
-        assert_null(options.pull_option);
+        assert_null(options.misplaced[OPTION_GROUP_NONE]);
 }
 
 static void test_options_stand_anywhere(void **state) {
@@ -59,7 +59,33 @@ static void test_options_stand_anywhere(void **state) {
         assert_int_equal(options.timeout_sec, 600);
         assert_true(options.always_pull);
         assert_true(options.quiet);
-        assert_string_equal(options.pull_option, "quiet");
+        assert_string_equal(options.misplaced[OPTION_GROUP_NONE], "quiet");
+        assert_null(options.misplaced[OPTION_GROUP_PULL]);
+        assert_string_equal(options.misplaced[OPTION_GROUP_RESTART], "quiet");
+}
+
+static void test_options_of_restart(void **state) {
+        Options options;
+
+        assert_int_equal(parse(WORDS("restart", "web/app", "-n", "team", "--wait", "--grace", "5s",
+                                     "--reason", "new secret", "--timeout=1m"),
+                               &options, NULL),
+                         0);
+        assert_string_equal(options.namespace, "team");
+        assert_true(options.wait && options.has_grace);
+        assert_int_equal(options.grace_sec, 5);
+        assert_string_equal(options.reason, "new secret");
+        assert_int_equal(options.timeout_sec, 60);
+        assert_null(options.misplaced[OPTION_GROUP_RESTART]);
+        assert_string_equal(options.misplaced[OPTION_GROUP_VERIFY], "timeout");
+
+        assert_int_equal(parse(WORDS("restart", "web", "--grace=0"), &options, NULL), 0);
+        assert_true(options.has_grace);
+        assert_int_equal(options.grace_sec, 0);
+
+        assert_int_equal(parse(WORDS("verify", "--namespace=team"), &options, NULL), 0);
+        assert_null(options.misplaced[OPTION_GROUP_VERIFY]);
+        assert_string_equal(options.misplaced[OPTION_GROUP_PULL], "namespace");
 }
 
 static void test_what_looks_like_an_option_is_an_argument_after_two_dashes(void **state) {
@@ -78,6 +104,8 @@ static void test_wrong_usage_is_refused_in_words(void **state) {
         } rows[] = {
                 { { "--bogus" }, "'--bogus'" },
                 { { "status", "-x" }, "'-x'" },
+                { { "restart", "--grace=-1", "x" }, "'-1'" },
+                { { "restart", "--grace=25h", "x" }, "'25h'" },
                 { { "-o" }, "-o needs an argument" },
                 { { "-o", "xml" }, "'xml'" },
                 { { "--timeout", "soon" }, "'soon'" },
@@ -102,6 +130,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_defaults),
                 cmocka_unit_test(test_options_stand_anywhere),
+                cmocka_unit_test(test_options_of_restart),
                 cmocka_unit_test(test_what_looks_like_an_option_is_an_argument_after_two_dashes),
                 cmocka_unit_test(test_wrong_usage_is_refused_in_words),
         };

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The annotation apps.kruise.io/runtime-containers-meta
+ *
+ * Which container of the runtime is behind each name in a pod, and what it was made with. Controllers
+ * read it, and compare the hashes, so it is written byte for byte as they write it themselves. Pure.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ContainersMetaEntry {
+        char *name;         /* owned */
+        char *container_id; /* "containerd://…"; owned */
+        uint32_t restart_count;
+        uint64_t plain_hash;
+        uint64_t env_hash; /* 0: unknown */
+} ContainersMetaEntry;
+
+typedef struct ContainersMeta {
+        ContainersMetaEntry *items;
+        size_t n_items;
+} ContainersMeta;
+
+#define CONTAINERS_META_INIT ((ContainersMeta){ .items = NULL })
+
+/* NULL, or a text that is none, has no entries; of one that is odd, what makes sense is taken. Of
+ * more than 256 entries the first count. */
+int containers_meta_parse(const char *text, ContainersMeta *ret);
+void containers_meta_done(ContainersMeta *meta);
+
+/* Copies the texts. */
+int containers_meta_add(ContainersMeta *meta, const ContainersMetaEntry *entry);
+
+/* NULL: it has none of that name. */
+const ContainersMetaEntry *containers_meta_find(const ContainersMeta *meta, const char *name);
+
+/* The same entries in the same order. */
+bool containers_meta_equal(const ContainersMeta *a, const ContainersMeta *b);
+
+/* Compact JSON; the caller owns *ret. */
+int containers_meta_write(const ContainersMeta *meta, char **ret);

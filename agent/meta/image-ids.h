@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Which images some references are on this node, as the runtime sees it now
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "agent/rpc/client.h"
+
+typedef struct ImageIds ImageIds;
+
+/* ids[i] is that of references[i]: "" if the runtime holds no such image, NULL if it could not be
+ * asked; error is why the first of those could not. Borrowed during the call. */
+typedef int (*ImageIdsDone)(const char *const *ids, const Error *error, void *userdata);
+
+/* At least one, none of them empty; copied. The same one twice is asked once; at most 8 at a time.
+ * on_done runs once, not from within; the IDs may be freed there. */
+int image_ids_new(RpcClient *client, const char *const *references, size_t n_references,
+                  ImageIdsDone on_done, void *userdata, ImageIds **ret);
+ImageIds *image_ids_free(ImageIds *ids);
+
+/* The text is an image's ID itself: "sha256:…", or its digits alone. */
+bool image_ids_is_id(const char *text);

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What is known of a pod and its containers, and what is under way for them; between the files of meta
+ *
+ * Whatever happens, the pod is looked at as a whole again by meta_pod_step(), which begins what is to
+ * be begun. It is the last statement of every callback.
+ */
+
+#include "agent/kube/client.h"
+#include "agent/meta/containers-meta-spec.h"
+#include "agent/meta/meta.h"
+#include "agent/meta/pod-look.h"
+#include "agent/meta/restart-plan.h"
+
+#define USEC_PER_SEC ((uint64_t) 1000000)
+
+typedef struct MetaPod MetaPod;
+
+/* The newest container of the runtime; full_id NULL: none is known. Owned. Never changes but for what
+ * was not known. */
+typedef struct MetaFact {
+        char *id;
+        char *full_id; /* "containerd://…" */
+        char *image;   /* the reference that the pod asked for when it was first seen */
+        char *running_id;
+        uint32_t restart_count;
+        uint64_t kubelet_hash;
+        uint32_t env_hash; /* 0: unknown */
+        bool knows_env;
+} MetaFact;
+
+/* A container of a runtime that has been stopped, for a hash that was expected then. */
+typedef struct MetaStopped {
+        char *id; /* NULL: none */
+        uint32_t hash;
+        bool is_ours;
+        bool has_changed; /* another hash has been expected since */
+} MetaStopped;
+
+typedef struct MetaContainer {
+        MetaPod *pod;
+        size_t index; /* in the pod */
+
+        MetaFact fact;
+        bool is_incomplete; /* the last look has left something open */
+        char *looked_id;    /* what the pod's status said when it was looked at */
+        char *asked_id;     /* the same, of the look that goes on */
+        char *asked_image;
+        char *reference; /* that was looked up, and what it is on the node; or NULL */
+        char *reference_id;
+
+        uint32_t expected_hash;
+        RestartPlan plan;
+        Stop *stop;
+        char *stop_id;
+        uint32_t stop_hash;
+        KubeCall *check;
+        uint64_t check_usec; /* when it is asked again; 0: it is not */
+        unsigned n_check_failures;
+        char *refused_version; /* of the pod that did not ask for a stop, or NULL */
+        MetaStopped stopped;
+        bool has_failed; /* a restart for the expected hash did not heal it */
+        RestartPlan reported;
+        uint32_t reported_hash;
+        uint64_t kubelet_usec; /* for so long the kubelet may take; 0: it is not waited for */
+        uint64_t retry_usec;
+        unsigned n_failures;
+} MetaContainer;
+
+/* What was written last, as long as the watch shows an older pod. Owned. */
+typedef struct MetaText {
+        char *version;
+        char *meta;
+        char *status; /* of the condition, or NULL */
+        char *reason;
+        char *message;
+} MetaText;
+
+struct MetaPod {
+        Meta *meta;
+        const Pod *pod; /* its newest state; borrowed */
+        char *uid;
+        MetaContainer *containers;
+        size_t n_containers;
+        sd_event_source *timer;
+        uint64_t next_usec; /* when it is looked at again at the latest */
+
+        PodLook *look;
+        bool is_listing; /* the look that goes on */
+        bool wants_look; /* as soon as there is room */
+        bool must_refresh;
+        uint64_t look_usec;       /* when it began */
+        uint64_t look_retry_usec; /* 0: nothing failed */
+        unsigned n_look_failures;
+        uint64_t refresh_usec;
+
+        uint64_t busy_usec;   /* for so long the kubelet may have the newest state in hand */
+        uint64_t behind_usec; /* for so long one from before the last change of the metadata */
+        bool is_gate_last; /* the newest state it may have in hand is that of the gate being shut */
+
+        KubeCall *write;
+        MetaText writing;
+        MetaText written;
+        bool wants_write;   /* as soon as there is room */
+        bool is_dropped;    /* no write before its next event */
+        bool has_new_image; /* another image was asked for while we watched */
+        unsigned n_write_failures;
+        uint64_t write_usec;     /* not before */
+        uint64_t unwritten_usec; /* since when the annotation has been held back; 0: it is not */
+        uint64_t not_running_usec;
+};
+
+struct Meta {
+        MetaOptions options;
+        PodsWatcher watcher;
+        MetaPod **pods;
+        size_t n_pods;
+        size_t n_looks, n_writes;
+        bool knows_kubelet; /* its hashes are of name and image alone */
+        Error error;
+};
+
+uint64_t meta_now(const Meta *meta);
+uint32_t meta_random(void);
+
+/* There is room again for those that wait for it. */
+int meta_continue(Meta *meta);
+
+int meta_pod_new(Meta *meta, const Pod *pod, MetaPod **ret);
+MetaPod *meta_pod_free(MetaPod *pod);
+/* Its newest state. */
+void meta_pod_set(MetaPod *pod, const Pod *state);
+int meta_pod_step(MetaPod *pod);
+void meta_pod_wake_at(MetaPod *pod, uint64_t usec);
+
+bool meta_pod_is_over(const MetaPod *pod);
+/* Its environment is of interest. */
+bool meta_pod_takes_part(const MetaPod *pod);
+
+const PodContainer *meta_container_state(const MetaContainer *container);
+bool meta_container_has_env(const MetaContainer *container);
+/* The container that the pod's status names is the one that is known. */
+bool meta_container_is_known(const MetaContainer *container);
+/* The kubelet will restart it, since its image is another one now. */
+bool meta_container_is_kubelets(const MetaContainer *container);
+Verdict meta_container_verdict(const MetaContainer *container);
+
+/* meta-look.c */
+int meta_pod_look(MetaPod *pod);
+/* What there is to be known is known, as far as the runtime could be asked. */
+bool meta_pod_is_settled(const MetaPod *pod);
+
+/* meta-restart.c */
+int meta_pod_restart(MetaPod *pod);
+int meta_container_judge(MetaContainer *container);
+int meta_container_report(MetaContainer *container, const char *reason, const char *message);
+bool meta_container_is_asked(const Pod *pod, const PodContainer *state);
+
+/* meta-stop.c */
+int meta_container_stop(MetaContainer *container);
+int meta_container_check(MetaContainer *container);
+void meta_stop_owner(uint32_t hash, char buffer[static 32]);
+
+/* meta-tell.c: what the pod's annotation and condition should be, and what they are. */
+const MetaText *meta_pod_written(const MetaPod *pod); /* NULL: see its state */
+const char *meta_pod_annotation(const MetaPod *pod);
+int meta_tell_annotation(const MetaPod *pod, char **ret); /* *ret is NULL: no change */
+/* Its end, or its successor, is awaited. */
+bool meta_container_is_restarting(const MetaContainer *container);
+/* Sets status, reason and message, or nothing. */
+int meta_tell_condition(MetaPod *pod, MetaText *ret);
+
+/* meta-write.c */
+int meta_pod_write(MetaPod *pod);
+void meta_text_done(MetaText *text);

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/kube/path.h"
+#include "agent/kube/retry.h"
+#include "agent/meta/condition-status.h"
+#include "agent/meta/meta-internal.h"
+#include "agent/meta/pod-patch-spec.h"
+
+#define WRITES_MAX 8
+#define SLOW_USEC (15 * USEC_PER_SEC)
+/* For so long one container's entry waits for those that are restarted with it. */
+#define TOGETHER_USEC (5 * USEC_PER_SEC)
+/* And the news of a restart for the images' IDs that belong into its message. */
+#define LOOK_USEC ((uint64_t) 250 * 1000)
+
+void meta_text_done(MetaText *text) {
+        free(text->version);
+        free(text->meta);
+        free(text->status);
+        free(text->reason);
+        free(text->message);
+        *text = (MetaText){ .version = NULL };
+}
+
+static bool is_gone(const Error *error) {
+        return error->kind == ERROR_NOT_FOUND || error->kind == ERROR_CONFLICT;
+}
+
+/* Says it once for each reason. That a pod is gone is none. */
+static void meta_note(Meta *meta, const Error *error) {
+        if (meta->options.on_written)
+                meta->options.on_written(error, meta->options.userdata);
+        if (error && is_gone(error))
+                return;
+
+        if (error && strcmp(error_message(error), error_message(&meta->error)) != 0)
+                log_warning(meta->options.log, NULL, "Cannot write to a pod's status: %s.",
+                            error_message(error));
+        if (!error && meta->error.kind != ERROR_NONE)
+                log_info(meta->options.log, NULL, "The status of pods is written again.");
+
+        error_done(&meta->error);
+        if (error)
+                (void) error_copy(&meta->error, error);
+}
+
+static int keep(char **text, const char *before) {
+        if (*text || !before)
+                return 0;
+
+        *text = strdup(before);
+        return *text ? 0 : -ENOMEM;
+}
+
+/* The watch may show older states of the pod for a while: this is what it is by now. */
+static int pod_remember(MetaPod *pod, MetaText *text) {
+        const MetaText *written = meta_pod_written(pod);
+        const Pod *state = pod->pod;
+
+        if (keep(&text->meta, written ? written->meta : state->meta) < 0 ||
+            keep(&text->status, written ? written->status : state->verified_status) < 0 ||
+            keep(&text->reason, written ? written->reason : state->verified_reason) < 0 ||
+            keep(&text->message, written ? written->message : state->verified_message) < 0)
+                return -ENOMEM;
+
+        meta_text_done(&pod->written);
+        pod->written = *text;
+        *text = (MetaText){ .version = NULL };
+        return 0;
+}
+
+static void pod_write_failed(MetaPod *pod, const KubeReply *reply, const Error *error) {
+        uint64_t usec = kube_retry_usec(++pod->n_write_failures, reply, meta_random());
+
+        pod->is_dropped = is_gone(error);
+        if (!kube_is_retriable(reply, error) && usec < SLOW_USEC)
+                usec = SLOW_USEC + meta_random() % SLOW_USEC;
+        pod->write_usec = meta_now(pod->meta) + usec;
+}
+
+static int pod_write_succeeded(MetaPod *pod, const KubeReply *reply, MetaText *text) {
+        int r;
+
+        pod->n_write_failures = 0;
+        pod->write_usec = 0;
+        pod->unwritten_usec = 0;
+        r = pod_patch_read_version(reply->body, &text->version);
+        if (r < 0)
+                return r;
+
+        /* An answer that does not say what it made of the pod: the watch will. */
+        if (!text->version) {
+                pod->is_dropped = true;
+                return 0;
+        }
+
+        return pod_remember(pod, text);
+}
+
+static int on_written(const KubeReply *reply, const Error *error, void *userdata) {
+        MetaPod *pod = userdata;
+        Meta *meta = pod->meta;
+        MetaText text = pod->writing;
+        int r = 0;
+
+        pod->writing = (MetaText){ .version = NULL };
+        pod->write = kube_call_unref(pod->write);
+        meta->n_writes--;
+        if (error)
+                pod_write_failed(pod, reply, error);
+        else
+                r = pod_write_succeeded(pod, reply, &text);
+        meta_text_done(&text);
+        if (r < 0)
+                return r;
+
+        meta_note(meta, error);
+        r = meta_continue(meta);
+        if (r < 0)
+                return r;
+
+        return meta_pod_step(pod);
+}
+
+static int64_t changed_sec(const MetaPod *pod, const MetaText *text) {
+        const MetaText *written = meta_pod_written(pod);
+        const char *before = written ? written->status : pod->pod->verified_status;
+        uint64_t usec = 0;
+
+        if (!text->status || (before && strcmp(before, text->status) == 0))
+                return -1;
+
+        (void) sd_event_now(pod->meta->options.event, CLOCK_REALTIME, &usec);
+        return (int64_t) (usec / USEC_PER_SEC);
+}
+
+static int pod_send(MetaPod *pod, const MetaText *text) {
+        const KubePath path = {
+                .version = "v1",
+                .namespace = pod->pod->namespace,
+                .resource = "pods",
+                .name = pod->pod->name,
+                .subresource = "status",
+        };
+        const PodPatch patch = {
+                .uid = pod->pod->uid,
+                .meta = text->meta,
+                .status = text->status,
+                .reason = text->reason,
+                .message = text->message,
+                .changed_sec = changed_sec(pod, text),
+        };
+        cleanup(free_p) char *where = NULL, *body = NULL;
+        KubeRequest request = {
+                .verb = "patch",
+                .method = "PATCH",
+                .accept = KUBE_METADATA_ONLY,
+                .content_type = KUBE_STRATEGIC_MERGE_PATCH,
+                .on_replied = on_written,
+                .userdata = pod,
+        };
+        int r;
+
+        r = pod_patch_write(&patch, &body);
+        if (r < 0)
+                return r;
+
+        r = kube_path_format(&path, &where);
+        if (r < 0)
+                return r;
+
+        request.path = where;
+        request.body = body;
+        r = kube_call(pod->meta->options.client, &request, &pod->write);
+        if (r >= 0)
+                pod->meta->n_writes++;
+        return r;
+}
+
+static bool is_any_restarting(const MetaPod *pod) {
+        for (size_t i = 0; i < pod->n_containers; i++)
+                if (meta_container_is_restarting(&pod->containers[i]))
+                        return true;
+
+        return false;
+}
+
+static bool is_restart_news(const MetaText *text) {
+        return text->reason &&
+               strcmp(text->reason, condition_reason_to_string(CONDITION_RESTARTING)) == 0;
+}
+
+/* Containers that are restarted together are told of together. */
+static uint64_t not_before_usec(MetaPod *pod, const MetaText *text, uint64_t now) {
+        if (pod->write_usec > now)
+                return pod->write_usec;
+        if (is_restart_news(text))
+                return pod->look ? pod->look_usec + LOOK_USEC : 0;
+        if (text->status || !is_any_restarting(pod))
+                return 0;
+
+        if (pod->unwritten_usec == 0)
+                pod->unwritten_usec = now;
+        return pod->unwritten_usec + TOGETHER_USEC;
+}
+
+static int pod_write_text(MetaPod *pod, MetaText *text) {
+        uint64_t now = meta_now(pod->meta), when;
+        int r;
+
+        when = not_before_usec(pod, text, now);
+        if (when > now) {
+                meta_pod_wake_at(pod, when);
+                return 0;
+        }
+
+        pod->wants_write = pod->meta->n_writes >= WRITES_MAX;
+        if (pod->wants_write)
+                return 0;
+
+        r = pod_send(pod, text);
+        if (r < 0)
+                return r;
+
+        pod->writing = *text;
+        *text = (MetaText){ .version = NULL };
+        return 0;
+}
+
+int meta_pod_write(MetaPod *pod) {
+        MetaText text = { .version = NULL };
+        int r;
+
+        pod->wants_write = false;
+        if (pod->write || pod->is_dropped || meta_pod_is_over(pod))
+                return 0;
+
+        r = meta_tell_annotation(pod, &text.meta);
+        if (r >= 0)
+                r = meta_tell_condition(pod, &text);
+        if (r >= 0 && (text.meta || text.status))
+                r = pod_write_text(pod, &text);
+        else
+                pod->unwritten_usec = 0;
+
+        meta_text_done(&text);
+        return r;
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/meta/meta.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/image/image-ref.h"
+#include "agent/meta/meta-internal.h"
+
+DEFINE_CLEANUP(Meta *, meta_free)
+
+uint64_t meta_now(const Meta *meta) {
+        uint64_t usec = 0;
+
+        (void) sd_event_now(meta->options.event, CLOCK_MONOTONIC, &usec);
+        return usec;
+}
+
+uint32_t meta_random(void) {
+        uint32_t random = 0;
+
+        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
+        return random;
+}
+
+int meta_continue(Meta *meta) {
+        for (size_t i = 0; i < meta->n_pods; i++) {
+                int r;
+
+                if (!meta->pods[i]->wants_look && !meta->pods[i]->wants_write)
+                        continue;
+
+                r = meta_pod_step(meta->pods[i]);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static int meta_step_all(Meta *meta) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < meta->n_pods; i++)
+                r = meta_pod_step(meta->pods[i]);
+
+        return r;
+}
+
+/* NULL: none. */
+static MetaPod **meta_find(const Meta *meta, const char *uid) {
+        for (size_t i = 0; i < meta->n_pods; i++)
+                if (strcmp(meta->pods[i]->uid, uid) == 0)
+                        return &meta->pods[i];
+
+        return NULL;
+}
+
+static int meta_add(Meta *meta, const Pod *pod) {
+        MetaPod **pods;
+        int r;
+
+        pods = reallocarray(meta->pods, meta->n_pods + 1, sizeof(*pods));
+        if (!pods)
+                return -ENOMEM;
+
+        meta->pods = pods;
+        r = meta_pod_new(meta, pod, &pods[meta->n_pods]);
+        if (r < 0)
+                return r;
+
+        meta->n_pods++;
+        return meta_pod_step(pods[meta->n_pods - 1]);
+}
+
+static void meta_drop(Meta *meta, MetaPod **at) {
+        meta_pod_free(*at);
+        *at = meta->pods[--meta->n_pods];
+}
+
+static bool text_equal(const char *a, const char *b) {
+        return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool container_equal(const PodContainer *a, const PodContainer *b) {
+        return a->is_running == b->is_running && a->env_hash == b->env_hash &&
+               a->status_index == b->status_index && text_equal(a->container_id, b->container_id) &&
+               text_equal(a->image, b->image);
+}
+
+/* In nothing that matters here. Most changes of a pod are of that kind. */
+static bool pod_equal(const Pod *a, const Pod *b) {
+        if (a->is_deleted != b->is_deleted || a->is_finished != b->is_finished ||
+            a->is_ready != b->is_ready || a->is_kruise != b->is_kruise || a->update != b->update ||
+            !text_equal(a->restart_wish, b->restart_wish) || !text_equal(a->meta, b->meta) ||
+            !text_equal(a->verified_status, b->verified_status) ||
+            !text_equal(a->verified_reason, b->verified_reason) ||
+            !text_equal(a->verified_message, b->verified_message))
+                return false;
+
+        for (size_t i = 0; i < a->n_containers; i++)
+                if (!container_equal(&a->containers[i], &b->containers[i]))
+                        return false;
+
+        return true;
+}
+
+/* The list of containers does not change as long as a pod lives. */
+static bool has_same_containers(const Pod *a, const Pod *b) {
+        if (a->n_containers != b->n_containers)
+                return false;
+
+        for (size_t i = 0; i < a->n_containers; i++)
+                if (strcmp(a->containers[i].name, b->containers[i].name) != 0)
+                        return false;
+
+        return true;
+}
+
+static bool is_waiting_for_event(const MetaPod *pod) {
+        if (pod->is_dropped || pod->written.version)
+                return true;
+
+        for (size_t i = 0; i < pod->n_containers; i++)
+                if (pod->containers[i].refused_version)
+                        return true;
+
+        return false;
+}
+
+static int on_pod(const Pod *pod, const Pod *before, void *userdata) {
+        Meta *meta = userdata;
+        MetaPod **at = meta_find(meta, pod->uid);
+        bool is_news;
+
+        if (at && !has_same_containers((*at)->pod, pod)) {
+                meta_drop(meta, at);
+                at = NULL;
+        }
+        if (!at)
+                return meta_add(meta, pod);
+
+        is_news = is_waiting_for_event(*at) || !pod_equal((*at)->pod, pod);
+        meta_pod_set(*at, pod);
+        return is_news ? meta_pod_step(*at) : 0;
+}
+
+static int on_gone(const Pod *pod, void *userdata) {
+        Meta *meta = userdata;
+        MetaPod **at = meta_find(meta, pod->uid);
+
+        if (!at)
+                return 0;
+
+        meta_drop(meta, at);
+        return meta_continue(meta);
+}
+
+static int on_state(bool is_synced, void *userdata) {
+        return 0;
+}
+
+int meta_new(const MetaOptions *options, Meta **ret) {
+        cleanup(meta_free_p) Meta *meta = NULL;
+
+        meta = malloc(sizeof(*meta));
+        if (!meta)
+                return -ENOMEM;
+
+        *meta = (Meta){
+                .options = *options,
+                .watcher = { .on_pod = on_pod, .on_gone = on_gone, .on_state = on_state },
+                .error = ERROR_INIT,
+        };
+        meta->watcher.userdata = meta;
+        pods_watch(options->pods, &meta->watcher);
+        for (size_t i = 0; i < pods_count(options->pods); i++) {
+                int r = meta_add(meta, pods_get(options->pods, i));
+
+                if (r < 0)
+                        return r;
+        }
+
+        *ret = take_ptr(meta);
+        return 0;
+}
+
+Meta *meta_free(Meta *meta) {
+        if (!meta)
+                return NULL;
+
+        pods_unwatch(meta->options.pods, &meta->watcher);
+        while (meta->n_pods > 0)
+                meta_drop(meta, &meta->pods[meta->n_pods - 1]);
+        error_done(&meta->error);
+        free(meta->pods);
+        free(meta);
+        return NULL;
+}
+
+/* While it was away, its images may have become others. */
+int meta_runtime_changed(Meta *meta) {
+        for (size_t i = 0; i < meta->n_pods; i++) {
+                meta->pods[i]->look_retry_usec = 0;
+                meta->pods[i]->must_refresh = true;
+        }
+
+        return meta_step_all(meta);
+}
+
+static int is_reference(const char *text, const char *canonical, bool *ret) {
+        cleanup(free_p) char *reference = NULL;
+        ImageRef ref;
+        int r;
+
+        *ret = false;
+        if (image_ref_parse(text, &ref, NULL) < 0)
+                return 0;
+
+        r = image_ref_canonical_reference(&ref, &reference);
+        if (r < 0)
+                return r;
+
+        *ret = strcmp(reference, canonical) == 0;
+        return 0;
+}
+
+static int pod_has_image(const MetaPod *pod, const char *canonical, bool *ret) {
+        int r = 0;
+
+        *ret = false;
+        for (size_t i = 0; r >= 0 && !*ret && i < pod->n_containers; i++)
+                r = is_reference(pod->pod->containers[i].image, canonical, ret);
+
+        return r;
+}
+
+int meta_image_changed(Meta *meta, const char *canonical) {
+        for (size_t i = 0; i < meta->n_pods; i++) {
+                bool has_it;
+                int r;
+
+                r = pod_has_image(meta->pods[i], canonical, &has_it);
+                if (r < 0)
+                        return r;
+                if (!has_it)
+                        continue;
+
+                meta->pods[i]->must_refresh = true;
+                r = meta_pod_step(meta->pods[i]);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+int meta_kick(Meta *meta) {
+        for (size_t i = 0; i < meta->n_pods; i++) {
+                MetaPod *pod = meta->pods[i];
+
+                if (pod->n_write_failures > 0)
+                        pod->write_usec = 0;
+                for (size_t k = 0; k < pod->n_containers; k++)
+                        if (pod->containers[k].check_usec > 0)
+                                pod->containers[k].check_usec = 1;
+        }
+
+        return meta_step_all(meta);
+}
+
+static const MetaContainer *find_container(const Meta *meta, const char *uid, const char *name) {
+        for (size_t i = 0; i < meta->n_pods; i++) {
+                const MetaPod *pod = meta->pods[i];
+
+                if (strcmp(pod->pod->runtime_uid, uid) != 0)
+                        continue;
+
+                for (size_t k = 0; k < pod->n_containers; k++)
+                        if (strcmp(pod->pod->containers[k].name, name) == 0)
+                                return &pod->containers[k];
+        }
+
+        return NULL;
+}
+
+MetaEnvironment meta_environment(const Meta *meta, const char *runtime_uid, const char *name) {
+        const MetaContainer *container = find_container(meta, runtime_uid, name);
+
+        if (!container || !meta_pod_takes_part(container->pod) ||
+            !meta_container_has_env(container))
+                return META_ENVIRONMENT_NONE;
+        if (!container->fact.knows_env)
+                return META_ENVIRONMENT_UNKNOWN;
+
+        return container->fact.env_hash == container->expected_hash ? META_ENVIRONMENT_CURRENT
+                                                                    : META_ENVIRONMENT_STALE;
+}
+
+const char *meta_environment_to_string(MetaEnvironment environment) {
+        switch (environment) {
+        case META_ENVIRONMENT_NONE: return "None";
+        case META_ENVIRONMENT_UNKNOWN: return "Unknown";
+        case META_ENVIRONMENT_CURRENT: return "Current";
+        case META_ENVIRONMENT_STALE: return "Stale";
+        case _META_ENVIRONMENT_MAX: break;
+        }
+
+        return "";
+}
+
+size_t meta_count(const Meta *meta, Verdict verdict) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < meta->n_pods; i++) {
+                const MetaPod *pod = meta->pods[i];
+
+                for (size_t k = 0; !meta_pod_is_over(pod) && k < pod->n_containers; k++)
+                        if (pod->pod->containers[k].is_running &&
+                            pod->pod->containers[k].kind != POD_CONTAINER_INIT &&
+                            meta_container_verdict(&pod->containers[k]) == verdict)
+                                n++;
+        }
+
+        return n;
+}
+
+const Error *meta_error(const Meta *meta) {
+        return &meta->error;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The environment that a container was made with, out of what the runtime tells of it
+ *
+ * Only its hash leaves this file: values of an environment may be secrets. Pure.
+ */
+
+#include <stdint.h>
+
+#include "agent/base/error.h"
+
+/* info: the JSON in a verbose ContainerStatus, under "info", of containerd or CRI-O. names: the
+ * variables that count, ended by NULL; one that is not set is empty. */
+int running_env_hash(const char *info, char *const *names, uint32_t *ret, Error *reterr);

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Hashes over parts of a container, as Kubernetes and OpenKruise compute them
+ *
+ * Both are FNV-1a (32 bit) over a JSON text in the spelling of Go's encoding/json, each byte of it
+ * written in decimal as Go prints a slice of bytes. They end up in the annotation
+ * apps.kruise.io/runtime-containers-meta, where controllers compare them, so each bit counts.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/base/slice.h"
+
+/* Of a container without any variable that is made from labels or annotations. */
+#define ENV_HASH_NONE ((uint32_t) 86995377)
+
+typedef struct EnvValue {
+        const char *name;
+        const char *value; /* "" if it is not set */
+} EnvValue;
+
+/* In the order of the names; values of the same name keep theirs. */
+int env_hash(const EnvValue *values, size_t n_values, uint32_t *ret);
+
+/* "metadata.labels['app']" → label, app. False if the field is another one: what controllers do not
+ * count is not counted here. The key is borrowed from the path. */
+bool env_hash_parse_field(const char *path, bool *ret_is_label, Slice *ret_key);
+
+/* Variables of these names never count. */
+bool env_hash_skips(const char *name);
+
+/* What a kubelet since 1.31 writes into io.kubernetes.container.hash: name and image alone. */
+int plain_hash(const char *name, const char *image, uint32_t *ret);

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/pod/hook-spec.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/quote.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-reader.h"
+#include "agent/kube/reply-spec.h"
+
+#define HANDLER_SIZE_MAX ((size_t) 256 << 10) /* of all annotations of an object */
+#define HEADERS_MAX 256
+#define HTTP_PORT 80
+#define TOKEN_CHARACTERS \
+        "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#define NAME_CHARACTERS "-._0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+static bool has_control(const char *text) {
+        for (; *text; text++)
+                if (((unsigned char) *text < ' ' && *text != '\t') || *text == 0x7f)
+                        return true;
+
+        return false;
+}
+
+static int copy(const char *text, char **ret) {
+        *ret = strdup(text);
+        return *ret ? 0 : -ENOMEM;
+}
+
+static int parse_json(const char *text, const char *what, struct json_object **ret, Error *reterr) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        size_t size = strnlen(text, HANDLER_SIZE_MAX + 1);
+        int r;
+
+        if (size > HANDLER_SIZE_MAX)
+                return error_set(reterr, ERROR_INVALID, "%s is larger than 256 KiB", what);
+
+        r = reply_spec_parse(text, size, ret, &error);
+        if (r < 0 && error.kind != ERROR_NONE)
+                return error_set(reterr, ERROR_INVALID, "%s is not valid JSON", what);
+        return r;
+}
+
+static int read_argument(struct json_object *item, const JsonPath *path, char **ret,
+                         Error *reterr) {
+        const char *text;
+
+        if (!json_object_is_type(item, json_type_string))
+                return json_refuse_type(path, item, "a string (in quotes)", reterr);
+
+        text = json_object_get_string(item);
+        if (strlen(text) != (size_t) json_object_get_string_len(item))
+                return json_refuse(path, reterr, "has a NUL in it");
+        return copy(text, ret);
+}
+
+static int read_exec(struct json_object *exec, const JsonPath *parent, HookSpec *spec,
+                     Error *reterr) {
+        const JsonPath path = { .parent = parent, .key = "command" };
+        struct json_object *command;
+        size_t n;
+        int r;
+
+        r = json_read_list(exec, parent, path.key, &command, reterr);
+        if (r < 0)
+                return r;
+
+        n = command ? json_object_array_length(command) : 0;
+        if (n == 0)
+                return json_refuse(&path, reterr, "is empty");
+
+        spec->kind = HOOK_EXEC;
+        spec->command = calloc(n + 1, sizeof(*spec->command));
+        if (!spec->command)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < n; i++) {
+                r = read_argument(json_object_array_get_idx(command, i),
+                                  &(JsonPath){ .parent = &path, .index = i }, &spec->command[i],
+                                  reterr);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+/* Of a container's ports, the number of the one that has this name; 0: there is none. */
+static int find_port(const char *ports, const char *name, int64_t *ret, Error *reterr) {
+        cleanup(json_object_put_p) struct json_object *list = NULL;
+        int r;
+
+        *ret = 0;
+        if (!ports)
+                return 0;
+
+        r = parse_json(ports, "the list of the container's ports", &list, reterr);
+        if (r < 0 || !json_object_is_type(list, json_type_array))
+                return r;
+
+        for (size_t i = 0; i < json_object_array_length(list); i++) {
+                struct json_object *item = json_object_array_get_idx(list, i);
+                struct json_object *its_name = NULL, *number = NULL;
+
+                if (!json_object_is_type(item, json_type_object))
+                        continue;
+                (void) json_object_object_get_ex(item, "name", &its_name);
+                (void) json_object_object_get_ex(item, "containerPort", &number);
+                if (!json_object_is_type(its_name, json_type_string) ||
+                    !json_object_is_type(number, json_type_int) ||
+                    strcmp(json_object_get_string(its_name), name) != 0)
+                        continue;
+
+                *ret = json_object_get_int64(number);
+                return 0;
+        }
+
+        return 0;
+}
+
+/* A name among the container's ports comes first, as for the kubelet; then it may be a number. */
+static int read_port_name(const char *name, const char *ports, const JsonPath *path, int64_t *ret,
+                          Error *reterr) {
+        int r;
+
+        r = find_port(ports, name, ret, reterr);
+        if (r < 0 || *ret != 0)
+                return r;
+
+        if (!*name || strlen(name) > strlen("65535") || strspn(name, "0123456789") != strlen(name))
+                return json_refuse(path, reterr, "the container has no port called %s",
+                                   quote(name, (char[QUOTE_SIZE]){ 0 }));
+
+        *ret = strtol(name, NULL, 10);
+        return 0;
+}
+
+static int read_port(struct json_object *object, const JsonPath *parent, const char *ports,
+                     HookSpec *spec, Error *reterr) {
+        const JsonPath path = { .parent = parent, .key = "port" };
+        struct json_object *value = NULL;
+        int64_t number = 0;
+        int r = 0;
+
+        (void) json_object_object_get_ex(object, path.key, &value);
+        if (json_object_is_type(value, json_type_int))
+                number = json_object_get_int64(value);
+        else if (!json_object_is_type(value, json_type_string))
+                return json_refuse_type(&path, value, "a number or the name of a port", reterr);
+        else if (spec->kind == HOOK_HTTP && json_object_get_string_len(value) == 0)
+                number = HTTP_PORT;
+        else
+                r = read_port_name(json_object_get_string(value), ports, &path, &number, reterr);
+        if (r < 0)
+                return r;
+
+        if (number < 1 || number > UINT16_MAX)
+                return json_refuse(&path, reterr, "%lld is no port", (long long) number);
+
+        spec->port = (uint16_t) number;
+        return 0;
+}
+
+static bool is_host(const char *text) {
+        struct in6_addr ignored;
+
+        return strspn(text, NAME_CHARACTERS) == strlen(text) ||
+               inet_pton(AF_INET6, text, &ignored) == 1;
+}
+
+static int read_host(struct json_object *object, const JsonPath *parent, HookSpec *spec,
+                     Error *reterr) {
+        const JsonPath path = { .parent = parent, .key = "host" };
+        const char *text;
+        int r;
+
+        r = json_read_string(object, parent, path.key, &text, reterr);
+        if (r < 0 || !text || !*text)
+                return r;
+
+        if (!is_host(text))
+                return json_refuse(&path, reterr, "%s is neither a name nor an address",
+                                   quote(text, (char[QUOTE_SIZE]){ 0 }));
+        return copy(text, &spec->host);
+}
+
+static int read_scheme(struct json_object *object, const JsonPath *parent, HookSpec *spec,
+                       Error *reterr) {
+        const JsonPath path = { .parent = parent, .key = "scheme" };
+        const char *text;
+        int r;
+
+        r = json_read_string(object, parent, path.key, &text, reterr);
+        if (r < 0)
+                return r;
+
+        if (!text || !*text || strcasecmp(text, "http") == 0)
+                return copy("http", &spec->scheme);
+        if (strcasecmp(text, "https") == 0)
+                return copy("https", &spec->scheme);
+
+        return json_refuse(&path, reterr, "expected HTTP or HTTPS, got %s",
+                           quote(text, (char[QUOTE_SIZE]){ 0 }));
+}
+
+/* What stands behind "#" is never sent. */
+static int read_path(struct json_object *object, const JsonPath *parent, HookSpec *spec,
+                     Error *reterr) {
+        const JsonPath path = { .parent = parent, .key = "path" };
+        const char *text;
+        int r;
+
+        r = json_read_string(object, parent, path.key, &text, reterr);
+        if (r < 0)
+                return r;
+
+        text = text ?: "";
+        if (has_control(text))
+                return json_refuse(&path, reterr, "has a control character in it");
+        if (asprintf(&spec->path, "%s%.*s", *text == '/' ? "" : "/", (int) strcspn(text, "#"),
+                     text) < 0) {
+                spec->path = NULL;
+                return -ENOMEM;
+        }
+        return 0;
+}
+
+static int read_header(struct json_object *item, const JsonPath *path, HookHeader *ret,
+                       Error *reterr) {
+        const char *name, *value;
+        int r;
+
+        if (!json_object_is_type(item, json_type_object))
+                return json_refuse_type(path, item, "an object", reterr);
+
+        r = json_read_string(item, path, "name", &name, reterr);
+        if (r < 0)
+                return r;
+
+        r = json_read_text(item, path, "value", &value, reterr);
+        if (r < 0)
+                return r;
+
+        if (!name || !*name || strspn(name, TOKEN_CHARACTERS) != strlen(name))
+                return json_refuse(path, reterr, "%s is no name of a header",
+                                   quote(name ?: "", (char[QUOTE_SIZE]){ 0 }));
+        if (value && has_control(value))
+                return json_refuse(path, reterr, "the value has a control character in it");
+
+        r = copy(name, &ret->name);
+        return r < 0 ? r : copy(value ?: "", &ret->value);
+}
+
+static int read_headers(struct json_object *object, const JsonPath *parent, HookSpec *spec,
+                        Error *reterr) {
+        const JsonPath path = { .parent = parent, .key = "httpHeaders" };
+        struct json_object *list;
+        size_t n;
+        int r;
+
+        r = json_read_list(object, parent, path.key, &list, reterr);
+        if (r < 0 || !list)
+                return r;
+
+        n = json_object_array_length(list);
+        if (n > HEADERS_MAX)
+                return json_refuse(&path, reterr, "has more than %d items", HEADERS_MAX);
+
+        spec->headers = calloc(n + 1, sizeof(*spec->headers));
+        if (!spec->headers)
+                return -ENOMEM;
+
+        while (spec->n_headers < n) {
+                const JsonPath here = { .parent = &path, .index = spec->n_headers };
+
+                r = read_header(json_object_array_get_idx(list, here.index), &here,
+                                &spec->headers[spec->n_headers++], reterr);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static int read_http(struct json_object *http, const JsonPath *path, const char *ports,
+                     HookSpec *spec, Error *reterr) {
+        int r;
+
+        spec->kind = HOOK_HTTP;
+        r = read_scheme(http, path, spec, reterr);
+        if (r < 0)
+                return r;
+
+        r = read_host(http, path, spec, reterr);
+        if (r < 0)
+                return r;
+
+        r = read_port(http, path, ports, spec, reterr);
+        if (r < 0)
+                return r;
+
+        r = read_path(http, path, spec, reterr);
+        return r < 0 ? r : read_headers(http, path, spec, reterr);
+}
+
+static int read_tcp(struct json_object *tcp, const JsonPath *path, const char *ports,
+                    HookSpec *spec, Error *reterr) {
+        int r;
+
+        spec->kind = HOOK_TCP;
+        r = read_host(tcp, path, spec, reterr);
+        return r < 0 ? r : read_port(tcp, path, ports, spec, reterr);
+}
+
+static int read_sleep(struct json_object *sleep, const JsonPath *path, HookSpec *spec,
+                      Error *reterr) {
+        int r;
+
+        spec->kind = HOOK_SLEEP;
+        r = json_read_integer(sleep, path, "seconds", &spec->sleep_sec, reterr);
+        if (r < 0)
+                return r;
+
+        if (spec->sleep_sec < 0)
+                return json_refuse(path, reterr, "seconds is less than nothing");
+        return 0;
+}
+
+/* Of several handlers, which the API server does not let through, the kubelet runs the first. */
+static int read_handler(struct json_object *handler, const char *ports, HookSpec *spec,
+                        Error *reterr) {
+        static const char *const keys[] = { "exec", "httpGet", "sleep", "tcpSocket" };
+        struct json_object *value = NULL;
+        JsonPath path = { .key = NULL };
+        int r;
+
+        for (size_t i = 0; !value && i < sizeof(keys) / sizeof(keys[0]); i++) {
+                path.key = keys[i];
+                r = json_read_object(handler, NULL, keys[i], &value, reterr);
+                if (r < 0)
+                        return r;
+        }
+        if (!value)
+                return 0;
+
+        switch (*path.key) {
+        case 'e': return read_exec(value, &path, spec, reterr);
+        case 'h': return read_http(value, &path, ports, spec, reterr);
+        case 's': return read_sleep(value, &path, spec, reterr);
+        default: return read_tcp(value, &path, ports, spec, reterr);
+        }
+}
+
+int hook_spec_parse(const char *handler, const char *ports, HookSpec *ret, Error *reterr) {
+        cleanup(json_object_put_p) struct json_object *object = NULL;
+        cleanup(hook_spec_done) HookSpec spec = HOOK_SPEC_INIT;
+        int r = 0;
+
+        if (handler && *handler)
+                r = parse_json(handler, "the handler", &object, reterr);
+        if (r < 0)
+                return r;
+
+        if (object && !json_object_is_type(object, json_type_object))
+                return json_refuse_type(NULL, object, "a handler", reterr);
+        if (object)
+                r = read_handler(object, ports, &spec, reterr);
+        if (r < 0)
+                return r;
+
+        *ret = spec;
+        spec = HOOK_SPEC_INIT;
+        return 0;
+}
+
+void hook_spec_done(HookSpec *spec) {
+        for (size_t i = 0; spec->command && spec->command[i]; i++)
+                free(spec->command[i]);
+        for (size_t i = 0; i < spec->n_headers; i++) {
+                free(spec->headers[i].name);
+                free(spec->headers[i].value);
+        }
+        free(spec->command);
+        free(spec->headers);
+        free(spec->scheme);
+        free(spec->host);
+        free(spec->path);
+        *spec = HOOK_SPEC_INIT;
+}

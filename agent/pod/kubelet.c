@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/pod/kubelet.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/list.h"
+#include "agent/base/quote.h"
+#include "agent/kube/path.h"
+#include "agent/pod/lease-spec.h"
+#include "agent/pod/tcp-knock.h"
+
+#define KNOCK_USEC ((uint64_t) 500 * 1000)
+#define LEASE_USEC ((uint64_t) 1400 * 1000) /* together less than 2 s */
+#define KEEP_USEC ((uint64_t) 500 * 1000)
+#define REPLY_SIZE_MAX 65536
+#define HOST_SIZE 64
+
+struct KubeletQuestion {
+        LIST_LINKS(KubeletQuestion);
+        Kubelet *kubelet;
+        sd_event_source *answer; /* NULL: it waits for the attempt */
+        KubeletAnswered on_answered;
+        void *userdata;
+};
+
+struct Kubelet {
+        sd_event *event;
+        KubeClient *client;
+        char *text; /* the address, for people */
+        bool has_address;
+        TcpAddress address;
+        char *lease_path; /* NULL: it cannot be asked */
+        bool was_alive;   /* somebody answered on the address, once */
+        KubeletQuestion *questions;
+
+        /* The attempt, if there is one. */
+        TcpKnock *knock;
+        KubeCall *call;
+
+        /* The last answer. */
+        KubeletState state;
+        char *why;
+        uint64_t answered_usec; /* 0: never */
+};
+
+DEFINE_CLEANUP(Kubelet *, kubelet_free)
+DEFINE_CLEANUP(KubeletQuestion *, kubelet_question_free)
+
+static uint64_t now_usec(const Kubelet *kubelet) {
+        uint64_t usec = 0;
+
+        (void) sd_event_now(kubelet->event, CLOCK_MONOTONIC, &usec);
+        return usec;
+}
+
+static int on_answer(sd_event_source *source, void *userdata) {
+        KubeletQuestion *question = userdata;
+        const Kubelet *kubelet = question->kubelet;
+
+        question->answer = sd_event_source_unref(question->answer);
+        return question->on_answered(kubelet->state, kubelet->why, question->userdata);
+}
+
+static int question_answer(KubeletQuestion *question) {
+        int r;
+
+        r = sd_event_add_defer(question->kubelet->event, &question->answer, on_answer, question);
+        if (r < 0)
+                return r;
+
+        r = sd_event_source_set_exit_on_failure(question->answer, true);
+        return r < 0 ? r : 0;
+}
+
+/* Takes over why. */
+static int kubelet_answer(Kubelet *kubelet, KubeletState state, char *why) {
+        int r = 0;
+
+        free(kubelet->why);
+        kubelet->why = why;
+        kubelet->state = state;
+        kubelet->answered_usec = now_usec(kubelet);
+        for (KubeletQuestion *question = kubelet->questions; r >= 0 && question;
+             question = question->next)
+                if (!question->answer)
+                        r = question_answer(question);
+        return r;
+}
+
+static int answer_away(Kubelet *kubelet) {
+        char *why;
+
+        if (asprintf(&why, "nobody answers on %s", kubelet->text) < 0)
+                return -ENOMEM;
+
+        return kubelet_answer(kubelet, KUBELET_AWAY, why);
+}
+
+static int answer_by_lease(Kubelet *kubelet, const Lease *lease) {
+        int64_t age_sec = (int64_t) time(NULL) - lease->renewed_sec;
+        char *why;
+
+        if (age_sec <= lease->duration_sec)
+                return kubelet_answer(kubelet, KUBELET_ALIVE, NULL);
+        if (asprintf(&why, "the kubelet has not renewed its Lease for %lld s",
+                     (long long) age_sec) < 0)
+                return -ENOMEM;
+
+        return kubelet_answer(kubelet, KUBELET_AWAY, why);
+}
+
+static int on_lease(const KubeReply *reply, const Error *error, void *userdata) {
+        cleanup(error_done) Error ignored = ERROR_INIT;
+        Kubelet *kubelet = userdata;
+        Lease lease;
+        int r = 0;
+
+        if (!error)
+                r = lease_spec_parse(reply->body, reply->size, &lease, &ignored);
+        kubelet->call = kube_call_unref(kubelet->call);
+        if (error || ignored.kind != ERROR_NONE)
+                return kubelet_answer(kubelet, KUBELET_UNKNOWN, NULL);
+
+        return r < 0 ? r : answer_by_lease(kubelet, &lease);
+}
+
+static int kubelet_ask_lease(Kubelet *kubelet) {
+        const KubeRequest request = {
+                .verb = "get",
+                .method = "GET",
+                .path = kubelet->lease_path,
+                .reply_max = REPLY_SIZE_MAX,
+                .timeout_usec = LEASE_USEC,
+                .on_replied = on_lease,
+                .userdata = kubelet,
+        };
+
+        if (!kubelet->lease_path)
+                return kubelet_answer(kubelet, KUBELET_UNKNOWN, NULL);
+
+        return kube_call(kubelet->client, &request, &kubelet->call);
+}
+
+/* An address where nobody ever answered may be the wrong one. */
+static int on_knocked(int number, void *userdata) {
+        Kubelet *kubelet = userdata;
+
+        kubelet->knock = tcp_knock_free(kubelet->knock);
+        if (number != 0 && !kubelet->was_alive)
+                return kubelet_ask_lease(kubelet);
+        if (number != 0)
+                return answer_away(kubelet);
+
+        kubelet->was_alive = true;
+        return kubelet_answer(kubelet, KUBELET_ALIVE, NULL);
+}
+
+static int kubelet_try(Kubelet *kubelet) {
+        if (kubelet->knock || kubelet->call)
+                return 0;
+        if (!kubelet->has_address)
+                return kubelet_ask_lease(kubelet);
+
+        return tcp_knock(kubelet->event, &kubelet->address, KNOCK_USEC, on_knocked, kubelet,
+                         &kubelet->knock);
+}
+
+int kubelet_ask(Kubelet *kubelet, KubeletAnswered on_answered, void *userdata,
+                KubeletQuestion **ret) {
+        cleanup(kubelet_question_free_p) KubeletQuestion *question = NULL;
+        bool is_known = kubelet->answered_usec > 0 &&
+                        now_usec(kubelet) - kubelet->answered_usec < KEEP_USEC;
+        int r;
+
+        question = malloc(sizeof(*question));
+        if (!question)
+                return -ENOMEM;
+
+        *question = (KubeletQuestion){
+                .kubelet = kubelet,
+                .on_answered = on_answered,
+                .userdata = userdata,
+        };
+        list_prepend(&kubelet->questions, question);
+        r = is_known ? question_answer(question) : kubelet_try(kubelet);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(question);
+        return 0;
+}
+
+KubeletQuestion *kubelet_question_free(KubeletQuestion *question) {
+        if (!question)
+                return NULL;
+
+        list_remove(&question->kubelet->questions, question);
+        sd_event_source_disable_unref(question->answer);
+        free(question);
+        return NULL;
+}
+
+/* "127.0.0.1:10248", "[::1]:10248" */
+static bool read_address(const char *text, TcpAddress *ret) {
+        const char *colon = strrchr(text, ':');
+        char host[HOST_SIZE];
+        size_t size;
+        long port;
+
+        if (!colon || colon - text >= HOST_SIZE || strlen(colon + 1) > strlen("65535") ||
+            strspn(colon + 1, "0123456789") != strlen(colon + 1))
+                return false;
+
+        size = (size_t) (colon - text);
+        if (size > 2 && text[0] == '[' && text[size - 1] == ']') {
+                text++;
+                size -= 2;
+        } else if (memchr(text, ':', size)) {
+                return false;
+        }
+        memcpy(host, text, size);
+        host[size] = '\0';
+        port = strtol(colon + 1, NULL, 10);
+        return port > 0 && port <= UINT16_MAX && tcp_address_read(host, (uint16_t) port, ret);
+}
+
+static int format_lease_path(const char *node_name, char **ret) {
+        const KubePath path = {
+                .group = "coordination.k8s.io",
+                .version = "v1",
+                .namespace = "kube-node-lease",
+                .resource = "leases",
+                .name = node_name,
+        };
+
+        return kube_path_format(&path, ret);
+}
+
+int kubelet_new(const KubeletOptions *options, Kubelet **ret, Error *reterr) {
+        cleanup(kubelet_free_p) Kubelet *kubelet = NULL;
+        int r = 0;
+
+        kubelet = malloc(sizeof(*kubelet));
+        if (!kubelet)
+                return -ENOMEM;
+
+        *kubelet = (Kubelet){
+                .event = sd_event_ref(options->event),
+                .client = options->client,
+                .text = strdup(options->address),
+                .has_address = *options->address,
+        };
+        if (!kubelet->text)
+                return -ENOMEM;
+        if (kubelet->has_address && !read_address(options->address, &kubelet->address))
+                return error_set(reterr, ERROR_INVALID,
+                                 "the kubelet's address is not one such as 127.0.0.1:10248: %s",
+                                 quote(options->address, (char[QUOTE_SIZE]){ 0 }));
+
+        if (options->client && options->node_name)
+                r = format_lease_path(options->node_name, &kubelet->lease_path);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(kubelet);
+        return 0;
+}
+
+Kubelet *kubelet_free(Kubelet *kubelet) {
+        if (!kubelet)
+                return NULL;
+
+        tcp_knock_free(kubelet->knock);
+        kube_call_unref(kubelet->call);
+        free(kubelet->lease_path);
+        free(kubelet->text);
+        free(kubelet->why);
+        sd_event_unref(kubelet->event);
+        free(kubelet);
+        return NULL;
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A pod from the bytes that the API server sends (core/v1 Pod as protobuf, without its envelope)
+ */
+
+#include "agent/base/error.h"
+#include "agent/pod/pod.h"
+
+/* The caller owns *ret. */
+int pod_spec_parse(const uint8_t *bytes, size_t size, Pod **ret, Error *reterr);

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/pod/pod.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/slice.h"
+
+static void container_done(PodContainer *container) {
+        for (char **name = container->env_names; name && *name; name++)
+                free(*name);
+        free(container->env_names);
+        free(container->name);
+        free(container->image);
+        free(container->restart_policy);
+        free(container->container_id);
+}
+
+Pod *pod_free(Pod *pod) {
+        if (!pod)
+                return NULL;
+
+        for (size_t i = 0; i < pod->n_containers; i++)
+                container_done(&pod->containers[i]);
+        free(pod->containers);
+        free(pod->verified_message);
+        free(pod->verified_reason);
+        free(pod->verified_status);
+        free(pod->meta);
+        free(pod->restart_wish);
+        free(pod->ip);
+        free(pod->runtime_uid);
+        free(pod->resource_version);
+        free(pod->uid);
+        free(pod->name);
+        free(pod->namespace);
+        free(pod);
+        return NULL;
+}
+
+const PodContainer *pod_find(const Pod *pod, const char *container) {
+        for (size_t i = 0; i < pod->n_containers; i++)
+                if (strcmp(pod->containers[i].name, container) == 0)
+                        return &pod->containers[i];
+
+        return NULL;
+}
+
+bool pod_split_container_id(const char *id, char *scheme, size_t scheme_size, const char **ret_id) {
+        const char *separator = strstr(id, "://");
+        size_t size;
+
+        if (!separator || separator == id || separator[3] == '\0')
+                return false;
+
+        size = (size_t) (separator - id);
+        if (size >= scheme_size)
+                return false;
+
+        memcpy(scheme, id, size);
+        scheme[size] = '\0';
+        *ret_id = separator + 3;
+        return true;
+}
+
+bool pod_wishes_restart(const Pod *pod, const char *container) {
+        static const char between[] = ", \t\r\n";
+        Slice rest;
+
+        if (!pod->restart_wish)
+                return false;
+        if (strcmp(pod->restart_wish, "true") == 0)
+                return true;
+
+        rest = slice(pod->restart_wish);
+        for (;;) {
+                Slice word;
+
+                rest = slice_skip(rest, slice_span(rest, between));
+                if (rest.size == 0)
+                        return false;
+
+                word = (Slice){ .data = rest.data, .size = strcspn(rest.data, between) };
+                if (slice_equal(word, container))
+                        return true;
+
+                rest = slice_skip(rest, word.size);
+        }
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What the API server says of a pod, as far as anybody here needs it
+ *
+ * Made once from the object's bytes (pod-spec.h), and not changed any more: the next state of the pod
+ * is another one. Values of labels and annotations are not kept but as hashes.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define POD_RESTART_ANNOTATION "inplaced.io/restart-on-metadata-change"
+#define POD_META_ANNOTATION "apps.kruise.io/runtime-containers-meta"
+#define POD_VERIFIED_CONDITION "inplaced.io/InPlaceVerified"
+
+typedef enum PodContainerKind {
+        POD_CONTAINER_MAIN,
+        POD_CONTAINER_SIDECAR, /* an init container that restarts always */
+        POD_CONTAINER_INIT,
+        _POD_CONTAINER_KIND_MAX,
+} PodContainerKind;
+
+/* Texts are owned, and "" where there is nothing. */
+typedef struct PodContainer {
+        char *name;
+        char *image; /* the reference that the pod asks for */
+        PodContainerKind kind;
+        bool comes_back;      /* the kubelet starts it again, whatever its exit status */
+        char *restart_policy; /* of the container, or of the pod: "Always" */
+        char **env_names;  /* variables made from labels or annotations, in order; ends with NULL */
+        uint32_t env_hash; /* of the values that they would have now */
+        uint32_t plain_hash; /* see env-hash.h */
+
+        /* Its status. */
+        int status_index;   /* among those of the main, or of the init containers; -1: none yet */
+        char *container_id; /* "containerd://…" */
+        int32_t restart_count;
+        bool is_ready;
+        bool is_running;
+        int64_t started_at_sec; /* since 1970; 0 unless it runs */
+} PodContainer;
+
+/* The condition InPlaceUpdateReady, which OpenKruise keeps. */
+typedef enum PodUpdate {
+        POD_UPDATE_NONE,    /* there is no such condition */
+        POD_UPDATE_READY,   /* nothing is being updated */
+        POD_UPDATE_RUNNING, /* it is False */
+        _POD_UPDATE_MAX,
+} PodUpdate;
+
+typedef struct Pod {
+        char *namespace;
+        char *name;
+        char *uid;
+        char *resource_version;
+        char *runtime_uid; /* what the runtime's labels call it: not the uid, for static pods */
+        char *ip;
+        int64_t grace_sec;
+        bool is_deleted;      /* it has a deletion timestamp */
+        bool is_finished;     /* Succeeded or Failed */
+        bool is_ready;        /* its condition Ready is True */
+        bool is_kruise;       /* a workload of OpenKruise owns it, or a SidecarSet is in it */
+        bool has_kruise_gate; /* it has the readiness gate KruisePodReady */
+        PodUpdate update;
+        char *restart_wish; /* the annotation inplaced.io/restart-on-metadata-change, or NULL */
+        char *meta;         /* the annotation apps.kruise.io/runtime-containers-meta, or NULL */
+
+        /* The condition inplaced.io/InPlaceVerified; NULL: there is none. */
+        char *verified_status;
+        char *verified_reason;
+        char *verified_message;
+
+        PodContainer *containers; /* in the order of the spec, the init containers last */
+        size_t n_containers;
+} Pod;
+
+/* Takes NULL. Returns NULL. */
+Pod *pod_free(Pod *pod);
+
+/* NULL if it has none of that name. */
+const PodContainer *pod_find(const Pod *pod, const char *container);
+
+/* "containerd://0123" → "containerd" and "0123"; false if it is not of that form. The scheme is
+ * written into the buffer; the ID is borrowed. */
+bool pod_split_container_id(const char *id, char *scheme, size_t scheme_size, const char **ret_id);
+
+/* Whoever owns the pod takes part in restarts when its metadata changes by annotation: "true", or the
+ * container's name is in its list. */
+bool pod_wishes_restart(const Pod *pod, const char *container);

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/pod/pods.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/quote.h"
+#include "agent/pod/pod-list.h"
+#include "agent/pod/pod-spec.h"
+
+#define REFUSED_MAX 64
+
+struct Pods {
+        Log *log;
+        char *node_name;
+        void (*on_restart)(void *userdata);
+        void (*on_changed)(void *userdata);
+        void *userdata;
+        KubeWatch *watch;
+        PodList list;
+        PodsWatcher *watchers;
+        bool was_synced;
+        Error logged;               /* the trouble that was logged last; unset since it is over */
+        char *refused[REFUSED_MAX]; /* "namespace/name" of pods that were warned of */
+        size_t n_refused;
+};
+
+DEFINE_CLEANUP(Pods *, pods_free)
+DEFINE_CLEANUP(Pod *, pod_free)
+
+/* Where the name is among those that were warned of; their number if it is not. */
+static size_t pods_find_refused(const Pods *pods, const char *namespace, const char *name) {
+        size_t size = strlen(namespace), i;
+
+        for (i = 0; i < pods->n_refused; i++)
+                if (strncmp(pods->refused[i], namespace, size) == 0 &&
+                    pods->refused[i][size] == '/' && strcmp(pods->refused[i] + size + 1, name) == 0)
+                        break;
+
+        return i;
+}
+
+static void pods_forget_refused(Pods *pods, const char *namespace, const char *name) {
+        size_t i = pods_find_refused(pods, namespace, name);
+
+        if (i == pods->n_refused)
+                return;
+
+        free(pods->refused[i]);
+        pods->refused[i] = pods->refused[--pods->n_refused];
+}
+
+/* Once for each pod, and for so many of them: whoever sends nonsense does not fill the log. */
+static int pods_refuse(Pods *pods, const KubeObject *object, const Error *error) {
+        if (pods->n_refused == REFUSED_MAX ||
+            pods_find_refused(pods, object->namespace, object->name) < pods->n_refused)
+                return 0;
+
+        if (asprintf(&pods->refused[pods->n_refused], "%s/%s", object->namespace, object->name) < 0)
+                return -ENOMEM;
+
+        pods->n_refused++;
+        log_warning(
+                pods->log, LOG_FIELDS({ "MESSAGE_ID", MESSAGE_DOCUMENT_REFUSED }),
+                "Cannot read the pod %s of the namespace %s, going on with what it was before: %s.",
+                quote(object->name, (char[QUOTE_SIZE]){ 0 }),
+                quote(object->namespace, (char[QUOTE_SIZE]){ 0 }), error_message(error));
+        return 0;
+}
+
+static int pods_tell_pod(Pods *pods, const Pod *pod, const Pod *before) {
+        PodsWatcher *next;
+        int r = 0;
+
+        for (PodsWatcher *watcher = pods->watchers; r >= 0 && watcher; watcher = next) {
+                next = watcher->next;
+                r = watcher->on_pod(pod, before, watcher->userdata);
+        }
+
+        return r;
+}
+
+static int pods_tell_gone(Pods *pods, const Pod *pod) {
+        PodsWatcher *next;
+        int r = 0;
+
+        for (PodsWatcher *watcher = pods->watchers; r >= 0 && watcher; watcher = next) {
+                next = watcher->next;
+                r = watcher->on_gone(pod, watcher->userdata);
+        }
+
+        return r;
+}
+
+static int pods_tell_state(Pods *pods, bool is_synced) {
+        PodsWatcher *next;
+        int r = 0;
+
+        for (PodsWatcher *watcher = pods->watchers; r >= 0 && watcher; watcher = next) {
+                next = watcher->next;
+                r = watcher->on_state(is_synced, watcher->userdata);
+        }
+
+        return r;
+}
+
+static int on_object(const KubeObject *object, void *userdata) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(pod_free_p) Pod *pod = NULL;
+        cleanup(pod_free_p) Pod *before = NULL;
+        Pods *pods = userdata;
+        const Pod *told;
+        int r;
+
+        r = pod_spec_parse(object->bytes, object->n_bytes, &pod, &error);
+        if (error.kind != ERROR_NONE)
+                return pods_refuse(pods, object, &error);
+        if (r < 0)
+                return r;
+
+        told = pod;
+        r = pod_list_put(&pods->list, &pod, &before);
+        if (r < 0)
+                return r;
+
+        return pods_tell_pod(pods, told, before);
+}
+
+static int on_gone(const KubeObject *object, void *userdata) {
+        cleanup(pod_free_p) Pod *pod = NULL;
+        Pods *pods = userdata;
+
+        pods_forget_refused(pods, object->namespace, object->name);
+        pod = pod_list_take(&pods->list, object->namespace, object->name);
+        return pod ? pods_tell_gone(pods, pod) : 0;
+}
+
+static bool is_worth_a_line(const Pods *pods, const Error *error) {
+        return error->kind != ERROR_UNAVAILABLE && error->kind != ERROR_TIMEOUT &&
+               (error->kind != pods->logged.kind ||
+                strcmp(error_message(error), error_message(&pods->logged)) != 0);
+}
+
+static void pods_log_trouble(Pods *pods) {
+        const Error *error = kube_watch_error(pods->watch);
+
+        if (!is_worth_a_line(pods, error))
+                return;
+
+        error_done(&pods->logged);
+        (void) error_copy(&pods->logged, error);
+        log_warning(pods->log, NULL, "Cannot watch the pods of this node: %s.",
+                    error_message(error));
+}
+
+static void pods_log_sync(Pods *pods) {
+        error_done(&pods->logged);
+        if (!pods->was_synced)
+                log_info(pods->log, NULL, "Watching the pods of node `%s`.", pods->node_name);
+        pods->was_synced = true;
+}
+
+static int on_state(KubeWatchState state, void *userdata) {
+        Pods *pods = userdata;
+
+        if (state == KUBE_WATCH_SYNCED)
+                pods_log_sync(pods);
+        else if (state == KUBE_WATCH_TROUBLED)
+                pods_log_trouble(pods);
+
+        if (pods->on_changed)
+                pods->on_changed(pods->userdata);
+        return pods_tell_state(pods, state == KUBE_WATCH_SYNCED);
+}
+
+static void on_restart(void *userdata) {
+        Pods *pods = userdata;
+
+        if (pods->on_restart)
+                pods->on_restart(pods->userdata);
+}
+
+static int format_selector(const char *node_name, char **ret) {
+        cleanup(free_p) char *field = NULL;
+        cleanup(free_p) char *escaped = NULL;
+        int r;
+
+        if (asprintf(&field, "spec.nodeName=%s", node_name) < 0) {
+                field = NULL;
+                return -ENOMEM;
+        }
+
+        r = kube_path_escape(field, &escaped);
+        if (r < 0)
+                return r;
+
+        return asprintf(ret, "fieldSelector=%s", escaped) < 0 ? -ENOMEM : 0;
+}
+
+static int pods_begin(Pods *pods, KubeClient *client) {
+        cleanup(free_p) char *selector = NULL;
+        int r;
+
+        r = format_selector(pods->node_name, &selector);
+        if (r < 0)
+                return r;
+
+        return kube_watch_new(
+                &(KubeWatchOptions){
+                        .client = client,
+                        .path = { .version = "v1", .resource = "pods" },
+                        .selector = selector,
+                        .is_protobuf = true,
+                        .on_object = on_object,
+                        .on_gone = on_gone,
+                        .on_state = on_state,
+                        .on_restart = on_restart,
+                        .userdata = pods,
+                },
+                &pods->watch);
+}
+
+int pods_new(const PodsOptions *options, Pods **ret) {
+        cleanup(pods_free_p) Pods *pods = NULL;
+        int r;
+
+        pods = malloc(sizeof(*pods));
+        if (!pods)
+                return -ENOMEM;
+
+        *pods = (Pods){
+                .log = options->log,
+                .node_name = strdup(options->node_name),
+                .on_restart = options->on_restart,
+                .on_changed = options->on_changed,
+                .userdata = options->userdata,
+        };
+        if (!pods->node_name)
+                return -ENOMEM;
+
+        r = pods_begin(pods, options->client);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(pods);
+        return 0;
+}
+
+Pods *pods_free(Pods *pods) {
+        if (!pods)
+                return NULL;
+
+        pods->watch = kube_watch_free(pods->watch);
+        while (pods->watchers)
+                pods_unwatch(pods, pods->watchers);
+        while (pods->n_refused > 0)
+                free(pods->refused[--pods->n_refused]);
+        pod_list_done(&pods->list);
+        error_done(&pods->logged);
+        free(pods->node_name);
+        free(pods);
+        return NULL;
+}
+
+void pods_watch(Pods *pods, PodsWatcher *watcher) {
+        list_prepend(&pods->watchers, watcher);
+}
+
+void pods_unwatch(Pods *pods, PodsWatcher *watcher) {
+        list_remove(&pods->watchers, watcher);
+}
+
+bool pods_are_synced(const Pods *pods) {
+        return kube_watch_state(pods->watch) == KUBE_WATCH_SYNCED;
+}
+
+const Error *pods_error(const Pods *pods) {
+        return kube_watch_error(pods->watch);
+}
+
+const Pod *pods_find(const Pods *pods, const char *namespace, const char *name) {
+        return pod_list_find(&pods->list, namespace, name);
+}
+
+const Pod *pods_find_uid(const Pods *pods, const char *uid) {
+        return pod_list_find_uid(&pods->list, uid);
+}
+
+size_t pods_count(const Pods *pods) {
+        return pods->list.n_items;
+}
+
+const Pod *pods_get(const Pods *pods, size_t i) {
+        return pods->list.by_name[i];
+}
+
+int pods_kick(Pods *pods) {
+        return kube_watch_kick(pods->watch);
+}

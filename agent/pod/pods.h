@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The pods of this node, as the API server has them
+ *
+ * One watch, in protobuf, with the newest state of each pod.
+ */
+
+#include "agent/base/list.h"
+#include "agent/base/log.h"
+#include "agent/kube/watch.h"
+#include "agent/pod/pod.h"
+
+typedef struct Pods Pods;
+
+/* Told of each change, by those who want to know. In a callback no watcher may be taken off but the
+ * one that is called, and the Pods must not be freed. */
+typedef struct PodsWatcher {
+        /* It is there, or changed; before is its last state, or NULL. Both are borrowed; pod until
+         * it changes again. */
+        int (*on_pod)(const Pod *pod, const Pod *before, void *userdata);
+        /* It is gone; borrowed during the call. */
+        int (*on_gone)(const Pod *pod, void *userdata);
+        /* The watch is synced, or it is not; see pods_error(). */
+        int (*on_state)(bool is_synced, void *userdata);
+        void *userdata;
+        LIST_LINKS(struct PodsWatcher);
+} PodsWatcher;
+
+typedef struct PodsOptions {
+        KubeClient *client;
+        Log *log;
+        const char *node_name;              /* copied */
+        void (*on_restart)(void *userdata); /* the watch began again, for metrics */
+        void (*on_changed)(void *userdata); /* what pods_error() says may differ */
+        void *userdata;
+} PodsOptions;
+
+/* Begins at once. */
+int pods_new(const PodsOptions *options, Pods **ret);
+Pods *pods_free(Pods *pods);
+
+/* The watcher is borrowed until it is taken off. It is told of later changes only. */
+void pods_watch(Pods *pods, PodsWatcher *watcher);
+void pods_unwatch(Pods *pods, PodsWatcher *watcher);
+
+/* All that is known has been told, and is up to date as far as anybody can tell. */
+bool pods_are_synced(const Pods *pods);
+
+/* Why it is not up to date, or unset. */
+const Error *pods_error(const Pods *pods);
+
+/* Borrowed until the pod changes; NULL: no such pod here. */
+const Pod *pods_find(const Pods *pods, const char *namespace, const char *name);
+const Pod *pods_find_uid(const Pods *pods, const char *uid);
+
+size_t pods_count(const Pods *pods);
+/* In no particular order; i is less than the count. */
+const Pod *pods_get(const Pods *pods, size_t i);
+
+/* Does not wait any longer if the watch is backing off. */
+int pods_kick(Pods *pods);

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/pod/runtime-pod.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+
+/* A container, and what it is sorted by. */
+typedef struct Found {
+        const CriContainer *container;
+        const char *namespace;
+        const char *pod;
+        const char *uid;
+        const char *name;
+        unsigned restart_count;
+} Found;
+
+const char *cri_container_label(const CriContainer *container, const char *key) {
+        for (size_t i = 0; i < container->n_labels; i++)
+                if (strcmp(container->labels[i]->key, key) == 0)
+                        return container->labels[i]->value;
+
+        return NULL;
+}
+
+const char *cri_container_annotation(const CriContainer *container, const char *key) {
+        for (size_t i = 0; i < container->n_annotations; i++)
+                if (strcmp(container->annotations[i]->key, key) == 0)
+                        return container->annotations[i]->value;
+
+        return NULL;
+}
+
+/* 0 if it is not a number, or a larger one. */
+static uint64_t read_number(const char *text, int base, uint64_t max) {
+        const char *digits = base == 16 ? "0123456789abcdefABCDEF" : "0123456789";
+        uint64_t number;
+
+        if (!text || text[strspn(text, digits)] != '\0')
+                return 0;
+
+        errno = 0;
+        number = strtoull(text, NULL, base);
+        return errno == 0 && number <= max ? number : 0;
+}
+
+static bool container_find_pod(const CriContainer *container, Found *ret) {
+        *ret = (Found){
+                .container = container,
+                .namespace = cri_container_label(container, LABEL_POD_NAMESPACE),
+                .pod = cri_container_label(container, LABEL_POD_NAME),
+                .uid = cri_container_label(container, LABEL_POD_UID),
+                .name = cri_container_label(container, LABEL_CONTAINER_NAME),
+                .restart_count =
+                        (unsigned) read_number(cri_container_annotation(container,
+                                                                        ANNOTATION_RESTART_COUNT),
+                                               10, INT32_MAX),
+        };
+        return ret->namespace && ret->pod && ret->uid && ret->name;
+}
+
+static bool is_same_pod(const Found *a, const Found *b) {
+        return strcmp(a->uid, b->uid) == 0 && strcmp(a->pod, b->pod) == 0 &&
+               strcmp(a->namespace, b->namespace) == 0;
+}
+
+/* The newest container of a name comes first. */
+static int compare_found(const void *left, const void *right) {
+        const Found *a = left, *b = right;
+        int r;
+
+        if ((r = strcmp(a->namespace, b->namespace)) != 0 || (r = strcmp(a->pod, b->pod)) != 0 ||
+            (r = strcmp(a->uid, b->uid)) != 0 || (r = strcmp(a->name, b->name)) != 0)
+                return r;
+        if (a->container->created_at != b->container->created_at)
+                return a->container->created_at > b->container->created_at ? -1 : 1;
+        if (a->restart_count != b->restart_count)
+                return a->restart_count > b->restart_count ? -1 : 1;
+
+        return strcmp(a->container->id, b->container->id);
+}
+
+static int copy_text(const char *text, char **to) {
+        *to = strdup(text);
+        return *to ? 0 : -ENOMEM;
+}
+
+static const char *choose(const char *text, const char *otherwise) {
+        return text[0] ? text : otherwise;
+}
+
+static int read_container(const Found *found, RuntimeContainer *to) {
+        const CriContainer *from = found->container;
+        const char *image =
+                from->image ? choose(from->image->user_specified_image, from->image->image) : "";
+
+        *to = (RuntimeContainer){
+                .is_running = from->state == RUNTIME__V1__CONTAINER_STATE__CONTAINER_RUNNING,
+                .is_exited = from->state == RUNTIME__V1__CONTAINER_STATE__CONTAINER_EXITED,
+                .created_at_nsec = from->created_at,
+                .restart_count = found->restart_count,
+                .kubelet_hash = read_number(cri_container_annotation(from, ANNOTATION_HASH), 16,
+                                            UINT64_MAX),
+        };
+        if (copy_text(found->name, &to->name) < 0 || copy_text(from->id, &to->id) < 0 ||
+            copy_text(from->pod_sandbox_id, &to->sandbox_id) < 0 ||
+            copy_text(image, &to->image) < 0 ||
+            copy_text(choose(from->image_id, from->image_ref), &to->image_ref) < 0)
+                return -ENOMEM;
+
+        return 0;
+}
+
+static int read_pod(const Found *found, size_t n_found, RuntimePod *pod) {
+        *pod = (RuntimePod){ .containers = calloc(n_found, sizeof(*pod->containers)) };
+        if (!pod->containers || copy_text(found->namespace, &pod->namespace) < 0 ||
+            copy_text(found->pod, &pod->name) < 0 || copy_text(found->uid, &pod->uid) < 0)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < n_found; i++) {
+                int r;
+
+                if (i > 0 && strcmp(found[i].name, found[i - 1].name) == 0)
+                        continue;
+
+                r = read_container(&found[i], &pod->containers[pod->n_containers++]);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static int read_pods(const Found *found, size_t n_found, RuntimePods *pods) {
+        size_t n;
+
+        for (size_t i = 0; i < n_found; i += n) {
+                int r;
+
+                for (n = 1; i + n < n_found && is_same_pod(&found[i], &found[i + n]); n++)
+                        ;
+                r = read_pod(&found[i], n, &pods->items[pods->n_items++]);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static size_t count_pods(const Found *found, size_t n_found) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < n_found; i++)
+                if (i == 0 || !is_same_pod(&found[i - 1], &found[i]))
+                        n++;
+        return n;
+}
+
+int runtime_pods_read(const CriContainerList *list, RuntimePods *ret) {
+        cleanup(runtime_pods_done) RuntimePods pods = RUNTIME_PODS_INIT;
+        cleanup(free_p) Found *found = NULL;
+        size_t n_found = 0;
+        int r;
+
+        found = malloc((list->n_containers + 1) * sizeof(*found));
+        if (!found)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < list->n_containers; i++)
+                if (container_find_pod(list->containers[i], &found[n_found]))
+                        n_found++;
+        qsort(found, n_found, sizeof(*found), compare_found);
+
+        pods.items = calloc(count_pods(found, n_found) + 1, sizeof(*pods.items));
+        if (!pods.items)
+                return -ENOMEM;
+
+        r = read_pods(found, n_found, &pods);
+        if (r < 0)
+                return r;
+
+        *ret = pods;
+        pods = RUNTIME_PODS_INIT;
+        return 0;
+}
+
+static void container_done(RuntimeContainer *container) {
+        free(container->name);
+        free(container->id);
+        free(container->sandbox_id);
+        free(container->image);
+        free(container->image_ref);
+}
+
+static void pod_done(RuntimePod *pod) {
+        for (size_t i = 0; i < pod->n_containers; i++)
+                container_done(&pod->containers[i]);
+        free(pod->containers);
+        free(pod->namespace);
+        free(pod->name);
+        free(pod->uid);
+}
+
+void runtime_pods_done(RuntimePods *pods) {
+        for (size_t i = 0; i < pods->n_items; i++)
+                pod_done(&pods->items[i]);
+        free(pods->items);
+        *pods = RUNTIME_PODS_INIT;
+}
+
+const RuntimePod *runtime_pods_find_uid(const RuntimePods *pods, const char *uid) {
+        for (size_t i = 0; i < pods->n_items; i++)
+                if (strcmp(pods->items[i].uid, uid) == 0)
+                        return &pods->items[i];
+
+        return NULL;
+}
+
+const RuntimeContainer *runtime_pod_find(const RuntimePod *pod, const char *container) {
+        for (size_t i = 0; i < pod->n_containers; i++)
+                if (strcmp(pod->containers[i].name, container) == 0)
+                        return &pod->containers[i];
+
+        return NULL;
+}

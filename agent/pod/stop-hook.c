@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/pod/stops-internal.h"
+
+#define USEC_PER_SEC ((uint64_t) 1000000)
+#define NSEC_PER_SEC ((int64_t) 1000000000)
+
+static int64_t now_nsec(void) {
+        struct timespec now;
+
+        (void) clock_gettime(CLOCK_REALTIME, &now);
+        return (int64_t) now.tv_sec * NSEC_PER_SEC + now.tv_nsec;
+}
+
+/* A stop goes on without its file; what is lost is what a crash would want to know. */
+static void stops_note_journal(Stops *stops, const Error *error) {
+        bool is_broken = error->kind != ERROR_NONE;
+
+        if (is_broken && !stops->is_journal_broken)
+                log_error(stops->log, NULL,
+                          "Cannot write down which containers are being stopped: %s.",
+                          error_message(error));
+        if (!is_broken && stops->is_journal_broken)
+                log_info(stops->log, NULL,
+                         "Which containers are being stopped is written down again.");
+        stops->is_journal_broken = is_broken;
+}
+
+int stop_note_phase(Stop *stop, StopPhase phase) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int64_t now_sec = now_nsec() / NSEC_PER_SEC, deadline_sec = now_sec;
+        uint64_t now_usec = stop_now_usec(stop);
+        int r;
+
+        if (stop->deadline_usec > now_usec)
+                deadline_sec += (int64_t) ((stop->deadline_usec - now_usec) / USEC_PER_SEC);
+        r = stop_journal_set(stop->stops->journal, stop->owner, stop->container_id, phase,
+                             deadline_sec, now_sec, &error);
+        if (r < 0 && error.kind == ERROR_NONE)
+                return r;
+
+        stops_note_journal(stop->stops, &error);
+        return 0;
+}
+
+static int send_event(Stop *stop, const char *type, const char *reason, const char *message) {
+        cleanup(free_p) char *field_path = NULL;
+        KubeReference object = {
+                .api_version = "v1",
+                .kind = "Pod",
+                .namespace = stop->namespace,
+                .name = stop->pod,
+                .uid = stop->uid,
+        };
+
+        if (!stop->stops->events || !stop->container || !stop->pod || !stop->namespace)
+                return 0;
+
+        if (asprintf(&field_path, "spec.containers{%s}", stop->container) < 0) {
+                field_path = NULL;
+                return -ENOMEM;
+        }
+
+        object.field_path = field_path;
+        return kube_event_send(stop->stops->events, &object, type, reason, message);
+}
+
+static int stop_announce(Stop *stop) {
+        log_info(stop->stops->log,
+                 LOG_FIELDS({ "POD_NAMESPACE", stop->namespace }, { "POD", stop->pod },
+                            { "CONTAINER", stop->container },
+                            { "CONTAINER_ID", stop->container_id }),
+                 "%s, in pod `%s/%s`%s.", stop->cause, stop->namespace ?: "", stop->pod ?: "",
+                 stop->is_resumed ? "; this has begun before the agent was restarted" : "");
+        return stop->is_resumed ? 0 : send_event(stop, "Normal", "Killing", stop->cause);
+}
+
+int stop_announce_wait(Stop *stop, const char *why) {
+        cleanup(free_p) char *message = NULL;
+
+        if (stop->is_wait_told)
+                return 0;
+
+        stop->is_wait_told = true;
+        if (asprintf(
+                    &message,
+                    "Container %s waits to be restarted, since no kubelet would start it again: %s",
+                    stop->container ?: "", why) < 0) {
+                message = NULL;
+                return -ENOMEM;
+        }
+
+        log_warning(stop->stops->log,
+                    LOG_FIELDS({ "POD_NAMESPACE", stop->namespace }, { "POD", stop->pod },
+                               { "CONTAINER", stop->container }),
+                    "Pod `%s/%s`: %s.", stop->namespace ?: "", stop->pod ?: "", message);
+        return send_event(stop, "Warning", "WaitingForKubelet", message);
+}
+
+/* What an earlier life has begun has the deadline of then, unless a clock was set meanwhile. */
+static void stop_set_deadline(Stop *stop) {
+        const StopRecord *record =
+                stop_journal_find(stop->stops->journal, stop->owner, stop->container_id);
+        int64_t grace_sec = stop->look_grace_sec, left_sec;
+
+        if (stop->is_resumed && record) {
+                left_sec = record->deadline_sec - now_nsec() / NSEC_PER_SEC;
+                left_sec = left_sec > 0 ? left_sec : 0;
+                grace_sec = left_sec < grace_sec ? left_sec : grace_sec;
+        }
+
+        stop->deadline_usec = stop->began_usec + (uint64_t) grace_sec * USEC_PER_SEC;
+}
+
+/* The slot is for what costs the runtime and the kubelet something; waiting does not. */
+static int on_settled(sd_event_source *source, uint64_t usec, void *userdata) {
+        Stop *stop = userdata;
+
+        stop->settling = sd_event_source_unref(stop->settling);
+        return stops_release(stop);
+}
+
+static int stop_begin_first(Stop *stop) {
+        int r;
+
+        stop->has_begun = true;
+        stop->began_usec = stop_now_usec(stop);
+        stop_set_deadline(stop);
+        if (!stop->is_resumed)
+                stop->began_nsec = now_nsec();
+
+        r = sd_event_add_time_relative(stop->stops->event, &stop->settling, CLOCK_MONOTONIC,
+                                       STOPS_SETTLE_USEC, /* accuracy= */ 1000, on_settled, stop);
+        if (r < 0)
+                return r;
+
+        r = sd_event_source_set_exit_on_failure(stop->settling, true);
+        return r < 0 ? r : stop_announce(stop);
+}
+
+int stop_begin(Stop *stop, StopPhase phase) {
+        const StopRecord *record =
+                stop_journal_find(stop->stops->journal, stop->owner, stop->container_id);
+        int r = 0;
+
+        if (stop->has_begun && record && record->phase == phase)
+                return 0;
+
+        if (!stop->has_begun)
+                r = stop_begin_first(stop);
+        return r < 0 ? r : stop_note_phase(stop, phase);
+}
+
+static int stop_tell_hook_failure(Stop *stop, const char *hook, const char *why) {
+        cleanup(free_p) char *message = NULL;
+        cleanup(free_p) char *event = NULL;
+
+        if (asprintf(&message, "%s: %s", hook, why) < 0)
+                message = NULL;
+        if (asprintf(&event, "%s for Container \"%s\" in Pod \"%s_%s(%s)\" failed - error: %s",
+                     hook, stop->container ?: "", stop->pod ?: "", stop->namespace ?: "",
+                     stop->uid ?: "", why) < 0)
+                event = NULL;
+        if (!message || !event)
+                return -ENOMEM;
+
+        log_warning(stop->stops->log,
+                    LOG_FIELDS({ "POD_NAMESPACE", stop->namespace }, { "POD", stop->pod },
+                               { "CONTAINER", stop->container },
+                               { "CONTAINER_ID", stop->container_id }),
+                    "%s.", event);
+        free(stop->hook_message);
+        stop->hook_message = take_ptr(message);
+        return send_event(stop, "Warning", "FailedPreStopHook", event);
+}
+
+static int stop_note_hook_failure(Stop *stop, const char *why) {
+        cleanup(free_p) char *hook = NULL;
+        int r;
+
+        if (stop->hook_trouble)
+                return stop_tell_hook_failure(stop, "preStop hook", why);
+
+        r = hook_spec_describe(&stop->hook_spec, &hook);
+        return r < 0 ? r : stop_tell_hook_failure(stop, hook, why);
+}
+
+static int on_hook_done(const Error *error, void *userdata) {
+        Stop *stop = userdata;
+        int r = 0;
+
+        if (error)
+                r = stop_note_hook_failure(stop, error_message(error));
+        stop->hook = hook_free(stop->hook);
+        return r < 0 ? r : stop_handle(stop, STOP_ON_HOOKED);
+}
+
+int stop_run_hook(Stop *stop, StopEvent *ret_event) {
+        const HookTarget target = {
+                .client = stop_client(stop),
+                .container_id = stop->container_id,
+                .address = stop->address,
+        };
+        int r;
+
+        r = stop_begin(stop, STOP_PHASE_HOOK);
+        if (r < 0)
+                return r;
+
+        if (stop->hook_trouble) {
+                *ret_event = STOP_ON_HOOKED;
+                return stop_note_hook_failure(stop, stop->hook_trouble);
+        }
+
+        return hook_run(stop->stops->event, &stop->hook_spec, &target,
+                        stop->deadline_usec - stop->began_usec, on_hook_done, stop, &stop->hook);
+}
+
+int stop_read_hook(Stop *stop, const char *handler, const char *ports) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        hook_spec_done(&stop->hook_spec);
+        free(stop->hook_trouble);
+        stop->hook_trouble = NULL;
+        r = hook_spec_parse(handler, ports, &stop->hook_spec, &error);
+        if (r >= 0 || error.kind == ERROR_NONE)
+                return r;
+
+        stop->hook_trouble = strdup(error_message(&error));
+        return stop->hook_trouble ? 0 : -ENOMEM;
+}

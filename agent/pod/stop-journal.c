@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/pod/stop-journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/pod/stop-journal-spec.h"
+
+#define FILE_NAME "stops.json"
+#define FILE_SIZE_MAX (1 << 20)
+#define DAY_SEC ((int64_t) 24 * 60 * 60)
+
+struct StopJournal {
+        char *path;
+        char *temporary;
+        StopEntries entries; /* those that changed last come last */
+};
+
+DEFINE_CLEANUP(StopJournal *, stop_journal_free)
+
+static bool is_over(const StopRecord *record, int64_t now_sec) {
+        int64_t end_sec = record->changed_sec;
+
+        if (record->phase != STOP_PHASE_STOPPED && record->deadline_sec > end_sec)
+                end_sec = record->deadline_sec;
+        return end_sec < now_sec - DAY_SEC;
+}
+
+static void journal_prune(StopJournal *journal, int64_t now_sec) {
+        StopEntries *entries = &journal->entries;
+
+        for (size_t i = entries->n_items; i-- > 0;)
+                if (is_over(&entries->items[i].record, now_sec))
+                        stop_entries_remove(entries, i);
+        while (entries->n_items > STOP_RECORDS_MAX)
+                stop_entries_remove(entries, 0);
+}
+
+static int refuse(const StopJournal *journal, const char *why, Error *reterr) {
+        return error_set(reterr, ERROR_INVALID, "%s: %s", journal->path, why);
+}
+
+/* *ret_size is SIZE_MAX if there is no file. */
+static int read_file(const StopJournal *journal, char **ret, size_t *ret_size, Error *reterr) {
+        cleanup(close_p) int fd = -1;
+        cleanup(free_p) char *text = NULL;
+        struct stat status;
+        ssize_t n;
+
+        fd = open(journal->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+        if (fd < 0 && errno == ENOENT) {
+                *ret_size = SIZE_MAX;
+                return 0;
+        }
+        if (fd < 0 || fstat(fd, &status) < 0)
+                return refuse(journal, strerror(errno), reterr);
+        if (!S_ISREG(status.st_mode))
+                return refuse(journal, "not a file", reterr);
+        if (status.st_size > FILE_SIZE_MAX)
+                return refuse(journal, "larger than 1 MiB", reterr);
+
+        text = malloc((size_t) status.st_size + 1);
+        if (!text)
+                return -ENOMEM;
+
+        n = read(fd, text, (size_t) status.st_size);
+        if (n < 0)
+                return refuse(journal, strerror(errno), reterr);
+
+        *ret_size = (size_t) n;
+        *ret = take_ptr(text);
+        return 0;
+}
+
+static int journal_read(StopJournal *journal, Error *reterr) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(free_p) char *text = NULL;
+        size_t size = SIZE_MAX;
+        int r;
+
+        r = read_file(journal, &text, &size, reterr);
+        if (r < 0 || size == SIZE_MAX)
+                return r;
+
+        r = stop_journal_spec_parse(text, size, &journal->entries, &error);
+        if (r < 0 && error.kind != ERROR_NONE)
+                return refuse(journal, error_message(&error), reterr);
+        return r;
+}
+
+static int write_text(int fd, const char *text, size_t size) {
+        while (size > 0) {
+                ssize_t n = write(fd, text, size);
+
+                if (n < 0 && errno != EINTR)
+                        return -errno;
+                if (n > 0) {
+                        text += n;
+                        size -= (size_t) n;
+                }
+        }
+
+        return 0;
+}
+
+/* What is left of an earlier life may have another mode. */
+static int replace_file(const StopJournal *journal, const char *text, size_t size) {
+        cleanup(close_p) int fd = -1;
+        int r;
+
+        fd = open(journal->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd < 0 || fchmod(fd, 0600) < 0)
+                return -errno;
+
+        r = write_text(fd, text, size);
+        if (r < 0)
+                return r;
+
+        return rename(journal->temporary, journal->path) < 0 ? -errno : 0;
+}
+
+static int journal_write(StopJournal *journal, Error *reterr) {
+        cleanup(free_p) char *text = NULL;
+        size_t size;
+        int r;
+
+        r = stop_journal_spec_format(&journal->entries, &text, &size);
+        if (r < 0)
+                return r;
+
+        r = replace_file(journal, text, size);
+        if (r < 0)
+                return error_set(reterr, ERROR_UNAVAILABLE, "%s: cannot write it: %s",
+                                 journal->path, strerror(-r));
+        return 0;
+}
+
+int stop_journal_new(const char *state_dir, StopJournal **ret, Error *reterr) {
+        cleanup(stop_journal_free_p) StopJournal *journal = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        journal = calloc(1, sizeof(*journal));
+        if (!journal)
+                return -ENOMEM;
+
+        if (asprintf(&journal->path, "%s/" FILE_NAME, state_dir) < 0)
+                journal->path = NULL;
+        if (asprintf(&journal->temporary, "%s/." FILE_NAME ".new", state_dir) < 0)
+                journal->temporary = NULL;
+        if (!journal->path || !journal->temporary)
+                return -ENOMEM;
+
+        r = journal_read(journal, &error);
+        if (r < 0 && error.kind == ERROR_NONE)
+                return r;
+
+        if (error.kind != ERROR_NONE)
+                (void) error_copy(reterr, &error);
+        journal_prune(journal, (int64_t) time(NULL));
+        *ret = take_ptr(journal);
+        return 0;
+}
+
+StopJournal *stop_journal_free(StopJournal *journal) {
+        if (!journal)
+                return NULL;
+
+        stop_entries_done(&journal->entries);
+        free(journal->path);
+        free(journal->temporary);
+        free(journal);
+        return NULL;
+}
+
+const StopRecord *stop_journal_find(const StopJournal *journal, const char *owner,
+                                    const char *container_id) {
+        size_t i = stop_entries_find(&journal->entries, owner, container_id);
+
+        return i < journal->entries.n_items ? &journal->entries.items[i].record : NULL;
+}
+
+int stop_journal_set(StopJournal *journal, const char *owner, const char *container_id,
+                     StopPhase phase, int64_t deadline_sec, int64_t now_sec, Error *reterr) {
+        const StopRecord record = {
+                .owner = (char *) owner,
+                .container_id = (char *) container_id,
+                .phase = phase,
+                .deadline_sec = deadline_sec,
+                .changed_sec = now_sec,
+        };
+        StopEntries *entries = &journal->entries;
+        size_t i;
+        int r;
+
+        if (!stop_journal_can_name(owner) || !stop_journal_can_name(container_id))
+                return error_set(reterr, ERROR_INVALID, "nothing can be called so");
+
+        i = stop_entries_find(entries, owner, container_id);
+        if (i == entries->n_items && phase == STOP_PHASE_NONE)
+                return 0;
+
+        if (i < entries->n_items)
+                stop_entries_remove(entries, i);
+        if (phase != STOP_PHASE_NONE) {
+                r = stop_entries_add(entries, &record);
+                if (r < 0)
+                        return r;
+        }
+
+        journal_prune(journal, now_sec);
+        return journal_write(journal, reterr);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Stop plan
+ *
+ * What to do next about one container that is to be stopped, as a table: no I/O, no clock, no memory.
+ * stop.c feeds it the events that really happen and carries out the actions that it answers.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/base/error.h"
+
+typedef enum StopState {
+        STOP_STATE_QUEUED,        /* for its turn to begin */
+        STOP_STATE_LOOKING,       /* asking the runtime for the container */
+        STOP_STATE_LOOKING_LATER, /* the runtime would not tell */
+        STOP_STATE_PARKED,        /* until the runtime is back; nothing was done yet */
+        STOP_STATE_ASKING,        /* whether there is a kubelet */
+        STOP_STATE_WAITING,       /* for a kubelet */
+        STOP_STATE_ASKING_AGAIN,  /* whether there is one now */
+        STOP_STATE_ADDRESSING,    /* asking the runtime for the pod's address */
+        STOP_STATE_CHECKING,      /* whether it is still asked for */
+        STOP_STATE_HOOK,          /* here it has begun: there is no way back */
+        STOP_STATE_STOPPING,
+        STOP_STATE_CONFIRMING, /* asking the runtime what became of the container */
+        STOP_STATE_RESTING,    /* the runtime would not stop it */
+        STOP_STATE_LOST,       /* until the runtime is back; the container may be ending */
+        STOP_STATE_ENDED,
+        _STOP_STATE_MAX,
+} StopState;
+
+typedef enum StopEvent {
+        STOP_ON_NOTHING,
+        STOP_ON_SLOT,
+        STOP_ON_RUNNING, /* the container */
+        STOP_ON_EXITED,  /* the container, and maybe by what we did in an earlier life */
+        STOP_ON_OVER,    /* and the result is known */
+        STOP_ON_REFUSED, /* by a runtime that is there */
+        STOP_ON_RUNTIME_AWAY,
+        STOP_ON_RUNTIME_BACK,
+        STOP_ON_KUBELET_THERE,
+        STOP_ON_KUBELET_AWAY,
+        STOP_ON_ADDRESS, /* is known, or not needed */
+        STOP_ON_ASKED,   /* it is still asked for, and there is no hook to run */
+        STOP_ON_ASKED_WITH_HOOK,
+        STOP_ON_HOOKED,
+        STOP_ON_ANSWERED, /* the runtime has answered the stop, whatever it said */
+        STOP_ON_TIMER,
+        _STOP_EVENT_MAX,
+} StopEvent;
+
+typedef enum StopAction {
+        STOP_DO_NOTHING,
+        STOP_DO_QUEUE,
+        STOP_DO_LOOK,
+        STOP_DO_PAUSE,
+        STOP_DO_PARK,
+        STOP_DO_ASK, /* for the kubelet */
+        STOP_DO_WAIT,
+        STOP_DO_FIND_ADDRESS,
+        STOP_DO_CHECK,
+        STOP_DO_RUN_HOOK,
+        STOP_DO_STOP,
+        STOP_DO_CONFIRM,
+        STOP_DO_END,
+} StopAction;
+
+/* Moves *state by one event and returns what has to be done now. An event that the state does not
+ * expect changes nothing. */
+StopAction stop_plan_step(StopState *state, StopEvent event);
+
+/* So many refusals in a row by a runtime that is there are enough. */
+#define STOP_REFUSALS_MAX 3
+
+/* What may be wrong with the runtime rather than with the container. */
+bool stop_plan_is_silence(ErrorKind kind);
+
+#define STOP_GRACE_MIN_SEC ((int64_t) 2) /* of StopContainer, as the kubelet has it */
+
+/* The grace period in seconds: what was asked for, unless it is negative, else what the container's
+ * annotations say (NULL: nothing), else 30. */
+int64_t stop_plan_grace_sec(int64_t asked_sec, const char *deletion, const char *termination);
+
+/* What is left of it for the runtime. */
+int64_t stop_plan_left_sec(uint64_t deadline_usec, uint64_t now_usec);

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What the files of stops.h share
+ *
+ * stop.c is the life of one stop, stop-runtime.c what it asks of the runtime, stop-hook.c how it is
+ * announced and its hook run, stops.c the queue of all of them.
+ */
+
+#include "agent/base/list.h"
+#include "agent/pod/hook.h"
+#include "agent/pod/stop-journal.h"
+#include "agent/pod/stop-plan.h"
+#include "agent/pod/stops.h"
+#include "agent/rpc/client.h"
+
+struct Stops {
+        sd_event *event;
+        Log *log;
+        Runtimes *runtimes;
+        Kubelet *kubelet;
+        KubeEvents *events;
+        StopJournal *journal;
+        bool is_journal_broken; /* and that has been said */
+        void (*on_stopped)(const char *owner, StopResult result, uint64_t duration_usec,
+                           void *userdata);
+        void *userdata;
+
+        Stop *first, *last; /* in the order in which they were added */
+        size_t n_stops;
+        size_t n_fresh; /* of those with a slot */
+};
+
+struct Stop {
+        LIST_LINKS(Stop);
+        Stops *stops;
+
+        /* The options. */
+        char *runtime;
+        char *container_id;
+        char *owner;
+        char *cause;
+        char *pod_address;
+        int64_t grace_sec;
+        bool needs_kubelet;
+        int (*on_check)(Stop *stop, void *userdata);
+        int (*on_step)(Stop *stop, StopStep step, const char *message, void *userdata);
+        int (*on_done)(const StopReport *report, void *userdata);
+        void *userdata;
+
+        StopState state;
+        bool has_slot;
+        bool has_begun;   /* the hook or the stop, in this life */
+        bool is_resumed;  /* it has begun in an earlier life: the hook is not run again */
+        bool is_accepted; /* the runtime has said that it has stopped it */
+        unsigned n_refusals, n_silences; /* in a row */
+
+        /* What the look has shown; texts are NULL where there is nothing. */
+        char *sandbox_id;
+        char *container;
+        char *pod;
+        char *namespace;
+        char *uid;
+        char *address; /* of the pod */
+        HookSpec hook_spec;
+        char *hook_trouble; /* why there is none that could be run */
+        int64_t look_grace_sec;
+
+        int64_t began_nsec; /* since 1970; by the node's clock, as the runtime's times are */
+        uint64_t began_usec;
+        uint64_t deadline_usec; /* of the grace period; both monotonic */
+
+        /* What is pending. */
+        StopEvent next_event; /* of the turn */
+        sd_event_source *turn;
+        sd_event_source *timer;
+        sd_event_source *settling; /* until its slot is free */
+        RpcCall *call;
+        KubeletQuestion *question;
+        Hook *hook;
+
+        /* What is told. */
+        char *message;
+        char *hook_message;
+        StopResult result;
+        StopStep told_step;
+        char *told_message;
+        bool is_check_told;
+        bool is_wait_told; /* to everybody: that it waits for a kubelet */
+};
+
+/* Carries out what the event leads to. Whoever calls it must not touch the stop any more. */
+int stop_handle(Stop *stop, StopEvent event);
+
+/* The same, but when the loop goes on. */
+int stop_handle_later(Stop *stop, StopEvent event);
+
+/* Lets go of all that it owns. The stop is on no list. */
+void stop_destroy(Stop *stop);
+
+/* Takes over the text. */
+void stop_set_message(Stop *stop, char *message);
+
+uint64_t stop_now_usec(const Stop *stop);
+
+/* NULL while it is away. */
+RpcClient *stop_client(const Stop *stop);
+
+/* Each begins one question, or says at once what follows. */
+int stop_look(Stop *stop, StopEvent *ret_event);
+int stop_find_address(Stop *stop, StopEvent *ret_event);
+int stop_stop(Stop *stop, StopEvent *ret_event);
+int stop_confirm(Stop *stop, StopEvent *ret_event);
+int stop_run_hook(Stop *stop, StopEvent *ret_event);
+
+/* From now on there is no way back: it is announced and written down. */
+int stop_begin(Stop *stop, StopPhase phase);
+int stop_note_phase(Stop *stop, StopPhase phase);
+
+/* Whoever waits for the restart should know why nothing happens. Once. */
+int stop_announce_wait(Stop *stop, const char *why);
+
+/* Which hook its annotations ask for. */
+int stop_read_hook(Stop *stop, const char *handler, const char *ports);
+
+/* A stop that has begun keeps its slot for this long: until then most are over, and what is not only
+ * waits, for a hook or for a process that takes its time. */
+#define STOPS_SETTLE_USEC ((uint64_t) 250 * 1000)
+
+/* Gives its slot to somebody else. */
+int stops_release(Stop *stop);
+
+/* Takes it off the list, and out of the queue. */
+int stops_remove(Stop *stop);
+int stops_pump(Stops *stops);

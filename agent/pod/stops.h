@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Stopping containers, gracefully
+ *
+ * A stop looks at its container, asks whoever wanted it whether that still holds, runs the container's
+ * preStop hook, has the runtime stop it within what is left of the grace period, and finds out
+ * whether that was what ended it. All stops go on beside each other; only that many begin at once.
+ * What has begun is in a file (stop-journal.h), so that after a crash of the agent no hook runs twice
+ * and what was stopped is known to have been stopped.
+ *
+ * It starts nothing: the kubelet does, or nobody.
+ */
+
+#include <stdbool.h>
+
+#include "agent/base/log.h"
+#include "agent/kube/event.h"
+#include "agent/pod/kubelet.h"
+#include "cri/runtimes.h"
+
+typedef struct Stops Stops;
+typedef struct Stop Stop;
+
+#define STOP_GRACE_OF_POD ((int64_t) -1)
+
+/* For people, and for whoever watches. */
+typedef enum StopStep {
+        STOP_STEP_QUEUED,
+        STOP_STEP_WAITING_FOR_RUNTIME,
+        STOP_STEP_WAITING_FOR_KUBELET, /* nobody would start it again */
+        STOP_STEP_LOOKING,             /* at the container, and whether it is still asked for */
+        STOP_STEP_HOOK,
+        STOP_STEP_STOPPING,
+        STOP_STEP_ENDED,
+        _STOP_STEP_MAX,
+} StopStep;
+
+typedef enum StopResult {
+        STOP_STOPPED,   /* we ended it */
+        STOP_GONE,      /* it had ended by itself, or is not there */
+        STOP_NOT_ASKED, /* the check said no */
+        STOP_FAILED,    /* the runtime refused; it may still run */
+        _STOP_RESULT_MAX,
+} StopResult;
+
+/* Borrowed during the call. */
+typedef struct StopReport {
+        StopResult result;
+        const char *message; /* one line: why it failed or is not asked for; NULL: nothing to say */
+        const char *hook_message; /* why the preStop hook failed; NULL: it did not */
+        uint64_t duration_usec;   /* since the hook began, or the stop if there is none */
+} StopReport;
+
+typedef struct StopOptions {
+        const char *runtime; /* scheme of the container's ID, "containerd"; NULL: the chosen one */
+        const char *container_id; /* the runtime's, without scheme; copied */
+        const char *owner; /* who asks, such as "metadata" or "recreate/UID": at most one stop of
+                                    * a container and an owner; copied */
+        const char *cause; /* "Stopping container app: its labels changed"; of the event and the
+                                    * log; copied */
+        const char *pod_address; /* for hooks; NULL: as the sandbox has it. Copied */
+        int64_t grace_sec;       /* or STOP_GRACE_OF_POD */
+        bool needs_kubelet;      /* waits while nobody would start the container again */
+
+        /* Right before anything is done to the container: does that still hold? To be answered with
+         * stop_answer(), at once or later. NULL: it does. */
+        int (*on_check)(Stop *stop, void *userdata);
+        /* NULL: nobody wants to know. */
+        int (*on_step)(Stop *stop, StopStep step, const char *message, void *userdata);
+        /* Once, and last; the stop is gone then. */
+        int (*on_done)(const StopReport *report, void *userdata);
+        void *userdata;
+} StopOptions;
+
+typedef struct StopsOptions {
+        sd_event *event;
+        Log *log;
+        Runtimes *runtimes;
+        Kubelet *kubelet;      /* NULL: nobody asks whether there is one */
+        KubeEvents *events;    /* NULL: there is no API server */
+        const char *state_dir; /* where the journal is; copied */
+        /* A stop has ended, for metrics. owner: the part before "/". */
+        void (*on_stopped)(const char *owner, StopResult result, uint64_t duration_usec,
+                           void *userdata);
+        void *userdata;
+} StopsOptions;
+
+/* A journal that cannot be read is begun anew, and logged. */
+int stops_new(const StopsOptions *options, Stops **ret);
+/* Ends nothing that the runtime does already; no callback runs any more. */
+Stops *stops_free(Stops *stops);
+
+/* on_done does not run from within. *ret is borrowed until on_done or stop_leave(). */
+int stops_add(Stops *stops, const StopOptions *options, Stop **ret);
+
+/* The answer to on_check. why_not: one line, for the report. */
+int stop_answer(Stop *stop, bool is_asked, const char *why_not);
+
+/* Nobody listens any more: no callback runs. What has not begun is dropped, what has goes on. */
+void stop_leave(Stop *stop);
+
+StopStep stop_step(const Stop *stop);
+const char *stop_step_to_string(StopStep step);
+const char *stop_result_to_string(StopResult result);
+
+/* This owner, in this life or an earlier one, has ended that container, which does not run any more. */
+bool stops_has_stopped(const Stops *stops, const char *owner, const char *container_id);
+
+/* A runtime came or went. */
+int stops_runtime_changed(Stops *stops);
+
+size_t stops_n_running(const Stops *stops);

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/rfc3339.h"
+#include "agent/document/documents.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/recreate/recreate-json.h"
+#include "agent/recreate/recreate-manage-spec.h"
+
+#define GATE "KruisePodReady"
+#define USER_AGENT "ContainerRecreateRequest"
+#define WRITERS_MAX 1024
+
+static struct json_object *find_condition(struct json_object *pod) {
+        struct json_object *status = recreate_json_get(pod, "status", json_type_object);
+        struct json_object *list = recreate_json_get(status, "conditions", json_type_array);
+
+        for (size_t i = 0; list && i < json_object_array_length(list); i++) {
+                struct json_object *item = json_object_array_get_idx(list, i);
+
+                if (recreate_json_is(item, "type", GATE))
+                        return item;
+        }
+
+        return NULL;
+}
+
+/* Those who want the pod unready, without us; whether we were among them. */
+static int read_writers(const char *message, const char *key, struct json_object *list,
+                        bool *ret_is_listed) {
+        cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
+        cleanup(error_done) Error ignored = ERROR_INIT;
+        bool is_listed = false;
+        int r;
+
+        r = message ? documents_parse(message, strlen(message), &documents, &ignored) : 0;
+        if (r < 0 && ignored.kind == ERROR_NONE)
+                return r;
+
+        for (size_t i = 0;
+             documents.n_items == 1 && json_object_is_type(documents.items[0], json_type_array) &&
+             i < WRITERS_MAX && i < json_object_array_length(documents.items[0]);
+             i++) {
+                struct json_object *item = json_object_array_get_idx(documents.items[0], i);
+
+                if (recreate_json_is(item, "userAgent", USER_AGENT) &&
+                    recreate_json_is(item, "key", key)) {
+                        is_listed = true;
+                        continue;
+                }
+                r = item ? recreate_json_append(list, json_object_get(item)) : 0;
+                if (r < 0)
+                        return r;
+        }
+
+        *ret_is_listed = is_listed;
+        return 0;
+}
+
+static int add_writer(struct json_object *list, const char *key) {
+        cleanup(json_object_put_p) json_object *writer =
+                recreate_json_wrap("userAgent", json_object_new_string(USER_AGENT));
+
+        if (!writer || recreate_json_add_text(writer, "key", key) < 0)
+                return -ENOMEM;
+
+        return recreate_json_append(list, take_ptr(writer));
+}
+
+static int make_gate(struct json_object *writers, int64_t now_sec, struct json_object **ret) {
+        bool is_ready = json_object_array_length(writers) == 0;
+        cleanup(json_object_put_p) json_object *gate =
+                recreate_json_wrap("type", json_object_new_string(GATE));
+        const char *message = is_ready ? "" : recreate_json_body(writers);
+        char time[RFC3339_SIZE];
+
+        if (!gate || !message ||
+            recreate_json_add_text(gate, "status", is_ready ? "True" : "False") < 0 ||
+            recreate_json_add_text(gate, "lastTransitionTime", rfc3339_format(now_sec, time)) < 0 ||
+            recreate_json_add_text(gate, "message", message) < 0)
+                return -ENOMEM;
+
+        *ret = take_ptr(gate);
+        return 0;
+}
+
+static int add_gate(struct json_object *patch, struct json_object *gate) {
+        cleanup(json_object_put_p) json_object *list = json_object_new_array();
+
+        if (!list) {
+                json_object_put(gate);
+                return -ENOMEM;
+        }
+        if (recreate_json_append(list, gate) < 0)
+                return -ENOMEM;
+
+        return recreate_json_add(patch, "status", recreate_json_wrap("conditions", take_ptr(list)));
+}
+
+static int add_guard(struct json_object *patch, struct json_object *pod) {
+        static const char *const keys[] = { "uid", "resourceVersion" };
+        cleanup(json_object_put_p) json_object *guard = json_object_new_object();
+        struct json_object *metadata = recreate_json_get(pod, "metadata", json_type_object);
+
+        if (!guard)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+                const char *text = recreate_json_text(metadata, keys[i]);
+
+                if (text && recreate_json_add_text(guard, keys[i], text) < 0)
+                        return -ENOMEM;
+        }
+
+        return recreate_json_add(patch, "metadata", take_ptr(guard));
+}
+
+int recreate_manage_gate(struct json_object *pod, const RecreateSpec *spec, bool is_closed,
+                         int64_t now_sec, struct json_object **ret) {
+        cleanup(json_object_put_p) json_object *patch = json_object_new_object();
+        cleanup(json_object_put_p) json_object *writers = json_object_new_array();
+        cleanup(free_p) char *key = NULL;
+        struct json_object *condition = find_condition(pod), *gate;
+        bool is_listed;
+        int r;
+
+        if (!patch || !writers)
+                return -ENOMEM;
+        if (asprintf(&key, "%s/%s", spec->namespace, spec->name) < 0) {
+                key = NULL;
+                return -ENOMEM;
+        }
+
+        r = read_writers(recreate_json_text(condition, "message"), key, writers, &is_listed);
+        if (r < 0)
+                return r;
+        if (is_listed == is_closed &&
+            (!is_closed || recreate_json_is(condition, "status", "False"))) {
+                *ret = NULL;
+                return 0;
+        }
+
+        r = is_closed ? add_writer(writers, key) : 0;
+        if (r >= 0)
+                r = make_gate(writers, now_sec, &gate);
+        if (r >= 0)
+                r = add_gate(patch, gate);
+        if (r >= 0)
+                r = add_guard(patch, pod);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(patch);
+        return 0;
+}

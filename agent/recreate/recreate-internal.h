@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The inside of recreate.h
+ *
+ * recreate.c holds all requests and gives each its turn; recreate-parts.c knows the API server and
+ * shows what it has; recreate-peers.c listens to pods and runtimes; recreate-adopt.c takes requests
+ * that nobody has prepared; recreate-request.h is the life of one.
+ */
+
+#include "agent/kube/discovery.h"
+#include "agent/kube/watch.h"
+#include "agent/recreate/recreate-spec.h"
+#include "agent/recreate/recreate.h"
+
+#define RECREATE_REQUESTS_MAX 4096
+#define RECREATE_OBJECT_MAX ((size_t) 512 << 10) /* bytes */
+
+typedef struct RecreateRequest RecreateRequest;
+typedef struct RecreateOrphan RecreateOrphan;
+
+/* Of the requests for this node, or of those that nobody has prepared. */
+typedef struct RecreateWatch {
+        Recreate *recreate;
+        KubeWatch *watch;
+        sd_event_source *patience; /* before a complaint */
+        Error complaint;           /* what the log has said last, or unset */
+} RecreateWatch;
+
+struct Recreate {
+        sd_event *event;
+        Log *log;
+        KubeClient *client;
+        Pods *pods;
+        Runtimes *runtimes;
+        Stops *stops;
+        char *node_name;
+        void (*on_restart)(void *userdata);
+        void (*on_written)(const Error *error, void *userdata);
+        void (*on_completed)(bool is_success, void *userdata);
+        void (*on_changed)(void *userdata);
+        void *userdata;
+
+        PodsWatcher watcher;
+        sd_event_source *look; /* once per turn of the loop */
+
+        KubeDiscovery *discovery;
+        sd_event_source *rediscover;
+        unsigned n_failures; /* of the discovery */
+        Error absence;       /* why the version is not known, or unset */
+        Error complaint;     /* about that, in the log, or unset */
+        char *version;       /* and then there are the watches */
+        RecreateDialect dialect;
+        RecreateWatch ours;
+        RecreateWatch orphaned;
+        Error refusal; /* why the last write failed, or unset */
+
+        RecreateRequest **requests;
+        size_t n_requests;
+        size_t n_allocated;
+        bool is_overfull; /* some requests had no place; they are listed again when there is */
+        RecreateOrphan *orphans;
+        size_t n_orphans;
+
+        char **schemes; /* of all runtimes that were ever here */
+        size_t n_schemes;
+};
+
+static inline void recreate_tell(Recreate *recreate) {
+        recreate->on_changed(recreate->userdata);
+}
+
+uint64_t recreate_now_usec(const Recreate *recreate);
+int64_t recreate_wall_usec(void);
+
+/* Something may be to do for some request. */
+int recreate_look(Recreate *recreate);
+
+/* Shows a request that is, or was, for this node. */
+int recreate_show(Recreate *recreate, const KubeObject *object);
+int recreate_show_gone(Recreate *recreate, const KubeObject *object);
+/* All are about to be shown again, and those that were not are gone then. */
+void recreate_unmark_all(Recreate *recreate);
+int recreate_lose_unmarked(Recreate *recreate);
+/* None of them can be seen any more. */
+int recreate_lose_all(Recreate *recreate);
+
+/* Finds out which version is served, and watches. */
+int recreate_discover(Recreate *recreate);
+/* Lets go of all that needs a served version. */
+void recreate_drop_parts(Recreate *recreate);
+/* Lists the requests of this node anew. */
+int recreate_list_again(Recreate *recreate);
+
+/* Listens to what becomes of the pods. */
+void recreate_watch_pods(Recreate *recreate);
+
+/* The runtime of this name ("": the chosen one) that is ready, or NULL. *ret_may_come: it is known, or
+ * may be one of those that are not ready. */
+Runtime *recreate_find_runtime(const Recreate *recreate, const char *scheme, bool *ret_may_come);
+/* Remembers who is there. */
+int recreate_note_runtimes(Recreate *recreate);
+
+/* A request without a node. Whatever is wrong with it, it is in nobody's way. */
+int recreate_orphan_show(Recreate *recreate, const KubeObject *object);
+void recreate_orphan_gone(Recreate *recreate, const char *uid);
+/* A pod is there now. */
+int recreate_orphans_look(Recreate *recreate, const Pod *pod);
+int recreate_orphans_kick(Recreate *recreate);
+void recreate_orphans_drop(Recreate *recreate);
+
+/* Why a write, or another request to the server, was refused, with the right that is missing; unless it
+ * is the connection. NULL: it was taken. */
+void recreate_note_written(Recreate *recreate, const char *right, const char *what,
+                           const KubeReply *reply, const Error *error);

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/recreate/recreate-manage-spec.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/rfc3339.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/recreate/recreate-json.h"
+
+/* {"metadata":{"resourceVersion":"7"}}; NULL: no memory. */
+static struct json_object *new_patch(const char *version, struct json_object **ret_metadata) {
+        struct json_object *metadata =
+                recreate_json_wrap("resourceVersion", json_object_new_string(version));
+        struct json_object *patch = metadata ? recreate_json_wrap("metadata", metadata) : NULL;
+
+        *ret_metadata = metadata;
+        return patch;
+}
+
+static int add_labels(struct json_object *metadata, const Pod *pod, const char *node_name) {
+        cleanup(json_object_put_p) json_object *labels = json_object_new_object();
+
+        if (!labels || recreate_json_add_text(labels, RECREATE_LABEL_NODE, node_name) < 0 ||
+            recreate_json_add_text(labels, RECREATE_LABEL_ACTIVE, "true") < 0 ||
+            recreate_json_add_text(labels, RECREATE_LABEL_POD_UID, pod->uid) < 0 ||
+            recreate_json_add_text(labels, RECREATE_LABEL_MANAGED, "true") < 0)
+                return -ENOMEM;
+
+        return recreate_json_add(metadata, "labels", take_ptr(labels));
+}
+
+static bool is_there(struct json_object *object, const char *key) {
+        struct json_object *value;
+
+        return json_object_object_get_ex(object, key, &value) && value;
+}
+
+static int add_strategy(struct json_object *spec, struct json_object *old, const Pod *pod) {
+        cleanup(json_object_put_p) json_object *strategy = json_object_new_object();
+
+        if (!strategy)
+                return -ENOMEM;
+        if (!is_there(old, "failurePolicy") &&
+            recreate_json_add_text(strategy, "failurePolicy", "Fail") < 0)
+                return -ENOMEM;
+        if (!is_there(old, "terminationGracePeriodSeconds") &&
+            recreate_json_add(strategy, "terminationGracePeriodSeconds",
+                              json_object_new_int64(pod->grace_sec)) < 0)
+                return -ENOMEM;
+
+        return json_object_object_length(strategy) > 0
+                       ? recreate_json_add(spec, "strategy", take_ptr(strategy))
+                       : 0;
+}
+
+/* The same container, with what it is now. */
+static int make_container(struct json_object *old, const Pod *pod, struct json_object **ret) {
+        cleanup(json_object_put_p) json_object *copy = json_object_new_object();
+        cleanup(json_object_put_p) json_object *context = NULL;
+        const char *name = recreate_json_text(old, "name");
+        const PodContainer *container = name ? pod_find(pod, name) : NULL;
+        int r;
+
+        if (!copy)
+                return -ENOMEM;
+
+        json_object_object_foreach(old, key, value) {
+                /* An explicit null is one that is not there. */
+                r = value && strcmp(key, "statusContext") != 0
+                            ? recreate_json_add(copy, key, json_object_get(value))
+                            : 0;
+                if (r < 0)
+                        return r;
+        }
+
+        if (container && container->container_id[0]) {
+                context = recreate_json_wrap("containerID",
+                                             json_object_new_string(container->container_id));
+                if (!context ||
+                    recreate_json_add(context, "restartCount",
+                                      json_object_new_int(container->restart_count)) < 0 ||
+                    recreate_json_add(copy, "statusContext", take_ptr(context)) < 0)
+                        return -ENOMEM;
+        }
+
+        *ret = take_ptr(copy);
+        return 0;
+}
+
+static int add_containers(struct json_object *spec, struct json_object *old, const Pod *pod) {
+        cleanup(json_object_put_p) json_object *list = json_object_new_array();
+        int r;
+
+        if (!list)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < json_object_array_length(old); i++) {
+                struct json_object *item = json_object_array_get_idx(old, i), *made;
+
+                if (!json_object_is_type(item, json_type_object)) {
+                        made = json_object_get(item);
+                } else {
+                        r = make_container(item, pod, &made);
+                        if (r < 0)
+                                return r;
+                }
+                r = recreate_json_append(list, made);
+                if (r < 0)
+                        return r;
+        }
+
+        return recreate_json_add(spec, "containers", take_ptr(list));
+}
+
+int recreate_manage_adopt(struct json_object *object, const Pod *pod, const char *node_name,
+                          struct json_object **ret) {
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        struct json_object *old = recreate_json_get(object, "spec", json_type_object);
+        struct json_object *containers = recreate_json_get(old, "containers", json_type_array);
+        struct json_object *metadata, *spec = json_object_new_object();
+        const char *version =
+                recreate_json_text(recreate_json_get(object, "metadata", json_type_object),
+                                   "resourceVersion");
+        int r;
+
+        patch = new_patch(version ?: "", &metadata);
+        if (!patch || recreate_json_add(patch, "spec", spec) < 0) {
+                if (!patch)
+                        json_object_put(spec);
+                return -ENOMEM;
+        }
+
+        r = add_labels(metadata, pod, node_name);
+        if (r >= 0)
+                r = add_strategy(spec, recreate_json_get(old, "strategy", json_type_object), pod);
+        if (r >= 0 && containers && json_object_array_length(containers) <= RECREATE_CONTAINERS_MAX)
+                r = add_containers(spec, containers, pod);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(patch);
+        return 0;
+}
+
+static int make_condition(const char *type, const char *status, const char *reason,
+                          const char *message, int64_t now_sec, struct json_object **ret) {
+        cleanup(json_object_put_p) json_object *condition =
+                recreate_json_wrap("type", json_object_new_string(type));
+        char time[RFC3339_SIZE];
+
+        if (!condition || recreate_json_add_text(condition, "status", status) < 0 ||
+            recreate_json_add_text(condition, "lastTransitionTime", rfc3339_format(now_sec, time)) <
+                    0)
+                return -ENOMEM;
+        if (reason && recreate_json_add_text(condition, "reason", reason) < 0)
+                return -ENOMEM;
+        if (message && recreate_json_add_text(condition, "message", message) < 0)
+                return -ENOMEM;
+
+        *ret = take_ptr(condition);
+        return 0;
+}
+
+/* The list is replaced as a whole: those of others stay. */
+static int make_conditions(struct json_object *old, int64_t now_sec, struct json_object **ret) {
+        cleanup(json_object_put_p) json_object *list = json_object_new_array();
+        struct json_object *ours;
+        int r;
+
+        if (!list)
+                return -ENOMEM;
+
+        for (size_t i = 0; old && i < json_object_array_length(old); i++) {
+                struct json_object *item = json_object_array_get_idx(old, i);
+
+                if (!item || recreate_json_is(item, "type", RECREATE_CONDITION_DRAINED))
+                        continue;
+                r = recreate_json_append(list, json_object_get(item));
+                if (r < 0)
+                        return r;
+        }
+        r = make_condition(RECREATE_CONDITION_DRAINED, "True", RECREATE_CONDITION_DRAINED, NULL,
+                           now_sec, &ours);
+        if (r < 0)
+                return r;
+        r = recreate_json_append(list, ours);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(list);
+        return 0;
+}
+
+int recreate_manage_drain(struct json_object *object, const RecreateSpec *spec,
+                          RecreateDialect dialect, int64_t now_sec, struct json_object **ret) {
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        struct json_object *status = recreate_json_get(object, "status", json_type_object);
+        struct json_object *metadata, *conditions;
+        char time[RFC3339_SIZE];
+        int r;
+
+        patch = new_patch(spec->version, &metadata);
+        if (!patch)
+                return -ENOMEM;
+
+        if (dialect == RECREATE_V1ALPHA1) {
+                r = recreate_json_add(metadata, "annotations",
+                                      recreate_json_wrap(RECREATE_ANNOTATION_DRAINED,
+                                                         json_object_new_string(
+                                                                 rfc3339_format(now_sec, time))));
+        } else {
+                r = make_conditions(recreate_json_get(status, "conditions", json_type_array),
+                                    now_sec, &conditions);
+                if (r >= 0)
+                        r = recreate_json_add(patch, "status",
+                                              recreate_json_wrap("conditions", conditions));
+        }
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(patch);
+        return 0;
+}
+
+int recreate_manage_unlabel(const RecreateSpec *spec, struct json_object **ret) {
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        cleanup(json_object_put_p) json_object *labels = json_object_new_object();
+        struct json_object *metadata;
+
+        patch = new_patch(spec->version, &metadata);
+        if (!patch || !labels || json_object_object_add(labels, RECREATE_LABEL_ACTIVE, NULL) != 0 ||
+            recreate_json_add(metadata, "labels", take_ptr(labels)) < 0)
+                return -ENOMEM;
+
+        *ret = take_ptr(patch);
+        return 0;
+}
+
+int recreate_manage_delete(const RecreateSpec *spec, struct json_object **ret) {
+        cleanup(json_object_put_p) json_object *body =
+                recreate_json_wrap("kind", json_object_new_string("DeleteOptions"));
+
+        if (!body || recreate_json_add_text(body, "apiVersion", "v1") < 0 ||
+            recreate_json_add(body, "preconditions",
+                              recreate_json_wrap("uid", json_object_new_string(spec->uid))) < 0)
+                return -ENOMEM;
+
+        *ret = take_ptr(body);
+        return 0;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What a controller would write for a request, and for its pod
+ *
+ * Pure. All are merge patches for one version of the object, so that nothing of somebody else is
+ * overwritten; that of the pod is a strategic one.
+ */
+
+#include "agent/pod/pod.h"
+#include "agent/recreate/recreate-spec.h"
+
+/* Prepares a request that nobody has: labels, defaults, and what the containers are now. object is the
+ * request as it is, from which each container keeps all that it has. The caller owns *ret. */
+int recreate_manage_adopt(struct json_object *object, const Pod *pod, const char *node_name,
+                          struct json_object **ret);
+
+/* Says that the pod is unready from now on. object: as for the adoption. The annotation belongs to the
+ * request itself, the condition to its status. */
+int recreate_manage_drain(struct json_object *object, const RecreateSpec *spec,
+                          RecreateDialect dialect, int64_t now_sec, struct json_object **ret);
+
+/* Takes the label away by which requests are found. */
+int recreate_manage_unlabel(const RecreateSpec *spec, struct json_object **ret);
+
+/* What DELETE is told: only this very object. */
+int recreate_manage_delete(const RecreateSpec *spec, struct json_object **ret);
+
+/* Puts the request on the list of those who want the pod unready, or takes it off; the pod becomes
+ * ready again if that was the last one. *ret is NULL if it is so already, and else owned by the
+ * caller. */
+int recreate_manage_gate(struct json_object *pod, const RecreateSpec *spec, bool is_closed,
+                         int64_t now_sec, struct json_object **ret);

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/recreate/recreate-plan.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/quote.h"
+
+#define SEC ((uint64_t) 1000000)
+#define NOT_FOUND "not found container on Node"
+
+/* The one that is there is not the one that the request is about. One that was never seen in the
+ * pod's status is told by its age, in the whole seconds that the API has. */
+static bool is_another(const RecreateSpec *spec, const RecreateContainer *container,
+                       const RecreateFact *fact) {
+        const char *id = container->context_id;
+
+        if (!id)
+                return fact->created_at_sec > spec->created_at;
+
+        id = strstr(id, "://");
+        return !id || strcmp(id + strlen("://"), fact->id) != 0 ||
+               fact->restart_count > container->restart_count;
+}
+
+static bool has_started(const RecreateSpec *spec, const RecreateFact *fact) {
+        return spec->min_started_sec == 0 ||
+               fact->age_usec > (uint64_t) spec->min_started_sec * SEC;
+}
+
+static void wait_at_most(RecreateStep *step, uint64_t usec) {
+        if (usec < step->wait_usec)
+                step->wait_usec = usec;
+}
+
+static int state_of_missing(const RecreateContainer *container, const RecreateFact *fact,
+                            RecreateState *state, RecreateStep *step) {
+        bool is_unknown = !container->context_id && fact->is_pod_known && !fact->is_in_pod;
+
+        if (is_unknown && fact->missing_usec >= RECREATE_MISSING_USEC)
+                return recreate_state_set(state, RECREATE_FAILED, NOT_FOUND);
+
+        if (is_unknown)
+                wait_at_most(step, RECREATE_MISSING_USEC - fact->missing_usec);
+        return recreate_state_set(state, RECREATE_PENDING, NOT_FOUND);
+}
+
+static int state_of_other(const RecreateSpec *spec, const RecreateFact *fact, RecreateState *state,
+                          RecreateStep *step) {
+        bool is_back = fact->is_running && fact->is_ready;
+
+        if (is_back && has_started(spec, fact))
+                return recreate_state_set(state, RECREATE_SUCCEEDED, NULL);
+
+        if (is_back)
+                wait_at_most(step, (uint64_t) spec->min_started_sec * SEC - fact->age_usec + 1);
+        return recreate_state_set(state, RECREATE_RECREATING, NULL);
+}
+
+/* The first rule that applies. */
+static int update_state(const RecreateSpec *spec, const RecreateContainer *container,
+                        const RecreateFact *fact, RecreateState *state, RecreateStep *step) {
+        if (recreate_phase_is_final(state->phase))
+                return 0;
+
+        state->is_killed = state->is_killed || fact->was_killed;
+        if (fact->is_stopping)
+                return state->phase == RECREATE_NONE
+                               ? recreate_state_set(state, RECREATE_PENDING, NULL)
+                               : 0;
+        if (!fact->is_here)
+                return state_of_missing(container, fact, state, step);
+        if (fact->is_exited)
+                return recreate_state_set(state, RECREATE_RECREATING, NULL);
+        if (spec->is_forced && !state->is_killed)
+                return recreate_state_set(state, RECREATE_PENDING, NULL);
+        if (is_another(spec, container, fact))
+                return state_of_other(spec, fact, state, step);
+
+        return recreate_state_set(state, RECREATE_PENDING, NULL);
+}
+
+/* What one pending container means for those behind it. Whether the walk is at its end. */
+static bool plan_pending(const RecreateSpec *spec, const RecreateFact *facts, size_t i,
+                         RecreateStep *step) {
+        if (facts[i].is_stopping)
+                return true;
+        if (!facts[i].is_here)
+                return spec->is_ordered;
+        if (facts[i].rest_usec > 0) {
+                wait_at_most(step, facts[i].rest_usec);
+                return true;
+        }
+
+        step->kind = RECREATE_STEP_STOP;
+        step->index = i;
+        return true;
+}
+
+static void plan_walk(const RecreateSpec *spec, const RecreateFact *facts,
+                      const RecreateStatus *status, RecreateStep *step) {
+        size_t n_final = 0;
+
+        for (size_t i = 0; i < spec->n_containers; i++) {
+                RecreatePhase phase = status->states[i].phase;
+
+                n_final += recreate_phase_is_final(phase);
+                if (phase == RECREATE_FAILED && !spec->ignores_failure) {
+                        step->kind = RECREATE_STEP_COMPLETE;
+                        return;
+                }
+                if (phase == RECREATE_RECREATING && spec->is_ordered)
+                        return;
+                if (phase == RECREATE_PENDING && plan_pending(spec, facts, i, step))
+                        return;
+        }
+
+        if (n_final == spec->n_containers)
+                step->kind = RECREATE_STEP_COMPLETE;
+}
+
+int recreate_plan_step(const RecreateSpec *spec, const RecreateFact *facts, RecreateStatus *status,
+                       RecreateStep *ret) {
+        RecreateStep step = { .kind = RECREATE_STEP_WAIT, .wait_usec = UINT64_MAX };
+        int r;
+
+        for (size_t i = 0; i < spec->n_containers; i++) {
+                r = update_state(spec, &spec->containers[i], &facts[i], &status->states[i], &step);
+                if (r < 0)
+                        return r;
+        }
+
+        plan_walk(spec, facts, status, &step);
+        *ret = step;
+        return 0;
+}
+
+static int refuse(char **ret_problem, char *problem) {
+        *ret_problem = problem;
+        return problem ? 0 : -ENOMEM;
+}
+
+static char *describe(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static char *describe(const char *format, ...) {
+        char *text;
+        va_list args;
+        int r;
+
+        va_start(args, format);
+        r = vasprintf(&text, format, args);
+        va_end(args);
+        return r < 0 ? NULL : text;
+}
+
+/* Somebody prepares requests with what the pod's status says. If that is the agent, what is not in it
+ * was not there; else a name that is not even the pod's is told in its own way. */
+static bool may_lack_context(const RecreateSpec *spec, const RecreateFact *fact) {
+        return spec->is_managed || (fact->is_pod_known && !fact->is_in_pod);
+}
+
+int recreate_plan_runtime(const RecreateSpec *spec, const RecreateFact *facts,
+                          char scheme[static RECREATE_SCHEME_SIZE], char **ret_problem) {
+        scheme[0] = '\0';
+        if (spec->n_containers == 0)
+                return refuse(ret_problem, strdup("no runtime type found in Pod"));
+
+        for (size_t i = 0; i < spec->n_containers; i++) {
+                const char *name = spec->containers[i].name, *id = spec->containers[i].context_id;
+                const char *end = id ? strstr(id, "://") : NULL;
+                char quoted[QUOTE_SIZE];
+
+                if (!id && may_lack_context(spec, &facts[i]))
+                        continue;
+                if (!id)
+                        return refuse(ret_problem,
+                                      describe("no statusContext or empty containerID in %s "
+                                               "container",
+                                               name));
+                if (!end || end == id || end - id >= RECREATE_SCHEME_SIZE)
+                        return refuse(ret_problem,
+                                      describe("failed to parse containerID %s in %s container: "
+                                               "invalid container ID: %s",
+                                               id, name, quote(id, quoted)));
+                if (scheme[0] && (strlen(scheme) != (size_t) (end - id) ||
+                                  strncmp(scheme, id, strlen(scheme)) != 0))
+                        return refuse(ret_problem,
+                                      describe("has different runtime types %s, %.*s in Pod",
+                                               scheme, (int) (end - id), id));
+
+                memcpy(scheme, id, (size_t) (end - id));
+                scheme[end - id] = '\0';
+        }
+
+        return 0;
+}
+
+uint64_t recreate_plan_drained_usec(const RecreateSpec *spec, int64_t now_usec,
+                                    uint64_t since_undrained_usec) {
+        uint64_t period = (uint64_t) spec->unready_sec * SEC;
+        uint64_t elapsed = 0;
+
+        if (spec->drained_at > 0 && spec->drained_at < now_usec / (int64_t) SEC + 1)
+                elapsed = (uint64_t) (now_usec - spec->drained_at * (int64_t) SEC);
+        if (elapsed > since_undrained_usec)
+                elapsed = since_undrained_usec;
+
+        return elapsed < period ? elapsed : period;
+}

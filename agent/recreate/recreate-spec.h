@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A request as the API server has it (ContainerRecreateRequest)
+ *
+ * Pure. Both dialects: a controller of v1beta1 leaves its notes for the node in the status, one of
+ * v1alpha1 in annotations.
+ */
+
+#include "agent/base/error.h"
+#include "agent/recreate/recreate-status.h"
+
+#define RECREATE_GROUP "apps.kruise.io"
+#define RECREATE_RESOURCE "containerrecreaterequests"
+#define RECREATE_LABEL_NODE "crr.apps.kruise.io/node-name"
+#define RECREATE_LABEL_ACTIVE "crr.apps.kruise.io/active"
+#define RECREATE_LABEL_POD_UID "crr.apps.kruise.io/pod-uid"
+#define RECREATE_LABEL_MANAGED "inplaced.io/managed" /* the agent is its controller */
+#define RECREATE_ANNOTATION_SNAPSHOT "crr.apps.kruise.io/sync-container-statuses"
+#define RECREATE_ANNOTATION_DRAINED "crr.apps.kruise.io/unready-acquired"
+#define RECREATE_CONDITION_DRAINED "PreRecreateGrace"
+
+#define RECREATE_CONTAINERS_MAX 1024
+
+typedef enum RecreateDialect {
+        RECREATE_V1ALPHA1,
+        RECREATE_V1BETA1,
+        _RECREATE_DIALECT_MAX,
+} RecreateDialect;
+
+typedef struct RecreateContainer {
+        char *name;
+        char *context_id;      /* statusContext.containerID, "containerd://..."; NULL: none */
+        int64_t restart_count; /* of the statusContext */
+} RecreateContainer;
+
+/* What a controller has seen in the pod's status. */
+typedef struct RecreateSnapshot {
+        char *name;
+        char *container_id;
+        bool is_ready;
+} RecreateSnapshot;
+
+/* Texts are owned. Times are in seconds since 1970. */
+typedef struct RecreateSpec {
+        char *namespace;
+        char *name;
+        char *uid;
+        char *version;
+        int64_t created_at;
+        bool is_deleted;
+        bool is_active;  /* it has the label */
+        bool is_managed; /* by this agent, see RECREATE_LABEL_MANAGED */
+        char *pod_uid;   /* of the label; NULL: none */
+        char *pod_name;  /* NULL only if there is a problem */
+        char *problem;   /* why it cannot be served, in one line, or NULL */
+
+        RecreateContainer *containers;
+        size_t n_containers;
+
+        bool ignores_failure;
+        bool is_ordered;
+        bool is_forced;
+        int64_t grace_sec;   /* -1: the pod's */
+        int64_t unready_sec; /* for so long the pod is unready before anything is stopped; -1: not */
+        int64_t min_started_sec;
+        int64_t deadline_sec; /* from its creation; -1: none */
+        int64_t ttl_sec;      /* from its completion; -1: it stays */
+
+        RecreateStatus status;
+        RecreateSnapshot *snapshot;
+        size_t n_snapshot;
+        bool is_drained; /* a controller has made the pod unready */
+        int64_t drained_at;
+        char *bad_drain; /* what should be the time of that and is none, or NULL */
+} RecreateSpec;
+
+/* Refuses what has no name, namespace or uid; whatever else is wrong is the problem. What is wrong in
+ * a status is as if it were not there. The caller owns *ret. */
+int recreate_spec_parse(struct json_object *object, RecreateDialect dialect, RecreateSpec **ret,
+                        Error *reterr);
+
+/* Takes NULL. Returns NULL. */
+RecreateSpec *recreate_spec_free(RecreateSpec *spec);
+
+/* Of resource versions: the first is older than the second. What is no number is never older. */
+bool recreate_spec_is_older(const char *version, const char *than);

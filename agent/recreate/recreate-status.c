@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/recreate/recreate-status.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/rfc3339.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/recreate/recreate-json.h"
+#include "agent/recreate/recreate-text.h"
+
+static const char *const phases[_RECREATE_PHASE_MAX] = {
+        [RECREATE_NONE] = "",
+        [RECREATE_PENDING] = "Pending",
+        [RECREATE_RECREATING] = "Recreating",
+        [RECREATE_SUCCEEDED] = "Succeeded",
+        [RECREATE_FAILED] = "Failed",
+        [RECREATE_COMPLETED] = "Completed",
+};
+
+const char *recreate_phase_to_string(RecreatePhase phase) {
+        return phases[phase];
+}
+
+RecreatePhase recreate_phase_from_string(const char *text) {
+        for (RecreatePhase phase = 0; text && phase < _RECREATE_PHASE_MAX; phase++)
+                if (strcmp(text, phases[phase]) == 0)
+                        return phase;
+
+        return RECREATE_NONE;
+}
+
+void recreate_status_done(RecreateStatus *status) {
+        for (size_t i = 0; i < status->n_states; i++) {
+                free(status->states[i].name);
+                free(status->states[i].message);
+        }
+        free(status->states);
+        free(status->message);
+        *status = RECREATE_STATUS_INIT;
+}
+
+static int copy_text(const char *from, char **ret) {
+        if (!from)
+                return 0;
+
+        *ret = strdup(from);
+        return *ret ? 0 : -ENOMEM;
+}
+
+static int copy_state(const RecreateState *from, RecreateState *ret) {
+        int r;
+
+        ret->phase = from->phase;
+        ret->is_killed = from->is_killed;
+        r = copy_text(from->name, &ret->name);
+        return r < 0 ? r : copy_text(from->message, &ret->message);
+}
+
+int recreate_status_copy(const RecreateStatus *from, RecreateStatus *ret) {
+        cleanup(recreate_status_done) RecreateStatus copy = RECREATE_STATUS_INIT;
+        int r;
+
+        copy.states = calloc(from->n_states + 1, sizeof(copy.states[0]));
+        if (!copy.states)
+                return -ENOMEM;
+
+        copy.phase = from->phase;
+        copy.is_completed = from->is_completed;
+        copy.completed_at = from->completed_at;
+        copy.is_foreign = from->is_foreign;
+        copy.n_states = from->n_states;
+        r = copy_text(from->message, &copy.message);
+        for (size_t i = 0; r >= 0 && i < copy.n_states; i++)
+                r = copy_state(&from->states[i], &copy.states[i]);
+        if (r < 0)
+                return r;
+
+        *ret = copy;
+        copy = RECREATE_STATUS_INIT;
+        return 0;
+}
+
+static int set_text(char **text, const char *value) {
+        char *copy = NULL;
+
+        if (value) {
+                copy = recreate_text_copy(value);
+                if (!copy)
+                        return -ENOMEM;
+        }
+
+        free(*text);
+        *text = copy;
+        return 0;
+}
+
+int recreate_state_set(RecreateState *state, RecreatePhase phase, const char *message) {
+        state->phase = phase;
+        return set_text(&state->message, message && message[0] ? message : NULL);
+}
+
+int recreate_status_complete(RecreateStatus *status, int64_t now_sec, const char *message) {
+        status->phase = RECREATE_COMPLETED;
+        status->is_completed = true;
+        status->completed_at = now_sec;
+        return set_text(&status->message, message);
+}
+
+static size_t count_succeeded(const RecreateStatus *status) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < status->n_states; i++)
+                n += status->states[i].phase == RECREATE_SUCCEEDED;
+
+        return n;
+}
+
+bool recreate_status_is_success(const RecreateStatus *status) {
+        return status->n_states > 0 && count_succeeded(status) == status->n_states;
+}
+
+static void write_summary(const RecreateStatus *status, FILE *file) {
+        fprintf(file, "%zu of %zu container%s restarted", count_succeeded(status), status->n_states,
+                status->n_states == 1 ? "" : "s");
+
+        for (size_t i = 0; i < status->n_states && ftell(file) < RECREATE_TEXT_MAX; i++) {
+                const RecreateState *state = &status->states[i];
+
+                if (state->phase == RECREATE_FAILED)
+                        fprintf(file, "; %s: %s", state->name, state->message ?: "failed");
+        }
+}
+
+int recreate_status_summarize(const RecreateStatus *status, char **ret) {
+        cleanup(free_p) char *text = NULL;
+        size_t size;
+        FILE *file;
+
+        file = open_memstream(&text, &size);
+        if (!file)
+                return -ENOMEM;
+
+        write_summary(status, file);
+        if (fclose(file) != 0)
+                return -ENOMEM;
+
+        *ret = recreate_text_copy(text);
+        return *ret ? 0 : -ENOMEM;
+}
+
+static bool text_equal(const char *a, const char *b) {
+        return strcmp(a ?: "", b ?: "") == 0;
+}
+
+static bool are_states_equal(const RecreateStatus *known, const RecreateStatus *wanted) {
+        if (known->is_foreign || known->n_states != wanted->n_states)
+                return false;
+
+        for (size_t i = 0; i < known->n_states; i++) {
+                const RecreateState *a = &known->states[i], *b = &wanted->states[i];
+
+                if (!text_equal(a->name, b->name) || a->phase != b->phase ||
+                    !text_equal(a->message, b->message) || a->is_killed != b->is_killed)
+                        return false;
+        }
+
+        return true;
+}
+
+/* Before anybody has looked there is nothing to write. */
+static bool has_states(const RecreateStatus *status) {
+        for (size_t i = 0; i < status->n_states; i++)
+                if (status->states[i].phase == RECREATE_NONE)
+                        return false;
+
+        return status->n_states > 0;
+}
+
+static int make_state(const RecreateState *state, struct json_object **ret) {
+        cleanup(json_object_put_p) json_object *object = json_object_new_object();
+
+        if (!object || recreate_json_add_text(object, "name", state->name) < 0 ||
+            recreate_json_add_text(object, "phase", recreate_phase_to_string(state->phase)) < 0)
+                return -ENOMEM;
+        if (state->message && recreate_json_add_text(object, "message", state->message) < 0)
+                return -ENOMEM;
+        if (state->is_killed &&
+            recreate_json_add(object, "isKilled", json_object_new_boolean(true)) < 0)
+                return -ENOMEM;
+
+        *ret = take_ptr(object);
+        return 0;
+}
+
+static int add_states(struct json_object *patch, const RecreateStatus *wanted) {
+        cleanup(json_object_put_p) json_object *list = json_object_new_array();
+        int r;
+
+        if (!list)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < wanted->n_states; i++) {
+                struct json_object *state = NULL;
+
+                r = make_state(&wanted->states[i], &state);
+                if (r < 0)
+                        return r;
+                r = recreate_json_append(list, state);
+                if (r < 0)
+                        return r;
+        }
+
+        return recreate_json_add(patch, "containerRecreateStates", take_ptr(list));
+}
+
+static int add_completion(struct json_object *patch, const RecreateStatus *wanted) {
+        char time[RFC3339_SIZE];
+        int r;
+
+        r = recreate_json_add_text(patch, "completionTime",
+                                   rfc3339_format(wanted->completed_at, time));
+        if (r < 0 || !wanted->message)
+                return r;
+
+        return recreate_json_add_text(patch, "message", wanted->message);
+}
+
+static int add_guard(struct json_object *body, const char *version) {
+        return recreate_json_add(body, "metadata",
+                                 recreate_json_wrap("resourceVersion",
+                                                    json_object_new_string(version)));
+}
+
+int recreate_status_diff(const RecreateStatus *known, const RecreateStatus *wanted,
+                         const char *version, struct json_object **ret) {
+        cleanup(json_object_put_p) json_object *body = json_object_new_object();
+        bool completes = wanted->is_completed && !known->is_completed;
+        bool has_phase = known->phase != wanted->phase && wanted->phase != RECREATE_NONE;
+        struct json_object *patch = json_object_new_object();
+        int r;
+
+        if (recreate_json_add(body, "status", patch) < 0)
+                return -ENOMEM;
+
+        r = has_phase ? recreate_json_add_text(patch, "phase",
+                                               recreate_phase_to_string(wanted->phase))
+                      : 0;
+        if (r >= 0 && completes)
+                r = add_completion(patch, wanted);
+        if (r >= 0 && has_states(wanted) && !are_states_equal(known, wanted))
+                r = add_states(patch, wanted);
+        if (r >= 0 && (completes || has_phase) && version)
+                r = add_guard(body, version);
+        if (r < 0)
+                return r;
+
+        *ret = json_object_object_length(patch) > 0 ? take_ptr(body) : NULL;
+        return 0;
+}

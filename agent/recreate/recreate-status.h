@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What became of a request, as it is written into its status
+ *
+ * Pure: one status as it is known to be there, another one as it should be, and the merge patch
+ * (RFC 7386) that makes the one of the other. Lists in it are replaced as a whole.
+ */
+
+#include <json-c/json_types.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum RecreatePhase {
+        RECREATE_NONE, /* nothing is written */
+        RECREATE_PENDING,
+        RECREATE_RECREATING,
+        RECREATE_SUCCEEDED, /* of a container only, like the next one */
+        RECREATE_FAILED,
+        RECREATE_COMPLETED,
+        _RECREATE_PHASE_MAX,
+} RecreatePhase;
+
+/* Of one container. Texts are owned; a message may be NULL. */
+typedef struct RecreateState {
+        char *name;
+        RecreatePhase phase;
+        char *message;
+        bool is_killed; /* it was stopped for this request */
+} RecreateState;
+
+typedef struct RecreateStatus {
+        RecreatePhase phase;
+        bool is_completed;    /* by its phase, or its time */
+        int64_t completed_at; /* seconds since 1970; 0: unknown */
+        char *message;
+        RecreateState *states; /* one for each container of the spec, in its order */
+        size_t n_states;
+        bool is_foreign; /* what is there are not these states in this order */
+} RecreateStatus;
+
+#define RECREATE_STATUS_INIT ((RecreateStatus){ .phase = RECREATE_NONE })
+
+const char *recreate_phase_to_string(RecreatePhase phase);
+
+/* NONE for what is none, or NULL. */
+RecreatePhase recreate_phase_from_string(const char *text);
+
+/* Nothing changes it any more. */
+static inline bool recreate_phase_is_final(RecreatePhase phase) {
+        return phase == RECREATE_SUCCEEDED || phase == RECREATE_FAILED;
+}
+
+int recreate_status_copy(const RecreateStatus *from, RecreateStatus *ret);
+void recreate_status_done(RecreateStatus *status);
+
+/* Does not touch is_killed. The message is copied, and cut if it is long; NULL: none. */
+int recreate_state_set(RecreateState *state, RecreatePhase phase, const char *message);
+
+/* The request is over, at this time. The message is copied, and cut if it is long. */
+int recreate_status_complete(RecreateStatus *status, int64_t now_sec, const char *message);
+
+/* All containers have been restarted. */
+bool recreate_status_is_success(const RecreateStatus *status);
+
+/* "1 of 2 containers restarted; app: kill container error: ..."; the caller owns *ret. */
+int recreate_status_summarize(const RecreateStatus *status, char **ret);
+
+/* The patch of what differs, {"status":{...}}, or NULL. One with a phase is for this version of the
+ * request alone, lest it undoes what somebody else has just decided; states are for whichever there
+ * is. The caller owns *ret. */
+int recreate_status_diff(const RecreateStatus *known, const RecreateStatus *wanted,
+                         const char *version, struct json_object **ret);

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that containers whose environment is made from a pod's labels or annotations get the new
+values in place: those and no others, once, gracefully, and that the pod tells of it.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import grpc
+import pytest
+
+from lab import sanitizers
+from lab.hashes import env_hash
+from lab.kubelet import is_ready
+from lab.pod import (
+    GATE,
+    META,
+    OPT_IN,
+    container,
+    from_annotations,
+    from_labels,
+    shell,
+    until_term,
+)
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(90 * SLOWLY)]
+
+_COLOUR = from_annotations(COLOUR="colour")
+
+# What a hook is told to reach notes that it was reached.
+_NOTES_REQUESTS = """\
+nc -ll -p 8080 -e /bin/sh -c '
+    read -r line
+    echo hook $line >>/data/notes
+    printf "HTTP/1.0 204 No Content\\r\\n\\r\\n"
+    cat >/dev/null
+' &"""
+_LISTENS = ":1F90 "  # as /proc tells of a socket that listens on port 8080
+
+
+@pytest.fixture
+def coloured(node_agent, make_pod, tools):
+    """coloured(…): a pod with a container `main` that has an annotation in its environment.
+
+    What its process is told, and when, it writes into the file `notes`.
+    """
+
+    def make(script: str = "", **more):
+        command = until_term("echo term >>/data/notes")
+        command[2] = f"{script}\n{command[2]}"
+        main = container("main", tools, env=_COLOUR, command=command, **more)
+        pod = make_pod(main, annotations={"colour": "red"}, terminationGracePeriodSeconds=10)
+        pod.wait_meta()
+        return pod
+
+    return make
+
+
+def wait_blue(pod, name: str = "main", times: int = 1) -> None:
+    """Restarted so many times, and the process has the new value."""
+    pod.wait_restarted(name, times)
+    assert pod.environment(name)["COLOUR"] == "blue"
+
+
+def patches_of(control_plane, pod) -> int:
+    """How often the agent has written to the pod."""
+    written = control_plane.audit(verb="patch") + control_plane.audit(verb="update")
+    about = [entry["objectRef"] for entry in written]
+    return len([one for one in about if one["resource"] == "pods" and one["name"] == pod.name])
+
+
+def test_restarts_exactly_the_containers_that_use_it(node_agent, make_pod, tools, settle):
+    """They are declared in another order than that in which the kubelet tells of them."""
+    pod = make_pod(
+        container("zeta", tools, env=_COLOUR),
+        container("alpha", tools, env=from_labels(TEAM="team")),
+        container("middle", tools, env=[{"name": "COLOUR", "value": "fixed"}]),
+        annotations={"colour": "red"},
+        labels={"team": "one"},
+    )
+    entries = pod.wait_meta()
+    assert [entry["name"] for entry in entries] == ["alpha", "middle", "zeta"]
+    before = pod.get()
+    pod.file("kept").write_text("content")
+
+    pod.begin_update(annotations={"colour": "blue"})
+    wait_blue(pod, "zeta")
+    pod.wait_meta()
+    assert pod.restarts() == {"alpha": 0, "middle": 0, "zeta": 1}
+
+    pod.begin_update(labels={"team": "two"})
+    pod.wait_restarted("alpha")
+    assert pod.environment("alpha")["TEAM"] == "two"
+    pod.wait_meta()
+
+    settle()
+    assert pod.restarts() == {"alpha": 1, "middle": 0, "zeta": 1}
+    after = pod.get()
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["status"]["podIP"] == before["status"]["podIP"]
+    assert pod.file("kept").read_text() == "content"
+
+
+def test_tells_of_pods_on_first_sight(start_node_agent, make_pod, tools, settle):
+    """That were there before the agent, and whose owner wants it."""
+    main = container("main", tools, env=_COLOUR)
+    owned = make_pod(main, annotations={"colour": "red"})
+    willing = make_pod(main, owner=False, annotations={OPT_IN: "true"})
+    foreign = make_pod(main, owner=False, annotations={"colour": "red"})
+
+    # The fixture `settle` does not need the agent before it is called.
+    start_node_agent()
+    owned.wait_meta()
+    willing.wait_meta()
+    settle()
+    assert foreign.meta() is None
+    assert owned.restarts() == willing.restarts() == foreign.restarts() == {"main": 0}
+
+
+def test_waits_for_the_owner_to_begin_an_update(coloured, settle):
+    """Until the condition is False a change is no wish for a restart."""
+    pod = coloured()
+    before = pod.get()["metadata"]["annotations"][META]
+    pod.change(annotations={"colour": "blue"})
+    settle()
+    assert pod.restarts() == {"main": 0}
+    assert pod.get()["metadata"]["annotations"][META] == before
+
+    pod.set_condition(GATE, "False")
+    wait_blue(pod)
+    pod.wait_meta()
+
+
+def test_writes_at_most_twice(coloured, control_plane, settle):
+    pod = coloured()
+    settle()
+    before = patches_of(control_plane, pod)
+    pod.begin_update(annotations={"colour": "blue"})
+    wait_blue(pod)
+    pod.wait_meta()
+    settle()
+    assert 1 <= patches_of(control_plane, pod) - before <= 2
+
+
+def test_a_pod_without_openkruise_takes_part_by_annotation(node_agent, make_pod, tools, settle):
+    """All of its containers, or those that it lists; a pod that says nothing does not."""
+    containers = [container(name, tools, env=_COLOUR) for name in ("one", "two", "three")]
+    red = {"colour": "red"}
+    whole = make_pod(*containers, owner=False, annotations={**red, OPT_IN: "true"})
+    listed = make_pod(*containers, owner=False, annotations={**red, OPT_IN: "two,three"})
+    silent = make_pod(*containers, owner=False, annotations=red)
+    refuses = make_pod(*containers, owner=False, annotations={**red, OPT_IN: "false"})
+
+    for pod in (whole, listed, silent, refuses):
+        pod.change(annotations={"colour": "blue"})
+    for pod, names in ((whole, ("one", "two", "three")), (listed, ("two", "three"))):
+        for name in names:
+            wait_blue(pod, name)
+    whole.wait_meta()
+
+    settle()
+    assert whole.restarts() == {"one": 1, "two": 1, "three": 1}
+    assert listed.restarts() == {"one": 0, "two": 1, "three": 1}
+    assert silent.restarts() == refuses.restarts() == {"one": 0, "two": 0, "three": 0}
+
+
+def test_an_image_with_one_program_and_nothing_else(node_agent, make_pod, bare):
+    """There is no `env` in it that could be asked."""
+    main = {"name": "main", "image": bare.reference, "env": _COLOUR}
+    pod = make_pod(main, annotations={"colour": "red"})
+    with pytest.raises(grpc.RpcError):
+        pod.node.containerd.cri.execute(pod.runtime_container("main").id, "env")
+    pod.wait_meta()
+    pod.begin_update(annotations={"colour": "blue"})
+    wait_blue(pod)
+    pod.wait_meta()
+    assert pod.restarts() == {"main": 1}
+
+
+_VALUES = {
+    "lines": ("one", "two\nlines\n\n"),
+    "blanks": ("  outer ", "\tother  blanks "),
+    "quotes": ("'", "\"double\" 'single' \\back `tick` $(HOME) $$ <&>"),
+    "unicode": ("ä", "grün 緑 🟢 \u2028 \x7f"),
+    "long": ("short", "0123456789" * 10_000),
+    "assignment": ("A=1", "COLOUR=2\nPATH=/nowhere"),
+    "empty": ("full", ""),
+    "added": (None, "new"),
+    "removed": ("old", None),
+}
+
+
+def test_values_arrive_byte_by_byte(node_agent, make_pod, tools, settle):
+    """A container each; nothing in a value makes it look as if it were another one."""
+    pod = make_pod(
+        *(container(key, tools, env=from_annotations(VALUE=key)) for key in _VALUES),
+        annotations={key: value for key, (value, _) in _VALUES.items() if value is not None},
+    )
+    pod.wait_meta()
+    pod.begin_update(annotations={key: value for key, (_, value) in _VALUES.items()})
+    for key, (_, value) in _VALUES.items():
+        pod.wait_restarted(key)
+        assert pod.environment(key)["VALUE"] == (value or "")
+    pod.wait_meta()
+    settle()
+    assert set(pod.restarts().values()) == {1}
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+def test_what_would_not_come_back_is_left_alone(node_agent, make_pod, tools, settle, policy):
+    """It ends with 0 when it is told to end, so the kubelet would not start it again."""
+    main = container("main", tools, env=_COLOUR)
+    pod = make_pod(main, annotations={"colour": "red"}, restartPolicy=policy)
+    pod.wait_meta()
+    process = pod.process("main")
+    pod.begin_update(annotations={"colour": "blue"})
+    event = pod.wait_event("InPlaceRestartSkipped", 10 * SLOWLY)
+    assert "main" in event["message"] and policy in event["message"]
+    settle()
+    assert pod.restarts() == {"main": 0} and pod.process("main") == process
+    assert pod.events("Killing") == []
+
+
+def test_another_image_and_another_value_are_one_restart(coloured, registry, settle):
+    """The kubelet restarts the container for its image anyhow."""
+    pod = coloured()
+    other = registry.push_image("pods/tools", "other", busybox=True, labels={"other": "yes"})
+    pod.begin_update(annotations={"colour": "blue"}, images={"main": other.reference})
+    wait_blue(pod)
+    assert pod.status("main")["image"] == other.reference
+    pod.wait_meta()
+    settle()
+    assert pod.restarts() == {"main": 1}
+    assert pod.events("Killing") == []
+
+
+_HOOKS = {
+    "exec": ({"exec": {"command": shell("echo hook >>/data/notes")}}, "hook"),
+    "httpGet": ({"httpGet": {"port": "web", "path": "/bye?now"}}, "hook GET /bye?now HTTP/1.1"),
+    "tcpSocket": ({"tcpSocket": {"port": 8080}}, "hook"),
+}
+
+
+@pytest.mark.parametrize("kind", _HOOKS)
+def test_runs_the_hook_before_the_stop(coloured, settle, kind):
+    hook, note = _HOOKS[kind]
+    ports = [{"name": "web", "containerPort": 8080}]
+    pod = coloured(_NOTES_REQUESTS, lifecycle={"preStop": hook}, ports=ports)
+    sockets = Path(f"/proc/{pod.process('main')}/net/tcp6")
+    wait_until(lambda: _LISTENS in sockets.read_text(), 10, "listener")
+    pod.begin_update(annotations={"colour": "blue"})
+    wait_blue(pod)
+    settle()
+    assert [line.rstrip() for line in pod.lines("notes")] == [note, "term"]
+    assert pod.restarts() == {"main": 1}
+    assert pod.events("FailedPreStopHook") == []
+
+
+def test_sleeps_before_the_stop_if_the_hook_says_so(coloured):
+    pod = coloured(lifecycle={"preStop": {"sleep": {"seconds": 2}}})
+    began = time.monotonic()
+    pod.begin_update(annotations={"colour": "blue"})
+    wait_until(lambda: pod.lines("notes"), 20 * SLOWLY, "SIGTERM")
+    assert time.monotonic() - began > 1.9
+    wait_blue(pod)
+
+
+def test_a_hook_that_fails_is_told_and_does_not_stop_it(coloured):
+    pod = coloured(lifecycle={"preStop": {"exec": {"command": shell("echo no way; exit 3")}}})
+    pod.begin_update(annotations={"colour": "blue"})
+    wait_blue(pod)
+    event = pod.wait_event("FailedPreStopHook", 10 * SLOWLY)
+    assert event["type"] == "Warning" and "main" in event["message"]
+
+
+def test_tells_of_the_stop_as_the_kubelet_does(coloured):
+    pod = coloured()
+    pod.begin_update(annotations={"colour": "blue"})
+    wait_blue(pod)
+    event = pod.wait_event("Killing", 10 * SLOWLY)
+    assert event["type"] == "Normal" and "main" in event["message"]
+    about = event["involvedObject"]
+    assert about["fieldPath"] == "spec.containers{main}" and about["name"] == pod.name
+    assert "blue" not in event["message"]
+    assert len(pod.events("Killing")) == 1
+
+
+def test_a_process_has_its_grace_period(coloured):
+    """It needs three seconds to end, and may have ten."""
+    pod = coloured("trap 'sleep 3; echo orderly >>/data/notes; exit 0' TERM; sleep 3600 & wait")
+    pod.begin_update(annotations={"colour": "blue"})
+    wait_blue(pod)
+    assert pod.lines("notes") == ["orderly"]
+    assert pod.status("main")["lastState"]["terminated"]["exitCode"] == 0
+
+
+def test_a_native_sidecar_is_a_container_like_others(node_agent, make_pod, tools, settle):
+    """Also in what is told of the pod, but after the others."""
+    sidecar = container("sidecar", tools, env=_COLOUR, restartPolicy="Always")
+    pod = make_pod(
+        container("main", tools), initContainers=[sidecar], annotations={"colour": "red"}
+    )
+    entries = pod.wait_meta()
+    assert [entry["name"] for entry in entries] == ["main", "sidecar"]
+    pod.begin_update(annotations={"colour": "blue"})
+    wait_blue(pod, "sidecar")
+    pod.wait_meta()
+    settle()
+    assert pod.restarts() == {"main": 0, "sidecar": 1}
+
+
+def test_what_is_told_is_about_the_container_that_runs(coloured, settle):
+    """Restarted by anybody: its hash is that of the values with which it was created."""
+    pod = coloured()
+    pod.change(annotations={"colour": "blue"})
+    settle()
+    cri = pod.node.containerd.cri
+    request = cri.messages.StopContainerRequest(
+        container_id=pod.runtime_container("main").id, timeout=5
+    )
+    cri.runtime.StopContainer(request)
+    wait_blue(pod)
+    (entry,) = pod.wait_meta()
+    assert entry["restartCount"] == 1
+    document = pod.get()
+    said = entry["hashes"]["extractedEnvFromMetadataHash"]
+    assert said == env_hash(document["spec"]["containers"][0], document["metadata"])
+
+
+def test_is_told_to_end_at_once(coloured):
+    """Much sooner than the kubelet looks; the figures themselves are measured elsewhere."""
+    pod = coloured()
+    pod.set_condition(GATE, "False")
+    pod.wait(lambda document: not is_ready(document))
+    began = time.time()
+    pod.change(annotations={"colour": "blue"})
+    wait_blue(pod)
+    assert pod.runtime_status("main", 0).finished_at / 1e9 - began < 1 * SLOWLY

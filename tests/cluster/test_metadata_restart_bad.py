@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that restarts for changed metadata come out right when anything goes wrong meanwhile:
+nothing is restarted twice, nothing that nobody asked for, and nothing is forgotten.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from fake import api_faults, behaviours
+from fake.api_proxy import ApiProxy
+from fake.runtime_proxy import RuntimeProxy
+from lab import sanitizers
+from lab.kubeconfig import write_kubeconfig
+from lab.kubelet import is_ready
+from lab.pod import GATE, META, VERIFIED, Pod, container, from_annotations, shell, until_term
+from lab.trouble import complaints
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(120 * SLOWLY)]
+
+_COLOUR = from_annotations(COLOUR="colour")
+_BLUE = {"colour": "blue"}
+
+_DEAF = shell("trap '' TERM; while :; do sleep 3600 & wait; done")
+_SLOW = until_term("echo term >>/data/notes; sleep 4")
+
+
+@pytest.fixture
+def coloured(make_pod, tools):
+    """coloured(command, …): a pod whose container `main` has an annotation in its environment."""
+
+    def make(command=None, grace: int = 10, **more):
+        main = container("main", tools, env=_COLOUR, **more)
+        main["command"] = command or main["command"]
+        return make_pod(
+            main, annotations={"colour": "red"}, terminationGracePeriodSeconds=grace
+        )
+
+    return make
+
+
+@pytest.fixture
+def api(control_plane, folder):
+    server = control_plane.url, control_plane.authority.certificate
+    with ApiProxy(folder / "api", *server) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def agent_behind_api(start_node_agent, control_plane, folder, api):
+    """An agent whose requests to the API server pass through the fixture `api`."""
+    token = control_plane.service_account_token("inplaced", "inplaced")
+    path = write_kubeconfig(folder / "behind.conf", api.url, api.authority, token=token)
+    return start_node_agent(kubeconfig=path)
+
+
+@pytest.fixture
+def runtime(node, folder):
+    with RuntimeProxy(folder / "runtime", node.containerd.socket) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def agent_behind_runtime(start_node_agent, runtime):
+    """An agent whose calls to containerd pass through the fixture `runtime`."""
+    return start_node_agent(endpoint=runtime.endpoint)
+
+
+def assert_healed(pod: Pod, settle, colour: str = "blue") -> None:
+    """Restarted once; its environment is what is asked for, and the annotation says so."""
+    pod.wait_restarted("main", timeout=40)
+    assert pod.environment("main")["COLOUR"] == colour
+    pod.wait_meta()
+    settle()
+    assert pod.restarts() == {"main": 1}
+
+
+# Processes and hooks
+
+
+def test_a_process_that_does_not_heed_sigterm(node_agent, coloured, settle):
+    """Is killed when its grace period is over, not before."""
+    pod = coloured(_DEAF, grace=3)
+    pod.wait_meta()
+    began = time.time()
+    pod.begin_update(annotations=_BLUE)
+    assert_healed(pod, settle)
+    old = pod.runtime_status("main", 0)
+    assert old.exit_code == 128 + signal.SIGKILL
+    assert 2.9 < old.finished_at / 1e9 - began < 6 * SLOWLY
+
+
+def test_a_hook_that_hangs(node_agent, coloured, settle):
+    """Takes its part of the grace period; the process gets two seconds more at most."""
+    hook = {"preStop": {"exec": {"command": shell("echo hook >>/data/notes; sleep 600")}}}
+    pod = coloured(until_term("echo term >>/data/notes"), grace=3, lifecycle=hook)
+    pod.wait_meta()
+    began = time.time()
+    pod.begin_update(annotations=_BLUE)
+    assert_healed(pod, settle)
+    assert pod.lines("notes") == ["hook", "term"]
+    assert 2.9 < pod.runtime_status("main", 0).finished_at / 1e9 - began < 8 * SLOWLY
+
+
+@pytest.mark.parametrize("instant", ["before it is looked at", "before it is stopped"])
+def test_a_container_that_dies_by_itself(agent_behind_runtime, runtime, coloured, settle, instant):
+    """The kubelet restarts it, with the new value; that is the one restart there is."""
+    pod = coloured()
+    pod.wait_meta()
+    released = threading.Event()
+    old = pod.runtime_container("main").id
+    method = {"before it is looked at": "ListContainers"}.get(instant, "StopContainer")
+    runtime.on(method, behaviours.when(released), container=old)
+    n_before = len(runtime.calls(method, old))
+
+    pod.begin_update(annotations=_BLUE)
+    wait_until(lambda: len(runtime.calls(method, old)) > n_before, 10 * SLOWLY, method)
+    os.kill(pod.process("main"), signal.SIGKILL)
+    wait_until(lambda: not pod.is_running("main"), 10, "death")
+    released.set()
+    assert_healed(pod, settle)
+
+
+# Pods that go, and come back as others
+
+
+@pytest.fixture
+def decided(agent_behind_api, api, coloured):
+    """decided(…): a pod of which the agent has decided to restart a container, and an Event that
+    lets it look at the pod once more, before it acts."""
+
+    def decide(**more):
+        pod = coloured(**more)
+        pod.wait_meta()
+        released = threading.Event()
+        looks = rf"^GET {pod.path}(\?|$)"
+        n_before = len(api.requests(looks))
+        api.on(looks, api_faults.when(released))
+        pod.begin_update(annotations=_BLUE)
+        wait_until(lambda: len(api.requests(looks)) > n_before, 10 * SLOWLY, "second look")
+        return pod, released
+
+    return decide
+
+
+def test_a_pod_that_is_being_deleted(decided, settle):
+    """It is the kubelet's now, with whatever grace period it has."""
+    pod, released = decided(command=_SLOW, grace=20)
+    pod.delete(grace=20)
+    released.set()
+    settle()
+    assert pod.events("Killing") == []
+    pod.kube.wait_gone(pod.path, 30)
+    assert pod.lines("notes") in ([], ["term"])
+
+
+def test_another_pod_of_that_name(decided, make_pod, tools, settle):
+    """As a StatefulSet makes it: it is not the one that was decided about."""
+    pod, released = decided(grace=1)
+    pod.delete()
+    pod.kube.wait_gone(pod.path)
+    main = container("main", tools, env=_COLOUR)
+    other = make_pod(main, name=pod.name, annotations={"colour": "green"})
+    assert other.uid != pod.uid
+    released.set()
+    other.wait_meta()
+    settle()
+    assert other.restarts() == {"main": 0}
+    assert pod.events("Killing") == other.events("Killing") == []
+
+
+def test_an_update_that_is_taken_back(decided, settle):
+    """Between the decision and the stop: nothing has to be restarted any more."""
+    pod, released = decided()
+    pod.change(annotations={"colour": "red"})
+    released.set()
+    settle()
+    assert pod.restarts() == {"main": 0} and pod.events("Killing") == []
+    assert pod.environment("main")["COLOUR"] == "red"
+    pod.wait_meta()
+
+
+# Values that do not stay
+
+
+def test_there_and_back_within_a_moment(node_agent, coloured, settle):
+    pod = coloured()
+    pod.wait_meta()
+    pod.set_condition(GATE, "False")
+    pod.wait(lambda document: not is_ready(document))
+    for colour in ("blue", "red"):
+        pod.change(annotations={"colour": colour})
+    settle()
+    pod.wait_meta(30)
+    assert pod.environment("main")["COLOUR"] == "red"
+    assert pod.restarts()["main"] <= 1
+
+
+def test_a_hundred_values_in_a_second(node_agent, coloured, settle):
+    """One restart while they change, and perhaps another one for the last."""
+    pod = coloured()
+    pod.wait_meta()
+    pod.set_condition(GATE, "False")
+    began = time.monotonic()
+    for n in range(100):
+        pod.change(annotations={"colour": f"colour {n}"})
+    assert time.monotonic() - began < 5 * SLOWLY
+    pod.wait_environment("main", "COLOUR", "colour 99", 40)
+    pod.wait_meta(20)
+    settle()
+    pod.wait_meta()
+    assert 1 <= pod.restarts()["main"] <= 2
+    assert pod.environment("main")["COLOUR"] == "colour 99"
+
+
+def test_what_a_restart_does_not_heal_is_told_and_not_repeated(node_agent, make_pod, tools, settle):
+    """Another variable of the same name wins, so the value never gets into the environment."""
+    env = [*_COLOUR, {"name": "COLOUR", "value": "fixed"}]
+    pod = make_pod(container("main", tools, env=env), annotations={"colour": "fixed"})
+    pod.wait_meta()
+    pod.begin_update(annotations=_BLUE)
+    pod.wait_restarted("main")
+    event = pod.wait_event("InPlaceRestartFailed", 20 * SLOWLY)
+    assert event["type"] == "Warning" and "main" in event["message"]
+    assert "blue" not in event["message"] and "fixed" not in event["message"]
+    settle()
+    settle()
+    assert pod.restarts() == {"main": 1}
+    pod.begin_update(annotations={"colour": "fixed"})
+    pod.wait_meta()
+    settle()
+    assert pod.restarts() == {"main": 1}
+
+
+# What is around
+
+
+@pytest.mark.parametrize("how", ["stop", "kill9"])
+def test_the_runtime_restarts_in_the_middle(node_agent, coloured, settle, node, how):
+    pod = coloured(_SLOW)
+    pod.wait_meta()
+    pod.begin_update(annotations=_BLUE)
+    wait_until(lambda: pod.lines("notes"), 10 * SLOWLY, "SIGTERM")
+    getattr(node.containerd, how)()
+    node.containerd.start()
+    assert_healed(pod, settle)
+
+
+def test_nobody_is_there_to_start_it_again(node_agent, coloured, settle, node):
+    """Then it is better left running, and somebody should know."""
+    pod = coloured()
+    pod.wait_meta()
+    process = pod.process("main")
+    node.kubelet.stop()
+    pod.begin_update(annotations=_BLUE)
+
+    def says_so() -> bool:
+        said = [event["message"] for event in pod.events()] + complaints(node_agent)
+        said.append((pod.condition(VERIFIED) or {}).get("message", ""))
+        return any("kubelet" in text or node.health_address in text for text in said)
+
+    wait_until(says_so, 20 * SLOWLY, "word of the kubelet", pause=0.1)
+    assert pod.is_running("main") and pod.process("main") == process
+    node.kubelet.start()
+    assert_healed(pod, settle)
+
+
+def test_the_agent_is_killed_between_stop_and_report(node_agent, coloured, settle):
+    """The next one knows that it was this agent who stopped it, and stops nothing again."""
+    pod = coloured(_SLOW)
+    pod.wait_meta()
+    pod.begin_update(annotations=_BLUE)
+    wait_until(lambda: pod.lines("notes"), 10 * SLOWLY, "SIGTERM")
+    node_agent.kill9()
+    node_agent.start()
+    assert_healed(pod, settle)
+
+
+def test_the_agent_is_killed_in_a_hook(node_agent, coloured, settle):
+    """A hook that has begun is not run again."""
+    hook = {"preStop": {"exec": {"command": shell("echo hook >>/data/notes; sleep 3")}}}
+    pod = coloured(until_term("echo term >>/data/notes"), lifecycle=hook)
+    pod.wait_meta()
+    pod.begin_update(annotations=_BLUE)
+    wait_until(lambda: pod.lines("notes"), 10 * SLOWLY, "hook")
+    node_agent.kill9()
+    node_agent.start()
+    assert_healed(pod, settle)
+    assert pod.lines("notes") == ["hook", "term"]
+
+
+def test_a_change_while_no_agent_runs(node_agent, coloured, settle):
+    pod = coloured()
+    pod.wait_meta()
+    node_agent.kill9()
+    pod.begin_update(annotations=_BLUE)
+    node_agent.start()
+    assert_healed(pod, settle)
+
+
+@pytest.mark.parametrize("fault", ["refuse", "lose_reply", "hang_reply"])
+def test_what_is_told_arrives_in_the_end(agent_behind_api, api, coloured, settle, fault):
+    """However the API server behaves when the agent writes, and without another restart."""
+    pod = coloured()
+    pod.wait_meta()
+    behaviour = {"refuse": api_faults.refuse(503)}.get(fault) or getattr(api_faults, fault)
+    api.on(rf"^PATCH {pod.path}/status", behaviour, times=2)
+    pod.begin_update(annotations=_BLUE)
+    pod.wait_restarted("main")
+    pod.wait_meta(60)
+    api.behave()
+    assert_healed(pod, settle)
+
+
+def test_somebody_spoils_what_was_told(node_agent, coloured, settle):
+    """It is put right again, and nobody is restarted for it."""
+    pod = coloured()
+    pod.wait_meta()
+    for text in ("no JSON", '{"containers":[{"name":"main"}]}', None):
+        pod.change(annotations={META: text})
+        pod.wait_meta()
+    settle()
+    assert pod.restarts() == {"main": 0}
+
+
+def test_no_program_is_run_in_a_container_and_nobody_is_listened_to(
+    agent_behind_runtime, runtime, coloured, settle
+):
+    """With containerd before 2.0 whoever asks for its events takes them away from the kubelet."""
+    pod = coloured()
+    pod.wait_meta()
+    pod.begin_update(annotations=_BLUE)
+    assert_healed(pod, settle)
+    asked = {call.method for call in runtime.calls()}
+    assert "StopContainer" in asked
+    assert not asked & {"ExecSync", "Exec", "GetContainerEvents"}
+
+
+@pytest.mark.slow
+def test_many_pods_at_once(node_agent, make_pod, tools, settle):
+    """Each is restarted once."""
+    main = container("main", tools, env=_COLOUR)
+    red = {"colour": "red"}
+    pods = [make_pod(main, annotations=red, must_wait=False) for _ in range(20)]
+    for pod in pods:
+        pod.wait(is_ready, 90)
+        pod.wait_meta()
+    for pod in pods:
+        pod.begin_update(annotations=_BLUE)
+    for pod in pods:
+        pod.wait_restarted("main", timeout=60)
+        assert pod.environment("main")["COLOUR"] == "blue"
+        pod.wait_meta()
+    settle()
+    assert [pod.restarts() for pod in pods] == [{"main": 1}] * len(pods)

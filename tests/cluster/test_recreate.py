@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that a ContainerRecreateRequest made with kubectl, without OpenKruise, is served
+whole: adopted, carried out as its strategy says, completed, and deleted when its time is over.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from fake import behaviours
+from fake.runtime_proxy import RuntimeProxy
+from lab import sanitizers
+from lab.kubelet import is_ready
+from lab.pod import container, shell, until_term
+from lab.recreate_request import RecreateRequest
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(120 * SLOWLY)]
+
+_READY = "KruisePodReady"
+
+# Fails until there is a file, and runs from then on.
+_FAILS_AT_FIRST = shell("[ -e /data/repaired ] || exit 1; trap exit TERM; sleep 3600 & wait")
+
+
+@pytest.fixture
+def pair(make_pod, tools):
+    """A pod with two containers; no workload of OpenKruise owns it."""
+    return make_pod(container("one", tools), container("two", tools), owner=False)
+
+
+@pytest.fixture
+def ask(request):
+    """ask(pod, container, …) as RecreateRequest, created."""
+    made = []
+
+    def create(*arguments, **more):
+        made.append(RecreateRequest(*arguments, **more))
+        return made[-1].create()
+
+    yield create
+    for one in made:
+        one.delete()
+
+
+def ended_at(pod, name: str) -> float:
+    """When its first container ended."""
+    return pod.runtime_status(name, 0).finished_at / 1e9
+
+
+def began_at(pod, name: str) -> float:
+    """When its newest container began."""
+    return pod.runtime_status(name).started_at / 1e9
+
+
+def test_restarts_and_completes(node_agent, pair, ask):
+    before = pair.get()["status"]
+    request = ask(pair, "one")
+    status = request.wait_phase("Completed")
+    assert status["completionTime"] and status["message"]
+    (state,) = status["containerRecreateStates"]
+    assert (state["name"], state["phase"], state["isKilled"]) == ("one", "Succeeded", True)
+    assert pair.restarts() == {"one": 1, "two": 0}
+    after = pair.get()["status"]
+    assert after["podIP"] == before["podIP"]
+    (event,) = pair.events("Killing")
+    assert event["involvedObject"]["fieldPath"] == "spec.containers{one}"
+    assert request.name in event["message"]
+
+
+@pytest.mark.parametrize("is_ordered", [True, False], ids=["ordered", "unordered"])
+def test_in_the_order_of_the_request(node_agent, pair, ask, is_ordered):
+    """Ordered, the next one is stopped when the one before is back; else when it has ended."""
+    request = ask(pair, "two", "one", orderedRecreate=is_ordered)
+    status = request.wait_phase("Completed", 60)
+    assert [state["name"] for state in status["containerRecreateStates"]] == ["two", "one"]
+    assert {state["phase"] for state in status["containerRecreateStates"]} == {"Succeeded"}
+    assert ended_at(pair, "two") < ended_at(pair, "one")
+    assert (began_at(pair, "two") < ended_at(pair, "one")) is is_ordered
+    assert pair.restarts() == {"one": 1, "two": 1}
+
+
+def test_is_deleted_when_its_time_is_over(node_agent, pair, ask):
+    request = ask(pair, "one", keep_seconds=2)
+    request.wait_phase("Completed")
+    pair.kube.wait_gone(request.path, 15 * SLOWLY)
+
+
+def test_a_container_that_is_not_in_the_pod(node_agent, pair, ask):
+    """The request ends, and says why; the others go on as they are."""
+    request = ask(pair, "three", deadline=10)
+    request.wait_phase("Completed")
+    state = request.state("three")
+    assert state["phase"] != "Succeeded" and not state.get("isKilled")
+    assert "three" in request.status()["message"]
+    assert pair.restarts() == {"one": 0, "two": 0}
+
+
+def test_a_container_that_fails_again_and_again(node_agent, make_pod, tools, ask):
+    """What had ended by itself is waited for, and nobody claims to have stopped it."""
+    main = container("main", tools, command=_FAILS_AT_FIRST)
+    pod = make_pod(main, owner=False, must_wait=False)
+    pod.wait(lambda document: pod.restarts().get("main", 0) >= 1)
+    request = ask(pod, "main", deadline=60)
+    request.wait_state("main", "Recreating", 10 * SLOWLY)
+    pod.file("repaired").touch()
+    request.wait_phase("Completed")
+    state = request.state("main")
+    assert state["phase"] == "Succeeded" and not state.get("isKilled")
+    assert pod.events("Killing") == []
+
+
+def test_a_pod_that_has_finished(node_agent, make_pod, tools, ask):
+    main = container("main", tools, command=shell("exit 0"))
+    pod = make_pod(main, owner=False, must_wait=False, restartPolicy="Never")
+    pod.wait(lambda document: document["status"]["phase"] == "Succeeded")
+    request = ask(pod, "main", deadline=30)
+    status = request.wait_phase("Completed", 20)
+    assert status["message"]
+    state = request.state("main")
+    assert state.get("phase") != "Succeeded" and not state.get("isKilled")
+
+
+def test_a_pod_that_goes_away_meanwhile(node_agent, make_pod, tools, ask):
+    slow = container("main", tools, command=until_term("touch /data/term; sleep 5"))
+    pod = make_pod(slow, owner=False, terminationGracePeriodSeconds=20)
+    request = ask(pod, "main")
+    wait_until(pod.file("term").exists, 10 * SLOWLY, "SIGTERM")
+    pod.delete()
+    status = request.wait_phase("Completed")
+    assert "gone" in status["message"]
+
+
+def test_one_after_the_other_and_none_forgotten(node_agent, pair, ask):
+    """For one pod; the second begins when the first is done."""
+    first = ask(pair, "one", minStartedSeconds=2)
+    second = ask(pair, "two")
+    third = ask(pair, "one", forceRecreate=True)
+    second.wait_phase("Pending", 10 * SLOWLY)
+    for request in (first, second, third):
+        request.wait_phase("Completed", 60)
+        (state,) = request.status()["containerRecreateStates"]
+        assert state["phase"] == "Succeeded" and state["isKilled"]
+    assert pair.restarts() == {"one": 2, "two": 1}
+    assert ended_at(pair, "two") > pair.runtime_status("one", 0).finished_at / 1e9 + 2
+
+
+def test_requests_for_different_pods_do_not_wait_for_each_other(node_agent, make_pod, tools, ask):
+    slow = container("main", tools, command=until_term("touch /data/term; sleep 8"))
+    late = make_pod(slow, owner=False, terminationGracePeriodSeconds=20)
+    quick = make_pod(container("main", tools), owner=False)
+    waiting = ask(late, "main")
+    wait_until(late.file("term").exists, 10 * SLOWLY, "SIGTERM")
+    ask(quick, "main").wait_phase("Completed")
+    assert waiting.status()["phase"] == "Recreating"
+    waiting.wait_phase("Completed")
+
+
+def test_what_was_restarted_meanwhile_need_not_be_again(node_agent, pair, ask):
+    """Unless the request says so."""
+    blocker = ask(pair, "two", minStartedSeconds=4)
+    blocker.wait_state("two", "Recreating", 10 * SLOWLY)
+    waits, insists = ask(pair, "one"), ask(pair, "one", forceRecreate=True)
+    waits.wait_phase("Pending", 10 * SLOWLY)
+    cri = pair.node.containerd.cri
+    old = pair.runtime_container("one").id
+    cri.runtime.StopContainer(cri.messages.StopContainerRequest(container_id=old, timeout=2))
+    pair.wait_restarted("one")
+    waits.wait_phase("Completed")
+    assert waits.state("one")["phase"] == "Succeeded"
+    assert not waits.state("one").get("isKilled")
+    insists.wait_phase("Completed")
+    assert insists.state("one")["isKilled"]
+    assert pair.restarts() == {"one": 2, "two": 1}
+
+
+@pytest.mark.parametrize("policy", ["Fail", "Ignore"])
+def test_a_container_that_cannot_be_stopped(start_node_agent, node, folder, pair, ask, policy):
+    """Either the rest is left alone, or it is restarted all the same."""
+    with RuntimeProxy(folder / "runtime", node.containerd.socket) as runtime:
+        stuck = pair.runtime_container("one").id
+        runtime.on("StopContainer", behaviours.fail("UNKNOWN", "as told"), container=stuck)
+        agent = start_node_agent(endpoint=runtime.endpoint)
+        request = ask(pair, "one", "two", failurePolicy=policy)
+        status = request.wait_phase("Completed", 60)
+        failed, other = status["containerRecreateStates"]
+        assert failed["phase"] == "Failed" and "as told" in failed["message"]
+        assert "one" in status["message"]
+        assert (other["phase"] == "Succeeded") is (policy == "Ignore")
+        assert pair.restarts() == {"one": 0, "two": int(policy == "Ignore")}
+        agent.close()
+
+
+def test_another_grace_period(node_agent, make_pod, tools, ask):
+    """Than the pod's, for a process that does not heed SIGTERM."""
+    deaf = container("main", tools, command=shell("trap '' TERM; while :; do sleep 3600; done"))
+    pod = make_pod(deaf, owner=False, terminationGracePeriodSeconds=60)
+    began = time.time()
+    request = ask(pod, "main", terminationGracePeriodSeconds=3)
+    request.wait_phase("Completed", 40)
+    assert 2.9 < ended_at(pod, "main") - began < 8 * SLOWLY
+
+
+def test_the_pod_is_taken_out_of_service_before(node_agent, make_pod, tools, ask):
+    """And put back afterwards, by a readiness gate that OpenKruise's pods have."""
+    pod = make_pod(
+        container("main", tools),
+        owner=False,
+        readinessGates=[{"conditionType": _READY}],
+        must_wait=False,
+    )
+    pod.set_condition(_READY, "True")
+    pod.wait(is_ready)
+    began = time.time()
+    request = ask(pod, "main", unreadyGracePeriodSeconds=3)
+    pod.wait_condition(_READY, "False")
+    assert pod.is_running("main")
+    request.wait_phase("Completed", 40)
+    # The time of the condition is told in whole seconds.
+    assert ended_at(pod, "main") - began > 2
+    pod.wait_condition(_READY, "True")
+    pod.wait(is_ready)
+
+
+def test_it_has_to_run_for_a_while(node_agent, pair, ask):
+    request = ask(pair, "one", minStartedSeconds=3)
+    request.wait_phase("Completed", 40)
+    assert time.time() - began_at(pair, "one") >= 3
+    assert request.state("one")["phase"] == "Succeeded"
+
+
+def test_obeys_also_where_nothing_starts_it_again(node_agent, make_pod, tools, ask):
+    """Whoever ends sidecars of finished jobs relies on that; a deadline ends the request."""
+    containers = [container(name, tools) for name in ("job", "sidecar")]
+    pod = make_pod(*containers, owner=False, restartPolicy="Never")
+    request = ask(pod, "sidecar", deadline=8, forceRecreate=True, failurePolicy="Ignore")
+    wait_until(lambda: not pod.is_running("sidecar"), 10 * SLOWLY, "end of the sidecar")
+    state = request.wait_state("sidecar", "Recreating", 10 * SLOWLY)
+    assert state["isKilled"]
+    status = request.wait_phase("Completed", 20 * SLOWLY)
+    assert "activeDeadlineSeconds" in status["message"]
+    assert pod.is_running("job") and pod.restarts() == {"job": 0, "sidecar": 0}
+
+
+def test_the_agent_is_killed_in_the_middle(node_agent, make_pod, tools, ask):
+    """The next one goes on, and neither hook nor stop happens twice."""
+    hook = {"preStop": {"exec": {"command": shell("echo hook >>/data/notes")}}}
+    slow = until_term("echo term >>/data/notes; sleep 4")
+    one = container("one", tools, command=slow, lifecycle=hook)
+    pod = make_pod(one, container("two", tools), owner=False, terminationGracePeriodSeconds=20)
+    request = ask(pod, "one", "two")
+    wait_until(lambda: "term" in pod.lines("notes"), 10 * SLOWLY, "SIGTERM")
+    node_agent.kill9()
+    node_agent.start()
+    status = request.wait_phase("Completed", 60)
+    for state in status["containerRecreateStates"]:
+        assert state["phase"] == "Succeeded" and state["isKilled"], status
+    assert pod.lines("notes").count("hook") == 1
+    assert pod.restarts() == {"one": 1, "two": 1}
+
+
+def test_a_request_made_while_no_agent_runs(node_agent, pair, ask):
+    node_agent.kill9()
+    request = ask(pair, "one")
+    node_agent.start()
+    request.wait_phase("Completed")
+    assert pair.restarts() == {"one": 1, "two": 0}

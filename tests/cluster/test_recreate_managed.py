@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that recreate requests are served beside OpenKruise's webhook and controller, whose
+parts the tests play, in both dialects: the agent does its own part and none of theirs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import pytest
+
+from fake import api_faults
+from fake.api_proxy import ApiProxy
+from lab import sanitizers
+from lab.kubeconfig import write_kubeconfig
+from lab.pod import container, shell, until_term
+from lab.recreate_request import PREFIX, Manager, RecreateRequest
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(120 * SLOWLY)]
+
+
+def without_requests(body: bytes) -> bytes:
+    """What a server serves in one version, but for these requests."""
+    answer = json.loads(body)
+    kept = [one for one in answer["resources"] if "containerrecreate" not in one["name"]]
+    return json.dumps({**answer, "resources": kept}).encode()
+
+
+@pytest.fixture(params=["v1beta1", "v1alpha1"])
+def version(request) -> str:
+    """The newest in which the agent is told that requests are served."""
+    return request.param
+
+
+@pytest.fixture
+def api(control_plane, folder, version):
+    server = control_plane.url, control_plane.authority.certificate
+    with ApiProxy(folder / "api", *server) as proxy:
+        if version == "v1alpha1":
+            newer = r"^GET /apis/apps\.kruise\.io/v1beta1(\?|$)"
+            proxy.on(newer, api_faults.rewrite(without_requests))
+        yield proxy
+
+
+@pytest.fixture
+def agent(start_node_agent, control_plane, folder, api):
+    """One whose requests to the API server pass through the fixture `api`."""
+    token = control_plane.service_account_token("inplaced", "inplaced")
+    path = write_kubeconfig(folder / "behind.conf", api.url, api.authority, token=token)
+    return start_node_agent(kubeconfig=path)
+
+
+@pytest.fixture
+def pair(make_pod, tools):
+    return make_pod(container("one", tools), container("two", tools))
+
+
+@pytest.fixture
+def ask(version):
+    """ask(pod, container, …): a request as the webhook leaves it, and the controller of it."""
+    made = []
+
+    def create(*arguments, **more):
+        request = RecreateRequest(*arguments, version=version, **more)
+        made.append(request)
+        return request.create_managed(), Manager(request)
+
+    yield create
+    for one in made:
+        one.delete()
+
+
+def test_each_does_its_part(agent, api, ask, pair, version):
+    request, manager = ask(pair, "one", "two", orderedRecreate=True, keep_seconds=0)
+    status = manager.serve()
+    assert [(one["phase"], one["isKilled"]) for one in status["containerRecreateStates"]] == [
+        ("Succeeded", True)
+    ] * 2
+    assert pair.restarts() == {"one": 1, "two": 1}
+
+    # It asks for requests of its node alone, in this version, and writes nothing but the status.
+    asked = [one.name for one in api.requests("/containerrecreaterequests")]
+    assert all(f"/apis/apps.kruise.io/{version}/" in name for name in asked)
+    written = [name for name in asked if not name.startswith("GET ")]
+    assert written and all(re.search(rf"/{request.name}/status(\?|$)", name) for name in written)
+    # The controller is the one who deletes it, and keeps its labels.
+    found = request.get()
+    assert found["metadata"]["labels"][f"{PREFIX}/active"] == "true"
+
+
+def test_waits_until_the_controller_has_seen_it_run(agent, ask, pair):
+    """Readiness is what the controller knows of it."""
+    request, manager = ask(pair, "one")
+    pair.wait_restarted("one")
+    request.wait_state("one", "Recreating")
+    assert request.status()["phase"] == "Recreating"
+    manager.tell_containers()
+    request.wait_phase("Completed")
+    assert request.state("one")["phase"] == "Succeeded"
+
+
+def test_waits_until_the_pod_is_out_of_service(agent, ask, pair):
+    request, manager = ask(pair, "one", unreadyGracePeriodSeconds=1)
+    request.wait_phase("Recreating")
+    other, served = ask(pair, "two")
+    other.wait_phase("Pending")
+    assert pair.restarts() == {"one": 0, "two": 0}
+    manager.tell_drained()
+    manager.serve()
+    served.serve()
+    assert pair.restarts() == {"one": 1, "two": 1}
+
+
+def test_a_request_that_is_ended_during_a_stop(agent, ask, make_pod, tools):
+    """The stop is finished and told; the next container is left alone."""
+    slow = container("one", tools, command=until_term("touch /data/term; sleep 5"))
+    pod = make_pod(slow, container("two", tools), terminationGracePeriodSeconds=20)
+    request, manager = ask(pod, "one", "two")
+    wait_until(pod.file("term").exists, 10 * SLOWLY, "SIGTERM")
+    manager.complete("recreating has exceeded the activeDeadlineSeconds")
+    pod.wait_restarted("one")
+
+    def is_told() -> bool:
+        return request.state("one").get("isKilled", False)
+
+    wait_until(is_told, 10 * SLOWLY, lambda: f"word of the stop: {request.status()}")
+    status = request.status()
+    assert status["phase"] == "Completed"
+    assert status["message"] == "recreating has exceeded the activeDeadlineSeconds"
+    assert not request.state("two").get("isKilled")
+
+    # Whoever comes next is served, and finds the other container as it was.
+    other, served = ask(pod, "one", forceRecreate=True, terminationGracePeriodSeconds=2)
+    served.serve()
+    assert pod.restarts() == {"one": 2, "two": 0}
+
+
+def test_runs_the_hook_that_the_webhook_has_lost(agent, ask, make_pod, tools):
+    """It does not copy all kinds; the runtime has them all."""
+    sleeps = {"preStop": {"sleep": {"seconds": 3}}}
+    notes = {"preStop": {"exec": {"command": shell("echo hook >>/data/notes")}}}
+    pod = make_pod(
+        container("one", tools, lifecycle=sleeps),
+        container("two", tools, lifecycle=notes),
+        terminationGracePeriodSeconds=20,
+    )
+    began = time.time()
+    _, manager = ask(pod, "one", "two")
+    event = pod.wait_event("Killing", 10 * SLOWLY)
+    assert "one" in event["message"]
+    manager.serve(40)
+    assert pod.lines("notes") == ["hook"]
+    old = pod.runtime_status("one", 0)
+    assert old.finished_at / 1e9 - began >= 3
+
+
+def test_a_request_for_the_pod_that_had_that_name_before(agent, ask, make_pod, tools, version):
+    """It is left alone; what is asked for the pod itself is served."""
+    pod = make_pod(container("one", tools))
+    pod.delete()
+    pod.kube.wait_gone(pod.path)
+    other = make_pod(container("one", tools), name=pod.name)
+    stale = RecreateRequest(other, "one", version=version).create_managed(pod_uid=pod.uid)
+    try:
+        request, manager = ask(other, "one")
+        manager.serve()
+        assert other.restarts() == {"one": 1}
+        assert not stale.state("one").get("isKilled")
+    finally:
+        stale.delete()

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that everybody can see whether containers run what was asked for, and restart one on its
+node: `inplacectl verify` and `restart`, the pod's condition, and the metrics.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from lab import sanitizers
+from lab.pod import GATE, VERIFIED, container, from_annotations, shell, until_term
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(90 * SLOWLY)]
+
+_COLOUR = from_annotations(COLOUR="colour")
+
+
+@pytest.fixture
+def image(registry, node, image_name):
+    """image(tag, content) as PushedImage: whatever has the same content is the same image."""
+    pushed = []
+
+    def push(tag: str, content: str):
+        labels = {"test": image_name, "content": content}
+        made = registry.push_image(image_name, tag, busybox=True, labels=labels)
+        pushed.append(made)
+        return made
+
+    yield push
+    for made in pushed:
+        node.containerd.remove_image(made.image_id)
+
+
+def verify(agent, *arguments: str, pod=None) -> tuple[int, dict[str, dict]]:
+    """The exit status, and what is said of each container of the pod."""
+    ran = agent.ctl("-o", "json", "verify", *arguments)
+    said = json.loads(ran.stdout)["containers"]
+    return ran.returncode, {
+        one["container"]: one for one in said if pod is None or one["pod"] == pod.name
+    }
+
+
+def wait_metric(agent, verdict: str, n: int) -> None:
+    def value() -> float:
+        return agent.metrics().get_value("inplaced_containers", verdict=verdict)
+
+    wait_until(lambda: value() == n, 10 * SLOWLY, lambda: f"{n} {verdict}: {value()}", 0.05)
+
+
+def restart(agent, *arguments: str, timeout: float = 60):
+    """Exit status, and the containers that it tells of."""
+    ran = agent.ctl("-o", "json", "restart", *arguments, timeout=timeout)
+    return ran, json.loads(ran.stdout)["containers"] if ran.stdout else []
+
+
+# What runs
+
+
+def test_all_is_as_it_should_be(node_agent, make_pod, image):
+    made = image("1", "first")
+    pod = make_pod(container("one", made.reference), container("two", made.reference))
+    code, said = verify(node_agent, pod.name)
+    assert code == 0
+    for name in ("one", "two"):
+        assert said[name]["verdict"] == "Current" and said[name]["namespace"] == "default"
+        assert said[name]["image"] == made.reference
+        assert said[name]["nodeImageID"] == said[name]["runningImageID"] == made.image_id
+    table = node_agent.ctl("verify", pod.name)
+    assert table.returncode == 0 and "Current" in table.stdout and pod.name in table.stdout
+
+
+def test_a_tag_that_has_moved_and_another_name(node_agent, make_pod, image, node):
+    """The same content under another name is what was asked for; other content is not."""
+    first = image("moving", "first")
+    pod = make_pod(container("main", first.reference))
+    other = make_pod(container("main", first.reference))
+    code, said = verify(node_agent, pod=pod)
+    assert said["main"]["verdict"] == "Current"
+
+    alias = image("alias", "first")
+    assert alias.image_id == first.image_id and alias.reference != first.reference
+    node.containerd.pull(alias.reference)
+    assert verify(node_agent, pod.name)[0] == 0
+
+    second = image("moving", "second")
+    assert second.reference == first.reference and second.image_id != first.image_id
+    # What the registry has does not count before it is on the node.
+    assert verify(node_agent, pod.name)[0] == 0
+    node.containerd.pull(second.reference)
+    code, said = verify(node_agent, pod.name)
+    assert code == 3
+    assert said["main"]["verdict"] == "Stale" and said["main"]["message"]
+    assert said["main"]["nodeImageID"] == second.image_id
+    assert said["main"]["runningImageID"] == first.image_id
+    assert "stale" in node_agent.ctl("verify").stderr
+
+    # The same for another pod with the same reference, until it is restarted.
+    assert verify(node_agent, other.name)[0] == 3
+    assert restart(node_agent, f"{other.name}/main", "--wait")[0].returncode == 0
+    assert verify(node_agent, other.name)[0] == 0
+
+
+def test_an_environment_that_is_not_what_it_should_be(node_agent, make_pod, tools):
+    """Nobody has asked for a restart yet; who looks is told all the same."""
+    pod = make_pod(container("main", tools, env=_COLOUR), annotations={"colour": "red"})
+    pod.wait_meta()
+    code, said = verify(node_agent, pod.name)
+    assert code == 0 and said["main"]["environment"] == "Current"
+    pod.change(annotations={"colour": "blue"})
+
+    def is_stale() -> bool:
+        code, said = verify(node_agent, pod.name)
+        return code == 3 and said["main"]["environment"] == "Stale"
+
+    wait_until(is_stale, 10 * SLOWLY, "stale environment", pause=0.05)
+
+
+def test_a_pod_that_is_not_there(node_agent):
+    assert node_agent.ctl("verify", "nobody").returncode == 1
+
+
+# What a pod says of itself
+
+
+def test_the_condition_of_a_pod_in_an_update(node_agent, make_pod, image, node):
+    first = image("1", "first")
+    pod = make_pod(
+        container("main", first.reference, env=_COLOUR), annotations={"colour": "red"}
+    )
+    pod.wait_meta()
+    pod.begin_update(annotations={"colour": "blue"})
+    pod.wait_condition(VERIFIED, "False", 10 * SLOWLY)
+    pod.wait_restarted("main")
+    found = pod.wait_condition(VERIFIED, "True", 10 * SLOWLY)
+    assert found["reason"] == "Verified" and found["message"] and found["lastTransitionTime"]
+    assert "blue" not in found["message"]
+
+    second = image("2", "second")
+    pod.change(images={"main": second.reference})
+    pod.wait_condition(VERIFIED, "False", 10 * SLOWLY)
+    pod.wait_restarted("main", 2)
+    found = pod.wait_condition(VERIFIED, "True", 20 * SLOWLY)
+    assert second.image_id[:19] in found["message"]
+    pod.set_condition(GATE, "True")
+
+
+def test_a_pod_that_runs_something_else_says_so(node_agent, make_pod, image, node):
+    """With both IDs."""
+    first = image("moving", "first")
+    pod = make_pod(
+        container("main", first.reference, env=_COLOUR), annotations={"colour": "red"}
+    )
+    pod.wait_meta()
+    pod.set_condition(GATE, "False")
+    pod.wait_condition(VERIFIED, "True", 10 * SLOWLY)
+    second = image("moving", "second")
+    ran = node_agent.ctl("pull", "--pull-policy=Always", second.reference)
+    assert ran.returncode == 0, ran.stderr
+    found = pod.wait_condition(VERIFIED, "False", 10 * SLOWLY)
+    assert found["reason"] == "ImageStale"
+    for made in (first, second):
+        assert made.image_id[:19] in found["message"]
+
+
+def test_no_condition_where_nobody_wants_one(start_node_agent, make_pod, tools):
+    agent = start_node_agent(flags=("--pod-condition=false",))
+    pod = make_pod(container("main", tools, env=_COLOUR), annotations={"colour": "red"})
+    pod.wait_meta()
+    pod.begin_update(annotations={"colour": "blue"})
+    pod.wait_restarted("main")
+    pod.wait_meta()
+    assert pod.condition(VERIFIED) is None
+    assert verify(agent, pod.name)[0] == 0
+
+
+def test_metrics_tell_how_many(node_agent, make_pod, image, node):
+    first = image("moving", "first")
+    pod = make_pod(container("main", first.reference), container("more", first.reference))
+    pod.wait_meta()
+    current = node_agent.metrics().get_value("inplaced_containers", verdict="current")
+    assert current >= 2
+    stale = node_agent.metrics().get_value("inplaced_containers", verdict="stale")
+    second = image("moving", "second")
+    ran = node_agent.ctl("pull", "--pull-policy=Always", second.reference)
+    assert ran.returncode == 0, ran.stderr
+    wait_metric(node_agent, "stale", stale + 2)
+
+
+# Restarts by somebody on the node
+
+
+def test_restarts_a_container_and_waits_for_it(node_agent, make_pod, tools):
+    pod = make_pod(container("one", tools), container("two", tools), owner=False)
+    old = pod.container_id("one")
+    ran, said = restart(node_agent, f"{pod.name}/one", "--wait", "--reason", "new certificates")
+    assert ran.returncode == 0, ran.stderr
+    (one,) = said
+    assert one["phase"] == "Running" and old == f"containerd://{one['oldContainerID']}"
+    assert pod.wait_restarted("one")["containerID"] == f"containerd://{one['newContainerID']}"
+    assert pod.restarts() == {"one": 1, "two": 0}
+    assert "new certificates" in pod.wait_event("Killing", 10 * SLOWLY)["message"]
+
+
+def test_restarts_a_whole_pod(node_agent, make_pod, tools):
+    pod = make_pod(container("one", tools), container("two", tools), owner=False)
+    ran = node_agent.ctl("restart", pod.name, "--wait")
+    assert ran.returncode == 0, ran.stderr
+    for name in ("one", "two"):
+        assert pod.wait_restarted(name)["containerID"].removeprefix("containerd://")[:12] in (
+            ran.stdout
+        )
+
+
+def test_without_waiting_it_is_stopped(node_agent, make_pod, tools):
+    hook = {"preStop": {"exec": {"command": shell("echo hook >>/data/notes")}}}
+    command = until_term("echo term >>/data/notes")
+    pod = make_pod(container("main", tools, command=command, lifecycle=hook), owner=False)
+    old = pod.runtime_container("main").id
+    ran, (one,) = restart(node_agent, f"{pod.name}/main")
+    assert ran.returncode == 0 and one["phase"] == "Stopped" and one["oldContainerID"] == old
+    assert pod.lines("notes") == ["hook", "term"]
+    pod.wait_restarted("main")
+
+
+def test_with_another_grace_period(node_agent, make_pod, tools):
+    deaf = container("main", tools, command=shell("trap '' TERM; while :; do sleep 3600; done"))
+    pod = make_pod(deaf, owner=False, terminationGracePeriodSeconds=60)
+    began = time.monotonic()
+    ran, _ = restart(node_agent, f"{pod.name}/main", "--grace", "3")
+    assert ran.returncode == 0, ran.stderr
+    assert 2.9 < time.monotonic() - began < 8 * SLOWLY
+
+
+def test_a_name_in_two_namespaces_is_not_enough(node_agent, make_pod, tools, kube):
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}}
+    kube.apply(namespace)
+    pods = [
+        make_pod(container("main", tools), owner=False, name="twin", namespace=namespace)
+        for namespace in ("default", "elsewhere")
+    ]
+    ran, _ = restart(node_agent, "twin/main")
+    assert ran.returncode == 2
+    assert "default" in ran.stderr and "elsewhere" in ran.stderr
+    assert [pod.restarts() for pod in pods] == [{"main": 0}] * 2
+
+    ran, (one,) = restart(node_agent, "--namespace", "elsewhere", "twin/main", "--wait")
+    assert ran.returncode == 0 and one["namespace"] == "elsewhere"
+    assert [pod.restarts()["main"] for pod in pods] == [0, 1]
+
+
+def test_what_is_not_there_cannot_be_restarted(node_agent, make_pod, tools):
+    pod = make_pod(container("main", tools), owner=False)
+    for name in ("nobody", f"{pod.name}/nothing"):
+        ran, _ = restart(node_agent, name)
+        assert ran.returncode == 1 and name.partition("/")[2] in ran.stderr
+    assert pod.restarts() == {"main": 0}

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pod on a real node, as its owner, a controller, the runtime and its own processes see it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from lab.hashes import env_hash, plain_hash
+from lab.kube import Object
+from lab.kubelet import Kubelet, is_ready
+from lab.wait import wait_until
+
+META = "apps.kruise.io/runtime-containers-meta"
+OPT_IN = "inplaced.io/restart-on-metadata-change"
+GATE = "InPlaceUpdateReady"
+VERIFIED = "inplaced.io/InPlaceVerified"
+
+_CLONE_SET = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "lab"}
+
+_numbers = itertools.count(1)
+
+
+def shell(script: str) -> list[str]:
+    return ["/bin/sh", "-c", script]
+
+
+def until_term(then: str = "") -> list[str]:
+    """Runs until it is told to end, does something, and ends."""
+    return shell(f"trap '{then}\nexit' TERM; while :; do sleep 3600 & wait; done")
+
+
+def container(name: str, image: str, **more: Any) -> Object:
+    """One that ends at once when it is told to, and sees the pod's volume at /data."""
+    return {
+        "name": name,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": until_term(),
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        **more,
+    }
+
+
+def from_annotations(**variables: str) -> list[Object]:
+    """`env` of a container: from_annotations(COLOUR="colour")."""
+    return [_from_field(name, "annotations", key) for name, key in variables.items()]
+
+
+def from_labels(**variables: str) -> list[Object]:
+    return [_from_field(name, "labels", key) for name, key in variables.items()]
+
+
+def _from_field(name: str, field: str, key: str) -> Object:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.{field}['{key}']"}}}
+
+
+class Pod:
+    """A pod with a name of its own. With `owner`, a CloneSet owns it, whose part tests play."""
+
+    def __init__(
+        self,
+        node: Kubelet,
+        *containers: Object,
+        name: str | None = None,
+        namespace: str = "default",
+        owner: bool = True,
+        annotations: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        **spec: Any,
+    ) -> None:
+        self.node = node
+        self.kube = node.control_plane.admin
+        self.name = name or f"pod-{next(_numbers)}"
+        self.namespace = namespace
+        self.path = f"/api/v1/namespaces/{namespace}/pods/{self.name}"
+        self._has_owner = owner
+        self.document: Object = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": self.name,
+                "namespace": namespace,
+                "annotations": dict(annotations or {}),
+                "labels": dict(labels or {}),
+            },
+            "spec": {
+                "nodeName": node.name,
+                "terminationGracePeriodSeconds": 2,
+                "automountServiceAccountToken": False,
+                "volumes": [{"name": "data", "emptyDir": {}}],
+                "containers": list(containers),
+                **spec,
+            },
+        }
+        if owner:
+            reference = {**_CLONE_SET, "uid": str(uuid.uuid4()), "controller": True}
+            self.document["metadata"]["ownerReferences"] = [reference]
+            self.document["spec"].setdefault("readinessGates", [{"conditionType": GATE}])
+        self.uid = ""
+
+    # What its owner does
+
+    def create(self) -> Pod:
+        self.uid = self.kube.create(self.document)["metadata"]["uid"]
+        if self._has_owner:
+            self.set_condition(GATE, "True")
+        return self
+
+    def start(self, timeout: float = 30) -> Pod:
+        """Creates it, and waits until it is ready."""
+        self.create()
+        self.wait(is_ready, timeout)
+        return self
+
+    def delete(self, grace: int | None = 0) -> None:
+        self.kube.delete(self.path, **({} if grace is None else {"gracePeriodSeconds": str(grace)}))
+
+    def begin_update(self, **metadata: Mapping[str, str | None]) -> None:
+        """As a controller that updates in place: the pod is taken out of service and changed."""
+        self.set_condition(GATE, "False")
+        self.change(**metadata)
+
+    def change(
+        self,
+        annotations: Mapping[str, str | None] | None = None,
+        labels: Mapping[str, str | None] | None = None,
+        images: Mapping[str, str] | None = None,
+    ) -> None:
+        """In one patch. None removes a key."""
+        patch: Object = {"metadata": {"annotations": annotations or {}, "labels": labels or {}}}
+        if images:
+            named = [{"name": name, "image": image} for name, image in images.items()]
+            patch["spec"] = {"containers": named}
+        self.kube.patch(self.path, patch, "strategic")
+
+    def set_condition(self, kind: str, status: str) -> None:
+        patch = {"status": {"conditions": [{"type": kind, "status": status}]}}
+        self.kube.patch(f"{self.path}/status", patch, "strategic")
+
+    # What the API server says
+
+    def get(self) -> Object:
+        return self.kube.get(self.path)
+
+    def wait(self, condition: Callable[[Object], Any], timeout: float = 30) -> Object:
+        return self.kube.wait_for(self.path, condition, timeout)
+
+    def status(self, name: str) -> Object:
+        """Of a container; empty while there is none."""
+        return _status_in(self.get(), name)
+
+    def container_id(self, name: str) -> str:
+        return self.status(name)["containerID"]
+
+    def condition(self, kind: str) -> Object | None:
+        conditions = self.get()["status"].get("conditions", [])
+        return next((found for found in conditions if found["type"] == kind), None)
+
+    def wait_condition(self, kind: str, status: str, timeout: float = 10) -> Object:
+        """As `kubectl wait --for=condition=…` does; returns the condition."""
+
+        def reached() -> Object | None:
+            found = self.condition(kind)
+            return found if found is not None and found["status"] == status else None
+
+        found = wait_until(reached, timeout, lambda: f"{kind}={status}: {self.condition(kind)}")
+        assert found is not None
+        return found
+
+    def restarts(self) -> dict[str, int]:
+        """How often the kubelet has started each container again."""
+        return {one["name"]: one["restartCount"] for one in _statuses(self.get())}
+
+    def wait_restarted(self, name: str, times: int = 1, timeout: float = 30) -> Object:
+        """Waits until it runs again, for so many times in all; returns its status."""
+
+        def runs_again(pod: Object) -> bool:
+            status = _status_in(pod, name)
+            return status.get("restartCount") == times and "running" in status["state"]
+
+        return _status_in(self.wait(runs_again, timeout), name)
+
+    def meta(self) -> Object | None:
+        """What the agent says of its containers; None if it says nothing."""
+        return _meta_in(self.get())
+
+    def wait_meta(self, timeout: float = 10) -> list[Object]:
+        """Waits until that is so: each container's own entry, computed anew from the pod."""
+
+        def is_right(pod: Object) -> bool:
+            return (_meta_in(pod) or {}).get("containers") == expected_meta(pod)
+
+        try:
+            return _meta_in(self.wait(is_right, timeout))["containers"]
+        except TimeoutError:
+            pod = self.get()
+            raise TimeoutError(f"{_meta_in(pod)} is not {expected_meta(pod)}") from None
+
+    def events(self, reason: str | None = None, from_kubelet: bool = False) -> list[Object]:
+        """About it, by the kubelet or by anybody else."""
+        about = f"involvedObject.uid={self.uid}" + (f",reason={reason}" if reason else "")
+        found = self.kube.list(f"/api/v1/namespaces/{self.namespace}/events", fieldSelector=about)
+        return [one for one in found if (_author(one) == "kubelet") == from_kubelet]
+
+    def wait_event(self, reason: str, timeout: float = 10) -> Object:
+        found = wait_until(lambda: self.events(reason), timeout, f"event {reason} of {self.name}")
+        return found[0]
+
+    # What the runtime and the processes say
+
+    def runtime_container(self, name: str) -> Any:
+        """The newest of that name."""
+        found = self.node.containerd.cri.pod_containers(self.uid)
+        return [one for one in found if one.metadata.name == name][-1]
+
+    def runtime_status(self, name: str, which: int = -1) -> Any:
+        """Of the newest of that name; 0 is the oldest that the kubelet has kept."""
+        cri = self.node.containerd.cri
+        found = [one for one in cri.pod_containers(self.uid) if one.metadata.name == name]
+        return cri.container_status(found[which].id)[0]
+
+    def is_running(self, name: str) -> bool:
+        running = self.node.containerd.cri.messages.CONTAINER_RUNNING
+        return self.runtime_container(name).state == running
+
+    def process(self, name: str) -> int:
+        """The container's first process, by its number on this machine."""
+        cri = self.node.containerd.cri
+        return cri.container_status(self.runtime_container(name).id)[1]["pid"]
+
+    def environment(self, name: str) -> dict[str, str]:
+        """That its process was really started with."""
+        text = Path(f"/proc/{self.process(name)}/environ").read_bytes().decode()
+        return dict(entry.partition("=")[::2] for entry in text.split("\0") if entry)
+
+    def wait_environment(self, name: str, variable: str, value: str, timeout: float = 30) -> None:
+        """Whatever comes and goes before: until its process was started with that value."""
+
+        def has_it() -> bool:
+            try:
+                return self.environment(name).get(variable) == value
+            except (OSError, KeyError, grpc.RpcError):
+                return False
+
+        wait_until(has_it, timeout, f"{variable}={value} in {name} of {self.name}", pause=0.05)
+
+    def file(self, name: str) -> Path:
+        """A file in its volume."""
+        return self.node.folder.joinpath(
+            "kubelet/pods", self.uid, "volumes/kubernetes.io~empty-dir/data", name
+        )
+
+    def lines(self, name: str) -> list[str]:
+        """Of a file in its volume; none if there is no such file."""
+        path = self.file(name)
+        return path.read_text().splitlines() if path.exists() else []
+
+
+def expected_meta(pod: Object) -> list[Object]:
+    """What should be said of a pod whose containers have the environment that it asks for."""
+    spec = pod["spec"]
+    sidecars = [one for one in spec.get("initContainers", []) if "restartPolicy" in one]
+    known = {one["name"]: one for one in [*spec["containers"], *sidecars]}
+    return [
+        {
+            "name": status["name"],
+            "containerID": status["containerID"],
+            "restartCount": status["restartCount"],
+            "hashes": {
+                "plainHash": plain_hash(known[status["name"]]),
+                "extractedEnvFromMetadataHash": env_hash(known[status["name"]], pod["metadata"]),
+            },
+        }
+        for status in _statuses(pod)
+        if status["name"] in known and "containerID" in status
+    ]
+
+
+def _statuses(pod: Object) -> Sequence[Object]:
+    status = pod.get("status", {})
+    return [*status.get("containerStatuses", []), *status.get("initContainerStatuses", [])]
+
+
+def _status_in(pod: Object, name: str) -> Object:
+    return next((one for one in _statuses(pod) if one["name"] == name), {})
+
+
+def _meta_in(pod: Object) -> Object | None:
+    text = pod["metadata"].get("annotations", {}).get(META)
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError:
+        return None
+
+
+def _author(event: Object) -> str:
+    return event.get("reportingComponent") or event.get("source", {}).get("component", "")

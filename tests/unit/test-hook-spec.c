@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Hooks, as the kubelet writes them down
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/pod/hook-spec.h"
+
+#define PORTS                                                              \
+        "[{\"name\":\"web\",\"containerPort\":8080,\"protocol\":\"TCP\"}," \
+        "{\"containerPort\":9090},{\"name\":\"81\",\"containerPort\":82}]"
+
+/* clang-format off */
+static const struct Case {
+        const char *handler;
+        const char *summary; /* of what is read; NULL: it is refused */
+        const char *text;    /* its description, or why it is refused */
+} cases[] = {
+        { NULL, "0", "no lifecycle hook" },
+        { "", "0", "no lifecycle hook" },
+        { "{}", "0", "no lifecycle hook" },
+        { "{\"exec\":null}", "0", "no lifecycle hook" },
+        { "{\"exec\":{\"command\":[\"sleep\",\"5\"]}}", "1 sleep|5|", "Exec lifecycle hook ([sleep 5])" },
+        { "{\"exec\":{\"command\":[\"sh\",\"-c\",\"a\\nb\"]}}", "1 sh|-c|a\nb|",
+          "Exec lifecycle hook ([sh -c a b])" },
+        { "{\"exec\":{\"command\":[]}}", NULL, "exec.command: is empty" },
+        { "{\"exec\":{}}", NULL, "exec.command: is empty" },
+        { "{\"exec\":{\"command\":[1]}}", NULL,
+          "exec.command[0]: expected a string (in quotes), got 1" },
+        { "{\"exec\":{\"command\":[\"a\\u0000b\"]}}", NULL, "exec.command[0]: has a NUL in it" },
+        { "{\"exec\":7}", NULL, "exec: expected an object, got 7" },
+
+        { "{\"httpGet\":{\"path\":\"/stop?x=1#y\",\"port\":8080}}", "2 http - 8080 /stop?x=1",
+          "HTTP lifecycle hook (/stop?x=1)" },
+        { "{\"httpGet\":{\"port\":\"web\",\"scheme\":\"HTTPS\",\"host\":\"10.0.0.9\"}}",
+          "2 https 10.0.0.9 8080 /", "HTTP lifecycle hook (/)" },
+        { "{\"httpGet\":{\"port\":\"81\",\"path\":\"x\"}}", "2 http - 82 /x", "HTTP lifecycle hook (/x)" },
+        { "{\"httpGet\":{\"port\":\"83\",\"host\":\"fe80::1\"}}", "2 http fe80::1 83 /",
+          "HTTP lifecycle hook (/)" },
+        { "{\"httpGet\":{\"port\":\"\"}}", "2 http - 80 /", "HTTP lifecycle hook (/)" },
+        { "{\"httpGet\":{\"port\":80,\"httpHeaders\":[{\"name\":\"A\",\"value\":\"b c\"},"
+          "{\"name\":\"Host\",\"value\":\"x\"},{\"name\":\"E\"}]}}",
+          "2 http - 80 / A=b c Host=x E=", "HTTP lifecycle hook (/)" },
+        { "{\"httpGet\":{\"port\":\"none\"}}", NULL,
+          "httpGet.port: the container has no port called \"none\"" },
+        { "{\"httpGet\":{\"port\":0}}", NULL, "httpGet.port: 0 is no port" },
+        { "{\"httpGet\":{\"port\":65536}}", NULL, "httpGet.port: 65536 is no port" },
+        { "{\"httpGet\":{\"port\":\"99999\"}}", NULL, "httpGet.port: 99999 is no port" },
+        { "{\"httpGet\":{}}", NULL, "httpGet.port: expected a number or the name of a port, got nothing" },
+        { "{\"httpGet\":{\"port\":80,\"scheme\":\"FTP\"}}", NULL,
+          "httpGet.scheme: expected HTTP or HTTPS, got \"FTP\"" },
+        { "{\"httpGet\":{\"port\":80,\"host\":\"a/b@c\"}}", NULL,
+          "httpGet.host: \"a/b@c\" is neither a name nor an address" },
+        { "{\"httpGet\":{\"port\":80,\"path\":\"/a\\r\\nb\"}}", NULL,
+          "httpGet.path: has a control character in it" },
+        { "{\"httpGet\":{\"port\":80,\"httpHeaders\":[{\"name\":\"A\",\"value\":\"b\\r\\nC: d\"}]}}", NULL,
+          "httpGet.httpHeaders[0]: the value has a control character in it" },
+        { "{\"httpGet\":{\"port\":80,\"httpHeaders\":[{\"name\":\"A: b\",\"value\":\"c\"}]}}", NULL,
+          "httpGet.httpHeaders[0]: \"A: b\" is no name of a header" },
+        { "{\"httpGet\":{\"port\":80,\"httpHeaders\":[{\"value\":\"c\"}]}}", NULL,
+          "httpGet.httpHeaders[0]: \"\" is no name of a header" },
+
+        { "{\"tcpSocket\":{\"port\":\"web\"}}", "3 - 8080", "TCP lifecycle hook (:8080)" },
+        { "{\"tcpSocket\":{\"port\":1,\"host\":\"a.example\"}}", "3 a.example 1",
+          "TCP lifecycle hook (a.example:1)" },
+        { "{\"tcpSocket\":{\"port\":\"\"}}", NULL,
+          "tcpSocket.port: the container has no port called \"\"" },
+        { "{\"sleep\":{\"seconds\":5}}", "4 5", "Sleep lifecycle hook (5)" },
+        { "{\"sleep\":{\"seconds\":-1}}", NULL, "sleep: seconds is less than nothing" },
+
+        /* The kubelet takes the first. */
+        { "{\"sleep\":{\"seconds\":5},\"exec\":{\"command\":[\"a\"]}}", "1 a|", "Exec lifecycle hook ([a])" },
+        { "{\"new\":{}}", "0", "no lifecycle hook" },
+        { "[]", NULL, "expected a handler, got a list" },
+        { "{\"exec\":", NULL, "the handler is not valid JSON" },
+        { "exec: {command: [a]}", NULL, "the handler is not valid JSON" },
+};
+/* clang-format on */
+
+static void summarize(const HookSpec *spec, char *text, size_t size) {
+        FILE *file = fmemopen(text, size, "w");
+
+        fprintf(file, "%d", spec->kind);
+        if (spec->kind == HOOK_EXEC)
+                fputs(" ", file);
+        for (char **argument = spec->command; argument && *argument; argument++)
+                fprintf(file, "%s|", *argument);
+        if (spec->scheme)
+                fprintf(file, " %s", spec->scheme);
+        if (spec->port > 0)
+                fprintf(file, " %s %u", spec->host ?: "-", spec->port);
+        if (spec->path)
+                fprintf(file, " %s", spec->path);
+        for (size_t i = 0; i < spec->n_headers; i++)
+                fprintf(file, " %s=%s", spec->headers[i].name, spec->headers[i].value);
+        if (spec->kind == HOOK_SLEEP)
+                fprintf(file, " %d", (int) spec->sleep_sec);
+        fclose(file);
+}
+
+static void test_cases(void **state) {
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                cleanup(hook_spec_done) HookSpec spec = HOOK_SPEC_INIT;
+                cleanup(error_done) Error error = ERROR_INIT;
+                cleanup(free_p) char *text = NULL;
+                char summary[256];
+                int r;
+
+                r = hook_spec_parse(cases[i].handler, PORTS, &spec, &error);
+                if ((r >= 0) != !!cases[i].summary)
+                        fail_msg("%s: %s", cases[i].handler,
+                                 r < 0 ? error_message(&error) : "read");
+                if (r < 0) {
+                        assert_int_equal(error.kind, ERROR_INVALID);
+                        assert_string_equal(error_message(&error), cases[i].text);
+                        continue;
+                }
+
+                summarize(&spec, summary, sizeof(summary));
+                assert_string_equal(summary, cases[i].summary);
+                assert_int_equal(hook_spec_describe(&spec, &text), 0);
+                assert_string_equal(text, cases[i].text);
+        }
+}
+
+static void test_ports(void **state) {
+        static const char handler[] = "{\"tcpSocket\":{\"port\":\"web\"}}";
+        static const struct {
+                const char *ports;
+                const char *message;
+        } bad[] = {
+                { NULL, "tcpSocket.port: the container has no port called \"web\"" },
+                { "{}", "tcpSocket.port: the container has no port called \"web\"" },
+                { "[1,{\"name\":1,\"containerPort\":2},{\"name\":\"web\"}]",
+                  "tcpSocket.port: the container has no port called \"web\"" },
+                { "[{\"name\":\"web\",\"containerPort\":70000}]",
+                  "tcpSocket.port: 70000 is no port" },
+                { "[", "the list of the container's ports is not valid JSON" },
+        };
+
+        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+                cleanup(error_done) Error error = ERROR_INIT;
+                HookSpec spec = HOOK_SPEC_INIT;
+
+                assert_true(hook_spec_parse(handler, bad[i].ports, &spec, &error) < 0);
+                assert_string_equal(error_message(&error), bad[i].message);
+        }
+}
+
+static void test_long(void **state) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(hook_spec_done) HookSpec spec = HOOK_SPEC_INIT;
+        cleanup(free_p) char *handler = NULL;
+        cleanup(free_p) char *text = NULL;
+        size_t size = 300 << 10;
+
+        handler = malloc(size + 1);
+        memset(handler, ' ', size);
+        handler[size] = '\0';
+        assert_true(hook_spec_parse(handler, NULL, &spec, &error) < 0);
+        assert_string_equal(error_message(&error), "the handler is larger than 256 KiB");
+
+        /* What is described is cut between two characters. */
+        memcpy(handler, "{\"exec\":{\"command\":[\"", 21);
+        for (size_t i = 21; i < 1001; i += 2)
+                memcpy(handler + i, "ä", 2);
+        strcpy(handler + 1001, "\"]}}");
+        assert_int_equal(hook_spec_parse(handler, NULL, &spec, NULL), 0);
+        assert_int_equal(hook_spec_describe(&spec, &text), 0);
+        assert_true(strlen(text) < 300);
+        assert_string_equal(text + strlen(text) - 7, "ä...])");
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_cases),
+                cmocka_unit_test(test_ports),
+                cmocka_unit_test(test_long),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

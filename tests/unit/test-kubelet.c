@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Is there a kubelet?
+ */
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/rfc3339.h"
+#include "agent/pod/kubelet.h"
+#include "tests/unit/kube-fake.h"
+
+#define LEASES "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/"
+
+typedef struct Asker {
+        KubeletQuestion *question;
+        Kubelet **to_free; /* within the callback */
+        unsigned n_answers;
+        KubeletState state;
+        char why[128];
+} Asker;
+
+static int on_answered(KubeletState state, const char *why, void *userdata) {
+        Asker *asker = userdata;
+
+        asker->n_answers++;
+        asker->state = state;
+        snprintf(asker->why, sizeof(asker->why), "%s", why ?: "");
+        assert_int_equal(!!why, state == KUBELET_AWAY);
+        asker->question = kubelet_question_free(asker->question);
+        if (asker->to_free)
+                *asker->to_free = kubelet_free(*asker->to_free);
+        return 0;
+}
+
+static void ask(Kubelet *kubelet, Asker *asker) {
+        unsigned n = asker->n_answers;
+
+        assert_int_equal(kubelet_ask(kubelet, on_answered, asker, &asker->question), 0);
+        assert_int_equal(asker->n_answers, n);
+}
+
+static void wait_for(const Asker *asker, unsigned n) {
+        while (asker->n_answers < n)
+                assert_true(sd_event_run(fake.event, 5000000) > 0);
+}
+
+static int on_time(sd_event_source *source, uint64_t usec, void *userdata) {
+        *(bool *) userdata = true;
+        return 0;
+}
+
+/* Until the last answer is not believed any more. */
+static void pass_time(void) {
+        bool is_over = false;
+
+        assert_true(sd_event_add_time_relative(fake.event, NULL, CLOCK_MONOTONIC, 510000, 1,
+                                               on_time, &is_over) >= 0);
+        while (!is_over)
+                assert_true(sd_event_run(fake.event, 5000000) > 0);
+}
+
+/* Only the backlog answers, as it may with a real one. */
+static int serve(uint16_t *port) {
+        struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(*port) };
+        socklen_t size = sizeof(address);
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
+        assert_int_equal(bind(fd, (struct sockaddr *) &address, size), 0);
+        assert_int_equal(listen(fd, 64), 0);
+        assert_int_equal(getsockname(fd, (struct sockaddr *) &address, &size), 0);
+        *port = ntohs(address.sin_port);
+        return fd;
+}
+
+static Kubelet *open_kubelet(const char *address, bool has_client) {
+        Kubelet *kubelet;
+        const KubeletOptions options = {
+                .event = fake.event,
+                .address = address,
+                .client = has_client ? &fake : NULL,
+                .node_name = "node-1",
+        };
+
+        assert_int_equal(kubelet_new(&options, &kubelet, NULL), 0);
+        return kubelet;
+}
+
+static void test_address(void **state) {
+        static const char *const good[] = { "", "127.0.0.1:10248", "[::1]:1", "localhost:65535" };
+        static const char *const bad[] = { "127.0.0.1",  "127.0.0.1:",      ":10248", "::1:10248",
+                                           "[::1]",      "127.0.0.1:65536", "node:1", "1.2.3.4:0",
+                                           "1.2.3.4:-1", "1.2.3.4:1x",      "[:1",    "x" };
+
+        fake_open();
+        for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+                kubelet_free(open_kubelet(good[i], false));
+        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+                const KubeletOptions options = { .event = fake.event, .address = bad[i] };
+                Error error = ERROR_INIT;
+                Kubelet *kubelet;
+
+                if (kubelet_new(&options, &kubelet, &error) >= 0)
+                        fail_msg("%s", bad[i]);
+                assert_int_equal(error.kind, ERROR_INVALID);
+                error_done(&error);
+        }
+        fake_close();
+}
+
+static void test_comes_and_goes(void **state) {
+        Asker askers[3] = { 0 };
+        char address[32], why[64];
+        uint16_t port = 0;
+        Kubelet *kubelet;
+        int fd = serve(&port);
+
+        fake_open();
+        snprintf(address, sizeof(address), "127.0.0.1:%u", port);
+        kubelet = open_kubelet(address, true);
+        for (int i = 0; i < 3; i++)
+                ask(kubelet, &askers[i]);
+        for (int i = 0; i < 3; i++) {
+                wait_for(&askers[i], 1);
+                assert_int_equal(askers[i].state, KUBELET_ALIVE);
+        }
+
+        /* Believed for half a second. */
+        close(fd);
+        ask(kubelet, &askers[0]);
+        wait_for(&askers[0], 2);
+        assert_int_equal(askers[0].state, KUBELET_ALIVE);
+
+        pass_time();
+        ask(kubelet, &askers[0]);
+        wait_for(&askers[0], 3);
+        assert_int_equal(askers[0].state, KUBELET_AWAY);
+        snprintf(why, sizeof(why), "nobody answers on %s", address);
+        assert_string_equal(askers[0].why, why);
+        assert_int_equal(fake.n_begun, 0);
+
+        pass_time();
+        fd = serve(&port);
+        ask(kubelet, &askers[0]);
+        wait_for(&askers[0], 4);
+        assert_int_equal(askers[0].state, KUBELET_ALIVE);
+        close(fd);
+        kubelet_free(kubelet);
+        fake_close();
+}
+
+static const struct LeaseCase {
+        int age_sec; /* for "%s"  */
+        int code;
+        const char *body;
+        KubeletState state;
+        const char *why;
+} lease_cases[] = {
+        { 5, 200, "{\"spec\":{\"renewTime\":\"%s\",\"leaseDurationSeconds\":40}}", KUBELET_ALIVE,
+          "" },
+        { -50, 200, "{\"spec\":{\"renewTime\":\"%s\"}}", KUBELET_ALIVE, "" },
+        { 38, 200, "{\"spec\":{\"renewTime\":\"%s\"}}", KUBELET_ALIVE, "" },
+        { 100, 200, "{\"spec\":{\"renewTime\":\"%s\"}}", KUBELET_AWAY,
+          "the kubelet has not renewed its Lease for 10" },
+        { 100, 200, "{\"spec\":{\"renewTime\":\"%s\",\"leaseDurationSeconds\":400}}", KUBELET_ALIVE,
+          "" },
+        { 0, 200, "{\"spec\":{}}", KUBELET_UNKNOWN, "" },
+        { 0, 200, "{\"spec\":{\"renewTime\":\"x\"}}", KUBELET_UNKNOWN, "" },
+        { 0, 200, "{\"spec\":{\"renewTime\":\"%s\",\"leaseDurationSeconds\":0}}", KUBELET_UNKNOWN,
+          "" },
+        { 0, 200, "[]", KUBELET_UNKNOWN, "" },
+        { 0, 200, "", KUBELET_UNKNOWN, "" },
+        { 0, 403, "{}", KUBELET_UNKNOWN, "" },
+        { 0, 404, "{}", KUBELET_UNKNOWN, "" },
+        { 0, 0, "", KUBELET_UNKNOWN, "" },
+};
+
+static void answer_lease(const struct LeaseCase *c) {
+        char renewed[RFC3339_SIZE], fraction[40], body[256];
+
+        rfc3339_format(time(NULL) - c->age_sec, renewed);
+        snprintf(fraction, sizeof(fraction), "%.19s.123456Z", renewed);
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        snprintf(body, sizeof(body), c->body, fraction);
+        assert_int_equal(fake_answer(c->code, body), 0);
+}
+
+/* Nobody ever answered: at an address that is refused, or without one. */
+static void test_lease(void **state) {
+        for (size_t i = 0; i < 2 * sizeof(lease_cases) / sizeof(lease_cases[0]); i++) {
+                const struct LeaseCase *c = &lease_cases[i / 2];
+                Asker askers[2] = { 0 };
+                Kubelet *kubelet;
+
+                fake_open();
+                kubelet = open_kubelet(i % 2 ? "" : "127.0.0.1:1", true);
+                ask(kubelet, &askers[0]);
+                ask(kubelet, &askers[1]);
+                fake_wait_for_call();
+                assert_int_equal(fake.n_begun, 1);
+                assert_string_equal(fake.calls[0]->request.method, "GET");
+                assert_string_equal(fake.calls[0]->request.path, LEASES "node-1");
+                answer_lease(c);
+                for (int k = 0; k < 2; k++) {
+                        wait_for(&askers[k], 1);
+                        if (askers[k].state != c->state ||
+                            strncmp(askers[k].why, c->why, strlen(c->why)) != 0)
+                                fail_msg("%s: %d %s", c->body, askers[k].state, askers[k].why);
+                }
+                kubelet_free(kubelet);
+                fake_close();
+        }
+}
+
+static void test_nobody_to_ask(void **state) {
+        Asker asker = { 0 };
+        Kubelet *kubelet;
+
+        fake_open();
+        kubelet = open_kubelet("127.0.0.1:1", false);
+        ask(kubelet, &asker);
+        wait_for(&asker, 1);
+        assert_int_equal(asker.state, KUBELET_UNKNOWN);
+        kubelet_free(kubelet);
+
+        kubelet = open_kubelet("", false);
+        asker.to_free = &kubelet;
+        ask(kubelet, &asker);
+        wait_for(&asker, 2);
+        assert_int_equal(asker.state, KUBELET_UNKNOWN);
+        assert_null(kubelet);
+        fake_close();
+}
+
+static void test_dropped(void **state) {
+        Asker askers[2] = { 0 };
+        Kubelet *kubelet;
+
+        fake_open();
+        kubelet = open_kubelet("", true);
+        ask(kubelet, &askers[0]);
+        ask(kubelet, &askers[1]);
+        askers[0].question = kubelet_question_free(askers[0].question);
+        answer_lease(&lease_cases[0]);
+        wait_for(&askers[1], 1);
+        assert_int_equal(askers[0].n_answers, 0);
+
+        ask(kubelet, &askers[0]);
+        askers[0].question = kubelet_question_free(askers[0].question);
+        fake_turn();
+        assert_int_equal(askers[0].n_answers, 0);
+
+        pass_time();
+        ask(kubelet, &askers[0]);
+        askers[0].question = kubelet_question_free(askers[0].question);
+        kubelet_free(kubelet);
+        fake_close();
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_address), cmocka_unit_test(test_comes_and_goes),
+                cmocka_unit_test(test_lease),   cmocka_unit_test(test_nobody_to_ask),
+                cmocka_unit_test(test_dropped),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,841 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * What is written to pods and which containers are restarted, with a runtime, an API server and stops
+ * that do what the test says
+ */
+
+#include "tests/unit/meta-fake.h"
+
+#include <json-c/json.h>
+#include <systemd/sd-event.h>
+
+#include "agent/meta/meta.h"
+
+#define PATH "/api/v1/namespaces/default/pods/web/status"
+#define GRACE 30
+
+typedef struct Fixture {
+        sd_event *event;
+        Meta *meta;
+        Pod *pod; /* its newest state */
+        unsigned n_written, n_refused;
+        unsigned version;
+        char *annotation, *status, *reason, *message; /* as the server has them */
+} Fixture;
+
+static void on_written(const Error *error, void *userdata) {
+        Fixture *fixture = userdata;
+
+        if (error)
+                fixture->n_refused++;
+        else
+                fixture->n_written++;
+}
+
+static int set_up(void **state) {
+        Fixture *fixture = calloc(1, sizeof(*fixture));
+        MetaOptions options = { .has_condition = true, .on_written = on_written };
+
+        assert_true(sd_event_new(&fixture->event) >= 0);
+        options.event = fixture->event;
+        options.userdata = fixture;
+        fixture->version = 100;
+        fake.is_synced = true;
+        fake.images[0] = (ModelImage){ "nginx:1", ID_A };
+        fake.images[1] = (ModelImage){ "nginx:2", ID_B };
+        assert_int_equal(meta_new(&options, &fixture->meta), 0);
+        *state = fixture;
+        return 0;
+}
+
+static int tear_down(void **state) {
+        Fixture *fixture = *state;
+
+        meta_free(fixture->meta);
+        fake_done();
+        pod_free(fixture->pod);
+        free(fixture->annotation);
+        free(fixture->status);
+        free(fixture->reason);
+        free(fixture->message);
+        sd_event_unref(fixture->event);
+        free(fixture);
+        return 0;
+}
+
+static uint32_t hash_of(const char *value) {
+        EnvValue values[] = { { "VALUE", value } };
+        uint32_t hash;
+
+        assert_int_equal(env_hash(values, 1, &hash), 0);
+        return hash;
+}
+
+static void set(char **text, const char *with) {
+        free(*text);
+        *text = with ? strdup(with) : NULL;
+}
+
+/* A container of the pod, whose VALUE is made from a label, unless that is NULL. */
+static void fill_container(PodContainer *container, const char *name, const char *id,
+                           const char *value) {
+        char full_id[64];
+
+        (void) snprintf(full_id, sizeof(full_id), "containerd://%s", id);
+        *container = (PodContainer){
+                .name = strdup(name),
+                .image = strdup("nginx:1"),
+                .comes_back = true,
+                .restart_policy = strdup("Always"),
+                .env_names = calloc(2, sizeof(char *)),
+                .env_hash = value ? hash_of(value) : ENV_HASH_NONE,
+                .container_id = strdup(full_id),
+                .is_running = true,
+        };
+        if (value)
+                container->env_names[0] = strdup("VALUE");
+        assert_int_equal(plain_hash(name, "nginx:1", &container->plain_hash), 0);
+}
+
+static Pod *make_named_pod(Fixture *fixture, const char *name, const char *id, const char *value) {
+        Pod *pod = calloc(1, sizeof(*pod));
+        char version[16];
+
+        (void) snprintf(version, sizeof(version), "%u", fixture->version++);
+        pod->namespace = strdup("default");
+        pod->name = strdup(name);
+        pod->uid = strdup(name);
+        pod->runtime_uid = strdup(name);
+        pod->resource_version = strdup(version);
+        pod->ip = strdup("10.0.0.1");
+        pod->grace_sec = GRACE;
+        pod->is_kruise = true;
+        pod->n_containers = 1;
+        pod->containers = calloc(2, sizeof(*pod->containers));
+        fill_container(&pod->containers[0], "app", id, value);
+        return pod;
+}
+
+static Pod *make_pod(Fixture *fixture, const char *id, const char *value) {
+        Pod *pod = make_named_pod(fixture, "web", id, value);
+
+        pod->update = POD_UPDATE_RUNNING;
+        set(&pod->meta, fixture->annotation);
+        set(&pod->verified_status, fixture->status);
+        set(&pod->verified_reason, fixture->reason);
+        set(&pod->verified_message, fixture->message);
+        return pod;
+}
+
+static ModelContainer model(const char *id, const char *value, int64_t created_at) {
+        return (ModelContainer){
+                .pod_uid = "web",
+                .pod_name = "web",
+                .name = "app",
+                .id = id,
+                .image_ref = ID_A,
+                .value = value,
+                .hash = "1f",
+                .created_at = created_at,
+                .is_running = true,
+        };
+}
+
+/* The watch shows the pod like this. */
+static void show(Fixture *fixture, Pod *pod) {
+        Pod *before = fixture->pod;
+
+        fixture->pod = pod;
+        assert_true(fake.watcher->on_pod(pod, before, fake.watcher->userdata) >= 0);
+        pod_free(before);
+}
+
+/* And the runtime is quick. */
+static void show_and_run(Fixture *fixture, Pod *pod) {
+        show(fixture, pod);
+        fake_run_runtime();
+}
+
+static void next_version(Fixture *fixture, char buffer[static 16]) {
+        (void) snprintf(buffer, 16, "%u", fixture->version++);
+}
+
+static void take(char **text, json_object *object, const char *key) {
+        json_object *value;
+
+        if (json_object_object_get_ex(object, key, &value))
+                set(text, json_object_get_string(value));
+}
+
+static void apply_patch(Fixture *fixture) {
+        json_object *patch = json_tokener_parse(fake_patch()), *part;
+
+        assert_non_null(patch);
+        assert_true(json_object_object_get_ex(patch, "metadata", &part));
+        if (json_object_object_get_ex(part, "annotations", &part))
+                take(&fixture->annotation, part, POD_META_ANNOTATION);
+        if (json_object_object_get_ex(patch, "status", &part)) {
+                assert_true(json_object_object_get_ex(part, "conditions", &part));
+                part = json_object_array_get_idx(part, 0);
+                take(&fixture->status, part, "status");
+                take(&fixture->reason, part, "reason");
+                take(&fixture->message, part, "message");
+        }
+        json_object_put(patch);
+}
+
+static void accept_patch(Fixture *fixture) {
+        char version[16];
+
+        apply_patch(fixture);
+        next_version(fixture, version);
+        fake_reply_patch(version);
+}
+
+/* A pod that is verified, in whose environment is "1". */
+/* The pod has not changed for a while, so that no kubelet can have an older state of it in hand. */
+static void rest(void) {
+        fake.skipped_usec += 2000000;
+}
+
+static void settle(Fixture *fixture) {
+        fake.containers[0] = model("c1", "1", 1);
+        show_and_run(fixture, make_pod(fixture, "c1", "1"));
+        assert_non_null(strstr(fake_patch(), "\"Verified\""));
+        accept_patch(fixture);
+        assert_null(fake_patch());
+        rest();
+}
+
+static void let_pass(Fixture *fixture) {
+        assert_true(sd_event_run(fixture->event, UINT64_MAX) > 0);
+}
+
+/* The next state of the pod, and of the server. */
+static Pod *next(Fixture *fixture, const char *id, const char *value) {
+        return make_pod(fixture, id, value);
+}
+
+static FakeStop *open_stop(void) {
+        FakeStop *stop = &fake.stops[fake.n_stops - 1];
+
+        assert_true(fake.n_stops > 0);
+        assert_true(stop->is_open);
+        return stop;
+}
+
+/* Asks the stop whether it is still wanted. */
+static void check_stop(FakeStop *stop) {
+        assert_int_equal(stop->on_check((Stop *) stop, stop->userdata), 0);
+}
+
+static void test_annotation(void **state) {
+        Fixture *fixture = *state;
+        Pod *pod = make_pod(fixture, "c2", "1");
+        char expected[512];
+        Call *call;
+
+        /* Declared in another order than their statuses are in. */
+        pod->n_containers = 2;
+        pod->containers[0].status_index = 1;
+        fill_container(&pod->containers[1], "abc", "c1", NULL);
+        fake.containers[0] = model("c2", "1", 1);
+        fake.containers[1] = model("c1", "", 1);
+        fake.containers[1].name = "abc";
+        show_and_run(fixture, pod);
+        assert_int_equal(fake.n_answered[CALL_LIST], 1);
+        assert_int_equal(fake.n_answered[CALL_STATUS], 1);
+        assert_int_equal(fake.n_answered[CALL_IMAGE], 1);
+
+        call = fake_find(CALL_PATCH);
+        assert_non_null(call);
+        assert_string_equal(call->text, PATH);
+        assert_string_equal(call->accept, KUBE_METADATA_ONLY);
+        assert_string_equal(call->content_type, KUBE_STRATEGIC_MERGE_PATCH);
+        (void) snprintf(expected, sizeof(expected),
+                        "{\"metadata\":{\"uid\":\"web\",\"annotations\":{\"" POD_META_ANNOTATION
+                        "\":\"{\\\"containers\\\":[{\\\"name\\\":\\\"abc\\\",\\\"containerID\\\":"
+                        "\\\"containerd://c1\\\",\\\"restartCount\\\":1,\\\"hashes\\\":{"
+                        "\\\"plainHash\\\":31,\\\"extractedEnvFromMetadataHash\\\":86995377}},"
+                        "{\\\"name\\\":\\\"app\\\",\\\"containerID\\\":\\\"containerd://c2\\\","
+                        "\\\"restartCount\\\":1,\\\"hashes\\\":{\\\"plainHash\\\":31,"
+                        "\\\"extractedEnvFromMetadataHash\\\":%u}}]}\"}}",
+                        (unsigned) hash_of("1"));
+        assert_int_equal(strncmp(call->body, expected, strlen(expected)), 0);
+        accept_patch(fixture);
+        assert_int_equal(fixture->n_written, 1);
+        assert_int_equal(meta_count(fixture->meta, VERDICT_CURRENT), 2);
+        assert_int_equal(meta_environment(fixture->meta, "web", "app"), META_ENVIRONMENT_CURRENT);
+        assert_int_equal(meta_environment(fixture->meta, "web", "abc"), META_ENVIRONMENT_NONE);
+}
+
+/* The watch is behind our own write; and a change that is none costs nothing. */
+static void test_own_write(void **state) {
+        Fixture *fixture = *state;
+        size_t n_calls;
+        Pod *old;
+
+        fake.containers[0] = model("c1", "1", 1);
+        show_and_run(fixture, make_pod(fixture, "c1", "1"));
+        old = next(fixture, "c1", "1");
+        accept_patch(fixture);
+        n_calls = fake.n_calls;
+        show_and_run(fixture, old);
+        assert_int_equal(fake.n_calls, n_calls);
+
+        /* Somebody has removed it: the pod is newer than our write. */
+        fixture->annotation = (free(fixture->annotation), NULL);
+        show_and_run(fixture, next(fixture, "c1", "1"));
+        assert_non_null(fake_patch());
+        assert_null(strstr(fake_patch(), "conditions"));
+        accept_patch(fixture);
+}
+
+static void test_not_for_everybody(void **state) {
+        Fixture *fixture = *state;
+        Pod *pod = make_pod(fixture, "c1", "2");
+
+        pod->is_kruise = false;
+        pod->update = POD_UPDATE_NONE;
+        fake.containers[0] = model("c1", "1", 1);
+        show_and_run(fixture, pod);
+        assert_int_equal(fake.n_answered[CALL_STATUS], 0);
+        assert_null(fake_patch());
+        assert_int_equal(fake.n_stops, 0);
+        assert_int_equal(meta_count(fixture->meta, VERDICT_CURRENT), 1);
+        assert_int_equal(meta_environment(fixture->meta, "web", "app"), META_ENVIRONMENT_NONE);
+
+        /* It asks for it now. */
+        rest();
+        pod = make_pod(fixture, "c1", "2");
+        pod->is_kruise = false;
+        pod->update = POD_UPDATE_NONE;
+        pod->restart_wish = strdup("true");
+        show_and_run(fixture, pod);
+        assert_int_equal(fake.n_stops, 1);
+        assert_non_null(strstr(fake_patch(), "\"Restarting\""));
+}
+
+static void test_restart(void **state) {
+        Fixture *fixture = *state;
+        FakeStop *stop;
+        char owner[32];
+        Pod *live;
+
+        settle(fixture);
+        show(fixture, next(fixture, "c1", "2"));
+        (void) snprintf(owner, sizeof(owner), "metadata/%u", (unsigned) hash_of("2"));
+        stop = open_stop();
+        assert_string_equal(stop->owner, owner);
+        assert_string_equal(stop->id, "c1");
+        assert_string_equal(stop->cause, "Stopping container app: its environment comes from "
+                                         "labels or annotations that have changed");
+        assert_non_null(strstr(fake_patch(), "\"False\",\"reason\":\"Restarting\""));
+        assert_non_null(strstr(fake_patch(), "lastTransitionTime"));
+        assert_null(strstr(fake_patch(), "annotations\":"));
+        accept_patch(fixture);
+
+        check_stop(stop);
+        assert_string_equal(fake_find(CALL_GET)->text, "/api/v1/namespaces/default/pods/web");
+        assert_string_equal(fake_find(CALL_GET)->accept, KUBE_PROTOBUF);
+        live = make_pod(fixture, "c1", "2");
+        fake_reply_pod(live);
+        assert_int_equal(stop->answer, true);
+
+        /* Nothing is written while it is neither this nor that. */
+        fake_end_stop(stop, STOP_STOPPED);
+        live = next(fixture, "c1", "2");
+        live->containers[0].is_running = false;
+        fake.containers[0].is_running = false;
+        show_and_run(fixture, live);
+        assert_null(fake_patch());
+
+        fake.containers[1] = model("c2", "2", 2);
+        show_and_run(fixture, next(fixture, "c2", "2"));
+        assert_non_null(strstr(fake_patch(), "containerd://c2"));
+        assert_non_null(strstr(fake_patch(), "\"True\",\"reason\":\"Verified\""));
+        accept_patch(fixture);
+        assert_null(fake_patch());
+        assert_int_equal(fake.n_stops, 1);
+        assert_int_equal(fake.n_events, 0);
+        assert_int_equal(fixture->n_written, 3);
+}
+
+static void test_not_healed(void **state) {
+        Fixture *fixture = *state;
+
+        settle(fixture);
+        show(fixture, next(fixture, "c1", "2"));
+        accept_patch(fixture);
+        fake_end_stop(open_stop(), STOP_STOPPED);
+        fake.containers[1] = model("c2", "odd", 2);
+        show_and_run(fixture, next(fixture, "c2", "2"));
+        assert_int_equal(fake.n_stops, 1);
+        assert_int_equal(fake.n_events, 1);
+        assert_non_null(strstr(fake.events[0],
+                               "Warning InPlaceRestartFailed spec.containers{app} Container app"));
+        assert_non_null(strstr(fake_patch(), "\"EnvironmentStale\""));
+        accept_patch(fixture);
+
+        /* Not again, until something else is asked for. */
+        show_and_run(fixture, next(fixture, "c2", "2"));
+        assert_int_equal(fake.n_stops, 1);
+        assert_int_equal(fake.n_events, 1);
+        rest();
+        show_and_run(fixture, next(fixture, "c2", "3"));
+        assert_int_equal(fake.n_stops, 2);
+        assert_string_equal(open_stop()->id, "c2");
+}
+
+/* Another value was asked for while it was restarted: nobody knows which one it was to get. */
+static void test_changed_meanwhile(void **state) {
+        Fixture *fixture = *state;
+
+        settle(fixture);
+        show(fixture, next(fixture, "c1", "2"));
+        show(fixture, next(fixture, "c1", "3"));
+        show(fixture, next(fixture, "c1", "2"));
+        fake_end_stop(open_stop(), STOP_STOPPED);
+        fake.containers[1] = model("c2", "3", 2);
+        rest();
+        show_and_run(fixture, next(fixture, "c2", "2"));
+        assert_int_equal(fake.n_events, 0);
+        assert_int_equal(fake.n_stops, 2);
+        assert_string_equal(open_stop()->id, "c2");
+}
+
+static void test_stopped_in_an_earlier_life(void **state) {
+        Fixture *fixture = *state;
+        Pod *pod = make_pod(fixture, "c2", "2");
+        char owner[32];
+
+        (void) snprintf(owner, sizeof(owner), "metadata/%u", (unsigned) hash_of("2"));
+        fake.stopped_owner = owner;
+        fake.stopped_id = "c1";
+        pod->meta =
+                strdup("{\"containers\":[{\"name\":\"app\",\"containerID\":\"containerd://c1\"}]}");
+        fake.containers[0] = model("c2", "1", 1);
+        show_and_run(fixture, pod);
+        assert_int_equal(fake.n_stops, 0);
+        assert_int_equal(fake.n_events, 1);
+        assert_non_null(strstr(fake.events[0], "InPlaceRestartFailed"));
+}
+
+static void test_skipped(void **state) {
+        Fixture *fixture = *state;
+        Pod *pod;
+
+        settle(fixture);
+        for (size_t i = 0; i < 2; i++) {
+                pod = next(fixture, "c1", "2");
+                pod->containers[0].comes_back = false;
+                set(&pod->containers[0].restart_policy, "Never");
+                show(fixture, pod);
+        }
+        assert_int_equal(fake.n_stops, 0);
+        assert_int_equal(fake.n_events, 1);
+        assert_non_null(strstr(fake.events[0], "Warning InPlaceRestartSkipped"));
+        assert_non_null(strstr(fake.events[0], "(restart policy Never)"));
+        assert_non_null(strstr(fake_patch(), "\"CannotRestart\""));
+}
+
+static void test_outside_an_update(void **state) {
+        Fixture *fixture = *state;
+        Pod *pod;
+
+        settle(fixture);
+        pod = next(fixture, "c1", "2");
+        pod->update = POD_UPDATE_READY;
+        show(fixture, pod);
+        assert_int_equal(fake.n_stops, 0);
+        assert_int_equal(meta_environment(fixture->meta, "web", "app"), META_ENVIRONMENT_STALE);
+}
+
+static void test_checked_before(void **state) {
+        static const struct {
+                const char *uid, *id, *value, *image;
+                bool is_deleted, is_idle, is_not_running;
+                const char *why_not;
+        } cases[] = {
+                { .uid = "other", .why_not = "another pod has its name now" },
+                { .id = "c2", .why_not = "another container runs, or none" },
+                { .is_not_running = true, .why_not = "another container runs, or none" },
+                { .value = "1", .why_not = "the pod's labels or annotations have changed again" },
+                { .image = "nginx:2", .why_not = "its image is another one now as well" },
+                { .is_deleted = true, .why_not = "the pod is being deleted, or has finished" },
+                { .is_idle = true, .why_not = "the pod does not ask for restarts any more" },
+        };
+        Fixture *fixture = *state;
+
+        settle(fixture);
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                const char value[] = { (char) ('a' + i), '\0' };
+                Pod *live = make_pod(fixture, cases[i].id ?: "c1", cases[i].value ?: value);
+                FakeStop *stop;
+
+                rest();
+                show(fixture, next(fixture, "c1", value));
+
+                stop = open_stop();
+                live->is_deleted = cases[i].is_deleted;
+                live->update = cases[i].is_idle ? POD_UPDATE_READY : POD_UPDATE_RUNNING;
+                live->containers[0].is_running = !cases[i].is_not_running;
+                set(&live->containers[0].image, cases[i].image ?: "nginx:1");
+                if (cases[i].uid)
+                        set(&live->uid, cases[i].uid);
+                check_stop(stop);
+                fake_reply_pod(live);
+                assert_int_equal(stop->answer, false);
+                assert_string_equal(stop->why_not, cases[i].why_not);
+                fake_end_stop(stop, STOP_NOT_ASKED);
+                assert_int_equal(fake.n_stops, i + 1);
+        }
+}
+
+static void test_check_without_server(void **state) {
+        Fixture *fixture = *state;
+        FakeStop *stop;
+
+        settle(fixture);
+        show(fixture, next(fixture, "c1", "2"));
+        stop = open_stop();
+        check_stop(stop);
+        fake_reply(CALL_GET, 0, ERROR_UNAVAILABLE, "");
+        assert_int_equal(stop->answer, -1);
+        assert_null(fake_find(CALL_GET));
+        while (!fake_find(CALL_GET))
+                let_pass(fixture);
+
+        /* The server is known to answer. */
+        fake_reply(CALL_GET, 403, ERROR_DENIED, "");
+        assert_int_equal(meta_kick(fixture->meta), 0);
+        fake_reply(CALL_GET, 404, ERROR_NOT_FOUND, "");
+        assert_int_equal(stop->answer, false);
+        assert_string_equal(stop->why_not, "the pod is gone");
+}
+
+static void test_flapping(void **state) {
+        Fixture *fixture = *state;
+
+        settle(fixture);
+        show(fixture, next(fixture, "c1", "2"));
+        assert_int_equal(fake.n_stops, 1);
+        fake_end_stop(open_stop(), STOP_NOT_ASKED);
+        for (size_t i = 0; i < 20; i++)
+                show(fixture, next(fixture, "c1", i % 2 == 0 ? "3" : "4"));
+        assert_int_equal(fake.n_stops, 1);
+        while (fake.n_stops == 1)
+                let_pass(fixture);
+        assert_int_equal(fake.n_stops, 2);
+        assert_true(strtoul(open_stop()->owner + strlen("metadata/"), NULL, 10) == hash_of("4"));
+}
+
+/* The gate is shut, and the metadata changed right after that. */
+static void shut_and_change(Fixture *fixture) {
+        Pod *pod = next(fixture, "c1", "1");
+
+        settle(fixture);
+        pod->update = POD_UPDATE_READY;
+        pod->is_ready = true;
+        show(fixture, pod);
+        rest();
+        pod = next(fixture, "c1", "1");
+        pod->is_ready = true;
+        show(fixture, pod);
+        pod = next(fixture, "c1", "2");
+        pod->is_ready = true;
+        show(fixture, pod);
+        assert_int_equal(fake.n_stops, 0);
+}
+
+/* The kubelet may still look at the state in which the gate was shut, until it says that it has. */
+static void test_kubelet_is_behind(void **state) {
+        Fixture *fixture = *state;
+
+        shut_and_change(fixture);
+        show(fixture, next(fixture, "c1", "2"));
+        assert_int_equal(fake.n_stops, 1);
+}
+
+static void test_kubelet_does_not_say(void **state) {
+        Fixture *fixture = *state;
+
+        shut_and_change(fixture);
+        while (fake.n_stops == 0)
+                let_pass(fixture);
+}
+
+static void test_left_to_the_kubelet(void **state) {
+        Fixture *fixture = *state;
+        Pod *pod;
+
+        settle(fixture);
+        pod = next(fixture, "c1", "2");
+        set(&pod->containers[0].image, "nginx:2");
+        show_and_run(fixture, pod);
+        assert_int_equal(fake.n_stops, 0);
+        assert_non_null(strstr(fake_patch(), "\"Restarting\""));
+        accept_patch(fixture);
+
+        fake.containers[1] = model("c2", "2", 2);
+        fake.containers[1].image_ref = ID_B;
+        pod = next(fixture, "c2", "2");
+        set(&pod->containers[0].image, "nginx:2");
+        show_and_run(fixture, pod);
+        assert_int_equal(fake.n_stops, 0);
+        assert_non_null(strstr(fake_patch(), "\"Verified\""));
+        assert_non_null(strstr(fake_patch(), "app runs sha256:bbbbbbbbbbbb"));
+        accept_patch(fixture);
+}
+
+/* A kubelet whose hash is of name and image alone tells by it what it will restart. */
+static void test_kubelets_hash(void **state) {
+        Fixture *fixture = *state;
+        Pod *pod = make_pod(fixture, "c1", "1");
+        char hash[16];
+
+        (void) snprintf(hash, sizeof(hash), "%x", (unsigned) pod->containers[0].plain_hash);
+        fake.containers[0] = model("c1", "1", 1);
+        fake.containers[0].hash = hash;
+        show_and_run(fixture, pod);
+        accept_patch(fixture);
+
+        pod = next(fixture, "c1", "2");
+        pod->containers[0].plain_hash++;
+        show_and_run(fixture, pod);
+        assert_int_equal(fake.n_stops, 0);
+        show_and_run(fixture, next(fixture, "c1", "3"));
+        while (fake.n_stops == 0)
+                let_pass(fixture);
+        assert_int_equal(fake.n_stops, 1);
+}
+
+static void test_image_moved(void **state) {
+        Fixture *fixture = *state;
+
+        settle(fixture);
+        fake.images[0].id = ID_B;
+        assert_int_equal(meta_image_changed(fixture->meta, "docker.io/library/nginx:9"), 0);
+        assert_null(fake_find(CALL_IMAGE));
+        assert_int_equal(meta_image_changed(fixture->meta, "docker.io/library/nginx:1"), 0);
+        fake_run_runtime();
+        assert_int_equal(meta_count(fixture->meta, VERDICT_STALE), 1);
+        assert_non_null(strstr(fake_patch(), "\"ImageStale\""));
+        assert_non_null(strstr(fake_patch(), "container app runs sha256:aaaaaaaaaaaa… and its "
+                                             "reference nginx:1 is sha256:bbbbbbbbbbbb…"));
+        assert_int_equal(fake.n_stops, 0);
+}
+
+static void test_write_failures(void **state) {
+        Fixture *fixture = *state;
+
+        fake.containers[0] = model("c1", "1", 1);
+        show_and_run(fixture, make_pod(fixture, "c1", "1"));
+        fake_reply(CALL_PATCH, 409, ERROR_CONFLICT, "");
+        assert_null(fake_patch());
+        assert_int_equal(meta_error(fixture->meta)->kind, ERROR_NONE);
+        assert_int_equal(meta_kick(fixture->meta), 0);
+        assert_null(fake_patch());
+
+        show_and_run(fixture, next(fixture, "c1", "1"));
+        while (!fake_patch())
+                let_pass(fixture);
+        fake_reply(CALL_PATCH, 503, ERROR_UNAVAILABLE, "");
+        assert_int_equal(meta_error(fixture->meta)->kind, ERROR_UNAVAILABLE);
+        while (!fake_patch())
+                let_pass(fixture);
+        fake_reply(CALL_PATCH, 403, ERROR_DENIED, "");
+        assert_int_equal(meta_error(fixture->meta)->kind, ERROR_DENIED);
+        assert_null(fake_patch());
+        assert_int_equal(meta_kick(fixture->meta), 0);
+        accept_patch(fixture);
+        assert_int_equal(meta_error(fixture->meta)->kind, ERROR_NONE);
+        assert_int_equal(fixture->n_refused, 3);
+        assert_int_equal(fixture->n_written, 1);
+}
+
+static void test_runtime_in_trouble(void **state) {
+        Fixture *fixture = *state;
+
+        fake.containers[0] = model("c1", "1", 1);
+        fake.is_away = true;
+        show_and_run(fixture, make_pod(fixture, "c1", "1"));
+        assert_int_equal(fake.n_calls, 0);
+
+        fake.is_away = false;
+        fake.refuses_status = true;
+        assert_int_equal(meta_runtime_changed(fixture->meta), 0);
+        fake_run_runtime();
+        assert_int_equal(fake.n_answered[CALL_STATUS], 1);
+        assert_int_equal(meta_environment(fixture->meta, "web", "app"), META_ENVIRONMENT_UNKNOWN);
+        assert_non_null(strstr(fake_patch(), "plainHash\\\":31}"));
+        accept_patch(fixture);
+        show_and_run(fixture, next(fixture, "c1", "2"));
+        assert_int_equal(fake.n_answered[CALL_STATUS], 1);
+        assert_int_equal(fake.n_stops, 0);
+
+        fake.refuses_status = false;
+        while (fake.n_answered[CALL_STATUS] == 1) {
+                let_pass(fixture);
+                fake_run_runtime();
+        }
+        while (fake.n_stops == 0)
+                let_pass(fixture);
+}
+
+static void test_stop_fails(void **state) {
+        Fixture *fixture = *state;
+
+        settle(fixture);
+        show(fixture, next(fixture, "c1", "2"));
+        fake_end_stop(open_stop(), STOP_FAILED);
+        assert_int_equal(fake.n_stops, 1);
+        assert_int_equal(fake.n_events, 1);
+        assert_non_null(strstr(fake.events[0], "Cannot stop container app, trying again: because"));
+        show(fixture, next(fixture, "c1", "2"));
+        assert_int_equal(fake.n_stops, 1);
+}
+
+/* It ended by itself: that says nothing about its successor. */
+static void test_stop_comes_too_late(void **state) {
+        Fixture *fixture = *state;
+
+        settle(fixture);
+        show(fixture, next(fixture, "c1", "2"));
+        fake_end_stop(open_stop(), STOP_GONE);
+        show(fixture, next(fixture, "c1", "2"));
+        assert_int_equal(fake.n_stops, 1);
+        fake.containers[1] = model("c2", "1", 2);
+        rest();
+        show_and_run(fixture, next(fixture, "c2", "2"));
+        assert_int_equal(fake.n_stops, 2);
+        assert_int_equal(fake.n_events, 0);
+}
+
+/* Two that are restarted together are written together. */
+static void test_together(void **state) {
+        Fixture *fixture = *state;
+        const char *values[] = { "1", "2", "2", "2" };
+        const char *first[] = { "c1", "c1", "c2", "c2" }, *second[] = { "d1", "d1", "d1", "d2" };
+        const unsigned n_written[] = { 1, 2, 2, 3 };
+
+        for (size_t i = 0; i < 4; i++) {
+                Pod *pod = make_pod(fixture, first[i], values[i]);
+
+                rest();
+                pod->n_containers = 2;
+                fill_container(&pod->containers[1], "log", second[i], values[i]);
+                pod->containers[1].status_index = 1;
+                fake.containers[0] = model(first[i], values[i], (int64_t) i);
+                fake.containers[1] = model(second[i], i == 2 ? "1" : values[i], (int64_t) i);
+                fake.containers[1].name = "log";
+                show_and_run(fixture, pod);
+                if (fake_patch())
+                        accept_patch(fixture);
+                assert_int_equal(fixture->n_written, n_written[i]);
+                if (i == 1) {
+                        fake_end_stop(&fake.stops[0], STOP_STOPPED);
+                        fake_end_stop(&fake.stops[1], STOP_STOPPED);
+                }
+        }
+        assert_int_equal(fake.n_stops, 2);
+}
+
+static void test_many(void **state) {
+        Fixture *fixture = *state;
+        Pod *pods[20];
+        size_t n = sizeof(pods) / sizeof(pods[0]);
+
+        for (size_t i = 0; i < n; i++) {
+                char name[16];
+
+                (void) snprintf(name, sizeof(name), "web-%zu", i);
+                pods[i] = make_named_pod(fixture, name, "c1", NULL);
+                pods[i]->meta = strdup("{}");
+                assert_int_equal(fake.watcher->on_pod(pods[i], NULL, fake.watcher->userdata), 0);
+        }
+        assert_int_equal(fake_n_open(CALL_LIST), 8);
+        for (size_t i = 0; i < n; i++) {
+                fake.containers[0] = model("c1", "", 1);
+                for (size_t k = 0; k < n; k++)
+                        if (fake_find(CALL_LIST) &&
+                            strcmp(pods[k]->uid, fake_find(CALL_LIST)->text) == 0)
+                                fake.containers[0].pod_uid = fake.containers[0].pod_name =
+                                        pods[k]->uid;
+                assert_int_equal(fake_answer_list(fake_find(CALL_LIST)), 0);
+                assert_true(fake_answer_image(fake_find(CALL_IMAGE)) == 0);
+        }
+        assert_int_equal(fake_n_open(CALL_PATCH), 8);
+        for (size_t i = 0; i < n; i++)
+                accept_patch(fixture);
+        assert_null(fake_patch());
+        assert_int_equal(fixture->n_written, n);
+        for (size_t i = 0; i < n; i++) {
+                assert_int_equal(fake.watcher->on_gone(pods[i], fake.watcher->userdata), 0);
+                pod_free(pods[i]);
+        }
+        assert_int_equal(meta_count(fixture->meta, VERDICT_CURRENT), 0);
+}
+
+/* With everything under way. */
+static void test_gone(void **state) {
+        Fixture *fixture = *state;
+
+        settle(fixture);
+        show(fixture, next(fixture, "c1", "2"));
+        check_stop(open_stop());
+        assert_int_equal(meta_image_changed(fixture->meta, "docker.io/library/nginx:1"), 0);
+        assert_non_null(fake_find(CALL_PATCH));
+        assert_non_null(fake_find(CALL_GET));
+        assert_non_null(fake_find(CALL_IMAGE));
+        assert_int_equal(fake.watcher->on_gone(fixture->pod, fake.watcher->userdata), 0);
+        assert_null(fake_find(CALL_PATCH));
+        assert_null(fake_find(CALL_GET));
+        assert_null(fake_find(CALL_IMAGE));
+        assert_false(fake.stops[0].is_open);
+}
+
+static void test_first_list(void **state) {
+        Fixture *fixture = *state;
+
+        fake.is_synced = false;
+        fake.containers[0] = model("c1", "1", 1);
+        show_and_run(fixture, make_pod(fixture, "c1", "1"));
+        while (!fake_patch())
+                let_pass(fixture);
+        accept_patch(fixture);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+                TEST(test_annotation),
+                TEST(test_own_write),
+                TEST(test_not_for_everybody),
+                TEST(test_restart),
+                TEST(test_not_healed),
+                TEST(test_changed_meanwhile),
+                TEST(test_stopped_in_an_earlier_life),
+                TEST(test_skipped),
+                TEST(test_outside_an_update),
+                TEST(test_checked_before),
+                TEST(test_check_without_server),
+                TEST(test_flapping),
+                TEST(test_kubelet_is_behind),
+                TEST(test_kubelet_does_not_say),
+                TEST(test_left_to_the_kubelet),
+                TEST(test_kubelets_hash),
+                TEST(test_image_moved),
+                TEST(test_write_failures),
+                TEST(test_runtime_in_trouble),
+                TEST(test_stop_fails),
+                TEST(test_stop_comes_too_late),
+                TEST(test_together),
+                TEST(test_many),
+                TEST(test_gone),
+                TEST(test_first_list),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Pods from their bytes, and what can be asked of a pod
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/pod/env-hash.h"
+#include "agent/pod/pod-spec.h"
+#include "tests/unit/container-vectors.h"
+#include "tests/unit/pod-message.h"
+
+DEFINE_CLEANUP(Pod *, pod_free)
+
+static inline void json_put_p(json_object **json) {
+        json_object_put(*json);
+}
+
+static PodMessage message;
+
+static void begin(void) {
+        pod_message_init(&message, "ns", "web", "u1", "42");
+}
+
+static int parse_message(Pod **ret, Error *reterr) {
+        size_t size = protobuf_c_message_get_packed_size(&message.pod.base);
+        cleanup(free_p) uint8_t *bytes = malloc(size + 1);
+
+        protobuf_c_message_pack(&message.pod.base, bytes);
+        return pod_spec_parse(bytes, size, ret, reterr);
+}
+
+static Pod *parse(void) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        Pod *pod = NULL;
+
+        if (parse_message(&pod, &error) < 0)
+                fail_msg("%s", error_message(&error));
+        return pod;
+}
+
+static void assert_refused(const char *expected) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        Pod *pod = NULL;
+
+        assert_true(parse_message(&pod, &error) < 0);
+        assert_int_equal(error.kind, ERROR_INVALID);
+        assert_string_equal(error_message(&error), expected);
+        assert_null(pod);
+}
+
+typedef void (*AddEntry)(PodMessage *to, const char *key, const char *value);
+
+static void add_entries(json_object *entries, AddEntry add) {
+        if (!entries)
+                return;
+
+        json_object_object_foreach(entries, key, value) {
+                add(&message, key, json_object_get_string(value));
+        }
+}
+
+static void add_vector(json_object *vector) {
+        json_object *metadata = vector_get(vector, "podMetadata");
+        json_object *container = vector_get(vector, "container");
+        ContainerMessage *to;
+
+        begin();
+        add_entries(vector_get(metadata, "labels"), pod_message_add_label);
+        add_entries(vector_get(metadata, "annotations"), pod_message_add_annotation);
+        to = pod_message_add_container(&message, false, vector_text(container, "name"),
+                                       vector_text(container, "image"));
+        for (size_t i = 0; i < vector_n_env(vector); i++) {
+                json_object *env = vector_env(vector, i);
+                const char *path = vector_field(env);
+
+                container_message_add_env(to, vector_text(env, "name"), vector_text(env, "value"),
+                                          vector_get(env, "valueFrom") ? (path ?: "") : NULL);
+        }
+}
+
+/* The names in the text that was hashed are the container's, but for their order. */
+static void check_names(json_object *vector, const PodContainer *container) {
+        cleanup(json_put_p) json_object *canonical =
+                json_tokener_parse(vector_text(vector, "canonicalEnvJSON"));
+        size_t n = canonical ? json_object_array_length(canonical) : 0, n_names = 0;
+
+        for (char **name = container->env_names; *name; name++) {
+                size_t i = 0;
+
+                while (i < n && strcmp(vector_text(json_object_array_get_idx(canonical, i), "name"),
+                                       *name) != 0)
+                        i++;
+                assert_true(i < n);
+                n_names++;
+        }
+
+        assert_int_equal(n_names, n);
+}
+
+static void test_vectors(void **state) {
+        cleanup(json_put_p) json_object *vectors = vectors_read();
+
+        for (size_t i = 0; i < json_object_array_length(vectors); i++) {
+                json_object *vector = json_object_array_get_idx(vectors, i);
+                cleanup(pod_free_p) Pod *pod = NULL;
+                const PodContainer *container;
+
+                add_vector(vector);
+                pod = parse();
+                assert_int_equal(pod->n_containers, 1);
+                container = &pod->containers[0];
+                if (container->env_hash != vector_hash(vector, "expectedEnvHash"))
+                        fail_msg("%s: %u", vector_text(vector, "id"), container->env_hash);
+                assert_int_equal(container->plain_hash,
+                                 vector_hash(vector, "plainHashKubelet131plus"));
+                check_names(vector, container);
+        }
+}
+
+static void test_env_names(void **state) {
+        cleanup(pod_free_p) Pod *pod = NULL;
+        ContainerMessage *container;
+
+        begin();
+        container = pod_message_add_container(&message, false, "app", "i");
+        container_message_add_env(container, "Z", "", "metadata.labels['z']");
+        container_message_add_env(container, "NAME", "", "metadata.name");
+        container_message_add_env(container, "A", NULL, "metadata.annotations['a']");
+        container_message_add_env(container, "SIDECARSET_VERSION", "", "metadata.labels['z']");
+        container_message_add_env(container, "Z", "", "metadata.labels['y']");
+        container_message_add_env(container, NULL, NULL, "metadata.labels['z']");
+        pod = parse();
+
+        assert_string_equal(pod->containers[0].env_names[0], "Z");
+        assert_string_equal(pod->containers[0].env_names[1], "A");
+        assert_string_equal(pod->containers[0].env_names[2], "Z");
+        assert_string_equal(pod->containers[0].env_names[3], "");
+        assert_null(pod->containers[0].env_names[4]);
+}
+
+/* Labels may come in any order. */
+static void test_unsorted_metadata(void **state) {
+        cleanup(pod_free_p) Pod *pod = NULL;
+        const EnvValue values[] = { { "A", "1" }, { "B", "2" }, { "C", "3" }, { "D", "" } };
+        ContainerMessage *container;
+        uint32_t hash;
+
+        begin();
+        pod_message_add_label(&message, "b", "2");
+        pod_message_add_label(&message, "ab", "3");
+        pod_message_add_label(&message, "a", "1");
+        pod_message_add_label(&message, NULL, NULL);
+        container = pod_message_add_container(&message, false, "app", "i");
+        container_message_add_env(container, "A", "", "metadata.labels['a']");
+        container_message_add_env(container, "B", "", "metadata.labels['b']");
+        container_message_add_env(container, "C", "", "metadata.labels['ab']");
+        container_message_add_env(container, "D", "", "metadata.labels['abc']");
+        pod = parse();
+        assert_int_equal(env_hash(values, 4, &hash), 0);
+        assert_int_equal(pod->containers[0].env_hash, hash);
+}
+
+static void test_little(void **state) {
+        cleanup(pod_free_p) Pod *pod = NULL;
+
+        begin();
+        message.pod.status = NULL;
+        pod_message_add_container(&message, false, "app", NULL);
+        pod = parse();
+        assert_string_equal(pod->namespace, "ns");
+        assert_string_equal(pod->name, "web");
+        assert_string_equal(pod->uid, "u1");
+        assert_string_equal(pod->runtime_uid, "u1");
+        assert_string_equal(pod->resource_version, "42");
+        assert_string_equal(pod->ip, "");
+        assert_int_equal(pod->grace_sec, 30);
+        assert_false(pod->is_deleted || pod->is_finished || pod->is_kruise || pod->has_kruise_gate);
+        assert_int_equal(pod->update, POD_UPDATE_NONE);
+        assert_null(pod->restart_wish);
+        assert_null(pod->meta);
+        assert_null(pod->verified_status);
+        assert_int_equal(pod->n_containers, 1);
+        assert_string_equal(pod->containers[0].image, "");
+        assert_string_equal(pod->containers[0].restart_policy, "Always");
+        assert_true(pod->containers[0].comes_back);
+        assert_int_equal(pod->containers[0].status_index, -1);
+        assert_string_equal(pod->containers[0].container_id, "");
+        assert_null(pod->containers[0].env_names[0]);
+        assert_int_equal(pod->containers[0].env_hash, ENV_HASH_NONE);
+}
+
+static void test_containers(void **state) {
+        cleanup(pod_free_p) Pod *pod = NULL;
+        KubeContainerStatus *status;
+
+        begin();
+        pod_message_add_container(&message, true, "setup", "i0");
+        pod_message_add_container(&message, true, "side", "i1")->container.restartpolicy =
+                (char *) "Always";
+        pod_message_add_container(&message, false, "web", "i2");
+        pod_message_add_container(&message, false, "app", "i3");
+        pod_message_add_status(&message, true, "setup", "x://0", 0);
+        pod_message_add_status(&message, true, "side", "x://1", 7);
+        pod_message_add_status(&message, false, "app", "x://3", 9);
+        status = pod_message_add_status(&message, false, "web", "x://2", 8);
+        status->ready = status->has_ready = status->has_restartcount = true;
+        status->restartcount = 5;
+        pod_message_add_status(&message, false, "setup", "x://wrong", 1);
+        pod_message_add_status(&message, true, "web", "x://wrong", 1);
+        pod_message_add_status(&message, false, NULL, "x://wrong", 1);
+        pod = parse();
+
+        assert_int_equal(pod->n_containers, 4);
+        assert_string_equal(pod->containers[0].name, "web");
+        assert_int_equal(pod->containers[0].kind, POD_CONTAINER_MAIN);
+        assert_int_equal(pod->containers[0].status_index, 1);
+        assert_string_equal(pod->containers[0].container_id, "x://2");
+        assert_int_equal(pod->containers[0].restart_count, 5);
+        assert_true(pod->containers[0].is_ready);
+        assert_true(pod->containers[0].is_running);
+        assert_int_equal(pod->containers[0].started_at_sec, 8);
+        assert_int_equal(pod_find(pod, "app")->status_index, 0);
+        assert_false(pod_find(pod, "app")->is_ready);
+        assert_int_equal(pod->containers[2].kind, POD_CONTAINER_INIT);
+        assert_false(pod->containers[2].is_running);
+        assert_int_equal(pod->containers[2].started_at_sec, 0);
+        assert_string_equal(pod->containers[2].container_id, "x://0");
+        assert_int_equal(pod->containers[3].kind, POD_CONTAINER_SIDECAR);
+        assert_int_equal(pod->containers[3].status_index, 1);
+        assert_null(pod_find(pod, "none"));
+}
+
+/* The last status of a name counts, and goes to the first container. */
+static void test_same_names(void **state) {
+        cleanup(pod_free_p) Pod *pod = NULL;
+
+        begin();
+        pod_message_add_container(&message, false, "app", "i");
+        pod_message_add_container(&message, false, "app", "j");
+        pod_message_add_status(&message, false, "app", "x://0", 1);
+        pod_message_add_status(&message, false, "app", "x://1", 0);
+        pod = parse();
+        assert_string_equal(pod->containers[0].container_id, "x://1");
+        assert_int_equal(pod->containers[0].status_index, 1);
+        assert_false(pod->containers[0].is_running);
+        assert_int_equal(pod->containers[1].status_index, -1);
+}
+
+static const struct {
+        const char *pod, *container, *rule;
+        bool is_init;
+        const char *policy;
+        bool comes_back;
+        PodContainerKind kind;
+} restarts[] = {
+        { NULL, NULL, NULL, false, "Always", true, POD_CONTAINER_MAIN },
+        { "", "", NULL, false, "Always", true, POD_CONTAINER_MAIN },
+        { "Always", NULL, NULL, false, "Always", true, POD_CONTAINER_MAIN },
+        { "OnFailure", NULL, NULL, false, "OnFailure", false, POD_CONTAINER_MAIN },
+        { "Never", NULL, NULL, false, "Never", false, POD_CONTAINER_MAIN },
+        { "Never", "Always", NULL, false, "Always", true, POD_CONTAINER_MAIN },
+        { "Always", "Never", NULL, false, "Never", false, POD_CONTAINER_MAIN },
+        { "Always", NULL, "Restart", false, "Always", true, POD_CONTAINER_MAIN },
+        { "Always", NULL, "RestartAllContainers", false, "Always", false, POD_CONTAINER_MAIN },
+        { "Never", NULL, "Restart", false, "Never", false, POD_CONTAINER_MAIN },
+        { "Always", NULL, NULL, true, "Always", false, POD_CONTAINER_INIT },
+        { "Never", "Always", NULL, true, "Always", true, POD_CONTAINER_SIDECAR },
+        { "Always", "OnFailure", NULL, true, "OnFailure", false, POD_CONTAINER_INIT },
+};
+
+static void test_restarts(void **state) {
+        for (size_t i = 0; i < sizeof(restarts) / sizeof(restarts[0]); i++) {
+                cleanup(pod_free_p) Pod *pod = NULL;
+                ContainerMessage *container;
+
+                begin();
+                message.spec.restartpolicy = (char *) restarts[i].pod;
+                container = pod_message_add_container(&message, restarts[i].is_init, "app", "i");
+                container->container.restartpolicy = (char *) restarts[i].container;
+                if (restarts[i].rule)
+                        container_message_add_rule(container, restarts[i].rule);
+                pod = parse();
+                assert_string_equal(pod->containers[0].restart_policy, restarts[i].policy);
+                assert_int_equal(pod->containers[0].comes_back, restarts[i].comes_back);
+                assert_int_equal(pod->containers[0].kind, restarts[i].kind);
+        }
+}
+
+static void test_grace(void **state) {
+        static const int64_t graces[][2] = {
+                { 0, 0 }, { 5, 5 }, { -1, 1 }, { INT64_MIN, 1 }, { INT64_MAX, INT32_MAX },
+        };
+
+        for (size_t i = 0; i < sizeof(graces) / sizeof(graces[0]); i++) {
+                cleanup(pod_free_p) Pod *pod = NULL;
+
+                begin();
+                message.spec.has_terminationgraceperiodseconds = true;
+                message.spec.terminationgraceperiodseconds = graces[i][0];
+                pod = parse();
+                assert_int_equal(pod->grace_sec, graces[i][1]);
+        }
+}
+
+static void test_metadata(void **state) {
+        cleanup(pod_free_p) Pod *pod = NULL;
+        Kubernetes__V1__Time time = KUBERNETES__V1__TIME__INIT;
+
+        begin();
+        message.meta.deletiontimestamp = &time;
+        pod_message_add_annotation(&message, "kubernetes.io/config.mirror", "static-uid");
+        pod_message_add_annotation(&message, POD_RESTART_ANNOTATION, "app,web");
+        pod_message_add_annotation(&message, POD_META_ANNOTATION, "{}");
+        pod_message_add_annotation(&message, "kruise.io/sidecarset-hash", "");
+        pod = parse();
+        assert_string_equal(pod->uid, "u1");
+        assert_string_equal(pod->runtime_uid, "static-uid");
+        assert_string_equal(pod->restart_wish, "app,web");
+        assert_string_equal(pod->meta, "{}");
+        assert_true(pod->is_deleted);
+        assert_true(pod->is_kruise);
+}
+
+static const struct {
+        const char *version;
+        bool is_controller;
+        bool is_kruise;
+} owners[] = {
+        { "apps.kruise.io/v1alpha1", true, true },  { "apps.kruise.io/v1beta1", true, true },
+        { "apps.kruise.io/v1beta1", false, false }, { "apps/v1", true, false },
+        { "apps.kruise.iox/v1", true, false },      { NULL, true, false },
+};
+
+static void test_owners(void **state) {
+        for (size_t i = 0; i < sizeof(owners) / sizeof(owners[0]); i++) {
+                cleanup(pod_free_p) Pod *pod = NULL;
+                Kubernetes__V1__OwnerReference owner = KUBERNETES__V1__OWNER_REFERENCE__INIT;
+                Kubernetes__V1__OwnerReference *list[] = { &owner };
+
+                begin();
+                owner.apiversion = (char *) owners[i].version;
+                owner.has_controller = true;
+                owner.controller = owners[i].is_controller;
+                message.meta.ownerreferences = list;
+                message.meta.n_ownerreferences = 1;
+                pod = parse();
+                assert_int_equal(pod->is_kruise, owners[i].is_kruise);
+        }
+}
+
+static void test_conditions(void **state) {
+        static const struct {
+                const char *status;
+                PodUpdate update;
+        } updates[] = { { "False", POD_UPDATE_RUNNING },
+                        { "True", POD_UPDATE_READY },
+                        { "Unknown", POD_UPDATE_READY },
+                        { NULL, POD_UPDATE_READY } };
+
+        for (size_t i = 0; i < sizeof(updates) / sizeof(updates[0]); i++) {
+                cleanup(pod_free_p) Pod *pod = NULL;
+                Kubernetes__V1__PodCondition *verified;
+
+                begin();
+                message.status.phase = (char *) "Running";
+                (void) pod_message_add_condition(&message, "InPlaceUpdateReady", updates[i].status);
+                verified = pod_message_add_condition(&message, POD_VERIFIED_CONDITION, "True");
+                verified->reason = (char *) "Current";
+                pod = parse();
+                assert_int_equal(pod->update, updates[i].update);
+                assert_string_equal(pod->verified_status, "True");
+                assert_string_equal(pod->verified_reason, "Current");
+                assert_string_equal(pod->verified_message, "");
+                assert_false(pod->is_finished);
+        }
+}
+
+static void test_status(void **state) {
+        static const char *const phases[] = { "Succeeded", "Failed" };
+        Kubernetes__V1__PodReadinessGate gate = KUBERNETES__V1__POD_READINESS_GATE__INIT;
+        Kubernetes__V1__PodReadinessGate *gates[] = { &gate };
+        Kubernetes__V1__PodIP ip = KUBERNETES__V1__POD_IP__INIT, *ips[] = { &ip };
+
+        for (size_t i = 0; i < 2; i++) {
+                cleanup(pod_free_p) Pod *pod = NULL;
+
+                begin();
+                message.status.phase = (char *) phases[i];
+                message.status.podip = (char *) (i == 0 ? "10.0.0.1" : "");
+                ip.ip = (char *) "fd00::1";
+                message.status.podips = ips;
+                message.status.n_podips = 1;
+                gate.conditiontype = (char *) (i == 0 ? "KruisePodReady" : "Other");
+                message.spec.readinessgates = gates;
+                message.spec.n_readinessgates = 1;
+                pod = parse();
+                assert_true(pod->is_finished);
+                assert_string_equal(pod->ip, i == 0 ? "10.0.0.1" : "fd00::1");
+                assert_int_equal(pod->has_kruise_gate, i == 0);
+        }
+}
+
+static void test_refusals(void **state) {
+        static char long_text[300 << 10];
+
+        memset(long_text, 'x', 5000);
+        begin();
+        message.pod.spec = NULL;
+        assert_refused("it has no spec");
+        begin();
+        message.pod.metadata = NULL;
+        assert_refused("it has no metadata");
+        begin();
+        message.meta.uid = NULL;
+        assert_refused("metadata.uid: is missing");
+        begin();
+        message.meta.name = long_text;
+        assert_refused("metadata.name: has more than 253 bytes");
+        begin();
+        pod_message_add_container(&message, false, "", "i");
+        assert_refused("the name of a container: is missing");
+        begin();
+        pod_message_add_container(&message, false, "app", long_text);
+        assert_refused("image: has more than 4096 bytes");
+        begin();
+        pod_message_add_container(&message, false, "app", "i");
+        pod_message_add_status(&message, false, "app", long_text, 0);
+        assert_refused("containerID: has more than 4096 bytes");
+        begin();
+        memset(long_text, 'x', sizeof(long_text) - 1);
+        pod_message_add_annotation(&message, POD_META_ANNOTATION, long_text);
+        assert_refused(POD_META_ANNOTATION ": has more than 262144 bytes");
+}
+
+static void test_too_many(void **state) {
+        enum { N = 1025 };
+        KubeContainer container = KUBERNETES__V1__CONTAINER__INIT, *list[N];
+        cleanup(pod_free_p) Pod *pod = NULL;
+
+        begin();
+        container.name = (char *) "app";
+        for (size_t i = 0; i < N; i++)
+                list[i] = &container;
+        message.spec.containers = list;
+        message.spec.n_containers = 1000;
+        message.spec.initcontainers = list;
+        message.spec.n_initcontainers = 25;
+        assert_refused("it has more than 1024 containers");
+        message.spec.n_initcontainers = 24;
+        pod = parse();
+        assert_int_equal(pod->n_containers, 1024);
+}
+
+static void test_garbage(void **state) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        Pod *pod = NULL;
+
+        assert_true(pod_spec_parse((const uint8_t *) "\x0a\xff", 2, &pod, &error) < 0);
+        assert_int_equal(error.kind, ERROR_INVALID);
+        assert_null(pod);
+}
+
+static const struct {
+        const char *id, *scheme, *rest; /* scheme NULL: it is refused */
+} ids[] = {
+        { "containerd://0123", "containerd", "0123" },
+        { "cri-o://a://b", "cri-o", "a://b" },
+        { "1234567890123456://x", NULL, NULL },
+        { "://x", NULL, NULL },
+        { "docker://", NULL, NULL },
+        { "docker:/x", NULL, NULL },
+        { "0123", NULL, NULL },
+        { "", NULL, NULL },
+};
+
+static void test_container_ids(void **state) {
+        for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+                const char *rest = NULL;
+                char scheme[16];
+
+                assert_int_equal(pod_split_container_id(ids[i].id, scheme, sizeof(scheme), &rest),
+                                 ids[i].scheme != NULL);
+                if (!ids[i].scheme)
+                        continue;
+
+                assert_string_equal(scheme, ids[i].scheme);
+                assert_string_equal(rest, ids[i].rest);
+        }
+}
+
+static const struct {
+        const char *wish, *container;
+        bool is_wished;
+} wishes[] = {
+        { NULL, "app", false },     { "", "app", false },       { "true", "app", true },
+        { "false", "app", false },  { "app", "app", true },     { "apps", "app", false },
+        { "ap", "app", false },     { "web,app", "app", true }, { " web , app ", "app", true },
+        { "web app", "app", true }, { ",,\n", "app", false },   { "true,web", "app", false },
+        { "True", "app", false },
+};
+
+static void test_wishes(void **state) {
+        for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++) {
+                const Pod pod = { .restart_wish = (char *) wishes[i].wish };
+
+                if (pod_wishes_restart(&pod, wishes[i].container) != wishes[i].is_wished)
+                        fail_msg("%s", wishes[i].wish);
+        }
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_vectors),
+                cmocka_unit_test(test_env_names),
+                cmocka_unit_test(test_unsorted_metadata),
+                cmocka_unit_test(test_little),
+                cmocka_unit_test(test_containers),
+                cmocka_unit_test(test_same_names),
+                cmocka_unit_test(test_restarts),
+                cmocka_unit_test(test_grace),
+                cmocka_unit_test(test_metadata),
+                cmocka_unit_test(test_owners),
+                cmocka_unit_test(test_conditions),
+                cmocka_unit_test(test_status),
+                cmocka_unit_test(test_refusals),
+                cmocka_unit_test(test_too_many),
+                cmocka_unit_test(test_garbage),
+                cmocka_unit_test(test_container_ids),
+                cmocka_unit_test(test_wishes),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The pods of this node, with a server that does what the test says
+ *
+ * What watchers are told is written down as it comes: "+ns/name uid version", with "<version" of
+ * what was before, "-ns/name uid", "synced", "not synced".
+ */
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/pod/pods.h"
+#include "tests/unit/pod-message.h"
+#include "tests/unit/stderr-capture.h"
+#include "tests/unit/watch-fixture.h"
+
+typedef struct Fixture {
+        Log *log;
+        Pods *pods;
+        PodsWatcher watcher;
+        char told[8192];
+        unsigned n_changed;
+        unsigned n_restarts;
+        bool leaves; /* at the first pod */
+        int result;  /* of on_pod */
+} Fixture;
+
+static void tell(Fixture *fixture, const char *text) {
+        strcat(fixture->told, text);
+        strcat(fixture->told, "\n");
+}
+
+static int on_pod(const Pod *pod, const Pod *before, void *userdata) {
+        Fixture *fixture = userdata;
+        char text[200];
+
+        assert_ptr_equal(pods_find(fixture->pods, pod->namespace, pod->name), pod);
+        assert_ptr_equal(pods_find_uid(fixture->pods, pod->uid), pod);
+        snprintf(text, sizeof(text), "+%s/%s %s %s%s%s", pod->namespace, pod->name, pod->uid,
+                 pod->resource_version, before ? " <" : "", before ? before->resource_version : "");
+        tell(fixture, text);
+        if (fixture->leaves)
+                pods_unwatch(fixture->pods, &fixture->watcher);
+        return fixture->result;
+}
+
+static int on_gone(const Pod *pod, void *userdata) {
+        Fixture *fixture = userdata;
+        char text[200];
+
+        assert_null(pods_find(fixture->pods, pod->namespace, pod->name));
+        assert_null(pods_find_uid(fixture->pods, pod->uid));
+        snprintf(text, sizeof(text), "-%s/%s %s", pod->namespace, pod->name, pod->uid);
+        tell(fixture, text);
+        return 0;
+}
+
+static int on_state(bool is_synced, void *userdata) {
+        Fixture *fixture = userdata;
+
+        assert_int_equal(pods_are_synced(fixture->pods), is_synced);
+        if (is_synced)
+                assert_int_equal(pods_error(fixture->pods)->kind, ERROR_NONE);
+        tell(fixture, is_synced ? "synced" : "not synced");
+        return 0;
+}
+
+static void on_changed(void *userdata) {
+        ((Fixture *) userdata)->n_changed++;
+}
+
+static void on_restart(void *userdata) {
+        ((Fixture *) userdata)->n_restarts++;
+}
+
+static int set_up(void **state) {
+        Fixture *fixture = calloc(1, sizeof(*fixture));
+
+        fake_set_up();
+        assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &fixture->log), 0);
+        assert_int_equal(pods_new(&(PodsOptions){ .log = fixture->log,
+                                                  .node_name = "node,1",
+                                                  .on_restart = on_restart,
+                                                  .on_changed = on_changed,
+                                                  .userdata = fixture },
+                                  &fixture->pods),
+                         0);
+        fixture->watcher = (PodsWatcher){
+                .on_pod = on_pod,
+                .on_gone = on_gone,
+                .on_state = on_state,
+                .userdata = fixture,
+        };
+        pods_watch(fixture->pods, &fixture->watcher);
+        *state = fixture;
+        return 0;
+}
+
+static int tear_down(void **state) {
+        Fixture *fixture = *state;
+
+        assert_null(pods_free(fixture->pods));
+        log_free(fixture->log);
+        fake_tear_down();
+        free(fixture);
+        return 0;
+}
+
+static void assert_told(Fixture *fixture, const char *expected) {
+        assert_string_equal(fixture->told, expected);
+        fixture->told[0] = '\0';
+}
+
+static int send_raw(const char *type, const Bytes *raw) {
+        Bytes envelope = { .size = 0 }, event = { .size = 0 };
+        uint8_t frame[sizeof(event.data) + 4];
+        uint32_t length;
+
+        bytes_pack_envelope(&envelope, "Pod", raw);
+        bytes_pack_event(&event, type, &envelope);
+        length = htonl((uint32_t) event.size);
+        memcpy(frame, &length, sizeof(length));
+        memcpy(frame + sizeof(length), event.data, event.size);
+        return fake_send(frame, sizeof(length) + event.size);
+}
+
+static int send_pod(const char *type, const char *namespace, const char *name, const char *uid,
+                    const char *version) {
+        static PodMessage message;
+        Bytes raw = { .size = 0 };
+
+        pod_message_init(&message, namespace, name, uid, version);
+        pod_message_add_container(&message, false, "app", "i");
+        bytes_pack(&raw, &message.pod);
+        return send_raw(type, &raw);
+}
+
+/* A pod without a spec, which none should be. */
+static int send_bad_pod(const char *name, const char *uid, const char *version) {
+        Bytes raw = { .size = 0 };
+
+        bytes_pack_object(&raw, "ns", name, uid, version);
+        return send_raw("MODIFIED", &raw);
+}
+
+static void send_bookmark(const char *version) {
+        Bytes raw = { .size = 0 };
+
+        bytes_pack_object(&raw, "", "", "", version);
+        assert_int_equal(send_raw("BOOKMARK", &raw), 0);
+}
+
+static void refuse(int code, ErrorKind kind, const char *message) {
+        const Error error = { .kind = kind, .message = (char *) message };
+
+        assert_int_equal(fake_reply(&(KubeReply){ .code = code, .body = "" }, &error), 0);
+}
+
+/* Each line with the time cut off. */
+static void assert_logged(Stderr *e, const char *expected) {
+        char text[4096] = "";
+
+        for (const char *line = stderr_restore(e); *line;) {
+                const char *end = strchr(line, '\n');
+
+                assert_non_null(end);
+                assert_true(end - line > 9);
+                strncat(text, line + 9, (size_t) (end + 1 - line) - 9);
+                line = end + 1;
+        }
+
+        assert_string_equal(text, expected);
+}
+
+static void start(Fixture *fixture) {
+        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(send_pod("ADDED", "ns", "b", "u2", "1"), 0);
+        assert_int_equal(send_pod("ADDED", "ns", "a", "u1", "2"), 0);
+        assert_false(pods_are_synced(fixture->pods));
+        send_bookmark("end:5");
+        assert_told(fixture, "+ns/b u2 1\n+ns/a u1 2\nsynced\n");
+        fixture->n_changed = 0;
+}
+
+static void test_asks(void **state) {
+        const char *path = fake.call->request.path;
+
+        assert_int_equal(strncmp(path, "/api/v1/pods?", 13), 0);
+        assert_non_null(strstr(path, "?fieldSelector=spec.nodeName%3Dnode%2C1&"));
+        assert_non_null(strstr(path, "watch=true"));
+        assert_string_equal(fake.call->request.accept,
+                            "application/vnd.kubernetes.protobuf;stream=watch");
+}
+
+static void test_keeps_the_newest(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture);
+        assert_int_equal(pods_count(fixture->pods), 2);
+        assert_int_equal(send_pod("MODIFIED", "ns", "a", "u1", "6"), 0);
+        assert_int_equal(send_pod("ADDED", "ms", "a", "u3", "7"), 0);
+        assert_told(fixture, "+ns/a u1 6 <2\n+ms/a u3 7\n");
+        assert_int_equal(pods_count(fixture->pods), 3);
+        assert_string_equal(pods_find(fixture->pods, "ms", "a")->uid, "u3");
+        assert_string_equal(pods_find_uid(fixture->pods, "u1")->resource_version, "6");
+        assert_null(pods_find(fixture->pods, "ms", "b"));
+        assert_null(pods_find_uid(fixture->pods, "u"));
+
+        assert_int_equal(send_pod("DELETED", "ns", "a", "u1", "8"), 0);
+        assert_told(fixture, "-ns/a u1\n");
+        assert_int_equal(pods_count(fixture->pods), 2);
+        assert_string_equal(pods_get(fixture->pods, 0)->uid, "u3");
+        assert_string_equal(pods_get(fixture->pods, 1)->uid, "u2");
+}
+
+static void test_created_again(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture);
+        assert_int_equal(send_pod("ADDED", "ns", "a", "u9", "6"), 0);
+        assert_told(fixture, "-ns/a u1\n+ns/a u9 6\n");
+        assert_null(pods_find_uid(fixture->pods, "u1"));
+}
+
+/* Nonsense from the server: what is found by name stays right. */
+static void test_same_uid(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture);
+        pods_unwatch(fixture->pods, &fixture->watcher);
+        assert_int_equal(send_pod("ADDED", "ns", "c", "u1", "6"), 0);
+        assert_non_null(pods_find_uid(fixture->pods, "u1"));
+        assert_int_equal(send_pod("DELETED", "ns", "a", "u1", "7"), 0);
+        assert_string_equal(pods_find_uid(fixture->pods, "u1")->name, "c");
+        assert_null(pods_find(fixture->pods, "ns", "a"));
+}
+
+static void send_numbered(const char *type, unsigned i, const char *version) {
+        char name[20], uid[20];
+
+        snprintf(name, sizeof(name), "p%u", i);
+        snprintf(uid, sizeof(uid), "u%u", 1000 - i);
+        assert_int_equal(send_pod(type, "ns", name, uid, version), 0);
+}
+
+/* NULL: it is not there. */
+static void check_numbered(const Pods *pods, unsigned i, const char *version) {
+        char name[20], uid[20];
+        const Pod *pod;
+
+        snprintf(name, sizeof(name), "p%u", i);
+        snprintf(uid, sizeof(uid), "u%u", 1000 - i);
+        pod = pods_find(pods, "ns", name);
+        assert_ptr_equal(pods_find_uid(pods, uid), pod);
+        assert_int_equal(pod != NULL, version != NULL);
+        if (!pod)
+                return;
+
+        assert_string_equal(pod->uid, uid);
+        assert_string_equal(pod->resource_version, version);
+}
+
+static void test_many(void **state) {
+        enum { N = 500 };
+        Fixture *fixture = *state;
+
+        pods_unwatch(fixture->pods, &fixture->watcher);
+        assert_int_equal(fake_accept(), 0);
+        for (unsigned i = 0; i < N; i++)
+                send_numbered("ADDED", i * 7919 % N, "1");
+        assert_int_equal(pods_count(fixture->pods), N);
+        for (unsigned i = 0; i < N; i += 3)
+                send_numbered("MODIFIED", i, "2");
+        for (unsigned i = 1; i < N; i += 3)
+                send_numbered("DELETED", i, "3");
+
+        for (unsigned i = 0; i < N; i++)
+                check_numbered(fixture->pods, i, i % 3 == 0 ? "2" : i % 3 == 1 ? NULL : "1");
+        for (size_t i = 0; i < pods_count(fixture->pods); i++)
+                assert_non_null(pods_get(fixture->pods, i));
+}
+
+static void test_refused_pod(void **state) {
+        Fixture *fixture = *state;
+        Stderr e;
+
+        start(fixture);
+        stderr_pipe(&e);
+        assert_int_equal(send_bad_pod("a", "u1", "6"), 0);
+        assert_int_equal(send_bad_pod("a", "u1", "7"), 0);
+        assert_int_equal(send_bad_pod("new", "u4", "8"), 0);
+        assert_logged(
+                &e,
+                "warning Cannot read the pod \"a\" of the namespace \"ns\", going on with what "
+                "it was before: it has no spec.\n"
+                "warning Cannot read the pod \"new\" of the namespace \"ns\", going on with what "
+                "it was before: it has no spec.\n");
+        assert_told(fixture, "");
+        assert_string_equal(pods_find(fixture->pods, "ns", "a")->resource_version, "2");
+        assert_int_equal(send_pod("MODIFIED", "ns", "a", "u1", "9"), 0);
+        assert_told(fixture, "+ns/a u1 9 <2\n");
+
+        /* What never was there does not go. */
+        assert_int_equal(send_pod("DELETED", "ns", "new", "u4", "10"), 0);
+        assert_told(fixture, "");
+
+        stderr_pipe(&e);
+        assert_int_equal(send_bad_pod("a", "u1", "11"), 0);
+        assert_logged(&e, "");
+        assert_int_equal(send_pod("DELETED", "ns", "a", "u1", "12"), 0);
+        assert_told(fixture, "-ns/a u1\n");
+        stderr_pipe(&e);
+        assert_int_equal(send_bad_pod("a", "u7", "13"), 0);
+        assert_true(strlen(stderr_restore(&e)) > 0);
+}
+
+static void test_many_refused_pods(void **state) {
+        Fixture *fixture = *state;
+        unsigned n_lines = 0;
+        Stderr e;
+
+        start(fixture);
+        stderr_pipe(&e);
+        for (unsigned i = 0; i < 100; i++) {
+                char name[20];
+
+                snprintf(name, sizeof(name), "p%u", i);
+                assert_int_equal(send_bad_pod(name, name, "6"), 0);
+        }
+        for (const char *line = stderr_restore(&e); (line = strchr(line, '\n')); line++)
+                n_lines++;
+        assert_int_equal(n_lines, 64);
+}
+
+static void test_trouble(void **state) {
+        Fixture *fixture = *state;
+        Stderr e;
+
+        stderr_pipe(&e);
+        refuse(403, ERROR_DENIED, "no");
+        assert_int_equal(pods_error(fixture->pods)->kind, ERROR_DENIED);
+        fake_pass();
+        refuse(403, ERROR_DENIED, "no");
+        fake_pass();
+        refuse(0, ERROR_UNAVAILABLE, "nobody there");
+        fake_pass();
+        refuse(403, ERROR_DENIED, "no");
+        fake_pass();
+        refuse(403, ERROR_DENIED, "never");
+        assert_int_equal(pods_kick(fixture->pods), 0);
+        fake_pass();
+        assert_told(fixture, "not synced\nnot synced\nnot synced\nnot synced\n");
+        start(fixture);
+        assert_logged(&e, "warning Cannot watch the pods of this node: no.\n"
+                          "warning Cannot watch the pods of this node: never.\n"
+                          "info Watching the pods of node `node,1`.\n");
+        assert_true(fixture->n_restarts > 0);
+}
+
+/* The pods stay; when all is well again nobody is told what he knows. */
+static void test_trouble_later(void **state) {
+        Fixture *fixture = *state;
+        Stderr e;
+
+        start(fixture);
+        stderr_pipe(&e);
+        refuse(0, ERROR_UNAVAILABLE, "cut off");
+        while (!pods_error(fixture->pods)->kind) {
+                fake_pass();
+                refuse(0, ERROR_UNAVAILABLE, "cut off");
+        }
+        assert_false(pods_are_synced(fixture->pods));
+        assert_told(fixture, "not synced\n");
+        assert_int_equal(fixture->n_changed, 1);
+        assert_int_equal(pods_count(fixture->pods), 2);
+        fake_pass();
+        assert_int_equal(fake_accept(), 0);
+        assert_told(fixture, "synced\n");
+        assert_true(pods_are_synced(fixture->pods));
+        assert_logged(&e, "");
+}
+
+static void test_watchers(void **state) {
+        Fixture *fixture = *state, other = { .pods = fixture->pods };
+
+        other.watcher = fixture->watcher;
+        other.watcher.userdata = &other;
+        other.watcher.next = other.watcher.previous = NULL;
+        pods_watch(fixture->pods, &other.watcher);
+        other.leaves = true;
+        start(fixture);
+        assert_string_equal(other.told, "+ns/b u2 1\n");
+
+        fixture->leaves = true;
+        assert_int_equal(send_pod("MODIFIED", "ns", "a", "u1", "6"), 0);
+        assert_int_equal(send_pod("MODIFIED", "ns", "a", "u1", "7"), 0);
+        assert_told(fixture, "+ns/a u1 6 <2\n");
+        assert_string_equal(pods_find_uid(fixture->pods, "u1")->resource_version, "7");
+}
+
+static void test_local_failure(void **state) {
+        const Error canceled = { .kind = ERROR_CANCELED };
+        Fixture *fixture = *state;
+
+        start(fixture);
+        fixture->result = -ENOSPC;
+        assert_true(send_pod("MODIFIED", "ns", "a", "u1", "6") < 0);
+        assert_int_equal(fake_reply(&(KubeReply){ .code = 200, .body = "" }, &canceled), -ENOSPC);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+                TEST(test_asks),
+                TEST(test_keeps_the_newest),
+                TEST(test_created_again),
+                TEST(test_same_uid),
+                TEST(test_many),
+                TEST(test_refused_pod),
+                TEST(test_many_refused_pods),
+                TEST(test_trouble),
+                TEST(test_trouble_later),
+                TEST(test_watchers),
+                TEST(test_local_failure),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * What a controller would do for a restart request
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <json-c/json.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/recreate/recreate-json.h"
+#include "agent/recreate/recreate-manage-plan.h"
+#include "agent/recreate/recreate-manage-spec.h"
+
+#define HERE .are_pods_known = true, .has_pod = true
+#define NEVER UINT64_MAX
+
+typedef struct Row {
+        const char *name;
+        RecreateSpec spec;
+        RecreateView view;
+        RecreateChore chore;
+        const char *message;
+        uint64_t wait_sec;
+} Row;
+
+/* Created at 1000. A time of 0 stands for none. */
+#define SPEC(...) \
+        { .created_at = 1000, __VA_ARGS__ }
+#define RUNS .status = { .phase = RECREATE_RECREATING }
+#define ENDED .status = { .phase = RECREATE_COMPLETED, .is_completed = true, .completed_at = 2000 }
+
+static const Row rows[] = {
+        { "nothing is asked of a controller",
+          SPEC(RUNS),
+          { HERE, .now_sec = 1001 },
+          RECREATE_CHORE_NONE,
+          NULL,
+          NEVER },
+        { "makes no sense",
+          SPEC(.problem = (char *) "spec: has no podName"),
+          { HERE },
+          RECREATE_CHORE_COMPLETE,
+          "spec: has no podName",
+          NEVER },
+        { "has time",
+          SPEC(.deadline_sec = 60, RUNS),
+          { HERE, .now_sec = 1001, .known_sec = 1 },
+          RECREATE_CHORE_NONE,
+          NULL,
+          59 },
+        { "has no time any more",
+          SPEC(.deadline_sec = 60, RUNS),
+          { HERE, .now_sec = 1060, .known_sec = 2 },
+          RECREATE_CHORE_COMPLETE,
+          "recreating has exceeded the activeDeadlineSeconds",
+          NEVER },
+        { "has no time any more, though the clock says otherwise",
+          SPEC(.deadline_sec = 60, RUNS),
+          { HERE, .now_sec = 5, .known_sec = 60 },
+          RECREATE_CHORE_COMPLETE,
+          "recreating has exceeded the activeDeadlineSeconds",
+          NEVER },
+        { "the pod is gone",
+          SPEC(RUNS),
+          { .are_pods_known = true },
+          RECREATE_CHORE_COMPLETE,
+          "pod has gone",
+          NEVER },
+        { "nobody knows which pods there are",
+          SPEC(RUNS),
+          { 0 },
+          RECREATE_CHORE_NONE,
+          NULL,
+          NEVER },
+        { "the pod is being deleted",
+          SPEC(RUNS),
+          { HERE, .is_pod_deleted = true },
+          RECREATE_CHORE_COMPLETE,
+          "pod has gone",
+          NEVER },
+        { "the pod has finished before",
+          SPEC(),
+          { HERE, .is_pod_finished = true },
+          RECREATE_CHORE_COMPLETE,
+          "pod has finished",
+          NEVER },
+        { "the pod finishes by what was stopped",
+          SPEC(RUNS),
+          { HERE, .is_pod_finished = true },
+          RECREATE_CHORE_NONE,
+          NULL,
+          NEVER },
+        { "is to be drained, but has to wait",
+          SPEC(.unready_sec = 3, RUNS),
+          { HERE },
+          RECREATE_CHORE_NONE,
+          NULL,
+          NEVER },
+        { "is to be drained",
+          SPEC(.unready_sec = 3, RUNS),
+          { HERE, .has_turn = true },
+          RECREATE_CHORE_DRAIN,
+          NULL,
+          NEVER },
+        { "is to be drained, by the gate",
+          SPEC(.unready_sec = 3, RUNS),
+          { HERE, .has_turn = true, .has_pod_gate = true },
+          RECREATE_CHORE_CLOSE_GATE,
+          NULL,
+          NEVER },
+        { "the gate is closed",
+          SPEC(.unready_sec = 3, RUNS),
+          { HERE, .has_turn = true, .has_pod_gate = true, .is_gate_closed = true },
+          RECREATE_CHORE_DRAIN,
+          NULL,
+          NEVER },
+        { "is drained",
+          SPEC(.unready_sec = 3, .is_drained = true, RUNS),
+          { HERE, .has_turn = true, .has_pod_gate = true },
+          RECREATE_CHORE_NONE,
+          NULL,
+          NEVER },
+        { "is over: the gate is opened",
+          SPEC(.unready_sec = 3, ENDED),
+          { HERE, .has_pod_gate = true, .is_gate_closed = true },
+          RECREATE_CHORE_OPEN_GATE,
+          NULL,
+          NEVER },
+        { "is over, and the gate is open",
+          SPEC(.unready_sec = 3, ENDED),
+          { HERE, .has_pod_gate = true, .is_gate_opened = true },
+          RECREATE_CHORE_UNLABEL,
+          NULL,
+          NEVER },
+        { "is over, but a stop is not",
+          SPEC(ENDED),
+          { HERE, .is_stopping = true },
+          RECREATE_CHORE_NONE,
+          NULL,
+          NEVER },
+        { "is over, and stays", SPEC(ENDED), { HERE }, RECREATE_CHORE_UNLABEL, NULL, NEVER },
+        { "is over, and stays for a while",
+          SPEC(.ttl_sec = 60, ENDED),
+          { HERE, .now_sec = 2010 },
+          RECREATE_CHORE_NONE,
+          NULL,
+          50 },
+        { "is over for long enough",
+          SPEC(.ttl_sec = 60, ENDED),
+          { HERE, .now_sec = 2060 },
+          RECREATE_CHORE_DELETE,
+          NULL,
+          0 },
+        { "is over, and its pod is gone",
+          SPEC(.ttl_sec = 1, .unready_sec = 3, ENDED),
+          { .are_pods_known = true, .now_sec = 2001 },
+          RECREATE_CHORE_DELETE,
+          NULL,
+          0 },
+        { "is being deleted",
+          SPEC(.is_deleted = true, ENDED),
+          { HERE },
+          RECREATE_CHORE_NONE,
+          NULL,
+          NEVER },
+};
+
+static void test_row(void **state) {
+        const Row *row = *state;
+        RecreateSpec spec = row->spec;
+        RecreateChorePlan plan;
+
+        spec.deadline_sec = spec.deadline_sec ?: -1;
+        spec.ttl_sec = spec.ttl_sec ?: -1;
+        spec.unready_sec = spec.unready_sec ?: -1;
+        plan = recreate_manage_plan(&spec, &row->view);
+        assert_int_equal(plan.chore, row->chore);
+        assert_string_equal(plan.message ?: "", row->message ?: "");
+        assert_true(plan.wait_sec == row->wait_sec);
+}
+
+/* JSON with single quotes. */
+static json_object *parse(const char *text) {
+        cleanup(free_p) char *copy = strdup(text);
+        json_object *object;
+
+        for (char *at = copy; *at; at++)
+                if (*at == '\'')
+                        *at = '"';
+        object = json_tokener_parse(copy);
+        assert_non_null(object);
+        return object;
+}
+
+static void check(json_object *made, const char *text) {
+        cleanup(json_object_put_p) json_object *expected = parse(text);
+
+        if (!json_object_equal(made, expected))
+                fail_msg("%s\nis not\n%s", recreate_json_body(made), recreate_json_body(expected));
+}
+
+static void test_adopt(void **state) {
+        PodContainer containers[] = {
+                { .name = (char *) "app",
+                  .container_id = (char *) "containerd://a1",
+                  .restart_count = 3 },
+                { .name = (char *) "new", .container_id = (char *) "" },
+        };
+        const Pod pod = {
+                .uid = (char *) "p-1", .grace_sec = 25, .containers = containers, .n_containers = 2
+        };
+        cleanup(json_object_put_p) json_object *object =
+                parse("{'metadata':{'resourceVersion':'7'},'spec':{'podName':'web','strategy':"
+                      "{'orderedRecreate':true},'containers':[{'name':'app','preStop':{'exec':"
+                      "{'command':['x']}},'ports':[1]},{'name':'new'},{'name':'ghost'}]}}");
+        cleanup(json_object_put_p) json_object *patch = NULL;
+
+        assert_int_equal(recreate_manage_adopt(object, &pod, "node-1", &patch), 0);
+        check(patch,
+              "{'metadata':{'resourceVersion':'7','labels':{'crr.apps.kruise.io/node-name':"
+              "'node-1','crr.apps.kruise.io/active':'true','crr.apps.kruise.io/pod-uid':'p-1',"
+              "'inplaced.io/managed':'true'}},'spec':{'strategy':{'failurePolicy':'Fail',"
+              "'terminationGracePeriodSeconds':25},'containers':[{'name':'app','preStop':{'exec':"
+              "{'command':['x']}},'ports':[1],'statusContext':{'containerID':'containerd://a1',"
+              "'restartCount':3}},{'name':'new'},{'name':'ghost'}]}}");
+}
+
+static void test_drain(void **state) {
+        static const RecreateSpec spec = { .version = (char *) "7" };
+        cleanup(json_object_put_p) json_object *object =
+                parse("{'status':{'conditions':[{'type':'Other','status':'True'},"
+                      "{'type':'PreRecreateGrace','status':'False'}]}}");
+        cleanup(json_object_put_p) json_object *new = NULL, *old = NULL;
+
+        assert_int_equal(recreate_manage_drain(object, &spec, RECREATE_V1BETA1, 60, &new), 0);
+        check(new, "{'metadata':{'resourceVersion':'7'},'status':{'conditions':[{'type':'Other',"
+                   "'status':'True'},{'type':'PreRecreateGrace','status':'True',"
+                   "'lastTransitionTime':'1970-01-01T00:01:00Z','reason':'PreRecreateGrace'}]}}");
+        assert_int_equal(recreate_manage_drain(object, &spec, RECREATE_V1ALPHA1, 60, &old), 0);
+        check(old, "{'metadata':{'resourceVersion':'7','annotations':"
+                   "{'crr.apps.kruise.io/unready-acquired':'1970-01-01T00:01:00Z'}}}");
+}
+
+static void test_end(void **state) {
+        static const RecreateSpec spec = { .version = (char *) "7", .uid = (char *) "u-1" };
+        cleanup(json_object_put_p) json_object *unlabel = NULL, *delete = NULL;
+
+        assert_int_equal(recreate_manage_unlabel(&spec, &unlabel), 0);
+        check(unlabel, "{'metadata':{'resourceVersion':'7','labels':"
+                       "{'crr.apps.kruise.io/active':null}}}");
+        assert_int_equal(recreate_manage_delete(&spec, &delete), 0);
+        check(delete, "{'kind':'DeleteOptions','apiVersion':'v1','preconditions':{'uid':'u-1'}}");
+}
+
+#define POD(status, message)                                                               \
+        "{'metadata':{'uid':'p-1','resourceVersion':'9'},'status':{'conditions':[{'type':" \
+        "'Ready','status':'True'},{'type':'KruisePodReady','status':'" status              \
+        "','message':'" message "'}]}}"
+#define PATCH(status, message)                                                \
+        "{'status':{'conditions':[{'type':'KruisePodReady','status':'" status \
+        "','lastTransitionTime':'1970-01-01T00:01:00Z','message':'" message   \
+        "'}]},'metadata':{'uid':'p-1','resourceVersion':'9'}}"
+#define OURS "{\\'userAgent\\':\\'ContainerRecreateRequest\\',\\'key\\':\\'d/n\\'}"
+#define OTHER "{\\'userAgent\\':\\'X\\',\\'key\\':\\'y\\'}"
+
+static void test_gate(void **state) {
+        static const RecreateSpec spec = { .namespace = (char *) "d", .name = (char *) "n" };
+        static const struct {
+                const char *pod;
+                bool is_closed;
+                const char *patch; /* NULL: none is needed */
+        } gates[] = {
+                { POD("True", ""), true, PATCH("False", "[" OURS "]") },
+                { "{'metadata':{'uid':'p-1','resourceVersion':'9'}}", true,
+                  PATCH("False", "[" OURS "]") },
+                { POD("False", "[" OURS "]"), true, NULL },
+                { POD("True", "[" OURS "]"), true, PATCH("False", "[" OURS "]") },
+                { POD("False", "[" OTHER "]"), true, PATCH("False", "[" OTHER "," OURS "]") },
+                { POD("False", "[" OURS "]"), false, PATCH("True", "") },
+                { POD("False", "[" OURS "," OTHER "]"), false, PATCH("False", "[" OTHER "]") },
+                { POD("True", ""), false, NULL },
+                { POD("False", "no list"), true, PATCH("False", "[" OURS "]") },
+        };
+
+        for (size_t i = 0; i < sizeof(gates) / sizeof(gates[0]); i++) {
+                cleanup(json_object_put_p) json_object *pod = parse(gates[i].pod);
+                cleanup(json_object_put_p) json_object *patch = NULL;
+
+                assert_int_equal(recreate_manage_gate(pod, &spec, gates[i].is_closed, 60, &patch),
+                                 0);
+                assert_int_equal(!patch, !gates[i].patch);
+                if (patch)
+                        check(patch, gates[i].patch);
+        }
+}
+
+int main(void) {
+        const size_t n = sizeof(rows) / sizeof(rows[0]);
+        struct CMUnitTest tests[sizeof(rows) / sizeof(rows[0]) + 4] = {
+                cmocka_unit_test(test_adopt),
+                cmocka_unit_test(test_drain),
+                cmocka_unit_test(test_end),
+                cmocka_unit_test(test_gate),
+        };
+
+        for (size_t i = 0; i < n; i++)
+                tests[4 + i] = (struct CMUnitTest){ rows[i].name, test_row, NULL, NULL,
+                                                    (void *) &rows[i] };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * What is next for a restart request
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/recreate/recreate-plan.h"
+#include "agent/recreate/recreate-queue.h"
+
+#define SEC ((uint64_t) 1000000)
+#define CREATED 1000
+
+/* Shapes of a container that is about containerd://a1, restarted 0 times. */
+#define OLD .is_here = true, .is_running = true, .id = "a1", .is_pod_known = true, .is_in_pod = true
+#define NEW                                                                                        \
+        .is_here = true, .is_running = true, .id = "a2", .restart_count = 1, .is_pod_known = true, \
+        .is_in_pod = true
+#define DEAD .is_here = true, .is_exited = true, .id = "a1", .is_pod_known = true, .is_in_pod = true
+
+typedef struct Row {
+        const char *name;
+        bool is_forced;
+        bool lacks_context;
+        int64_t min_started_sec;
+        RecreateState before;
+        RecreateFact fact;
+        RecreatePhase phase;
+        bool is_killed;
+        const char *message;
+        RecreateStepKind step;
+        uint64_t wait_usec; /* 0: never */
+} Row;
+
+static const Row rows[] = {
+        { .name = "runs as it did: stop it",
+          .fact = { OLD },
+          .phase = RECREATE_PENDING,
+          .step = RECREATE_STEP_STOP },
+        { .name = "is being stopped: nothing else, and still pending",
+          .before = { .phase = RECREATE_PENDING },
+          .fact = { DEAD, .is_stopping = true },
+          .phase = RECREATE_PENDING },
+        { .name = "a stop came to nothing: not at once again",
+          .fact = { OLD, .rest_usec = 5 },
+          .phase = RECREATE_PENDING,
+          .wait_usec = 5 },
+        { .name = "has been stopped",
+          .fact = { DEAD, .was_killed = true },
+          .phase = RECREATE_RECREATING,
+          .is_killed = true },
+        { .name = "has died by itself, which is not us",
+          .fact = { DEAD },
+          .phase = RECREATE_RECREATING },
+        { .name = "is back, but not ready",
+          .before = { .phase = RECREATE_RECREATING, .is_killed = true },
+          .fact = { NEW },
+          .phase = RECREATE_RECREATING,
+          .is_killed = true },
+        { .name = "is back and ready",
+          .before = { .phase = RECREATE_RECREATING, .is_killed = true },
+          .fact = { NEW, .is_ready = true, .age_usec = 1 },
+          .phase = RECREATE_SUCCEEDED,
+          .is_killed = true,
+          .step = RECREATE_STEP_COMPLETE },
+        { .name = "was back before anybody looked: nobody is stopped",
+          .fact = { NEW, .is_ready = true },
+          .phase = RECREATE_SUCCEEDED,
+          .step = RECREATE_STEP_COMPLETE },
+        { .name = "is ready too early",
+          .min_started_sec = 3,
+          .fact = { NEW, .is_ready = true, .age_usec = 1 * SEC },
+          .phase = RECREATE_RECREATING,
+          .wait_usec = 2 * SEC + 1 },
+        { .name = "is ready for exactly the time, which is not more",
+          .min_started_sec = 3,
+          .fact = { NEW, .is_ready = true, .age_usec = 3 * SEC },
+          .phase = RECREATE_RECREATING,
+          .wait_usec = 1 },
+        { .name = "is ready for longer than that",
+          .min_started_sec = 3,
+          .fact = { NEW, .is_ready = true, .age_usec = 3 * SEC + 1 },
+          .phase = RECREATE_SUCCEEDED,
+          .step = RECREATE_STEP_COMPLETE },
+        { .name = "the same ID with a higher count is another one",
+          .fact = { OLD, .restart_count = 1, .is_ready = true },
+          .phase = RECREATE_SUCCEEDED,
+          .step = RECREATE_STEP_COMPLETE },
+        { .name = "by force: another one is stopped as well",
+          .is_forced = true,
+          .fact = { NEW, .is_ready = true },
+          .phase = RECREATE_PENDING,
+          .step = RECREATE_STEP_STOP },
+        { .name = "by force, but once",
+          .is_forced = true,
+          .before = { .phase = RECREATE_RECREATING, .is_killed = true },
+          .fact = { NEW, .is_ready = true },
+          .phase = RECREATE_SUCCEEDED,
+          .is_killed = true,
+          .step = RECREATE_STEP_COMPLETE },
+        { .name = "by force, and died: the next one is stopped when it runs",
+          .is_forced = true,
+          .fact = { DEAD },
+          .phase = RECREATE_RECREATING },
+        { .name = "is not there, but was",
+          .before = { .phase = RECREATE_PENDING, .is_killed = true },
+          .fact = { .missing_usec = 99 * SEC, .is_pod_known = true },
+          .phase = RECREATE_PENDING,
+          .is_killed = true,
+          .message = "not found container on Node" },
+        { .name = "nobody knows it, for a moment",
+          .lacks_context = true,
+          .fact = { .missing_usec = 4 * SEC, .is_pod_known = true },
+          .phase = RECREATE_PENDING,
+          .message = "not found container on Node",
+          .wait_usec = 6 * SEC },
+        { .name = "nobody knows it",
+          .lacks_context = true,
+          .fact = { .missing_usec = 10 * SEC, .is_pod_known = true },
+          .phase = RECREATE_FAILED,
+          .message = "not found container on Node",
+          .step = RECREATE_STEP_COMPLETE },
+        { .name = "nobody knows the pod either",
+          .lacks_context = true,
+          .fact = { .missing_usec = 10 * SEC },
+          .phase = RECREATE_PENDING,
+          .message = "not found container on Node" },
+        { .name = "is found after all",
+          .before = { .phase = RECREATE_PENDING,
+                      .message = (char *) "not found container on Node" },
+          .fact = { OLD },
+          .phase = RECREATE_PENDING,
+          .step = RECREATE_STEP_STOP },
+        { .name = "was never seen, and is older than the request",
+          .lacks_context = true,
+          .fact = { OLD, .created_at_sec = CREATED },
+          .phase = RECREATE_PENDING,
+          .step = RECREATE_STEP_STOP },
+        { .name = "was never seen, and is newer than the request",
+          .lacks_context = true,
+          .fact = { OLD, .created_at_sec = CREATED + 1, .is_ready = true },
+          .phase = RECREATE_SUCCEEDED,
+          .step = RECREATE_STEP_COMPLETE },
+        { .name = "has failed, and that is final",
+          .before = { .phase = RECREATE_FAILED, .message = (char *) "kill container error: x" },
+          .fact = { NEW, .is_ready = true },
+          .phase = RECREATE_FAILED,
+          .message = "kill container error: x",
+          .step = RECREATE_STEP_COMPLETE },
+        { .name = "has succeeded, and that is final",
+          .before = { .phase = RECREATE_SUCCEEDED },
+          .fact = { OLD },
+          .phase = RECREATE_SUCCEEDED,
+          .step = RECREATE_STEP_COMPLETE },
+};
+
+static void test_row(void **state) {
+        const Row *row = *state;
+        RecreateContainer container = { .name = (char *) "app",
+                                        .context_id = row->lacks_context
+                                                              ? NULL
+                                                              : (char *) "containerd://a1" };
+        const RecreateSpec spec = {
+                .created_at = CREATED,
+                .containers = &container,
+                .n_containers = 1,
+                .is_forced = row->is_forced,
+                .min_started_sec = row->min_started_sec,
+        };
+        cleanup(recreate_status_done) RecreateStatus status = RECREATE_STATUS_INIT;
+        RecreateState before = row->before;
+        const RecreateStatus known = { .states = &before, .n_states = 1 };
+        RecreateStep step;
+
+        before.name = (char *) "app";
+        assert_int_equal(recreate_status_copy(&known, &status), 0);
+        assert_int_equal(recreate_plan_step(&spec, &row->fact, &status, &step), 0);
+
+        assert_string_equal(recreate_phase_to_string(status.states[0].phase),
+                            recreate_phase_to_string(row->phase));
+        assert_int_equal(status.states[0].is_killed, row->is_killed);
+        assert_string_equal(status.states[0].message ?: "", row->message ?: "");
+        assert_int_equal(step.kind, row->step);
+        if (step.kind == RECREATE_STEP_WAIT)
+                assert_int_equal(step.wait_usec, row->wait_usec ?: UINT64_MAX);
+}
+
+/* Several containers, each a letter: o runs as before, d is dead, n is new but not ready, s has
+ * succeeded, f has failed, m is missing, x is being stopped. */
+static const struct Walk {
+        const char *containers;
+        bool is_ordered;
+        bool ignores_failure;
+        const char *next; /* "stop 1", "wait", "complete" */
+} walks[] = {
+        { "oo", false, false, "stop 0" },   { "xo", false, false, "wait" },
+        { "do", false, false, "stop 1" },   { "no", false, false, "stop 1" },
+        { "do", true, false, "wait" },      { "no", true, false, "wait" },
+        { "so", true, false, "stop 1" },    { "ss", true, false, "complete" },
+        { "fo", false, false, "complete" }, { "fo", true, false, "complete" },
+        { "fo", false, true, "stop 1" },    { "fo", true, true, "stop 1" },
+        { "ff", true, true, "complete" },   { "mo", false, false, "stop 1" },
+        { "mo", true, false, "wait" },      { "ddd", false, false, "wait" },
+        { "sdf", false, true, "wait" },     { "sxf", false, false, "wait" },
+        { "dno", false, true, "stop 2" },   { "nsn", true, false, "wait" },
+};
+
+static void make_walk(char letter, RecreateState *state, RecreateFact *fact) {
+        *fact = (RecreateFact){ OLD };
+        state->name = (char *) "app";
+        switch (letter) {
+        case 'd': *fact = (RecreateFact){ DEAD }; break;
+        case 'n': *fact = (RecreateFact){ NEW }; break;
+        case 's': state->phase = RECREATE_SUCCEEDED; break;
+        case 'f': state->phase = RECREATE_FAILED; break;
+        case 'm': *fact = (RecreateFact){ .is_pod_known = true }; break;
+        case 'x': fact->is_stopping = true; break;
+        default: break;
+        }
+}
+
+static void test_walk(void **state) {
+        const struct Walk *walk = *state;
+        RecreateContainer containers[4] = { 0 };
+        RecreateState states[4] = { 0 };
+        RecreateFact facts[4];
+        const RecreateStatus known = { .states = states, .n_states = strlen(walk->containers) };
+        const RecreateSpec spec = {
+                .containers = containers,
+                .n_containers = known.n_states,
+                .is_ordered = walk->is_ordered,
+                .ignores_failure = walk->ignores_failure,
+        };
+        cleanup(recreate_status_done) RecreateStatus status = RECREATE_STATUS_INIT;
+        RecreateStep step;
+        char next[32] = "wait";
+
+        for (size_t i = 0; i < known.n_states; i++) {
+                containers[i] = (RecreateContainer){ .name = (char *) "app",
+                                                     .context_id = (char *) "containerd://a1" };
+                make_walk(walk->containers[i], &states[i], &facts[i]);
+        }
+
+        assert_int_equal(recreate_status_copy(&known, &status), 0);
+        assert_int_equal(recreate_plan_step(&spec, facts, &status, &step), 0);
+        if (step.kind == RECREATE_STEP_STOP)
+                (void) snprintf(next, sizeof(next), "stop %zu", step.index);
+        if (step.kind == RECREATE_STEP_COMPLETE)
+                (void) snprintf(next, sizeof(next), "complete");
+        assert_string_equal(next, walk->next);
+}
+
+static const struct RuntimeRow {
+        const char *a, *b; /* container IDs; NULL: no context */
+        bool is_managed;
+        bool is_pod_known;
+        const char *scheme;
+        const char *problem;
+} runtimes[] = {
+        { "containerd://a1", "containerd://b1", false, true, "containerd", NULL },
+        { "cri-o://a1", NULL, false, true, NULL,
+          "no statusContext or empty containerID in b container" },
+        { NULL, "containerd://b1", true, true, "containerd", NULL },
+        { NULL, NULL, true, true, "", NULL },
+        { "containerd://a1", "docker://b1", false, true, NULL,
+          "has different runtime types containerd, docker in Pod" },
+        { "containerd://a1", "containerdx://b1", false, true, NULL,
+          "has different runtime types containerd, containerdx in Pod" },
+        { "a1", "docker://b1", false, true, NULL,
+          "failed to parse containerID a1 in a container: invalid container ID: \"a1\"" },
+        { "://a1", "docker://b1", false, true, NULL,
+          "failed to parse containerID ://a1 in a container: invalid container ID: \"://a1\"" },
+};
+
+static void test_runtimes(void **state) {
+        for (size_t i = 0; i < sizeof(runtimes) / sizeof(runtimes[0]); i++) {
+                const struct RuntimeRow *row = &runtimes[i];
+                RecreateContainer containers[] = {
+                        { .name = (char *) "a", .context_id = (char *) row->a },
+                        { .name = (char *) "b", .context_id = (char *) row->b },
+                };
+                const RecreateSpec spec = { .containers = containers,
+                                            .n_containers = 2,
+                                            .is_managed = row->is_managed };
+                const RecreateFact facts[2] = {
+                        { .is_pod_known = row->is_pod_known, .is_in_pod = true },
+                        { .is_pod_known = row->is_pod_known, .is_in_pod = true },
+                };
+                char scheme[RECREATE_SCHEME_SIZE];
+                cleanup(free_p) char *problem = NULL;
+
+                assert_int_equal(recreate_plan_runtime(&spec, facts, scheme, &problem), 0);
+                assert_string_equal(problem ?: "", row->problem ?: "");
+                if (row->scheme)
+                        assert_string_equal(scheme, row->scheme);
+        }
+}
+
+/* A name that is not even the pod's does not stop the others. */
+static void test_unknown_container(void **state) {
+        RecreateContainer containers[] = {
+                { .name = (char *) "a", .context_id = (char *) "containerd://a1" },
+                { .name = (char *) "ghost" },
+        };
+        const RecreateSpec spec = { .containers = containers, .n_containers = 2 };
+        const RecreateFact facts[2] = { { .is_pod_known = true, .is_in_pod = true },
+                                        { .is_pod_known = true } };
+        char scheme[RECREATE_SCHEME_SIZE];
+        char *problem = NULL;
+
+        assert_int_equal(recreate_plan_runtime(&spec, facts, scheme, &problem), 0);
+        assert_null(problem);
+        assert_string_equal(scheme, "containerd");
+}
+
+static void test_no_containers(void **state) {
+        const RecreateSpec spec = { 0 };
+        char scheme[RECREATE_SCHEME_SIZE];
+        cleanup(free_p) char *problem = NULL;
+
+        assert_int_equal(recreate_plan_runtime(&spec, NULL, scheme, &problem), 0);
+        assert_string_equal(problem, "no runtime type found in Pod");
+}
+
+static void test_drain(void **state) {
+        static const struct {
+                int64_t drained_at;
+                int64_t now_msec;
+                uint64_t since_msec; /* UINT64_MAX: never seen otherwise */
+                uint64_t done_msec;
+        } rows_of_drain[] = {
+                { 100, 100000, UINT64_MAX, 0 },
+                { 100, 102500, UINT64_MAX, 2500 },
+                { 100, 500000, UINT64_MAX, 5000 }, /* the agent was away */
+                { 100, 500000, 40, 40 },           /* the other clock is behind */
+                { 100, 90000, UINT64_MAX, 0 },     /* it is ahead */
+                { INT64_MAX, 500000, UINT64_MAX, 0 },
+                { INT64_MIN, 500000, UINT64_MAX, 0 },
+        };
+        const size_t n = sizeof(rows_of_drain) / sizeof(rows_of_drain[0]);
+
+        for (size_t i = 0; i < n; i++) {
+                const RecreateSpec spec = { .unready_sec = 5,
+                                            .drained_at = rows_of_drain[i].drained_at };
+                uint64_t since = rows_of_drain[i].since_msec;
+
+                assert_int_equal(recreate_plan_drained_usec(&spec, rows_of_drain[i].now_msec * 1000,
+                                                            since == UINT64_MAX ? since
+                                                                                : since * 1000),
+                                 rows_of_drain[i].done_msec * 1000);
+        }
+}
+
+static int compare(const void *a, const void *b) {
+        return recreate_queue_compare(*(RecreateSpec *const *) a, *(RecreateSpec *const *) b);
+}
+
+static void test_queue(void **state) {
+        RecreateSpec specs[] = {
+                { .namespace = (char *) "d",
+                  .name = (char *) "b",
+                  .pod_uid = (char *) "1",
+                  .created_at = 7 },
+                { .namespace = (char *) "d",
+                  .name = (char *) "z",
+                  .pod_uid = (char *) "1",
+                  .created_at = 9,
+                  .status.phase = RECREATE_RECREATING },
+                { .namespace = (char *) "d",
+                  .name = (char *) "c",
+                  .pod_uid = (char *) "0",
+                  .created_at = 1 },
+                { .namespace = (char *) "d",
+                  .name = (char *) "a",
+                  .pod_uid = (char *) "1",
+                  .created_at = 7 },
+                { .namespace = (char *) "d",
+                  .name = (char *) "y",
+                  .pod_uid = (char *) "1",
+                  .created_at = 8,
+                  .status.phase = RECREATE_PENDING },
+                { .namespace = (char *) "d",
+                  .name = (char *) "x",
+                  .pod_uid = (char *) "1",
+                  .created_at = 6 },
+        };
+        const size_t n = sizeof(specs) / sizeof(specs[0]);
+        RecreateSpec *order[6];
+        char names[8] = "";
+
+        for (size_t i = 0; i < n; i++)
+                order[i] = &specs[i];
+        qsort(order, n, sizeof(order[0]), compare);
+        for (size_t i = 0; i < n; i++)
+                strcat(names, order[i]->name);
+
+        assert_string_equal(names, "czyxab");
+        assert_false(recreate_queue_is_same_pod(order[0], order[1]));
+        assert_true(recreate_queue_is_same_pod(order[1], order[5]));
+}
+
+int main(void) {
+        const size_t n_rows = sizeof(rows) / sizeof(rows[0]);
+        const size_t n_walks = sizeof(walks) / sizeof(walks[0]);
+        struct CMUnitTest tests[sizeof(rows) / sizeof(rows[0]) + sizeof(walks) / sizeof(walks[0]) +
+                                5] = {
+                cmocka_unit_test(test_runtimes),      cmocka_unit_test(test_unknown_container),
+                cmocka_unit_test(test_no_containers), cmocka_unit_test(test_drain),
+                cmocka_unit_test(test_queue),
+        };
+
+        for (size_t i = 0; i < n_rows; i++)
+                tests[5 + i] = (struct CMUnitTest){ rows[i].name, test_row, NULL, NULL,
+                                                    (void *) &rows[i] };
+        for (size_t i = 0; i < n_walks; i++)
+                tests[5 + n_rows + i] = (struct CMUnitTest){ walks[i].containers, test_walk, NULL,
+                                                             NULL, (void *) &walks[i] };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

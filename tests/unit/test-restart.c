@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Restarts that somebody on the node asks for
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/pod/restart-find.h"
+#include "agent/pod/restart.h"
+#include "tests/unit/restart-fake.h"
+
+#define LOOK_USEC ((uint64_t) 250 * 1000)
+#define MINUTE_USEC ((uint64_t) 60 * 1000000)
+#define LIST(...) ((const FakeContainer[]){ __VA_ARGS__, { .name = NULL } })
+
+/* What was told, a line for each. */
+static struct Told {
+        char text[4096];
+        bool has_ended;
+        ErrorKind kind;
+        char message[256];
+        Restart *restart;
+} told;
+
+static int on_news(const RestartNews *news, void *userdata) {
+        static const char *const phases[] = { "waiting", "stopping", "stopped", "running",
+                                              "failed" };
+        size_t size = strlen(told.text);
+
+        assert_false(told.has_ended);
+        snprintf(told.text + size, sizeof(told.text) - size, "%s/%s/%s %s%s %s>%s %s\n",
+                 news->namespace, news->pod, news->container, phases[news->phase],
+                 news->is_final ? "!" : "", news->old_id, news->new_id, news->message);
+        return 0;
+}
+
+static int on_end(const Error *error, void *userdata) {
+        assert_false(told.has_ended);
+        told.has_ended = true;
+        if (error) {
+                told.kind = error->kind;
+                snprintf(told.message, sizeof(told.message), "%s", error_message(error));
+        }
+        told.restart = restart_free(told.restart);
+        return 0;
+}
+
+static const RestartOptions plain_options = {
+        .owner = "request/1",
+        .namespace = "",
+        .pod = "web",
+        .container = "",
+        .reason = "",
+        .grace_sec = STOP_GRACE_OF_POD,
+        .on_news = on_news,
+        .on_end = on_end,
+};
+
+static void start(const RestartOptions *options) {
+        RestartOptions copy = *options;
+
+        copy.event = fake.event;
+        memset(&told, 0, sizeof(told));
+        assert_int_equal(restart_new(&copy, &told.restart), 0);
+        assert_false(told.has_ended); /* not from within */
+        assert_true(sd_event_run(fake.event, 0) > 0);
+}
+
+static void assert_told(const char *text) {
+        assert_string_equal(told.text, text);
+        told.text[0] = '\0';
+}
+
+static void step(size_t i, StopStep step, const char *message) {
+        const StopOptions *options = &fake.stops[i].options;
+
+        assert_int_equal(options->on_step(&fake.stops[i], step, message, options->userdata), 0);
+}
+
+static void end_stop(size_t i, const StopReport *report) {
+        const StopOptions *options = &fake.stops[i].options;
+
+        assert_int_equal(options->on_done(report, options->userdata), 0);
+}
+
+static int set_up(void **state) {
+        fake_set_up();
+        return 0;
+}
+
+static int tear_down(void **state) {
+        told.restart = restart_free(told.restart);
+        fake_tear_down();
+        return 0;
+}
+
+static void test_nonsense_is_refused(void **state) {
+        char *long_reason = calloc(1, 258);
+        const struct {
+                RestartQuestion question;
+                const char *part; /* of the message; NULL: it is fine */
+        } rows[] = {
+                { { "", "web", "", "", -1 }, NULL },
+                { { "team", "web-0", "app", "new \xc3\xa4 secret", 0 }, NULL },
+                { { "", "", "", "", -1 }, "no pod was named" },
+                { { "", "Web", "", "", -1 }, "no pod can be called \"Web\"" },
+                { { "a b", "web", "", "", -1 }, "no namespace can be called \"a b\"" },
+                { { "", "web", "../x", "", -1 }, "no container can be called \"../x\"" },
+                { { "", "web", "", "one\ntwo", -1 }, "more than one line" },
+                { { "", "web", "", "\x1b[2J", -1 }, "more than one line" },
+                { { "", "web", "", "\x7f", -1 }, "more than one line" },
+                { { "", "web", "", long_reason, -1 }, "more than 256 bytes" },
+                { { "", "web", "", "", -2 }, "grace period" },
+                { { "", "web", "", "", 24 * 3600 }, NULL },
+                { { "", "web", "", "", 24 * 3600 + 1 }, "grace period" },
+        };
+
+        memset(long_reason, 'x', 257);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                cleanup(error_done) Error error = ERROR_INIT;
+                int r = restart_question_check(&rows[i].question, &error);
+
+                assert_int_equal(r < 0, rows[i].part != NULL);
+                if (!rows[i].part)
+                        continue;
+                assert_int_equal(error.kind, ERROR_INVALID);
+                if (!strstr(error_message(&error), rows[i].part))
+                        fail_msg("'%s' does not say %s", error_message(&error), rows[i].part);
+        }
+
+        free(long_reason);
+}
+
+static void test_nonsense_asks_nobody(void **state) {
+        RestartOptions options = plain_options;
+
+        options.reason = "one\ntwo";
+        start(&options);
+        assert_true(told.has_ended);
+        assert_int_equal(told.kind, ERROR_INVALID);
+        assert_int_equal(fake.n_calls, 0);
+}
+
+static void test_without_a_runtime(void **state) {
+        fake.is_away = true;
+        start(&plain_options);
+        assert_int_equal(told.kind, ERROR_UNAVAILABLE);
+        assert_string_equal(told.message, "nobody listens there");
+
+        fake.is_away = false;
+        start(&plain_options);
+        assert_int_equal(fake_refuse(ERROR_UNAVAILABLE, "Socket closed"), 0);
+        assert_int_equal(told.kind, ERROR_UNAVAILABLE);
+        assert_string_equal(told.message, "Socket closed");
+        assert_int_equal(fake.n_stops, 0);
+}
+
+static void test_nothing_runs(void **state) {
+        RestartOptions options = plain_options;
+
+        start(&options);
+        assert_string_equal(fake.call->labels, "io.kubernetes.pod.name=web");
+        fake_list(LIST({ "old", .name = "app" }));
+        assert_int_equal(told.kind, ERROR_NOT_FOUND);
+        assert_string_equal(told.message, "no container of pod web runs on this node");
+
+        options.namespace = "default";
+        options.container = "db";
+        start(&options);
+        assert_string_equal(fake.call->labels, "io.kubernetes.pod.name=web "
+                                               "io.kubernetes.pod.namespace=default");
+        fake_list(LIST({ "1", .name = "app", .is_running = true }));
+        assert_int_equal(told.kind, ERROR_NOT_FOUND);
+        assert_string_equal(told.message, "no container db of pod web runs on this node");
+        assert_int_equal(fake.n_stops, 0);
+}
+
+static void test_several_namespaces(void **state) {
+        RestartOptions options = plain_options;
+
+        start(&options);
+        fake_list(LIST({ "1", .namespace = "a", .uid = "u1", .name = "app", .is_running = true },
+                       { "2", .namespace = "b", .uid = "u2", .name = "app", .is_running = true }));
+        assert_int_equal(told.kind, ERROR_INVALID);
+        assert_string_equal(told.message, "there are pods web in the namespaces \"a\" and \"b\"; "
+                                          "name one of these, too");
+        assert_int_equal(fake.n_stops, 0);
+
+        options.namespace = "b";
+        start(&options);
+        fake_list(LIST({ "1", .namespace = "a", .uid = "u1", .name = "app", .is_running = true },
+                       { "2", .namespace = "b", .uid = "u2", .name = "app", .is_running = true }));
+        assert_int_equal(fake.n_stops, 1);
+        assert_string_equal(fake.stops[0].options.container_id, "2");
+}
+
+static void test_too_many_containers(void **state) {
+        FakeContainer containers[RESTART_CONTAINERS_MAX + 2] = { { .name = NULL } };
+        char names[RESTART_CONTAINERS_MAX + 1][8];
+
+        for (size_t i = 0; i <= RESTART_CONTAINERS_MAX; i++) {
+                snprintf(names[i], sizeof(names[i]), "c%zu", i);
+                containers[i] =
+                        (FakeContainer){ .id = names[i], .name = names[i], .is_running = true };
+        }
+
+        start(&plain_options);
+        fake_list(containers);
+        assert_int_equal(told.kind, ERROR_INVALID);
+        assert_int_equal(fake.n_stops, 0);
+
+        containers[RESTART_CONTAINERS_MAX].name = NULL;
+        start(&plain_options);
+        fake_list(containers);
+        assert_int_equal(fake.n_stops, RESTART_CONTAINERS_MAX);
+}
+
+/* Of each name the newest; one that has ended is not stopped. */
+static void test_all_that_run_are_stopped(void **state) {
+        RestartOptions options = plain_options;
+
+        options.reason = "new secret";
+        options.grace_sec = 7;
+        start(&options);
+        fake_list(LIST({ "app-0", .name = "app" }, { "app-1", .name = "app", .is_running = true },
+                       { "db-0", .name = "db", .is_running = true }, { "log-0", .name = "log" }));
+        assert_told("default/web/app waiting app-1> \ndefault/web/db waiting db-0> \n");
+        assert_int_equal(fake.n_stops, 2);
+        for (size_t i = 0; i < 2; i++) {
+                const StopOptions *stop = &fake.stops[i].options;
+
+                assert_string_equal(stop->owner, "request/1");
+                assert_null(stop->runtime);
+                assert_int_equal(stop->grace_sec, 7);
+                assert_false(stop->needs_kubelet);
+                assert_null(stop->on_check);
+        }
+        assert_string_equal(fake.stops[0].options.container_id, "app-1");
+        assert_string_equal(fake.stops[0].options.cause,
+                            "Stopping container app: asked for on the node: new secret");
+
+        step(0, STOP_STEP_QUEUED, NULL);
+        step(0, STOP_STEP_WAITING_FOR_RUNTIME, "it is away");
+        step(0, STOP_STEP_HOOK, NULL);
+        step(0, STOP_STEP_STOPPING, NULL);
+        step(1, STOP_STEP_STOPPING, NULL);
+        assert_told("default/web/app waiting app-1> it is away\n"
+                    "default/web/app stopping app-1> its preStop hook\n"
+                    "default/web/app stopping app-1> \n"
+                    "default/web/db stopping db-0> \n");
+
+        end_stop(1, &(StopReport){ .result = STOP_GONE, .hook_message = "exit status 1" });
+        assert_told("default/web/db stopped! db-0> it had ended by itself; exit status 1\n");
+        assert_false(told.has_ended);
+        end_stop(0, &(StopReport){ .result = STOP_STOPPED });
+        assert_told("default/web/app stopped! app-1> \n");
+        assert_true(told.has_ended);
+        assert_int_equal(told.kind, ERROR_NONE);
+}
+
+static void test_a_stop_that_fails(void **state) {
+        RestartOptions options = plain_options;
+
+        options.must_wait = true;
+        start(&options);
+        fake_list(LIST({ "1", .name = "app", .is_running = true }));
+        assert_string_equal(fake.stops[0].options.cause,
+                            "Stopping container app: asked for on the node");
+        assert_true(fake.stops[0].options.needs_kubelet);
+        told.text[0] = '\0';
+        end_stop(0, &(StopReport){ .result = STOP_FAILED, .message = "the runtime said no" });
+        assert_told("default/web/app failed! 1> the runtime said no\n");
+        assert_true(told.has_ended);
+        assert_int_equal(told.kind, ERROR_NONE);
+}
+
+static void start_waiting(const RestartOptions *options, const FakeContainer *containers) {
+        start(options);
+        fake_list(containers);
+        for (size_t i = 0; i < fake.n_stops; i++)
+                end_stop(i, &(StopReport){ .result = STOP_STOPPED });
+        assert_false(told.has_ended);
+        told.text[0] = '\0';
+}
+
+/* Without an API server the runtime is asked until another container runs. */
+static void test_waits_for_the_runtime(void **state) {
+        RestartOptions options = plain_options;
+
+        options.must_wait = true;
+        start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
+        fake_pass(LOOK_USEC);
+        fake_list(LIST({ "1", .name = "app", .is_running = true })); /* not known to have ended */
+        fake_pass(LOOK_USEC);
+        fake_refuse(ERROR_UNAVAILABLE, "Socket closed");
+        fake.is_away = true;
+        fake_pass(LOOK_USEC);
+        assert_null(fake.call);
+        fake.is_away = false;
+        fake_pass(LOOK_USEC);
+        fake_pass(LOOK_USEC); /* still the same call */
+        fake_list(LIST({ "1", .name = "app" }, { "2", .name = "app" }));
+        fake_pass(LOOK_USEC);
+        fake_list(LIST({ "9", .uid = "other", .name = "app", .is_running = true }));
+        fake_pass(LOOK_USEC);
+        assert_told("");
+        fake_list(LIST({ "1", .name = "app" }, { "3", .name = "app", .is_running = true }));
+        assert_told("default/web/app running! 1>3 \n");
+        assert_true(told.has_ended);
+}
+
+static void test_waits_no_longer_than_bearable(void **state) {
+        RestartOptions options = plain_options;
+
+        options.must_wait = true;
+        start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
+        fake_pass(10 * MINUTE_USEC - 1);
+        assert_told("");
+        fake_pass(1);
+        assert_told("default/web/app failed! 1> it did not run again within 10 minutes\n");
+        assert_true(told.has_ended);
+        assert_int_equal(told.kind, ERROR_NONE);
+}
+
+/* A pod of the API server, with a main container, one that is not started again, and an init
+ * container. */
+static PodContainer known_containers[] = {
+        { .name = (char *) "app",
+          .kind = POD_CONTAINER_MAIN,
+          .comes_back = true,
+          .restart_policy = (char *) "Always" },
+        { .name = (char *) "job", .kind = POD_CONTAINER_MAIN, .restart_policy = (char *) "Never" },
+        { .name = (char *) "side",
+          .kind = POD_CONTAINER_SIDECAR,
+          .comes_back = true,
+          .restart_policy = (char *) "Always" },
+        { .name = (char *) "init", .kind = POD_CONTAINER_INIT, .restart_policy = (char *) "Never" },
+};
+
+static Pod known;
+
+static PodContainer *know(void) {
+        known = (Pod){
+                .namespace = (char *) "default",
+                .name = (char *) "web",
+                .uid = (char *) "api-uid",
+                .runtime_uid = (char *) "uid-1",
+                .ip = (char *) "10.0.0.7",
+                .containers = known_containers,
+                .n_containers = 4,
+        };
+        for (size_t i = 0; i < known.n_containers; i++)
+                known_containers[i].container_id = (char *) "";
+        fake.pods[0] = &known;
+        fake.n_pods = 1;
+        fake.is_synced = true;
+        return known_containers;
+}
+
+static RestartOptions cluster_options(bool must_wait) {
+        RestartOptions options = plain_options;
+
+        options.pods = (Pods *) &fake;
+        options.must_wait = must_wait;
+        return options;
+}
+
+static void test_init_containers_are_left_alone_unless_named(void **state) {
+        const FakeContainer *containers = LIST({ "a", .name = "app", .is_running = true },
+                                               { "i", .name = "init", .is_running = true },
+                                               { "s", .name = "side", .is_running = true });
+        RestartOptions options = cluster_options(false);
+
+        know();
+        start(&options);
+        fake_list(containers);
+        assert_int_equal(fake.n_stops, 2);
+        assert_string_equal(fake.stops[0].options.container_id, "a");
+        assert_string_equal(fake.stops[0].options.pod_address, "10.0.0.7");
+        assert_true(fake.stops[0].options.needs_kubelet);
+        assert_string_equal(fake.stops[1].options.container_id, "s");
+
+        told.restart = restart_free(told.restart);
+        options.container = "init";
+        start(&options);
+        fake_list(containers);
+        assert_int_equal(fake.n_stops, 3);
+        assert_string_equal(fake.stops[2].options.container_id, "i");
+}
+
+static void test_what_does_not_come_back(void **state) {
+        RestartOptions options = cluster_options(true);
+
+        know();
+        options.container = "job";
+        start(&options);
+        fake_list(LIST({ "j", .name = "job", .is_running = true }));
+        assert_false(fake.stops[0].options.needs_kubelet);
+        told.text[0] = '\0';
+        end_stop(0, &(StopReport){ .result = STOP_STOPPED });
+        assert_told("default/web/job stopped! j> nothing starts it again: restartPolicy Never\n");
+        assert_true(told.has_ended);
+}
+
+static void change(void) {
+        assert_int_equal(fake.watcher->on_pod(&known, NULL, fake.watcher->userdata), 0);
+}
+
+/* A status that is older than the stop, one that does not run yet, one that is not ready yet. */
+static void test_waits_for_the_api_server(void **state) {
+        const RestartOptions options = cluster_options(true);
+        PodContainer *app = know();
+
+        app->container_id = (char *) "containerd://0";
+        app->restart_count = 2;
+        app->is_running = app->is_ready = true;
+        start_waiting(&options,
+                      LIST({ "1", .name = "app", .restart_count = 3, .is_running = true }));
+        fake_pass(LOOK_USEC);
+        assert_null(fake.call); /* nobody asks the runtime */
+
+        app->container_id = (char *) "containerd://1";
+        app->restart_count = 3;
+        change();
+        app->container_id = (char *) "containerd://2";
+        app->restart_count = 4;
+        app->is_running = app->is_ready = false;
+        change();
+        app->is_running = true;
+        change();
+        assert_told("");
+        app->is_ready = true;
+        change();
+        assert_told("default/web/app running! 1>2 \n");
+        assert_true(told.has_ended);
+        assert_null(fake.watcher);
+}
+
+static void test_runs_but_is_never_ready(void **state) {
+        const RestartOptions options = cluster_options(true);
+        PodContainer *app = know();
+
+        start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
+        app->container_id = (char *) "containerd://2";
+        app->restart_count = 1;
+        app->is_running = true;
+        app->is_ready = false;
+        change();
+        fake_pass(10 * MINUTE_USEC);
+        assert_told("default/web/app failed! 1> it runs again, but was not ready within 10 "
+                    "minutes\n");
+}
+
+/* The watch breaks off, so the runtime tells. */
+static void test_the_api_server_goes_away(void **state) {
+        const RestartOptions options = cluster_options(true);
+
+        know();
+        start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
+        fake.is_synced = false;
+        assert_int_equal(fake.watcher->on_state(false, fake.watcher->userdata), 0);
+        fake_list(LIST({ "2", .name = "app", .is_running = true }));
+        assert_told("default/web/app running! 1>2 \n");
+        assert_true(told.has_ended);
+}
+
+static void test_the_pod_goes_away(void **state) {
+        const RestartOptions options = cluster_options(true);
+
+        know();
+        start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
+        known.is_deleted = true;
+        change();
+        assert_told("default/web/app failed! 1> nothing starts it again: the pod is being "
+                    "deleted\n");
+
+        know();
+        fake_forget_stops();
+        start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
+        assert_int_equal(fake.watcher->on_gone(&known, fake.watcher->userdata), 0);
+        assert_told("default/web/app failed! 1> nothing starts it again: the pod is gone\n");
+
+        know();
+        fake_forget_stops();
+        start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
+        known.runtime_uid = (char *) "uid-2"; /* another one under its name */
+        change();
+        assert_told("default/web/app failed! 1> nothing starts it again: the pod is gone\n");
+        assert_true(told.has_ended);
+}
+
+/* A pod that was made anew under its name while the first is still ending. */
+static void test_the_pod_of_today(void **state) {
+        const FakeContainer *containers =
+                LIST({ "new", .uid = "uid-2", .name = "app", .is_running = true },
+                     { "old", .uid = "uid-1", .name = "app", .is_running = true });
+        RestartOptions options = cluster_options(false);
+
+        know();
+        known.runtime_uid = (char *) "uid-2";
+        start(&options);
+        fake_list(containers);
+        assert_int_equal(fake.n_stops, 1);
+        assert_string_equal(fake.stops[0].options.container_id, "new");
+
+        told.restart = restart_free(told.restart);
+        options.pods = NULL; /* then the younger one it is */
+        start(&options);
+        fake_list(containers);
+        assert_string_equal(fake.stops[1].options.container_id, "old");
+}
+
+static void test_freed_at_any_time(void **state) {
+        RestartOptions options = cluster_options(true);
+
+        memset(&told, 0, sizeof(told));
+        options.event = fake.event;
+        assert_int_equal(restart_new(&options, &told.restart), 0);
+        told.restart = restart_free(told.restart);
+
+        start(&options);
+        assert_non_null(fake.call);
+        told.restart = restart_free(told.restart);
+        assert_null(fake.call);
+
+        know();
+        start(&options);
+        fake_list(LIST({ "1", .name = "app", .is_running = true },
+                       { "2", .name = "side", .is_running = true }));
+        end_stop(0, &(StopReport){ .result = STOP_STOPPED });
+        told.restart = restart_free(told.restart);
+        assert_false(fake.stops[0].has_left); /* it was over */
+        assert_true(fake.stops[1].has_left);
+        assert_null(fake.watcher);
+        assert_false(told.has_ended);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                TEST(test_nonsense_is_refused),
+                TEST(test_nonsense_asks_nobody),
+                TEST(test_without_a_runtime),
+                TEST(test_nothing_runs),
+                TEST(test_several_namespaces),
+                TEST(test_too_many_containers),
+                TEST(test_all_that_run_are_stopped),
+                TEST(test_a_stop_that_fails),
+                TEST(test_waits_for_the_runtime),
+                TEST(test_waits_no_longer_than_bearable),
+                TEST(test_init_containers_are_left_alone_unless_named),
+                TEST(test_what_does_not_come_back),
+                TEST(test_waits_for_the_api_server),
+                TEST(test_runs_but_is_never_ready),
+                TEST(test_the_api_server_goes_away),
+                TEST(test_the_pod_goes_away),
+                TEST(test_the_pod_of_today),
+                TEST(test_freed_at_any_time),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

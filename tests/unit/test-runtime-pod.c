@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Pods from what the runtime lists
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/pod/runtime-pod.h"
+
+#define CONTAINERS_MAX 8
+#define LABELS_MAX 4
+#define ANNOTATIONS_MAX 2
+
+typedef struct Listed {
+        CriContainer container;
+        CriImageSpec image;
+        Runtime__V1__Container__LabelsEntry labels[LABELS_MAX], *label_list[LABELS_MAX];
+        Runtime__V1__Container__AnnotationsEntry annotations[ANNOTATIONS_MAX];
+        Runtime__V1__Container__AnnotationsEntry *annotation_list[ANNOTATIONS_MAX];
+} Listed;
+
+typedef struct Fixture {
+        CriContainerList list;
+        CriContainer *pointers[CONTAINERS_MAX];
+        Listed listed[CONTAINERS_MAX];
+        RuntimePods pods;
+} Fixture;
+
+static int set_up(void **state) {
+        Fixture *fixture = calloc(1, sizeof(*fixture));
+
+        runtime__v1__list_containers_response__init(&fixture->list);
+        fixture->list.containers = fixture->pointers;
+        *state = fixture;
+        return 0;
+}
+
+static int tear_down(void **state) {
+        Fixture *fixture = *state;
+
+        runtime_pods_done(&fixture->pods);
+        free(fixture);
+        return 0;
+}
+
+static void add_label(Listed *to, const char *key, const char *value) {
+        size_t i = to->container.n_labels++;
+
+        runtime__v1__container__labels_entry__init(&to->labels[i]);
+        to->labels[i].key = (char *) key;
+        to->labels[i].value = (char *) value;
+        to->label_list[i] = &to->labels[i];
+}
+
+static void add_annotation(Listed *to, const char *key, const char *value) {
+        size_t i = to->container.n_annotations++;
+
+        runtime__v1__container__annotations_entry__init(&to->annotations[i]);
+        to->annotations[i].key = (char *) key;
+        to->annotations[i].value = (char *) value;
+        to->annotation_list[i] = &to->annotations[i];
+}
+
+static Listed *add_bare(Fixture *fixture, const char *id, int64_t created_at) {
+        Listed *listed = &fixture->listed[fixture->list.n_containers];
+
+        runtime__v1__container__init(&listed->container);
+        runtime__v1__image_spec__init(&listed->image);
+        listed->container.labels = listed->label_list;
+        listed->container.annotations = listed->annotation_list;
+        listed->container.id = (char *) id;
+        listed->container.created_at = created_at;
+        fixture->pointers[fixture->list.n_containers++] = &listed->container;
+        return listed;
+}
+
+static Listed *add(Fixture *fixture, const char *pod, const char *uid, const char *name,
+                   const char *id, int64_t created_at) {
+        Listed *listed = add_bare(fixture, id, created_at);
+
+        add_label(listed, LABEL_POD_NAMESPACE, "ns");
+        add_label(listed, LABEL_POD_NAME, pod);
+        add_label(listed, LABEL_POD_UID, uid);
+        add_label(listed, LABEL_CONTAINER_NAME, name);
+        return listed;
+}
+
+static void test_nothing(void **state) {
+        Fixture *fixture = *state;
+
+        assert_int_equal(runtime_pods_read(&fixture->list, &fixture->pods), 0);
+        assert_int_equal(fixture->pods.n_items, 0);
+        assert_null(runtime_pods_find_uid(&fixture->pods, "u1"));
+}
+
+static void test_groups(void **state) {
+        Fixture *fixture = *state;
+        const RuntimePod *pod;
+
+        add(fixture, "b", "u2", "web", "b-web", 5);
+        add(fixture, "a", "u1", "side", "a-side", 3);
+        add(fixture, "a", "u1", "app", "a-app-old", 1);
+        add(fixture, "a", "u1", "app", "a-app-new", 9);
+        add(fixture, "a", "u1", "app", "a-app-older", 0);
+        add(fixture, "a", "u0", "app", "gone-app", 2);
+        assert_int_equal(runtime_pods_read(&fixture->list, &fixture->pods), 0);
+        assert_int_equal(fixture->pods.n_items, 3);
+        assert_string_equal(fixture->pods.items[0].uid, "u0");
+        assert_string_equal(fixture->pods.items[1].uid, "u1");
+        assert_string_equal(fixture->pods.items[2].uid, "u2");
+        assert_string_equal(fixture->pods.items[2].name, "b");
+        assert_string_equal(fixture->pods.items[2].namespace, "ns");
+
+        pod = runtime_pods_find_uid(&fixture->pods, "u1");
+        assert_ptr_equal(pod, &fixture->pods.items[1]);
+        assert_int_equal(pod->n_containers, 2);
+        assert_string_equal(pod->containers[0].name, "app");
+        assert_string_equal(pod->containers[0].id, "a-app-new");
+        assert_int_equal(pod->containers[0].created_at_nsec, 9);
+        assert_string_equal(runtime_pod_find(pod, "side")->id, "a-side");
+        assert_null(runtime_pod_find(pod, "web"));
+        assert_null(runtime_pods_find_uid(&fixture->pods, "u3"));
+}
+
+/* Of two that were made in the same instant, the one with more restarts is newer. */
+static void test_same_instant(void **state) {
+        Fixture *fixture = *state;
+
+        add_annotation(add(fixture, "a", "u1", "app", "first", 5), ANNOTATION_RESTART_COUNT, "1");
+        add_annotation(add(fixture, "a", "u1", "app", "second", 5), ANNOTATION_RESTART_COUNT, "2");
+        assert_int_equal(runtime_pods_read(&fixture->list, &fixture->pods), 0);
+        assert_string_equal(fixture->pods.items[0].containers[0].id, "second");
+        assert_int_equal(fixture->pods.items[0].containers[0].restart_count, 2);
+}
+
+static void test_strangers(void **state) {
+        Fixture *fixture = *state;
+        Listed *listed;
+
+        add_bare(fixture, "none", 1);
+        listed = add_bare(fixture, "half", 1);
+        add_label(listed, LABEL_POD_UID, "u1");
+        add_label(listed, LABEL_POD_NAME, "a");
+        add_label(listed, LABEL_POD_NAMESPACE, "ns");
+        assert_int_equal(runtime_pods_read(&fixture->list, &fixture->pods), 0);
+        assert_int_equal(fixture->pods.n_items, 0);
+}
+
+static void test_facts(void **state) {
+        Fixture *fixture = *state;
+        Listed *listed = add(fixture, "a", "u1", "app", "id", 5);
+        const RuntimeContainer *container;
+
+        listed->container.pod_sandbox_id = (char *) "sandbox";
+        listed->container.state = RUNTIME__V1__CONTAINER_STATE__CONTAINER_RUNNING;
+        listed->container.image = &listed->image;
+        listed->container.image_ref = (char *) "r@sha256:1";
+        listed->image.image = (char *) "sha256:2";
+        add_annotation(listed, ANNOTATION_HASH, "e324a2d6");
+        add_annotation(listed, ANNOTATION_RESTART_COUNT, "3");
+        assert_string_equal(cri_container_annotation(&listed->container, ANNOTATION_HASH),
+                            "e324a2d6");
+        assert_null(cri_container_annotation(&listed->container, LABEL_POD_UID));
+        assert_null(cri_container_label(&listed->container, ANNOTATION_HASH));
+
+        assert_int_equal(runtime_pods_read(&fixture->list, &fixture->pods), 0);
+        container = &fixture->pods.items[0].containers[0];
+        assert_string_equal(container->sandbox_id, "sandbox");
+        assert_true(container->is_running);
+        assert_false(container->is_exited);
+        assert_int_equal(container->kubelet_hash, 3810829014);
+        assert_int_equal(container->restart_count, 3);
+        assert_string_equal(container->image, "sha256:2");
+        assert_string_equal(container->image_ref, "r@sha256:1");
+}
+
+static void test_newer_facts(void **state) {
+        Fixture *fixture = *state;
+        Listed *listed = add(fixture, "a", "u1", "app", "id", 5);
+        const RuntimeContainer *container;
+
+        listed->container.state = RUNTIME__V1__CONTAINER_STATE__CONTAINER_EXITED;
+        listed->container.image = &listed->image;
+        listed->container.image_ref = (char *) "r@sha256:1";
+        listed->container.image_id = (char *) "sha256:2";
+        listed->image.image = (char *) "sha256:2";
+        listed->image.user_specified_image = (char *) "r:v1";
+        assert_int_equal(runtime_pods_read(&fixture->list, &fixture->pods), 0);
+        container = &fixture->pods.items[0].containers[0];
+        assert_false(container->is_running);
+        assert_true(container->is_exited);
+        assert_string_equal(container->image, "r:v1");
+        assert_string_equal(container->image_ref, "sha256:2");
+}
+
+static const struct {
+        const char *hash;
+        uint64_t expected_hash;
+        const char *count;
+        unsigned expected_count;
+} numbers[] = {
+        { "ffffffffffffffff", UINT64_MAX, "2147483647", INT32_MAX },
+        { "FF", 255, "0", 0 },
+        { "10000000000000000", 0, "2147483648", 0 },
+        { "0x10", 0, "1f", 0 },
+        { " 1", 0, " 1", 0 },
+        { "-1", 0, "-1", 0 },
+        { "", 0, "", 0 },
+};
+
+static void test_numbers(void **state) {
+        Fixture *fixture = *state;
+
+        for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+                Listed *listed;
+
+                fixture->list.n_containers = 0;
+                listed = add(fixture, "a", "u1", "app", "id", 5);
+                add_annotation(listed, ANNOTATION_HASH, numbers[i].hash);
+                add_annotation(listed, ANNOTATION_RESTART_COUNT, numbers[i].count);
+                runtime_pods_done(&fixture->pods);
+                assert_int_equal(runtime_pods_read(&fixture->list, &fixture->pods), 0);
+                assert_true(fixture->pods.items[0].containers[0].kubelet_hash ==
+                            numbers[i].expected_hash);
+                assert_int_equal(fixture->pods.items[0].containers[0].restart_count,
+                                 numbers[i].expected_count);
+        }
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+                TEST(test_nothing),   TEST(test_groups), TEST(test_same_instant),
+                TEST(test_strangers), TEST(test_facts),  TEST(test_newer_facts),
+                TEST(test_numbers),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,782 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Stories of stops
+ */
+
+#include <unistd.h>
+
+#include "tests/unit/stops-fake.h"
+
+#define EXEC_HOOK "{\"exec\":{\"command\":[\"bye\"]}}"
+#define HTTP_HOOK "{\"httpGet\":{\"port\":80}}"
+
+typedef struct Owner {
+        Stop *stop;
+        const char *name;
+        unsigned n_checks;
+        int says; /* to a check: 1 yes, 0 nothing yet, -1 no */
+        char steps[512];
+        bool is_done;
+        StopResult result;
+        char message[128];
+        char hook_message[128];
+        Stops **to_free; /* when it is done */
+} Owner;
+
+typedef struct Fixture {
+        Stops *stops;
+        char folder[32];
+        char counted[128]; /* owner and result of each that has ended */
+} Fixture;
+
+static int on_check(Stop *stop, void *userdata) {
+        Owner *owner = userdata;
+
+        owner->n_checks++;
+        if (owner->says == 0)
+                return 0;
+        return stop_answer(stop, owner->says > 0, "it has changed its mind");
+}
+
+static int on_step(Stop *stop, StopStep step, const char *message, void *userdata) {
+        Owner *owner = userdata;
+
+        assert_int_equal(step, stop_step(stop));
+        strcat(owner->steps, stop_step_to_string(step));
+        if (message) {
+                strcat(owner->steps, ":");
+                strcat(owner->steps, message);
+        }
+        strcat(owner->steps, " ");
+        return 0;
+}
+
+static int on_done(const StopReport *report, void *userdata) {
+        Owner *owner = userdata;
+
+        assert_false(owner->is_done);
+        owner->is_done = true;
+        owner->stop = NULL;
+        owner->result = report->result;
+        snprintf(owner->message, sizeof(owner->message), "%s", report->message ?: "");
+        snprintf(owner->hook_message, sizeof(owner->hook_message), "%s",
+                 report->hook_message ?: "");
+        if (owner->to_free)
+                *owner->to_free = stops_free(*owner->to_free);
+        return 0;
+}
+
+static void on_stopped(const char *owner, StopResult result, uint64_t duration_usec,
+                       void *userdata) {
+        Fixture *f = userdata;
+
+        strcat(f->counted, owner);
+        strcat(f->counted, "=");
+        strcat(f->counted, stop_result_to_string(result));
+        strcat(f->counted, " ");
+}
+
+static void open_stops(Fixture *f) {
+        const StopsOptions options = {
+                .event = world.event,
+                .runtimes = (Runtimes *) &world,
+                .kubelet = (Kubelet *) &world,
+                .events = (KubeEvents *) &world,
+                .state_dir = f->folder,
+                .on_stopped = on_stopped,
+                .userdata = f,
+        };
+
+        assert_int_equal(stops_new(&options, &f->stops), 0);
+}
+
+static int set_up(void **state) {
+        Fixture *f = calloc(1, sizeof(*f));
+
+        memset(&world, 0, sizeof(world));
+        annotations = (struct Annotations){ .grace = "9" };
+        world.has_runtime = true;
+        assert_true(sd_event_new(&world.event) >= 0);
+        strcpy(f->folder, "/tmp/stops-XXXXXX");
+        assert_non_null(mkdtemp(f->folder));
+        open_stops(f);
+        *state = f;
+        return 0;
+}
+
+static int tear_down(void **state) {
+        Fixture *f = *state;
+        char path[64];
+
+        f->stops = stops_free(f->stops);
+        for (CallKind kind = CALL_LIST; kind <= CALL_STOP; kind++)
+                assert_int_equal(count_calls(kind), 0);
+        for (size_t i = 0; i < 4; i++)
+                assert_false(world.hooks[i].is_running);
+        for (size_t i = 0; i < FAKE_MAX; i++)
+                assert_null(world.questions[i].on_answered);
+        turn();
+        sd_event_unref(world.event);
+        snprintf(path, sizeof(path), "%s/stops.json", f->folder);
+        (void) unlink(path);
+        assert_int_equal(rmdir(f->folder), 0);
+        free(f);
+        return 0;
+}
+
+static StopOptions options_of(Owner *owner) {
+        return (StopOptions){
+                .container_id = "c1",
+                .owner = owner->name ?: "metadata",
+                .cause = "Stopping container app: its labels changed",
+                .grace_sec = STOP_GRACE_OF_POD,
+                .on_check = on_check,
+                .on_step = on_step,
+                .on_done = on_done,
+                .userdata = owner,
+        };
+}
+
+static void add_with(Fixture *f, Owner *owner, const StopOptions *options) {
+        assert_int_equal(stops_add(f->stops, options, &owner->stop), 0);
+        assert_false(owner->is_done);
+        assert_string_equal(owner->steps, "");
+}
+
+static void add(Fixture *f, Owner *owner) {
+        const StopOptions options = options_of(owner);
+
+        add_with(f, owner, &options);
+}
+
+static void assert_done(const Owner *owner, StopResult result, const char *message) {
+        while (!owner->is_done)
+                assert_true(sd_event_run(world.event, WAIT_USEC) > 0);
+        assert_string_equal(stop_result_to_string(owner->result), stop_result_to_string(result));
+        assert_string_equal(owner->message, message);
+}
+
+static void test_stopped(void **state) {
+        Owner owner = { .says = 1 };
+        Fixture *f = *state;
+        RpcCall *call;
+
+        add(f, &owner);
+        assert_int_equal(world.n_calls, 0);
+        call = wait_for_call(CALL_LIST);
+        assert_string_equal(call->id, "c1");
+        answer_list(RUNNING);
+        assert_string_equal(world.events, "");
+        call = wait_for_call(CALL_STOP);
+        assert_int_equal(call->grace_sec, 9);
+        assert_string_equal(world.events, "Normal/Killing Pod/team/web-0/uid-1 "
+                                          "spec.containers{app}: Stopping container app: its "
+                                          "labels changed\n");
+        assert_false(stops_has_stopped(f->stops, "metadata", "c1"));
+        answer_stop();
+        answer_status(EXITED, now_nsec());
+        assert_done(&owner, STOP_STOPPED, "");
+        assert_string_equal(owner.steps, "looking stopping ");
+        assert_string_equal(f->counted, "metadata=stopped ");
+        assert_int_equal(stops_n_running(f->stops), 0);
+        assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
+        assert_false(stops_has_stopped(f->stops, "other", "c1"));
+
+        /* In another life, too. */
+        stops_free(f->stops);
+        open_stops(f);
+        assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
+        owner = (Owner){ .says = 1 };
+        add(f, &owner);
+        answer_list(EXITED);
+        assert_done(&owner, STOP_STOPPED, "");
+        assert_int_equal(owner.n_checks, 0);
+}
+
+static void test_gone(void **state) {
+        Fixture *f = *state;
+
+        for (int i = 0; i < 3; i++) {
+                Owner owner = { .says = 1 };
+
+                add(f, &owner);
+                if (i == 0)
+                        answer_empty_list();
+                else if (i == 1)
+                        answer_list(EXITED);
+                else
+                        answer_list_as(RUNNING, "c12"); /* another one, that begins the same way */
+                assert_done(&owner, STOP_GONE, "");
+                assert_int_equal(owner.n_checks, 0);
+        }
+        assert_string_equal(world.events, "");
+}
+
+static void test_ended_by_itself(void **state) {
+        int64_t before = now_nsec();
+        Owner owner = { .says = 1 };
+        Fixture *f = *state;
+
+        add(f, &owner);
+        answer_list(RUNNING);
+        answer_stop();
+        answer_status(EXITED, before);
+        assert_done(&owner, STOP_GONE, "");
+        assert_false(stops_has_stopped(f->stops, "metadata", "c1"));
+}
+
+static void test_check(void **state) {
+        Owner owner = { .says = -1 };
+        Fixture *f = *state;
+
+        add(f, &owner);
+        answer_list(RUNNING);
+        assert_done(&owner, STOP_NOT_ASKED, "it has changed its mind");
+        assert_string_equal(world.events, "");
+
+        /* Later, and only once. */
+        owner = (Owner){ .says = 0 };
+        add(f, &owner);
+        answer_list(RUNNING);
+        turn();
+        assert_int_equal(owner.n_checks, 1);
+        assert_int_equal(count_calls(CALL_STOP), 0);
+        assert_int_equal(stop_answer(owner.stop, false, NULL), 0);
+        assert_int_equal(stop_answer(owner.stop, true, NULL), 0);
+        assert_false(owner.is_done);
+        assert_done(&owner, STOP_NOT_ASKED, "");
+
+        /* The runtime goes meanwhile: all is asked again. */
+        owner = (Owner){ .says = 0 };
+        add(f, &owner);
+        answer_list(RUNNING);
+        world.has_runtime = false;
+        assert_int_equal(stop_answer(owner.stop, true, NULL), 0);
+        turn();
+        assert_int_equal(stop_step(owner.stop), STOP_STEP_WAITING_FOR_RUNTIME);
+        world.has_runtime = true;
+        assert_int_equal(stops_runtime_changed(f->stops), 0);
+        answer_list(RUNNING);
+        assert_int_equal(owner.n_checks, 2);
+        stop_leave(owner.stop);
+        assert_string_equal(world.events, "");
+}
+
+static void test_hook(void **state) {
+        Error error = { .kind = ERROR_INVALID, .message = (char *) "exited with 1" };
+        Owner owner = { .says = 1 };
+        StopJournal *journal;
+        Fixture *f = *state;
+
+        annotations.hook = EXEC_HOOK;
+        add(f, &owner);
+        answer_list(RUNNING);
+        turn();
+        assert_int_equal(the_hook()->kind, HOOK_EXEC);
+        assert_int_equal(the_hook()->timeout_usec, 9000000);
+        assert_int_equal(count_calls(CALL_STOP), 0);
+        assert_int_equal(stop_journal_new(f->folder, &journal, NULL), 0);
+        assert_int_equal(stop_journal_find(journal, "metadata", "c1")->phase, STOP_PHASE_HOOK);
+        stop_journal_free(journal);
+
+        world.events[0] = '\0';
+        assert_int_equal(the_hook()->on_done(&error, the_hook()->userdata), 0);
+        assert_string_equal(world.events,
+                            "Warning/FailedPreStopHook Pod/team/web-0/uid-1 spec.containers{app}: "
+                            "Exec lifecycle hook ([bye]) for Container \"app\" in Pod "
+                            "\"web-0_team(uid-1)\" failed - error: exited with 1\n");
+        assert_int_equal(wait_for_call(CALL_STOP)->grace_sec, 9);
+        answer_stop();
+        answer_status(EXITED, now_nsec());
+        assert_done(&owner, STOP_STOPPED, "");
+        assert_string_equal(owner.hook_message, "Exec lifecycle hook ([bye]): exited with 1");
+        assert_string_equal(owner.steps, "looking hook stopping ");
+}
+
+static int on_time(sd_event_source *source, uint64_t usec, void *userdata) {
+        *(bool *) userdata = true;
+        return 0;
+}
+
+/* The time that a hook takes is what the container has less. */
+static void test_hook_takes_time(void **state) {
+        Owner owner = { .says = 1 };
+        Fixture *f = *state;
+        bool is_over = false;
+
+        annotations.hook = EXEC_HOOK;
+        add(f, &owner);
+        answer_list(RUNNING);
+        turn();
+        assert_true(sd_event_add_time_relative(world.event, NULL, CLOCK_MONOTONIC, 1010000, 1,
+                                               on_time, &is_over) >= 0);
+        while (!is_over)
+                assert_true(sd_event_run(world.event, WAIT_USEC) > 0);
+        assert_int_equal(the_hook()->on_done(NULL, the_hook()->userdata), 0);
+        assert_int_equal(wait_for_call(CALL_STOP)->grace_sec, 8);
+        answer_stop();
+        answer_status(EXITED, now_nsec());
+        assert_done(&owner, STOP_STOPPED, "");
+        assert_string_equal(owner.hook_message, "");
+}
+
+static void test_no_grace(void **state) {
+        Owner owner = { .says = 1 };
+        StopOptions options = options_of(&owner);
+        Fixture *f = *state;
+
+        annotations.hook = EXEC_HOOK;
+        options.grace_sec = 0;
+        add_with(f, &owner, &options);
+        answer_list(RUNNING);
+        assert_int_equal(wait_for_call(CALL_STOP)->grace_sec, 2);
+        assert_int_equal(world.n_hooks, 0);
+        stop_leave(owner.stop);
+}
+
+static void test_bad_hook(void **state) {
+        Owner owner = { .says = 1 };
+        Fixture *f = *state;
+
+        annotations.hook = "{\"exec\":{}}";
+        add(f, &owner);
+        answer_list(RUNNING);
+        (void) wait_for_call(CALL_STOP);
+        assert_int_equal(world.n_hooks, 0);
+        assert_non_null(strstr(world.events, "Warning/FailedPreStopHook"));
+        assert_non_null(strstr(world.events, "error: exec.command: is empty\n"));
+        stop_leave(owner.stop);
+}
+
+static void test_hook_address(void **state) {
+        static const char *const addresses[][2] = { { "10.1.2.3", "10.1.2.3" },
+                                                    { "", "127.0.0.1" },
+                                                    { NULL, "-" },
+                                                    { "given", "10.9.9.9" } };
+        Fixture *f = *state;
+
+        annotations.hook = HTTP_HOOK;
+        for (size_t i = 0; i < 4; i++) {
+                Owner owner = { .says = 1 };
+                StopOptions options = options_of(&owner);
+                char id[32];
+
+                snprintf(id, sizeof(id), "c%zu", i);
+                options.container_id = id;
+                options.pod_address = i == 3 ? "10.9.9.9" : NULL;
+                add_with(f, &owner, &options);
+                answer_list(RUNNING);
+                if (!addresses[i][0])
+                        refuse(wait_for_call(CALL_SANDBOX), ERROR_NOT_FOUND, "no sandbox");
+                else if (i < 3)
+                        answer_sandbox(addresses[i][0]);
+                turn();
+                assert_string_equal(the_hook()->address, addresses[i][1]);
+                assert_int_equal(the_hook()->on_done(NULL, the_hook()->userdata), 0);
+                stop_leave(owner.stop);
+                answer_stop();
+                answer_status(EXITED, now_nsec());
+        }
+        assert_string_equal(f->counted,
+                            "metadata=stopped metadata=stopped metadata=stopped metadata=stopped ");
+}
+
+static void test_kubelet(void **state) {
+        Owner owner = { .says = 1 };
+        StopOptions options = options_of(&owner);
+        Fixture *f = *state;
+
+        options.needs_kubelet = true;
+        add_with(f, &owner, &options);
+        answer_list(RUNNING);
+        answer_kubelet(KUBELET_AWAY, "nobody answers");
+        assert_string_equal(owner.steps, "looking waiting-for-kubelet:nobody answers ");
+        assert_int_equal(owner.n_checks, 0);
+
+        while (world.n_questions < 2)
+                assert_true(sd_event_run(world.event, WAIT_USEC) > 0);
+        answer_kubelet(KUBELET_AWAY, "nobody answers");
+        while (world.n_questions < 3)
+                assert_true(sd_event_run(world.event, WAIT_USEC) > 0);
+        answer_kubelet(KUBELET_ALIVE, NULL);
+        answer_list(RUNNING);
+        answer_kubelet(KUBELET_UNKNOWN, NULL);
+        assert_int_equal(owner.n_checks, 1);
+        (void) wait_for_call(CALL_STOP);
+        assert_string_equal(world.events, "Warning/WaitingForKubelet Pod/team/web-0/uid-1 "
+                                          "spec.containers{app}: Container app waits to be "
+                                          "restarted, since no kubelet would start it again: "
+                                          "nobody answers\n"
+                                          "Normal/Killing Pod/team/web-0/uid-1 "
+                                          "spec.containers{app}: Stopping container app: its "
+                                          "labels changed\n");
+        assert_string_equal(owner.steps,
+                            "looking waiting-for-kubelet:nobody answers queued looking stopping ");
+        stop_leave(owner.stop);
+}
+
+static void test_runtime_away(void **state) {
+        Owner owner = { .says = 1 };
+        StopOptions options = options_of(&owner);
+        Fixture *f = *state;
+
+        world.has_runtime = false;
+        options.runtime = "containerd";
+        add_with(f, &owner, &options);
+        turn();
+        assert_int_equal(world.n_calls, 0);
+        assert_int_equal(stops_runtime_changed(f->stops), 0);
+        turn();
+        assert_string_equal(owner.steps,
+                            "waiting-for-runtime:the container runtime containerd is not there ");
+        world.has_runtime = true;
+        assert_int_equal(stops_runtime_changed(f->stops), 0);
+        answer_list(RUNNING);
+        (void) wait_for_call(CALL_STOP);
+        assert_string_equal(strchr(owner.steps, ' ') + strlen(" container runtime"),
+                            " containerd is not there queued looking stopping ");
+        stop_leave(owner.stop);
+
+        /* Of a runtime that is not here nobody is asked. */
+        owner = (Owner){ .says = 1 };
+        options.runtime = "docker";
+        options.container_id = "c2";
+        add_with(f, &owner, &options);
+        turn();
+        assert_int_equal(stop_step(owner.stop), STOP_STEP_WAITING_FOR_RUNTIME);
+        stop_leave(owner.stop);
+}
+
+/* A silent runtime is asked again; nothing was done yet. */
+static void test_runtime_silent(void **state) {
+        Owner owner = { .says = 1 };
+        Fixture *f = *state;
+
+        add(f, &owner);
+        refuse(wait_for_call(CALL_LIST), ERROR_TIMEOUT, "no answer");
+        assert_string_equal(owner.steps, "looking waiting-for-runtime:no answer ");
+        answer_list(EXITED);
+        assert_done(&owner, STOP_GONE, "");
+}
+
+static void lose_runtime(Owner *owner) {
+        RpcCall *call = wait_for_call(CALL_STOP);
+
+        world.has_runtime = false;
+        refuse(call, ERROR_UNAVAILABLE, "Socket closed");
+        assert_int_equal(stop_step(owner->stop), STOP_STEP_WAITING_FOR_RUNTIME);
+}
+
+static void find_runtime(Fixture *f) {
+        world.has_runtime = true;
+        assert_int_equal(stops_runtime_changed(f->stops), 0);
+}
+
+static void test_runtime_restarts(void **state) {
+        Owner owner = { .says = 1 };
+        Fixture *f = *state;
+
+        annotations.hook = EXEC_HOOK;
+        add(f, &owner);
+        answer_list(RUNNING);
+        turn();
+        assert_int_equal(the_hook()->on_done(NULL, the_hook()->userdata), 0);
+        lose_runtime(&owner);
+        find_runtime(f);
+        answer_status(RUNNING, 0);
+        assert_int_equal(wait_for_call(CALL_STOP)->grace_sec, 9);
+        lose_runtime(&owner);
+        find_runtime(f);
+        answer_status(EXITED, now_nsec());
+        assert_done(&owner, STOP_STOPPED, "");
+        assert_int_equal(world.n_hooks, 1);
+        assert_int_equal(owner.n_checks, 1);
+
+        /* One that had ended before. */
+        annotations.hook = NULL;
+        owner = (Owner){ .says = 1 };
+        int64_t before = now_nsec();
+        StopOptions options = options_of(&owner);
+        options.container_id = "c2";
+        add_with(f, &owner, &options);
+        answer_list(RUNNING);
+        lose_runtime(&owner);
+        find_runtime(f);
+        answer_status(EXITED, before);
+        assert_done(&owner, STOP_GONE, "");
+}
+
+/* The runtime's word is not the last one, whichever it is. */
+static void test_looks_again(void **state) {
+        Owner owner = { .says = 1 };
+        Fixture *f = *state;
+
+        add(f, &owner);
+        answer_list(RUNNING);
+        refuse(wait_for_call(CALL_STOP), ERROR_TIMEOUT, "Deadline Exceeded");
+        answer_status(EXITED, now_nsec());
+        assert_done(&owner, STOP_STOPPED, "");
+}
+
+static void test_refused(void **state) {
+        Owner owner = { .says = 1 };
+        Fixture *f = *state;
+
+        add(f, &owner);
+        answer_list(RUNNING);
+        refuse(wait_for_call(CALL_STOP), ERROR_INTERNAL, "no");
+        answer_status(RUNNING, 0);
+        answer_stop();
+        answer_status(RUNNING, 0);
+        refuse(wait_for_call(CALL_STOP), ERROR_INTERNAL, "no, never");
+        answer_status(RUNNING, 0);
+        assert_done(&owner, STOP_FAILED, "no, never");
+        assert_string_equal(f->counted, "metadata=failed ");
+        assert_int_equal(world.n_calls, 7);
+
+        owner = (Owner){ .says = 1 };
+        add(f, &owner);
+        for (int i = 0; i < 3; i++)
+                refuse(wait_for_call(CALL_LIST), ERROR_INTERNAL, "confused");
+        assert_done(&owner, STOP_FAILED, "confused");
+}
+
+static void write_journal(Fixture *f, StopPhase phase, int64_t deadline_sec, int64_t changed_sec) {
+        StopJournal *journal;
+
+        stops_free(f->stops);
+        assert_int_equal(stop_journal_new(f->folder, &journal, NULL), 0);
+        assert_int_equal(stop_journal_set(journal, "metadata", "c1", phase, deadline_sec,
+                                          changed_sec, NULL),
+                         0);
+        stop_journal_free(journal);
+        open_stops(f);
+}
+
+static void test_crash(void **state) {
+        Owner owner = { .says = 1 };
+        Fixture *f = *state;
+        int64_t grace_sec;
+
+        /* In the hook; the container lives. */
+        annotations.hook = EXEC_HOOK;
+        write_journal(f, STOP_PHASE_HOOK, now_sec() + 5, now_sec() - 4);
+        add(f, &owner);
+        answer_list(RUNNING);
+        grace_sec = wait_for_call(CALL_STOP)->grace_sec;
+        assert_in_range(grace_sec, 4, 5);
+        assert_int_equal(world.n_hooks, 0);
+        assert_string_equal(world.events, "");
+        answer_stop();
+        answer_status(EXITED, now_nsec());
+        assert_done(&owner, STOP_STOPPED, "");
+
+        /* After its time. */
+        owner = (Owner){ .says = 1 };
+        write_journal(f, STOP_PHASE_STOPPING, now_sec() - 1, now_sec() - 9);
+        add(f, &owner);
+        answer_list(RUNNING);
+        assert_int_equal(wait_for_call(CALL_STOP)->grace_sec, 2);
+        stop_leave(owner.stop);
+}
+
+/* It has ended while nobody looked. */
+static void test_crash_and_ended(void **state) {
+        Fixture *f = *state;
+
+        for (int i = 0; i < 3; i++) {
+                Owner owner = { .says = 1 };
+
+                write_journal(f, STOP_PHASE_STOPPING, now_sec() + 5, now_sec() - 4);
+                add(f, &owner);
+                if (i == 2) {
+                        answer_empty_list();
+                } else {
+                        answer_list(EXITED);
+                        answer_status(EXITED, (now_sec() - (i == 0 ? 2 : 60)) * 1000000000);
+                }
+                assert_done(&owner, i == 1 ? STOP_GONE : STOP_STOPPED, "");
+                assert_int_equal(owner.n_checks, 0);
+                assert_int_equal(count_calls(CALL_STOP), 0);
+        }
+}
+
+static void test_two_owners(void **state) {
+        Owner first = { .says = 1 }, second = { .says = 1, .name = "recreate/u" };
+        Fixture *f = *state;
+
+        add(f, &first);
+        add(f, &second);
+        answer_list(RUNNING);
+        answer_stop();
+        turn();
+        assert_int_equal(count_calls(CALL_LIST), 0);
+        answer_status(EXITED, now_nsec());
+        assert_done(&first, STOP_STOPPED, "");
+        answer_list(EXITED);
+        assert_done(&second, STOP_GONE, "");
+        assert_string_equal(f->counted, "metadata=stopped recreate=gone ");
+}
+
+/* One that waits for a kubelet does not hold up one that needs none. */
+static void test_two_owners_and_no_kubelet(void **state) {
+        Owner first = { .says = 1 }, second = { .says = 1, .name = "recreate/u" };
+        StopOptions options = options_of(&first);
+        Fixture *f = *state;
+
+        options.needs_kubelet = true;
+        add_with(f, &first, &options);
+        add(f, &second);
+        answer_list(RUNNING);
+        answer_kubelet(KUBELET_AWAY, "x");
+        answer_list(RUNNING);
+        answer_stop();
+        answer_status(EXITED, now_nsec());
+        assert_done(&second, STOP_STOPPED, "");
+        stop_leave(first.stop);
+}
+
+#define CROWD 20
+
+static void test_crowd(void **state) {
+        Owner owners[CROWD];
+        Fixture *f = *state;
+        char id[32];
+
+        for (int i = 0; i < CROWD; i++) {
+                owners[i] = (Owner){ .says = 1 };
+                StopOptions options = options_of(&owners[i]);
+                snprintf(id, sizeof(id), "c%d", i);
+                options.container_id = id;
+                add_with(f, &owners[i], &options);
+        }
+        turn();
+        assert_int_equal(count_calls(CALL_LIST), 16);
+        assert_int_equal(stops_n_running(f->stops), CROWD);
+
+        /* One that ends makes room, and so does one that is left. */
+        answer_list(EXITED);
+        turn();
+        assert_int_equal(count_calls(CALL_LIST), 16);
+        assert_string_equal(owners[16].steps, "looking ");
+        stop_leave(owners[1].stop);
+        turn();
+        assert_string_equal(owners[17].steps, "looking ");
+        assert_string_equal(owners[18].steps, "");
+
+        /* And one that has begun, after a while. */
+        answer_list(RUNNING);
+        turn();
+        assert_int_equal(count_calls(CALL_STOP), 1);
+        assert_int_equal(count_calls(CALL_LIST), 15);
+        while (count_calls(CALL_LIST) < 16)
+                assert_true(sd_event_run(world.event, WAIT_USEC) > 0);
+        assert_string_equal(owners[18].steps, "looking ");
+        assert_string_equal(owners[19].steps, "");
+}
+
+static void test_left(void **state) {
+        Owner owner = { .says = 1 };
+        Fixture *f = *state;
+
+        add(f, &owner);
+        stop_leave(owner.stop);
+        turn();
+        assert_int_equal(world.n_calls, 0);
+        assert_int_equal(stops_n_running(f->stops), 0);
+
+        add(f, &owner);
+        answer_list(RUNNING);
+        (void) wait_for_call(CALL_STOP);
+        stop_leave(owner.stop);
+        assert_int_equal(stops_n_running(f->stops), 1);
+        answer_stop();
+        answer_status(EXITED, now_nsec());
+        turn();
+        assert_false(owner.is_done);
+        assert_string_equal(f->counted, "metadata=stopped ");
+        assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
+}
+
+static void test_bad_id(void **state) {
+        static const char *const bad[] = { "", "a b", "\"", "ä" };
+        Fixture *f = *state;
+
+        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+                Owner owner = { .says = 1 };
+                StopOptions options = options_of(&owner);
+
+                options.container_id = bad[i];
+                add_with(f, &owner, &options);
+                assert_done(&owner, STOP_FAILED, "no container can have that ID");
+        }
+        assert_int_equal(world.n_calls, 0);
+}
+
+static void test_freed(void **state) {
+        Owner first = { .says = 1 }, second = { .says = 1, .name = "other" };
+        Fixture *f = *state;
+
+        first.to_free = &f->stops;
+        add(f, &first);
+        add(f, &second);
+        answer_list(EXITED);
+        assert_true(first.is_done);
+        assert_null(f->stops);
+        turn();
+        assert_false(second.is_done);
+        open_stops(f);
+}
+
+/* The disk is full, or gone: the stop goes on. */
+static void test_no_journal(void **state) {
+        Owner owner = { .says = 1 };
+        Fixture *f = *state;
+        char folder[32];
+
+        stops_free(f->stops);
+        strcpy(folder, f->folder);
+        strcpy(f->folder, "/proc/none");
+        open_stops(f);
+        strcpy(f->folder, folder);
+        add(f, &owner);
+        answer_list(RUNNING);
+        answer_stop();
+        answer_status(EXITED, now_nsec());
+        assert_done(&owner, STOP_STOPPED, "");
+        assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                TEST(test_stopped),
+                TEST(test_gone),
+                TEST(test_ended_by_itself),
+                TEST(test_check),
+                TEST(test_hook),
+                TEST(test_hook_takes_time),
+                TEST(test_no_grace),
+                TEST(test_bad_hook),
+                TEST(test_hook_address),
+                TEST(test_kubelet),
+                TEST(test_runtime_away),
+                TEST(test_runtime_silent),
+                TEST(test_runtime_restarts),
+                TEST(test_looks_again),
+                TEST(test_refused),
+                TEST(test_crash),
+                TEST(test_crash_and_ended),
+                TEST(test_two_owners),
+                TEST(test_two_owners_and_no_kubelet),
+                TEST(test_crowd),
+                TEST(test_left),
+                TEST(test_bad_id),
+                TEST(test_freed),
+                TEST(test_no_journal),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}

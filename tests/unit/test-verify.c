@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Looking at the images of all containers, with a runtime that answers what the test says
+ */
+
+#include "tests/unit/meta-fake.h"
+
+#include "agent/meta/verify.h"
+
+typedef struct Fixture {
+        Verify *verify;
+        VerifyRow rows[N_MODELS]; /* their texts are gone but for these */
+        char references[N_MODELS][64], messages[N_MODELS][128], names[N_MODELS][64];
+        size_t n_rows;
+        unsigned n_done;
+        ErrorKind kind;
+        char error[128];
+} Fixture;
+
+static int on_done(const VerifyRow *rows, size_t n_rows, const Error *error, void *userdata) {
+        Fixture *fixture = userdata;
+
+        fixture->n_done++;
+        fixture->n_rows = n_rows;
+        fixture->kind = error ? error->kind : ERROR_NONE;
+        (void) snprintf(fixture->error, sizeof(fixture->error), "%s",
+                        error ? error_message(error) : "");
+        for (size_t i = 0; i < n_rows; i++) {
+                fixture->rows[i] = rows[i];
+                (void) snprintf(fixture->references[i], 64, "%s", rows[i].reference);
+                (void) snprintf(fixture->messages[i], 128, "%s", rows[i].message);
+                (void) snprintf(fixture->names[i], 64, "%s/%s/%s", rows[i].namespace, rows[i].pod,
+                                rows[i].container);
+        }
+        fixture->verify = verify_free(fixture->verify);
+        return 0;
+}
+
+static int set_up(void **state) {
+        *state = calloc(1, sizeof(Fixture));
+        fake.images[0] = (ModelImage){ "nginx:1", ID_A };
+        fake.images[1] = (ModelImage){ "nginx:2", ID_B };
+        fake.images[2] = (ModelImage){ "nginx@sha256:1", ID_A };
+        return 0;
+}
+
+static int tear_down(void **state) {
+        Fixture *fixture = *state;
+
+        verify_free(fixture->verify);
+        fake_done();
+        free(fixture);
+        return 0;
+}
+
+static void begin(Fixture *fixture, bool has_server, const char *pod) {
+        const VerifyOptions options = {
+                .client = (RpcClient *) &fake,
+                .pods = has_server ? (Pods *) &fake : NULL,
+                .pod = pod,
+                .on_done = on_done,
+                .userdata = fixture,
+        };
+
+        assert_int_equal(verify_new(&options, &fixture->verify), 0);
+        assert_int_equal(fixture->n_done, 0);
+}
+
+static void add(size_t i, const char *pod, const char *name, const char *image,
+                const char *image_ref) {
+        static const char *const ids[] = { "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7" };
+
+        fake.containers[i] = (ModelContainer){
+                .pod_uid = pod,
+                .pod_name = pod,
+                .name = name,
+                .id = ids[i],
+                .image = image,
+                .image_ref = image_ref,
+                .created_at = (int64_t) i,
+                .is_running = true,
+        };
+}
+
+static void test_verdicts(void **state) {
+        Fixture *fixture = *state;
+
+        add(0, "web", "a", "nginx:1", ID_A);
+        add(1, "web", "b", "nginx:1", "nginx@sha256:1");
+        add(2, "web", "c", "nginx:2", ID_A);
+        add(3, "web", "d", "nginx:3", ID_A);
+        add(4, "old", "a", "nginx:1", "gone@sha256:2");
+        add(5, "old", "b", "nginx:1", ID_A);
+        fake.containers[5].is_running = false;
+        begin(fixture, false, NULL);
+        fake_run_runtime();
+        assert_int_equal(fixture->n_done, 1);
+        assert_int_equal(fixture->n_rows, 5);
+        assert_int_equal(fake.n_answered[CALL_IMAGE], 5);
+
+        assert_string_equal(fixture->names[0], "default/old/a");
+        assert_int_equal(fixture->rows[0].verdict, VERDICT_UNKNOWN);
+        assert_string_equal(fixture->messages[0],
+                            "the image that it runs is not on this node any more");
+        assert_string_equal(fixture->names[1], "default/web/a");
+        assert_int_equal(fixture->rows[1].verdict, VERDICT_CURRENT);
+        assert_string_equal(fixture->messages[1], "");
+        assert_int_equal(fixture->rows[2].verdict, VERDICT_CURRENT);
+        assert_int_equal(fixture->rows[3].verdict, VERDICT_STALE);
+        assert_string_equal(fixture->messages[3],
+                            "it runs another image than nginx:2 is on this node");
+        assert_int_equal(fixture->rows[4].verdict, VERDICT_UNKNOWN);
+        assert_string_equal(fixture->messages[4], "nginx:3 is not on this node");
+}
+
+/* The pod's reference counts, if it is that pod. */
+static void test_with_server(void **state) {
+        Fixture *fixture = *state;
+        PodContainer container = { .name = (char *) "a", .image = (char *) "nginx:2" };
+        Pod pod = {
+                .namespace = (char *) "default",
+                .name = (char *) "web",
+                .uid = (char *) "web",
+                .runtime_uid = (char *) "web",
+                .containers = &container,
+                .n_containers = 1,
+        };
+
+        fake.pods[0] = &pod;
+        fake.n_pods = 1;
+        add(0, "web", "a", "nginx:1", ID_A);
+        begin(fixture, true, "web");
+        fake_run_runtime();
+        assert_int_equal(fixture->rows[0].verdict, VERDICT_STALE);
+        assert_string_equal(fixture->references[0], "nginx:2");
+
+        pod.uid = pod.runtime_uid = (char *) "later";
+        fixture->n_done = 0;
+        begin(fixture, true, "web");
+        fake_run_runtime();
+        assert_int_equal(fixture->rows[0].verdict, VERDICT_CURRENT);
+        assert_string_equal(fixture->references[0], "nginx:1");
+}
+
+static void test_not_found(void **state) {
+        Fixture *fixture = *state;
+
+        begin(fixture, false, "none");
+        fake_run_runtime();
+        assert_int_equal(fixture->kind, ERROR_NOT_FOUND);
+        assert_string_equal(fixture->error, "no container of pod \"none\" runs on this node");
+
+        fixture->n_done = 0;
+        begin(fixture, false, NULL);
+        fake_run_runtime();
+        assert_int_equal(fixture->kind, ERROR_NONE);
+        assert_int_equal(fixture->n_done, 1);
+        assert_int_equal(fixture->n_rows, 0);
+}
+
+static void test_refused(void **state) {
+        Fixture *fixture = *state;
+
+        add(0, "web", "a", "nginx:1", ID_A);
+        begin(fixture, false, NULL);
+        assert_int_equal(fake_refuse(fake_find(CALL_LIST), ERROR_UNAVAILABLE), 0);
+        assert_int_equal(fixture->kind, ERROR_UNAVAILABLE);
+
+        fixture->n_done = 0;
+        begin(fixture, false, NULL);
+        assert_int_equal(fake_answer_list(fake_find(CALL_LIST)), 0);
+        assert_int_equal(fake_refuse(fake_find(CALL_IMAGE), ERROR_UNAVAILABLE), 0);
+        assert_int_equal(fixture->kind, ERROR_NONE);
+        assert_int_equal(fixture->rows[0].verdict, VERDICT_UNKNOWN);
+        assert_string_equal(fixture->messages[0], "the runtime cannot be asked: no");
+}
+
+static void test_dropped(void **state) {
+        Fixture *fixture = *state;
+
+        add(0, "web", "a", "nginx:1", "nginx@sha256:1");
+        begin(fixture, false, NULL);
+        assert_int_equal(fake_answer_list(fake_find(CALL_LIST)), 0);
+        assert_int_equal(fake_n_open(CALL_IMAGE), 2);
+        fixture->verify = verify_free(fixture->verify);
+        assert_int_equal(fake_n_open(CALL_IMAGE), 0);
+        assert_int_equal(fixture->n_done, 0);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+                TEST(test_verdicts), TEST(test_with_server), TEST(test_not_found),
+                TEST(test_refused),  TEST(test_dropped),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
