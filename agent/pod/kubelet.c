@@ -18,6 +18,7 @@
 #define KNOCK_USEC ((uint64_t) 500 * 1000)
 #define LEASE_USEC ((uint64_t) 1400 * 1000) /* together less than 2 s */
 #define KEEP_USEC ((uint64_t) 500 * 1000)
+#define SEEK_USEC ((uint64_t) 30 * 1000 * 1000) /* until it was alive once */
 #define REPLY_SIZE_MAX 65536
 #define HOST_SIZE 64
 
@@ -37,6 +38,7 @@ struct Kubelet {
         TcpAddress address;
         char *lease_path; /* NULL: it cannot be asked */
         bool was_alive;   /* somebody answered on the address, once */
+        sd_event_source *seek;
         KubeletQuestion *questions;
 
         /* The attempt, if there is one. */
@@ -152,6 +154,8 @@ static int on_knocked(int number, void *userdata) {
         Kubelet *kubelet = userdata;
 
         kubelet->knock = tcp_knock_free(kubelet->knock);
+        if (number != 0 && !kubelet->questions)
+                return 0;
         if (number != 0 && !kubelet->was_alive)
                 return kubelet_ask_lease(kubelet);
         if (number != 0)
@@ -169,6 +173,40 @@ static int kubelet_try(Kubelet *kubelet) {
 
         return tcp_knock(kubelet->event, &kubelet->address, KNOCK_USEC, on_knocked, kubelet,
                          &kubelet->knock);
+}
+
+/* A kubelet that was never seen alive cannot be told from one that serves its health elsewhere. So it
+ * is looked for before anybody asks. */
+static int on_seek(sd_event_source *source, uint64_t usec, void *userdata) {
+        Kubelet *kubelet = userdata;
+        int r;
+
+        if (kubelet->was_alive)
+                return sd_event_source_set_enabled(source, SD_EVENT_OFF);
+
+        r = sd_event_source_set_time_relative(source, SEEK_USEC);
+        if (r < 0)
+                return r;
+
+        return kubelet_try(kubelet);
+}
+
+static int kubelet_seek(Kubelet *kubelet) {
+        int r;
+
+        if (!kubelet->has_address)
+                return 0;
+
+        r = sd_event_add_time_relative(kubelet->event, &kubelet->seek, CLOCK_MONOTONIC, 0, 0,
+                                       on_seek, kubelet);
+        if (r < 0)
+                return r;
+
+        r = sd_event_source_set_exit_on_failure(kubelet->seek, true);
+        if (r < 0)
+                return r;
+
+        return sd_event_source_set_enabled(kubelet->seek, SD_EVENT_ON);
 }
 
 int kubelet_ask(Kubelet *kubelet, KubeletAnswered on_answered, void *userdata,
@@ -265,6 +303,8 @@ int kubelet_new(const KubeletOptions *options, Kubelet **ret, Error *reterr) {
 
         if (options->client && options->node_name)
                 r = format_lease_path(options->node_name, &kubelet->lease_path);
+        if (r >= 0)
+                r = kubelet_seek(kubelet);
         if (r < 0)
                 return r;
 
@@ -276,6 +316,7 @@ Kubelet *kubelet_free(Kubelet *kubelet) {
         if (!kubelet)
                 return NULL;
 
+        sd_event_source_disable_unref(kubelet->seek);
         tcp_knock_free(kubelet->knock);
         kube_call_unref(kubelet->call);
         free(kubelet->lease_path);

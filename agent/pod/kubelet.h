@@ -5,9 +5,9 @@
  * Whether there is a kubelet that would start a container again
  *
  * As far as that can be told: somebody accepts connections where the kubelet serves its health
- * (127.0.0.1:10248 by default). Where nobody ever did, the kubelet may serve it elsewhere or not at
- * all, and its Lease, if there is an API server that may be asked, is the second opinion: it is
- * renewed every 10 s, and worth nothing after 40 s.
+ * (127.0.0.1:10248 by default), which is tried from the start on. Where nobody ever did, the kubelet
+ * may serve it elsewhere or not at all, and its Lease, if there is an API server that may be asked, is
+ * the second opinion: it is renewed every 10 s, and worth nothing after 40 s.
  */
 
 #include <systemd/sd-event.h>

@@ -119,30 +119,14 @@ static void stop_set_deadline(Stop *stop) {
         stop->deadline_usec = stop->began_usec + (uint64_t) grace_sec * USEC_PER_SEC;
 }
 
-/* The slot is for what costs the runtime and the kubelet something; waiting does not. */
-static int on_settled(sd_event_source *source, uint64_t usec, void *userdata) {
-        Stop *stop = userdata;
-
-        stop->settling = sd_event_source_unref(stop->settling);
-        return stops_release(stop);
-}
-
 static int stop_begin_first(Stop *stop) {
-        int r;
-
         stop->has_begun = true;
         stop->began_usec = stop_now_usec(stop);
         stop_set_deadline(stop);
         if (!stop->is_resumed)
                 stop->began_nsec = now_nsec();
 
-        r = sd_event_add_time_relative(stop->stops->event, &stop->settling, CLOCK_MONOTONIC,
-                                       STOPS_SETTLE_USEC, /* accuracy= */ 1000, on_settled, stop);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(stop->settling, true);
-        return r < 0 ? r : stop_announce(stop);
+        return stop_announce(stop);
 }
 
 int stop_begin(Stop *stop, StopPhase phase) {

@@ -124,10 +124,6 @@ int stop_announce_wait(Stop *stop, const char *why);
 /* Which hook its annotations ask for. */
 int stop_read_hook(Stop *stop, const char *handler, const char *ports);
 
-/* A stop that has begun keeps its slot for this long: until then most are over, and what is not only
- * waits, for a hook or for a process that takes its time. */
-#define STOPS_SETTLE_USEC ((uint64_t) 250 * 1000)
-
 /* Gives its slot to somebody else. */
 int stops_release(Stop *stop);
 

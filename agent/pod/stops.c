@@ -14,6 +14,10 @@
  * have all begun within 2 s. */
 #define FRESH_MAX 16
 
+/* A stop keeps its slot for this long: until then most are over, and what is not only waits, for an
+ * answer, a hook or a process that takes its time. */
+#define SETTLE_USEC ((uint64_t) 250 * 1000)
+
 DEFINE_CLEANUP(Stops *, stops_free)
 DEFINE_CLEANUP(Stop *, stop_destroy)
 
@@ -39,7 +43,7 @@ static const StopStep steps[_STOP_STATE_MAX] = {
 
 /* Something is being done to the container, or about to be. */
 static bool is_active(const Stop *stop) {
-        return stop->has_slot || stop->has_begun;
+        return stop->has_slot || stop->has_begun || stop_step(stop) == STOP_STEP_LOOKING;
 }
 
 /* Of several stops of one container the first is the one: the others then find it ended. */
@@ -51,6 +55,25 @@ static bool is_taken(const Stops *stops, const char *container_id) {
         return false;
 }
 
+/* The slot is for what costs the runtime and the kubelet something; waiting does not. */
+static int on_settled(sd_event_source *source, uint64_t usec, void *userdata) {
+        return stops_release(userdata);
+}
+
+static int stop_give_slot(Stop *stop) {
+        int r;
+
+        stop->has_slot = true;
+        stop->stops->n_fresh++;
+        r = sd_event_add_time_relative(stop->stops->event, &stop->settling, CLOCK_MONOTONIC,
+                                       SETTLE_USEC, /* accuracy= */ 1000, on_settled, stop);
+        if (r < 0)
+                return r;
+
+        r = sd_event_source_set_exit_on_failure(stop->settling, true);
+        return r < 0 ? r : stop_handle_later(stop, STOP_ON_SLOT);
+}
+
 int stops_pump(Stops *stops) {
         int r = 0;
 
@@ -60,9 +83,7 @@ int stops_pump(Stops *stops) {
                     is_taken(stops, stop->container_id))
                         continue;
 
-                stop->has_slot = true;
-                stops->n_fresh++;
-                r = stop_handle_later(stop, STOP_ON_SLOT);
+                r = stop_give_slot(stop);
         }
 
         return r;
@@ -72,6 +93,7 @@ int stops_release(Stop *stop) {
         if (stop->has_slot) {
                 stop->has_slot = false;
                 stop->stops->n_fresh--;
+                stop->settling = sd_event_source_disable_unref(stop->settling);
         }
 
         return stops_pump(stop->stops);

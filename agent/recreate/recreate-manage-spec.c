@@ -226,6 +226,44 @@ int recreate_manage_drain(struct json_object *object, const RecreateSpec *spec,
         return 0;
 }
 
+/* Without a context it was not there when the request was prepared. */
+static bool runs_anew(const RecreateContainer *container, const PodContainer *in_pod) {
+        return in_pod && in_pod->is_running && in_pod->container_id[0] &&
+               (!container->context_id || strcmp(container->context_id, in_pod->container_id) != 0);
+}
+
+static int add_snapshot(struct json_object *list, const PodContainer *container) {
+        cleanup(json_object_put_p) json_object *entry = json_object_new_object();
+
+        if (!entry || recreate_json_add_text(entry, "name", container->name) < 0 ||
+            recreate_json_add(entry, "ready", json_object_new_boolean(container->is_ready)) < 0 ||
+            recreate_json_add(entry, "restartCount",
+                              json_object_new_int(container->restart_count)) < 0 ||
+            recreate_json_add_text(entry, "containerID", container->container_id) < 0)
+                return -ENOMEM;
+
+        return recreate_json_append(list, take_ptr(entry));
+}
+
+int recreate_manage_snapshot(const RecreateSpec *spec, const Pod *pod, struct json_object **ret) {
+        cleanup(json_object_put_p) json_object *list = json_object_new_array();
+        int r;
+
+        if (!list)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < spec->n_containers; i++) {
+                const PodContainer *container = pod_find(pod, spec->containers[i].name);
+
+                r = runs_anew(&spec->containers[i], container) ? add_snapshot(list, container) : 0;
+                if (r < 0)
+                        return r;
+        }
+
+        *ret = json_object_array_length(list) > 0 ? take_ptr(list) : NULL;
+        return 0;
+}
+
 int recreate_manage_unlabel(const RecreateSpec *spec, struct json_object **ret) {
         cleanup(json_object_put_p) json_object *patch = NULL;
         cleanup(json_object_put_p) json_object *labels = json_object_new_object();

@@ -21,6 +21,10 @@ int recreate_manage_adopt(struct json_object *object, const Pod *pod, const char
 int recreate_manage_drain(struct json_object *object, const RecreateSpec *spec,
                           RecreateDialect dialect, int64_t now_sec, struct json_object **ret);
 
+/* Of each container that runs anew, what the pod says of it, for the status. *ret is NULL if there is
+ * none, and else owned by the caller. */
+int recreate_manage_snapshot(const RecreateSpec *spec, const Pod *pod, struct json_object **ret);
+
 /* Takes the label away by which requests are found. */
 int recreate_manage_unlabel(const RecreateSpec *spec, struct json_object **ret);
 

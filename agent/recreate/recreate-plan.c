@@ -37,16 +37,12 @@ static void wait_at_most(RecreateStep *step, uint64_t usec) {
                 step->wait_usec = usec;
 }
 
+/* A pod gets no more containers than it was made with. */
 static int state_of_missing(const RecreateContainer *container, const RecreateFact *fact,
-                            RecreateState *state, RecreateStep *step) {
-        bool is_unknown = !container->context_id && fact->is_pod_known && !fact->is_in_pod;
+                            RecreateState *state) {
+        bool will_come = container->context_id || !fact->is_pod_known || fact->is_in_pod;
 
-        if (is_unknown && fact->missing_usec >= RECREATE_MISSING_USEC)
-                return recreate_state_set(state, RECREATE_FAILED, NOT_FOUND);
-
-        if (is_unknown)
-                wait_at_most(step, RECREATE_MISSING_USEC - fact->missing_usec);
-        return recreate_state_set(state, RECREATE_PENDING, NOT_FOUND);
+        return recreate_state_set(state, will_come ? RECREATE_PENDING : RECREATE_FAILED, NOT_FOUND);
 }
 
 static int state_of_other(const RecreateSpec *spec, const RecreateFact *fact, RecreateState *state,
@@ -73,7 +69,7 @@ static int update_state(const RecreateSpec *spec, const RecreateContainer *conta
                                ? recreate_state_set(state, RECREATE_PENDING, NULL)
                                : 0;
         if (!fact->is_here)
-                return state_of_missing(container, fact, state, step);
+                return state_of_missing(container, fact, state);
         if (fact->is_exited)
                 return recreate_state_set(state, RECREATE_RECREATING, NULL);
         if (spec->is_forced && !state->is_killed)
@@ -99,6 +95,14 @@ static bool plan_pending(const RecreateSpec *spec, const RecreateFact *facts, si
         step->kind = RECREATE_STEP_STOP;
         step->index = i;
         return true;
+}
+
+static bool has_failed(const RecreateSpec *spec, const RecreateStatus *status) {
+        for (size_t i = 0; i < spec->n_containers; i++)
+                if (status->states[i].phase == RECREATE_FAILED)
+                        return true;
+
+        return false;
 }
 
 static void plan_walk(const RecreateSpec *spec, const RecreateFact *facts,
@@ -135,6 +139,9 @@ int recreate_plan_step(const RecreateSpec *spec, const RecreateFact *facts, Recr
         }
 
         plan_walk(spec, facts, status, &step);
+        /* Nothing is stopped any more for what has failed already, wherever that is in the list. */
+        if (step.kind == RECREATE_STEP_STOP && !spec->ignores_failure && has_failed(spec, status))
+                step.kind = RECREATE_STEP_COMPLETE;
         *ret = step;
         return 0;
 }

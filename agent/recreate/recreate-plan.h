@@ -11,9 +11,6 @@
 
 #include "agent/recreate/recreate-spec.h"
 
-/* How long somebody may name a container that nobody knows before that counts as a failure. */
-#define RECREATE_MISSING_USEC ((uint64_t) 10 * 1000000)
-
 #define RECREATE_SCHEME_SIZE 64
 
 /* Of one container of the spec. */
@@ -26,8 +23,7 @@ typedef struct RecreateFact {
         bool was_killed; /* it, or an older one of that name, has been stopped for the request */
         int64_t restart_count;
         int64_t created_at_sec; /* since 1970 */
-        uint64_t age_usec;      /* for so long it has been there at least */
-        uint64_t missing_usec;  /* for so long there has been none */
+        uint64_t age_usec;      /* for so long it has run at least */
 
         /* The pod. */
         bool is_pod_known;

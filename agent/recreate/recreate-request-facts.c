@@ -13,7 +13,7 @@
 #include "cri/client.h"
 
 #define NSEC_PER_SEC ((int64_t) 1000000000)
-#define NSEC_PER_USEC ((int64_t) 1000)
+#define USEC_PER_SEC ((int64_t) 1000000)
 
 /* As the runtime calls the pod; NULL: nobody knows. */
 static const char *get_runtime_uid(const RecreateRequest *request) {
@@ -65,11 +65,9 @@ static bool was_killed(const RecreateRequest *request, const CriContainerList *l
         return false;
 }
 
-static void note_missing(RequestContainer *container, uint64_t now_usec) {
+static void note_missing(RequestContainer *container) {
         free(container->id);
         container->id = NULL;
-        if (container->missing_usec == 0)
-                container->missing_usec = now_usec;
 }
 
 static int note_newest(RequestContainer *container, const RuntimeContainer *newest,
@@ -79,10 +77,11 @@ static int note_newest(RequestContainer *container, const RuntimeContainer *newe
                 container->id = strdup(newest->id);
                 if (!container->id)
                         return -ENOMEM;
-                container->seen_usec = now_usec;
+                container->is_running = false;
         }
+        if (newest->is_running && !container->is_running)
+                container->seen_usec = now_usec;
 
-        container->missing_usec = 0;
         container->is_running = newest->is_running;
         container->is_exited = newest->is_exited;
         container->restart_count = newest->restart_count;
@@ -113,7 +112,7 @@ static int note_list(RecreateRequest *request, const CriContainerList *list) {
                 if (r < 0)
                         return r;
                 if (!newest)
-                        note_missing(container, now_usec);
+                        note_missing(container);
         }
 
         return 0;
@@ -172,18 +171,22 @@ static bool is_ready_in_snapshot(const RecreateSpec *spec, const RequestContaine
         return false;
 }
 
-/* By the wall clock, or because it has been seen for so long, whatever that clock says. */
+/* Because it has been seen running for so long, or by the clock of this node. The pod tells the second
+ * in which it began, of which it may have been the end. */
 static uint64_t get_age(const RecreateRequest *request, const RequestContainer *container,
                         const PodContainer *in_pod) {
-        uint64_t seen = recreate_now_usec(request->recreate) - container->seen_usec;
-        int64_t started = container->created_at_nsec / NSEC_PER_USEC, age;
+        uint64_t seen_usec = recreate_now_usec(request->recreate) - container->seen_usec;
+        int64_t now_usec = recreate_wall_usec(), end_usec;
 
-        if (in_pod && has_id(in_pod->container_id, container->id) &&
-            in_pod->started_at_sec > started / 1000000)
-                started = in_pod->started_at_sec * 1000000;
+        if (!container->is_running)
+                return 0;
+        if (!in_pod || !has_id(in_pod->container_id, container->id) ||
+            in_pod->started_at_sec <= 0 || in_pod->started_at_sec >= now_usec / USEC_PER_SEC)
+                return seen_usec;
 
-        age = recreate_wall_usec() - started;
-        return age > 0 && (uint64_t) age > seen ? (uint64_t) age : seen;
+        end_usec = (in_pod->started_at_sec + 1) * USEC_PER_SEC;
+        return (uint64_t) (now_usec - end_usec) > seen_usec ? (uint64_t) (now_usec - end_usec)
+                                                            : seen_usec;
 }
 
 static void fill_fact(RecreateRequest *request, const RequestContainer *container, const Pod *pod,
@@ -202,8 +205,6 @@ static void fill_fact(RecreateRequest *request, const RequestContainer *containe
                 .restart_count = container->restart_count,
                 .created_at_sec = container->created_at_nsec / NSEC_PER_SEC,
                 .age_usec = id ? get_age(request, container, in_pod) : 0,
-                .missing_usec =
-                        container->missing_usec > 0 ? now_usec - container->missing_usec : 0,
                 .is_pod_known = pod,
                 .is_in_pod = in_pod,
                 .is_ready = in_pod && in_pod->is_ready && in_pod->is_running &&

@@ -6,12 +6,14 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/kube/path.h"
 #include "agent/kube/reply-spec.h"
 #include "agent/kube/retry.h"
 #include "agent/recreate/recreate-json.h"
+#include "agent/recreate/recreate-manage-spec.h"
 #include "agent/recreate/recreate-request.h"
 
 #define CONFLICT_USEC ((uint64_t) 500 * 1000)
@@ -107,6 +109,7 @@ static int note_written(RecreateRequest *request, const KubeReply *reply) {
         bool was_completed = spec->status.is_completed;
         int r;
 
+        request->is_sent_taken = request->is_sent_taken || request->write == REQUEST_WRITE_STATUS;
         r = read_version(reply, &version);
         if (r < 0)
                 return r;
@@ -217,10 +220,48 @@ static bool may_write(RecreateRequest *request) {
         return true;
 }
 
+/* Somebody has overwritten what we have written: it is written again, but ever more slowly. */
+static bool is_repetition(const RecreateRequest *request) {
+        return request->is_sent_taken && recreate_status_is_same(&request->sent, &request->wanted);
+}
+
+static uint64_t get_rest(const RecreateRequest *request, uint64_t now_usec) {
+        uint64_t until = request->rest_usec;
+
+        if (is_repetition(request) && request->repeat_usec > until)
+                until = request->repeat_usec;
+        return until > now_usec ? until - now_usec : 0;
+}
+
+static void note_sent(RecreateRequest *request, uint64_t now_usec) {
+        uint32_t random = 0;
+
+        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
+        request->n_repeated = is_repetition(request) ? request->n_repeated + 1 : 0;
+        request->repeat_usec = now_usec + backoff_usec(request->n_repeated + 1, random);
+        request->is_sent_taken = false;
+}
+
+/* What a controller would tell by a write of its own. */
+static int add_snapshot(const RecreateRequest *request, struct json_object *patch) {
+        struct json_object *status = recreate_json_get(patch, "status", json_type_object);
+        const Pod *pod = recreate_request_pod(request);
+        struct json_object *list;
+        int r;
+
+        if (!request->spec->is_managed || request->recreate->dialect != RECREATE_V1BETA1 || !pod ||
+            !recreate_json_get(status, "containerRecreateStates", json_type_array))
+                return 0;
+
+        r = recreate_manage_snapshot(request->spec, pod, &list);
+        return r < 0 || !list ? r : recreate_json_add(status, "containerStatusSnapshot", list);
+}
+
 int recreate_request_write_status(RecreateRequest *request) {
         cleanup(json_object_put_p) json_object *patch = NULL;
         uint64_t now_usec = recreate_now_usec(request->recreate);
         const RecreateStatus *known = &request->spec->status;
+        uint64_t rest_usec;
         int r;
 
         if (!may_write(request))
@@ -233,11 +274,16 @@ int recreate_request_write_status(RecreateRequest *request) {
                 request->owes_report = false;
                 return 0;
         }
-        if (request->rest_usec > now_usec) {
-                recreate_request_wait(request, request->rest_usec - now_usec);
+        rest_usec = get_rest(request, now_usec);
+        if (rest_usec > 0) {
+                recreate_request_wait(request, rest_usec);
                 return 0;
         }
+        r = add_snapshot(request, patch);
+        if (r < 0)
+                return r;
 
+        note_sent(request, now_usec);
         recreate_status_done(&request->sent);
         r = recreate_status_copy(&request->wanted, &request->sent);
         if (r < 0)

@@ -23,8 +23,7 @@ typedef struct RequestContainer {
         bool was_killed;
         int64_t restart_count;
         int64_t created_at_nsec; /* since 1970 */
-        uint64_t seen_usec;      /* when this one was first seen */
-        uint64_t missing_usec;   /* when it was first missing; 0: it is not */
+        uint64_t seen_usec;      /* when this one was first seen running */
         char *ended_id;          /* of one that a stop has ended, or found ended */
         uint64_t rest_usec;      /* not to be stopped before */
 } RequestContainer;
@@ -75,9 +74,12 @@ struct RecreateRequest {
 
         KubeCall *call;
         RequestWrite write;
-        RecreateStatus sent;
+        RecreateStatus sent; /* the last status, even after it was taken */
         bool is_phase_sent;
-        bool is_missing; /* there is no such object any more */
+        bool is_sent_taken;
+        unsigned n_repeated;  /* how often that was written because somebody had overwritten it */
+        uint64_t repeat_usec; /* not to be written again before */
+        bool is_missing;      /* there is no such object any more */
         unsigned n_failures;
         uint64_t rest_usec;
         bool is_gate_closed;

@@ -173,6 +173,10 @@ static bool are_states_equal(const RecreateStatus *known, const RecreateStatus *
         return true;
 }
 
+bool recreate_status_is_same(const RecreateStatus *a, const RecreateStatus *b) {
+        return a->phase == b->phase && a->is_completed == b->is_completed && are_states_equal(a, b);
+}
+
 /* Before anybody has looked there is nothing to write. */
 static bool has_states(const RecreateStatus *status) {
         for (size_t i = 0; i < status->n_states; i++)

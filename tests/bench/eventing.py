@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What it costs the agent to be told of the pods of its node again and again.
 
-The pods are objects only, without a kubelet, and their containers those of a runtime that is made up:
-it is the reading that is measured. The program it is compared with reads the very same events at the
-same time, and throws them away.
+The pods are objects only, without a kubelet, and their containers those of a runtime that is made
+up: it is the reading that is measured. The program it is compared with reads the very same events
+at the same time, and throws them away.
 """
 
 from __future__ import annotations

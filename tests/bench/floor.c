@@ -14,7 +14,8 @@
  *
  *     floor SOCKET RUNTIME_SOCKET URL AUTHORITY TOKEN [PATH]
  *
- * With a path of that server it does not rest, but reads what a watch there tells, and throws it away.
+ * With a path of that server it does not rest, but reads what a watch there tells, and throws it
+ * away.
  */
 
 #ifdef IN_CLUSTER

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts that figures about pods are measured with: a real node, the agent of it, and its pods."""
+"""The parts that figures about pods are measured with: a real node, its agent, and its pods."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ANYWHERE = {"nodeName": None, "tolerations": [{"operator": "Exists"}]}
 class PodNode:
     """A cluster with one real node and the agent of that node, until closed.
 
-    Its pods are small: one layer with a shell, no volumes, processes that end when they are told to.
+    Its pods are small: one layer with a shell, no volumes, processes that end when told to.
     """
 
     def __init__(self, node: Node, *, scheduler: bool = False) -> None:
@@ -179,8 +179,8 @@ class PodNode:
     def relist_seconds(self) -> float:
         """How often the kubelet has looked for containers that ended, on average since last asked.
 
-        It does so by the clock, about once a second: so it depends on when a container ends how long
-        nobody cares.
+        It does so by the clock, about once a second: so it depends on when a container ends how
+        long nobody cares.
         """
         before, self._relists = self._relists, self._read_relists()
         n = self._relists[1] - before[1]

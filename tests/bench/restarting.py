@@ -26,9 +26,6 @@ from table import Limit, Row
 _CROWD = 110
 _GRACE_SECONDS = 2
 
-# As many calls as keep the runtime busy; more only wait for each other.
-_STOPS_AT_A_TIME = 16
-
 
 @dataclass(frozen=True)
 class Restarted:
@@ -118,14 +115,16 @@ def _stop(lab: PodNode, pod: Pod, container_id: str) -> tuple[float, float]:
 
 def _measure_crowd(lab: PodNode) -> list[Row]:
     """Many pods that are changed at once. By hand, a container is stopped in each of them that the
-    agent has nothing to do with, by as many calls at a time as get it done the soonest."""
+    agent has nothing to do with, all at once: the fewer at a time, the more of them wait while the
+    kubelet is busy with those that have ended."""
     n = 10 if lab.quick else _CROWD
     began = time.monotonic()
     pods = [lab.create_pod(f"crowd-{i:03}", also=["other"]) for i in range(n)]
     lab.wait_ready(pods, timeout=180)
     created = time.monotonic() - began
     lab.wait_known(pods)
-    by_hand = _restart_all(lab, lambda: _stop_all(lab, running_containers(lab.cri, "other")), "other")
+    others = running_containers(lab.cri, "other")
+    by_hand = _restart_all(lab, lambda: _stop_all(lab, others), "other")
     lab.wait_known(pods)
     Cluster.be_quiet()
     alone = _change_all(pods, annotations={"round": "two"})
@@ -172,7 +171,7 @@ def _change_all(pods: list[Pod], **metadata: Mapping[str, str]) -> float:
 
 def _stop_all(lab: PodNode, container_ids: Mapping[str, str]) -> float:
     began = time.monotonic()
-    with ThreadPoolExecutor(_STOPS_AT_A_TIME) as pool:
+    with ThreadPoolExecutor(_CROWD) as pool:
         list(pool.map(lambda one: stop_container(lab.cri, one), container_ids.values()))
     return time.monotonic() - began
 
@@ -199,7 +198,7 @@ def running_containers(cri: Cri, name: str = "main") -> dict[str, str]:
 def wait_restarted(
     cri: Cri, before: Mapping[str, str], name: str = "main", timeout: float = 20
 ) -> dict[str, Restarted]:
-    """By UID, as `before`. The times are the runtime's own: it does not matter when exactly we look."""
+    """By UID, as `before`. The times are the runtime's own."""
     stopped: dict[str, float] = {}
     running: dict[str, float] = {}
 

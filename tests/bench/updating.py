@@ -56,9 +56,9 @@ class _Updates:
     """Every way takes a pod that is ready, and returns the seconds from what is asked for until the
     API server tells that the new version is ready.
 
-    A new pod has another name and is asked for together with the end of the old one, so that it does
-    not wait for that: nobody who replaces pods can be faster. Images are on a disk, and come from a
-    registry on this machine: most are farther away.
+    A new pod has another name and is asked for together with the end of the old one, so that it
+    does not wait for that: nobody who replaces pods can be faster. Images are on a disk, and come
+    from a registry on this machine: most are farther away.
     """
 
     def __init__(self, lab: PodNode) -> None:

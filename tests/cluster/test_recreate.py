@@ -5,6 +5,7 @@ whole: adopted, carried out as its strategy says, completed, and deleted when it
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import pytest
@@ -26,6 +27,9 @@ _READY = "KruisePodReady"
 # Fails until there is a file, and runs from then on.
 _FAILS_AT_FIRST = shell("[ -e /data/repaired ] || exit 1; trap exit TERM; sleep 3600 & wait")
 
+# Does not end when it is told to before there is a file.
+_LINGERS = until_term("echo term >>/data/notes; while [ ! -e /data/go ]; do sleep 0.1; done")
+
 
 @pytest.fixture
 def pair(make_pod, tools):
@@ -34,7 +38,13 @@ def pair(make_pod, tools):
 
 
 @pytest.fixture
-def ask(request):
+def runtime(node, folder):
+    with RuntimeProxy(folder / "runtime", node.containerd.socket) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def ask():
     """ask(pod, container, …) as RecreateRequest, created."""
     made = []
 
@@ -57,6 +67,24 @@ def began_at(pod, name: str) -> float:
     return pod.runtime_status(name).started_at / 1e9
 
 
+def wait_term(pod) -> None:
+    wait_until(lambda: "term" in pod.lines("notes"), 10 * SLOWLY, "SIGTERM")
+
+
+def hurry(pod, request) -> None:
+    """Completes it without the pause of 10 s after which the kubelet looks at a pod again.
+
+    It looks at once when the pod changes.
+    """
+    numbers = itertools.count(1)
+
+    def is_completed() -> bool:
+        pod.change(annotations={"look": str(next(numbers))})
+        return request.status().get("phase") == "Completed"
+
+    wait_until(is_completed, 30, lambda: f"end: {request.status()}", 0.3)
+
+
 def test_restarts_and_completes(node_agent, pair, ask):
     before = pair.get()["status"]
     request = ask(pair, "one")
@@ -65,6 +93,9 @@ def test_restarts_and_completes(node_agent, pair, ask):
     (state,) = status["containerRecreateStates"]
     assert (state["name"], state["phase"], state["isKilled"]) == ("one", "Succeeded", True)
     assert pair.restarts() == {"one": 1, "two": 0}
+    snapshot = {"name": "one", "ready": True, "restartCount": 1}
+    snapshot["containerID"] = pair.container_id("one")
+    assert status["containerStatusSnapshot"] == [snapshot]
     after = pair.get()["status"]
     assert after["podIP"] == before["podIP"]
     (event,) = pair.events("Killing")
@@ -84,18 +115,34 @@ def test_in_the_order_of_the_request(node_agent, pair, ask, is_ordered):
     assert pair.restarts() == {"one": 1, "two": 1}
 
 
+def test_waits_until_it_is_ready(node_agent, make_pod, tools, ask):
+    probe = {"exec": {"command": shell("[ -e /data/ready ]")}, "periodSeconds": 1}
+    main = container("main", tools, readinessProbe=probe)
+    pod = make_pod(main, owner=False, must_wait=False)
+    pod.wait(lambda document: pod.status("main").get("started"))
+    pod.file("ready").touch()
+    pod.wait(is_ready)
+    pod.file("ready").unlink()
+    request = ask(pod, "main")
+    pod.wait_restarted("main")
+    assert request.wait_state("main", "Recreating")["isKilled"]
+    pod.file("ready").touch()
+    request.wait_phase("Completed")
+    assert request.state("main")["phase"] == "Succeeded"
+
+
 def test_is_deleted_when_its_time_is_over(node_agent, pair, ask):
-    request = ask(pair, "one", keep_seconds=2)
+    request = ask(pair, "one", keep_seconds=1)
     request.wait_phase("Completed")
     pair.kube.wait_gone(request.path, 15 * SLOWLY)
 
 
 def test_a_container_that_is_not_in_the_pod(node_agent, pair, ask):
     """The request ends, and says why; the others go on as they are."""
-    request = ask(pair, "three", deadline=10)
+    request = ask(pair, "one", "three")
     request.wait_phase("Completed")
     state = request.state("three")
-    assert state["phase"] != "Succeeded" and not state.get("isKilled")
+    assert state["phase"] == "Failed" and not state.get("isKilled")
     assert "three" in request.status()["message"]
     assert pair.restarts() == {"one": 0, "two": 0}
 
@@ -108,7 +155,7 @@ def test_a_container_that_fails_again_and_again(node_agent, make_pod, tools, ask
     request = ask(pod, "main", deadline=60)
     request.wait_state("main", "Recreating", 10 * SLOWLY)
     pod.file("repaired").touch()
-    request.wait_phase("Completed")
+    hurry(pod, request)
     state = request.state("main")
     assert state["phase"] == "Succeeded" and not state.get("isKilled")
     assert pod.events("Killing") == []
@@ -126,73 +173,79 @@ def test_a_pod_that_has_finished(node_agent, make_pod, tools, ask):
 
 
 def test_a_pod_that_goes_away_meanwhile(node_agent, make_pod, tools, ask):
-    slow = container("main", tools, command=until_term("touch /data/term; sleep 5"))
-    pod = make_pod(slow, owner=False, terminationGracePeriodSeconds=20)
+    lingers = container("main", tools, command=_LINGERS)
+    pod = make_pod(lingers, owner=False, terminationGracePeriodSeconds=20)
     request = ask(pod, "main")
-    wait_until(pod.file("term").exists, 10 * SLOWLY, "SIGTERM")
+    wait_term(pod)
     pod.delete()
     status = request.wait_phase("Completed")
     assert "gone" in status["message"]
 
 
-def test_one_after_the_other_and_none_forgotten(node_agent, pair, ask):
-    """For one pod; the second begins when the first is done."""
-    first = ask(pair, "one", minStartedSeconds=2)
-    second = ask(pair, "two")
-    third = ask(pair, "one", forceRecreate=True)
-    second.wait_phase("Pending", 10 * SLOWLY)
-    for request in (first, second, third):
+def test_one_after_the_other_and_none_forgotten(node_agent, make_pod, tools, ask):
+    """For one pod; each begins when the one before is done."""
+    names = ["one", "two", "three"]
+    pod = make_pod(*(container(name, tools) for name in names), owner=False)
+    requests = [ask(pod, name) for name in names]
+    for waiting in requests[1:]:
+        waiting.wait_phase("Pending", 10 * SLOWLY)
+    for request in requests:
         request.wait_phase("Completed", 60)
         (state,) = request.status()["containerRecreateStates"]
         assert state["phase"] == "Succeeded" and state["isKilled"]
-    assert pair.restarts() == {"one": 2, "two": 1}
-    assert ended_at(pair, "two") > pair.runtime_status("one", 0).finished_at / 1e9 + 2
+    assert pod.restarts() == {"one": 1, "two": 1, "three": 1}
+    assert ended_at(pod, "two") > began_at(pod, "one")
+    assert ended_at(pod, "three") > began_at(pod, "two")
 
 
 def test_requests_for_different_pods_do_not_wait_for_each_other(node_agent, make_pod, tools, ask):
-    slow = container("main", tools, command=until_term("touch /data/term; sleep 8"))
-    late = make_pod(slow, owner=False, terminationGracePeriodSeconds=20)
+    lingers = container("main", tools, command=_LINGERS)
+    late = make_pod(lingers, owner=False, terminationGracePeriodSeconds=60, must_wait=False)
     quick = make_pod(container("main", tools), owner=False)
+    late.wait(is_ready)
     waiting = ask(late, "main")
-    wait_until(late.file("term").exists, 10 * SLOWLY, "SIGTERM")
+    wait_term(late)
     ask(quick, "main").wait_phase("Completed")
-    assert waiting.status()["phase"] == "Recreating"
+    assert waiting.status()["phase"] == "Recreating" and late.is_running("main")
+    late.file("go").touch()
     waiting.wait_phase("Completed")
 
 
-def test_what_was_restarted_meanwhile_need_not_be_again(node_agent, pair, ask):
+def test_what_was_restarted_meanwhile_need_not_be_again(node_agent, make_pod, tools, ask):
     """Unless the request says so."""
-    blocker = ask(pair, "two", minStartedSeconds=4)
-    blocker.wait_state("two", "Recreating", 10 * SLOWLY)
-    waits, insists = ask(pair, "one"), ask(pair, "one", forceRecreate=True)
+    lingers = container("two", tools, command=_LINGERS)
+    pod = make_pod(container("one", tools), lingers, owner=False, terminationGracePeriodSeconds=60)
+    ask(pod, "two")
+    wait_term(pod)
+    waits, insists = ask(pod, "one"), ask(pod, "one", forceRecreate=True)
     waits.wait_phase("Pending", 10 * SLOWLY)
-    cri = pair.node.containerd.cri
-    old = pair.runtime_container("one").id
+    cri = pod.node.containerd.cri
+    old = pod.runtime_container("one").id
     cri.runtime.StopContainer(cri.messages.StopContainerRequest(container_id=old, timeout=2))
-    pair.wait_restarted("one")
+    pod.wait_restarted("one")
+    pod.file("go").touch()
     waits.wait_phase("Completed")
     assert waits.state("one")["phase"] == "Succeeded"
     assert not waits.state("one").get("isKilled")
-    insists.wait_phase("Completed")
+    hurry(pod, insists)
+    assert insists.state("one")["phase"] == "Succeeded"
     assert insists.state("one")["isKilled"]
-    assert pair.restarts() == {"one": 2, "two": 1}
+    assert pod.restarts() == {"one": 2, "two": 1}
 
 
 @pytest.mark.parametrize("policy", ["Fail", "Ignore"])
-def test_a_container_that_cannot_be_stopped(start_node_agent, node, folder, pair, ask, policy):
+def test_a_container_that_cannot_be_stopped(runtime, start_node_agent, pair, ask, policy):
     """Either the rest is left alone, or it is restarted all the same."""
-    with RuntimeProxy(folder / "runtime", node.containerd.socket) as runtime:
-        stuck = pair.runtime_container("one").id
-        runtime.on("StopContainer", behaviours.fail("UNKNOWN", "as told"), container=stuck)
-        agent = start_node_agent(endpoint=runtime.endpoint)
-        request = ask(pair, "one", "two", failurePolicy=policy)
-        status = request.wait_phase("Completed", 60)
-        failed, other = status["containerRecreateStates"]
-        assert failed["phase"] == "Failed" and "as told" in failed["message"]
-        assert "one" in status["message"]
-        assert (other["phase"] == "Succeeded") is (policy == "Ignore")
-        assert pair.restarts() == {"one": 0, "two": int(policy == "Ignore")}
-        agent.close()
+    stuck = pair.runtime_container("one").id
+    runtime.on("StopContainer", behaviours.fail("UNKNOWN", "as told"), container=stuck)
+    start_node_agent(endpoint=runtime.endpoint)
+    request = ask(pair, "one", "two", failurePolicy=policy)
+    status = request.wait_phase("Completed", 60)
+    failed, other = status["containerRecreateStates"]
+    assert failed["phase"] == "Failed" and "as told" in failed["message"]
+    assert "one" in status["message"]
+    assert (other["phase"] == "Succeeded") is (policy == "Ignore")
+    assert pair.restarts() == {"one": 0, "two": int(policy == "Ignore")}
 
 
 def test_another_grace_period(node_agent, make_pod, tools, ask):
@@ -200,9 +253,9 @@ def test_another_grace_period(node_agent, make_pod, tools, ask):
     deaf = container("main", tools, command=shell("trap '' TERM; while :; do sleep 3600; done"))
     pod = make_pod(deaf, owner=False, terminationGracePeriodSeconds=60)
     began = time.time()
-    request = ask(pod, "main", terminationGracePeriodSeconds=3)
+    request = ask(pod, "main", terminationGracePeriodSeconds=2)
     request.wait_phase("Completed", 40)
-    assert 2.9 < ended_at(pod, "main") - began < 8 * SLOWLY
+    assert 1.9 < ended_at(pod, "main") - began < 8 * SLOWLY
 
 
 def test_the_pod_is_taken_out_of_service_before(node_agent, make_pod, tools, ask):
@@ -216,20 +269,20 @@ def test_the_pod_is_taken_out_of_service_before(node_agent, make_pod, tools, ask
     pod.set_condition(_READY, "True")
     pod.wait(is_ready)
     began = time.time()
-    request = ask(pod, "main", unreadyGracePeriodSeconds=3)
+    request = ask(pod, "main", unreadyGracePeriodSeconds=2)
     pod.wait_condition(_READY, "False")
     assert pod.is_running("main")
     request.wait_phase("Completed", 40)
     # The time of the condition is told in whole seconds.
-    assert ended_at(pod, "main") - began > 2
+    assert ended_at(pod, "main") - began > 1
     pod.wait_condition(_READY, "True")
     pod.wait(is_ready)
 
 
 def test_it_has_to_run_for_a_while(node_agent, pair, ask):
-    request = ask(pair, "one", minStartedSeconds=3)
+    request = ask(pair, "one", minStartedSeconds=2)
     request.wait_phase("Completed", 40)
-    assert time.time() - began_at(pair, "one") >= 3
+    assert time.time() - began_at(pair, "one") >= 2
     assert request.state("one")["phase"] == "Succeeded"
 
 
@@ -237,7 +290,7 @@ def test_obeys_also_where_nothing_starts_it_again(node_agent, make_pod, tools, a
     """Whoever ends sidecars of finished jobs relies on that; a deadline ends the request."""
     containers = [container(name, tools) for name in ("job", "sidecar")]
     pod = make_pod(*containers, owner=False, restartPolicy="Never")
-    request = ask(pod, "sidecar", deadline=8, forceRecreate=True, failurePolicy="Ignore")
+    request = ask(pod, "sidecar", deadline=4 + SLOWLY, forceRecreate=True, failurePolicy="Ignore")
     wait_until(lambda: not pod.is_running("sidecar"), 10 * SLOWLY, "end of the sidecar")
     state = request.wait_state("sidecar", "Recreating", 10 * SLOWLY)
     assert state["isKilled"]
@@ -246,20 +299,24 @@ def test_obeys_also_where_nothing_starts_it_again(node_agent, make_pod, tools, a
     assert pod.is_running("job") and pod.restarts() == {"job": 0, "sidecar": 0}
 
 
-def test_the_agent_is_killed_in_the_middle(node_agent, make_pod, tools, ask):
+@pytest.mark.parametrize("ends_meanwhile", [True, False], ids=["ended", "ending"])
+def test_the_agent_is_killed_in_the_middle(node_agent, make_pod, tools, ask, ends_meanwhile):
     """The next one goes on, and neither hook nor stop happens twice."""
     hook = {"preStop": {"exec": {"command": shell("echo hook >>/data/notes")}}}
-    slow = until_term("echo term >>/data/notes; sleep 4")
-    one = container("one", tools, command=slow, lifecycle=hook)
-    pod = make_pod(one, container("two", tools), owner=False, terminationGracePeriodSeconds=20)
+    one = container("one", tools, command=_LINGERS, lifecycle=hook)
+    pod = make_pod(one, container("two", tools), owner=False, terminationGracePeriodSeconds=60)
     request = ask(pod, "one", "two")
-    wait_until(lambda: "term" in pod.lines("notes"), 10 * SLOWLY, "SIGTERM")
+    wait_term(pod)
     node_agent.kill9()
+    if ends_meanwhile:
+        pod.file("go").touch()
+        pod.wait_restarted("one")
     node_agent.start()
+    pod.file("go").touch()
     status = request.wait_phase("Completed", 60)
     for state in status["containerRecreateStates"]:
         assert state["phase"] == "Succeeded" and state["isKilled"], status
-    assert pod.lines("notes").count("hook") == 1
+    assert pod.lines("notes") == ["hook", "term"]
     assert pod.restarts() == {"one": 1, "two": 1}
 
 

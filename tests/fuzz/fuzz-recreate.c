@@ -96,7 +96,7 @@ static void check_patch(json_object *object, RecreateDialect dialect, const Recr
 
 static void check_dialect(json_object *object, RecreateDialect dialect) {
         static const RecreateFact shapes[] = {
-                { .missing_usec = RECREATE_MISSING_USEC, .is_pod_known = true },
+                { .is_pod_known = true },
                 { .is_here = true, .is_running = true, .id = "a1", .age_usec = UINT64_MAX / 2 },
                 { .is_here = true, .is_exited = true, .id = "a2", .was_killed = true },
                 { .is_here = true, .is_running = true, .id = "a2", .is_ready = true },

@@ -166,6 +166,28 @@ static void test_comes_and_goes(void **state) {
         fake_close();
 }
 
+/* One that was there before anybody asked is missed; its Lease, good for some time yet, does not count. */
+static void test_goes_unasked(void **state) {
+        Asker asker = { 0 };
+        char address[32];
+        uint16_t port = 0;
+        Kubelet *kubelet;
+        int fd = serve(&port);
+
+        fake_open();
+        snprintf(address, sizeof(address), "127.0.0.1:%u", port);
+        kubelet = open_kubelet(address, true);
+        pass_time();
+        close(fd);
+        pass_time();
+        ask(kubelet, &asker);
+        wait_for(&asker, 1);
+        assert_int_equal(asker.state, KUBELET_AWAY);
+        assert_int_equal(fake.n_begun, 0);
+        kubelet_free(kubelet);
+        fake_close();
+}
+
 static const struct LeaseCase {
         int age_sec; /* for "%s"  */
         int code;
@@ -276,9 +298,9 @@ static void test_dropped(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_address), cmocka_unit_test(test_comes_and_goes),
-                cmocka_unit_test(test_lease),   cmocka_unit_test(test_nobody_to_ask),
-                cmocka_unit_test(test_dropped),
+                cmocka_unit_test(test_address),      cmocka_unit_test(test_comes_and_goes),
+                cmocka_unit_test(test_lease),        cmocka_unit_test(test_nobody_to_ask),
+                cmocka_unit_test(test_goes_unasked), cmocka_unit_test(test_dropped),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -250,6 +250,43 @@ static void test_drain(void **state) {
                    "{'crr.apps.kruise.io/unready-acquired':'1970-01-01T00:01:00Z'}}}");
 }
 
+static void test_snapshot(void **state) {
+        RecreateContainer named[] = {
+                { .name = (char *) "same", .context_id = (char *) "containerd://s1" },
+                { .name = (char *) "anew", .context_id = (char *) "containerd://a1" },
+                { .name = (char *) "first" },
+                { .name = (char *) "ended", .context_id = (char *) "containerd://e1" },
+                { .name = (char *) "ghost" },
+        };
+        PodContainer containers[] = {
+                { .name = (char *) "same",
+                  .container_id = (char *) "containerd://s1",
+                  .is_running = true,
+                  .is_ready = true },
+                { .name = (char *) "anew",
+                  .container_id = (char *) "containerd://a2",
+                  .restart_count = 3,
+                  .is_running = true,
+                  .is_ready = true },
+                { .name = (char *) "first",
+                  .container_id = (char *) "containerd://f1",
+                  .is_running = true },
+                { .name = (char *) "ended", .container_id = (char *) "containerd://e2" },
+        };
+        const RecreateSpec spec = { .containers = named, .n_containers = 5 };
+        const RecreateSpec other = { .containers = named, .n_containers = 1 };
+        const Pod pod = { .containers = containers, .n_containers = 4 };
+        cleanup(json_object_put_p) json_object *list = NULL;
+        struct json_object *none;
+
+        assert_int_equal(recreate_manage_snapshot(&spec, &pod, &list), 0);
+        check(list, "[{'name':'anew','ready':true,'restartCount':3,'containerID':"
+                    "'containerd://a2'},{'name':'first','ready':false,'restartCount':0,"
+                    "'containerID':'containerd://f1'}]");
+        assert_int_equal(recreate_manage_snapshot(&other, &pod, &none), 0);
+        assert_null(none);
+}
+
 static void test_end(void **state) {
         static const RecreateSpec spec = { .version = (char *) "7", .uid = (char *) "u-1" };
         cleanup(json_object_put_p) json_object *unlabel = NULL, *delete = NULL;
@@ -305,15 +342,14 @@ static void test_gate(void **state) {
 
 int main(void) {
         const size_t n = sizeof(rows) / sizeof(rows[0]);
-        struct CMUnitTest tests[sizeof(rows) / sizeof(rows[0]) + 4] = {
-                cmocka_unit_test(test_adopt),
-                cmocka_unit_test(test_drain),
-                cmocka_unit_test(test_end),
+        struct CMUnitTest tests[sizeof(rows) / sizeof(rows[0]) + 5] = {
+                cmocka_unit_test(test_adopt),    cmocka_unit_test(test_drain),
+                cmocka_unit_test(test_snapshot), cmocka_unit_test(test_end),
                 cmocka_unit_test(test_gate),
         };
 
         for (size_t i = 0; i < n; i++)
-                tests[4 + i] = (struct CMUnitTest){ rows[i].name, test_row, NULL, NULL,
+                tests[5 + i] = (struct CMUnitTest){ rows[i].name, test_row, NULL, NULL,
                                                     (void *) &rows[i] };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,6 +72,7 @@ static void test_whole_life(void **state) {
         assert_true(get_text(node.objects[0], "/status/completionTime")[0]);
         assert_int_equal(node.n_successes, 1);
         assert_int_equal(node.n_completed, 1);
+        assert_null(get_path(node.objects[0], "/status/containerStatusSnapshot"));
         assert_int_equal(recreate_n_open(node.recreate), 0);
 }
 
@@ -217,6 +218,59 @@ static void test_doubt(void **state) {
         json_object_put(old);
 }
 
+/* Neither before it was seen running for that long, nor by the second in which it began. */
+static void test_min_started(void **state) {
+        RecreateRequest *request;
+
+        create(PREPARED("r", "'strategy':{'minStartedSeconds':5},"));
+        request = node.recreate->requests[0];
+        for (size_t i = 0; i < 2; i++) {
+                assert_true(stop_begin(node.stops[0]));
+                stop_end(node.stops[0], STOP_STOPPED, NULL);
+        }
+        node.pod_containers[0].started_at_sec = recreate_wall_usec() / 1000000 - 4;
+        come_back(0, "a2");
+        node.pod_containers[1].started_at_sec = recreate_wall_usec() / 1000000 - 7;
+        come_back(1, "s2");
+        assert_string_equal(states(0), "Recreating! Succeeded!");
+
+        request->containers[0].seen_usec -= 5 * 1000000;
+        assert_int_equal(recreate_look(node.recreate), 0);
+        settle();
+        assert_string_equal(states(0), "Succeeded! Succeeded!");
+}
+
+/* Again and again: it is told again, but ever more slowly. */
+static void test_overwritten(void **state) {
+        static const char *const nothing = "{'status':{'containerRecreateStates':null}}";
+        RecreateRequest *request;
+        size_t n_texts;
+
+        create(PREPARED("r", ""));
+        request = node.recreate->requests[0];
+        for (unsigned n = 1; n <= 3; n++) {
+                uint64_t now_usec = recreate_now_usec(node.recreate);
+
+                n_texts = node.n_texts;
+                patch_by_others(0, nothing);
+                assert_int_equal(node.n_texts, n_texts);
+                assert_in_range(request->repeat_usec - now_usec, (800 * 1000) << (n - 1),
+                                (1200 * 1000) << (n - 1));
+
+                request->repeat_usec = 0;
+                assert_int_equal(recreate_look(node.recreate), 0);
+                settle();
+                assert_string_equal(states(0), "Pending Pending");
+                assert_int_equal(node.n_texts, n_texts + 1);
+        }
+
+        /* What is new is told at once. */
+        patch_by_others(0, nothing);
+        assert_true(stop_begin(node.stops[0]));
+        stop_end(node.stops[0], STOP_STOPPED, NULL);
+        assert_string_equal(states(0), "Recreating! Pending");
+}
+
 /* Killed between the stop and the report. */
 static void test_crash(void **state) {
         create(PREPARED("r", ""));
@@ -280,6 +334,9 @@ static void test_orphan(void **state) {
         stop_end(node.stops[0], STOP_STOPPED, NULL);
         come_back(0, "a2");
         assert_string_equal(phase(0), "Completed");
+        assert_string_equal(get_text(node.objects[0],
+                                     "/status/containerStatusSnapshot/0/containerID"),
+                            "containerd://a2");
         assert_null(get_path(node.objects[0], "/metadata/labels/crr.apps.kruise.io~1active"));
         assert_int_equal(node.recreate->n_requests, 0);
 }
@@ -384,6 +441,8 @@ int main(void) {
                 TEST(test_gone),
                 TEST(test_conflict),
                 TEST(test_doubt),
+                TEST(test_min_started),
+                TEST(test_overwritten),
                 TEST(test_crash),
                 TEST(test_runtime_unknown),
                 TEST(test_bad_drain_time),

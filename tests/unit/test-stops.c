@@ -676,6 +676,33 @@ static void test_crowd(void **state) {
         assert_string_equal(owners[19].steps, "");
 }
 
+/* Owners who cannot say whether it still holds do not keep others waiting, but for the same container. */
+static void test_undecided(void **state) {
+        Owner owners[CROWD], second = { .says = 1, .name = "recreate/u" };
+        StopOptions options;
+        Fixture *f = *state;
+        char id[32];
+
+        for (int i = 0; i < CROWD; i++) {
+                owners[i] = (Owner){ .says = 0 };
+                options = options_of(&owners[i]);
+                snprintf(id, sizeof(id), "c%d", i);
+                options.container_id = id;
+                add_with(f, &owners[i], &options);
+        }
+        options = options_of(&second);
+        options.container_id = "c0";
+        add_with(f, &second, &options);
+        for (int i = 0; i < CROWD; i++)
+                answer_list(RUNNING);
+        while (owners[CROWD - 1].n_checks == 0)
+                assert_true(sd_event_run(world.event, WAIT_USEC) > 0);
+        assert_string_equal(second.steps, "");
+        stop_leave(owners[0].stop);
+        turn();
+        assert_string_equal(second.steps, "looking ");
+}
+
 static void test_left(void **state) {
         Owner owner = { .says = 1 };
         Fixture *f = *state;
@@ -772,6 +799,7 @@ int main(void) {
                 TEST(test_two_owners),
                 TEST(test_two_owners_and_no_kubelet),
                 TEST(test_crowd),
+                TEST(test_undecided),
                 TEST(test_left),
                 TEST(test_bad_id),
                 TEST(test_freed),
