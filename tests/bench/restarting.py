@@ -144,6 +144,13 @@ def _measure_crowd(lab: PodNode) -> list[Row]:
             Limit(3, "≤ 3 s"),
             digits=2,
         ),
+        Row(
+            f"{n} pods: last PATCH → all stopped",
+            changed[1] - changed[0],
+            by_hand[1],
+            "s",
+            digits=2,
+        ),
         Row(f"{n} pods: first PATCH → all run again", changed[2], by_hand[2], "s", digits=2),
         _patches_row(f"{n} pods: most patches of a pod", lab.audit.pod_patches()),
     ]
