@@ -18,7 +18,7 @@ typedef struct AgentApi {
         Api *api;
 } AgentApi;
 
-/* The first three members are set before; of the options of the API those that are about the parts of
- * the agent, too. */
+/* The first three members are set before; of the options of the API those that are about the parts
+ * of the agent, too. */
 int agent_api_init(AgentApi *api, const ApiOptions *parts, const Options *options, Error *reterr);
 void agent_api_done(AgentApi *api);

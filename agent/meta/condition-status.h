@@ -49,8 +49,8 @@ typedef struct Condition {
 
 #define CONDITION_INIT ((Condition){ .message = NULL })
 
-/* The reason is the one of the container that is worst off; the message tells of all that are not as
- * they should be, or, if there is none, of all. */
+/* The reason is the one of the container that is worst off; the message tells of all that are not
+ * as they should be, or, if there is none, of all. */
 int condition_of(const ConditionContainer *containers, size_t n_containers, Condition *ret);
 void condition_done(Condition *condition);
 

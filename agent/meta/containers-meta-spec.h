@@ -4,8 +4,9 @@
 /*
  * The annotation apps.kruise.io/runtime-containers-meta
  *
- * Which container of the runtime is behind each name in a pod, and what it was made with. Controllers
- * read it, and compare the hashes, so it is written byte for byte as they write it themselves. Pure.
+ * Which container of the runtime is behind each name in a pod, and what it was made with.
+ * Controllers read it, and compare the hashes, so it is written byte for byte as they write it
+ * themselves. Pure.
  */
 
 #include <stdbool.h>

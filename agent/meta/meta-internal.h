@@ -2,10 +2,11 @@
 #pragma once
 
 /*
- * What is known of a pod and its containers, and what is under way for them; between the files of meta
+ * What is known of a pod and its containers, and what is under way for them; between the files of
+ * meta
  *
- * Whatever happens, the pod is looked at as a whole again by meta_pod_step(), which begins what is to
- * be begun. It is the last statement of every callback.
+ * Whatever happens, the pod is looked at as a whole again by meta_pod_step(), which begins what is
+ * to be begun. It is the last statement of every callback.
  */
 
 #include "agent/kube/client.h"
@@ -18,8 +19,8 @@
 
 typedef struct MetaPod MetaPod;
 
-/* The newest container of the runtime; full_id NULL: none is known. Owned. Never changes but for what
- * was not known. */
+/* The newest container of the runtime; full_id NULL: none is known. Owned. Never changes but for
+ * what was not known. */
 typedef struct MetaFact {
         char *id;
         char *full_id; /* "containerd://…" */

@@ -8,8 +8,8 @@
 #include "agent/base/cleanup.h"
 #include "agent/meta/meta-internal.h"
 
-/* How long the kubelet may hold a state of a pod before it acts on it: it waits for its next look at the
- * runtime, which is one a second, and takes some time. */
+/* How long the kubelet may hold a state of a pod before it acts on it: it waits for its next look
+ * at the runtime, which is one a second, and takes some time. */
 #define KUBELET_HOLDS_USEC ((uint64_t) 1500 * 1000)
 #define JITTER_USEC (3 * USEC_PER_SEC)
 #define ACCURACY_USEC 1000
@@ -120,16 +120,16 @@ static bool container_set(MetaContainer *container, const PodContainer *before) 
         return true;
 }
 
-/* The gate was shut, and the kubelet has made the pod unready for that: whatever it had in hand is done
- * with. */
+/* The gate was shut, and the kubelet has made the pod unready for that: whatever it had in hand is
+ * done with. */
 static bool kubelet_has_shut(const Pod *before, const Pod *now) {
         return now->update == POD_UPDATE_RUNNING && before->is_ready && !now->is_ready;
 }
 
-/* A kubelet that is told of a pod may wait for its next look at the runtime, and then act on what it was
- * told before it waited. If a container is stopped meanwhile, it is started again with the metadata of
- * that older state. So a change that comes soon after another event waits until that is over; one that
- * comes to a pod at rest does not. */
+/* A kubelet that is told of a pod may wait for its next look at the runtime, and then act on what
+ * it was told before it waited. If a container is stopped meanwhile, it is started again with the
+ * metadata of that older state. So a change that comes soon after another event waits until that is
+ * over; one that comes to a pod at rest does not. */
 static void pod_note_kubelet(MetaPod *pod, const Pod *before, bool has_changed) {
         uint64_t now = meta_now(pod->meta);
 

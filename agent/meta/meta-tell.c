@@ -26,8 +26,8 @@ const char *meta_pod_annotation(const MetaPod *pod) {
         return written ? written->meta : pod->pod->meta;
 }
 
-/* What was said of a container stays, as controllers expect; but for the hash of an environment that
- * was not known then. One that has no known successor yet keeps its entry as well. */
+/* What was said of a container stays, as controllers expect; but for the hash of an environment
+ * that was not known then. One that has no known successor yet keeps its entry as well. */
 static int tell_container(const MetaContainer *container, const ContainersMeta *old,
                           ContainersMeta *meta) {
         const MetaFact *fact = &container->fact;
@@ -98,8 +98,8 @@ int meta_tell_annotation(const MetaPod *pod, char **ret) {
         return containers_meta_write(&meta, ret);
 }
 
-/* A restart that comes with another image is the kubelet's; its hash alone can be of an older kubelet,
- * while everything is as it should be. */
+/* A restart that comes with another image is the kubelet's; its hash alone can be of an older
+ * kubelet, while everything is as it should be. */
 bool meta_container_is_restarting(const MetaContainer *container) {
         const PodContainer *state = meta_container_state(container);
 

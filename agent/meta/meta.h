@@ -5,11 +5,11 @@
  * What really runs in the pods of this node, and restarts where their metadata has changed
  *
  * For each pod whose owner wants it: says in the annotation apps.kruise.io/runtime-containers-meta
- * which container of the runtime is behind each name and what it was made with; restarts, at once and
- * no more than once, the containers whose environment is made from labels or annotations that have
- * another value now; and tells by the condition inplaced.io/InPlaceVerified whether what was asked for
- * is what runs. What is known of a container is asked once, since it does not change as long as the
- * container lives.
+ * which container of the runtime is behind each name and what it was made with; restarts, at once
+ * and no more than once, the containers whose environment is made from labels or annotations that
+ * have another value now; and tells by the condition inplaced.io/InPlaceVerified whether what was
+ * asked for is what runs. What is known of a container is asked once, since it does not change as
+ * long as the container lives.
  */
 
 #include "agent/meta/verdict.h"
@@ -47,8 +47,8 @@ int meta_image_changed(Meta *meta, const char *canonical);
 /* Does not wait any longer if writes are backing off: the API server is known to answer. */
 int meta_kick(Meta *meta);
 
-/* Whether the environment of a container is the one that its metadata asks for; by the pod's name in
- * the runtime (its uid there). */
+/* Whether the environment of a container is the one that its metadata asks for; by the pod's name
+ * in the runtime (its uid there). */
 typedef enum MetaEnvironment {
         META_ENVIRONMENT_NONE, /* nothing in it is made from metadata, or nobody looks */
         META_ENVIRONMENT_UNKNOWN,

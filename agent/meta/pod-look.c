@@ -155,7 +155,8 @@ static const char *find_info(const CriContainerStatus *status) {
 
 static int look_ask_env(PodLook *look);
 
-/* Why it cannot be told is remembered; whether it is worth asking again, the runtime alone knows. */
+/* Why it cannot be told is remembered; whether it is worth asking again, the runtime alone
+ * knows. */
 static int on_container(const void *reply, const Error *error, void *userdata) {
         PodLook *look = userdata;
         cleanup(error_done) Error refusal = ERROR_INIT;

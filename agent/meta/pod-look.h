@@ -33,8 +33,8 @@ typedef struct PodLookAnswer {
         bool is_incomplete; /* it is worth being asked again */
 } PodLookAnswer;
 
-/* As many answers as questions, in their order, where some may be incomplete because of the error; no
- * answers if nothing could be found out. */
+/* As many answers as questions, in their order, where some may be incomplete because of the error;
+ * no answers if nothing could be found out. */
 typedef int (*PodLookDone)(const PodLookAnswer *answers, const Error *error, void *userdata);
 
 typedef struct PodLookOptions {

@@ -5,8 +5,9 @@
  * Whether a container is restarted because its metadata has changed
  *
  * A container whose environment was made from labels or annotations that have another value now is
- * stopped, once, if its pod asks for that, and if somebody would start it again. What a restart did not
- * heal is not tried again, and what the kubelet is going to restart by itself is left to it. Pure.
+ * stopped, once, if its pod asks for that, and if somebody would start it again. What a restart did
+ * not heal is not tried again, and what the kubelet is going to restart by itself is left to it.
+ * Pure.
  */
 
 #include <stdbool.h>

@@ -4,10 +4,10 @@
 /*
  * Whether a container runs the image that was asked for
  *
- * Two images are compared by what they are, their IDs, not by what they are called: the one that the
- * asked-for reference means on this node now, and the one that the container was made from. The same
- * content under another name is up to date; a tag that has been moved since, and pulled again, is not.
- * Pure.
+ * Two images are compared by what they are, their IDs, not by what they are called: the one that
+ * the asked-for reference means on this node now, and the one that the container was made from. The
+ * same content under another name is up to date; a tag that has been moved since, and pulled again,
+ * is not. Pure.
  */
 
 #include <stdbool.h>

@@ -4,9 +4,9 @@
 /*
  * Looks at all containers, or those of one pod, and says which image each runs
  *
- * Asks the runtime alone, now; from the API server's pods, where there are any, it takes the reference
- * that is asked for. A container without such a pod is compared with the reference that the runtime
- * remembers.
+ * Asks the runtime alone, now; from the API server's pods, where there are any, it takes the
+ * reference that is asked for. A container without such a pod is compared with the reference that
+ * the runtime remembers.
  */
 
 #include "agent/meta/verdict.h"

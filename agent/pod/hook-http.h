@@ -4,9 +4,9 @@
 /*
  * The request of an httpGet hook
  *
- * As the kubelet makes it: no proxy, no certificate is verified, any answer is success, and a server
- * that answers https in plain HTTP is asked once more without TLS. No redirect is followed, and no time
- * limit is kept here.
+ * As the kubelet makes it: no proxy, no certificate is verified, any answer is success, and a
+ * server that answers https in plain HTTP is asked once more without TLS. No redirect is followed,
+ * and no time limit is kept here.
  */
 
 #include "agent/pod/hook.h"

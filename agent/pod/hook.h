@@ -4,9 +4,9 @@
 /*
  * Runs a hook as the kubelet would
  *
- * exec through the runtime, within the time that is left; httpGet to the pod's address with no proxy
- * and without verifying certificates, where any answer is success; tcpSocket, which connects and
- * closes; sleep.
+ * exec through the runtime, within the time that is left; httpGet to the pod's address with no
+ * proxy and without verifying certificates, where any answer is success; tcpSocket, which connects
+ * and closes; sleep.
  */
 
 #include <systemd/sd-event.h>

@@ -175,8 +175,8 @@ static int kubelet_try(Kubelet *kubelet) {
                          &kubelet->knock);
 }
 
-/* A kubelet that was never seen alive cannot be told from one that serves its health elsewhere. So it
- * is looked for before anybody asks. */
+/* A kubelet that was never seen alive cannot be told from one that serves its health elsewhere. So
+ * it is looked for before anybody asks. */
 static int on_seek(sd_event_source *source, uint64_t usec, void *userdata) {
         Kubelet *kubelet = userdata;
         int r;

@@ -5,9 +5,9 @@
  * Whether there is a kubelet that would start a container again
  *
  * As far as that can be told: somebody accepts connections where the kubelet serves its health
- * (127.0.0.1:10248 by default), which is tried from the start on. Where nobody ever did, the kubelet
- * may serve it elsewhere or not at all, and its Lease, if there is an API server that may be asked, is
- * the second opinion: it is renewed every 10 s, and worth nothing after 40 s.
+ * (127.0.0.1:10248 by default), which is tried from the start on. Where nobody ever did, the
+ * kubelet may serve it elsewhere or not at all, and its Lease, if there is an API server that may
+ * be asked, is the second opinion: it is renewed every 10 s, and worth nothing after 40 s.
  */
 
 #include <systemd/sd-event.h>
@@ -35,8 +35,8 @@ typedef struct KubeletOptions {
 int kubelet_new(const KubeletOptions *options, Kubelet **ret, Error *reterr);
 Kubelet *kubelet_free(Kubelet *kubelet);
 
-/* why: one line if it is away ("nobody answers on 127.0.0.1:10248"), else NULL; borrowed. Runs once,
- * not from within kubelet_ask(). */
+/* why: one line if it is away ("nobody answers on 127.0.0.1:10248"), else NULL; borrowed. Runs
+ * once, not from within kubelet_ask(). */
 typedef int (*KubeletAnswered)(KubeletState state, const char *why, void *userdata);
 
 /* An answer of the last half second is good enough. Answers within 2 s. The caller owns *ret; all

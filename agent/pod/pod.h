@@ -4,8 +4,8 @@
 /*
  * What the API server says of a pod, as far as anybody here needs it
  *
- * Made once from the object's bytes (pod-spec.h), and not changed any more: the next state of the pod
- * is another one. Values of labels and annotations are not kept but as hashes.
+ * Made once from the object's bytes (pod-spec.h), and not changed any more: the next state of the
+ * pod is another one. Values of labels and annotations are not kept but as hashes.
  */
 
 #include <stdbool.h>
@@ -87,6 +87,6 @@ const PodContainer *pod_find(const Pod *pod, const char *container);
  * written into the buffer; the ID is borrowed. */
 bool pod_split_container_id(const char *id, char *scheme, size_t scheme_size, const char **ret_id);
 
-/* Whoever owns the pod takes part in restarts when its metadata changes by annotation: "true", or the
- * container's name is in its list. */
+/* Whoever owns the pod takes part in restarts when its metadata changes by annotation: "true", or
+ * the container's name is in its list. */
 bool pod_wishes_restart(const Pod *pod, const char *container);

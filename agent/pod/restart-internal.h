@@ -60,7 +60,8 @@ struct Restart {
 /* Tells, unless nothing else is to be said than the last time. */
 int restart_tell(RestartItem *item, RestartPhase phase, bool is_final, const char *message);
 
-/* Ends the restart if nothing is left to do, which may free it: the last statement of a callback. */
+/* Ends the restart if nothing is left to do, which may free it: the last statement of a
+ * callback. */
 int restart_settle(Restart *restart);
 
 /* restart-return.c: waits until the container that has ended runs again. */

@@ -4,9 +4,9 @@
 /*
  * Restarts containers of a pod because somebody on this node asks for it
  *
- * Finds them in the runtime, stops them beside each other, and, if that is wanted, waits until each runs
- * again. It needs no API server; where there is one, its pods tell whether a container comes back, and
- * when it is ready.
+ * Finds them in the runtime, stops them beside each other, and, if that is wanted, waits until each
+ * runs again. It needs no API server; where there is one, its pods tell whether a container comes
+ * back, and when it is ready.
  */
 
 #include "agent/pod/pods.h"
@@ -50,8 +50,8 @@ typedef struct RestartOptions {
         bool must_wait;        /* until they run again */
 
         int (*on_news)(const RestartNews *news, void *userdata);
-        /* Once, and last. error: nothing was done at all: NOT_FOUND, INVALID (ambiguous), UNAVAILABLE.
-         * The restart may be freed here. */
+        /* Once, and last. error: nothing was done at all: NOT_FOUND, INVALID (ambiguous),
+         * UNAVAILABLE. The restart may be freed here. */
         int (*on_end)(const Error *error, void *userdata);
         void *userdata;
 } RestartOptions;

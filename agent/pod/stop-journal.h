@@ -4,8 +4,8 @@
 /*
  * Which stops have begun, and how far they are, in a file
  *
- * Only so much that a crash of the agent leads to neither a second hook nor a second stop. Replaced by
- * rename, without fsync: what a machine loses with its power it loses with its containers.
+ * Only so much that a crash of the agent leads to neither a second hook nor a second stop. Replaced
+ * by rename, without fsync: what a machine loses with its power it loses with its containers.
  */
 
 #include <stdbool.h>

@@ -4,8 +4,9 @@
 /*
  * Stop plan
  *
- * What to do next about one container that is to be stopped, as a table: no I/O, no clock, no memory.
- * stop.c feeds it the events that really happen and carries out the actions that it answers.
+ * What to do next about one container that is to be stopped, as a table: no I/O, no clock, no
+ * memory. stop.c feeds it the events that really happen and carries out the actions that it
+ * answers.
  */
 
 #include <stdbool.h>

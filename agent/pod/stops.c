@@ -9,9 +9,9 @@
 #include "agent/base/cleanup.h"
 #include "agent/pod/stops-internal.h"
 
-/* So many stops are beginning at a time. One keeps containerd busy for about 60 ms, and the kubelet with
- * what follows: 16 leave both able to do something else meanwhile, and 110 stops, a node full of pods,
- * have all begun within 2 s. */
+/* So many stops are beginning at a time. One keeps containerd busy for about 60 ms, and the kubelet
+ * with what follows: 16 leave both able to do something else meanwhile, and 110 stops, a node full
+ * of pods, have all begun within 2 s. */
 #define FRESH_MAX 16
 
 /* A stop keeps its slot for this long: until then most are over, and what is not only waits, for an

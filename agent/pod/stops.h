@@ -4,11 +4,11 @@
 /*
  * Stopping containers, gracefully
  *
- * A stop looks at its container, asks whoever wanted it whether that still holds, runs the container's
- * preStop hook, has the runtime stop it within what is left of the grace period, and finds out
- * whether that was what ended it. All stops go on beside each other; only that many begin at once.
- * What has begun is in a file (stop-journal.h), so that after a crash of the agent no hook runs twice
- * and what was stopped is known to have been stopped.
+ * A stop looks at its container, asks whoever wanted it whether that still holds, runs the
+ * container's preStop hook, has the runtime stop it within what is left of the grace period, and
+ * finds out whether that was what ended it. All stops go on beside each other; only that many begin
+ * at once. What has begun is in a file (stop-journal.h), so that after a crash of the agent no hook
+ * runs twice and what was stopped is known to have been stopped.
  *
  * It starts nothing: the kubelet does, or nobody.
  */
@@ -105,7 +105,8 @@ StopStep stop_step(const Stop *stop);
 const char *stop_step_to_string(StopStep step);
 const char *stop_result_to_string(StopResult result);
 
-/* This owner, in this life or an earlier one, has ended that container, which does not run any more. */
+/* This owner, in this life or an earlier one, has ended that container, which does not run any
+ * more. */
 bool stops_has_stopped(const Stops *stops, const char *owner, const char *container_id);
 
 /* A runtime came or went. */

@@ -26,8 +26,8 @@ bool tcp_address_read(const char *host, uint16_t port, TcpAddress *ret);
 
 typedef struct TcpKnock TcpKnock;
 
-/* number: 0 if somebody is there, else an errno such as ECONNREFUSED, or ETIMEDOUT. Runs once, not from
- * within tcp_knock(). */
+/* number: 0 if somebody is there, else an errno such as ECONNREFUSED, or ETIMEDOUT. Runs once, not
+ * from within tcp_knock(). */
 typedef int (*TcpKnocked)(int number, void *userdata);
 
 int tcp_knock(sd_event *event, const TcpAddress *address, uint64_t timeout_usec,

@@ -18,8 +18,8 @@
 
 #define TEXT_MAX ((size_t) 64 << 10)
 
-/* A request without a node: for a pod of another one, for one that is still to come, or for one here
- * that is being taken. Kept as text, which is small. */
+/* A request without a node: for a pod of another one, for one that is still to come, or for one
+ * here that is being taken. Kept as text, which is small. */
 struct RecreateOrphan {
         Recreate *recreate;
         char *namespace;

@@ -96,8 +96,8 @@ int recreate_list_again(Recreate *recreate);
 /* Listens to what becomes of the pods. */
 void recreate_watch_pods(Recreate *recreate);
 
-/* The runtime of this name ("": the chosen one) that is ready, or NULL. *ret_may_come: it is known, or
- * may be one of those that are not ready. */
+/* The runtime of this name ("": the chosen one) that is ready, or NULL. *ret_may_come: it is known,
+ * or may be one of those that are not ready. */
 Runtime *recreate_find_runtime(const Recreate *recreate, const char *scheme, bool *ret_may_come);
 /* Remembers who is there. */
 int recreate_note_runtimes(Recreate *recreate);
@@ -110,7 +110,7 @@ int recreate_orphans_look(Recreate *recreate, const Pod *pod);
 int recreate_orphans_kick(Recreate *recreate);
 void recreate_orphans_drop(Recreate *recreate);
 
-/* Why a write, or another request to the server, was refused, with the right that is missing; unless it
- * is the connection. NULL: it was taken. */
+/* Why a write, or another request to the server, was refused, with the right that is missing;
+ * unless it is the connection. NULL: it was taken. */
 void recreate_note_written(Recreate *recreate, const char *right, const char *what,
                            const KubeReply *reply, const Error *error);

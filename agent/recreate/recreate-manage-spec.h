@@ -11,18 +11,18 @@
 #include "agent/pod/pod.h"
 #include "agent/recreate/recreate-spec.h"
 
-/* Prepares a request that nobody has: labels, defaults, and what the containers are now. object is the
- * request as it is, from which each container keeps all that it has. The caller owns *ret. */
+/* Prepares a request that nobody has: labels, defaults, and what the containers are now. object is
+ * the request as it is, from which each container keeps all that it has. The caller owns *ret. */
 int recreate_manage_adopt(struct json_object *object, const Pod *pod, const char *node_name,
                           struct json_object **ret);
 
-/* Says that the pod is unready from now on. object: as for the adoption. The annotation belongs to the
- * request itself, the condition to its status. */
+/* Says that the pod is unready from now on. object: as for the adoption. The annotation belongs to
+ * the request itself, the condition to its status. */
 int recreate_manage_drain(struct json_object *object, const RecreateSpec *spec,
                           RecreateDialect dialect, int64_t now_sec, struct json_object **ret);
 
-/* Of each container that runs anew, what the pod says of it, for the status. *ret is NULL if there is
- * none, and else owned by the caller. */
+/* Of each container that runs anew, what the pod says of it, for the status. *ret is NULL if there
+ * is none, and else owned by the caller. */
 int recreate_manage_snapshot(const RecreateSpec *spec, const Pod *pod, struct json_object **ret);
 
 /* Takes the label away by which requests are found. */

@@ -164,8 +164,8 @@ static char *describe(const char *format, ...) {
         return r < 0 ? NULL : text;
 }
 
-/* Somebody prepares requests with what the pod's status says. If that is the agent, what is not in it
- * was not there; else a name that is not even the pod's is told in its own way. */
+/* Somebody prepares requests with what the pod's status says. If that is the agent, what is not in
+ * it was not there; else a name that is not even the pod's is told in its own way. */
 static bool may_lack_context(const RecreateSpec *spec, const RecreateFact *fact) {
         return spec->is_managed || (fact->is_pod_known && !fact->is_in_pod);
 }

@@ -52,14 +52,15 @@ typedef struct RecreateStep {
 int recreate_plan_step(const RecreateSpec *spec, const RecreateFact *facts, RecreateStatus *status,
                        RecreateStep *ret);
 
-/* Which runtime is meant, such as "containerd"; "" if no container tells. Where that cannot be found
- * out, *ret_problem says why, as it is told everywhere, and is owned by the caller; else it is not
- * touched. Of the facts only those of the pod count. */
+/* Which runtime is meant, such as "containerd"; "" if no container tells. Where that cannot be
+ * found out, *ret_problem says why, as it is told everywhere, and is owned by the caller; else it
+ * is not touched. Of the facts only those of the pod count. */
 int recreate_plan_runtime(const RecreateSpec *spec, const RecreateFact *facts,
                           char scheme[static RECREATE_SCHEME_SIZE], char **ret_problem);
 
-/* How much of the time that the pod has to be unready is over already when that is seen for the first
- * time: as much as the clocks of this node and of whoever wrote the time say together, but neither
- * more than the time since it was not so yet (UINT64_MAX: that was never seen), nor than all. */
+/* How much of the time that the pod has to be unready is over already when that is seen for the
+ * first time: as much as the clocks of this node and of whoever wrote the time say together, but
+ * neither more than the time since it was not so yet (UINT64_MAX: that was never seen), nor than
+ * all. */
 uint64_t recreate_plan_drained_usec(const RecreateSpec *spec, int64_t now_usec,
                                     uint64_t since_undrained_usec);

@@ -13,6 +13,7 @@
 /* Both are about the same pod. */
 bool recreate_queue_is_same_pod(const RecreateSpec *a, const RecreateSpec *b);
 
-/* For qsort(): those of a pod stand together; of them, first the one that has begun, then those that
- * know that they wait, then the others; the older first, and those of one second by their names. */
+/* For qsort(): those of a pod stand together; of them, first the one that has begun, then those
+ * that know that they wait, then the others; the older first, and those of one second by their
+ * names. */
 int recreate_queue_compare(const RecreateSpec *a, const RecreateSpec *b);

@@ -37,8 +37,8 @@ static bool has_same_containers(const RecreateRequest *request, const RecreateSp
         return true;
 }
 
-/* At the first sight, or when somebody has changed what cannot be changed: what is done for those of
- * before is not known any more, but what was written about them is. */
+/* At the first sight, or when somebody has changed what cannot be changed: what is done for those
+ * of before is not known any more, but what was written about them is. */
 static int set_containers(RecreateRequest *request, const RecreateSpec *spec) {
         recreate_request_drop_containers(request);
         recreate_request_drop_stop(request);

@@ -37,8 +37,8 @@ static bool is_running(const CriContainerList *list, const char *id) {
         return false;
 }
 
-/* Whether one of its containers was ended for this request. One that runs was not, whatever has begun
- * with it. */
+/* Whether one of its containers was ended for this request. One that runs was not, whatever has
+ * begun with it. */
 static bool was_killed(const RecreateRequest *request, const CriContainerList *list,
                        const RequestContainer *container, const char *context_id) {
         const Stops *stops = request->recreate->stops;
@@ -171,8 +171,8 @@ static bool is_ready_in_snapshot(const RecreateSpec *spec, const RequestContaine
         return false;
 }
 
-/* Because it has been seen running for so long, or by the clock of this node. The pod tells the second
- * in which it began, of which it may have been the end. */
+/* Because it has been seen running for so long, or by the clock of this node. The pod tells the
+ * second in which it began, of which it may have been the end. */
 static uint64_t get_age(const RecreateRequest *request, const RequestContainer *container,
                         const PodContainer *in_pod) {
         uint64_t seen_usec = recreate_now_usec(request->recreate) - container->seen_usec;

@@ -11,9 +11,8 @@
 #include "agent/base/cleanup.h"
 
 #define SEC ((uint64_t) 1000000)
-#define POLL_USEC \
-        (10 * SEC)         /* the runtime is asked this often though nothing says that it has to */
-#define GIVE_UP_FAILURES 8 /* to write to what is gone from the watch */
+#define POLL_USEC (10 * SEC) /* between two looks for which nobody has given a reason */
+#define GIVE_UP_FAILURES 8   /* to write to what is gone from the watch */
 #define FOREVER_USEC (24 * 3600 * SEC)
 
 DEFINE_CLEANUP(RecreateRequest *, recreate_request_free)

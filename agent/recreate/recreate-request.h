@@ -4,10 +4,10 @@
 /*
  * One request, from when it is seen until it is gone
  *
- * Whatever happens only makes it look again: at the request itself, at the runtime, at the pod. What
- * it believes of its status is what the watch has shown last or what it has written itself since,
- * whichever is newer. recreate-request-believe.c takes what the watch
- * shows, recreate-request-facts.c asks the runtime, recreate-request-stop.c stops,
+ * Whatever happens only makes it look again: at the request itself, at the runtime, at the pod.
+ * What it believes of its status is what the watch has shown last or what it has written itself
+ * since, whichever is newer. recreate-request-believe.c takes what the watch shows,
+ * recreate-request-facts.c asks the runtime, recreate-request-stop.c stops,
  * recreate-request-write.c writes, recreate-manage.c does what a controller would.
  */
 
@@ -144,7 +144,8 @@ int recreate_request_write_status(RecreateRequest *request);
 int recreate_request_manage(RecreateRequest *request, bool has_turn);
 int recreate_request_do_chore(RecreateRequest *request, bool has_turn);
 
-/* Sends one of the writes to the object itself. The answer comes to recreate_request_on_written(). */
+/* Sends one of the writes to the object itself. The answer comes to
+ * recreate_request_on_written(). */
 int recreate_request_send(RecreateRequest *request, RequestWrite write, struct json_object *body);
 /* To be waited for before the next write; counted. */
 void recreate_request_rest(RecreateRequest *request, const KubeReply *reply);

@@ -76,8 +76,8 @@ typedef struct RecreateSpec {
         char *bad_drain; /* what should be the time of that and is none, or NULL */
 } RecreateSpec;
 
-/* Refuses what has no name, namespace or uid; whatever else is wrong is the problem. What is wrong in
- * a status is as if it were not there. The caller owns *ret. */
+/* Refuses what has no name, namespace or uid; whatever else is wrong is the problem. What is wrong
+ * in a status is as if it were not there. The caller owns *ret. */
 int recreate_spec_parse(struct json_object *object, RecreateDialect dialect, RecreateSpec **ret,
                         Error *reterr);
 

@@ -5,8 +5,8 @@
  * Requests to restart containers of a pod (ContainerRecreateRequest of apps.kruise.io)
  *
  * Watches those for this node, in the version that the API server has, and serves them: one after
- * another for a pod, beside each other for different ones. Where no controller of OpenKruise prepares
- * and ends a request, which shows in its labels, the agent does that as well.
+ * another for a pod, beside each other for different ones. Where no controller of OpenKruise
+ * prepares and ends a request, which shows in its labels, the agent does that as well.
  */
 
 #include "agent/pod/pods.h"
