@@ -335,6 +335,8 @@ static int on_end(const HttpEnd *end, void *userdata) {
                 return kube_call_send_again(call);
 
         kube_call_judge(call, end, &error);
+        if (end->code != 0)
+                call->client->is_unauthorized = end->code == 401;
         call->n_pins++;
         if (end->code == 0 && end->error)
                 kube_call_note_trouble(call, &error);

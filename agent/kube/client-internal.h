@@ -29,7 +29,8 @@ struct KubeClient {
 
         Error trouble;
         bool is_reachable;
-        uint64_t heard_usec; /* when anything came from the server */
+        bool is_unauthorized; /* its last answer was 401 */
+        uint64_t heard_usec;  /* when anything came from the server */
 };
 
 typedef enum KubeCallState {

@@ -237,6 +237,11 @@ const Error *kube_client_trouble(const KubeClient *client) {
         return client->is_reachable ? NULL : &client->trouble;
 }
 
+bool kube_client_is_in_trouble(const KubeClient *client) {
+        return (!client->is_reachable && client->trouble.kind != ERROR_NONE) ||
+               client->is_unauthorized;
+}
+
 const char *kube_client_target(const KubeClient *client) {
         return client->target;
 }

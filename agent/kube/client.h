@@ -51,6 +51,10 @@ sd_event *kube_client_event(const KubeClient *client);
 /* Why the server does not answer, or NULL. Before the first answer it is unset: ERROR_NONE. */
 const Error *kube_client_trouble(const KubeClient *client);
 
+/* Whatever is asked fails for the same reason: the server does not answer, or does not know who we are.
+ * Who asks for something need not say so. */
+bool kube_client_is_in_trouble(const KubeClient *client);
+
 /* "https://10.96.0.1:443 by the pod's service account"; for people; borrowed. */
 const char *kube_client_target(const KubeClient *client);
 

@@ -20,6 +20,7 @@ struct Pods {
         void (*on_restart)(void *userdata);
         void (*on_changed)(void *userdata);
         void *userdata;
+        KubeClient *client;
         KubeWatch *watch;
         PodList list;
         PodsWatcher *watchers;
@@ -141,6 +142,7 @@ static int on_gone(const KubeObject *object, void *userdata) {
 
 static bool is_worth_a_line(const Pods *pods, const Error *error) {
         return error->kind != ERROR_UNAVAILABLE && error->kind != ERROR_TIMEOUT &&
+               error->kind != ERROR_NOT_FOUND && !kube_client_is_in_trouble(pods->client) &&
                (error->kind != pods->logged.kind ||
                 strcmp(error_message(error), error_message(&pods->logged)) != 0);
 }
@@ -180,7 +182,7 @@ static int on_state(KubeWatchState state, void *userdata) {
 static void on_restart(void *userdata) {
         Pods *pods = userdata;
 
-        if (pods->on_restart)
+        if (pods->on_restart && pods->was_synced)
                 pods->on_restart(pods->userdata);
 }
 
@@ -238,6 +240,7 @@ int pods_new(const PodsOptions *options, Pods **ret) {
                 .on_restart = options->on_restart,
                 .on_changed = options->on_changed,
                 .userdata = options->userdata,
+                .client = options->client,
         };
         if (!pods->node_name)
                 return -ENOMEM;

@@ -56,7 +56,7 @@ static int read_file(const StopJournal *journal, char **ret, size_t *ret_size, E
         ssize_t n;
 
         fd = open(journal->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-        if (fd < 0 && errno == ENOENT) {
+        if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) {
                 *ret_size = SIZE_MAX;
                 return 0;
         }

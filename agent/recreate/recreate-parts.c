@@ -17,19 +17,37 @@
 /* Newer first: what is stored need not be converted then. */
 static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
 
+static bool is_said_by_other(const RecreateWatch *watch) {
+        const Recreate *recreate = watch->recreate;
+        const RecreateWatch *other =
+                watch == &recreate->ours ? &recreate->orphaned : &recreate->ours;
+
+        return other->complaint.kind != ERROR_NONE;
+}
+
 static bool is_ours(const RecreateWatch *watch) {
         return watch == &watch->recreate->ours;
 }
 
-static void complain(Recreate *recreate, Error *complaint, const Error *error) {
-        const Error *trouble = kube_client_trouble(recreate->client);
+/* As a rule both watches are in the same trouble. */
+static bool is_said(const Recreate *recreate, const Error *error) {
+        const Error *said[] = { &recreate->complaint, &recreate->ours.complaint,
+                                &recreate->orphaned.complaint };
 
-        if ((trouble && trouble->kind != ERROR_NONE) ||
-            strcmp(error_message(error), error_message(complaint)) == 0)
+        for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
+                if (strcmp(error_message(error), error_message(said[i])) == 0)
+                        return true;
+
+        return false;
+}
+
+static void complain(Recreate *recreate, Error *complaint, const Error *error) {
+        if (kube_client_is_in_trouble(recreate->client))
                 return;
 
-        log_warning(recreate->log, NULL, "Cannot see the restart requests: %s.",
-                    error_message(error));
+        if (!is_said(recreate, error))
+                log_warning(recreate->log, NULL, "Cannot see the restart requests: %s.",
+                            error_message(error));
         error_done(complaint);
         (void) error_copy(complaint, error);
 }
@@ -98,7 +116,7 @@ static int on_absent(Recreate *recreate) {
 }
 
 static int on_synced(RecreateWatch *watch) {
-        if (watch->complaint.kind != ERROR_NONE)
+        if (watch->complaint.kind != ERROR_NONE && !is_said_by_other(watch))
                 log_info(watch->recreate->log, NULL, "The restart requests can be seen again.");
         error_done(&watch->complaint);
         watch->patience = sd_event_source_disable_unref(watch->patience);

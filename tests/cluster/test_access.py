@@ -146,7 +146,7 @@ def test_stranger(start, control_plane, folder):
 
 
 def test_no_rights(start, control_plane, folder, kube, node_image):
-    """Whoever is known but may do nothing is told which right is missing."""
+    """Whoever is known but may do nothing is told which rights are missing, a line each."""
     kube.apply(
         {
             "apiVersion": "v1",
@@ -157,7 +157,8 @@ def test_no_rights(start, control_plane, folder, kube, node_image):
     token = control_plane.service_account_token("inplaced", "nobody")
     agent = start(control_plane.write_kubeconfig(folder / "agent.conf", token=token))
     wait_problem(agent, "nodeimages", "forbidden")
-    assert_clear(the_complaint(agent))
+    for resource in ("nodeimages", "pods", "containerrecreaterequests"):
+        assert "forbidden" in the_complaint(agent, f"GET {resource}:")
 
 
 @pytest.mark.parametrize("mode", ["cluster", "auto"])

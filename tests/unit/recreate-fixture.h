@@ -308,6 +308,10 @@ KubeCall *kube_call_unref(KubeCall *call) {
         return NULL;
 }
 
+bool kube_client_is_in_trouble(const KubeClient *client) {
+        return false;
+}
+
 const Error *kube_client_trouble(const KubeClient *client) {
         return NULL;
 }

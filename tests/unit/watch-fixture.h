@@ -38,6 +38,10 @@ sd_event *kube_client_event(const KubeClient *client) {
         return fake.event;
 }
 
+bool kube_client_is_in_trouble(const KubeClient *client) {
+        return false;
+}
+
 int kube_call(KubeClient *client, const KubeRequest *request, KubeCall **ret) {
         KubeCall *call = calloc(1, sizeof(*call));
 
