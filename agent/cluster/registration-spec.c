@@ -12,6 +12,7 @@
 #include "agent/cluster/patch-spec.h"
 #include "agent/cluster/registration.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 
 static struct json_object *get_metadata(struct json_object *object) {
         return observed_member(object, "metadata", json_type_object);

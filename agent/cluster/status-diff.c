@@ -9,8 +9,8 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/cluster/observed-status.h"
-#include "agent/cluster/patch-spec.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 
 typedef enum Count {
         COUNT_DESIRED,

@@ -10,9 +10,9 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/cluster/patch-spec.h"
 #include "agent/cluster/write-pace.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/kube/path.h"
 #include "agent/kube/retry.h"
 

@@ -11,6 +11,7 @@
 #include "agent/cluster/patch-spec.h"
 #include "agent/cluster/status-diff.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 
 typedef struct Tidying {
         struct json_object *status; /* as observed, or NULL */

@@ -9,6 +9,7 @@
 #include "agent/base/rfc3339.h"
 #include "agent/document/documents.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/recreate/recreate-json.h"
 #include "agent/recreate/recreate-manage-spec.h"
 
@@ -53,7 +54,7 @@ static int read_writers(const char *message, const char *key, struct json_object
                         is_listed = true;
                         continue;
                 }
-                r = item ? recreate_json_append(list, json_object_get(item)) : 0;
+                r = item ? patch_append(list, json_object_get(item)) : 0;
                 if (r < 0)
                         return r;
         }
@@ -64,25 +65,24 @@ static int read_writers(const char *message, const char *key, struct json_object
 
 static int add_writer(struct json_object *list, const char *key) {
         cleanup(json_object_put_p) json_object *writer =
-                recreate_json_wrap("userAgent", json_object_new_string(USER_AGENT));
+                patch_wrap("userAgent", json_object_new_string(USER_AGENT));
 
-        if (!writer || recreate_json_add_text(writer, "key", key) < 0)
+        if (!writer || patch_add_text(writer, "key", key) < 0)
                 return -ENOMEM;
 
-        return recreate_json_append(list, take_ptr(writer));
+        return patch_append(list, take_ptr(writer));
 }
 
 static int make_gate(struct json_object *writers, int64_t now_sec, struct json_object **ret) {
         bool is_ready = json_object_array_length(writers) == 0;
         cleanup(json_object_put_p) json_object *gate =
-                recreate_json_wrap("type", json_object_new_string(GATE));
+                patch_wrap("type", json_object_new_string(GATE));
         const char *message = is_ready ? "" : recreate_json_body(writers);
         char time[RFC3339_SIZE];
 
-        if (!gate || !message ||
-            recreate_json_add_text(gate, "status", is_ready ? "True" : "False") < 0 ||
-            recreate_json_add_text(gate, "lastTransitionTime", rfc3339_format(now_sec, time)) < 0 ||
-            recreate_json_add_text(gate, "message", message) < 0)
+        if (!gate || !message || patch_add_text(gate, "status", is_ready ? "True" : "False") < 0 ||
+            patch_add_text(gate, "lastTransitionTime", rfc3339_format(now_sec, time)) < 0 ||
+            patch_add_text(gate, "message", message) < 0)
                 return -ENOMEM;
 
         *ret = take_ptr(gate);
@@ -96,10 +96,10 @@ static int add_gate(struct json_object *patch, struct json_object *gate) {
                 json_object_put(gate);
                 return -ENOMEM;
         }
-        if (recreate_json_append(list, gate) < 0)
+        if (patch_append(list, gate) < 0)
                 return -ENOMEM;
 
-        return recreate_json_add(patch, "status", recreate_json_wrap("conditions", take_ptr(list)));
+        return patch_add(patch, "status", patch_wrap("conditions", take_ptr(list)));
 }
 
 static int add_guard(struct json_object *patch, struct json_object *pod) {
@@ -113,11 +113,11 @@ static int add_guard(struct json_object *patch, struct json_object *pod) {
         for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
                 const char *text = recreate_json_text(metadata, keys[i]);
 
-                if (text && recreate_json_add_text(guard, keys[i], text) < 0)
+                if (text && patch_add_text(guard, keys[i], text) < 0)
                         return -ENOMEM;
         }
 
-        return recreate_json_add(patch, "metadata", take_ptr(guard));
+        return patch_add(patch, "metadata", take_ptr(guard));
 }
 
 int recreate_manage_gate(struct json_object *pod, const RecreateSpec *spec, bool is_closed,

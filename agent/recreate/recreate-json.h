@@ -2,19 +2,11 @@
 #pragma once
 
 /*
- * Small things with JSON, for whoever makes patches
+ * Small things with JSON, for whoever reads objects
  */
 
 #include <json-c/json_types.h>
 #include <stdbool.h>
-
-/* The value is taken over; NULL is one for which there was no memory. */
-int recreate_json_add(struct json_object *object, const char *key, struct json_object *value);
-int recreate_json_append(struct json_object *list, struct json_object *value);
-int recreate_json_add_text(struct json_object *object, const char *key, const char *text);
-
-/* An object of one member, whose value is taken over. NULL: no memory. */
-struct json_object *recreate_json_wrap(const char *key, struct json_object *value);
 
 /* Borrowed; NULL if it is missing or of another type, as is the member of what is no object. */
 struct json_object *recreate_json_get(struct json_object *object, const char *key, json_type type);

@@ -9,13 +9,14 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/rfc3339.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/recreate/recreate-json.h"
 
 /* {"metadata":{"resourceVersion":"7"}}; NULL: no memory. */
 static struct json_object *new_patch(const char *version, struct json_object **ret_metadata) {
         struct json_object *metadata =
-                recreate_json_wrap("resourceVersion", json_object_new_string(version));
-        struct json_object *patch = metadata ? recreate_json_wrap("metadata", metadata) : NULL;
+                patch_wrap("resourceVersion", json_object_new_string(version));
+        struct json_object *patch = metadata ? patch_wrap("metadata", metadata) : NULL;
 
         *ret_metadata = metadata;
         return patch;
@@ -24,13 +25,13 @@ static struct json_object *new_patch(const char *version, struct json_object **r
 static int add_labels(struct json_object *metadata, const Pod *pod, const char *node_name) {
         cleanup(json_object_put_p) json_object *labels = json_object_new_object();
 
-        if (!labels || recreate_json_add_text(labels, RECREATE_LABEL_NODE, node_name) < 0 ||
-            recreate_json_add_text(labels, RECREATE_LABEL_ACTIVE, "true") < 0 ||
-            recreate_json_add_text(labels, RECREATE_LABEL_POD_UID, pod->uid) < 0 ||
-            recreate_json_add_text(labels, RECREATE_LABEL_MANAGED, "true") < 0)
+        if (!labels || patch_add_text(labels, RECREATE_LABEL_NODE, node_name) < 0 ||
+            patch_add_text(labels, RECREATE_LABEL_ACTIVE, "true") < 0 ||
+            patch_add_text(labels, RECREATE_LABEL_POD_UID, pod->uid) < 0 ||
+            patch_add_text(labels, RECREATE_LABEL_MANAGED, "true") < 0)
                 return -ENOMEM;
 
-        return recreate_json_add(metadata, "labels", take_ptr(labels));
+        return patch_add(metadata, "labels", take_ptr(labels));
 }
 
 static bool is_there(struct json_object *object, const char *key) {
@@ -45,15 +46,15 @@ static int add_strategy(struct json_object *spec, struct json_object *old, const
         if (!strategy)
                 return -ENOMEM;
         if (!is_there(old, "failurePolicy") &&
-            recreate_json_add_text(strategy, "failurePolicy", "Fail") < 0)
+            patch_add_text(strategy, "failurePolicy", "Fail") < 0)
                 return -ENOMEM;
         if (!is_there(old, "terminationGracePeriodSeconds") &&
-            recreate_json_add(strategy, "terminationGracePeriodSeconds",
-                              json_object_new_int64(pod->grace_sec)) < 0)
+            patch_add(strategy, "terminationGracePeriodSeconds",
+                      json_object_new_int64(pod->grace_sec)) < 0)
                 return -ENOMEM;
 
         return json_object_object_length(strategy) > 0
-                       ? recreate_json_add(spec, "strategy", take_ptr(strategy))
+                       ? patch_add(spec, "strategy", take_ptr(strategy))
                        : 0;
 }
 
@@ -71,19 +72,19 @@ static int make_container(struct json_object *old, const Pod *pod, struct json_o
         json_object_object_foreach(old, key, value) {
                 /* An explicit null is one that is not there. */
                 r = value && strcmp(key, "statusContext") != 0
-                            ? recreate_json_add(copy, key, json_object_get(value))
+                            ? patch_add(copy, key, json_object_get(value))
                             : 0;
                 if (r < 0)
                         return r;
         }
 
         if (container && container->container_id[0]) {
-                context = recreate_json_wrap("containerID",
-                                             json_object_new_string(container->container_id));
+                context =
+                        patch_wrap("containerID", json_object_new_string(container->container_id));
                 if (!context ||
-                    recreate_json_add(context, "restartCount",
-                                      json_object_new_int(container->restart_count)) < 0 ||
-                    recreate_json_add(copy, "statusContext", take_ptr(context)) < 0)
+                    patch_add(context, "restartCount",
+                              json_object_new_int(container->restart_count)) < 0 ||
+                    patch_add(copy, "statusContext", take_ptr(context)) < 0)
                         return -ENOMEM;
         }
 
@@ -108,12 +109,12 @@ static int add_containers(struct json_object *spec, struct json_object *old, con
                         if (r < 0)
                                 return r;
                 }
-                r = recreate_json_append(list, made);
+                r = patch_append(list, made);
                 if (r < 0)
                         return r;
         }
 
-        return recreate_json_add(spec, "containers", take_ptr(list));
+        return patch_add(spec, "containers", take_ptr(list));
 }
 
 int recreate_manage_adopt(struct json_object *object, const Pod *pod, const char *node_name,
@@ -128,7 +129,7 @@ int recreate_manage_adopt(struct json_object *object, const Pod *pod, const char
         int r;
 
         patch = new_patch(version ?: "", &metadata);
-        if (!patch || recreate_json_add(patch, "spec", spec) < 0) {
+        if (!patch || patch_add(patch, "spec", spec) < 0) {
                 if (!patch)
                         json_object_put(spec);
                 return -ENOMEM;
@@ -149,16 +150,15 @@ int recreate_manage_adopt(struct json_object *object, const Pod *pod, const char
 static int make_condition(const char *type, const char *status, const char *reason,
                           const char *message, int64_t now_sec, struct json_object **ret) {
         cleanup(json_object_put_p) json_object *condition =
-                recreate_json_wrap("type", json_object_new_string(type));
+                patch_wrap("type", json_object_new_string(type));
         char time[RFC3339_SIZE];
 
-        if (!condition || recreate_json_add_text(condition, "status", status) < 0 ||
-            recreate_json_add_text(condition, "lastTransitionTime", rfc3339_format(now_sec, time)) <
-                    0)
+        if (!condition || patch_add_text(condition, "status", status) < 0 ||
+            patch_add_text(condition, "lastTransitionTime", rfc3339_format(now_sec, time)) < 0)
                 return -ENOMEM;
-        if (reason && recreate_json_add_text(condition, "reason", reason) < 0)
+        if (reason && patch_add_text(condition, "reason", reason) < 0)
                 return -ENOMEM;
-        if (message && recreate_json_add_text(condition, "message", message) < 0)
+        if (message && patch_add_text(condition, "message", message) < 0)
                 return -ENOMEM;
 
         *ret = take_ptr(condition);
@@ -179,7 +179,7 @@ static int make_conditions(struct json_object *old, int64_t now_sec, struct json
 
                 if (!item || recreate_json_is(item, "type", RECREATE_CONDITION_DRAINED))
                         continue;
-                r = recreate_json_append(list, json_object_get(item));
+                r = patch_append(list, json_object_get(item));
                 if (r < 0)
                         return r;
         }
@@ -187,7 +187,7 @@ static int make_conditions(struct json_object *old, int64_t now_sec, struct json
                            now_sec, &ours);
         if (r < 0)
                 return r;
-        r = recreate_json_append(list, ours);
+        r = patch_append(list, ours);
         if (r < 0)
                 return r;
 
@@ -208,16 +208,14 @@ int recreate_manage_drain(struct json_object *object, const RecreateSpec *spec,
                 return -ENOMEM;
 
         if (dialect == RECREATE_V1ALPHA1) {
-                r = recreate_json_add(metadata, "annotations",
-                                      recreate_json_wrap(RECREATE_ANNOTATION_DRAINED,
-                                                         json_object_new_string(
-                                                                 rfc3339_format(now_sec, time))));
+                r = patch_add(metadata, "annotations",
+                              patch_wrap(RECREATE_ANNOTATION_DRAINED,
+                                         json_object_new_string(rfc3339_format(now_sec, time))));
         } else {
                 r = make_conditions(recreate_json_get(status, "conditions", json_type_array),
                                     now_sec, &conditions);
                 if (r >= 0)
-                        r = recreate_json_add(patch, "status",
-                                              recreate_json_wrap("conditions", conditions));
+                        r = patch_add(patch, "status", patch_wrap("conditions", conditions));
         }
         if (r < 0)
                 return r;
@@ -235,14 +233,13 @@ static bool runs_anew(const RecreateContainer *container, const PodContainer *in
 static int add_snapshot(struct json_object *list, const PodContainer *container) {
         cleanup(json_object_put_p) json_object *entry = json_object_new_object();
 
-        if (!entry || recreate_json_add_text(entry, "name", container->name) < 0 ||
-            recreate_json_add(entry, "ready", json_object_new_boolean(container->is_ready)) < 0 ||
-            recreate_json_add(entry, "restartCount",
-                              json_object_new_int(container->restart_count)) < 0 ||
-            recreate_json_add_text(entry, "containerID", container->container_id) < 0)
+        if (!entry || patch_add_text(entry, "name", container->name) < 0 ||
+            patch_add(entry, "ready", json_object_new_boolean(container->is_ready)) < 0 ||
+            patch_add(entry, "restartCount", json_object_new_int(container->restart_count)) < 0 ||
+            patch_add_text(entry, "containerID", container->container_id) < 0)
                 return -ENOMEM;
 
-        return recreate_json_append(list, take_ptr(entry));
+        return patch_append(list, take_ptr(entry));
 }
 
 int recreate_manage_snapshot(const RecreateSpec *spec, const Pod *pod, struct json_object **ret) {
@@ -271,7 +268,7 @@ int recreate_manage_unlabel(const RecreateSpec *spec, struct json_object **ret) 
 
         patch = new_patch(spec->version, &metadata);
         if (!patch || !labels || json_object_object_add(labels, RECREATE_LABEL_ACTIVE, NULL) != 0 ||
-            recreate_json_add(metadata, "labels", take_ptr(labels)) < 0)
+            patch_add(metadata, "labels", take_ptr(labels)) < 0)
                 return -ENOMEM;
 
         *ret = take_ptr(patch);
@@ -280,11 +277,11 @@ int recreate_manage_unlabel(const RecreateSpec *spec, struct json_object **ret) 
 
 int recreate_manage_delete(const RecreateSpec *spec, struct json_object **ret) {
         cleanup(json_object_put_p) json_object *body =
-                recreate_json_wrap("kind", json_object_new_string("DeleteOptions"));
+                patch_wrap("kind", json_object_new_string("DeleteOptions"));
 
-        if (!body || recreate_json_add_text(body, "apiVersion", "v1") < 0 ||
-            recreate_json_add(body, "preconditions",
-                              recreate_json_wrap("uid", json_object_new_string(spec->uid))) < 0)
+        if (!body || patch_add_text(body, "apiVersion", "v1") < 0 ||
+            patch_add(body, "preconditions", patch_wrap("uid", json_object_new_string(spec->uid))) <
+                    0)
                 return -ENOMEM;
 
         *ret = take_ptr(body);

@@ -9,6 +9,7 @@
 #include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/kube/path.h"
 #include "agent/kube/reply-spec.h"
 #include "agent/kube/retry.h"
@@ -254,7 +255,7 @@ static int add_snapshot(const RecreateRequest *request, struct json_object *patc
                 return 0;
 
         r = recreate_manage_snapshot(request->spec, pod, &list);
-        return r < 0 || !list ? r : recreate_json_add(status, "containerStatusSnapshot", list);
+        return r < 0 || !list ? r : patch_add(status, "containerStatusSnapshot", list);
 }
 
 int recreate_request_write_status(RecreateRequest *request) {

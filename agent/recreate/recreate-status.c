@@ -11,6 +11,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/rfc3339.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/recreate/recreate-json.h"
 #include "agent/recreate/recreate-text.h"
 
@@ -189,13 +190,12 @@ static bool has_states(const RecreateStatus *status) {
 static int make_state(const RecreateState *state, struct json_object **ret) {
         cleanup(json_object_put_p) json_object *object = json_object_new_object();
 
-        if (!object || recreate_json_add_text(object, "name", state->name) < 0 ||
-            recreate_json_add_text(object, "phase", recreate_phase_to_string(state->phase)) < 0)
+        if (!object || patch_add_text(object, "name", state->name) < 0 ||
+            patch_add_text(object, "phase", recreate_phase_to_string(state->phase)) < 0)
                 return -ENOMEM;
-        if (state->message && recreate_json_add_text(object, "message", state->message) < 0)
+        if (state->message && patch_add_text(object, "message", state->message) < 0)
                 return -ENOMEM;
-        if (state->is_killed &&
-            recreate_json_add(object, "isKilled", json_object_new_boolean(true)) < 0)
+        if (state->is_killed && patch_add(object, "isKilled", json_object_new_boolean(true)) < 0)
                 return -ENOMEM;
 
         *ret = take_ptr(object);
@@ -215,30 +215,28 @@ static int add_states(struct json_object *patch, const RecreateStatus *wanted) {
                 r = make_state(&wanted->states[i], &state);
                 if (r < 0)
                         return r;
-                r = recreate_json_append(list, state);
+                r = patch_append(list, state);
                 if (r < 0)
                         return r;
         }
 
-        return recreate_json_add(patch, "containerRecreateStates", take_ptr(list));
+        return patch_add(patch, "containerRecreateStates", take_ptr(list));
 }
 
 static int add_completion(struct json_object *patch, const RecreateStatus *wanted) {
         char time[RFC3339_SIZE];
         int r;
 
-        r = recreate_json_add_text(patch, "completionTime",
-                                   rfc3339_format(wanted->completed_at, time));
+        r = patch_add_text(patch, "completionTime", rfc3339_format(wanted->completed_at, time));
         if (r < 0 || !wanted->message)
                 return r;
 
-        return recreate_json_add_text(patch, "message", wanted->message);
+        return patch_add_text(patch, "message", wanted->message);
 }
 
 static int add_guard(struct json_object *body, const char *version) {
-        return recreate_json_add(body, "metadata",
-                                 recreate_json_wrap("resourceVersion",
-                                                    json_object_new_string(version)));
+        return patch_add(body, "metadata",
+                         patch_wrap("resourceVersion", json_object_new_string(version)));
 }
 
 int recreate_status_diff(const RecreateStatus *known, const RecreateStatus *wanted,
@@ -249,12 +247,10 @@ int recreate_status_diff(const RecreateStatus *known, const RecreateStatus *want
         struct json_object *patch = json_object_new_object();
         int r;
 
-        if (recreate_json_add(body, "status", patch) < 0)
+        if (patch_add(body, "status", patch) < 0)
                 return -ENOMEM;
 
-        r = has_phase ? recreate_json_add_text(patch, "phase",
-                                               recreate_phase_to_string(wanted->phase))
-                      : 0;
+        r = has_phase ? patch_add_text(patch, "phase", recreate_phase_to_string(wanted->phase)) : 0;
         if (r >= 0 && completes)
                 r = add_completion(patch, wanted);
         if (r >= 0 && has_states(wanted) && !are_states_equal(known, wanted))

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Bricks for bodies and merge patches (RFC 7386)
+ *
+ * They return 0 or -ENOMEM. A value that is added is taken over also when that fails, and NULL for
+ * one means that there was no memory to make it: so calls can be put inside each other.
+ */
+
+#include <json-c/json_types.h>
+
+int patch_add(struct json_object *object, const char *key, struct json_object *value);
+int patch_add_text(struct json_object *object, const char *key, const char *text);
+
+/* A member that the patch removes. */
+int patch_add_null(struct json_object *object, const char *key);
+
+int patch_append(struct json_object *list, struct json_object *value);
+
+/* {"key": value}, owned by the caller; NULL: no memory. */
+struct json_object *patch_wrap(const char *key, struct json_object *value);
