@@ -12,6 +12,7 @@
 #include "agent/cluster/status-writer.h"
 #include "agent/kube/discovery.h"
 #include "agent/kube/event.h"
+#include "agent/kube/report.h"
 #include "agent/kube/watch.h"
 
 #define CLUSTER_GROUP "apps.kruise.io"
@@ -38,11 +39,10 @@ struct Cluster {
         bool was_synced;
         KubeDiscovery *discovery;
         sd_event_source *rediscover;
-        unsigned n_failures;       /* of the discovery */
-        Error absence;             /* why there is no version, or unset */
-        sd_event_source *patience; /* before a complaint about the watch */
-        Error complaint;           /* what the log has said last, or unset */
-        char *version;             /* of the group, and then there are all of these: */
+        unsigned n_failures; /* of the discovery */
+        Error absence;       /* why there is no version, or unset */
+        KubeReport report;
+        char *version; /* of the group, and then there are all of these: */
         KubeWatch *watch;
         StatusWriter *writer;
         Registration *registration; /* if somebody wants it */

@@ -12,8 +12,6 @@
 #include "agent/kube/path.h"
 #include "agent/kube/retry.h"
 
-#define PATIENCE_USEC ((uint64_t) 3 * 1000 * 1000)
-
 /* Newer first: what is stored need not be converted then. */
 static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
 
@@ -23,19 +21,6 @@ static int cluster_on_first_sync(Cluster *cluster) {
         log_info(cluster->log, NULL, "Watching the NodeImage `%s` (%s) of %s.", cluster->node_name,
                  cluster->version, kube_client_target(cluster->client));
         return desired_on_first_sync(cluster->desired);
-}
-
-/* What is wrong beyond the connection, about which on_reachable() has spoken; each reason once. */
-static void cluster_complain(Cluster *cluster, const Error *error) {
-        const Error *trouble = kube_client_trouble(cluster->client);
-
-        if ((trouble && trouble->kind != ERROR_NONE) ||
-            strcmp(error_message(error), error_message(&cluster->complaint)) == 0)
-                return;
-
-        log_warning(cluster->log, NULL, "Waiting for the API server: %s.", error_message(error));
-        error_done(&cluster->complaint);
-        (void) error_copy(&cluster->complaint, error);
 }
 
 static int cluster_register(Cluster *cluster, const KubeObject *object) {
@@ -74,7 +59,7 @@ static int on_gone(const KubeObject *object, void *userdata) {
 }
 
 void cluster_drop_parts(Cluster *cluster) {
-        cluster->patience = sd_event_source_disable_unref(cluster->patience);
+        kube_report_answered(&cluster->report);
         cluster->watch = kube_watch_free(cluster->watch);
         cluster->writer = status_writer_free(cluster->writer);
         cluster->registration = registration_free(cluster->registration);
@@ -84,41 +69,15 @@ void cluster_drop_parts(Cluster *cluster) {
 static int cluster_on_synced(Cluster *cluster) {
         int r;
 
-        if (cluster->was_synced && cluster->complaint.kind != ERROR_NONE)
+        if (kube_report_well(&cluster->report) && cluster->was_synced)
                 log_info(cluster->log, NULL, "Watching the NodeImage `%s` again.",
                          cluster->node_name);
-        error_done(&cluster->complaint);
-        cluster->patience = sd_event_source_disable_unref(cluster->patience);
 
         r = cluster->was_synced ? 0 : cluster_on_first_sync(cluster);
         if (r < 0)
                 return r;
 
         return desired_uid(cluster->desired) ? 0 : cluster_register(cluster, NULL);
-}
-
-static int on_patience_over(sd_event_source *source, uint64_t usec, void *userdata) {
-        Cluster *cluster = userdata;
-
-        cluster->patience = sd_event_source_disable_unref(cluster->patience);
-        if (cluster->watch && kube_watch_state(cluster->watch) == KUBE_WATCH_TROUBLED)
-                cluster_complain(cluster, kube_watch_error(cluster->watch));
-        return 0;
-}
-
-/* A watch that was cut is worth no word if it goes on, nor if it turns out that nobody answers at
- * all, which on_reachable() says. */
-static int cluster_on_troubled(Cluster *cluster, const Error *error) {
-        if (error->kind != ERROR_UNAVAILABLE && error->kind != ERROR_TIMEOUT) {
-                cluster_complain(cluster, error);
-                return 0;
-        }
-
-        return cluster->patience
-                       ? 0
-                       : sd_event_add_time_relative(kube_client_event(cluster->client),
-                                                    &cluster->patience, CLOCK_MONOTONIC,
-                                                    PATIENCE_USEC, 0, on_patience_over, cluster);
 }
 
 static int on_watch_state(KubeWatchState state, void *userdata) {
@@ -137,7 +96,7 @@ static int on_watch_state(KubeWatchState state, void *userdata) {
         if (r < 0)
                 return r;
 
-        r = state == KUBE_WATCH_TROUBLED ? cluster_on_troubled(cluster, error) : 0;
+        r = state == KUBE_WATCH_TROUBLED ? kube_report_trouble(&cluster->report, error) : 0;
         if (r < 0)
                 return r;
         if (state == KUBE_WATCH_TROUBLED && error->kind == ERROR_NOT_FOUND) {
@@ -243,27 +202,35 @@ static int cluster_discover_later(Cluster *cluster) {
                                           on_rediscover, cluster);
 }
 
+static int cluster_on_absent(Cluster *cluster, const Error *why) {
+        int r;
+
+        r = kube_report_trouble(&cluster->report, why);
+        if (r < 0)
+                return r;
+
+        (void) error_copy(&cluster->absence, why);
+        cluster_tell(cluster);
+        return cluster_discover_later(cluster);
+}
+
 static int on_discovered(const char *version, const Error *error, void *userdata) {
         Cluster *cluster = userdata;
         cleanup(error_done) Error absent = ERROR_INIT;
 
         cluster->discovery = kube_discovery_free(cluster->discovery);
-        if (!version && !error) {
-                (void) error_set(&absent, ERROR_NOT_FOUND,
-                                 "the API server has no NodeImages of " CLUSTER_GROUP);
-                error = &absent;
-        }
-
-        if (error)
-                cluster_complain(cluster, error);
         error_done(&cluster->absence);
         if (error)
-                (void) error_copy(&cluster->absence, error);
-        cluster_tell(cluster);
-        if (error)
-                return cluster_discover_later(cluster);
+                return cluster_on_absent(cluster, error);
+        if (!version) {
+                (void) error_set(&absent, ERROR_NOT_FOUND,
+                                 "the API server has no NodeImages of " CLUSTER_GROUP);
+                return cluster_on_absent(cluster, &absent);
+        }
 
         cluster->n_failures = 0;
+        kube_report_answered(&cluster->report);
+        cluster_tell(cluster);
         return cluster_add_parts(cluster, version);
 }
 

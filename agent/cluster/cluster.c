@@ -74,6 +74,13 @@ static int cluster_add_client(Cluster *cluster, const ClusterOptions *options, E
         if (r < 0)
                 return r;
 
+        cluster->report = (KubeReport){
+                .client = cluster->client,
+                .log = cluster->log,
+                .subject = "Waiting for the API server",
+                .speaks_for_all = true,
+        };
+
         events.client = cluster->client;
         r = kube_events_new(&events, &cluster->events);
         if (r < 0)
@@ -127,11 +134,11 @@ Cluster *cluster_free(Cluster *cluster) {
                 return NULL;
 
         cluster_stop(cluster);
+        kube_report_done(&cluster->report);
         kube_secrets_free(cluster->secrets);
         kube_events_free(cluster->events);
         kube_client_free(cluster->client);
         error_done(&cluster->absence);
-        error_done(&cluster->complaint);
         free(cluster->node_name);
         free(cluster);
         return NULL;

@@ -9,6 +9,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
+#include "agent/kube/report.h"
 #include "agent/pod/pod-list.h"
 #include "agent/pod/pod-spec.h"
 
@@ -20,12 +21,11 @@ struct Pods {
         void (*on_restart)(void *userdata);
         void (*on_changed)(void *userdata);
         void *userdata;
-        KubeClient *client;
         KubeWatch *watch;
         PodList list;
         PodsWatcher *watchers;
         bool was_synced;
-        Error logged;               /* the trouble that was logged last; unset since it is over */
+        KubeReport report;
         char *refused[REFUSED_MAX]; /* "namespace/name" of pods that were warned of */
         size_t n_refused;
 };
@@ -140,39 +140,31 @@ static int on_gone(const KubeObject *object, void *userdata) {
         return pod ? pods_tell_gone(pods, pod) : 0;
 }
 
-static bool is_worth_a_line(const Pods *pods, const Error *error) {
-        return error->kind != ERROR_UNAVAILABLE && error->kind != ERROR_TIMEOUT &&
-               error->kind != ERROR_NOT_FOUND && !kube_client_is_in_trouble(pods->client) &&
-               (error->kind != pods->logged.kind ||
-                strcmp(error_message(error), error_message(&pods->logged)) != 0);
-}
-
-static void pods_log_trouble(Pods *pods) {
-        const Error *error = kube_watch_error(pods->watch);
-
-        if (!is_worth_a_line(pods, error))
-                return;
-
-        error_done(&pods->logged);
-        (void) error_copy(&pods->logged, error);
-        log_warning(pods->log, NULL, "Cannot watch the pods of this node: %s.",
-                    error_message(error));
-}
-
 static void pods_log_sync(Pods *pods) {
-        error_done(&pods->logged);
+        if (kube_report_well(&pods->report) && pods->was_synced)
+                log_info(pods->log, NULL, "The pods of this node can be watched again.");
         if (!pods->was_synced)
                 log_info(pods->log, NULL, "Watching the pods of node `%s`.", pods->node_name);
         pods->was_synced = true;
 }
 
+/* A server that serves no pods, as one of a test may, has none. */
+static int pods_log_trouble(Pods *pods) {
+        const Error *error = kube_watch_error(pods->watch);
+
+        return error->kind == ERROR_NOT_FOUND ? 0 : kube_report_trouble(&pods->report, error);
+}
+
 static int on_state(KubeWatchState state, void *userdata) {
         Pods *pods = userdata;
+        int r = 0;
 
         if (state == KUBE_WATCH_SYNCED)
                 pods_log_sync(pods);
         else if (state == KUBE_WATCH_TROUBLED)
-                pods_log_trouble(pods);
+                r = pods_log_trouble(pods);
+        if (r < 0)
+                return r;
 
         if (pods->on_changed)
                 pods->on_changed(pods->userdata);
@@ -240,7 +232,9 @@ int pods_new(const PodsOptions *options, Pods **ret) {
                 .on_restart = options->on_restart,
                 .on_changed = options->on_changed,
                 .userdata = options->userdata,
-                .client = options->client,
+                .report = { .client = options->client,
+                            .log = options->log,
+                            .subject = "Cannot watch the pods of this node" },
         };
         if (!pods->node_name)
                 return -ENOMEM;
@@ -263,7 +257,7 @@ Pods *pods_free(Pods *pods) {
         while (pods->n_refused > 0)
                 free(pods->refused[--pods->n_refused]);
         pod_list_done(&pods->list);
-        error_done(&pods->logged);
+        kube_report_done(&pods->report);
         free(pods->node_name);
         free(pods);
         return NULL;

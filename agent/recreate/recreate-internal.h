@@ -10,6 +10,7 @@
  */
 
 #include "agent/kube/discovery.h"
+#include "agent/kube/report.h"
 #include "agent/kube/watch.h"
 #include "agent/recreate/recreate-spec.h"
 #include "agent/recreate/recreate.h"
@@ -24,8 +25,6 @@ typedef struct RecreateOrphan RecreateOrphan;
 typedef struct RecreateWatch {
         Recreate *recreate;
         KubeWatch *watch;
-        sd_event_source *patience; /* before a complaint */
-        Error complaint;           /* what the log has said last, or unset */
 } RecreateWatch;
 
 struct Recreate {
@@ -49,8 +48,8 @@ struct Recreate {
         sd_event_source *rediscover;
         unsigned n_failures; /* of the discovery */
         Error absence;       /* why the version is not known, or unset */
-        Error complaint;     /* about that, in the log, or unset */
-        char *version;       /* and then there are the watches */
+        KubeReport report;
+        char *version; /* and then there are the watches */
         RecreateDialect dialect;
         RecreateWatch ours;
         RecreateWatch orphaned;

@@ -11,49 +11,16 @@
 #include "agent/kube/retry.h"
 #include "agent/recreate/recreate-internal.h"
 
-#define PATIENCE_USEC ((uint64_t) 3 * 1000 * 1000)
 #define ABSENT_USEC ((uint64_t) 60 * 1000 * 1000) /* nobody serves it, and may do so one day */
 
 /* Newer first: what is stored need not be converted then. */
 static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
 
-static bool is_said_by_other(const RecreateWatch *watch) {
-        const Recreate *recreate = watch->recreate;
-        const RecreateWatch *other =
-                watch == &recreate->ours ? &recreate->orphaned : &recreate->ours;
-
-        return other->complaint.kind != ERROR_NONE;
-}
-
 static bool is_ours(const RecreateWatch *watch) {
         return watch == &watch->recreate->ours;
 }
 
-/* As a rule both watches are in the same trouble. */
-static bool is_said(const Recreate *recreate, const Error *error) {
-        const Error *said[] = { &recreate->complaint, &recreate->ours.complaint,
-                                &recreate->orphaned.complaint };
-
-        for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
-                if (strcmp(error_message(error), error_message(said[i])) == 0)
-                        return true;
-
-        return false;
-}
-
-static void complain(Recreate *recreate, Error *complaint, const Error *error) {
-        if (kube_client_is_in_trouble(recreate->client))
-                return;
-
-        if (!is_said(recreate, error))
-                log_warning(recreate->log, NULL, "Cannot see the restart requests: %s.",
-                            error_message(error));
-        error_done(complaint);
-        (void) error_copy(complaint, error);
-}
-
 static void watch_done(RecreateWatch *watch) {
-        watch->patience = sd_event_source_disable_unref(watch->patience);
         watch->watch = kube_watch_free(watch->watch);
 }
 
@@ -61,6 +28,7 @@ void recreate_drop_parts(Recreate *recreate) {
         watch_done(&recreate->ours);
         watch_done(&recreate->orphaned);
         recreate_orphans_drop(recreate);
+        kube_report_answered(&recreate->report);
         recreate->version = (free(recreate->version), NULL);
 }
 
@@ -81,31 +49,6 @@ static int on_gone(const KubeObject *object, void *userdata) {
         return 0;
 }
 
-static int on_patience_over(sd_event_source *source, uint64_t usec, void *userdata) {
-        RecreateWatch *watch = userdata;
-
-        watch->patience = sd_event_source_disable_unref(watch->patience);
-        if (watch->watch && kube_watch_state(watch->watch) == KUBE_WATCH_TROUBLED)
-                complain(watch->recreate, &watch->complaint, kube_watch_error(watch->watch));
-        return 0;
-}
-
-/* A watch that was cut is worth no word if it goes on. */
-static int on_troubled(RecreateWatch *watch, const Error *error) {
-        int r;
-
-        if (error->kind != ERROR_UNAVAILABLE && error->kind != ERROR_TIMEOUT) {
-                complain(watch->recreate, &watch->complaint, error);
-                return 0;
-        }
-        if (watch->patience)
-                return 0;
-
-        r = sd_event_add_time_relative(watch->recreate->event, &watch->patience, CLOCK_MONOTONIC,
-                                       PATIENCE_USEC, 0, on_patience_over, watch);
-        return r < 0 ? r : sd_event_source_set_exit_on_failure(watch->patience, true);
-}
-
 /* The kind has been taken away. */
 static int on_absent(Recreate *recreate) {
         int r;
@@ -115,12 +58,18 @@ static int on_absent(Recreate *recreate) {
         return r < 0 ? r : recreate_discover(recreate);
 }
 
+static bool is_synced(const RecreateWatch *watch) {
+        return watch->watch && kube_watch_state(watch->watch) == KUBE_WATCH_SYNCED;
+}
+
+/* As a rule both watches are in the same trouble, and it is over when it is for both. */
 static int on_synced(RecreateWatch *watch) {
-        if (watch->complaint.kind != ERROR_NONE && !is_said_by_other(watch))
-                log_info(watch->recreate->log, NULL, "The restart requests can be seen again.");
-        error_done(&watch->complaint);
-        watch->patience = sd_event_source_disable_unref(watch->patience);
-        return is_ours(watch) ? recreate_lose_unmarked(watch->recreate) : 0;
+        Recreate *recreate = watch->recreate;
+
+        if (is_synced(&recreate->ours) && is_synced(&recreate->orphaned) &&
+            kube_report_well(&recreate->report))
+                log_info(recreate->log, NULL, "The restart requests can be seen again.");
+        return is_ours(watch) ? recreate_lose_unmarked(recreate) : 0;
 }
 
 static int on_state(KubeWatchState state, void *userdata) {
@@ -133,7 +82,7 @@ static int on_state(KubeWatchState state, void *userdata) {
                 r = on_synced(watch);
         else if (state == KUBE_WATCH_TROUBLED)
                 r = error->kind == ERROR_NOT_FOUND ? on_absent(recreate)
-                                                   : on_troubled(watch, error);
+                                                   : kube_report_trouble(&recreate->report, error);
 
         recreate_tell(recreate);
         return r;
@@ -232,16 +181,18 @@ static int discover_later(Recreate *recreate, bool is_absent) {
 
 static int on_discovered(const char *version, const Error *error, void *userdata) {
         Recreate *recreate = userdata;
-        int r;
+        int r = 0;
 
         recreate->discovery = kube_discovery_free(recreate->discovery);
         error_done(&recreate->absence);
         if (error) {
-                complain(recreate, &recreate->complaint, error);
+                r = kube_report_trouble(&recreate->report, error);
                 (void) error_copy(&recreate->absence, error);
         } else {
-                error_done(&recreate->complaint);
+                kube_report_answered(&recreate->report);
         }
+        if (r < 0)
+                return r;
 
         if (version) {
                 recreate->n_failures = 0;

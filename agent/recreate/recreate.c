@@ -256,8 +256,11 @@ int recreate_new(const RecreateOptions *options, Recreate **ret) {
                 .on_completed = options->on_completed,
                 .on_changed = options->on_changed,
                 .userdata = options->userdata,
-                .ours = { .recreate = recreate, .complaint = ERROR_INIT },
-                .orphaned = { .recreate = recreate, .complaint = ERROR_INIT },
+                .report = { .client = options->client,
+                            .log = options->log,
+                            .subject = "Cannot see the restart requests" },
+                .ours = { .recreate = recreate },
+                .orphaned = { .recreate = recreate },
         };
         recreate_watch_pods(recreate);
         if (!recreate->node_name)
@@ -290,9 +293,7 @@ Recreate *recreate_free(Recreate *recreate) {
         for (size_t i = 0; i < recreate->n_schemes; i++)
                 free(recreate->schemes[i]);
         free(recreate->schemes);
-        error_done(&recreate->ours.complaint);
-        error_done(&recreate->orphaned.complaint);
-        error_done(&recreate->complaint);
+        kube_report_done(&recreate->report);
         error_done(&recreate->absence);
         error_done(&recreate->refusal);
         free(recreate->node_name);

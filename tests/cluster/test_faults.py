@@ -456,6 +456,18 @@ def test_right_is_missing(make_member, server, proxy, wishes, verbs, subject):
     wait_well(agent)
 
 
+def test_rights_are_read_late(make_member, proxy, wishes):
+    """A server that has just started refuses everybody for a moment: that is worth no word."""
+    add(wishes, "demo/web:1")
+    proxy.on(_ANY_LIST, api_faults.refuse(403), times=2)
+    agent = make_member()
+    agent.start()
+    wishes.wait_status("demo/web:1", "Succeeded", 20)
+    assert [request.code for request in proxy.requests(_ANY_LIST)[:2]] == [403] * 2
+    wait_well(agent)
+    assert complaints(agent) == []
+
+
 def test_secret_may_not_be_read(member, server, wishes, fake_runtime):
     """An image is not pulled without the secret that it names, and the reason is in its status."""
     server.forbidden = {("get", "secrets")}

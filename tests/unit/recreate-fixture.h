@@ -308,6 +308,10 @@ KubeCall *kube_call_unref(KubeCall *call) {
         return NULL;
 }
 
+sd_event *kube_client_event(const KubeClient *client) {
+        return node.event;
+}
+
 bool kube_client_is_in_trouble(const KubeClient *client) {
         return false;
 }

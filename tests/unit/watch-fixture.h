@@ -29,7 +29,8 @@ static struct FakeKube {
         uint64_t now_usec;
         struct {
                 sd_event_source *source;
-                uint64_t usec;
+                uint64_t usec; /* from when it was set */
+                uint64_t due_usec;
         } timers[FAKE_TIMERS_MAX];
         size_t n_timers;
 } fake;
@@ -40,6 +41,10 @@ sd_event *kube_client_event(const KubeClient *client) {
 
 bool kube_client_is_in_trouble(const KubeClient *client) {
         return false;
+}
+
+const Error *kube_client_trouble(const KubeClient *client) {
+        return NULL;
 }
 
 int kube_call(KubeClient *client, const KubeRequest *request, KubeCall **ret) {
@@ -77,14 +82,17 @@ int sd_event_add_time_relative(sd_event *event, sd_event_source **ret, clockid_t
 
         assert_true(r >= 0 && fake.n_timers < FAKE_TIMERS_MAX);
         fake.timers[fake.n_timers].source = sd_event_source_ref(*ret);
-        fake.timers[fake.n_timers++].usec = usec;
+        fake.timers[fake.n_timers].usec = usec;
+        fake.timers[fake.n_timers++].due_usec = fake.now_usec + usec;
         return r;
 }
 
 int sd_event_source_set_time_relative(sd_event_source *source, uint64_t usec) {
         for (size_t i = 0; i < fake.n_timers; i++)
-                if (fake.timers[i].source == source)
+                if (fake.timers[i].source == source) {
                         fake.timers[i].usec = usec;
+                        fake.timers[i].due_usec = fake.now_usec + usec;
+                }
         return 0;
 }
 
@@ -100,17 +108,20 @@ static inline void fake_tear_down(void) {
         assert_true(!fake.call);
 }
 
-/* The number of the timer that is set, or -1. */
+/* The number of the timer that is due first, or -1. */
 static inline int fake_find_timer(void) {
-        for (size_t i = fake.n_timers; i-- > 0;) {
+        int found = -1;
+
+        for (size_t i = 0; i < fake.n_timers; i++) {
                 int enabled;
 
                 assert_true(sd_event_source_get_enabled(fake.timers[i].source, &enabled) >= 0);
-                if (enabled != SD_EVENT_OFF)
-                        return (int) i;
+                if (enabled != SD_EVENT_OFF &&
+                    (found < 0 || fake.timers[i].due_usec < fake.timers[found].due_usec))
+                        found = (int) i;
         }
 
-        return -1;
+        return found;
 }
 
 static inline uint64_t fake_timer(void) {
@@ -124,7 +135,7 @@ static inline void fake_pass(void) {
         int i = fake_find_timer();
 
         assert_true(i >= 0);
-        fake.now_usec += fake.timers[i].usec;
+        fake.now_usec = fake.timers[i].due_usec;
         assert_true(sd_event_source_set_time(fake.timers[i].source, 0) >= 0);
         assert_true(sd_event_run(fake.event, 0) > 0);
 }

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * What the log says of trouble with a watch
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/kube/report.h"
+#include "tests/unit/stderr-capture.h"
+
+#define SUBJECT "Cannot watch the tests"
+
+/* A client that can be given trouble. */
+struct KubeClient {
+        sd_event *event;
+        Error trouble;
+        bool is_unauthorized;
+};
+
+sd_event *kube_client_event(const KubeClient *client) {
+        return client->event;
+}
+
+const Error *kube_client_trouble(const KubeClient *client) {
+        return client->trouble.kind == ERROR_NONE ? NULL : &client->trouble;
+}
+
+bool kube_client_is_in_trouble(const KubeClient *client) {
+        return client->trouble.kind != ERROR_NONE || client->is_unauthorized;
+}
+
+typedef struct Fixture {
+        KubeClient client;
+        KubeReport report;
+        Log *log;
+        Stderr captured;
+} Fixture;
+
+static void fixture_open(Fixture *f) {
+        *f = (Fixture){ .client = { .trouble = ERROR_INIT } };
+        assert_true(sd_event_new(&f->client.event) >= 0);
+        stderr_pipe(&f->captured);
+        assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &f->log), 0);
+        f->report = (KubeReport){
+                .client = &f->client, .log = f->log, .subject = SUBJECT, .patience_usec = 1000
+        };
+}
+
+/* Ends it; how often the log has said the text. */
+static unsigned fixture_close(Fixture *f, const char *text) {
+        const char *said = stderr_restore(&f->captured);
+        unsigned n = 0;
+
+        kube_report_done(&f->report);
+        log_free(f->log);
+        error_done(&f->client.trouble);
+        assert_false(f->report.patience);
+        sd_event_unref(f->client.event);
+        while ((said = strstr(said, text))) {
+                said += strlen(text);
+                n++;
+        }
+
+        return n;
+}
+
+static void trouble(Fixture *f, ErrorKind kind, const char *message) {
+        Error error = ERROR_INIT;
+
+        error_set(&error, kind, "%s", message);
+        assert_int_equal(kube_report_trouble(&f->report, &error), 0);
+        error_done(&error);
+}
+
+/* Runs until the report has no patience left. */
+static void wait_for_patience(Fixture *f) {
+        while (f->report.patience)
+                assert_true(sd_event_run(f->client.event, UINT64_MAX) > 0);
+}
+
+static void test_lasting_trouble_is_said_once(void **state) {
+        Fixture f;
+
+        fixture_open(&f);
+        for (unsigned i = 0; i < 3; i++) {
+                trouble(&f, ERROR_DENIED, "forbidden");
+                wait_for_patience(&f);
+        }
+
+        assert_int_equal(fixture_close(&f, SUBJECT ": forbidden."), 1);
+}
+
+static void test_nothing_is_said_of_what_passes(void **state) {
+        const ErrorKind kinds[] = { ERROR_UNAVAILABLE, ERROR_TIMEOUT, ERROR_DENIED };
+        Fixture f;
+
+        fixture_open(&f);
+        for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+                trouble(&f, kinds[i], "passing");
+                assert_non_null(f.report.patience);
+                assert_false(kube_report_well(&f.report));
+                assert_null(f.report.patience);
+        }
+
+        trouble(&f, ERROR_DENIED, "outdated");
+        kube_report_answered(&f.report);
+        assert_null(f.report.patience);
+        assert_int_equal(fixture_close(&f, SUBJECT), 0);
+}
+
+static void test_what_cannot_pass_is_said_at_once(void **state) {
+        Fixture f;
+
+        fixture_open(&f);
+        trouble(&f, ERROR_INVALID, "nonsense");
+        trouble(&f, ERROR_INVALID, "nonsense");
+        assert_null(f.report.patience);
+        assert_int_equal(fixture_close(&f, SUBJECT ": nonsense."), 1);
+}
+
+/* The newest reason counts, and does not begin the wait anew. */
+static void test_reason_changes_in_the_wait(void **state) {
+        sd_event_source *patience;
+        Fixture f;
+
+        fixture_open(&f);
+        trouble(&f, ERROR_TIMEOUT, "first");
+        patience = f.report.patience;
+        trouble(&f, ERROR_DENIED, "second");
+        assert_ptr_equal(f.report.patience, patience);
+        wait_for_patience(&f);
+        assert_string_equal(error_message(&f.report.said), "second");
+        assert_int_equal(fixture_close(&f, SUBJECT), 1);
+}
+
+static void test_it_is_said_anew_after_it_was_well(void **state) {
+        Fixture f;
+
+        fixture_open(&f);
+        trouble(&f, ERROR_INVALID, "nonsense");
+        assert_true(kube_report_well(&f.report));
+        assert_false(kube_report_well(&f.report));
+        trouble(&f, ERROR_INVALID, "nonsense");
+        assert_int_equal(fixture_close(&f, SUBJECT), 2);
+}
+
+/* One place speaks of the connection, and one of credentials. */
+static void test_trouble_of_all_is_said_by_one(void **state) {
+        Fixture f;
+
+        fixture_open(&f);
+        f.client.is_unauthorized = true;
+        trouble(&f, ERROR_INVALID, "a");
+        f.report.speaks_for_all = true;
+        trouble(&f, ERROR_INVALID, "b");
+        error_set(&f.client.trouble, ERROR_UNAVAILABLE, "refused");
+        trouble(&f, ERROR_INVALID, "c");
+        assert_string_equal(error_message(&f.report.said), "b");
+        assert_int_equal(fixture_close(&f, SUBJECT), 1);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_lasting_trouble_is_said_once),
+                cmocka_unit_test(test_nothing_is_said_of_what_passes),
+                cmocka_unit_test(test_what_cannot_pass_is_said_at_once),
+                cmocka_unit_test(test_reason_changes_in_the_wait),
+                cmocka_unit_test(test_it_is_said_anew_after_it_was_well),
+                cmocka_unit_test(test_trouble_of_all_is_said_by_one),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
