@@ -71,7 +71,7 @@ class ControlPlane:
         self.authority = Authority(folder)
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
-        self.admin = self.client(_ADMIN_TOKEN)
+        self.admin = self.make_admin()
         self.admin_kubeconfig = self.write_kubeconfig(folder / "admin.conf", token=_ADMIN_TOKEN)
         self._audit = folder / "audit.log"
         self._signing_key = make_signing_key(folder / "service-accounts.key")
@@ -113,6 +113,10 @@ class ControlPlane:
         self, token: str | None = None, certificate: tuple[Path, Path] | None = None
     ) -> Kube:
         return Kube(self.url, self.authority.certificate, token, certificate)
+
+    def make_admin(self) -> Kube:
+        """One who may do everything, with a connection of its own."""
+        return self.client(_ADMIN_TOKEN)
 
     def write_kubeconfig(self, path: Path, server: str | None = None, **user: Any) -> Path:
         """See kubeconfig.py. `server` is where something that stands in between listens."""
