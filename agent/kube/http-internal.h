@@ -18,6 +18,7 @@ struct HttpPeer {
         sd_event_source *timer;
         bool is_initialised; /* curl is, on our behalf */
         bool is_inside;      /* curl runs, and must not be called again from its callbacks */
+        bool is_due;         /* it wants to be called again at once */
         HttpTransfer *transfers;
 
         HttpTarget target;
@@ -59,6 +60,13 @@ struct HttpTransfer {
 
 /* Tells curl everything about the request but where its answer goes. */
 int http_set_up(HttpTransfer *transfer, const HttpRequest *request);
+
+/* Curl runs when the loop says so. */
+bool http_run_set_up(HttpPeer *peer);
+int http_run_add_timer(HttpPeer *peer);
+
+/* Curl has run: lets go of what was freed meanwhile, and tells of what has ended. */
+int http_peer_settle(HttpPeer *peer);
 
 /* Overwrites the text before it is freed: it may be secret. */
 void http_wipe(char *text);

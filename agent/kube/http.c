@@ -4,15 +4,10 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/epoll.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/kube/http-error.h"
 #include "agent/kube/http-internal.h"
-
-/* With HTTP/1.1 each request has a connection of its own, and so has each watch for as long as it
- * lasts; of those there are a handful. */
-#define CONNECTIONS_MAX 8L
 
 static HttpPeer *http_peer_free(HttpPeer *peer) {
         if (!peer)
@@ -125,10 +120,11 @@ static int http_transfer_end(HttpTransfer *transfer, CURLcode code) {
         return transfer->on_end(&end, transfer->userdata);
 }
 
-static int http_peer_end_transfers(HttpPeer *peer) {
+int http_peer_settle(HttpPeer *peer) {
         CURLMsg *message;
         int n, r;
 
+        http_peer_bury(peer);
         while ((message = peer->curl.multi_info_read(peer->multi, &n))) {
                 CURLcode code = message->data.result;
                 char *userdata;
@@ -143,69 +139,6 @@ static int http_peer_end_transfers(HttpPeer *peer) {
         }
 
         return 0;
-}
-
-static int http_peer_run(HttpPeer *peer, curl_socket_t fd, int what) {
-        int n, r;
-
-        peer->n_refs++;
-        peer->is_inside = true;
-        (void) peer->curl.multi_socket_action(peer->multi, fd, what, &n);
-        peer->is_inside = false;
-
-        http_peer_bury(peer);
-        r = http_peer_end_transfers(peer);
-        http_peer_unref(peer);
-        return r;
-}
-
-static int on_io(sd_event_source *source, int fd, uint32_t events, void *userdata) {
-        int what = (events & (EPOLLIN | EPOLLHUP) ? CURL_CSELECT_IN : 0) |
-                   (events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
-                   (events & EPOLLERR ? CURL_CSELECT_ERR : 0);
-
-        return http_peer_run(userdata, fd, what);
-}
-
-static int on_timer(sd_event_source *source, uint64_t usec, void *userdata) {
-        return http_peer_run(userdata, CURL_SOCKET_TIMEOUT, 0);
-}
-
-static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *userdata,
-                            void *socket_userdata) {
-
-        HttpPeer *peer = userdata;
-        sd_event_source *source = socket_userdata;
-        uint32_t events =
-                (what & CURL_POLL_IN ? EPOLLIN : 0u) | (what & CURL_POLL_OUT ? EPOLLOUT : 0u);
-        int r;
-
-        if (what == CURL_POLL_REMOVE) {
-                sd_event_source_disable_unref(source);
-                return 0;
-        }
-        if (source)
-                return sd_event_source_set_io_events(source, events) < 0 ? -1 : 0;
-
-        r = sd_event_add_io(peer->event, &source, fd, events, on_io, peer);
-        if (r < 0)
-                return -1;
-
-        (void) sd_event_source_set_exit_on_failure(source, true);
-        (void) sd_event_source_set_description(source, "http-socket");
-        return peer->curl.multi_assign(peer->multi, fd, source) == CURLM_OK ? 0 : -1;
-}
-
-static int on_timer_wanted(CURLM *multi, long timeout_msec, void *userdata) {
-        HttpPeer *peer = userdata;
-
-        if (timeout_msec < 0)
-                return sd_event_source_set_enabled(peer->timer, SD_EVENT_OFF) < 0 ? -1 : 0;
-
-        if (sd_event_source_set_time_relative(peer->timer, (uint64_t) timeout_msec * 1000) < 0)
-                return -1;
-
-        return sd_event_source_set_enabled(peer->timer, SD_EVENT_ONESHOT) < 0 ? -1 : 0;
 }
 
 static size_t on_header(char *line, size_t size, size_t n, void *userdata) {
@@ -304,41 +237,13 @@ static int http_peer_copy_credentials(HttpPeer *peer, const KubeCredentials *cre
         return is_copied ? 0 : -ENOMEM;
 }
 
-static bool http_peer_set_up_multi(HttpPeer *peer) {
-        CURLMcode (*set)(CURLM * multi, CURLMoption option, ...) = peer->curl.multi_setopt;
-        CURLM *multi = peer->multi;
-
-        return set(multi, CURLMOPT_PIPELINING, CURLPIPE_MULTIPLEX) == CURLM_OK &&
-               set(multi, CURLMOPT_MAX_HOST_CONNECTIONS, CONNECTIONS_MAX) == CURLM_OK &&
-               set(multi, CURLMOPT_MAXCONNECTS, CONNECTIONS_MAX) == CURLM_OK &&
-               set(multi, CURLMOPT_SOCKETFUNCTION, on_socket_wanted) == CURLM_OK &&
-               set(multi, CURLMOPT_SOCKETDATA, peer) == CURLM_OK &&
-               set(multi, CURLMOPT_TIMERFUNCTION, on_timer_wanted) == CURLM_OK &&
-               set(multi, CURLMOPT_TIMERDATA, peer) == CURLM_OK;
-}
-
 /* curl counts how often it was initialised, and does that under a lock of its own. */
 static int http_peer_start_library(HttpPeer *peer) {
         const HttpLibrary *curl = &peer->curl;
 
         peer->is_initialised = curl->global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
         peer->multi = peer->is_initialised ? curl->multi_init() : NULL;
-        return peer->multi && http_peer_set_up_multi(peer) ? 0 : -ENOMEM;
-}
-
-static int http_peer_add_timer(HttpPeer *peer) {
-        int r;
-
-        r = sd_event_add_time_relative(peer->event, &peer->timer, CLOCK_MONOTONIC, 0,
-                                       /* accuracy= */ 1, on_timer, peer);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(peer->timer, true);
-        if (r < 0)
-                return r;
-
-        return sd_event_source_set_enabled(peer->timer, SD_EVENT_OFF);
+        return peer->multi && http_run_set_up(peer) ? 0 : -ENOMEM;
 }
 
 int http_load(Error *reterr) {
@@ -371,7 +276,7 @@ int http_peer_new(sd_event *event, const KubeCredentials *credentials, HttpPeer 
         if (r < 0)
                 return r;
 
-        r = http_peer_add_timer(peer);
+        r = http_run_add_timer(peer);
         if (r < 0)
                 return r;
 

@@ -52,17 +52,33 @@ static int meta_step_all(Meta *meta) {
         return r;
 }
 
+/* Where the pod is, or would be: each event of a pod asks that. */
+static size_t meta_find_place(const Meta *meta, const char *uid) {
+        size_t low = 0, high = meta->n_pods;
+
+        while (low < high) {
+                size_t middle = low + (high - low) / 2;
+
+                if (strcmp(meta->pods[middle]->uid, uid) < 0)
+                        low = middle + 1;
+                else
+                        high = middle;
+        }
+
+        return low;
+}
+
 /* NULL: none. */
 static MetaPod **meta_find(const Meta *meta, const char *uid) {
-        for (size_t i = 0; i < meta->n_pods; i++)
-                if (strcmp(meta->pods[i]->uid, uid) == 0)
-                        return &meta->pods[i];
+        size_t place = meta_find_place(meta, uid);
 
-        return NULL;
+        return place < meta->n_pods && strcmp(meta->pods[place]->uid, uid) == 0 ? &meta->pods[place]
+                                                                                : NULL;
 }
 
 static int meta_add(Meta *meta, const Pod *pod) {
-        MetaPod **pods;
+        size_t place = meta_find_place(meta, pod->uid);
+        MetaPod **pods, *added;
         int r;
 
         pods = reallocarray(meta->pods, meta->n_pods + 1, sizeof(*pods));
@@ -70,17 +86,21 @@ static int meta_add(Meta *meta, const Pod *pod) {
                 return -ENOMEM;
 
         meta->pods = pods;
-        r = meta_pod_new(meta, pod, &pods[meta->n_pods]);
+        r = meta_pod_new(meta, pod, &added);
         if (r < 0)
                 return r;
 
+        memmove(pods + place + 1, pods + place, (meta->n_pods - place) * sizeof(*pods));
+        pods[place] = added;
         meta->n_pods++;
-        return meta_pod_step(pods[meta->n_pods - 1]);
+        return meta_pod_step(added);
 }
 
 static void meta_drop(Meta *meta, MetaPod **at) {
+        MetaPod **end = meta->pods + meta->n_pods--;
+
         meta_pod_free(*at);
-        *at = meta->pods[--meta->n_pods];
+        memmove(at, at + 1, (size_t) (end - at - 1) * sizeof(*at));
 }
 
 static bool text_equal(const char *a, const char *b) {

@@ -75,18 +75,35 @@ static int list_make_room(PodList *list) {
         return 0;
 }
 
+/* The same pod as before keeps its places. Returns what it was. */
+static Pod *list_replace(PodList *list, Pod *pod) {
+        size_t i = find_by_name(list, pod);
+        Pod *before = i < list->n_items ? list->by_name[i] : NULL;
+
+        if (!before || compare_name(before, pod) != 0 || strcmp(before->uid, pod->uid) != 0)
+                return NULL;
+
+        list->by_uid[find_by_uid(list, before)] = pod;
+        list->by_name[i] = pod;
+        return before;
+}
+
 int pod_list_put(PodList *list, Pod **pod, Pod **ret_before) {
         Pod *before;
         int r;
 
-        r = list_make_room(list);
-        if (r < 0)
-                return r;
+        before = list_replace(list, *pod);
+        if (!before) {
+                r = list_make_room(list);
+                if (r < 0)
+                        return r;
 
-        before = pod_list_take(list, (*pod)->namespace, (*pod)->name);
-        insert_at(list->by_name, list->n_items, find_by_name(list, *pod), *pod);
-        insert_at(list->by_uid, list->n_items, find_by_uid(list, *pod), *pod);
-        list->n_items++;
+                before = pod_list_take(list, (*pod)->namespace, (*pod)->name);
+                insert_at(list->by_name, list->n_items, find_by_name(list, *pod), *pod);
+                insert_at(list->by_uid, list->n_items, find_by_uid(list, *pod), *pod);
+                list->n_items++;
+        }
+
         *pod = NULL;
         *ret_before = before;
         return 0;
