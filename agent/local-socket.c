@@ -3,6 +3,7 @@
 #include "agent/local-socket.h"
 
 #include <grp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,15 +12,34 @@
 
 #define DEFAULT_GROUP "inplaced"
 
+DEFINE_CLEANUP(FILE *, fclose)
+
+/* Where packages make their groups. Other sources of names are libraries that would stay in memory, and
+ * services that may be slow to answer; they are asked only for what somebody has named. */
+static gid_t find_default(void) {
+        cleanup(fclose_p) FILE *file = fopen("/etc/group", "re");
+        const struct group *group;
+
+        while (file && (group = fgetgrent(file)))
+                if (strcmp(group->gr_name, DEFAULT_GROUP) == 0)
+                        return group->gr_gid;
+
+        return (gid_t) -1;
+}
+
 gid_t local_socket_find_group(const char *name, Log *log) {
-        const struct group *group = getgrnam(name ?: DEFAULT_GROUP);
+        const struct group *group;
         char *end;
         unsigned long number;
 
+        if (!name)
+                return find_default();
+        if (!name[0])
+                return (gid_t) -1;
+
+        group = getgrnam(name);
         if (group)
                 return group->gr_gid;
-        if (!name || !name[0])
-                return (gid_t) -1;
 
         number = strtoul(name, &end, 10);
         if (!*end && number < (gid_t) -1)

@@ -9,7 +9,7 @@
 
 #include "agent/base/log.h"
 
-/* A name or a number; NULL: the group "inplaced", if there is one; "": nobody. (gid_t) -1 is nobody,
+/* A name or a number; NULL: the group "inplaced", if /etc/group has it; "": nobody. (gid_t) -1 is nobody,
  * also if the group that was named does not exist, which is logged. */
 gid_t local_socket_find_group(const char *name, Log *log);
 

@@ -77,6 +77,17 @@ def test_group(start_agent, fake_runtime, open_folder, group):
     assert "Permission denied" in call_as(agent, _NOBODY, _NOBODY)
 
 
+def test_default_group(make_agent, fake_runtime, open_folder):
+    """Without a word about it, the group of the package's name, if this node has it."""
+    groups = open_folder.path / "group"
+    groups.write_text(f"root:x:0:\ninplaced:x:{_DAEMON}:\n")
+    agent = make_agent(fake_runtime.endpoint)
+    bind = f"mount --bind {groups} /etc/group"
+    agent.argv = ["unshare", "--mount", "sh", "-c", f'{bind} && exec "$@"', "sh", *agent.argv]
+    agent.start()
+    assert agent.socket.stat().st_gid == _DAEMON
+
+
 def test_peer_is_checked(start_agent, fake_runtime, open_folder):
     """Also when somebody opens the socket to everybody, only root may call."""
     agent = start_agent(fake_runtime.endpoint)
