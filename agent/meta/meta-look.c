@@ -124,29 +124,27 @@ static int fact_complete(MetaContainer *container, const PodLookAnswer *answer) 
         return answer->running_id[0] ? replace(&fact->running_id, answer->running_id) : 0;
 }
 
-/* What an earlier life of the agent has stopped is found by what it wrote then. */
+/* The one before the one that is known. The kubelet remembers it, also when we do not. */
+static const char *container_former_id(const MetaContainer *container) {
+        const PodContainer *state = meta_container_state(container);
+
+        return meta_container_is_known(container) ? state->former_id : state->container_id;
+}
+
+/* What an earlier life of the agent has stopped, for the value that is still asked for. */
 static int container_recall(MetaContainer *container) {
-        Meta *meta = container->pod->meta;
-        cleanup(containers_meta_done) ContainersMeta old = CONTAINERS_META_INIT;
-        const ContainersMetaEntry *entry;
-        const char *id;
+        const char *former = container_former_id(container), *id;
         char owner[32], scheme[64];
         int r;
 
-        r = containers_meta_parse(meta_pod_annotation(container->pod), &old);
-        if (r < 0)
-                return r;
-
         meta_stop_owner(container->expected_hash, owner);
-        entry = containers_meta_find(&old, meta_container_state(container)->name);
-        if (entry && strcmp(entry->container_id, container->fact.full_id) != 0 &&
-            pod_split_container_id(entry->container_id, scheme, sizeof(scheme), &id) &&
-            stops_has_stopped(meta->options.stops, owner, id)) {
-                r = replace(&container->stopped.id, id);
-                container->stopped.hash = container->expected_hash;
-                container->stopped.is_ours = true;
-        }
+        if (!former || !pod_split_container_id(former, scheme, sizeof(scheme), &id) ||
+            !stops_has_stopped(container->pod->meta->options.stops, owner, id))
+                return 0;
 
+        r = replace(&container->stopped.id, id);
+        container->stopped.hash = container->expected_hash;
+        container->stopped.is_ours = true;
         return r;
 }
 

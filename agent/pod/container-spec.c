@@ -143,6 +143,17 @@ static int read_restart(const KubeContainer *message, const Kubernetes__V1__PodS
                               &container->restart_policy, reterr);
 }
 
+static int copy_ids(const char *id, const char *former_id, PodContainer *container, Error *reterr) {
+        int r;
+
+        r = spec_copy_text(id, SPEC_TEXT_SIZE_MAX, "containerID", &container->container_id, reterr);
+        if (r < 0)
+                return r;
+
+        return spec_copy_text(former_id, SPEC_TEXT_SIZE_MAX, "lastState.terminated.containerID",
+                              &container->former_id, reterr);
+}
+
 static int read_container(const KubeContainer *message, const KubePod *pod, PodContainer *container,
                           Error *reterr) {
         int r;
@@ -155,7 +166,7 @@ static int read_container(const KubeContainer *message, const KubePod *pod, PodC
         if (r < 0)
                 return r;
 
-        r = spec_copy_text(NULL, 0, "containerID", &container->container_id, reterr);
+        r = copy_ids(NULL, NULL, container, reterr);
         if (r < 0)
                 return r;
 
@@ -189,14 +200,16 @@ static int read_container_status(const KubeContainerStatus *status, int index,
                                  PodContainer *container, Error *reterr) {
         const Kubernetes__V1__ContainerStateRunning *running =
                 status->state ? status->state->running : NULL;
+        const Kubernetes__V1__ContainerStateTerminated *former =
+                status->laststate ? status->laststate->terminated : NULL;
 
         container->status_index = index;
         container->restart_count = status->restartcount;
         container->is_ready = status->ready;
         container->is_running = running;
         container->started_at_sec = running && running->startedat ? running->startedat->seconds : 0;
-        return spec_copy_text(status->containerid, SPEC_TEXT_SIZE_MAX, "containerID",
-                              &container->container_id, reterr);
+        return copy_ids(status->containerid, former ? former->containerid : NULL, container,
+                        reterr);
 }
 
 static PodContainer *find_container(Pod *pod, const char *name, bool is_main) {

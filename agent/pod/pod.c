@@ -15,6 +15,7 @@ static void container_done(PodContainer *container) {
         free(container->image);
         free(container->restart_policy);
         free(container->container_id);
+        free(container->former_id);
 }
 
 Pod *pod_free(Pod *pod) {

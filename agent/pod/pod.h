@@ -37,6 +37,7 @@ typedef struct PodContainer {
         /* Its status. */
         int status_index;   /* among those of the main, or of the init containers; -1: none yet */
         char *container_id; /* "containerd://…" */
+        char *former_id;    /* of the one that it had before, in the same form */
         int32_t restart_count;
         bool is_ready;
         bool is_running;

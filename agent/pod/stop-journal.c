@@ -16,7 +16,7 @@
 
 #define FILE_NAME "stops.json"
 #define FILE_SIZE_MAX (1 << 20)
-#define DAY_SEC ((int64_t) 24 * 60 * 60)
+#define WEEK_SEC ((int64_t) 7 * 24 * 60 * 60)
 
 struct StopJournal {
         char *path;
@@ -31,7 +31,7 @@ static bool is_over(const StopRecord *record, int64_t now_sec) {
 
         if (record->phase != STOP_PHASE_STOPPED && record->deadline_sec > end_sec)
                 end_sec = record->deadline_sec;
-        return end_sec < now_sec - DAY_SEC;
+        return end_sec < now_sec - WEEK_SEC;
 }
 
 static void journal_prune(StopJournal *journal, int64_t now_sec) {

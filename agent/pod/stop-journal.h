@@ -32,7 +32,7 @@ typedef struct StopRecord {
 
 typedef struct StopJournal StopJournal;
 
-/* Records of containers that ended more than a day ago are dropped, and the oldest of more than
+/* Records of containers that ended more than a week ago are dropped, and the oldest of more than
  * 1,024. A file that cannot be used is *reterr, and no failure: the journal is empty then. */
 int stop_journal_new(const char *state_dir, StopJournal **ret, Error *reterr);
 StopJournal *stop_journal_free(StopJournal *journal);

@@ -235,6 +235,11 @@ def test_what_a_restart_does_not_heal_is_told_and_not_repeated(node_agent, make_
     settle()
     settle()
     assert pod.restarts() == {"main": 1}
+    node_agent.terminate()
+    node_agent.start()
+    settle()
+    settle()
+    assert pod.restarts() == {"main": 1}
     pod.begin_update(annotations={"colour": "fixed"})
     pod.wait_meta()
     settle()

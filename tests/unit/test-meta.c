@@ -405,7 +405,29 @@ static void test_changed_meanwhile(void **state) {
         assert_string_equal(open_stop()->id, "c2");
 }
 
+/* Whether the kubelet has told of the successor already, or not yet. */
 static void test_stopped_in_an_earlier_life(void **state) {
+        Fixture *fixture = *state;
+        char owner[32];
+
+        (void) snprintf(owner, sizeof(owner), "metadata/%u", (unsigned) hash_of("2"));
+        fake.stopped_owner = owner;
+        fake.stopped_id = "c1";
+        fake.containers[0] = model("c2", "1", 1);
+        for (size_t i = 0; i < 2; i++) {
+                Pod *pod = make_pod(fixture, i ? "c2" : "c1", "2");
+
+                set(&pod->containers[0].former_id, i ? "containerd://c1" : "");
+                show_and_run(fixture, pod);
+        }
+
+        assert_int_equal(fake.n_stops, 0);
+        assert_int_equal(fake.n_events, 1);
+        assert_non_null(strstr(fake.events[0], "InPlaceRestartFailed"));
+}
+
+/* Told of in the annotation, and long since: nothing but the kubelet remembers the one before. */
+static void test_not_healed_in_an_earlier_life(void **state) {
         Fixture *fixture = *state;
         Pod *pod = make_pod(fixture, "c2", "2");
         char owner[32];
@@ -413,13 +435,18 @@ static void test_stopped_in_an_earlier_life(void **state) {
         (void) snprintf(owner, sizeof(owner), "metadata/%u", (unsigned) hash_of("2"));
         fake.stopped_owner = owner;
         fake.stopped_id = "c1";
-        pod->meta =
-                strdup("{\"containers\":[{\"name\":\"app\",\"containerID\":\"containerd://c1\"}]}");
+        set(&pod->meta,
+            "{\"containers\":[{\"name\":\"app\",\"containerID\":\"containerd://c2\"}]}");
+        set(&pod->containers[0].former_id, "containerd://c1");
         fake.containers[0] = model("c2", "1", 1);
         show_and_run(fixture, pod);
         assert_int_equal(fake.n_stops, 0);
         assert_int_equal(fake.n_events, 1);
-        assert_non_null(strstr(fake.events[0], "InPlaceRestartFailed"));
+
+        /* Another value is something else. */
+        rest();
+        show_and_run(fixture, next(fixture, "c2", "3"));
+        assert_int_equal(fake.n_stops, 1);
 }
 
 static void test_skipped(void **state) {
@@ -815,6 +842,7 @@ int main(void) {
                 TEST(test_not_for_everybody),
                 TEST(test_restart),
                 TEST(test_not_healed),
+                TEST(test_not_healed_in_an_earlier_life),
                 TEST(test_changed_meanwhile),
                 TEST(test_stopped_in_an_earlier_life),
                 TEST(test_skipped),

@@ -201,6 +201,9 @@ static void test_little(void **state) {
 
 static void test_containers(void **state) {
         cleanup(pod_free_p) Pod *pod = NULL;
+        Kubernetes__V1__ContainerStateTerminated former =
+                KUBERNETES__V1__CONTAINER_STATE_TERMINATED__INIT;
+        Kubernetes__V1__ContainerState last = KUBERNETES__V1__CONTAINER_STATE__INIT;
         KubeContainerStatus *status;
 
         begin();
@@ -215,6 +218,9 @@ static void test_containers(void **state) {
         status = pod_message_add_status(&message, false, "web", "x://2", 8);
         status->ready = status->has_ready = status->has_restartcount = true;
         status->restartcount = 5;
+        status->laststate = &last;
+        last.terminated = &former;
+        former.containerid = (char *) "x://1";
         pod_message_add_status(&message, false, "setup", "x://wrong", 1);
         pod_message_add_status(&message, true, "web", "x://wrong", 1);
         pod_message_add_status(&message, false, NULL, "x://wrong", 1);
@@ -225,6 +231,7 @@ static void test_containers(void **state) {
         assert_int_equal(pod->containers[0].kind, POD_CONTAINER_MAIN);
         assert_int_equal(pod->containers[0].status_index, 1);
         assert_string_equal(pod->containers[0].container_id, "x://2");
+        assert_string_equal(pod->containers[0].former_id, "x://1");
         assert_int_equal(pod->containers[0].restart_count, 5);
         assert_true(pod->containers[0].is_ready);
         assert_true(pod->containers[0].is_running);
@@ -235,6 +242,7 @@ static void test_containers(void **state) {
         assert_false(pod->containers[2].is_running);
         assert_int_equal(pod->containers[2].started_at_sec, 0);
         assert_string_equal(pod->containers[2].container_id, "x://0");
+        assert_string_equal(pod->containers[2].former_id, "");
         assert_int_equal(pod->containers[3].kind, POD_CONTAINER_SIDECAR);
         assert_int_equal(pod->containers[3].status_index, 1);
         assert_null(pod_find(pod, "none"));

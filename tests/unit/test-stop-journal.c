@@ -21,7 +21,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/pod/stop-journal.h"
 
-#define DAY 86400
+#define WEEK (7 * 86400)
 
 static char folder[32], path[64];
 
@@ -96,8 +96,8 @@ static void test_old_ones_go(void **state) {
         StopJournal *journal = open_journal();
         char id[32];
 
-        set(journal, "a", "old", STOP_PHASE_STOPPED, now - DAY - 100);
-        set(journal, "a", "patient", STOP_PHASE_HOOK, now - DAY - 10); /* its deadline is later */
+        set(journal, "a", "old", STOP_PHASE_STOPPED, now - WEEK - 100);
+        set(journal, "a", "patient", STOP_PHASE_HOOK, now - WEEK - 10); /* its deadline is later */
         set(journal, "a", "new", STOP_PHASE_STOPPED, now);
         assert_null(stop_journal_find(journal, "a", "old"));
         assert_non_null(stop_journal_find(journal, "a", "patient"));
