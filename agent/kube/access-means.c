@@ -17,7 +17,7 @@ struct AccessMeans {
         AccessFile token;
         AccessExec *exec;
         unsigned n_changes; /* of anything but the token */
-        bool is_refused;    /* the token that is in force */
+        bool is_refused;    /* what is in force, by the last answer that said so or not */
 };
 
 DEFINE_CLEANUP(AccessMeans *, access_means_free)
@@ -237,6 +237,10 @@ void access_means_refuse_token(AccessMeans *means) {
                 access_exec_refuse(means->exec);
         else
                 means->is_refused = true;
+}
+
+void access_means_accept_token(AccessMeans *means) {
+        means->is_refused = false;
 }
 
 bool access_means_is_refused(const AccessMeans *means) {

@@ -25,6 +25,7 @@ int access_means_read_pod(const char *folder, KubeconfigSpec *ret, Error *reterr
 int access_means_get(AccessMeans *means, KubeCredentials *ret, Error *reterr);
 
 void access_means_refuse_token(AccessMeans *means);
+void access_means_accept_token(AccessMeans *means);
 
 /* Why the content of a file is older than the file, or NULL; borrowed. */
 const Error *access_means_trouble(const AccessMeans *means);

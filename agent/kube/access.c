@@ -211,6 +211,10 @@ void kube_access_refuse_token(KubeAccess *access) {
         access_means_refuse_token(access->means);
 }
 
+void kube_access_accept_token(KubeAccess *access) {
+        access_means_accept_token(access->means);
+}
+
 const Error *kube_access_trouble(const KubeAccess *access) {
         if (access->config.trouble.kind != ERROR_NONE)
                 return &access->config.trouble;

@@ -65,6 +65,9 @@ int kube_access_get(KubeAccess *access, const KubeCredentials **ret, Error *rete
 /* The server did not take the token (401): the next one has to be read or made anew. */
 void kube_access_refuse_token(KubeAccess *access);
 
+/* The server took the credentials: what it refused before is no reason any more. */
+void kube_access_accept_token(KubeAccess *access);
+
 /* Why something older than what the files say now is in force, or NULL; borrowed. Found out by
  * kube_access_get(). */
 const Error *kube_access_trouble(const KubeAccess *access);

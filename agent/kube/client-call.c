@@ -336,7 +336,7 @@ static int on_end(const HttpEnd *end, void *userdata) {
 
         kube_call_judge(call, end, &error);
         if (end->code != 0)
-                call->client->is_unauthorized = end->code == 401;
+                kube_client_note_code(call->client, end->code);
         call->n_pins++;
         if (end->code == 0 && end->error)
                 kube_call_note_trouble(call, &error);

@@ -73,6 +73,8 @@ int kube_client_kick(KubeClient *client);
 
 /* The server answers, or does not. May call on_reachable, in which any call may be dropped. */
 void kube_client_note_answer(KubeClient *client);
+/* A status that is no 401 means that the server knows who we are. */
+void kube_client_note_code(KubeClient *client, int code);
 void kube_client_note_trouble(KubeClient *client, const Error *error);
 
 /* Whoever is sent from now on gets another connection. */

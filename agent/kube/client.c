@@ -38,6 +38,12 @@ void kube_client_note_answer(KubeClient *client) {
                 client->on_reachable(NULL, client->userdata);
 }
 
+void kube_client_note_code(KubeClient *client, int code) {
+        client->is_unauthorized = code == 401;
+        if (code != 401)
+                kube_access_accept_token(client->access);
+}
+
 void kube_client_note_trouble(KubeClient *client, const Error *error) {
         if (client->trouble.kind == error->kind &&
             strcmp(error_message(&client->trouble), error_message(error)) == 0)

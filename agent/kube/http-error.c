@@ -50,6 +50,8 @@ static void describe_connect(CURLcode code, const char *server, const char *reas
                 reason = "its host name cannot be resolved";
         if (code == CURLE_COULDNT_RESOLVE_PROXY)
                 reason = "its proxy's name cannot be resolved";
+        if (strstr(reason, "proxy scheme")) /* what follows may have a password in it */
+                reason = "the scheme of its proxy is not supported";
 
         if (code == CURLE_OPERATION_TIMEDOUT)
                 (void) error_set(ret, ERROR_TIMEOUT, "cannot connect to %s: no answer for %d s",
@@ -77,6 +79,9 @@ void http_error_describe(CURLcode code, const char *server, const char *text, in
         case CURLE_SSL_CACERT_BADFILE:
         case CURLE_SSL_CERTPROBLEM:
         case CURLE_SSL_CONNECT_ERROR: describe_tls(code, server, reason, ret); return;
+        case CURLE_OUT_OF_MEMORY: /* curl's name for a header of more than 100 KiB, too */
+                reason = "a header is too long, or there is no memory";
+                break;
         case CURLE_HTTP2:
         case CURLE_HTTP2_STREAM: /* the text has a number that is another one each time */
                 reason = "HTTP/2 failed";

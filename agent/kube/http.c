@@ -83,7 +83,6 @@ static void http_peer_bury(HttpPeer *peer) {
         }
 }
 
-/* CURLE_OUT_OF_MEMORY is left to the caller. */
 static void http_transfer_describe(HttpTransfer *transfer, CURLcode code, Error *ret) {
         const HttpLibrary *curl = &transfer->peer->curl;
         const char *text = transfer->trouble[0] ? transfer->trouble : curl->easy_strerror(code);
@@ -108,8 +107,6 @@ static int http_transfer_end(HttpTransfer *transfer, CURLcode code) {
         (void) curl->easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &status);
         (void) curl->easy_getinfo(transfer->easy, CURLINFO_RETRY_AFTER, &retry_after);
         http_transfer_stop(transfer);
-        if (code == CURLE_OUT_OF_MEMORY)
-                return -ENOMEM;
 
         end = (HttpEnd){
                 .code = (int) status,

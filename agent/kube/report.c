@@ -23,7 +23,7 @@ static bool is_said_elsewhere(const KubeReport *report) {
 }
 
 static void report_say(KubeReport *report, const Error *error) {
-        if (is_said(report, error) || is_said_elsewhere(report))
+        if (is_said(report, error))
                 return;
 
         log_warning(report->log, NULL, "%s: %s.", report->subject, error_message(error));
@@ -31,29 +31,42 @@ static void report_say(KubeReport *report, const Error *error) {
         (void) error_copy(&report->said, error);
 }
 
+static int report_wait(KubeReport *report);
+
+/* Nobody will tell of it again as long as it stays the same. */
 static int on_patience_over(sd_event_source *source, uint64_t usec, void *userdata) {
         KubeReport *report = userdata;
 
+        report->patience = sd_event_source_disable_unref(report->patience);
+        if (is_said_elsewhere(report))
+                return report_wait(report);
+
         report_say(report, &report->waiting);
-        kube_report_answered(report);
+        error_done(&report->waiting);
         return 0;
 }
 
+static int report_wait(KubeReport *report) {
+        uint64_t usec = report->patience_usec ?: KUBE_REPORT_PATIENCE_USEC;
+        int r;
+
+        r = sd_event_add_time_relative(kube_client_event(report->client), &report->patience,
+                                       CLOCK_MONOTONIC, usec, 0, on_patience_over, report);
+        if (r >= 0)
+                r = sd_event_source_set_exit_on_failure(report->patience, true);
+        return r < 0 ? r : 0;
+}
+
 int kube_report_trouble(KubeReport *report, const Error *error) {
-        if (!may_pass(error)) {
+        if (!may_pass(error) && !is_said_elsewhere(report)) {
+                kube_report_answered(report);
                 report_say(report, error);
                 return 0;
         }
 
         error_done(&report->waiting);
         (void) error_copy(&report->waiting, error);
-        if (report->patience)
-                return 0;
-
-        return sd_event_add_time_relative(kube_client_event(report->client), &report->patience,
-                                          CLOCK_MONOTONIC,
-                                          report->patience_usec ?: KUBE_REPORT_PATIENCE_USEC, 0,
-                                          on_patience_over, report);
+        return report->patience ? 0 : report_wait(report);
 }
 
 void kube_report_answered(KubeReport *report) {

@@ -158,6 +158,8 @@ static void test_lost_token(void **state) {
         kube_access_refuse_token(fixture->access);
         assert_true(get(fixture) < 0);
         assert_error(fixture, ERROR_INVALID, "/token: is empty");
+        kube_access_accept_token(fixture->access);
+        assert_token(fixture, "one");
 
         put(fixture, "token", "two");
         assert_token(fixture, "two");

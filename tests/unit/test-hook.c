@@ -284,6 +284,21 @@ static void test_http_large(void **state) {
         free(answer);
 }
 
+/* Whoever is asked by a hook is a stranger, who must not be able to end the agent. */
+static void test_http_long_header(void **state) {
+        static const char head[] = "HTTP/1.1 200 OK\r\nX: ";
+        Fixture *f = *state;
+        char *answer = malloc(200000);
+
+        memset(answer, 'x', 200000);
+        memcpy(answer, head, strlen(head));
+        answer[199999] = '\0';
+        f->answer = answer;
+        start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
+        finish(f, ERROR_NONE, ""); /* it was reached */
+        free(answer);
+}
+
 static enum MHD_Result on_asked(void *userdata, struct MHD_Connection *connection, const char *url,
                                 const char *method, const char *version, const char *data,
                                 size_t *size, void **request) {
@@ -426,10 +441,11 @@ static void test_dropped(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                TEST(test_http),          TEST(test_http_headers), TEST(test_http_fallback),
-                TEST(test_http_failures), TEST(test_http_timeout), TEST(test_http_large),
-                TEST(test_https),         TEST(test_tcp),          TEST(test_exec),
-                TEST(test_exec_failures), TEST(test_sleep),        TEST(test_dropped),
+                TEST(test_http),          TEST(test_http_headers),  TEST(test_http_long_header),
+                TEST(test_http_fallback), TEST(test_http_failures), TEST(test_http_timeout),
+                TEST(test_http_large),    TEST(test_https),         TEST(test_tcp),
+                TEST(test_exec),          TEST(test_exec_failures), TEST(test_sleep),
+                TEST(test_dropped),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

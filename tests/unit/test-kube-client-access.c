@@ -369,6 +369,22 @@ static void test_proxy(void **state) {
         unsetenv("no_proxy");
 }
 
+/* What curl says of such a proxy has its password in it. */
+static void test_proxy_with_password(void **state) {
+        Fixture *f = *state;
+        Ask ask = {};
+
+        the_access.credentials.server = "https://kubernetes.invalid:6443";
+        the_access.credentials.proxy = "odd://user:secret@127.0.0.1:1";
+        the_access.credentials.generation++;
+        ask_send(f, &ask, &(KubeRequest){ .verb = "get" });
+        RUN_UNTIL(f, ask.n_replied);
+        assert_int_equal(ask.kind, ERROR_UNAVAILABLE);
+        assert_contains(ask.message, "the scheme of its proxy is not supported");
+        assert_null(strstr(ask.message, "secret"));
+        ask_done(&ask);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
 
 int main(void) {
@@ -392,6 +408,7 @@ int main(void) {
                 TEST(test_wrong_server),
                 TEST(test_target),
                 TEST(test_proxy),
+                TEST(test_proxy_with_password),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

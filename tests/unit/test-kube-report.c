@@ -153,6 +153,10 @@ static void test_it_is_said_anew_after_it_was_well(void **state) {
         assert_int_equal(fixture_close(&f, SUBJECT), 2);
 }
 
+static void turn(Fixture *f) {
+        assert_true(sd_event_run(f->client.event, UINT64_MAX) > 0);
+}
+
 /* One place speaks of the connection, and one of credentials. */
 static void test_trouble_of_all_is_said_by_one(void **state) {
         Fixture f;
@@ -160,12 +164,39 @@ static void test_trouble_of_all_is_said_by_one(void **state) {
         fixture_open(&f);
         f.client.is_unauthorized = true;
         trouble(&f, ERROR_INVALID, "a");
+        turn(&f);
         f.report.speaks_for_all = true;
         trouble(&f, ERROR_INVALID, "b");
         error_set(&f.client.trouble, ERROR_UNAVAILABLE, "refused");
         trouble(&f, ERROR_INVALID, "c");
+        turn(&f);
         assert_string_equal(error_message(&f.report.said), "b");
         assert_int_equal(fixture_close(&f, SUBJECT), 1);
+}
+
+/* What still waits when the connection is there again is said then: it is not told twice. */
+static void test_trouble_outlasts_that_of_all(void **state) {
+        Fixture f;
+
+        fixture_open(&f);
+        trouble(&f, ERROR_DENIED, "forbidden");
+        error_set(&f.client.trouble, ERROR_UNAVAILABLE, "refused");
+        turn(&f);
+        turn(&f);
+        error_done(&f.client.trouble);
+        wait_for_patience(&f);
+        assert_int_equal(fixture_close(&f, SUBJECT ": forbidden."), 1);
+}
+
+/* What was to be said is outdated by what is said at once. */
+static void test_worse_trouble_comes_meanwhile(void **state) {
+        Fixture f;
+
+        fixture_open(&f);
+        trouble(&f, ERROR_TIMEOUT, "first");
+        trouble(&f, ERROR_INVALID, "nonsense");
+        assert_null(f.report.patience);
+        assert_int_equal(fixture_close(&f, SUBJECT ": nonsense."), 1);
 }
 
 int main(void) {
@@ -176,6 +207,8 @@ int main(void) {
                 cmocka_unit_test(test_reason_changes_in_the_wait),
                 cmocka_unit_test(test_it_is_said_anew_after_it_was_well),
                 cmocka_unit_test(test_trouble_of_all_is_said_by_one),
+                cmocka_unit_test(test_trouble_outlasts_that_of_all),
+                cmocka_unit_test(test_worse_trouble_comes_meanwhile),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
