@@ -39,11 +39,12 @@ struct Cluster {
         bool was_synced;
         KubeDiscovery *discovery;
         sd_event_source *rediscover;
-        unsigned n_failures; /* of the discovery */
+        unsigned n_failures; /* of the discovery, or of what it found, in a row */
         Error absence;       /* why there is no version, or unset */
         KubeReport report;
         char *version; /* of the group, and then there are all of these: */
         KubeWatch *watch;
+        bool is_shown; /* this watch has shown the object */
         StatusWriter *writer;
         Registration *registration; /* if somebody wants it */
 };

@@ -31,6 +31,7 @@ static int on_object(const KubeObject *object, void *userdata) {
         Cluster *cluster = userdata;
         int r;
 
+        cluster->is_shown = true;
         r = desired_set(cluster->desired, object);
         if (r < 0)
                 return r;
@@ -43,16 +44,26 @@ static int on_object(const KubeObject *object, void *userdata) {
         return status_writer_on_object(cluster->writer);
 }
 
-static int on_gone(const KubeObject *object, void *userdata) {
-        Cluster *cluster = userdata;
+static int cluster_on_gone(Cluster *cluster) {
         int r;
 
         r = desired_clear(cluster->desired);
         if (r < 0)
                 return r;
 
-        log_info(cluster->log, NULL, "The NodeImage `%s` is gone.", object->name);
+        log_info(cluster->log, NULL, "The NodeImage `%s` is gone.", cluster->node_name);
         cluster_tell(cluster);
+        return 0;
+}
+
+static int on_gone(const KubeObject *object, void *userdata) {
+        Cluster *cluster = userdata;
+        int r;
+
+        r = cluster_on_gone(cluster);
+        if (r < 0)
+                return r;
+
         return kube_watch_state(cluster->watch) == KUBE_WATCH_SYNCED
                        ? cluster_register(cluster, NULL)
                        : 0;
@@ -69,6 +80,8 @@ void cluster_drop_parts(Cluster *cluster) {
 static int cluster_on_synced(Cluster *cluster) {
         int r;
 
+        cluster->n_failures = 0;
+        desired_on_listed(cluster->desired);
         if (kube_report_well(&cluster->report) && cluster->was_synced)
                 log_info(cluster->log, NULL, "Watching the NodeImage `%s` again.",
                          cluster->node_name);
@@ -77,113 +90,13 @@ static int cluster_on_synced(Cluster *cluster) {
         if (r < 0)
                 return r;
 
+        /* It went while its kind was not served, so no watch has seen it go. */
+        if (!cluster->is_shown && desired_uid(cluster->desired))
+                r = cluster_on_gone(cluster);
+        if (r < 0)
+                return r;
+
         return desired_uid(cluster->desired) ? 0 : cluster_register(cluster, NULL);
-}
-
-static int on_watch_state(KubeWatchState state, void *userdata) {
-        Cluster *cluster = userdata;
-        const Error *error = kube_watch_error(cluster->watch);
-        int r;
-
-        r = status_writer_set_synced(cluster->writer, state == KUBE_WATCH_SYNCED);
-        if (r < 0)
-                return r;
-
-        if (state == KUBE_WATCH_LISTING)
-                desired_on_list(cluster->desired);
-        if (state == KUBE_WATCH_SYNCED)
-                r = cluster_on_synced(cluster);
-        if (r < 0)
-                return r;
-
-        r = state == KUBE_WATCH_TROUBLED ? kube_report_trouble(&cluster->report, error) : 0;
-        if (r < 0)
-                return r;
-        if (state == KUBE_WATCH_TROUBLED && error->kind == ERROR_NOT_FOUND) {
-                cluster_drop_parts(cluster);
-                r = cluster_discover(cluster);
-        }
-
-        cluster_tell(cluster);
-        return r;
-}
-
-static void on_watch_restart(void *userdata) {
-        Cluster *cluster = userdata;
-
-        cluster->on_watch_restart(cluster->userdata);
-}
-
-static void on_written(const Error *error, void *userdata) {
-        Cluster *cluster = userdata;
-
-        cluster->on_written(error, cluster->userdata);
-        cluster_tell(cluster);
-}
-
-static int cluster_add_registration(Cluster *cluster) {
-        const RegistrationOptions options = {
-                .client = cluster->client,
-                .log = cluster->log,
-                .version = cluster->version,
-                .node_name = cluster->node_name,
-        };
-
-        return cluster->must_register ? registration_new(&options, &cluster->registration) : 0;
-}
-
-static int cluster_add_watch(Cluster *cluster) {
-        cleanup(free_p) char *name = NULL, *selector = NULL;
-        KubeWatchOptions options = {
-                .client = cluster->client,
-                .path = { .group = CLUSTER_GROUP,
-                          .version = cluster->version,
-                          .resource = "nodeimages" },
-                .on_object = on_object,
-                .on_gone = on_gone,
-                .on_state = on_watch_state,
-                .on_restart = on_watch_restart,
-                .userdata = cluster,
-        };
-        int r;
-
-        r = kube_path_escape(cluster->node_name, &name);
-        if (r < 0)
-                return r;
-
-        if (asprintf(&selector, "fieldSelector=metadata.name%%3D%s", name) < 0) {
-                selector = NULL;
-                return -ENOMEM;
-        }
-
-        options.selector = selector;
-        return kube_watch_new(&options, &cluster->watch);
-}
-
-static int cluster_add_parts(Cluster *cluster, const char *version) {
-        StatusWriterOptions writer = {
-                .client = cluster->client,
-                .log = cluster->log,
-                .desired = cluster->desired,
-                .on_written = on_written,
-                .userdata = cluster,
-        };
-        int r;
-
-        cluster->version = strdup(version);
-        if (!cluster->version)
-                return -ENOMEM;
-
-        writer.version = cluster->version;
-        r = status_writer_new(&writer, &cluster->writer);
-        if (r < 0)
-                return r;
-
-        r = cluster_add_registration(cluster);
-        if (r < 0)
-                return r;
-
-        return cluster_add_watch(cluster);
 }
 
 static int on_rediscover(sd_event_source *source, uint64_t usec, void *userdata) {
@@ -214,6 +127,132 @@ static int cluster_on_absent(Cluster *cluster, const Error *why) {
         return cluster_discover_later(cluster);
 }
 
+/* Discovery may go on to name what is not there: it is not asked without a pause. */
+static int cluster_on_unserved(Cluster *cluster, const Error *why) {
+        cleanup(error_done) Error copy = ERROR_INIT;
+
+        (void) error_copy(&copy, why);
+        cluster_drop_parts(cluster);
+        return cluster_on_absent(cluster, &copy);
+}
+
+static int on_watch_state(KubeWatchState state, void *userdata) {
+        Cluster *cluster = userdata;
+        const Error *error = kube_watch_error(cluster->watch);
+        int r;
+
+        r = status_writer_set_synced(cluster->writer, state == KUBE_WATCH_SYNCED);
+        if (r < 0)
+                return r;
+
+        if (state == KUBE_WATCH_SYNCED)
+                r = cluster_on_synced(cluster);
+        if (r < 0)
+                return r;
+
+        r = state == KUBE_WATCH_TROUBLED ? kube_report_trouble(&cluster->report, error) : 0;
+        if (r < 0)
+                return r;
+        if (state == KUBE_WATCH_TROUBLED && error->kind == ERROR_NOT_FOUND)
+                return cluster_on_unserved(cluster, error);
+
+        cluster_tell(cluster);
+        return 0;
+}
+
+static void on_list(void *userdata) {
+        Cluster *cluster = userdata;
+
+        desired_on_list(cluster->desired);
+}
+
+static void on_watch_restart(void *userdata) {
+        Cluster *cluster = userdata;
+
+        cluster->on_watch_restart(cluster->userdata);
+}
+
+static void on_written(const Error *error, void *userdata) {
+        Cluster *cluster = userdata;
+
+        cluster->on_written(error, cluster->userdata);
+        cluster_tell(cluster);
+}
+
+static void on_settled(void *userdata) {
+        cluster_tell(userdata);
+}
+
+static int cluster_add_registration(Cluster *cluster) {
+        const RegistrationOptions options = {
+                .client = cluster->client,
+                .log = cluster->log,
+                .version = cluster->version,
+                .node_name = cluster->node_name,
+        };
+
+        return cluster->must_register ? registration_new(&options, &cluster->registration) : 0;
+}
+
+static int cluster_add_watch(Cluster *cluster) {
+        cleanup(free_p) char *name = NULL, *selector = NULL;
+        KubeWatchOptions options = {
+                .client = cluster->client,
+                .path = { .group = CLUSTER_GROUP,
+                          .version = cluster->version,
+                          .resource = "nodeimages" },
+                .on_object = on_object,
+                .on_gone = on_gone,
+                .on_state = on_watch_state,
+                .on_list = on_list,
+                .on_restart = on_watch_restart,
+                .userdata = cluster,
+        };
+        int r;
+
+        r = kube_path_escape(cluster->node_name, &name);
+        if (r < 0)
+                return r;
+
+        if (asprintf(&selector, "fieldSelector=metadata.name%%3D%s", name) < 0) {
+                selector = NULL;
+                return -ENOMEM;
+        }
+
+        /* It has seen nothing yet, so all that it shows first is of a list. */
+        cluster->is_shown = false;
+        desired_on_list(cluster->desired);
+        options.selector = selector;
+        return kube_watch_new(&options, &cluster->watch);
+}
+
+static int cluster_add_parts(Cluster *cluster, const char *version) {
+        StatusWriterOptions writer = {
+                .client = cluster->client,
+                .log = cluster->log,
+                .desired = cluster->desired,
+                .on_written = on_written,
+                .on_settled = on_settled,
+                .userdata = cluster,
+        };
+        int r;
+
+        cluster->version = strdup(version);
+        if (!cluster->version)
+                return -ENOMEM;
+
+        writer.version = cluster->version;
+        r = status_writer_new(&writer, &cluster->writer);
+        if (r < 0)
+                return r;
+
+        r = cluster_add_registration(cluster);
+        if (r < 0)
+                return r;
+
+        return cluster_add_watch(cluster);
+}
+
 static int on_discovered(const char *version, const Error *error, void *userdata) {
         Cluster *cluster = userdata;
         cleanup(error_done) Error absent = ERROR_INIT;
@@ -228,7 +267,6 @@ static int on_discovered(const char *version, const Error *error, void *userdata
                 return cluster_on_absent(cluster, &absent);
         }
 
-        cluster->n_failures = 0;
         kube_report_answered(&cluster->report);
         cluster_tell(cluster);
         return cluster_add_parts(cluster, version);

@@ -21,7 +21,9 @@ struct Desired {
 
         char *owner; /* NULL: there is no object */
         char *name;
-        char *version; /* the newest resourceVersion that is known, or NULL */
+        char *version;   /* the newest resourceVersion that is known, or NULL */
+        bool is_listing; /* the status shown next counts whatever its version is */
+        bool has_spec;   /* one that could be used, however old */
         WishList wishes;
         json_object *status; /* as observed or written last, or NULL */
         Error error;
@@ -45,6 +47,7 @@ static void desired_forget(Desired *desired) {
         desired->owner = (free(desired->owner), NULL);
         desired->name = (free(desired->name), NULL);
         desired->version = (free(desired->version), NULL);
+        desired->has_spec = false;
         wish_list_done(&desired->wishes);
         desired->wishes = WISH_LIST_INIT;
         json_object_put(desired->status);
@@ -126,6 +129,7 @@ static int desired_set_wishes(Desired *desired, json_object *node_image) {
         error_done(&desired->error);
         wish_list_done(&desired->wishes);
         desired->wishes = wishes;
+        desired->has_spec = true;
         return images_set_wishes(desired->images, desired->owner, &desired->wishes, false);
 }
 
@@ -153,9 +157,11 @@ static int desired_set_version(Desired *desired, const char *version) {
 static int desired_set_status(Desired *desired, const KubeObject *object) {
         json_object *status = NULL;
 
-        if (desired->version && is_older(object->resource_version, desired->version))
+        if (!desired->is_listing && desired->version &&
+            is_older(object->resource_version, desired->version))
                 return 0;
 
+        desired->is_listing = false;
         (void) json_object_object_get_ex(object->json, "status", &status);
         json_object_get(status);
         json_object_put(desired->status);
@@ -244,7 +250,11 @@ const char *desired_resource_version(const Desired *desired) {
 }
 
 void desired_on_list(Desired *desired) {
-        desired->version = (free(desired->version), NULL);
+        desired->is_listing = true;
+}
+
+void desired_on_listed(Desired *desired) {
+        desired->is_listing = false;
 }
 
 const Error *desired_error(const Desired *desired) {
@@ -262,7 +272,8 @@ int desired_diff(const Desired *desired, json_object **ret_patch) {
         *ret_patch = NULL;
         if (!entries)
                 return -ENOMEM;
-        if (!desired->owner)
+        /* Without a spec nobody knows what is wanted, and so not what the status should be. */
+        if (!desired->owner || !desired->has_spec)
                 return STATUS_SAME;
 
         for (size_t i = 0; i < n; i++) {

@@ -36,15 +36,18 @@ const char *desired_name(const Desired *desired);
 /* Why the spec is not used, or unset. */
 const Error *desired_error(const Desired *desired);
 
-/* What has to be written, see status_diff(). STATUS_SAME if there is no object. */
+/* What has to be written, see status_diff(). STATUS_SAME if there is no object, or none whose spec
+ * could ever be used. */
 int desired_diff(const Desired *desired, struct json_object **ret_patch);
 
 /* The newest version of the object that is known; NULL: none is. Borrowed. */
 const char *desired_resource_version(const Desired *desired);
 
 /* The objects are listed anew: whatever the list shows is the newest, even if its version is lower,
- * as when the server's store was restored from a backup. */
+ * as when the server's store was restored from a backup. What it does not show has not changed. */
 void desired_on_list(Desired *desired);
+/* That was all. */
+void desired_on_listed(Desired *desired);
 
 /* A patch was written, and the object has this version since: until the watch shows that, too, this
  * is what is known. An object that is older is not believed as to its status. */

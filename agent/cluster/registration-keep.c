@@ -61,6 +61,12 @@ static void keep_succeeded(RegistrationKeep *keep, RegistrationVerb verb) {
                 error_done(&keep->error);
 }
 
+/* There is nothing to patch: a patch that failed was done after all, or is needed no more. */
+static void keep_settle(RegistrationKeep *keep) {
+        if (keep->failed == REGISTRATION_PATCH)
+                keep_succeeded(keep, REGISTRATION_PATCH);
+}
+
 /* Says a reason once, however often it is met. */
 static void keep_note(RegistrationKeep *keep, RegistrationVerb verb, const KubeReply *reply,
                       const Error *error) {
@@ -191,7 +197,11 @@ static int keep_tidy(RegistrationKeep *keep) {
                 return r;
 
         patch = plan.patch;
-        return patch ? keep_patch(keep, patch, plan.n_tags) : keep_wait_for(keep, plan.next_at);
+        if (patch)
+                return keep_patch(keep, patch, plan.n_tags);
+
+        keep_settle(keep);
+        return keep_wait_for(keep, plan.next_at);
 }
 
 /* Does the next thing that is due, if nothing is under way. */

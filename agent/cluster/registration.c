@@ -35,7 +35,7 @@ struct Registration {
 
         RegistrationState state;
         bool is_ours;
-        KubeCall *call;         /* while asking */
+        KubeCall *call;         /* while asking; if creating, until its end or the next */
         bool is_creating;       /* that is what the call is for */
         sd_event_source *timer; /* while waiting or resting */
         unsigned n_failures;    /* in a row */
@@ -138,8 +138,11 @@ static int on_node(const KubeReply *reply, const Error *error, void *userdata) {
         return r;
 }
 
+/* One that was creating may still run, if the object appeared and went before the answer. */
 static int registration_ask(Registration *registration) {
         registration->state = REGISTRATION_ASKING;
+        registration->is_creating = false;
+        registration->call = kube_call_unref(registration->call);
         return registration_api_call(&registration->api, REGISTRATION_GET_NODE, NULL, on_node,
                                      registration, &registration->call);
 }

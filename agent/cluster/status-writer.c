@@ -25,6 +25,7 @@ struct StatusWriter {
         Desired *desired;
         char *version;
         StatusWritten on_written;
+        void (*on_settled)(void *userdata);
         void *userdata;
 
         bool is_synced;
@@ -63,7 +64,7 @@ static int writer_schedule(StatusWriter *writer, uint64_t usec) {
 }
 
 /* Says it once for each reason. */
-static void writer_note(StatusWriter *writer, const Error *error) {
+static void writer_remember(StatusWriter *writer, const Error *error) {
         if (error && strcmp(error_message(error), error_message(&writer->error)) != 0)
                 log_warning(writer->log, NULL, "Cannot write the status: %s.",
                             error_message(error));
@@ -73,19 +74,40 @@ static void writer_note(StatusWriter *writer, const Error *error) {
         error_done(&writer->error);
         if (error)
                 (void) error_copy(&writer->error, error);
+}
+
+static void writer_note(StatusWriter *writer, const Error *error) {
+        writer_remember(writer, error);
         writer->on_written(error, writer->userdata);
+}
+
+/* There is nothing to write: a write that failed was done after all, or is needed no more. */
+static void writer_settle(StatusWriter *writer) {
+        writer->n_conflicts = 0;
+        if (writer->error.kind == ERROR_NONE)
+                return;
+
+        writer->n_failures = 0;
+        writer_remember(writer, NULL);
+        writer->on_settled(writer->userdata);
+}
+
+static int writer_wait(StatusWriter *writer, uint64_t usec) {
+        writer->is_waiting = true;
+        return writer_schedule(writer, now_usec(writer) + usec);
+}
+
+static uint64_t retry_usec(unsigned n_in_a_row, const KubeReply *reply) {
+        uint32_t random = 0;
+
+        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
+        return kube_retry_usec(n_in_a_row, reply, random);
 }
 
 /* Whatever the reason, what is true then is tried again later; an object that has changed or gone
  * meanwhile will be shown by the watch. */
 static int writer_failed(StatusWriter *writer, const KubeReply *reply) {
-        uint32_t random = 0;
-
-        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
-        writer->n_failures++;
-        writer->is_waiting = true;
-        return writer_schedule(writer, now_usec(writer) +
-                                               kube_retry_usec(writer->n_failures, reply, random));
+        return writer_wait(writer, retry_usec(++writer->n_failures, reply));
 }
 
 /* NULL: an answer that does not say what it made of the object, if anything. */
@@ -106,16 +128,31 @@ static bool is_outdated(const StatusWriter *writer, json_object *patch) {
         return compared && version && strcmp(compared, version) != 0;
 }
 
+/* Whatever the watch has shown, or not, it was of no use. */
+static int writer_conflicted_again(StatusWriter *writer, const KubeReply *reply,
+                                   const Error *error) {
+        cleanup(error_done) Error unread = ERROR_INIT;
+
+        if (!error)
+                (void) error_set(&unread, ERROR_INVALID,
+                                 "what the server answers does not say what it made of it");
+        writer_note(writer, error ?: &unread);
+        return writer_wait(writer, retry_usec(writer->n_conflicts, reply));
+}
+
 /* The object is not what we knew: the watch has shown it meanwhile, or will. Somebody who never
- * stops to write must not have us try without a pause. */
-static int writer_conflicted(StatusWriter *writer, json_object *patch) {
+ * stops to write must not have us try without a pause. error may be NULL. */
+static int writer_conflicted(StatusWriter *writer, json_object *patch, const KubeReply *reply,
+                             const Error *error) {
+        bool is_stubborn = ++writer->n_conflicts >= CONFLICTS_MAX;
+
         write_pace_on_conflict(&writer->pace);
-        if (is_outdated(writer, patch) && ++writer->n_conflicts < CONFLICTS_MAX)
+        if (!is_stubborn && is_outdated(writer, patch))
                 return status_writer_look(writer);
 
-        writer->is_waiting = true;
         writer->is_in_conflict = true;
-        return writer_schedule(writer, now_usec(writer) + CONFLICT_USEC);
+        return is_stubborn ? writer_conflicted_again(writer, reply, error)
+                           : writer_wait(writer, CONFLICT_USEC);
 }
 
 static int on_replied(const KubeReply *reply, const Error *error, void *userdata) {
@@ -127,7 +164,7 @@ static int on_replied(const KubeReply *reply, const Error *error, void *userdata
 
         writer->call = kube_call_unref(writer->call);
         if (error ? error->kind == ERROR_CONFLICT : !version)
-                return writer_conflicted(writer, patch);
+                return writer_conflicted(writer, patch, reply, error);
 
         writer->n_conflicts = 0;
         writer_note(writer, error);
@@ -227,7 +264,9 @@ static int writer_compare(StatusWriter *writer) {
                 return r;
         if (r == STATUS_SAME) {
                 write_pace_on_same(&writer->pace);
-                return writer_schedule(writer, UINT64_MAX);
+                r = writer_schedule(writer, UINT64_MAX);
+                writer_settle(writer);
+                return r;
         }
 
         r = writer_guard(writer) < 0 ? -ENOMEM : r;
@@ -287,6 +326,7 @@ int status_writer_new(const StatusWriterOptions *options, StatusWriter **ret) {
                 .desired = options->desired,
                 .version = strdup(options->version),
                 .on_written = options->on_written,
+                .on_settled = options->on_settled,
                 .userdata = options->userdata,
         };
         if (!writer->version)

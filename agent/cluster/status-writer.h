@@ -23,6 +23,9 @@ typedef struct StatusWriterOptions {
         Desired *desired;
         const char *version; /* of apps.kruise.io; copied */
         StatusWritten on_written;
+        /* The last write failed, but nothing is left to write: that error is over, without another
+         * write. */
+        void (*on_settled)(void *userdata);
         void *userdata;
 } StatusWriterOptions;
 
@@ -41,5 +44,5 @@ int status_writer_set_synced(StatusWriter *writer, bool is_synced);
 /* Does not wait any longer if it is backing off: the server is known to answer. */
 int status_writer_kick(StatusWriter *writer);
 
-/* Why the last write failed, or unset. */
+/* Why what is to be written is not, or unset. */
 const Error *status_writer_error(const StatusWriter *writer);

@@ -93,6 +93,17 @@ static void count_restart(KubeWatch *watch) {
         watch->has_begun = true;
 }
 
+/* The same goes for whoever wants to know of lists. */
+static void begin_list(KubeWatch *watch) {
+        bool is_again = watch->has_begun;
+
+        count_restart(watch);
+        if (is_again && !watch->is_closed && watch->options.on_list)
+                watch->options.on_list(watch->options.userdata);
+        if (!watch->is_closed)
+                watch_keys_unmark(&watch->keys);
+}
+
 static int call_stream(KubeWatch *watch, const char *query, unsigned seconds,
                        uint64_t silence_usec) {
         KubeRequest request = {
@@ -140,11 +151,10 @@ int watch_ask_stream(KubeWatch *watch) {
         cleanup(free_p) char *query = NULL;
         unsigned seconds = long_seconds();
 
-        count_restart(watch);
+        begin_list(watch);
         if (watch->is_closed)
                 return 0;
 
-        watch_keys_unmark(&watch->keys);
         if (asprintf(&query,
                      "%s%swatch=true&allowWatchBookmarks=true&sendInitialEvents=true"
                      "&resourceVersionMatch=NotOlderThan&timeoutSeconds=%u",
@@ -204,10 +214,9 @@ int watch_ask_page(KubeWatch *watch) {
                 if (r < 0)
                         return r;
         } else {
-                count_restart(watch);
+                begin_list(watch);
                 if (watch->is_closed)
                         return 0;
-                watch_keys_unmark(&watch->keys);
         }
 
         if (asprintf(&query, "%s%slimit=%u%s%s", selector_of(watch), separator_of(watch),

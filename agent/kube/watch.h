@@ -53,6 +53,9 @@ typedef struct KubeWatchOptions {
         /* The state changed, or the reason of the trouble; the first KUBE_WATCH_SYNCED comes when
          * everything was told. Later ones may follow a trouble, or a new list. */
         int (*on_state)(KubeWatchState state, void *userdata);
+        /* A list begins again, in whatever state: of what it tells, the newest is what is true,
+         * even if its version is lower than before. NULL: nobody cares. */
+        void (*on_list)(void *userdata);
         /* A list or a watch was begun again, for metrics; NULL: nobody counts. */
         void (*on_restart)(void *userdata);
         void *userdata;

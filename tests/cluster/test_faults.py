@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from fake import api_faults, behaviours
-from fake.api_proxy import ApiProxy, Request, Watch
+from fake.api_proxy import ApiProxy, Exchange, Request, Watch
 from fake.api_server import FakeApiServer
 from lab import sanitizers
 from lab.agent import Agent
@@ -38,6 +38,7 @@ _NODE = "lab"
 _TOKEN = "lab-token"
 _WATCHES = r"^GET \S*/nodeimages\?\S*watch="
 _LISTS = r"^GET \S*/nodeimages\?(?!\S*watch=)"
+_DISCOVERIES = r"^GET /apis/apps.kruise.io$"
 _ANY_LIST = r"^GET \S*/nodeimages\?"
 _STATUS_WRITES = r"^PATCH \S*/nodeimages/lab/status"
 
@@ -79,12 +80,14 @@ def token_file(folder):
 def make_member(
     make_agent, folder, fake_runtime, proxy, wishes, token_file
 ) -> Callable[..., Agent]:
-    """make_member(authority=…): an agent that serves the cluster behind the proxy; not started."""
+    """make_member(authority=…, flags=…): an agent that serves the cluster behind the proxy; not
+    started.
+    """
 
-    def make(authority=None) -> Agent:
+    def make(authority=None, flags=()) -> Agent:
         trusted = authority or proxy.authority
         path = write_kubeconfig(folder / "kubeconfig", proxy.url, trusted, token_file=token_file)
-        return make_agent(fake_runtime.endpoint, kubeconfig=path, node_name=_NODE)
+        return make_agent(fake_runtime.endpoint, kubeconfig=path, node_name=_NODE, flags=flags)
 
     return make
 
@@ -261,6 +264,51 @@ def test_watch_falls_silent(member, proxy, wishes):
     wait_well(member)
 
 
+def test_lists_anew_in_mid_pull(member, proxy, wishes, hold):
+    """What a new list does not change is known as well as before: no write is for any version."""
+    add(wishes, hold.reference)
+    hold.wait_begun()
+    wishes.wait_status(hold.reference, "Pulling")
+    n = len(proxy.requests(_ANY_LIST))
+    _BROKEN_WATCHES["gone"](the_watch(proxy))
+    wait_requests(proxy, _ANY_LIST, n + 1)
+    hold.release()
+    wishes.wait_status(hold.reference, "Succeeded")
+    for request in proxy.requests(_STATUS_WRITES):
+        assert request.json()["metadata"].get("resourceVersion"), request.body
+
+
+@pytest.mark.parametrize("is_troubled", [False, True])
+def test_store_is_restored(member, proxy, wishes, is_troubled):
+    """What a new list shows is what is true, even if a higher version was known."""
+    add(wishes, "demo/web:1")
+    wishes.wait_status("demo/web:1", "Succeeded")
+    old = wishes.get()
+    old["metadata"]["resourceVersion"] = "5"
+    del old["status"]
+    end = {"resourceVersion": "6", "annotations": {"k8s.io/initial-events-end": "true"}}
+    events = [
+        {"type": "ADDED", "object": old},
+        {"type": "BOOKMARK", "object": {"metadata": end}},
+    ]
+    listed = api_faults.say(b"".join(json.dumps(each).encode() + b"\n" for each in events), True)
+    if is_troubled:
+        proxy.on(_ANY_LIST, api_faults.in_turn(api_faults.refuse(500), listed))
+        the_watch(proxy).cut()
+    else:
+        proxy.on(_ANY_LIST, listed)
+        _BROKEN_WATCHES["gone"](the_watch(proxy))
+
+    def writes() -> list[Request]:
+        return [
+            request
+            for request in proxy.requests(_STATUS_WRITES)
+            if request.json()["metadata"].get("resourceVersion") == "5"
+        ]
+
+    assert phases(wait_until(writes, 10 * SLOWLY, "write")[0]) == {"demo/web:1": "Succeeded"}
+
+
 # Lists
 
 
@@ -337,7 +385,66 @@ def test_list_is_spoilt(make_member, server, proxy, wishes, how):
         assert_clear(line)
 
 
+# Kinds that are not served
+
+
+def test_kind_goes_with_the_object(make_member, server, proxy, wishes, hold):
+    """An object that went unseen is gone all the same, and made again if that is our task."""
+    add(wishes, hold.reference)
+    uid = wishes.get()["metadata"]["uid"]
+    agent = make_member(flags=["--register-node"])
+    agent.start()
+    call = hold.wait_begun()
+    served, server.versions = server.versions, []
+    the_watch(proxy).cut()
+    wait_problem(agent, "API server", "no NodeImages")
+    server.delete("nodeimages", _NODE)
+    server.versions = served
+    assert call.wait_over(30 * SLOWLY) and call.cancelled
+    made = wait_until(wishes.find, 20 * SLOWLY, "NodeImage")
+    assert made["metadata"]["uid"] != uid
+    wait_well(agent)
+
+
+def test_kind_is_served_in_name_only(member, proxy, wishes):
+    """Discovery names it and its list is not there: nobody is asked as fast as he can answer."""
+    proxy.on(_ANY_LIST, api_faults.refuse(404, "as told"))
+    before = len(proxy.requests(_DISCOVERIES))
+    the_watch(proxy).cut()
+    wait_problem(member, "API server", "as told")
+    asked = wait_requests(proxy, _DISCOVERIES, before + 4, 20)[before:]
+    assert asked[3].began_at - asked[0].began_at >= (0.5 + 1 + 2) * 0.8
+    assert len(complaints(member)) == 1
+    proxy.behave()
+    add(wishes, "demo/late:1")
+    wishes.wait_status("demo/late:1", "Succeeded", 20)
+    wait_well(member)
+
+
 # Writes of the status
+
+
+def test_spec_is_of_no_use_at_start(make_member, proxy, wishes, fake_runtime):
+    """Who cannot read what is wanted has nothing to say about what became of it."""
+    done = {"tag": "1", "phase": "Succeeded", "progress": 100, "imageID": "x@sha256:0a"}
+    done |= {"startTime": "2026-01-02T03:04:05Z", "completionTime": "2026-01-02T03:04:05Z"}
+    wishes.want("demo/done:1", policy="Always")
+    statuses = {"demo/done": {"tags": [done]}}
+    wishes.patch_status({"desired": 1, "succeeded": 1, "imageStatuses": statuses})
+    add(wishes, "demo/bad:1", policy="Never")
+    agent = make_member()
+    agent.start()
+    wait_problem(agent, "NodeImage", "Never")
+    wait_until(lambda: readiness(agent)[0] == 200, 10 * SLOWLY, lambda: f"{readiness(agent)}")
+    assert_pulls_locally(agent)
+    assert proxy.requests(_STATUS_WRITES) == []
+    add(wishes, "demo/bad:1")
+    wishes.wait_status("demo/bad:1", "Succeeded")
+    assert wishes.tag_status("demo/done:1") == done
+    assert fake_runtime.calls("PullImage", "demo/done:1") == []
+    for request in proxy.requests(_STATUS_WRITES):
+        assert "demo/done" not in request.json()["status"]["imageStatuses"]
+    wait_well(agent)
 
 
 def test_write_is_asked_to_wait(member, proxy, wishes, fake_runtime):
@@ -390,6 +497,47 @@ def test_write_is_lost(member, proxy, wishes, behaviour):
     add(wishes, "demo/web:1")
     wishes.wait_status("demo/web:1", "Succeeded")
     assert wishes.get()["status"]["succeeded"] == 1
+    wait_well(member)
+
+
+def test_last_write_is_lost(member, proxy, wishes):
+    """The server has done it, so it is not done again, and nothing is wrong any more."""
+
+    async def lose_last(exchange: Exchange) -> None:
+        is_last = "Succeeded" in phases(exchange.request).values()
+        await (api_faults.lose_reply if is_last else api_faults.behave_well)(exchange)
+
+    proxy.on(_STATUS_WRITES, lose_last)
+    add(wishes, "demo/web:1")
+    wishes.wait_status("demo/web:1", "Succeeded")
+    the_complaint(member, "Cannot write the status")
+    wait_well(member)
+    # Not even a request that curl has repeated by itself was another one.
+    assert len({each.body for each in proxy.requests(_STATUS_WRITES) if not each.code}) == 1
+
+
+def test_write_is_refused_until_the_object_is_gone(member, proxy, wishes):
+    """There is nothing left to write."""
+    proxy.on(_STATUS_WRITES, api_faults.refuse(404, "as told"))
+    add(wishes, "demo/web:1")
+    wait_problem(member, "status of the NodeImage", "as told")
+    wishes.delete()
+    wait_well(member)
+
+
+def test_conflicts_without_end(member, proxy, wishes):
+    """That is said, and tried more and more rarely, until the object changes."""
+    proxy.on(_STATUS_WRITES, api_faults.refuse(409, "as told"))
+    n = len(proxy.requests(_STATUS_WRITES))
+    add(wishes, "demo/web:1")
+    wait_problem(member, "status of the NodeImage", "as told", 20)
+    assert "as told" in the_complaint(member)
+    tries = wait_requests(proxy, _STATUS_WRITES, n + 6, 30)[n:]
+    assert tries[5].began_at - tries[4].began_at >= 4 * 0.8
+    proxy.behave()
+    add(wishes, "demo/other:1")
+    wishes.wait_status("demo/web:1", "Succeeded", 4 * SLOWLY)
+    wishes.wait_status("demo/other:1", "Succeeded", 4 * SLOWLY)
     wait_well(member)
 
 

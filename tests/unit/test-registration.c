@@ -153,12 +153,38 @@ static void expect(Fixture *fixture, const char *method, const char *path) {
         assert_string_equal(fixture->client.call->accept, KUBE_METADATA_ONLY);
 }
 
+/* Waits until nothing is wrong any more. */
+static void expect_well(Fixture *fixture) {
+        sd_event_source *late = NULL;
+        bool is_late = false;
+
+        sd_event_add_time_relative(fixture->client.event, &late, CLOCK_MONOTONIC, WAIT_USEC, 0,
+                                   on_late, &is_late);
+        while (registration_error(fixture->registration)->kind != ERROR_NONE && !is_late)
+                assert_true(sd_event_run(fixture->client.event, UINT64_MAX) >= 0);
+        sd_event_source_disable_unref(late);
+
+        if (is_late)
+                fail_msg("still: %s", error_message(registration_error(fixture->registration)));
+}
+
 /* The agent does all that it has to do now, and asks for nothing. */
 static void expect_nothing(Fixture *fixture) {
         while (sd_event_run(fixture->client.event, 0) > 0)
                 ;
         if (fixture->client.call)
                 fail_msg("%s %s", fixture->client.call->method, fixture->client.call->path);
+}
+
+/* Nor is what runs given up. */
+static void expect_nothing_new(Fixture *fixture, const char *method) {
+        unsigned n_calls = fixture->client.n_calls;
+
+        while (sd_event_run(fixture->client.event, 0) > 0)
+                ;
+        assert_int_equal(fixture->client.n_calls, n_calls);
+        assert_non_null(fixture->client.call);
+        assert_string_equal(fixture->client.call->method, method);
 }
 
 static void expect_body(Fixture *fixture, const char *content_type, const char *text) {
@@ -545,6 +571,44 @@ static void test_news_before_the_answer(void **state) {
         assert_error(fixture, ERROR_NONE, NULL);
 }
 
+/* What the patch was for is true all the same: there is nothing to try again. */
+static void test_answer_to_a_patch_is_lost(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, MSEC, NEVER_USEC);
+        show(fixture, "6", OURS, "");
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 200, NODE);
+        expect(fixture, "PATCH", OBJECT_PATH);
+        answer(fixture, 0, "");
+        assert_error(fixture, ERROR_UNAVAILABLE, NULL);
+        show(fixture, "7", OBJECT_LIKE_NODE, "");
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 200, NODE);
+        assert_error(fixture, ERROR_NONE, NULL);
+
+        show_finished(fixture, "8", time(NULL) - 60, 30);
+        expect_tidying(fixture, "8");
+        answer(fixture, 0, "");
+        assert_error(fixture, ERROR_UNAVAILABLE, NULL);
+        show(fixture, "9", OBJECT_LIKE_NODE, "");
+        expect_well(fixture);
+        expect_nothing(fixture);
+}
+
+/* That nothing differs does not mean that the Node could be read. */
+static void test_other_errors_stay(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, MSEC, NEVER_USEC);
+        show(fixture, "7", OBJECT_LIKE_NODE, "");
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 403, "{}");
+        show(fixture, "8", OBJECT_LIKE_NODE, "");
+        expect_nothing(fixture);
+        assert_error(fixture, ERROR_DENIED, "the right to get nodes is missing");
+}
+
 static void test_is_taken_over(void **state) {
         Fixture *fixture = *state;
 
@@ -555,6 +619,27 @@ static void test_is_taken_over(void **state) {
         show(fixture, "2", "\"app.kubernetes.io/managed-by\":\"somebody\"", "");
         assert_false(registration_is_ours(fixture->registration));
         assert_null(fixture->client.call);
+        expect_nothing(fixture);
+}
+
+/* The server has made it, and the watch has shown it come and go, before the answer. */
+static void test_is_deleted_while_being_created(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, MSEC, NEVER_USEC);
+        show_nothing(fixture);
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 200, NODE);
+        expect(fixture, "POST", OBJECTS_PATH);
+        show(fixture, "1", "", "");
+        expect_nothing_new(fixture, "POST");
+        show_nothing(fixture);
+        while (fixture->client.n_calls < 3)
+                assert_true(sd_event_run(fixture->client.event, WAIT_USEC) > 0);
+        expect(fixture, "GET", NODE_PATH);
+
+        /* It is an ordinary one: who finds an object need not ask on. */
+        show(fixture, "3", "", "");
         expect_nothing(fixture);
 }
 
@@ -590,7 +675,10 @@ int main(void) {
                 TEST(test_finished_tags_leave_in_time),
                 TEST(test_tidies_without_the_node),
                 TEST(test_news_before_the_answer),
+                TEST(test_answer_to_a_patch_is_lost),
+                TEST(test_other_errors_stay),
                 TEST(test_is_taken_over),
+                TEST(test_is_deleted_while_being_created),
                 TEST(test_ends_in_the_middle),
         };
 

@@ -4,7 +4,7 @@
  * List and watch, with a server that does what the test says
  *
  * What the watch tells is written down as it comes: "+ns/name uid version", "-ns/name uid",
- * "listing", "synced", "troubled KIND", "again" for a restart.
+ * "listing", "synced", "troubled KIND", "again" for a restart, "list" for a list that begins again.
  */
 
 #include <errno.h>
@@ -28,6 +28,7 @@ typedef struct Fixture {
         KubeWatch *watch;
         char told[8192];
         const char *free_at; /* the watch is freed when this is told */
+        bool hears_of_lists;
 } Fixture;
 
 static void tell(Fixture *fixture, const char *text) {
@@ -71,6 +72,10 @@ static int on_state(KubeWatchState state, void *userdata) {
         return 0;
 }
 
+static void on_list(void *userdata) {
+        tell(userdata, "list");
+}
+
 static void on_restart(void *userdata) {
         tell(userdata, "again");
 }
@@ -106,6 +111,7 @@ static void start(Fixture *fixture) {
                 .on_object = on_object,
                 .on_gone = on_gone,
                 .on_state = on_state,
+                .on_list = fixture->hears_of_lists ? on_list : NULL,
                 .on_restart = on_restart,
                 .userdata = fixture,
         };
@@ -354,6 +360,33 @@ static void test_relist_in_pages(void **state) {
         assert_told(fixture, "troubled gone\nagain\n-ns/a u1\n+ns/a u9 9\n-ns/b u2\nsynced\n"
                              "again\n");
         assert_asked("resourceVersion=9&");
+}
+
+/* Whether it was a version that was too old, or a trouble: not the watches that go on. */
+static void test_tells_where_lists_begin(void **state) {
+        Fixture *fixture = *state;
+
+        fixture->hears_of_lists = true;
+        start_watching(fixture);
+        assert_true(send_error(410) < 0);
+        end_cut();
+        fake_pass();
+        assert_told(fixture, "listing\nagain\nlist\n");
+        assert_int_equal(send_event("ADDED ns/b u2 2"), 0);
+        assert_int_equal(send_event("END 3"), 0);
+        assert_told(fixture, "-ns/a u1\nsynced\n");
+
+        refuse(200, ERROR_UNAVAILABLE);
+        fake_pass();
+        assert_told(fixture, "troubled unavailable\nagain\n");
+        refuse(500, ERROR_UNAVAILABLE);
+        fake_pass();
+        assert_told(fixture, "again\nlist\n");
+        refuse(422, ERROR_INVALID);
+        assert_told(fixture, "again\nlist\n");
+        reply(PAGE("2", "x", ITEM("b", "u2", "1")));
+        reply(PAGE("2", "", ""));
+        assert_told(fixture, "+ns/b u2 1\nsynced\nagain\n");
 }
 
 static void test_created_again(void **state) {
@@ -693,6 +726,7 @@ static void check_freed_at(Fixture *fixture, const char *moment, bool is_paged) 
         const char *last;
 
         fixture->free_at = moment;
+        fixture->hears_of_lists = true;
         live_through_list(fixture, is_paged);
         live_on(fixture, is_paged);
         assert_null(fixture->watch);
@@ -706,9 +740,9 @@ static void check_freed_at(Fixture *fixture, const char *moment, bool is_paged) 
 
 /* Whatever is told, the watch may be freed while it is. */
 static void test_freed_inside(void **state) {
-        static const char *const moments[] = { "+ns/a u1 1", "synced",          "-ns/b u2",
-                                               "-ns/a u1",   "+ns/a u9 9",      "listing",
-                                               "again",      "troubled invalid" };
+        static const char *const moments[] = { "+ns/a u1 1", "synced",     "-ns/b u2",
+                                               "-ns/a u1",   "+ns/a u9 9", "listing",
+                                               "again",      "list",       "troubled invalid" };
 
         for (size_t i = 0; i < sizeof(moments) / sizeof(moments[0]); i++)
                 for (int is_paged = 0; is_paged < 2; is_paged++) {
@@ -809,6 +843,7 @@ int main(void) {
                 TEST(test_keeps_streaming_after_failures),
                 TEST(test_relist_tells_what_changed),
                 TEST(test_relist_in_pages),
+                TEST(test_tells_where_lists_begin),
                 TEST(test_created_again),
                 TEST(test_gone_again_backs_off),
                 TEST(test_ends_early),
