@@ -149,6 +149,7 @@ static int add_meta(AgentPods *pods, sd_event *event, Log *log, const Options *o
                 .stops = pods->stops,
                 .has_condition = options->has_pod_condition,
                 .on_written = on_pod_written,
+                .on_changed = on_changed,
                 .userdata = pods,
         };
 

@@ -60,7 +60,9 @@ static void tell_environment(FILE *to, const ConditionContainer *container) {
         (void) fprintf(
                 to, "container %s has the environment of labels or annotations that have changed",
                 container->name);
-        if (!container->comes_back)
+        if (container->is_static)
+                (void) fputs(", and a file on the node decides on it, since the pod is static", to);
+        else if (!container->comes_back)
                 (void) fputs(", and nothing would start it again", to);
         else if (container->has_failed)
                 (void) fputs(", and a restart did not help", to);

@@ -21,7 +21,7 @@ typedef enum ConditionReason {
         CONDITION_NOT_RUNNING,
         CONDITION_IMAGE_STALE,
         CONDITION_ENVIRONMENT_STALE,
-        CONDITION_CANNOT_RESTART, /* nobody would start it again */
+        CONDITION_CANNOT_RESTART, /* nobody would start it again, or not as it should be */
         CONDITION_RESTARTING,     /* its end, or its successor, is awaited */
         _CONDITION_REASON_MAX,
 } ConditionReason;
@@ -38,7 +38,8 @@ typedef struct ConditionContainer {
         bool has_environment; /* something in it is made from labels or annotations */
         bool knows_environment;
         bool is_environment_stale;
-        bool comes_back;
+        bool comes_back; /* as what its metadata asks for */
+        bool is_static;  /* a file of the node, not its metadata, decides on its environment */
         bool has_failed; /* a restart did not heal it */
 } ConditionContainer;
 

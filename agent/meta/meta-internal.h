@@ -49,7 +49,8 @@ typedef struct MetaContainer {
         char *looked_id;    /* what the pod's status said when it was looked at */
         char *asked_id;     /* the same, of the look that goes on */
         char *asked_image;
-        char *reference; /* that was looked up, and what it is on the node; or NULL */
+        bool has_asked_env; /* that look is for the environment, too */
+        char *reference;    /* that was looked up, and what it is on the node; or NULL */
         char *reference_id;
 
         uint32_t expected_hash;
@@ -94,7 +95,8 @@ struct MetaPod {
         bool must_refresh;
         uint64_t look_usec;       /* when it began */
         uint64_t look_retry_usec; /* 0: nothing failed */
-        unsigned n_look_failures;
+        unsigned n_look_failures; /* in a row, or looks that brought nothing */
+        bool is_look_trouble_told;
         uint64_t refresh_usec;
 
         uint64_t busy_usec;   /* for so long the kubelet may have the newest state in hand */
@@ -108,6 +110,7 @@ struct MetaPod {
         bool is_dropped;    /* no write before its next event */
         bool has_new_image; /* another image was asked for while we watched */
         unsigned n_write_failures;
+        bool is_refused;         /* the last write, for what may concern other pods as well */
         uint64_t write_usec;     /* not before */
         uint64_t unwritten_usec; /* since when the annotation has been held back; 0: it is not */
         uint64_t not_running_usec;
@@ -144,6 +147,8 @@ const PodContainer *meta_container_state(const MetaContainer *container);
 bool meta_container_has_env(const MetaContainer *container);
 /* The container that the pod's status names is the one that is known. */
 bool meta_container_is_known(const MetaContainer *container);
+/* The kubelet makes it from a file of the node: what the API server has is a picture of that. */
+bool meta_pod_is_static(const MetaPod *pod);
 /* The kubelet will restart it, since its image is another one now. */
 bool meta_container_is_kubelets(const MetaContainer *container);
 Verdict meta_container_verdict(const MetaContainer *container);
@@ -176,3 +181,5 @@ int meta_tell_condition(MetaPod *pod, MetaText *ret);
 /* meta-write.c */
 int meta_pod_write(MetaPod *pod);
 void meta_text_done(MetaText *text);
+/* Nothing is to be written to the pod any more, or not now. */
+void meta_pod_forget_refusal(MetaPod *pod);

@@ -23,14 +23,16 @@ static bool wants_env(const MetaContainer *container) {
         return meta_pod_takes_part(container->pod) && meta_container_has_env(container);
 }
 
+static bool lacks_env(const MetaContainer *container) {
+        return container->fact.id && wants_env(container) && !container->fact.knows_env;
+}
+
 static bool container_wants_list(const MetaContainer *container) {
         const PodContainer *state = meta_container_state(container);
 
         if (!is_looked_at(state))
                 return false;
-        if (container->is_incomplete)
-                return true;
-        if (container->fact.id && wants_env(container) && !container->fact.knows_env)
+        if (container->is_incomplete || lacks_env(container))
                 return true;
 
         return !meta_container_is_known(container) &&
@@ -116,9 +118,10 @@ static int fact_complete(MetaContainer *container, const PodLookAnswer *answer) 
         if (!meta_container_has_env(container)) {
                 fact->env_hash = ENV_HASH_NONE;
                 fact->knows_env = true;
-        } else if (!fact->knows_env && (answer->env_hash != 0 || !answer->is_incomplete)) {
+        } else if (!fact->knows_env && container->has_asked_env &&
+                   (answer->env_hash != 0 || !answer->is_incomplete)) {
                 fact->env_hash = answer->env_hash;
-                fact->knows_env = wants_env(container);
+                fact->knows_env = true;
         }
 
         return answer->running_id[0] ? replace(&fact->running_id, answer->running_id) : 0;
@@ -131,29 +134,33 @@ static const char *container_former_id(const MetaContainer *container) {
         return meta_container_is_known(container) ? state->former_id : state->container_id;
 }
 
-/* What an earlier life of the agent has stopped, for the value that is still asked for. */
+/* What an earlier life of the agent has stopped, for the value that is still asked for. Before its
+ * successor is known nothing follows from it. */
 static int container_recall(MetaContainer *container) {
         const char *former = container_former_id(container), *id;
         char owner[32], scheme[64];
         int r;
 
         meta_stop_owner(container->expected_hash, owner);
-        if (!former || !pod_split_container_id(former, scheme, sizeof(scheme), &id) ||
+        if (container->stop || container->stopped.id || !former ||
+            !pod_split_container_id(former, scheme, sizeof(scheme), &id) ||
+            strcmp(id, container->fact.id) == 0 ||
             !stops_has_stopped(container->pod->meta->options.stops, owner, id))
                 return 0;
 
         r = replace(&container->stopped.id, id);
         container->stopped.hash = container->expected_hash;
         container->stopped.is_ours = true;
+        container->stopped.has_changed = false;
         return r;
 }
 
 static int container_take_fact(MetaContainer *container, const PodLookAnswer *answer) {
         MetaFact *fact = &container->fact;
-        bool is_first = !fact->id;
+        bool is_new = !fact->id || strcmp(fact->id, answer->id) != 0;
         int r;
 
-        if (is_first || strcmp(fact->id, answer->id) != 0) {
+        if (is_new) {
                 r = fact_set(container, answer);
                 if (r < 0)
                         return r;
@@ -167,7 +174,7 @@ static int container_take_fact(MetaContainer *container, const PodLookAnswer *an
             fact->kubelet_hash == meta_container_state(container)->plain_hash)
                 container->pod->meta->knows_kubelet = true;
 
-        r = is_first ? container_recall(container) : 0;
+        r = is_new ? container_recall(container) : 0;
         if (r < 0)
                 return r;
 
@@ -200,15 +207,33 @@ static int container_take(MetaContainer *container, const PodLookAnswer *answer,
         return replace(&container->reference_id, answer->reference_id);
 }
 
+/* The runtime has no such container, or is only just making it, while something is still to be known
+ * of the one before. It is no failure of the runtime, and nothing to be asked again at once. */
+static bool is_fruitless(const MetaPod *pod, const PodLookAnswer *answers) {
+        for (size_t i = 0; pod->is_listing && i < pod->n_containers; i++)
+                if (!answers[i].id[0] && lacks_env(&pod->containers[i]))
+                        return true;
+
+        return false;
+}
+
+/* error: NULL if nothing is to be said about it. */
 static void pod_look_failed(MetaPod *pod, const Error *error) {
-        if (pod->n_look_failures == 0)
+        if (error && !pod->is_look_trouble_told)
                 log_warning(pod->meta->options.log, NULL,
                             "Cannot find out all about the containers of pod `%s/%s`, trying "
                             "again: %s.",
                             pod->pod->namespace, pod->pod->name, error_message(error));
+        pod->is_look_trouble_told = pod->is_look_trouble_told || error;
         pod->n_look_failures++;
         pod->look_retry_usec =
                 meta_now(pod->meta) + backoff_usec(pod->n_look_failures, meta_random());
+}
+
+static void pod_look_succeeded(MetaPod *pod) {
+        pod->is_look_trouble_told = false;
+        pod->n_look_failures = 0;
+        pod->look_retry_usec = 0;
 }
 
 static int on_look(const PodLookAnswer *answers, const Error *error, void *userdata) {
@@ -219,12 +244,10 @@ static int on_look(const PodLookAnswer *answers, const Error *error, void *userd
         pod->meta->n_looks--;
         for (size_t i = 0; answers && r >= 0 && i < pod->n_containers; i++)
                 r = container_take(&pod->containers[i], &answers[i], pod->is_listing);
-        if (error) {
+        if (error || (answers && is_fruitless(pod, answers)))
                 pod_look_failed(pod, error);
-        } else {
-                pod->n_look_failures = 0;
-                pod->look_retry_usec = 0;
-        }
+        else
+                pod_look_succeeded(pod);
 
         pod->refresh_usec =
                 meta_now(pod->meta) + REFRESH_USEC + meta_random() % REFRESH_JITTER_USEC;
@@ -247,6 +270,7 @@ static int container_ask(MetaContainer *container, PodLookQuestion *ret) {
                 fact->id && fact->running_id[0] && (!wants_env(container) || fact->knows_env);
         int r;
 
+        container->has_asked_env = is_looked_at(state) && wants_env(container);
         *ret = (PodLookQuestion){ .name = "", .reference = "", .known_id = "" };
         if (!is_looked_at(state))
                 return 0;
@@ -261,7 +285,7 @@ static int container_ask(MetaContainer *container, PodLookQuestion *ret) {
 
         ret->name = state->name;
         ret->reference = state->image;
-        ret->env_names = wants_env(container) ? state->env_names : NULL;
+        ret->env_names = container->has_asked_env ? state->env_names : NULL;
         ret->known_id = is_all_known ? fact->id : "";
         return 0;
 }

@@ -24,6 +24,10 @@ bool meta_pod_takes_part(const MetaPod *pod) {
         return pod->pod->is_kruise || pod->pod->restart_wish || pod->pod->update != POD_UPDATE_NONE;
 }
 
+bool meta_pod_is_static(const MetaPod *pod) {
+        return strcmp(pod->pod->runtime_uid, pod->pod->uid) != 0;
+}
+
 const PodContainer *meta_container_state(const MetaContainer *container) {
         return &container->pod->pod->containers[container->index];
 }
@@ -109,6 +113,9 @@ static bool container_set(MetaContainer *container, const PodContainer *before) 
 
         if (strcmp(before->image, state->image) != 0)
                 container->pod->has_new_image = true;
+        /* A runtime that starts containers can be asked again. */
+        if (strcmp(before->container_id, state->container_id) != 0)
+                container->pod->look_retry_usec = 0;
         if (container->expected_hash == state->env_hash)
                 return false;
 

@@ -18,19 +18,25 @@ bool meta_container_is_asked(const Pod *pod, const PodContainer *state) {
 }
 
 /* Once its successor is known: whether the restart has changed what it was for. Where the container
- * ended by itself, or another value was expected meanwhile, nothing is learned from it. */
+ * ended by itself, or another value was expected meanwhile, nothing is learned from it, nor shall a
+ * later life of the agent, which knows of neither. */
 int meta_container_judge(MetaContainer *container) {
         MetaStopped *stopped = &container->stopped;
         const MetaFact *fact = &container->fact;
+        bool has_learned = stopped->is_ours && !stopped->has_changed;
+        char owner[32];
+        int r = 0;
 
         if (!stopped->id || !fact->id || !fact->knows_env || strcmp(stopped->id, fact->id) == 0)
                 return 0;
 
-        container->has_failed =
-                stopped->is_ours && !stopped->has_changed && fact->env_hash != stopped->hash;
+        container->has_failed = has_learned && fact->env_hash != stopped->hash;
+        meta_stop_owner(stopped->hash, owner);
+        if (!has_learned)
+                r = stops_forget(container->pod->meta->options.stops, owner, stopped->id);
         free(stopped->id);
         *stopped = (MetaStopped){ .id = NULL };
-        return 0;
+        return r;
 }
 
 static void container_field(const PodContainer *state, char *buffer, size_t size) {
@@ -58,35 +64,48 @@ int meta_container_report(MetaContainer *container, const char *reason, const ch
         return kube_event_send(pod->meta->options.events, &object, "Warning", reason, message);
 }
 
+static char *explain_plan(const MetaContainer *container, RestartPlan plan) {
+        const PodContainer *state = meta_container_state(container);
+        char *text = NULL;
+        int n;
+
+        if (plan == RESTART_PLAN_GIVE_UP)
+                n = asprintf(&text,
+                             "Container %s was restarted and still has another environment than "
+                             "its labels and annotations ask for: it is left alone until they "
+                             "change",
+                             state->name);
+        else if (meta_pod_is_static(container->pod))
+                n = asprintf(&text,
+                             "Container %s is not restarted although its labels or annotations "
+                             "have changed: the pod is static, so its file on the node decides on "
+                             "its environment",
+                             state->name);
+        else
+                n = asprintf(&text,
+                             "Container %s is not restarted although its labels or annotations "
+                             "have changed: nothing would start it again (restart policy %s)",
+                             state->name, state->restart_policy);
+
+        return n < 0 ? NULL : text;
+}
+
 /* Once for each value that is asked for. */
 static int container_report_plan(MetaContainer *container, RestartPlan plan) {
-        const PodContainer *state = meta_container_state(container);
         cleanup(free_p) char *message = NULL;
-        bool is_skipped = plan == RESTART_PLAN_SKIP;
-        int r;
 
         if (container->reported == plan && container->reported_hash == container->expected_hash)
                 return 0;
 
         container->reported = plan;
         container->reported_hash = container->expected_hash;
-        r = is_skipped
-                    ? asprintf(&message,
-                               "Container %s is not restarted although its labels or annotations "
-                               "have changed: nothing would start it again (restart policy %s)",
-                               state->name, state->restart_policy)
-                    : asprintf(&message,
-                               "Container %s was restarted and still has another environment than "
-                               "its labels and annotations ask for: it is left alone until they "
-                               "change",
-                               state->name);
-        if (r < 0) {
-                message = NULL;
+        message = explain_plan(container, plan);
+        if (!message)
                 return -ENOMEM;
-        }
 
         return meta_container_report(container,
-                                     is_skipped ? "InPlaceRestartSkipped" : "InPlaceRestartFailed",
+                                     plan == RESTART_PLAN_SKIP ? "InPlaceRestartSkipped"
+                                                               : "InPlaceRestartFailed",
                                      message);
 }
 
@@ -109,7 +128,7 @@ static RestartPlan container_plan(MetaContainer *container, uint64_t now) {
                 .is_asked = meta_container_is_asked(pod->pod, state),
                 .is_over = meta_pod_is_over(pod),
                 .is_running = state->is_running && meta_container_is_known(container),
-                .comes_back = state->comes_back,
+                .comes_back = state->comes_back && !meta_pod_is_static(pod),
                 .expected_hash = container->expected_hash,
                 .running_hash = fact->env_hash,
                 .has_stop = container->stop ||
@@ -140,7 +159,7 @@ static void container_await_kubelet(MetaContainer *container, uint64_t now) {
 static int container_act(MetaContainer *container, uint64_t now) {
         switch (container->plan) {
         case RESTART_PLAN_NOTHING: container->kubelet_usec = 0; return 0;
-        case RESTART_PLAN_AWAIT: return meta_container_check(container);
+        case RESTART_PLAN_AWAIT: return 0;
         case RESTART_PLAN_FOR_KUBELET: container_await_kubelet(container, now); return 0;
         case RESTART_PLAN_FOR_SYNC:
                 meta_pod_wake_at(container->pod, container->pod->behind_usec);
@@ -171,6 +190,11 @@ int meta_pod_restart(MetaPod *pod) {
 
                 container->plan = container_plan(container, now);
                 r = container_act(container, now);
+                if (r < 0)
+                        return r;
+
+                /* Whatever is planned: also of a pod that is over, a stop wants its answer. */
+                r = meta_container_check(container);
                 if (r < 0)
                         return r;
         }

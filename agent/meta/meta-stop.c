@@ -235,6 +235,7 @@ static int container_add_stop(MetaContainer *container, const char *cause) {
                 .pod_address = pod->ip && pod->ip[0] ? pod->ip : NULL,
                 .grace_sec = STOP_GRACE_OF_POD,
                 .needs_kubelet = true,
+                .is_init = state->kind != POD_CONTAINER_MAIN,
                 .on_check = on_check,
                 .on_done = on_done,
                 .userdata = container,

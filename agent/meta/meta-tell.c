@@ -129,7 +129,8 @@ static ConditionContainer condition_container(const MetaContainer *container) {
                 .knows_environment = fact->knows_env,
                 .is_environment_stale =
                         fact->knows_env && fact->env_hash != container->expected_hash,
-                .comes_back = state->comes_back,
+                .comes_back = state->comes_back && !meta_pod_is_static(container->pod),
+                .is_static = meta_pod_is_static(container->pod),
                 .has_failed = container->has_failed,
         };
 }

@@ -28,15 +28,18 @@ void meta_text_done(MetaText *text) {
         *text = (MetaText){ .version = NULL };
 }
 
-static bool is_gone(const Error *error) {
-        return error->kind == ERROR_NOT_FOUND || error->kind == ERROR_CONFLICT;
+/* It says something about this one pod alone: it is gone, has changed meanwhile, or somebody does
+ * not accept what it would become. */
+static bool is_of_pod(const Error *error) {
+        return error->kind == ERROR_NOT_FOUND || error->kind == ERROR_CONFLICT ||
+               error->kind == ERROR_INVALID;
 }
 
-/* Says it once for each reason. That a pod is gone is none. */
+/* Says it once for each reason. */
 static void meta_note(Meta *meta, const Error *error) {
         if (meta->options.on_written)
                 meta->options.on_written(error, meta->options.userdata);
-        if (error && is_gone(error))
+        if (error && is_of_pod(error))
                 return;
 
         if (error && strcmp(error_message(error), error_message(&meta->error)) != 0)
@@ -48,6 +51,31 @@ static void meta_note(Meta *meta, const Error *error) {
         error_done(&meta->error);
         if (error)
                 (void) error_copy(&meta->error, error);
+}
+
+static bool is_any_refused(const Meta *meta) {
+        for (size_t i = 0; i < meta->n_pods; i++)
+                if (meta->pods[i]->is_refused)
+                        return true;
+
+        return false;
+}
+
+/* What was refused for nobody but this pod concerns nobody any more: no success will say so. */
+void meta_pod_forget_refusal(MetaPod *pod) {
+        Meta *meta = pod->meta;
+        bool was_refused = pod->is_refused;
+
+        pod->is_refused = false;
+        pod->n_write_failures = 0;
+        if (!was_refused || meta->error.kind == ERROR_NONE || is_any_refused(meta))
+                return;
+
+        log_info(meta->options.log, NULL,
+                 "What could not be written to pods is not to be written any more.");
+        error_done(&meta->error);
+        if (meta->options.on_changed)
+                meta->options.on_changed(meta->options.userdata);
 }
 
 static int keep(char **text, const char *before) {
@@ -78,16 +106,24 @@ static int pod_remember(MetaPod *pod, MetaText *text) {
 static void pod_write_failed(MetaPod *pod, const KubeReply *reply, const Error *error) {
         uint64_t usec = kube_retry_usec(++pod->n_write_failures, reply, meta_random());
 
-        pod->is_dropped = is_gone(error);
+        if (error->kind == ERROR_INVALID && pod->n_write_failures == 1)
+                log_warning(pod->meta->options.log, NULL,
+                            "Cannot write to the status of pod `%s/%s`, trying again: %s.",
+                            pod->pod->namespace, pod->pod->name, error_message(error));
+        pod->is_dropped = error->kind == ERROR_NOT_FOUND;
+        pod->is_refused = pod->is_refused || !is_of_pod(error);
         if (!kube_is_retriable(reply, error) && usec < SLOW_USEC)
                 usec = SLOW_USEC + meta_random() % SLOW_USEC;
         pod->write_usec = meta_now(pod->meta) + usec;
+        if (pod->is_dropped)
+                meta_pod_forget_refusal(pod);
 }
 
 static int pod_write_succeeded(MetaPod *pod, const KubeReply *reply, MetaText *text) {
         int r;
 
         pod->n_write_failures = 0;
+        pod->is_refused = false;
         pod->write_usec = 0;
         pod->unwritten_usec = 0;
         r = pod_patch_read_version(reply->body, &text->version);
@@ -233,11 +269,20 @@ static int pod_write_text(MetaPod *pod, MetaText *text) {
         return 0;
 }
 
+/* That may be only because a look goes on. */
+static void pod_has_nothing(MetaPod *pod) {
+        pod->unwritten_usec = 0;
+        if (!pod->look && !pod->wants_look && meta_pod_is_settled(pod))
+                meta_pod_forget_refusal(pod);
+}
+
 int meta_pod_write(MetaPod *pod) {
         MetaText text = { .version = NULL };
         int r;
 
         pod->wants_write = false;
+        if (meta_pod_is_over(pod) && !pod->write)
+                meta_pod_forget_refusal(pod);
         if (pod->write || pod->is_dropped || meta_pod_is_over(pod))
                 return 0;
 
@@ -247,7 +292,7 @@ int meta_pod_write(MetaPod *pod) {
         if (r >= 0 && (text.meta || text.status))
                 r = pod_write_text(pod, &text);
         else
-                pod->unwritten_usec = 0;
+                pod_has_nothing(pod);
 
         meta_text_done(&text);
         return r;

@@ -159,6 +159,7 @@ static int on_pod(const Pod *pod, const Pod *before, void *userdata) {
         bool is_news;
 
         if (at && !has_same_containers((*at)->pod, pod)) {
+                meta_pod_forget_refusal(*at);
                 meta_drop(meta, at);
                 at = NULL;
         }
@@ -177,6 +178,7 @@ static int on_gone(const Pod *pod, void *userdata) {
         if (!at)
                 return 0;
 
+        meta_pod_forget_refusal(*at);
         meta_drop(meta, at);
         return meta_continue(meta);
 }

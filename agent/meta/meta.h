@@ -31,6 +31,8 @@ typedef struct MetaOptions {
 
         /* A pod was written to (NULL) or not; for metrics. */
         void (*on_written)(const Error *error, void *userdata);
+        /* meta_error() has become another one without a write. NULL: nobody wants to know. */
+        void (*on_changed)(void *userdata);
         void *userdata;
 } MetaOptions;
 
@@ -63,5 +65,6 @@ const char *meta_environment_to_string(MetaEnvironment environment);
 /* How many containers of all pods had this verdict when they were last looked at. */
 size_t meta_count(const Meta *meta, Verdict verdict);
 
-/* Why the last write failed, or unset. */
+/* Why the last write failed that may concern more than one pod, or unset: also once no pod is left
+ * that was to be written then. */
 const Error *meta_error(const Meta *meta);

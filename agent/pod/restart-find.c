@@ -166,7 +166,8 @@ static bool is_asked_for(const RuntimeContainer *container, const Pod *known,
         if (question->container[0])
                 return strcmp(container->name, question->container) == 0;
 
-        return !spec || spec->kind != POD_CONTAINER_INIT;
+        /* One that is not in the spec is a debug container, which nothing starts again. */
+        return !known || (spec && spec->kind != POD_CONTAINER_INIT);
 }
 
 int restart_find(const RuntimePods *running, const Pods *known, const RestartQuestion *question,
@@ -205,6 +206,9 @@ int restart_stays_down(const Pod *known, const char *container, char **ret) {
 
         if (known && known->is_deleted)
                 n = asprintf(&why, "nothing starts it again: the pod is being deleted");
+        else if (known && !spec)
+                n = asprintf(&why, "nothing starts it again: it is not in the pod's spec, as debug "
+                                   "containers are not");
         else if (spec && !spec->comes_back && strcmp(spec->restart_policy, "Never") == 0)
                 n = asprintf(&why, "nothing starts it again: restartPolicy Never");
         else if (spec && !spec->comes_back)

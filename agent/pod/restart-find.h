@@ -17,7 +17,7 @@
 typedef struct RestartQuestion {
         const char *namespace; /* "": any */
         const char *pod;
-        const char *container; /* "": all that run, but for init containers */
+        const char *container; /* "": all that run, but for init and debug containers */
         const char *reason;    /* "" if none is given */
         int64_t grace_sec;     /* or STOP_GRACE_OF_POD */
 } RestartQuestion;

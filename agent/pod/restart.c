@@ -159,6 +159,7 @@ static int item_stop(RestartItem *item, const Pod *known) {
                                  .grace_sec = restart->grace_sec,
                                  .needs_kubelet = !item->stays_down && (restart->must_wait ||
                                                                         (spec && spec->comes_back)),
+                                 .is_init = spec && spec->kind != POD_CONTAINER_MAIN,
                                  .on_step = on_step,
                                  .on_done = on_stopped,
                                  .userdata = item,

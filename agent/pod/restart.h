@@ -44,7 +44,7 @@ typedef struct RestartOptions {
         const char *owner;     /* "request/ID"; copied */
         const char *namespace; /* "": the pod's name has to be the only one on the node */
         const char *pod;
-        const char *container; /* "": all that run, but for init containers */
+        const char *container; /* "": all that run, but for init and debug containers */
         const char *reason;    /* of who asks, for the event; "" if none is given */
         int64_t grace_sec;     /* or STOP_GRACE_OF_POD */
         bool must_wait;        /* until they run again */

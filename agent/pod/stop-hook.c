@@ -63,7 +63,8 @@ static int send_event(Stop *stop, const char *type, const char *reason, const ch
         if (!stop->stops->events || !stop->container || !stop->pod || !stop->namespace)
                 return 0;
 
-        if (asprintf(&field_path, "spec.containers{%s}", stop->container) < 0) {
+        if (asprintf(&field_path, "spec.%s{%s}", stop->is_init ? "initContainers" : "containers",
+                     stop->container) < 0) {
                 field_path = NULL;
                 return -ENOMEM;
         }
@@ -121,6 +122,7 @@ static void stop_set_deadline(Stop *stop) {
 
 static int stop_begin_first(Stop *stop) {
         stop->has_begun = true;
+        stops_overtake_others(stop);
         stop->began_usec = stop_now_usec(stop);
         stop_set_deadline(stop);
         if (!stop->is_resumed)
@@ -220,4 +222,21 @@ int stop_read_hook(Stop *stop, const char *handler, const char *ports) {
 
         stop->hook_trouble = strdup(error_message(&error));
         return stop->hook_trouble ? 0 : -ENOMEM;
+}
+
+int stops_forget(Stops *stops, const char *owner, const char *container_id) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int64_t now_sec = now_nsec() / NSEC_PER_SEC;
+        int r;
+
+        if (!stop_journal_find(stops->journal, owner, container_id))
+                return 0;
+
+        r = stop_journal_set(stops->journal, owner, container_id, STOP_PHASE_NONE, now_sec, now_sec,
+                             &error);
+        if (r < 0 && error.kind == ERROR_NONE)
+                return r;
+
+        stops_note_journal(stops, &error);
+        return 0;
 }

@@ -47,6 +47,7 @@ typedef enum StopEvent {
         STOP_ON_ADDRESS, /* is known, or not needed */
         STOP_ON_ASKED,   /* it is still asked for, and there is no hook to run */
         STOP_ON_ASKED_WITH_HOOK,
+        STOP_ON_OVERTAKEN, /* it is still asked for, but another stop of it has begun meanwhile */
         STOP_ON_HOOKED,
         STOP_ON_ANSWERED, /* the runtime has answered the stop, whatever it said */
         STOP_ON_TIMER,

@@ -153,6 +153,7 @@ static int event_of_look(Stop *stop, const CriContainerList *list, StopEvent *re
         if (record)
                 stop_resume(stop, record);
         if (container && container->state == RUNTIME__V1__CONTAINER_STATE__CONTAINER_RUNNING) {
+                stop->n_refusals = 0;
                 *ret_event = STOP_ON_RUNNING;
                 return stop_take_container(stop, container);
         }
@@ -187,6 +188,7 @@ int stop_look(Stop *stop, StopEvent *ret_event) {
         }
 
         filter.id = stop->container_id;
+        stop->is_overtaken = stops_has_begun_other(stop);
         return cri_list_containers(client, &filter, on_looked, stop, &stop->call);
 }
 

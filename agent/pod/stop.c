@@ -110,6 +110,8 @@ static int stop_ask(Stop *stop, StopEvent *ret_event) {
 static StopEvent event_of_yes(const Stop *stop) {
         if (!stop_client(stop))
                 return STOP_ON_RUNTIME_AWAY;
+        if (stop->is_overtaken)
+                return STOP_ON_OVERTAKEN;
         if (stop->is_resumed || stop->look_grace_sec == 0)
                 return STOP_ON_ASKED;
 
@@ -120,8 +122,10 @@ static StopEvent event_of_yes(const Stop *stop) {
 static int stop_check(Stop *stop, StopEvent *ret_event) {
         stop_set_message(stop, NULL);
         stop->is_check_told = !stop->on_check;
-        if (!stop->on_check)
-                *ret_event = event_of_yes(stop);
+        if (stop->on_check)
+                return stops_pump(stop->stops);
+
+        *ret_event = event_of_yes(stop);
         return 0;
 }
 

@@ -44,6 +44,7 @@ struct Stop {
         char *pod_address;
         int64_t grace_sec;
         bool needs_kubelet;
+        bool is_init;
         int (*on_check)(Stop *stop, void *userdata);
         int (*on_step)(Stop *stop, StopStep step, const char *message, void *userdata);
         int (*on_done)(const StopReport *report, void *userdata);
@@ -51,9 +52,10 @@ struct Stop {
 
         StopState state;
         bool has_slot;
-        bool has_begun;   /* the hook or the stop, in this life */
-        bool is_resumed;  /* it has begun in an earlier life: the hook is not run again */
-        bool is_accepted; /* the runtime has said that it has stopped it */
+        bool has_begun;    /* the hook or the stop, in this life */
+        bool is_overtaken; /* by another one of the container, that has begun since the look */
+        bool is_resumed;   /* it has begun in an earlier life: the hook is not run again */
+        bool is_accepted;  /* the runtime has said that it has stopped it */
         unsigned n_refusals, n_silences; /* in a row */
 
         /* What the look has shown; texts are NULL where there is nothing. */
@@ -123,6 +125,11 @@ int stop_announce_wait(Stop *stop, const char *why);
 
 /* Which hook its annotations ask for. */
 int stop_read_hook(Stop *stop, const char *handler, const char *ports);
+
+/* Another stop of the same container is past the point of no return. */
+bool stops_has_begun_other(const Stop *stop);
+/* This one is: what the others have seen of the container is old. */
+void stops_overtake_others(const Stop *stop);
 
 /* Gives its slot to somebody else. */
 int stops_release(Stop *stop);

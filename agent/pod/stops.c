@@ -41,9 +41,13 @@ static const StopStep steps[_STOP_STATE_MAX] = {
 };
 /* clang-format on */
 
-/* Something is being done to the container, or about to be. */
+/* Something is being done to the container, or about to be. Nobody knows how long an owner takes to
+ * say whether it still holds: others do not wait for that. */
 static bool is_active(const Stop *stop) {
-        return stop->has_slot || stop->has_begun || stop_step(stop) == STOP_STEP_LOOKING;
+        if (stop->has_slot || stop->has_begun)
+                return true;
+
+        return stop_step(stop) == STOP_STEP_LOOKING && stop->state != STOP_STATE_CHECKING;
 }
 
 /* Of several stops of one container the first is the one: the others then find it ended. */
@@ -53,6 +57,21 @@ static bool is_taken(const Stops *stops, const char *container_id) {
                         return true;
 
         return false;
+}
+
+bool stops_has_begun_other(const Stop *stop) {
+        for (const Stop *other = stop->stops->first; other; other = other->next)
+                if (other != stop && other->has_begun &&
+                    strcmp(other->container_id, stop->container_id) == 0)
+                        return true;
+
+        return false;
+}
+
+void stops_overtake_others(const Stop *stop) {
+        for (Stop *other = stop->stops->first; other; other = other->next)
+                if (other != stop && strcmp(other->container_id, stop->container_id) == 0)
+                        other->is_overtaken = true;
 }
 
 /* The slot is for what costs the runtime and the kubelet something; waiting does not. */
@@ -159,6 +178,7 @@ static int stop_new(Stops *stops, const StopOptions *options, Stop **ret) {
                 .stops = stops,
                 .grace_sec = options->grace_sec,
                 .needs_kubelet = options->needs_kubelet,
+                .is_init = options->is_init,
                 .on_check = options->on_check,
                 .on_step = options->on_step,
                 .on_done = options->on_done,
@@ -223,6 +243,10 @@ StopStep stop_step(const Stop *stop) {
         return steps[stop->state];
 }
 
+bool stop_has_begun(const Stop *stop) {
+        return stop->has_begun;
+}
+
 const char *stop_step_to_string(StopStep step) {
         static const char *const names[_STOP_STEP_MAX] = {
                 [STOP_STEP_QUEUED] = "queued",
@@ -260,10 +284,11 @@ static bool has_stop(const Stops *stops, const char *owner, const char *containe
 bool stops_has_stopped(const Stops *stops, const char *owner, const char *container_id) {
         const StopRecord *record = stop_journal_find(stops->journal, owner, container_id);
 
-        if (!record || record->phase < STOP_PHASE_STOPPING)
+        if (!record)
                 return false;
 
-        /* It was told to end, in an earlier life if nobody waits for its end in this one. */
+        /* It has begun, in an earlier life if nobody waits for its end in this one: then it may
+         * have been its hook already that ended it. */
         return record->phase == STOP_PHASE_STOPPED || !has_stop(stops, owner, container_id);
 }
 

@@ -63,6 +63,7 @@ typedef struct StopOptions {
         const char *pod_address; /* for hooks; NULL: as the sandbox has it. Copied */
         int64_t grace_sec;       /* or STOP_GRACE_OF_POD */
         bool needs_kubelet;      /* waits while nobody would start the container again */
+        bool is_init;            /* it is among the pod's init containers; for the events */
 
         /* Right before anything is done to the container: does that still hold? To be answered with
          * stop_answer(), at once or later. NULL: it does. */
@@ -102,12 +103,17 @@ int stop_answer(Stop *stop, bool is_asked, const char *why_not);
 void stop_leave(Stop *stop);
 
 StopStep stop_step(const Stop *stop);
+/* Its hook or the stop has begun, in this life: there is no way back, whatever it waits for now. */
+bool stop_has_begun(const Stop *stop);
 const char *stop_step_to_string(StopStep step);
 const char *stop_result_to_string(StopResult result);
 
 /* This owner, in this life or an earlier one, has ended that container, which does not run any
  * more. */
 bool stops_has_stopped(const Stops *stops, const char *owner, const char *container_id);
+
+/* From now on, that this owner has ended that container is not known any more. */
+int stops_forget(Stops *stops, const char *owner, const char *container_id);
 
 /* A runtime came or went. */
 int stops_runtime_changed(Stops *stops);

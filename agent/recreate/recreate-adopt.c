@@ -84,8 +84,8 @@ static int on_adopted(const KubeReply *reply, const Error *error, void *userdata
         if (error && (error->kind == ERROR_CONFLICT || error->kind == ERROR_NOT_FOUND))
                 return 0;
 
-        recreate_note_written(orphan->recreate, "patch " RECREATE_RESOURCE "." RECREATE_GROUP,
-                              orphan->name, reply, error);
+        recreate_note_written(orphan->recreate, RECREATE_RIGHT_PATCH, orphan->name,
+                              orphan->n_failures, reply, error);
         return error ? retry_later(orphan, reply) : 0;
 }
 
@@ -146,10 +146,24 @@ static RecreateOrphan *find(const Recreate *recreate, const char *uid) {
         return orphan;
 }
 
+static void tell_overfull(Recreate *recreate) {
+        if (!recreate->are_orphans_overfull)
+                log_warning(recreate->log, NULL,
+                            "There are more than %d restart requests that nobody has prepared: the "
+                            "others wait.",
+                            RECREATE_REQUESTS_MAX);
+        recreate->are_orphans_overfull = true;
+}
+
 static int add(Recreate *recreate, const RecreateSpec *spec, struct json_object *object) {
         cleanup(orphan_free_p) RecreateOrphan *orphan = NULL;
-        const char *text = recreate_json_body(object);
+        const char *text;
 
+        if (recreate->n_orphans >= RECREATE_REQUESTS_MAX) {
+                tell_overfull(recreate);
+                return 0;
+        }
+        text = recreate_json_body(object);
         if (!text)
                 return -ENOMEM;
         if (strlen(text) > TEXT_MAX) {
@@ -184,24 +198,37 @@ int recreate_orphan_show(Recreate *recreate, const KubeObject *object) {
         RecreateSpec *spec = NULL;
         int r;
 
-        recreate_orphan_gone(recreate, object->uid);
+        r = recreate_orphan_gone(recreate, object->uid);
+        if (r < 0)
+                return r;
         r = recreate_spec_parse(object->json, recreate->dialect, &spec, &ignored);
         if (r < 0)
                 return ignored.kind == ERROR_NONE ? r : 0;
 
         /* Without the name of a pod it is nobody's. */
-        if (spec->pod_name && !spec->is_deleted && !spec->status.is_completed &&
-            recreate->n_orphans < RECREATE_REQUESTS_MAX)
+        if (spec->pod_name && !spec->is_deleted && !spec->status.is_completed)
                 r = add(recreate, spec, object->json);
         recreate_spec_free(spec);
         return r;
 }
 
-void recreate_orphan_gone(Recreate *recreate, const char *uid) {
+int recreate_orphan_gone(Recreate *recreate, const char *uid) {
         RecreateOrphan *orphan = find(recreate, uid);
 
-        if (orphan)
-                drop(orphan);
+        if (!orphan)
+                return 0;
+
+        drop(orphan);
+        return recreate->are_orphans_overfull ? recreate_look(recreate) : 0;
+}
+
+int recreate_orphans_list_those_without_place(Recreate *recreate) {
+        if (!recreate->are_orphans_overfull || !recreate->orphaned.watch ||
+            recreate->n_orphans > RECREATE_REQUESTS_MAX / 2)
+                return 0;
+
+        recreate->are_orphans_overfull = false;
+        return recreate_list_orphans_again(recreate);
 }
 
 int recreate_orphans_look(Recreate *recreate, const Pod *pod) {

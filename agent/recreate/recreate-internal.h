@@ -16,10 +16,19 @@
 #include "agent/recreate/recreate.h"
 
 #define RECREATE_REQUESTS_MAX 4096
-#define RECREATE_OBJECT_MAX ((size_t) 512 << 10) /* bytes */
 
 typedef struct RecreateRequest RecreateRequest;
 typedef struct RecreateOrphan RecreateOrphan;
+
+/* What the server is asked to let us do. */
+typedef enum RecreateRight {
+        RECREATE_RIGHT_PATCH,
+        RECREATE_RIGHT_PATCH_STATUS,
+        RECREATE_RIGHT_DELETE,
+        RECREATE_RIGHT_GET_POD,
+        RECREATE_RIGHT_PATCH_POD, /* its status */
+        _RECREATE_RIGHT_MAX,
+} RecreateRight;
 
 /* Of the requests for this node, or of those that nobody has prepared. */
 typedef struct RecreateWatch {
@@ -46,14 +55,14 @@ struct Recreate {
 
         KubeDiscovery *discovery;
         sd_event_source *rediscover;
-        unsigned n_failures; /* of the discovery */
+        unsigned n_failures; /* of the discovery, or of listing what it has found */
         Error absence;       /* why the version is not known, or unset */
         KubeReport report;
         char *version; /* and then there are the watches */
         RecreateDialect dialect;
         RecreateWatch ours;
         RecreateWatch orphaned;
-        Error refusal; /* why the last write failed, or unset */
+        Error refusals[_RECREATE_RIGHT_MAX]; /* what was said of each, or unset */
 
         RecreateRequest **requests;
         size_t n_requests;
@@ -61,6 +70,7 @@ struct Recreate {
         bool is_overfull; /* some requests had no place; they are listed again when there is */
         RecreateOrphan *orphans;
         size_t n_orphans;
+        bool are_orphans_overfull; /* some had no place, as above */
 
         char **schemes; /* of all runtimes that were ever here */
         size_t n_schemes;
@@ -91,6 +101,8 @@ int recreate_discover(Recreate *recreate);
 void recreate_drop_parts(Recreate *recreate);
 /* Lists the requests of this node anew. */
 int recreate_list_again(Recreate *recreate);
+/* Lists those that nobody has prepared anew. */
+int recreate_list_orphans_again(Recreate *recreate);
 
 /* Listens to what becomes of the pods. */
 void recreate_watch_pods(Recreate *recreate);
@@ -103,13 +115,17 @@ int recreate_note_runtimes(Recreate *recreate);
 
 /* A request without a node. Whatever is wrong with it, it is in nobody's way. */
 int recreate_orphan_show(Recreate *recreate, const KubeObject *object);
-void recreate_orphan_gone(Recreate *recreate, const char *uid);
+int recreate_orphan_gone(Recreate *recreate, const char *uid);
 /* A pod is there now. */
 int recreate_orphans_look(Recreate *recreate, const Pod *pod);
 int recreate_orphans_kick(Recreate *recreate);
+/* If there were too many, and there is room now. Not from within a watch. */
+int recreate_orphans_list_those_without_place(Recreate *recreate);
 void recreate_orphans_drop(Recreate *recreate);
 
-/* Why a write, or another request to the server, was refused, with the right that is missing;
- * unless it is the connection. NULL: it was taken. */
-void recreate_note_written(Recreate *recreate, const char *right, const char *what,
-                           const KubeReply *reply, const Error *error);
+/* Why a write was refused; NULL: it was taken. what: the request that it is about, for which so
+ * many in a row have failed before. */
+void recreate_note_written(Recreate *recreate, RecreateRight right, const char *what,
+                           unsigned n_failures, const KubeReply *reply, const Error *error);
+/* What is needed for a write has been read. */
+void recreate_note_read(Recreate *recreate, RecreateRight right);

@@ -20,9 +20,16 @@ static uint64_t rest_sec(int64_t since, int64_t seconds, int64_t now) {
         return (uint64_t) (since + seconds - now);
 }
 
+/* Nor whether there is a gate: that is looked at again when they are known. */
+static bool is_pod_unknown(const RecreateView *view) {
+        return !view->are_pods_known && !view->has_pod;
+}
+
 static RecreateChorePlan plan_after(const RecreateSpec *spec, const RecreateView *view) {
         uint64_t rest;
 
+        if (spec->unready_sec >= 0 && is_pod_unknown(view) && !view->is_gate_opened)
+                return plan_chore(RECREATE_CHORE_NONE, UINT64_MAX);
         if (spec->unready_sec >= 0 && view->has_pod && view->has_pod_gate && !view->is_gate_opened)
                 return plan_chore(RECREATE_CHORE_OPEN_GATE, UINT64_MAX);
         if (view->is_stopping)
@@ -31,7 +38,8 @@ static RecreateChorePlan plan_after(const RecreateSpec *spec, const RecreateView
                 return plan_chore(RECREATE_CHORE_UNLABEL, UINT64_MAX);
 
         rest = rest_sec(spec->status.completed_at, spec->ttl_sec, view->now_sec);
-        return plan_chore(rest > 0 ? RECREATE_CHORE_NONE : RECREATE_CHORE_DELETE, rest);
+        return rest > 0 ? plan_chore(RECREATE_CHORE_NONE, rest)
+                        : plan_chore(RECREATE_CHORE_DELETE, UINT64_MAX);
 }
 
 /* By this node's clock, or because it has been known for so long, whatever that clock says. */
@@ -66,7 +74,8 @@ RecreateChorePlan recreate_manage_plan(const RecreateSpec *spec, const RecreateV
                 return plan_complete("pod has gone");
         if (view->has_pod && view->is_pod_finished && !has_begun)
                 return plan_complete("pod has finished");
-        if (!view->has_turn || !has_begun || spec->unready_sec < 0 || spec->is_drained)
+        if (!view->has_turn || !has_begun || spec->unready_sec < 0 || spec->is_drained ||
+            is_pod_unknown(view))
                 return plan_chore(RECREATE_CHORE_NONE, rest);
         if (view->has_pod && view->has_pod_gate && !view->is_gate_closed)
                 return plan_chore(RECREATE_CHORE_CLOSE_GATE, rest);

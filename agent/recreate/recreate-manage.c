@@ -60,7 +60,7 @@ int recreate_request_manage(RecreateRequest *request, bool has_turn) {
                        : 0;
 }
 
-static int gate_failed(RecreateRequest *request, const char *right, const KubeReply *reply,
+static int gate_failed(RecreateRequest *request, RecreateRight right, const KubeReply *reply,
                        const Error *error) {
         if (error->kind == ERROR_NOT_FOUND) {
                 request->is_gate_closed = true;
@@ -68,7 +68,8 @@ static int gate_failed(RecreateRequest *request, const char *right, const KubeRe
         } else if (error->kind == ERROR_CONFLICT) {
                 request->rest_usec = recreate_now_usec(request->recreate) + CONFLICT_USEC;
         } else {
-                recreate_note_written(request->recreate, right, request->spec->name, reply, error);
+                recreate_note_written(request->recreate, right, request->spec->name,
+                                      request->n_failures, reply, error);
                 recreate_request_rest(request, reply);
                 if (request->must_gate_close && request->n_failures >= CLOSE_FAILURES_MAX)
                         request->is_gate_closed = true;
@@ -89,9 +90,10 @@ static int on_gate_patched(const KubeReply *reply, const Error *error, void *use
 
         request->call = kube_call_unref(request->call);
         if (error)
-                return gate_failed(request, "patch pods/status", reply, error);
+                return gate_failed(request, RECREATE_RIGHT_PATCH_POD, reply, error);
 
-        recreate_note_written(request->recreate, NULL, NULL, reply, NULL);
+        recreate_note_written(request->recreate, RECREATE_RIGHT_PATCH_POD, request->spec->name, 0,
+                              reply, NULL);
         return gate_done(request);
 }
 
@@ -150,14 +152,15 @@ static int on_pod(const KubeReply *reply, const Error *error, void *userdata) {
 
         request->call = kube_call_unref(request->call);
         if (error)
-                return gate_failed(request, "get pods", reply, error);
+                return gate_failed(request, RECREATE_RIGHT_GET_POD, reply, error);
 
         r = reply_spec_parse(reply->body, reply->size, &pod, &unread);
         if (r < 0 && unread.kind == ERROR_NONE)
                 return r;
         if (r < 0)
-                return gate_failed(request, "get pods", reply, &unread);
+                return gate_failed(request, RECREATE_RIGHT_GET_POD, reply, &unread);
 
+        recreate_note_read(request->recreate, RECREATE_RIGHT_GET_POD);
         return patch_gate(request, pod);
 }
 
@@ -208,11 +211,18 @@ static int do_planned(RecreateRequest *request, RecreateChore chore) {
         abort();
 }
 
-/* Who deletes a request does not want its pod to stay unready. */
-static RecreateChore chore_of_gone(const RecreateRequest *request) {
+bool recreate_request_owes_gate(const RecreateRequest *request) {
         const Pod *pod = recreate_request_pod(request);
 
-        return pod && pod->has_kruise_gate && request->is_gate_closed && !request->is_gate_opened
+        if (!request->is_gate_closed || request->is_gate_opened)
+                return false;
+
+        return pod ? pod->has_kruise_gate : !pods_are_synced(request->recreate->pods);
+}
+
+/* Who deletes a request does not want its pod to stay unready. */
+static RecreateChore chore_of_gone(const RecreateRequest *request) {
+        return recreate_request_owes_gate(request) && recreate_request_pod(request)
                        ? RECREATE_CHORE_OPEN_GATE
                        : RECREATE_CHORE_NONE;
 }

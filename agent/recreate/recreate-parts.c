@@ -45,17 +45,38 @@ static int on_gone(const KubeObject *object, void *userdata) {
         if (is_ours(watch))
                 return recreate_show_gone(watch->recreate, object);
 
-        recreate_orphan_gone(watch->recreate, object->uid);
-        return 0;
+        return recreate_orphan_gone(watch->recreate, object->uid);
 }
 
-/* The kind has been taken away. */
+static int on_rediscover(sd_event_source *source, uint64_t usec, void *userdata) {
+        return recreate_discover(userdata);
+}
+
+static int discover_later(Recreate *recreate, bool is_absent) {
+        uint32_t random = 0;
+        uint64_t usec;
+        int r;
+
+        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
+        recreate->n_failures = is_absent ? 0 : recreate->n_failures + 1;
+        usec = is_absent ? ABSENT_USEC - ABSENT_USEC / 5 + random % (ABSENT_USEC * 2 / 5)
+                         : kube_retry_usec(recreate->n_failures, NULL, random);
+        recreate->rediscover = sd_event_source_disable_unref(recreate->rediscover);
+        r = sd_event_add_time_relative(recreate->event, &recreate->rediscover, CLOCK_MONOTONIC,
+                                       usec, 0, on_rediscover, recreate);
+        if (r >= 0)
+                r = sd_event_source_set_exit_on_failure(recreate->rediscover, true);
+        return r < 0 ? r : 0;
+}
+
+/* The kind has been taken away; or it is still named among those that are served, for a while or
+ * because an aggregated server is broken. */
 static int on_absent(Recreate *recreate) {
         int r;
 
         recreate_drop_parts(recreate);
         r = recreate_lose_all(recreate);
-        return r < 0 ? r : recreate_discover(recreate);
+        return r < 0 ? r : discover_later(recreate, false);
 }
 
 static bool is_synced(const RecreateWatch *watch) {
@@ -66,9 +87,11 @@ static bool is_synced(const RecreateWatch *watch) {
 static int on_synced(RecreateWatch *watch) {
         Recreate *recreate = watch->recreate;
 
-        if (is_synced(&recreate->ours) && is_synced(&recreate->orphaned) &&
-            kube_report_well(&recreate->report))
-                log_info(recreate->log, NULL, "The restart requests can be seen again.");
+        if (is_synced(&recreate->ours) && is_synced(&recreate->orphaned)) {
+                recreate->n_failures = 0;
+                if (kube_report_well(&recreate->report))
+                        log_info(recreate->log, NULL, "The restart requests can be seen again.");
+        }
         return is_ours(watch) ? recreate_lose_unmarked(recreate) : 0;
 }
 
@@ -101,7 +124,6 @@ static int watch_begin(RecreateWatch *watch, const char *selector) {
                           .version = watch->recreate->version,
                           .resource = RECREATE_RESOURCE },
                 .selector = selector,
-                .object_max = RECREATE_OBJECT_MAX,
                 .on_object = on_object,
                 .on_gone = on_gone,
                 .on_state = on_state,
@@ -146,6 +168,16 @@ int recreate_list_again(Recreate *recreate) {
         return watch_ours(recreate);
 }
 
+static int watch_orphaned(Recreate *recreate) {
+        return select_begin(&recreate->orphaned, "!" RECREATE_LABEL_NODE);
+}
+
+int recreate_list_orphans_again(Recreate *recreate) {
+        watch_done(&recreate->orphaned);
+        recreate_orphans_drop(recreate);
+        return watch_orphaned(recreate);
+}
+
 static int begin(Recreate *recreate, const char *version) {
         int r;
 
@@ -157,26 +189,7 @@ static int begin(Recreate *recreate, const char *version) {
         log_info(recreate->log, NULL, "Watching the restart requests (%s) for the node `%s`.",
                  version, recreate->node_name);
         r = watch_ours(recreate);
-        return r < 0 ? r : select_begin(&recreate->orphaned, "!" RECREATE_LABEL_NODE);
-}
-
-static int on_rediscover(sd_event_source *source, uint64_t usec, void *userdata) {
-        return recreate_discover(userdata);
-}
-
-static int discover_later(Recreate *recreate, bool is_absent) {
-        uint32_t random = 0;
-        uint64_t usec;
-        int r;
-
-        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
-        recreate->n_failures = is_absent ? 0 : recreate->n_failures + 1;
-        usec = is_absent ? ABSENT_USEC - ABSENT_USEC / 5 + random % (ABSENT_USEC * 2 / 5)
-                         : kube_retry_usec(recreate->n_failures, NULL, random);
-        recreate->rediscover = sd_event_source_disable_unref(recreate->rediscover);
-        r = sd_event_add_time_relative(recreate->event, &recreate->rediscover, CLOCK_MONOTONIC,
-                                       usec, 0, on_rediscover, recreate);
-        return r < 0 ? r : sd_event_source_set_exit_on_failure(recreate->rediscover, true);
+        return r < 0 ? r : watch_orphaned(recreate);
 }
 
 static int on_discovered(const char *version, const Error *error, void *userdata) {
@@ -194,13 +207,7 @@ static int on_discovered(const char *version, const Error *error, void *userdata
         if (r < 0)
                 return r;
 
-        if (version) {
-                recreate->n_failures = 0;
-                r = begin(recreate, version);
-        } else {
-                r = discover_later(recreate, !error);
-        }
-
+        r = version ? begin(recreate, version) : discover_later(recreate, !error);
         recreate_tell(recreate);
         return r;
 }

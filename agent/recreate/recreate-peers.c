@@ -99,29 +99,70 @@ Runtime *recreate_find_runtime(const Recreate *recreate, const char *scheme, boo
         return NULL;
 }
 
-void recreate_note_written(Recreate *recreate, const char *right, const char *what,
-                           const KubeReply *reply, const Error *error) {
+static bool may_pass(const Error *error) {
+        return error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT;
+}
+
+static void warn(const Recreate *recreate, const char *what, const Error *reason) {
         const Error *trouble = kube_client_trouble(recreate->client);
-        cleanup(error_done) Error reason = ERROR_INIT;
+
+        if (!trouble || trouble->kind == ERROR_NONE)
+                log_warning(recreate->log, NULL,
+                            "Cannot write about the restart request `%s`: %s, retrying.", what,
+                            error_message(reason));
+}
+
+void recreate_note_read(Recreate *recreate, RecreateRight right) {
+        bool was_denied = recreate->refusals[right].kind == ERROR_DENIED;
+
+        error_done(&recreate->refusals[right]);
+        if (was_denied)
+                recreate_tell(recreate);
+}
+
+static void note_refusal(Recreate *recreate, RecreateRight right, const char *what,
+                         const KubeReply *reply, const Error *error) {
+        /* clang-format off */
+        static const char *const names[_RECREATE_RIGHT_MAX] = {
+                [RECREATE_RIGHT_PATCH]        = "patch " RECREATE_RESOURCE "." RECREATE_GROUP,
+                [RECREATE_RIGHT_PATCH_STATUS] =
+                        "patch " RECREATE_RESOURCE "/status." RECREATE_GROUP,
+                [RECREATE_RIGHT_DELETE]       = "delete " RECREATE_RESOURCE "." RECREATE_GROUP,
+                [RECREATE_RIGHT_GET_POD]      = "get pods",
+                [RECREATE_RIGHT_PATCH_POD]    = "patch pods/status",
+        };
+        /* clang-format on */
+        Error *said = &recreate->refusals[right];
+        bool is_said = said->kind == error->kind;
+
+        error_done(said);
+        if (reply->code == 403)
+                (void) error_set(said, error->kind, "the right to %s is missing: %s", names[right],
+                                 error_message(error));
+        else
+                (void) error_copy(said, error);
+        if (!is_said)
+                warn(recreate, what, said);
+        recreate_tell(recreate);
+}
+
+void recreate_note_written(Recreate *recreate, RecreateRight right, const char *what,
+                           unsigned n_failures, const KubeReply *reply, const Error *error) {
+        const Error *said = &recreate->refusals[right];
 
         recreate->on_written(error, recreate->userdata);
         if (!error) {
-                error_done(&recreate->refusal);
+                recreate_note_read(recreate, right);
                 return;
         }
 
-        if (reply->code == 403)
-                (void) error_set(&reason, error->kind, "the right to %s is missing: %s", right,
-                                 error_message(error));
-        else
-                (void) error_copy(&reason, error);
-        if (reason.kind != recreate->refusal.kind && (!trouble || trouble->kind == ERROR_NONE))
-                log_warning(recreate->log, NULL,
-                            "Cannot write about the restart request `%s`: %s, retrying.", what,
-                            error_message(&reason));
-
-        error_done(&recreate->refusal);
-        recreate->refusal = reason;
-        reason = ERROR_INIT;
-        recreate_tell(recreate);
+        /* That one request is wrong is told of that one; the others are written all the same. */
+        if (error->kind == ERROR_INVALID) {
+                if (n_failures == 0)
+                        warn(recreate, what, error);
+                return;
+        }
+        /* A server that is busy says nothing about the right that was missing before. */
+        if (said->kind != ERROR_DENIED || !may_pass(error))
+                note_refusal(recreate, right, what, reply, error);
 }

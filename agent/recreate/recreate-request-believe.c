@@ -109,6 +109,9 @@ static void note_drain(RecreateRequest *request) {
         if (request->drained_usec > 0)
                 return;
 
+        /* In an earlier life we may have closed the gate: whoever drains closes it before. */
+        if (spec->is_managed && spec->unready_sec >= 0)
+                request->is_gate_closed = true;
         request->drained_usec = now_usec;
         request->drain_done_usec =
                 spec->unready_sec < 0
@@ -194,6 +197,7 @@ void recreate_request_show_gone(RecreateRequest *request) {
 
 int recreate_request_look_at_doubted(RecreateRequest *request) {
         uint64_t now_usec = recreate_now_usec(request->recreate);
+        int r;
 
         if (!request->doubted)
                 return 0;
@@ -202,6 +206,7 @@ int recreate_request_look_at_doubted(RecreateRequest *request) {
                 return 0;
         }
 
-        return recreate_request_believe(request, take_ptr(request->doubted),
-                                        take_ptr(request->doubted_object));
+        r = recreate_request_believe(request, take_ptr(request->doubted),
+                                     take_ptr(request->doubted_object));
+        return r < 0 ? r : recreate_look(request->recreate); /* whose turn it is may differ */
 }

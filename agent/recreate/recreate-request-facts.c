@@ -189,6 +189,12 @@ static uint64_t get_age(const RecreateRequest *request, const RequestContainer *
                                                             : seen_usec;
 }
 
+/* Unless it had not even begun, and runs now. */
+static bool is_ended(const RequestContainer *container) {
+        return !container->is_running && container->id && container->ended_id &&
+               strcmp(container->id, container->ended_id) == 0;
+}
+
 static void fill_fact(RecreateRequest *request, const RequestContainer *container, const Pod *pod,
                       RecreateFact *ret) {
         uint64_t now_usec = recreate_now_usec(request->recreate);
@@ -198,8 +204,7 @@ static void fill_fact(RecreateRequest *request, const RequestContainer *containe
         *ret = (RecreateFact){
                 .is_here = id,
                 .is_running = container->is_running,
-                .is_exited = container->is_exited ||
-                             (id && container->ended_id && strcmp(id, container->ended_id) == 0),
+                .is_exited = container->is_exited || is_ended(container),
                 .id = id,
                 .was_killed = container->was_killed,
                 .restart_count = container->restart_count,

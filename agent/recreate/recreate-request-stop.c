@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
+#include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
 #include "agent/pod/runtime-pod.h"
 #include "agent/recreate/recreate-request.h"
@@ -13,7 +15,7 @@
 #define REST_USEC ((uint64_t) 1000000) /* before a stop that came to nothing is tried again */
 
 static bool has_begun(const RecreateRequest *request) {
-        return request->stop && stop_step(request->stop) >= STOP_STEP_HOOK;
+        return request->stop && stop_has_begun(request->stop);
 }
 
 bool recreate_request_is_stopping(const RecreateRequest *request) {
@@ -22,6 +24,8 @@ bool recreate_request_is_stopping(const RecreateRequest *request) {
 
 static void forget_stop(RecreateRequest *request) {
         request->check = rpc_call_unref(request->check);
+        request->check_usec = 0;
+        request->n_check_failures = 0;
         request->stop = NULL;
         request->stop_name = (free(request->stop_name), NULL);
         request->stop_id = (free(request->stop_id), NULL);
@@ -69,7 +73,9 @@ static int note_report(RecreateRequest *request, const StopReport *report) {
                 if (recreate_state_set(state, RECREATE_RECREATING, NULL) < 0)
                         return -ENOMEM;
                 return note_ended(container, request->stop_id, true);
-        case STOP_GONE: return note_ended(container, request->stop_id, false);
+        case STOP_GONE:
+                container->rest_usec = recreate_now_usec(request->recreate) + REST_USEC;
+                return note_ended(container, request->stop_id, false);
         case STOP_NOT_ASKED:
                 container->rest_usec = recreate_now_usec(request->recreate) + REST_USEC;
                 return 0;
@@ -93,46 +99,92 @@ static int on_stop_done(const StopReport *report, void *userdata) {
         return recreate_look(request->recreate);
 }
 
-static const char *why_not(const RecreateRequest *request, const CriContainerList *list) {
+static int answer(RecreateRequest *request, const char *why_not) {
+        request->check_usec = 0;
+        request->n_check_failures = 0;
+        return stop_answer(request->stop, !why_not, why_not);
+}
+
+static bool is_over(const RecreateRequest *request) {
+        return recreate_request_is_over(request) || request->wanted.is_completed;
+}
+
+/* Whoever is told that it is not asked for forgets how far it came in an earlier life of the agent,
+ * and its hook would run again: a runtime that does not tell now is asked again. */
+static int check_later(RecreateRequest *request, const char *reason) {
+        const RecreateSpec *spec = request->spec;
+        uint32_t random = 0;
+
+        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
+        request->check_usec = recreate_now_usec(request->recreate) +
+                              backoff_usec(++request->n_check_failures, random);
+        log_debug(request->recreate->log, NULL,
+                  "Whether the restart request `%s/%s` still asks for container `%s` to be stopped "
+                  "is not known, looking again: %s.",
+                  spec->namespace, spec->name, request->stop_name, reason);
+        return recreate_look(request->recreate);
+}
+
+static int compare(RecreateRequest *request, const CriContainerList *list) {
         cleanup(runtime_pods_done) RuntimePods pods = RUNTIME_PODS_INIT;
         const RuntimeContainer *newest = NULL;
+        bool is_newest;
+        int r;
 
-        if (recreate_request_is_over(request) || request->wanted.is_completed)
-                return "the request is over";
-        if (runtime_pods_read(list, &pods) < 0)
-                return "there is no memory";
+        r = runtime_pods_read(list, &pods);
+        if (r < 0)
+                return r;
 
         for (size_t i = 0; i < pods.n_items && !newest; i++)
                 newest = runtime_pod_find(&pods.items[i], request->stop_name);
 
-        return newest && strcmp(newest->id, request->stop_id) == 0
-                       ? NULL
-                       : "it is not the newest any more";
+        is_newest = newest && strcmp(newest->id, request->stop_id) == 0;
+        return answer(request, is_newest ? NULL : "it is not the newest any more");
 }
 
 static int on_checked(const void *reply, const Error *error, void *userdata) {
         RecreateRequest *request = userdata;
-        const char *reason;
 
         request->check = rpc_call_unref(request->check);
-        reason = error ? error_message(error) : why_not(request, reply);
-        return stop_answer(request->stop, !reason, reason);
+        if (is_over(request))
+                return answer(request, "the request is over");
+
+        return error ? check_later(request, error_message(error)) : compare(request, reply);
 }
 
-static int on_check(Stop *stop, void *userdata) {
-        RecreateRequest *request = userdata;
+static int ask(RecreateRequest *request) {
         const Pod *pod = recreate_request_pod(request);
         const char *uid = pod ? pod->runtime_uid : request->spec->pod_uid;
         Runtime *runtime;
         bool may_come;
 
+        if (is_over(request))
+                return answer(request, "the request is over");
+
         runtime = recreate_find_runtime(request->recreate, request->stop_scheme, &may_come);
         if (!runtime || !uid)
-                return stop_answer(stop, false, "the runtime cannot be asked");
+                return check_later(request, "the runtime cannot be asked");
 
+        request->check_usec = 0;
         request->check = rpc_call_unref(request->check);
         return cri_list_pod_containers(runtime_client(runtime), uid, on_checked, request,
                                        &request->check);
+}
+
+static int on_check(Stop *stop, void *userdata) {
+        return ask(userdata);
+}
+
+int recreate_request_check(RecreateRequest *request) {
+        uint64_t now_usec = recreate_now_usec(request->recreate);
+
+        if (!request->stop || request->check_usec == 0)
+                return 0;
+        if (request->check_usec <= now_usec)
+                return ask(request);
+
+        recreate_request_wait(request, request->check_usec - now_usec);
+        return 0;
 }
 
 static int add_stop(RecreateRequest *request, const char *name) {
@@ -147,6 +199,7 @@ static int add_stop(RecreateRequest *request, const char *name) {
                 .grace_sec = request->spec->grace_sec >= 0 ? request->spec->grace_sec
                                                            : STOP_GRACE_OF_POD,
                 .needs_kubelet = in_pod && in_pod->comes_back,
+                .is_init = in_pod && in_pod->kind != POD_CONTAINER_MAIN,
                 .on_check = on_check,
                 .on_done = on_stop_done,
                 .userdata = request,

@@ -25,16 +25,16 @@ static const struct {
         const char *method;
         const char *content_type;
         bool is_status;
-        const char *right;
+        RecreateRight right;
 } writes[_REQUEST_WRITE_MAX] = {
         [REQUEST_WRITE_STATUS]  = { "patch",  "PATCH",  KUBE_MERGE_PATCH, true,
-                                    "patch " RECREATE_RESOURCE "/status." RECREATE_GROUP },
+                                    RECREATE_RIGHT_PATCH_STATUS },
         [REQUEST_WRITE_DRAIN]   = { "patch",  "PATCH",  KUBE_MERGE_PATCH, true,
-                                    "patch " RECREATE_RESOURCE "/status." RECREATE_GROUP },
+                                    RECREATE_RIGHT_PATCH_STATUS },
         [REQUEST_WRITE_UNLABEL] = { "patch",  "PATCH",  KUBE_MERGE_PATCH, false,
-                                    "patch " RECREATE_RESOURCE "." RECREATE_GROUP },
+                                    RECREATE_RIGHT_PATCH },
         [REQUEST_WRITE_DELETE]  = { "delete", "DELETE", KUBE_JSON,        false,
-                                    "delete " RECREATE_RESOURCE "." RECREATE_GROUP },
+                                    RECREATE_RIGHT_DELETE },
 };
 /* clang-format on */
 
@@ -143,6 +143,16 @@ static int on_conflict(RecreateRequest *request) {
         return recreate_request_reconsider(request);
 }
 
+/* In this dialect that is an annotation, which belongs to the object itself. */
+static bool is_annotation(const Recreate *recreate, RequestWrite write) {
+        return write == REQUEST_WRITE_DRAIN && recreate->dialect == RECREATE_V1ALPHA1;
+}
+
+static RecreateRight get_right(const RecreateRequest *request) {
+        return is_annotation(request->recreate, request->write) ? RECREATE_RIGHT_PATCH
+                                                                : writes[request->write].right;
+}
+
 static int on_written(const KubeReply *reply, const Error *error, void *userdata) {
         RecreateRequest *request = userdata;
         Recreate *recreate = request->recreate;
@@ -154,8 +164,8 @@ static int on_written(const KubeReply *reply, const Error *error, void *userdata
         else if (error && error->kind == ERROR_CONFLICT)
                 r = on_conflict(request);
         else
-                recreate_note_written(recreate, writes[request->write].right, request->spec->name,
-                                      reply, error);
+                recreate_note_written(recreate, get_right(request), request->spec->name,
+                                      request->n_failures, reply, error);
         if (r < 0)
                 return r;
 
@@ -177,14 +187,14 @@ static int on_written(const KubeReply *reply, const Error *error, void *userdata
 
 int recreate_request_send(RecreateRequest *request, RequestWrite write, struct json_object *body) {
         Recreate *recreate = request->recreate;
-        bool is_annotation = write == REQUEST_WRITE_DRAIN && recreate->dialect == RECREATE_V1ALPHA1;
+        bool is_status = writes[write].is_status && !is_annotation(recreate, write);
         const KubePath path = {
                 .group = RECREATE_GROUP,
                 .version = recreate->version,
                 .namespace = request->spec->namespace,
                 .resource = RECREATE_RESOURCE,
                 .name = request->spec->name,
-                .subresource = writes[write].is_status && !is_annotation ? "status" : NULL,
+                .subresource = is_status ? "status" : NULL,
         };
         KubeRequest call = {
                 .verb = writes[write].verb,

@@ -74,7 +74,7 @@ bool recreate_request_is_useless(const RecreateRequest *request) {
         if ((!request->is_gone && !(request->is_missing && !request->owes_report)) ||
             request->stop || request->call)
                 return false;
-        if (request->is_gate_closed && !request->is_gate_opened && recreate_request_pod(request))
+        if (recreate_request_owes_gate(request))
                 return false;
 
         return !request->owes_report || gives_up;
@@ -233,6 +233,8 @@ int recreate_request_look(RecreateRequest *request, bool has_turn) {
         r = recreate_request_look_at_doubted(request);
         if (r >= 0)
                 r = decide(request, has_turn);
+        if (r >= 0)
+                r = recreate_request_check(request);
         if (r >= 0)
                 r = recreate_request_write_status(request);
         if (r >= 0)

@@ -69,7 +69,9 @@ struct RecreateRequest {
         char *stop_name;
         char *stop_id;
         char stop_scheme[RECREATE_SCHEME_SIZE];
-        RpcCall *check;
+        RpcCall *check;      /* whether the stop is still asked for */
+        uint64_t check_usec; /* that has to be found out, but not before; 0: it has not */
+        unsigned n_check_failures;
         bool owes_report; /* the status does not yet say what a stop led to */
 
         KubeCall *call;
@@ -134,6 +136,8 @@ int recreate_request_make_facts(RecreateRequest *request, RecreateFact **ret);
 int recreate_request_ask(RecreateRequest *request, RpcClient *client);
 
 int recreate_request_stop(RecreateRequest *request, size_t index, const char *scheme);
+/* Answers a stop that asks, if that is due. */
+int recreate_request_check(RecreateRequest *request);
 /* Drops a stop that has not begun. */
 void recreate_request_drop_stop(RecreateRequest *request);
 
@@ -143,6 +147,8 @@ int recreate_request_write_status(RecreateRequest *request);
 /* What a controller decides; and what it does, if nothing is being written. */
 int recreate_request_manage(RecreateRequest *request, bool has_turn);
 int recreate_request_do_chore(RecreateRequest *request, bool has_turn);
+/* Its pod is, or may be, unready because of it, and somebody has to end that. */
+bool recreate_request_owes_gate(const RecreateRequest *request);
 
 /* Sends one of the writes to the object itself. The answer comes to
  * recreate_request_on_written(). */

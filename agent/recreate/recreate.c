@@ -40,6 +40,19 @@ static RecreateRequest *find(const Recreate *recreate, const char *uid) {
         return NULL;
 }
 
+/* Another one has its name: what is written about it would be written into that one. */
+static void replace(Recreate *recreate, const RecreateSpec *by) {
+        for (size_t i = 0; i < recreate->n_requests; i++) {
+                RecreateRequest *request = recreate->requests[i];
+
+                if (strcmp(request->spec->name, by->name) != 0 ||
+                    strcmp(request->spec->namespace, by->namespace) != 0)
+                        continue;
+                recreate_request_show_gone(request);
+                request->is_missing = true;
+        }
+}
+
 static int make_place(Recreate *recreate) {
         size_t n = recreate->n_allocated > 0 ? recreate->n_allocated * 2 : 16;
         RecreateRequest **requests;
@@ -72,6 +85,7 @@ static int show(Recreate *recreate, RecreateSpec *spec, struct json_object *obje
         if (request)
                 return recreate_request_show(request, spec, object);
 
+        replace(recreate, spec);
         if (recreate->n_requests >= RECREATE_REQUESTS_MAX) {
                 tell_overfull(recreate);
                 recreate_spec_free(spec);
@@ -201,6 +215,15 @@ static int look_at_pod(RecreateRequest *const *requests, size_t n) {
         return r;
 }
 
+static int list_those_without_place(Recreate *recreate) {
+        if (!recreate->is_overfull || !recreate->ours.watch ||
+            recreate->n_requests > RECREATE_REQUESTS_MAX / 2)
+                return 0;
+
+        recreate->is_overfull = false;
+        return recreate_list_again(recreate);
+}
+
 static int on_look(sd_event_source *source, void *userdata) {
         Recreate *recreate = userdata;
         size_t n;
@@ -217,12 +240,8 @@ static int on_look(sd_event_source *source, void *userdata) {
         }
 
         sweep(recreate);
-        if (!recreate->is_overfull || !recreate->ours.watch ||
-            recreate->n_requests > RECREATE_REQUESTS_MAX / 2)
-                return 0;
-
-        recreate->is_overfull = false;
-        return recreate_list_again(recreate);
+        r = list_those_without_place(recreate);
+        return r < 0 ? r : recreate_orphans_list_those_without_place(recreate);
 }
 
 static int add_look(Recreate *recreate) {
@@ -295,7 +314,8 @@ Recreate *recreate_free(Recreate *recreate) {
         free(recreate->schemes);
         kube_report_done(&recreate->report);
         error_done(&recreate->absence);
-        error_done(&recreate->refusal);
+        for (size_t i = 0; i < _RECREATE_RIGHT_MAX; i++)
+                error_done(&recreate->refusals[i]);
         free(recreate->node_name);
         sd_event_unref(recreate->event);
         free(recreate);
@@ -308,6 +328,8 @@ int recreate_runtime_changed(Recreate *recreate) {
         for (size_t i = 0; i < recreate->n_requests; i++) {
                 recreate->requests[i]->is_stale = true;
                 recreate->requests[i]->list_rest_usec = 0;
+                if (recreate->requests[i]->check_usec > 0)
+                        recreate->requests[i]->check_usec = 1;
         }
 
         r = recreate_note_runtimes(recreate);
@@ -341,13 +363,24 @@ static const Error *watch_error(const RecreateWatch *watch) {
                        : NULL;
 }
 
+static const Error *missing_right(const Recreate *recreate) {
+        for (size_t i = 0; i < _RECREATE_RIGHT_MAX; i++)
+                if (recreate->refusals[i].kind == ERROR_DENIED)
+                        return &recreate->refusals[i];
+
+        return NULL;
+}
+
 const Error *recreate_error(const Recreate *recreate) {
         const Error *error = watch_error(&recreate->ours) ?: watch_error(&recreate->orphaned);
 
         if (error && error->kind != ERROR_NONE)
                 return error;
 
-        return recreate->absence.kind != ERROR_NONE ? &recreate->absence : &recreate->refusal;
+        if (recreate->absence.kind != ERROR_NONE)
+                return &recreate->absence;
+
+        return missing_right(recreate) ?: &recreate->absence;
 }
 
 size_t recreate_n_open(const Recreate *recreate) {

@@ -48,7 +48,8 @@ int recreate_kick(Recreate *recreate);
 /* The version that is served, such as "v1beta1"; NULL: none, or not known yet. */
 const char *recreate_version(const Recreate *recreate);
 
-/* Why requests cannot be seen, or unset. A server that has no such kind is no error. */
+/* Why requests cannot be seen, or which right to write about them is missing; or unset. A server
+ * that has no such kind is no error, nor is what is wrong with one of them. */
 const Error *recreate_error(const Recreate *recreate);
 
 /* Requests that are not completed. */

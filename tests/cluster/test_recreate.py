@@ -6,6 +6,7 @@ whole: adopted, carried out as its strategy says, completed, and deleted when it
 from __future__ import annotations
 
 import itertools
+import json
 import time
 
 import pytest
@@ -326,3 +327,17 @@ def test_a_request_made_while_no_agent_runs(node_agent, pair, ask):
     node_agent.start()
     request.wait_phase("Completed")
     assert pair.restarts() == {"one": 1, "two": 0}
+
+
+def test_a_huge_request_is_in_nobodys_way(node_agent, ask, pair):
+    """One with as much in it as the API server takes does not keep the others from being served."""
+    huge = RecreateRequest(pair, "two")
+    huge.spec["podName"] = "nobody"
+    labels = {f"label-{number:05}-{'x' * 40}": "y" * 60 for number in range(4000)}
+    try:
+        huge.create(labels=labels)
+        assert len(json.dumps(huge.get())) > 600_000
+        assert ask(pair, "one").wait_phase("Completed")["containerRecreateStates"]
+        assert pair.restarts() == {"one": 1, "two": 0}
+    finally:
+        huge.delete()

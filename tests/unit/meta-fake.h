@@ -76,6 +76,7 @@ typedef struct FakeStop {
         int (*on_check)(Stop *stop, void *userdata);
         int (*on_done)(const StopReport *report, void *userdata);
         void *userdata;
+        bool is_init;
         int answer; /* -1: none yet */
         char *why_not;
         bool is_open;
@@ -91,6 +92,7 @@ typedef struct Fake {
         FakeStop stops[32];
         size_t n_stops;
         const char *stopped_owner, *stopped_id; /* in an earlier life */
+        char forgotten[128];                    /* "owner id" of the last that was */
         char events[16][512];
         size_t n_events;
         const Pod *pods[64];
@@ -195,6 +197,7 @@ int stops_add(Stops *stops, const StopOptions *options, Stop **ret) {
                 .on_check = options->on_check,
                 .on_done = options->on_done,
                 .userdata = options->userdata,
+                .is_init = options->is_init,
                 .answer = -1,
                 .is_open = true,
         };
@@ -219,6 +222,11 @@ void stop_leave(Stop *stop) {
 bool stops_has_stopped(const Stops *stops, const char *owner, const char *container_id) {
         return fake.stopped_id && strcmp(fake.stopped_owner, owner) == 0 &&
                strcmp(fake.stopped_id, container_id) == 0;
+}
+
+int stops_forget(Stops *stops, const char *owner, const char *container_id) {
+        (void) snprintf(fake.forgotten, sizeof(fake.forgotten), "%s %s", owner, container_id);
+        return 0;
 }
 
 void pods_watch(Pods *pods, PodsWatcher *watcher) {

@@ -60,7 +60,7 @@ struct Stop {
         StopOptions options;
         char *id, *owner, *cause;
         StopStep step;
-        bool was_answered, is_asked;
+        bool has_begun, was_answered, is_asked;
 };
 
 static struct Node {
@@ -71,22 +71,27 @@ static struct Node {
         json_object *objects[OBJECTS_MAX];
         size_t n_objects;
         int version;
-        KubeCall *answered;     /* unless it was dropped meanwhile */
-        int next_code;          /* of the next patch; 0: as it should be */
+        KubeCall *answered;  /* unless it was dropped meanwhile */
+        int next_code;       /* of the next patch; 0: as it should be */
+        const char *refused; /* in the text of what is always answered so; NULL: nothing */
+        int refused_code;
+        const char *pod_json;   /* what the server has of the pod */
         bool is_deaf;           /* the watch shows nothing */
         char *texts[TEXTS_MAX]; /* what was asked for: "PATCH path body" */
         size_t n_texts;
+        unsigned n_discoveries, n_watches, n_warnings;
 
         Pod pod;
         PodContainer pod_containers[2];
-        bool has_pod;
+        bool has_pod, are_pods_unknown;
         PodsWatcher *watcher;
         struct {
                 const char *name, *id;
-                bool is_running;
+                bool is_running, is_created; /* and not begun */
         } containers[4];
         size_t n_containers;
-        unsigned n_lists;
+        unsigned n_lists, n_failing_lists; /* the next ones */
+        bool is_runtime_away;
 
         Stop *stops[4];
         size_t n_stops;
@@ -99,13 +104,19 @@ static inline int on_late(sd_event_source *source, uint64_t usec, void *userdata
         return 0;
 }
 
+void log_write(Log *log, int level, const LogField *fields, const char *format, ...) {
+        node.n_warnings += level == LOG_WARNING;
+}
+
 /* Until there is nothing to do at once. */
 static inline void settle(void) {
+        unsigned n = 0;
         int r;
 
-        do
+        do {
                 r = sd_event_run(node.event, 0);
-        while (r > 0);
+                assert_true(n++ < 10000);
+        } while (r > 0);
         assert_int_equal(r, 0);
 }
 
@@ -252,14 +263,33 @@ static inline int serve_patch(const KubeRequest *request, size_t i) {
         return 200;
 }
 
+static inline bool is_refused(const KubeRequest *request) {
+        cleanup(free_p) char *text = NULL;
+
+        assert_true(asprintf(&text, "%s %s %s", request->method, request->path, request->body) > 0);
+        return node.refused && strstr(text, node.refused);
+}
+
+static inline ErrorKind kind_of(int code) {
+        switch (code) {
+        case 403: return ERROR_DENIED;
+        case 404: return ERROR_NOT_FOUND;
+        case 409: return ERROR_CONFLICT;
+        case 422: return ERROR_INVALID;
+        default: return ERROR_UNAVAILABLE;
+        }
+}
+
 static inline int on_called(sd_event_source *source, void *userdata) {
         KubeCall *call = userdata;
         const KubeRequest request = call->request;
         size_t i = find_object(call->request.path);
-        char body[128] = "{}";
-        int code = node.next_code;
+        const char *object = strcmp(request.method, "GET") == 0 ? node.pod_json : NULL;
+        char body[1024];
+        int code = is_refused(&request) ? node.refused_code : node.next_code;
         cleanup(error_done) Error error = ERROR_INIT;
 
+        (void) snprintf(body, sizeof(body), "%s", object ?: "{}");
         node.answered = call;
         node.next_code = 0;
         if (!code && strcmp(request.method, "PATCH") == 0 && i < node.n_objects)
@@ -272,12 +302,7 @@ static inline int on_called(sd_event_source *source, void *userdata) {
                 (void) snprintf(body, sizeof(body), "{\"metadata\":{\"resourceVersion\":\"%d\"}}",
                                 node.version);
         if (code >= 300)
-                (void) error_set(&error,
-                                 code == 404   ? ERROR_NOT_FOUND
-                                 : code == 409 ? ERROR_CONFLICT
-                                 : code == 403 ? ERROR_DENIED
-                                               : ERROR_UNAVAILABLE,
-                                 "code %d", code);
+                (void) error_set(&error, kind_of(code), "code %d", code);
         return request.on_replied(&(KubeReply){ .code = code, .body = body, .size = strlen(body) },
                                   code >= 300 ? &error : NULL, request.userdata);
 }
@@ -289,6 +314,7 @@ int kube_call(KubeClient *client, const KubeRequest *request, KubeCall **ret) {
         call->request.path = strdup(request->path);
         call->request.body = strdup(request->body ?: "");
         call->source = defer(on_called, call);
+        assert_true(node.n_texts < TEXTS_MAX);
         assert_true(asprintf(&node.texts[node.n_texts++], "%s %s %s", request->method,
                              request->path, call->request.body) > 0);
         *ret = call;
@@ -323,6 +349,7 @@ const Error *kube_client_trouble(const KubeClient *client) {
 int kube_watch_new(const KubeWatchOptions *options, KubeWatch **ret) {
         KubeWatch *watch = calloc(1, sizeof(*watch));
 
+        node.n_watches++;
         watch->options = *options;
         watch->selector = strdup(options->selector);
         watch->is_loose = strstr(watch->selector, "=%21crr");
@@ -366,6 +393,7 @@ int kube_discover(KubeClient *client, const char *group, const char *const *vers
                   KubeDiscovery **ret) {
         KubeDiscovery *discovery = calloc(1, sizeof(*discovery));
 
+        node.n_discoveries++;
         discovery->on_discovered = on_discovered;
         discovery->userdata = userdata;
         discovery->source = defer(on_discovery, discovery);
@@ -391,7 +419,7 @@ void pods_unwatch(Pods *pods, PodsWatcher *watcher) {
 }
 
 bool pods_are_synced(const Pods *pods) {
-        return true;
+        return !node.are_pods_unknown;
 }
 
 const Pod *pods_find(const Pods *pods, const char *namespace, const char *name) {
@@ -423,10 +451,11 @@ const char *runtime_name(const Runtime *runtime) {
 }
 
 RpcClient *runtime_client(const Runtime *runtime) {
-        return (RpcClient *) &node;
+        return node.is_runtime_away ? NULL : (RpcClient *) &node;
 }
 
 static inline int on_list(sd_event_source *source, void *userdata) {
+        static const Error silence = { .kind = ERROR_UNAVAILABLE, .message = (char *) "silent" };
         struct Made {
                 CriContainer container;
                 Runtime__V1__Container__LabelsEntry labels[4];
@@ -436,6 +465,11 @@ static inline int on_list(sd_event_source *source, void *userdata) {
         CriContainer *containers[4];
         CriContainerList list = { .containers = containers, .n_containers = node.n_containers };
         RpcCall *call = userdata;
+
+        if (node.n_failing_lists > 0) {
+                node.n_failing_lists--;
+                return call->done(NULL, &silence, call->userdata);
+        }
 
         for (size_t i = 0; i < node.n_containers; i++) {
                 const char *const labels[4][2] = {
@@ -461,6 +495,8 @@ static inline int on_list(sd_event_source *source, void *userdata) {
                 made[i].container.created_at = (int64_t) (1000 + i);
                 made[i].container.state = node.containers[i].is_running
                                                   ? RUNTIME__V1__CONTAINER_STATE__CONTAINER_RUNNING
+                                          : node.containers[i].is_created
+                                                  ? RUNTIME__V1__CONTAINER_STATE__CONTAINER_CREATED
                                                   : RUNTIME__V1__CONTAINER_STATE__CONTAINER_EXITED;
                 containers[i] = &made[i].container;
         }
@@ -526,6 +562,10 @@ StopStep stop_step(const Stop *stop) {
         return stop->step;
 }
 
+bool stop_has_begun(const Stop *stop) {
+        return stop->has_begun;
+}
+
 bool stops_has_stopped(const Stops *stops, const char *owner, const char *container_id) {
         return node.stopped_before && strcmp(node.stopped_before, container_id) == 0;
 }
@@ -537,6 +577,7 @@ static inline bool stop_begin(Stop *stop) {
         assert_true(stop->was_answered);
         if (stop->is_asked)
                 stop->step = STOP_STEP_HOOK;
+        stop->has_begun = stop->is_asked;
         return stop->is_asked;
 }
 

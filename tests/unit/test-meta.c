@@ -14,12 +14,13 @@
 
 #define PATH "/api/v1/namespaces/default/pods/web/status"
 #define GRACE 30
+#define WAIT_USEC ((uint64_t) 60000000)
 
 typedef struct Fixture {
         sd_event *event;
         Meta *meta;
         Pod *pod; /* its newest state */
-        unsigned n_written, n_refused;
+        unsigned n_written, n_refused, n_changed;
         unsigned version;
         char *annotation, *status, *reason, *message; /* as the server has them */
 } Fixture;
@@ -33,9 +34,19 @@ static void on_written(const Error *error, void *userdata) {
                 fixture->n_written++;
 }
 
+static void on_changed(void *userdata) {
+        Fixture *fixture = userdata;
+
+        fixture->n_changed++;
+}
+
 static int set_up(void **state) {
         Fixture *fixture = calloc(1, sizeof(*fixture));
-        MetaOptions options = { .has_condition = true, .on_written = on_written };
+        MetaOptions options = {
+                .has_condition = true,
+                .on_written = on_written,
+                .on_changed = on_changed,
+        };
 
         assert_true(sd_event_new(&fixture->event) >= 0);
         options.event = fixture->event;
@@ -209,7 +220,7 @@ static void settle(Fixture *fixture) {
 }
 
 static void let_pass(Fixture *fixture) {
-        assert_true(sd_event_run(fixture->event, UINT64_MAX) > 0);
+        assert_true(sd_event_run(fixture->event, WAIT_USEC) > 0);
 }
 
 /* The next state of the pod, and of the server. */
@@ -317,6 +328,66 @@ static void test_not_for_everybody(void **state) {
         assert_non_null(strstr(fake_patch(), "\"Restarting\""));
 }
 
+/* It begins to ask for it while it is being looked at, which is not for its environment yet. */
+static void test_asks_for_it_meanwhile(void **state) {
+        Fixture *fixture = *state;
+        Pod *pod;
+
+        fake.containers[0] = model("c1", "1", 1);
+        for (size_t i = 0; i < 2; i++) {
+                pod = make_pod(fixture, "c1", "1");
+                pod->is_kruise = false;
+                pod->update = POD_UPDATE_NONE;
+                pod->restart_wish = i == 0 ? NULL : strdup("true");
+                show(fixture, pod);
+        }
+        assert_int_equal(fake_n_open(CALL_LIST), 1);
+        fake_run_runtime();
+        assert_int_equal(fake.n_answered[CALL_STATUS], 1);
+        assert_int_equal(meta_environment(fixture->meta, "web", "app"), META_ENVIRONMENT_CURRENT);
+        accept_patch(fixture);
+
+        rest();
+        pod = make_pod(fixture, "c1", "2");
+        pod->is_kruise = false;
+        pod->update = POD_UPDATE_NONE;
+        pod->restart_wish = strdup("true");
+        show(fixture, pod);
+        assert_int_equal(fake.n_stops, 1);
+}
+
+/* Its environment is still to be found out, and the runtime has it no more. */
+static void test_not_there_any_more(void **state) {
+        Fixture *fixture = *state;
+        size_t n_lists;
+        Pod *pod;
+
+        pod = make_pod(fixture, "c1", "1");
+        pod->is_kruise = false;
+        pod->update = POD_UPDATE_NONE;
+        fake.containers[0] = model("c1", "1", 1);
+        show_and_run(fixture, pod);
+        n_lists = fake.n_answered[CALL_LIST];
+        fake.containers[0].id = NULL;
+        show_and_run(fixture, make_pod(fixture, "c1", "1"));
+        assert_int_equal(fake.n_answered[CALL_LIST], n_lists + 1);
+        assert_null(fake_find(CALL_LIST));
+        while (!fake_find(CALL_LIST))
+                let_pass(fixture);
+        fake_run_runtime();
+        assert_int_equal(fake.n_answered[CALL_LIST], n_lists + 2);
+        assert_null(fake_find(CALL_LIST));
+
+        /* What is known of it is told; and once there is another one, nobody waits. */
+        assert_non_null(strstr(fake_patch(), "containerd://c1"));
+        accept_patch(fixture);
+        fake.containers[0] = model("c2", "1", 2);
+        show_and_run(fixture, make_pod(fixture, "c2", "1"));
+        assert_int_equal(fake.n_answered[CALL_LIST], n_lists + 3);
+        assert_int_equal(meta_environment(fixture->meta, "web", "app"), META_ENVIRONMENT_CURRENT);
+        assert_non_null(strstr(fake_patch(), "containerd://c2"));
+}
+
 static void test_restart(void **state) {
         Fixture *fixture = *state;
         FakeStop *stop;
@@ -329,6 +400,7 @@ static void test_restart(void **state) {
         stop = open_stop();
         assert_string_equal(stop->owner, owner);
         assert_string_equal(stop->id, "c1");
+        assert_false(stop->is_init);
         assert_string_equal(stop->cause, "Stopping container app: its environment comes from "
                                          "labels or annotations that have changed");
         assert_non_null(strstr(fake_patch(), "\"False\",\"reason\":\"Restarting\""));
@@ -360,6 +432,22 @@ static void test_restart(void **state) {
         assert_int_equal(fake.n_stops, 1);
         assert_int_equal(fake.n_events, 0);
         assert_int_equal(fixture->n_written, 3);
+        assert_string_equal(fake.forgotten, "");
+}
+
+static void test_sidecar(void **state) {
+        Fixture *fixture = *state;
+        const char *values[] = { "1", "2" };
+
+        fake.containers[0] = model("c1", "1", 1);
+        for (size_t i = 0; i < 2; i++) {
+                Pod *pod = make_pod(fixture, "c1", values[i]);
+
+                pod->containers[0].kind = POD_CONTAINER_SIDECAR;
+                show_and_run(fixture, pod);
+                rest();
+        }
+        assert_true(open_stop()->is_init);
 }
 
 static void test_not_healed(void **state) {
@@ -378,7 +466,8 @@ static void test_not_healed(void **state) {
         assert_non_null(strstr(fake_patch(), "\"EnvironmentStale\""));
         accept_patch(fixture);
 
-        /* Not again, until something else is asked for. */
+        /* Not again, until something else is asked for; also in a later life of the agent. */
+        assert_string_equal(fake.forgotten, "");
         show_and_run(fixture, next(fixture, "c2", "2"));
         assert_int_equal(fake.n_stops, 1);
         assert_int_equal(fake.n_events, 1);
@@ -386,6 +475,14 @@ static void test_not_healed(void **state) {
         show_and_run(fixture, next(fixture, "c2", "3"));
         assert_int_equal(fake.n_stops, 2);
         assert_string_equal(open_stop()->id, "c2");
+}
+
+static void assert_forgotten(const char *value, const char *id) {
+        char expected[128];
+
+        (void) snprintf(expected, sizeof(expected), "metadata/%u %s", (unsigned) hash_of(value),
+                        id);
+        assert_string_equal(fake.forgotten, expected);
 }
 
 /* Another value was asked for while it was restarted: nobody knows which one it was to get. */
@@ -403,6 +500,7 @@ static void test_changed_meanwhile(void **state) {
         assert_int_equal(fake.n_events, 0);
         assert_int_equal(fake.n_stops, 2);
         assert_string_equal(open_stop()->id, "c2");
+        assert_forgotten("2", "c1");
 }
 
 /* Whether the kubelet has told of the successor already, or not yet. */
@@ -447,6 +545,80 @@ static void test_not_healed_in_an_earlier_life(void **state) {
         rest();
         show_and_run(fixture, next(fixture, "c2", "3"));
         assert_int_equal(fake.n_stops, 1);
+}
+
+/* What is asked for may change before anything is known of the container. */
+static void test_changed_in_this_life(void **state) {
+        Fixture *fixture = *state;
+        char owner[32];
+
+        (void) snprintf(owner, sizeof(owner), "metadata/%u", (unsigned) hash_of("2"));
+        fake.stopped_owner = owner;
+        fake.stopped_id = "c1";
+        fake.containers[0] = model("c2", "1", 1);
+        for (size_t i = 0; i < 2; i++) {
+                Pod *pod = make_pod(fixture, "c2", i == 0 ? "3" : "2");
+
+                set(&pod->containers[0].former_id, "containerd://c1");
+                show(fixture, pod);
+        }
+        rest();
+        fake_run_runtime();
+        assert_int_equal(fake.n_stops, 0);
+        assert_int_equal(fake.n_events, 1);
+        assert_non_null(strstr(fake.events[0], "InPlaceRestartFailed"));
+        assert_string_equal(fake.forgotten, "");
+}
+
+/* First the container itself is seen that was stopped in an earlier life, and then its successor. */
+static void test_stopped_is_still_the_newest(void **state) {
+        Fixture *fixture = *state;
+        char owner[32];
+        Pod *pod;
+
+        (void) snprintf(owner, sizeof(owner), "metadata/%u", (unsigned) hash_of("2"));
+        fake.stopped_owner = owner;
+        fake.stopped_id = "c1";
+        fake.containers[0] = model("c1", "1", 1);
+        fake.containers[0].is_running = false;
+        pod = make_pod(fixture, "c1", "2");
+        pod->containers[0].is_running = false;
+        show_and_run(fixture, pod);
+        assert_int_equal(fake.n_events, 0);
+
+        rest();
+        fake.containers[1] = model("c2", "1", 2);
+        pod = make_pod(fixture, "c2", "2");
+        set(&pod->containers[0].former_id, "containerd://c1");
+        show_and_run(fixture, pod);
+        assert_int_equal(fake.n_stops, 0);
+        assert_int_equal(fake.n_events, 1);
+        assert_non_null(strstr(fake.events[0], "InPlaceRestartFailed"));
+}
+
+/* Whatever is changed through the API server: the kubelet makes it from its file again. */
+static void test_static_pod(void **state) {
+        Fixture *fixture = *state;
+        Pod *pod;
+
+        fake.containers[0] = model("c1", "1", 1);
+        fake.containers[0].pod_uid = "of-its-file";
+        for (size_t i = 0; i < 2; i++) {
+                pod = make_pod(fixture, "c1", i == 0 ? "1" : "2");
+                set(&pod->runtime_uid, "of-its-file");
+                show_and_run(fixture, pod);
+                if (i == 0)
+                        accept_patch(fixture);
+                rest();
+        }
+        assert_int_equal(fake.n_stops, 0);
+        assert_int_equal(fake.n_events, 1);
+        assert_string_equal(fake.events[0],
+                            "Warning InPlaceRestartSkipped spec.containers{app} Container app is "
+                            "not restarted although its labels or annotations have changed: the "
+                            "pod is static, so its file on the node decides on its environment");
+        assert_non_null(strstr(fake_patch(), "\"CannotRestart\""));
+        assert_non_null(strstr(fake_patch(), "since the pod is static"));
 }
 
 static void test_skipped(void **state) {
@@ -540,6 +712,26 @@ static void test_check_without_server(void **state) {
         fake_reply(CALL_GET, 404, ERROR_NOT_FOUND, "");
         assert_int_equal(stop->answer, false);
         assert_string_equal(stop->why_not, "the pod is gone");
+}
+
+/* The pod is over while the server is away: also then the stop gets its answer. */
+static void test_finished_while_checked(void **state) {
+        Fixture *fixture = *state;
+        Pod *pod;
+
+        settle(fixture);
+        show(fixture, next(fixture, "c1", "2"));
+        check_stop(open_stop());
+        fake_reply(CALL_GET, 0, ERROR_UNAVAILABLE, "");
+        pod = next(fixture, "c1", "2");
+        pod->is_finished = true;
+        show(fixture, pod);
+        while (!fake_find(CALL_GET))
+                let_pass(fixture);
+        pod = make_pod(fixture, "c1", "2");
+        pod->is_finished = true;
+        fake_reply_pod(pod);
+        assert_int_equal(open_stop()->answer, false);
 }
 
 static void test_flapping(void **state) {
@@ -659,15 +851,25 @@ static void test_write_failures(void **state) {
 
         fake.containers[0] = model("c1", "1", 1);
         show_and_run(fixture, make_pod(fixture, "c1", "1"));
-        fake_reply(CALL_PATCH, 409, ERROR_CONFLICT, "");
+        fake_reply(CALL_PATCH, 404, ERROR_NOT_FOUND, "");
         assert_null(fake_patch());
         assert_int_equal(meta_error(fixture->meta)->kind, ERROR_NONE);
         assert_int_equal(meta_kick(fixture->meta), 0);
         assert_null(fake_patch());
 
+        fake.skipped_usec += WAIT_USEC; /* longer than any pause */
         show_and_run(fixture, next(fixture, "c1", "1"));
-        while (!fake_patch())
-                let_pass(fixture);
+
+        /* What concerns this pod alone. */
+        fake_reply(CALL_PATCH, 409, ERROR_CONFLICT, "");
+        assert_int_equal(meta_error(fixture->meta)->kind, ERROR_NONE);
+        assert_null(fake_patch());
+        assert_int_equal(meta_kick(fixture->meta), 0);
+        fake_reply(CALL_PATCH, 422, ERROR_INVALID, "");
+        assert_int_equal(meta_error(fixture->meta)->kind, ERROR_NONE);
+        assert_null(fake_patch());
+        assert_int_equal(meta_kick(fixture->meta), 0);
+
         fake_reply(CALL_PATCH, 503, ERROR_UNAVAILABLE, "");
         assert_int_equal(meta_error(fixture->meta)->kind, ERROR_UNAVAILABLE);
         while (!fake_patch())
@@ -678,8 +880,54 @@ static void test_write_failures(void **state) {
         assert_int_equal(meta_kick(fixture->meta), 0);
         accept_patch(fixture);
         assert_int_equal(meta_error(fixture->meta)->kind, ERROR_NONE);
-        assert_int_equal(fixture->n_refused, 3);
+        assert_int_equal(fixture->n_refused, 5);
         assert_int_equal(fixture->n_written, 1);
+}
+
+/* A pod whose write was refused, and what becomes of it: nobody will ever write to it. */
+static void test_refused_and_over(void **state) {
+        Fixture *fixture = *state;
+        Pod *other = make_named_pod(fixture, "other", "d1", NULL), *pod;
+
+        /* It is gone, but not the only one. */
+        fake.containers[0] = model("c1", "1", 1);
+        fake.containers[1] = model("d1", "", 1);
+        fake.containers[1].pod_uid = fake.containers[1].pod_name = "other";
+        show_and_run(fixture, make_pod(fixture, "c1", "1"));
+        assert_int_equal(fake.watcher->on_pod(other, NULL, fake.watcher->userdata), 0);
+        fake_run_runtime();
+        for (size_t i = 0; i < 2; i++)
+                fake_reply(CALL_PATCH, 403, ERROR_DENIED, "");
+        assert_int_equal(fake.watcher->on_gone(fixture->pod, fake.watcher->userdata), 0);
+        assert_int_equal(meta_error(fixture->meta)->kind, ERROR_DENIED);
+        assert_int_equal(fixture->n_changed, 0);
+        assert_int_equal(fake.watcher->on_gone(other, fake.watcher->userdata), 0);
+        assert_int_equal(meta_error(fixture->meta)->kind, ERROR_NONE);
+        assert_int_equal(fixture->n_changed, 1);
+        pod_free(other);
+
+        /* It has finished, is gone for the server, or somebody else has written it. */
+        for (unsigned i = 0; i < 3; i++) {
+                pod = next(fixture, "c1", "1");
+                set(&pod->meta, NULL);
+                fake.skipped_usec += WAIT_USEC; /* longer than any pause */
+                show_and_run(fixture, pod);
+                if (i == 2)
+                        apply_patch(fixture);
+                fake_reply(CALL_PATCH, 403, ERROR_DENIED, "");
+                assert_int_equal(meta_error(fixture->meta)->kind, ERROR_DENIED);
+                if (i == 1) {
+                        assert_int_equal(meta_kick(fixture->meta), 0);
+                        fake_reply(CALL_PATCH, 404, ERROR_NOT_FOUND, "");
+                } else {
+                        pod = next(fixture, "c1", "1");
+                        pod->is_finished = i == 0;
+                        show_and_run(fixture, pod);
+                }
+                assert_int_equal(meta_error(fixture->meta)->kind, ERROR_NONE);
+                assert_int_equal(fixture->n_changed, 2 + i);
+        }
+        assert_int_equal(fixture->n_written, 0);
 }
 
 static void test_runtime_in_trouble(void **state) {
@@ -738,6 +986,7 @@ static void test_stop_comes_too_late(void **state) {
         show_and_run(fixture, next(fixture, "c2", "2"));
         assert_int_equal(fake.n_stops, 2);
         assert_int_equal(fake.n_events, 0);
+        assert_forgotten("2", "c1");
 }
 
 /* Two that are restarted together are written together. */
@@ -840,15 +1089,22 @@ int main(void) {
                 TEST(test_annotation),
                 TEST(test_own_write),
                 TEST(test_not_for_everybody),
+                TEST(test_asks_for_it_meanwhile),
+                TEST(test_not_there_any_more),
                 TEST(test_restart),
+                TEST(test_sidecar),
                 TEST(test_not_healed),
                 TEST(test_not_healed_in_an_earlier_life),
                 TEST(test_changed_meanwhile),
                 TEST(test_stopped_in_an_earlier_life),
+                TEST(test_changed_in_this_life),
+                TEST(test_stopped_is_still_the_newest),
+                TEST(test_static_pod),
                 TEST(test_skipped),
                 TEST(test_outside_an_update),
                 TEST(test_checked_before),
                 TEST(test_check_without_server),
+                TEST(test_finished_while_checked),
                 TEST(test_flapping),
                 TEST(test_kubelet_is_behind),
                 TEST(test_kubelet_does_not_say),
@@ -856,6 +1112,7 @@ int main(void) {
                 TEST(test_kubelets_hash),
                 TEST(test_image_moved),
                 TEST(test_write_failures),
+                TEST(test_refused_and_over),
                 TEST(test_runtime_in_trouble),
                 TEST(test_stop_fails),
                 TEST(test_stop_comes_too_late),

@@ -173,8 +173,117 @@ static void test_check_says_no(void **state) {
 static void test_gone(void **state) {
         create(PREPARED("r", ""));
         assert_true(stop_begin(node.stops[0]));
+        node.containers[0].is_running = false;
         stop_end(node.stops[0], STOP_GONE, NULL);
         assert_string_equal(states(0), "Recreating Pending");
+}
+
+static RecreateRequest *find_request(const char *name) {
+        for (size_t i = 0; i < node.recreate->n_requests; i++)
+                if (strcmp(node.recreate->requests[i]->spec->name, name) == 0)
+                        return node.recreate->requests[i];
+
+        fail();
+        return NULL;
+}
+
+static void look(void) {
+        assert_int_equal(recreate_look(node.recreate), 0);
+        settle();
+}
+
+/* It was made, but not begun yet when it was to be stopped. */
+static void test_begins_later(void **state) {
+        create(PREPARED("r", "'strategy':{'forceRecreate':true,'orderedRecreate':true},"));
+        node.containers[0].is_running = false;
+        node.containers[0].is_created = true;
+        stop_end(node.stops[0], STOP_GONE, NULL);
+        assert_string_equal(states(0), "Recreating Pending");
+        assert_int_equal(node.n_stops, 0);
+
+        node.containers[0].is_running = true;
+        node.recreate->requests[0]->is_stale = true;
+        look();
+        assert_int_equal(node.n_stops, 0); /* not at once again */
+        node.recreate->requests[0]->containers[0].rest_usec = 0;
+        look();
+        assert_int_equal(node.n_stops, 1);
+        assert_string_equal(node.stops[0]->id, "a1");
+}
+
+/* The runtime goes away in the middle of a stop, and somebody else ends the request. */
+static void test_runtime_lost(void **state) {
+        create(PREPARED("r", ""));
+        create(PREPARED("s", ""));
+        assert_true(stop_begin(node.stops[0]));
+        node.stops[0]->step = STOP_STEP_WAITING_FOR_RUNTIME;
+        patch_by_others(0, "{'status':{'phase':'Completed','completionTime':"
+                           "'2026-01-31T12:00:00Z','message':'given up'}}");
+        assert_int_equal(node.n_stops, 1);
+        assert_string_equal(phase(1), "Pending");
+
+        stop_end(node.stops[0], STOP_STOPPED, NULL);
+        assert_string_equal(states(0), "Recreating! Pending");
+        assert_string_equal(phase(1), "Recreating");
+}
+
+static void ask_stop(void) {
+        Stop *stop = node.stops[0];
+
+        assert_int_equal(stop->options.on_check(stop, stop->options.userdata), 0);
+        settle();
+}
+
+/* What a stop did in an earlier life is forgotten when it is told that nobody wants it. */
+static void test_check_fails(void **state) {
+        Stop *stop;
+
+        create(PREPARED("r", ""));
+        stop = node.stops[0];
+        node.n_failing_lists = 1;
+        ask_stop();
+        assert_false(stop->was_answered);
+        assert_true(node.recreate->requests[0]->check_usec >
+                    recreate_now_usec(node.recreate) + 500 * 1000);
+        look();
+        assert_false(stop->was_answered);
+
+        node.is_runtime_away = true;
+        assert_int_equal(recreate_runtime_changed(node.recreate), 0);
+        settle();
+        assert_false(stop->was_answered);
+
+        node.is_runtime_away = false;
+        assert_int_equal(recreate_runtime_changed(node.recreate), 0);
+        settle();
+        assert_true(stop->was_answered);
+        assert_true(stop->is_asked);
+        assert_true(node.n_stops == 1 && node.stops[0] == stop);
+        assert_int_equal(node.recreate->requests[0]->n_check_failures, 0);
+}
+
+static void test_over_while_check_fails(void **state) {
+        create(PREPARED("r", ""));
+        node.n_failing_lists = 1;
+        ask_stop();
+        remove_object(0);
+        assert_int_equal(node.n_stops, 0);
+        assert_int_equal(node.recreate->n_requests, 0);
+}
+
+/* While a stop goes on, the request is deleted, and another one gets its name. */
+static void test_replaced(void **state) {
+        create(PREPARED("r", ""));
+        assert_true(stop_begin(node.stops[0]));
+        remove_object(0);
+        create(REQUEST("r", LABELS "},'annotations':{},'uid':'u-2','x':{", "", BOTH));
+        assert_string_equal(get_text(node.objects[0], "/metadata/uid"), "u-2");
+
+        stop_end(node.stops[0], STOP_STOPPED, NULL);
+        assert_string_equal(states(0), "Recreating Pending");
+        assert_int_equal(node.recreate->n_requests, 1);
+        assert_string_equal(node.stops[0]->owner, "recreate/u-2");
+        assert_string_equal(node.stops[0]->id, "s1");
 }
 
 static void test_conflict(void **state) {
@@ -215,6 +324,26 @@ static void test_doubt(void **state) {
         assert_int_equal(recreate_look(node.recreate), 0);
         settle();
         assert_null(node.recreate->requests[0]->doubted);
+        json_object_put(old);
+}
+
+/* The older object ends it, and it is the turn of the next one. */
+static void test_doubt_ends(void **state) {
+        json_object *old = parse_quoted(PREPARED("r", ""));
+        KubeObject shown;
+
+        create(PREPARED("r", ""));
+        create(PREPARED("s", ""));
+        json_object_object_add(get_path(old, "/metadata"), "resourceVersion",
+                               json_object_new_string("1"));
+        json_object_object_add(old, "status", parse_quoted("{'phase':'Completed'}"));
+        shown = as_shown(old);
+        node.watches[0]->options.on_object(&shown, node.watches[0]->options.userdata);
+        settle();
+        assert_string_equal(phase(1), "Pending");
+        find_request("r")->doubted_usec -= 10 * 1000000;
+        look();
+        assert_string_equal(phase(1), "Recreating");
         json_object_put(old);
 }
 
@@ -371,6 +500,76 @@ static void test_managed_drain(void **state) {
         assert_int_equal(node.n_stops, 1);
 }
 
+#define GATE_POD(condition) \
+        "{\"metadata\":{\"uid\":\"p-1\"},\"status\":{\"conditions\":[" condition "]}}"
+#define GATE_CLOSED                                                      \
+        "{\"type\":\"KruisePodReady\",\"status\":\"False\",\"message\":" \
+        "\"[{\\\"userAgent\\\":\\\"ContainerRecreateRequest\\\",\\\"key\\\":\\\"d/r\\\"}]\"}"
+
+static const char *find_call(size_t from, const char *part) {
+        for (size_t i = from; i < node.n_texts; i++)
+                if (strstr(node.texts[i], part))
+                        return node.texts[i];
+
+        return NULL;
+}
+
+/* The gate that was closed in an earlier life is opened when the request is deleted. */
+static void test_gate_after_restart(void **state) {
+        size_t n_texts;
+
+        node.pod.has_kruise_gate = true;
+        node.pod_json = GATE_POD("");
+        create(MANAGED("r", "'strategy':{'unreadyGracePeriodSeconds':50},"));
+        assert_non_null(
+                strstr(find_call(0, "PATCH /api/v1/namespaces/d/pods/web/status "), "\"False\""));
+        assert_string_equal(get_text(node.objects[0], "/status/conditions/0/type"),
+                            "PreRecreateGrace");
+
+        node.pod_json = GATE_POD(GATE_CLOSED);
+        restart_agent();
+        n_texts = node.n_texts;
+        node.has_pod = false;
+        node.are_pods_unknown = true;
+        remove_object(0);
+        assert_int_equal(node.n_texts, n_texts);
+
+        node.has_pod = true;
+        node.are_pods_unknown = false;
+        assert_int_equal(node.watcher->on_state(true, node.watcher->userdata), 0);
+        settle();
+        assert_non_null(strstr(find_call(n_texts, "PATCH /api/v1/namespaces/d/pods/web/status "),
+                               "\"True\""));
+        assert_int_equal(node.recreate->n_requests, 0);
+}
+
+/* Without a gate there is nothing to wait for. */
+static void test_no_gate_after_restart(void **state) {
+        create(MANAGED("r", "'strategy':{'unreadyGracePeriodSeconds':50},"));
+        restart_agent();
+        assert_true(node.recreate->requests[0]->spec->is_drained);
+        remove_object(0);
+        assert_null(find_call(0, "GET "));
+        assert_int_equal(node.recreate->n_requests, 0);
+}
+
+/* It is not tried again at once, nor looked at all the time. */
+static void test_delete_fails(void **state) {
+        const RecreateRequest *request;
+        size_t n_texts;
+
+        node.refused = "DELETE ";
+        node.refused_code = 503;
+        create(MANAGED("r", "'activeDeadlineSeconds':1,'ttlSecondsAfterFinished':0,"));
+        request = node.recreate->requests[0];
+        n_texts = node.n_texts;
+        assert_non_null(strstr(node.texts[n_texts - 1], "DELETE "));
+        look();
+        assert_int_equal(node.n_texts, n_texts);
+        assert_true(request->due_usec >= recreate_now_usec(node.recreate) + 100 * 1000);
+        assert_true(request->due_usec == request->rest_usec);
+}
+
 static void test_malformed(void **state) {
         create(REQUEST("bad", LABELS, "", "{'name':7}"));
         assert_int_equal(node.n_texts, 0);
@@ -385,11 +584,129 @@ static void test_retry(void **state) {
         node.next_code = 503;
         create(PREPARED("r", ""));
         assert_string_equal(phase(0), "");
-        assert_int_equal(recreate_error(node.recreate)->kind, ERROR_UNAVAILABLE);
+        assert_int_equal(recreate_error(node.recreate)->kind, ERROR_NONE);
         assert_int_equal(recreate_kick(node.recreate), 0);
         settle();
         assert_string_equal(phase(0), "Recreating");
+}
+
+static void retry(void) {
+        assert_int_equal(recreate_kick(node.recreate), 0);
+        settle();
+}
+
+/* What works does not make up for what does not. */
+static void test_right_missing(void **state) {
+        static const char *const label = "{'metadata':{'labels':{'x':'y'}}}";
+
+        node.refused = "DELETE ";
+        node.refused_code = 403;
+        create(MANAGED("r", "'activeDeadlineSeconds':1,'ttlSecondsAfterFinished':0,"));
+        assert_int_equal(recreate_error(node.recreate)->kind, ERROR_DENIED);
+        assert_string_equal(error_message(recreate_error(node.recreate)),
+                            "the right to delete containerrecreaterequests.apps.kruise.io is "
+                            "missing: code 403");
+        create(PREPARED("s", ""));
+        assert_string_equal(phase(1), "Recreating");
+        assert_int_equal(recreate_error(node.recreate)->kind, ERROR_DENIED);
+        patch_by_others(0, label);
+        retry();
+        assert_int_equal(node.n_warnings,
+                         2); /* with the one that it is completed by its deadline */
+
+        node.refused_code = 503;
+        retry();
+        assert_int_equal(recreate_error(node.recreate)->kind, ERROR_DENIED);
+        assert_int_equal(node.n_warnings, 2);
+        node.refused = NULL;
+        retry();
         assert_int_equal(recreate_error(node.recreate)->kind, ERROR_NONE);
+}
+
+/* Only one request is wrong. */
+static void test_refused(void **state) {
+        node.refused = "/containerrecreaterequests/r/";
+        node.refused_code = 422;
+        create(PREPARED("r", ""));
+        assert_string_equal(phase(0), "");
+        assert_int_equal(node.n_warnings, 1);
+        for (size_t i = 0; i < 3; i++) {
+                create(PREPARED("s", ""));
+                retry();
+        }
+        assert_int_equal(recreate_error(node.recreate)->kind, ERROR_NONE);
+        assert_int_equal(node.n_warnings, 1);
+}
+
+/* In the older version that is an annotation, which is no part of the status. */
+static void test_right_to_annotate(void **state) {
+        node.served = "v1alpha1";
+        node.recreate = recreate_free(node.recreate);
+        begin_agent();
+        node.refused = "unready-acquired";
+        node.refused_code = 403;
+        create(MANAGED("r", "'strategy':{'unreadyGracePeriodSeconds':50},"));
+        assert_string_equal(error_message(recreate_error(node.recreate)),
+                            "the right to patch containerrecreaterequests.apps.kruise.io is "
+                            "missing: code 403");
+}
+
+static void tell_watch(size_t i, KubeWatchState watch_state) {
+        KubeWatch *watch = node.watches[i];
+
+        error_done(&watch->error);
+        if (watch_state == KUBE_WATCH_TROUBLED)
+                (void) error_set(&watch->error, ERROR_NOT_FOUND, "gone");
+        watch->state = watch_state;
+        assert_int_equal(watch->options.on_state(watch_state, watch->options.userdata), 0);
+        settle();
+}
+
+/* It is named among the kinds that are served, but is not. */
+static void test_kind_broken(void **state) {
+        for (unsigned n = 1; n <= 3; n++) {
+                assert_int_equal(node.n_discoveries, n);
+                tell_watch(0, KUBE_WATCH_TROUBLED);
+                assert_int_equal(node.n_discoveries, n);
+                assert_int_equal(node.recreate->n_failures, n);
+                retry();
+        }
+
+        tell_watch(0, KUBE_WATCH_SYNCED);
+        tell_watch(1, KUBE_WATCH_SYNCED);
+        assert_int_equal(node.recreate->n_failures, 0);
+}
+
+static void show_orphan(size_t i, bool is_gone) {
+        KubeWatch *watch = node.watches[1];
+        cleanup(json_object_put_p) json_object *object = parse_quoted(REQUEST("r", "", "", BOTH));
+        char uid[16];
+        KubeObject shown;
+
+        (void) snprintf(uid, sizeof(uid), "u-%zu", i);
+        json_object_object_add(get_path(object, "/metadata"), "uid", json_object_new_string(uid));
+        set_version(object);
+        shown = as_shown(object);
+        assert_int_equal(is_gone ? watch->options.on_gone(&shown, watch->options.userdata)
+                                 : watch->options.on_object(&shown, watch->options.userdata),
+                         0);
+}
+
+static void test_many_orphans(void **state) {
+        node.has_pod = false;
+        for (size_t i = 0; i < RECREATE_REQUESTS_MAX + 2; i++)
+                show_orphan(i, false);
+        assert_int_equal(node.recreate->n_orphans, RECREATE_REQUESTS_MAX);
+        assert_int_equal(node.n_warnings, 1);
+        assert_int_equal(node.n_watches, 2);
+
+        for (size_t i = 0; i < RECREATE_REQUESTS_MAX / 2; i++)
+                show_orphan(i, true);
+        settle();
+        assert_int_equal(node.n_watches, 3);
+        for (size_t i = 0; i < RECREATE_REQUESTS_MAX + 2; i++)
+                show_orphan(i, false);
+        assert_int_equal(node.n_warnings, 2);
 }
 
 static void test_kind_goes(void **state) {
@@ -439,8 +756,14 @@ int main(void) {
                 TEST(test_deleted_before),
                 TEST(test_check_says_no),
                 TEST(test_gone),
+                TEST(test_begins_later),
+                TEST(test_runtime_lost),
+                TEST(test_check_fails),
+                TEST(test_over_while_check_fails),
+                TEST(test_replaced),
                 TEST(test_conflict),
                 TEST(test_doubt),
+                TEST(test_doubt_ends),
                 TEST(test_min_started),
                 TEST(test_overwritten),
                 TEST(test_crash),
@@ -451,8 +774,16 @@ int main(void) {
                 TEST(test_deadline),
                 TEST(test_pod_gone),
                 TEST(test_managed_drain),
+                TEST(test_gate_after_restart),
+                TEST(test_no_gate_after_restart),
+                TEST(test_delete_fails),
                 TEST(test_malformed),
                 TEST(test_retry),
+                TEST(test_right_missing),
+                TEST(test_refused),
+                TEST(test_right_to_annotate),
+                TEST(test_kind_broken),
+                TEST(test_many_orphans),
                 TEST(test_kind_goes),
                 TEST(test_selectors),
         };

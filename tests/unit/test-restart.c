@@ -388,6 +388,8 @@ static void test_init_containers_are_left_alone_unless_named(void **state) {
         assert_string_equal(fake.stops[0].options.pod_address, "10.0.0.7");
         assert_true(fake.stops[0].options.needs_kubelet);
         assert_string_equal(fake.stops[1].options.container_id, "s");
+        assert_false(fake.stops[0].options.is_init);
+        assert_true(fake.stops[1].options.is_init);
 
         told.restart = restart_free(told.restart);
         options.container = "init";
@@ -395,6 +397,46 @@ static void test_init_containers_are_left_alone_unless_named(void **state) {
         fake_list(containers);
         assert_int_equal(fake.n_stops, 3);
         assert_string_equal(fake.stops[2].options.container_id, "i");
+        assert_true(fake.stops[2].options.is_init);
+}
+
+/* A debug container is in no spec the agent knows, and nothing starts it again. */
+static void test_debug_containers_are_left_alone_unless_named(void **state) {
+        const FakeContainer *containers = LIST({ "a", .name = "app", .is_running = true },
+                                               { "d", .name = "debugger", .is_running = true });
+        RestartOptions options = cluster_options(true);
+
+        know();
+        start(&options);
+        fake_list(containers);
+        assert_int_equal(fake.n_stops, 1);
+        assert_string_equal(fake.stops[0].options.container_id, "a");
+
+        told.restart = restart_free(told.restart);
+        start(&options);
+        fake_list(LIST({ "d", .name = "debugger", .is_running = true }));
+        assert_int_equal(told.kind, ERROR_NOT_FOUND);
+        assert_int_equal(fake.n_stops, 1);
+
+        options.container = "debugger";
+        start(&options);
+        fake_list(containers);
+        assert_int_equal(fake.n_stops, 2);
+        assert_string_equal(fake.stops[1].options.container_id, "d");
+        assert_false(fake.stops[1].options.needs_kubelet);
+        told.text[0] = '\0';
+        end_stop(1, &(StopReport){ .result = STOP_STOPPED });
+        assert_told("default/web/debugger stopped! d> nothing starts it again: it is not in the "
+                    "pod's spec, as debug containers are not\n");
+        assert_true(told.has_ended);
+
+        /* Of a pod that nobody knows more about, all are meant. */
+        know();
+        known.runtime_uid = (char *) "uid-2";
+        options.container = "";
+        start(&options);
+        fake_list(containers);
+        assert_int_equal(fake.n_stops, 4);
 }
 
 static void test_what_does_not_come_back(void **state) {
@@ -559,6 +601,7 @@ int main(void) {
                 TEST(test_waits_for_the_runtime),
                 TEST(test_waits_no_longer_than_bearable),
                 TEST(test_init_containers_are_left_alone_unless_named),
+                TEST(test_debug_containers_are_left_alone_unless_named),
                 TEST(test_what_does_not_come_back),
                 TEST(test_waits_for_the_api_server),
                 TEST(test_runs_but_is_never_ready),

@@ -542,6 +542,23 @@ static void test_refused(void **state) {
         assert_done(&owner, STOP_FAILED, "confused");
 }
 
+/* What was refused before it could be looked at does not count against the stop itself. */
+static void test_refused_in_a_row(void **state) {
+        Owner owner = { .says = 1 };
+        Fixture *f = *state;
+
+        add(f, &owner);
+        for (int i = 0; i < 2; i++)
+                refuse(wait_for_call(CALL_LIST), ERROR_INTERNAL, "confused");
+        answer_list(RUNNING);
+        refuse(wait_for_call(CALL_STOP), ERROR_INTERNAL, "not now");
+        answer_status(RUNNING, 0);
+        assert_false(owner.is_done);
+        answer_stop();
+        answer_status(EXITED, now_nsec());
+        assert_done(&owner, STOP_STOPPED, "");
+}
+
 static void write_journal(Fixture *f, StopPhase phase, int64_t deadline_sec, int64_t changed_sec) {
         StopJournal *journal;
 
@@ -600,6 +617,79 @@ static void test_crash_and_ended(void **state) {
                 assert_int_equal(owner.n_checks, 0);
                 assert_int_equal(count_calls(CALL_STOP), 0);
         }
+}
+
+/* Whatever was under way then. While a stop goes on in this life, it is the one that knows. */
+static void test_crash_and_has_stopped(void **state) {
+        static const StopPhase phases[] = { STOP_PHASE_HOOK, STOP_PHASE_STOPPING,
+                                            STOP_PHASE_STOPPED };
+        Fixture *f = *state;
+
+        for (size_t i = 0; i < 3; i++) {
+                Owner owner = { .says = 1 };
+
+                write_journal(f, phases[i], now_sec() + 5, now_sec() - 4);
+                assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
+                assert_false(stops_has_stopped(f->stops, "recreate/u", "c1"));
+                add(f, &owner);
+                assert_int_equal(stops_has_stopped(f->stops, "metadata", "c1"), i == 2);
+                stop_leave(owner.stop);
+        }
+}
+
+static void test_forgotten(void **state) {
+        Fixture *f = *state;
+
+        write_journal(f, STOP_PHASE_STOPPED, now_sec(), now_sec());
+        assert_int_equal(stops_forget(f->stops, "recreate/u", "c1"), 0);
+        assert_int_equal(stops_forget(f->stops, "metadata", "c2"), 0);
+        assert_int_equal(stops_forget(f->stops, "not a name", "c1"), 0);
+        assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
+        assert_int_equal(stops_forget(f->stops, "metadata", "c1"), 0);
+        assert_false(stops_has_stopped(f->stops, "metadata", "c1"));
+
+        /* In another life, too. */
+        stops_free(f->stops);
+        open_stops(f);
+        assert_false(stops_has_stopped(f->stops, "metadata", "c1"));
+}
+
+/* What waits for its turn, or for an answer, can still be left; what has begun cannot. */
+static void test_has_begun(void **state) {
+        Owner owner = { .says = 0 };
+        Fixture *f = *state;
+
+        annotations.hook = EXEC_HOOK;
+        add(f, &owner);
+        assert_false(stop_has_begun(owner.stop));
+        answer_list(RUNNING);
+        assert_int_equal(owner.n_checks, 1);
+        assert_false(stop_has_begun(owner.stop));
+        assert_int_equal(stop_answer(owner.stop, true, NULL), 0);
+        turn();
+        assert_true(stop_has_begun(owner.stop));
+        assert_int_equal(the_hook()->on_done(NULL, the_hook()->userdata), 0);
+        lose_runtime(&owner);
+        assert_true(stop_has_begun(owner.stop));
+        find_runtime(f);
+        answer_status(EXITED, now_nsec());
+        assert_done(&owner, STOP_STOPPED, "");
+}
+
+static void test_init_container(void **state) {
+        Owner owner = { .says = 1 };
+        StopOptions options = options_of(&owner);
+        Fixture *f = *state;
+
+        options.is_init = true;
+        add_with(f, &owner, &options);
+        answer_list(RUNNING);
+        (void) wait_for_call(CALL_STOP);
+        assert_non_null(strstr(world.events, "Normal/Killing Pod/team/web-0/uid-1 "
+                                             "spec.initContainers{app}: Stopping container app"));
+        answer_stop();
+        answer_status(EXITED, now_nsec());
+        assert_done(&owner, STOP_STOPPED, "");
 }
 
 static void test_two_owners(void **state) {
@@ -676,7 +766,7 @@ static void test_crowd(void **state) {
         assert_string_equal(owners[19].steps, "");
 }
 
-/* Owners who cannot say whether it still holds do not keep others waiting, but for the same container. */
+/* Owners who cannot say whether it still holds do not keep others waiting. */
 static void test_undecided(void **state) {
         Owner owners[CROWD], second = { .says = 1, .name = "recreate/u" };
         StopOptions options;
@@ -697,10 +787,101 @@ static void test_undecided(void **state) {
                 answer_list(RUNNING);
         while (owners[CROWD - 1].n_checks == 0)
                 assert_true(sd_event_run(world.event, WAIT_USEC) > 0);
-        assert_string_equal(second.steps, "");
-        stop_leave(owners[0].stop);
+        answer_list(RUNNING);
+        assert_string_equal(wait_for_call(CALL_STOP)->id, "c0");
+        assert_true(stop_has_begun(second.stop));
+        answer_stop();
+        answer_status(EXITED, now_nsec());
+        assert_done(&second, STOP_STOPPED, "");
+        assert_false(owners[0].is_done);
+}
+
+/* The second comes while the first asks whether it still holds, and has begun before the answer. */
+static void overtake(Fixture *f, Owner *first, Owner *second) {
+        add(f, first);
+        answer_list(RUNNING);
+        add(f, second);
+        answer_list(RUNNING);
+        (void) wait_for_call(CALL_STOP);
+        assert_int_equal(stop_answer(first->stop, true, NULL), 0);
         turn();
-        assert_string_equal(second.steps, "looking ");
+        assert_int_equal(count_calls(CALL_STOP), 1);
+        assert_string_equal(first->steps, "looking queued ");
+}
+
+static void test_overtaken(void **state) {
+        Owner first = { .says = 0 }, second = { .says = 1, .name = "request/1" };
+        Fixture *f = *state;
+
+        overtake(f, &first, &second);
+        answer_stop();
+        answer_status(EXITED, now_nsec());
+        assert_done(&second, STOP_STOPPED, "");
+        answer_list(EXITED);
+        assert_done(&first, STOP_GONE, "");
+        assert_false(stops_has_stopped(f->stops, "metadata", "c1"));
+
+        /* In vain: then it is asked for again, and nobody else has begun. */
+        first = (Owner){ .says = 0 };
+        second = (Owner){ .says = 1, .name = "request/2" };
+        overtake(f, &first, &second);
+        for (int i = 0; i < 3; i++) {
+                refuse(wait_for_call(CALL_STOP), ERROR_INTERNAL, "no");
+                answer_status(RUNNING, 0);
+        }
+        assert_done(&second, STOP_FAILED, "no");
+        first.says = 1;
+        answer_list(RUNNING);
+        assert_int_equal(first.n_checks, 2);
+        answer_stop();
+        answer_status(EXITED, now_nsec());
+        assert_done(&first, STOP_STOPPED, "");
+}
+
+/* All over before the answer: nothing is announced or done that comes too late. */
+static void test_overtaken_long_since(void **state) {
+        Owner first = { .says = 0 }, second = { .says = 1, .name = "request/1" };
+        Fixture *f = *state;
+
+        annotations.hook = EXEC_HOOK;
+        add(f, &first);
+        answer_list(RUNNING);
+        add(f, &second);
+        answer_list(RUNNING);
+        turn();
+        assert_int_equal(the_hook()->on_done(NULL, the_hook()->userdata), 0);
+        answer_stop();
+        answer_status(EXITED, now_nsec());
+        assert_done(&second, STOP_STOPPED, "");
+        world.events[0] = '\0';
+        assert_int_equal(stop_answer(first.stop, true, NULL), 0);
+        answer_list(EXITED);
+        assert_done(&first, STOP_GONE, "");
+        assert_int_equal(world.n_hooks, 1);
+        assert_string_equal(world.events, "");
+}
+
+/* Both are asked about at a time: the one that is answered first begins, and the other does not. */
+static void test_overtaken_while_looking(void **state) {
+        Owner first = { .says = 0 }, second = { .says = 1, .name = "request/1" };
+        Fixture *f = *state;
+
+        add(f, &first);
+        answer_list(RUNNING);
+        add(f, &second);
+        (void) wait_for_call(CALL_LIST);
+        assert_int_equal(stop_answer(first.stop, true, NULL), 0);
+        turn();
+        assert_true(stop_has_begun(first.stop));
+        answer_list(RUNNING);
+        turn();
+        assert_false(stop_has_begun(second.stop));
+        assert_int_equal(count_calls(CALL_STOP), 1);
+        answer_stop();
+        answer_status(EXITED, now_nsec());
+        assert_done(&first, STOP_STOPPED, "");
+        answer_list(EXITED);
+        assert_done(&second, STOP_GONE, "");
 }
 
 static void test_left(void **state) {
@@ -794,12 +975,20 @@ int main(void) {
                 TEST(test_runtime_restarts),
                 TEST(test_looks_again),
                 TEST(test_refused),
+                TEST(test_refused_in_a_row),
                 TEST(test_crash),
                 TEST(test_crash_and_ended),
+                TEST(test_crash_and_has_stopped),
+                TEST(test_forgotten),
+                TEST(test_has_begun),
+                TEST(test_init_container),
                 TEST(test_two_owners),
                 TEST(test_two_owners_and_no_kubelet),
                 TEST(test_crowd),
                 TEST(test_undecided),
+                TEST(test_overtaken),
+                TEST(test_overtaken_long_since),
+                TEST(test_overtaken_while_looking),
                 TEST(test_left),
                 TEST(test_bad_id),
                 TEST(test_freed),
