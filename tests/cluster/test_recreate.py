@@ -187,7 +187,9 @@ def test_one_after_the_other_and_none_forgotten(node_agent, make_pod, tools, ask
     """For one pod; each begins when the one before is done."""
     names = ["one", "two", "three"]
     pod = make_pod(*(container(name, tools) for name in names), owner=False)
-    requests = [ask(pod, name) for name in names]
+    requests = [ask(pod, "one")]
+    requests[0].wait_phase("Recreating")  # else another one may be seen first
+    requests += [ask(pod, name) for name in names[1:]]
     for waiting in requests[1:]:
         waiting.wait_phase("Pending", 10 * SLOWLY)
     for request in requests:
