@@ -170,8 +170,7 @@ int meta_container_check(MetaContainer *container);
 void meta_stop_owner(uint32_t hash, char buffer[static 32]);
 
 /* meta-tell.c: what the pod's annotation and condition should be, and what they are. */
-const MetaText *meta_pod_written(const MetaPod *pod); /* NULL: see its state */
-const char *meta_pod_annotation(const MetaPod *pod);
+const MetaText *meta_pod_written(const MetaPod *pod);     /* NULL: see its state */
 int meta_tell_annotation(const MetaPod *pod, char **ret); /* *ret is NULL: no change */
 /* Its end, or its successor, is awaited. */
 bool meta_container_is_restarting(const MetaContainer *container);

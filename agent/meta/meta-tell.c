@@ -20,7 +20,7 @@ const MetaText *meta_pod_written(const MetaPod *pod) {
         return &pod->written;
 }
 
-const char *meta_pod_annotation(const MetaPod *pod) {
+static const char *pod_annotation(const MetaPod *pod) {
         const MetaText *written = meta_pod_written(pod);
 
         return written ? written->meta : pod->pod->meta;
@@ -76,7 +76,7 @@ static int tell_kind(const MetaPod *pod, PodContainerKind kind, const Containers
 int meta_tell_annotation(const MetaPod *pod, char **ret) {
         cleanup(containers_meta_done) ContainersMeta old = CONTAINERS_META_INIT;
         cleanup(containers_meta_done) ContainersMeta meta = CONTAINERS_META_INIT;
-        const char *text = meta_pod_annotation(pod);
+        const char *text = pod_annotation(pod);
         int r;
 
         *ret = NULL;

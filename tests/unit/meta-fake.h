@@ -91,8 +91,9 @@ typedef struct Fake {
         size_t n_calls, n_answered[CALL_PATCH + 1];
         FakeStop stops[32];
         size_t n_stops;
-        const char *stopped_owner, *stopped_id; /* in an earlier life */
-        char forgotten[128];                    /* "owner id" of the last that was */
+        char stopped_owner[32]; /* in an earlier life */
+        const char *stopped_id;
+        char forgotten[128]; /* "owner id" of the last that was */
         char events[16][512];
         size_t n_events;
         const Pod *pods[64];

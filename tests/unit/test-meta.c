@@ -485,6 +485,13 @@ static void assert_forgotten(const char *value, const char *id) {
         assert_string_equal(fake.forgotten, expected);
 }
 
+/* An earlier life of the agent has ended that container, for the value. */
+static void stopped_before(const char *id, const char *value) {
+        (void) snprintf(fake.stopped_owner, sizeof(fake.stopped_owner), "metadata/%u",
+                        (unsigned) hash_of(value));
+        fake.stopped_id = id;
+}
+
 /* Another value was asked for while it was restarted: nobody knows which one it was to get. */
 static void test_changed_meanwhile(void **state) {
         Fixture *fixture = *state;
@@ -506,11 +513,8 @@ static void test_changed_meanwhile(void **state) {
 /* Whether the kubelet has told of the successor already, or not yet. */
 static void test_stopped_in_an_earlier_life(void **state) {
         Fixture *fixture = *state;
-        char owner[32];
 
-        (void) snprintf(owner, sizeof(owner), "metadata/%u", (unsigned) hash_of("2"));
-        fake.stopped_owner = owner;
-        fake.stopped_id = "c1";
+        stopped_before("c1", "2");
         fake.containers[0] = model("c2", "1", 1);
         for (size_t i = 0; i < 2; i++) {
                 Pod *pod = make_pod(fixture, i ? "c2" : "c1", "2");
@@ -528,11 +532,8 @@ static void test_stopped_in_an_earlier_life(void **state) {
 static void test_not_healed_in_an_earlier_life(void **state) {
         Fixture *fixture = *state;
         Pod *pod = make_pod(fixture, "c2", "2");
-        char owner[32];
 
-        (void) snprintf(owner, sizeof(owner), "metadata/%u", (unsigned) hash_of("2"));
-        fake.stopped_owner = owner;
-        fake.stopped_id = "c1";
+        stopped_before("c1", "2");
         set(&pod->meta,
             "{\"containers\":[{\"name\":\"app\",\"containerID\":\"containerd://c2\"}]}");
         set(&pod->containers[0].former_id, "containerd://c1");
@@ -550,11 +551,8 @@ static void test_not_healed_in_an_earlier_life(void **state) {
 /* What is asked for may change before anything is known of the container. */
 static void test_changed_in_this_life(void **state) {
         Fixture *fixture = *state;
-        char owner[32];
 
-        (void) snprintf(owner, sizeof(owner), "metadata/%u", (unsigned) hash_of("2"));
-        fake.stopped_owner = owner;
-        fake.stopped_id = "c1";
+        stopped_before("c1", "2");
         fake.containers[0] = model("c2", "1", 1);
         for (size_t i = 0; i < 2; i++) {
                 Pod *pod = make_pod(fixture, "c2", i == 0 ? "3" : "2");
@@ -573,12 +571,9 @@ static void test_changed_in_this_life(void **state) {
 /* First the container itself is seen that was stopped in an earlier life, and then its successor. */
 static void test_stopped_is_still_the_newest(void **state) {
         Fixture *fixture = *state;
-        char owner[32];
         Pod *pod;
 
-        (void) snprintf(owner, sizeof(owner), "metadata/%u", (unsigned) hash_of("2"));
-        fake.stopped_owner = owner;
-        fake.stopped_id = "c1";
+        stopped_before("c1", "2");
         fake.containers[0] = model("c1", "1", 1);
         fake.containers[0].is_running = false;
         pod = make_pod(fixture, "c1", "2");
