@@ -26,6 +26,7 @@ struct Runtime {
         void *userdata;
 
         RuntimeState state;
+        ErrorKind refusal; /* why, as far as it is told apart */
         RpcClient *client;
         RpcCall *call;
         sd_event_source *retry;
@@ -50,10 +51,12 @@ static void runtime_disconnect(Runtime *runtime) {
 }
 
 /* Takes the sentence over. */
-static int runtime_become(Runtime *runtime, RuntimeState state, char *sentence) {
-        bool is_news = state != runtime->state || !runtime->sentence || !sentence ||
-                       strcmp(sentence, runtime->sentence) != 0;
+static int runtime_become(Runtime *runtime, RuntimeState state, ErrorKind refusal, char *sentence) {
+        bool is_same = state == runtime->state && refusal == runtime->refusal;
+        bool is_news = !is_same || !runtime->sentence || !sentence ||
+                       (state != RUNTIME_REFUSED && strcmp(sentence, runtime->sentence) != 0);
 
+        runtime->refusal = refusal;
         free(runtime->sentence);
         runtime->sentence = sentence;
         runtime->state = state;
@@ -72,7 +75,7 @@ static int runtime_try_later(Runtime *runtime) {
                                           runtime->retry_usec, 0, on_retry, runtime);
 }
 
-static int runtime_fail(Runtime *runtime, RuntimeState state, char *sentence) {
+static int runtime_fail(Runtime *runtime, RuntimeState state, ErrorKind refusal, char *sentence) {
         int r;
 
         runtime_disconnect(runtime);
@@ -80,7 +83,7 @@ static int runtime_fail(Runtime *runtime, RuntimeState state, char *sentence) {
         if (r < 0)
                 return r;
 
-        return runtime_become(runtime, state, sentence);
+        return runtime_become(runtime, state, refusal, sentence);
 }
 
 __attribute__((format(printf, 1, 2))) static char *format(const char *pattern, ...) {
@@ -94,32 +97,33 @@ __attribute__((format(printf, 1, 2))) static char *format(const char *pattern, .
         return text;
 }
 
-/* Whether gRPC notices first that the connection is closed or that what came is not HTTP/2 is a matter
- * of luck, so both are said in the same words. */
 static int runtime_hangs_up(Runtime *runtime) {
-        return runtime_fail(runtime, RUNTIME_REFUSED,
+        return runtime_fail(runtime, RUNTIME_REFUSED, ERROR_INTERNAL,
                             format("%s ends connections at once: is it a container runtime?",
                                    runtime->path));
 }
 
+/* Whether gRPC notices first that the connection is closed or that what came is not HTTP/2 is a matter
+ * of luck, from one try to the next: so both are the same refusal, and no news after one another. */
 static int runtime_refuse(Runtime *runtime, const Error *error) {
         const char *path = runtime->path;
+        ErrorKind refusal = error->kind;
         char *sentence;
 
-        if (error->kind == ERROR_UNAVAILABLE)
+        if (refusal == ERROR_UNAVAILABLE)
                 return runtime_hangs_up(runtime);
-        if (error->kind == ERROR_UNSUPPORTED)
+        if (refusal == ERROR_UNSUPPORTED)
                 sentence = format("%s does not speak CRI v1: update the runtime, or enable its CRI "
                                   "plugin",
                                   path);
-        else if (error->kind == ERROR_TIMEOUT)
+        else if (refusal == ERROR_TIMEOUT)
                 sentence = format("%s accepts connections but does not answer: restart the runtime",
                                   path);
         else
                 sentence = format("%s answers but not as a CRI runtime: %s", path,
                                   error_message(error));
 
-        return runtime_fail(runtime, RUNTIME_REFUSED, sentence);
+        return runtime_fail(runtime, RUNTIME_REFUSED, refusal, sentence);
 }
 
 /* The runtime's words are shown to people and compared by programs: no surprises in them. */
@@ -136,7 +140,7 @@ static char *copy_word(const char *word) {
 
 static int runtime_is_ready(Runtime *runtime) {
         runtime->n_connects++;
-        return runtime_become(runtime, RUNTIME_READY,
+        return runtime_become(runtime, RUNTIME_READY, ERROR_NONE,
                               format("%s %s at %s is ready", runtime->name, runtime->version,
                                      runtime->path));
 }
@@ -185,7 +189,7 @@ static int on_closed(void *userdata) {
         Runtime *runtime = userdata;
 
         if (runtime->state == RUNTIME_READY)
-                return runtime_fail(runtime, RUNTIME_ABSENT,
+                return runtime_fail(runtime, RUNTIME_ABSENT, ERROR_NONE,
                                     format("the runtime at %s has ended the connection",
                                            runtime->path));
 
@@ -203,7 +207,7 @@ int runtime_try(Runtime *runtime) {
         r = rpc_client_connect(runtime->completions, runtime->path, on_closed, runtime,
                                &runtime->client, &error);
         if (error.kind != ERROR_NONE)
-                return runtime_fail(runtime, RUNTIME_ABSENT,
+                return runtime_fail(runtime, RUNTIME_ABSENT, ERROR_NONE,
                                     format("no runtime at %s", error_message(&error)));
         if (r < 0)
                 return r;

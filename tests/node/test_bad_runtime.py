@@ -281,6 +281,20 @@ def test_socket_that_does_not_speak(start_agent, fake_runtime, folder, line):
         assert len(fake_runtime.calls("PullImage")) == 1
 
 
+def test_refused_in_other_words(start_agent, fake_runtime):
+    """The same refusal is no news because the library noticed another side of it first."""
+    fake_runtime.on("Version", behaviours.fail("INTERNAL", "Trying to connect an http1.x server"))
+    agent = start_agent(fake_runtime.endpoint)
+    wait_until(lambda: fake_runtime.calls("Version"), 10 * SLOWLY, "a first attempt")
+    the_complaint(agent, "as a CRI runtime")
+    fake_runtime.front.line = Line.CLOSE
+    fake_runtime.front.drop()
+    so_far = fake_runtime.front.accepted
+    wait_until(lambda: fake_runtime.front.accepted >= so_far + 3, 10 * SLOWLY, "more attempts")
+    assert "ends connections" in problems(agent)["container runtime"]
+    the_complaint(agent)
+
+
 @pytest.mark.parametrize("line", [Line.MUTE, Line.JUNK, Line.CLOSE])
 def test_only_socket_does_not_speak(start_agent, fake_runtime, line):
     """Trying it again and again is not said again and again; once it speaks, all goes on."""
