@@ -18,6 +18,7 @@
 #define SETTLE_USEC (20 * MSEC)      /* after the last event of a burst ... */
 #define REST_FACTOR 10               /* times the duration of a look: between two of them */
 #define SETTLE_MAX_USEC (200 * MSEC) /* ... but this long after the first */
+#define LOOK_USEC (50 * MSEC)        /* at once; the rest of it when others had their turn */
 #define CHECK_USEC (60 * SEC)        /* what links point to is not watched */
 #define CHECK_MISSING_USEC (2 * SEC)
 
@@ -50,6 +51,7 @@ struct ImagesDir {
         sd_event_source *check;  /* the next look without one */
         uint64_t burst_usec;     /* when the first event came that no look has answered yet */
         uint64_t rested_usec;    /* when the last look is far enough back for another one */
+        bool has_looked;         /* to the end, once */
 
         ImagesList list;
         Error error;
@@ -87,6 +89,7 @@ static int images_dir_disturbed(ImagesDir *dir, bool is_complete) {
         uint64_t now = images_dir_now(dir);
         uint64_t latest;
 
+        images_list_note_change(&dir->list);
         if (is_complete)
                 return images_dir_look_at(dir, now > dir->rested_usec ? now : dir->rested_usec);
         if (dir->burst_usec == 0)
@@ -168,6 +171,7 @@ static int images_dir_watch_above(ImagesDir *dir) {
 
 /* Looks at the folder behind fd. Returns what images_list_look() returns, or a refusal. */
 static int images_dir_look_inside(ImagesDir *dir, int fd, Error *reterr) {
+        uint64_t until_usec = dir->has_looked ? clock_usec() + LOOK_USEC : UINT64_MAX;
         uint64_t again_usec, now = images_dir_now(dir);
         int r, k;
 
@@ -176,7 +180,7 @@ static int images_dir_look_inside(ImagesDir *dir, int fd, Error *reterr) {
         if (k == -ENOMEM)
                 return k;
 
-        r = images_list_look(&dir->list, fd, now, &again_usec, reterr);
+        r = images_list_look(&dir->list, fd, now, until_usec, &again_usec, reterr);
         if (r < 0)
                 return r;
 
@@ -186,7 +190,7 @@ static int images_dir_look_inside(ImagesDir *dir, int fd, Error *reterr) {
                                  (int) (CHECK_MISSING_USEC / SEC), strerror(-k));
 
         if (again_usec != UINT64_MAX) {
-                k = images_dir_look_at(dir, now + again_usec);
+                k = images_dir_look_at(dir, again_usec);
                 if (k < 0)
                         return k;
         }
@@ -324,6 +328,7 @@ int images_dir_new(sd_event *event, const char *path, ImagesDirChanged changed, 
         if (r < 0)
                 return r;
 
+        dir->has_looked = true;
         *ret = take_ptr(dir);
         return 0;
 }
@@ -347,6 +352,7 @@ ImagesDir *images_dir_free(ImagesDir *dir) {
 }
 
 int images_dir_rescan(ImagesDir *dir) {
+        images_list_note_change(&dir->list);
         return images_dir_look_at(dir, 0);
 }
 

@@ -133,10 +133,10 @@ static int take_content(ImagesFile *file, const char *text, size_t size, Error *
         if (r < 0)
                 return r;
 
-        wish_list_done(&file->wishes);
-        file->wishes = wishes;
-        file->n_documents = documents.n_items;
-        file->n_contents++;
+        wish_list_done(&file->new_wishes);
+        file->new_wishes = wishes;
+        file->new_n_documents = documents.n_items;
+        file->has_new_content = true;
         return 0;
 }
 
@@ -205,7 +205,6 @@ int images_file_look(ImagesFile *file, int folder, uint64_t *ret_again_usec) {
         cleanup(error_done) Error error = ERROR_INIT;
         FileStamp stamp;
         struct stat status;
-        bool is_same;
         int r;
 
         *ret_again_usec = 0;
@@ -231,10 +230,33 @@ int images_file_look(ImagesFile *file, int folder, uint64_t *ret_again_usec) {
         if (*ret_again_usec == AGAIN_AFTER_WRITE_USEC)
                 return 0;
 
-        is_same = r < 0 && equal_errors(&error, &file->error);
-        error_done(&file->error);
-        file->error = error;
+        error_done(&file->new_error);
+        file->new_error = error;
         error = ERROR_INIT;
+        file->has_news = true;
+        return 0;
+}
+
+bool images_file_take_news(ImagesFile *file) {
+        bool is_same;
+
+        if (!file->has_news)
+                return false;
+
+        is_same = !file->has_new_content && file->new_error.kind != ERROR_NONE &&
+                  equal_errors(&file->new_error, &file->error);
+        if (file->has_new_content) {
+                wish_list_done(&file->wishes);
+                file->wishes = file->new_wishes;
+                file->new_wishes = WISH_LIST_INIT;
+                file->n_documents = file->new_n_documents;
+                file->n_contents++;
+        }
+
+        error_done(&file->error);
+        file->error = file->new_error;
+        file->new_error = ERROR_INIT;
+        file->has_news = file->has_new_content = false;
         return !is_same;
 }
 
@@ -246,6 +268,7 @@ int images_file_new(const char *name, ImagesFile **ret) {
                 return -ENOMEM;
 
         file->error = ERROR_INIT;
+        file->new_error = ERROR_INIT;
         file->name = strdup(name);
         if (!file->name)
                 return -ENOMEM;
@@ -258,6 +281,8 @@ ImagesFile *images_file_free(ImagesFile *file) {
         if (!file)
                 return NULL;
 
+        error_done(&file->new_error);
+        wish_list_done(&file->new_wishes);
         error_done(&file->error);
         wish_list_done(&file->wishes);
         free(file->name);

@@ -34,7 +34,11 @@ typedef struct ImagesFile {
         Error error;         /* why the newest content was refused, or unset. One line, which does
                              * not name the file. */
 
-        /* private to images-file.c and images-dir.c */
+        /* private to images-file.c and images-list.c */
+        bool has_news, has_new_content;
+        WishList new_wishes; /* with these, if there is new content */
+        size_t new_n_documents;
+        Error new_error;
         FileStamp stamp; /* all zero when the content has to be read in any case */
         uint64_t written_usec;
         bool is_there;
@@ -44,7 +48,11 @@ typedef struct ImagesFile {
 int images_file_new(const char *name, ImagesFile **ret);
 ImagesFile *images_file_free(ImagesFile *file);
 
-/* Reads the file again if it changed. Returns 1 if anything of what is public above may be
- * different now, or 0. *ret_again_usec is set if the file may change without a trace, or did
- * change, during the look: then there should be another look after that time. */
+/* Reads the file again if it changed, and keeps what is new for images_file_take_news().
+ * *ret_again_usec is set if the file may change without a trace, or did change, during the look:
+ * then there should be another look after that time. */
 int images_file_look(ImagesFile *file, int folder, uint64_t *ret_again_usec);
+
+/* Puts into force what the looks have found. Returns true if anything of what is public above may be
+ * different now. */
+bool images_file_take_news(ImagesFile *file);

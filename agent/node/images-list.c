@@ -7,24 +7,21 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/base/cleanup.h"
 
 #define QUIET_USEC ((uint64_t) 1000000)
-
-/* A list of names as scandirat() makes it. */
-typedef struct Names {
-        struct dirent **items;
-        int n_items;
-} Names;
+#define OUTDATED_MAX 8 /* looks in a row, before what they have found is used nevertheless */
 
 DEFINE_CLEANUP(ImagesFile *, images_file_free)
 
-static inline void names_done(Names *names) {
-        for (int i = 0; i < names->n_items; i++)
-                free(names->items[i]);
-        free(names->items);
+static uint64_t clock_usec(void) {
+        struct timespec now;
+
+        (void) clock_gettime(CLOCK_MONOTONIC, &now);
+        return (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000;
 }
 
 bool images_list_is_document(const char *name) {
@@ -107,6 +104,7 @@ int images_list_note_written(ImagesList *list, const char *name, uint64_t now_us
                 return r;
 
         file->written_usec = now_usec;
+        file->is_there = true;
         return 0;
 }
 
@@ -119,8 +117,12 @@ void images_list_note_closed(ImagesList *list, const char *name) {
                 list->files[at]->written_usec = 0;
 }
 
-/* Returns 1 if any file was forgotten. */
-static int images_list_sweep(ImagesList *list) {
+void images_list_note_change(ImagesList *list) {
+        list->is_outdated = true;
+}
+
+/* Returns true if any file was forgotten. */
+static bool images_list_sweep(ImagesList *list) {
         size_t n_left = 0;
         bool swept;
 
@@ -136,7 +138,7 @@ static int images_list_sweep(ImagesList *list) {
 }
 
 static int images_list_look_at_file(ImagesList *list, const char *name, int folder,
-                                    uint64_t now_usec, uint64_t *ret_again_usec) {
+                                    uint64_t now_usec) {
         ImagesFile *file;
         uint64_t again_usec;
         int r;
@@ -146,53 +148,96 @@ static int images_list_look_at_file(ImagesList *list, const char *name, int fold
                 return r;
 
         file->is_there = true;
-        if (file->written_usec != 0 && now_usec < file->written_usec + QUIET_USEC) {
+        if (file->written_usec != 0 && now_usec < file->written_usec + QUIET_USEC)
                 again_usec = file->written_usec + QUIET_USEC - now_usec;
-                r = 0;
-        } else {
+        else {
                 file->written_usec = 0;
                 r = images_file_look(file, folder, &again_usec);
         }
 
         /* It may have gone since it was listed. A link to nowhere has not. */
-        if (file->error.kind == ERROR_NOT_FOUND)
+        if (file->new_error.kind == ERROR_NOT_FOUND)
                 file->is_there = faccessat(folder, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 
-        if (again_usec > 0 && again_usec < *ret_again_usec)
-                *ret_again_usec = again_usec;
+        if (again_usec > 0 && now_usec + again_usec < list->again_usec)
+                list->again_usec = now_usec + again_usec;
         return r;
 }
 
-int images_list_look(ImagesList *list, int folder, uint64_t now_usec, uint64_t *ret_again_usec,
-                     Error *reterr) {
-        cleanup(names_done) Names names = { .items = NULL };
-        bool changed = false;
-        int r;
+static void images_list_forget_look(ImagesList *list) {
+        for (int i = 0; i < list->n_names; i++)
+                free(list->names[i]);
+        free(take_ptr(list->names));
+        list->n_names = 0;
+}
 
-        *ret_again_usec = UINT64_MAX;
+static int images_list_begin_look(ImagesList *list, int folder, Error *reterr) {
+        int n;
 
-        r = scandirat(folder, ".", &names.items, is_document_entry, compare_entries);
-        if (r < 0 && errno == ENOMEM)
-                return -ENOMEM;
-        if (r < 0)
-                return error_set(reterr, ERROR_UNAVAILABLE, "cannot be read: %s", strerror(errno));
-        names.n_items = r;
-
-        for (size_t i = 0; i < list->n_files; i++)
-                list->files[i]->is_there = false;
-
-        for (int i = 0; i < names.n_items; i++) {
-                r = images_list_look_at_file(list, names.items[i]->d_name, folder, now_usec,
-                                             ret_again_usec);
-                if (r < 0)
-                        return r;
-                changed |= r > 0;
+        n = scandirat(folder, ".", &list->names, is_document_entry, compare_entries);
+        if (n < 0) {
+                list->names = NULL;
+                return errno == ENOMEM ? -ENOMEM
+                                       : error_set(reterr, ERROR_UNAVAILABLE, "cannot be read: %s",
+                                                   strerror(errno));
         }
 
-        return images_list_sweep(list) || changed;
+        list->n_names = n;
+        list->n_looked = 0;
+        list->again_usec = UINT64_MAX;
+        list->is_outdated = false;
+        for (size_t i = 0; i < list->n_files; i++)
+                list->files[i]->is_there = false;
+        return 0;
+}
+
+static bool images_list_end_look(ImagesList *list) {
+        bool changed = images_list_sweep(list);
+
+        images_list_forget_look(list);
+        for (size_t i = 0; i < list->n_files; i++)
+                changed |= images_file_take_news(list->files[i]);
+
+        return changed;
+}
+
+int images_list_look(ImagesList *list, int folder, uint64_t now_usec, uint64_t until_usec,
+                     uint64_t *ret_again_usec, Error *reterr) {
+        int r;
+
+        if (!list->names) {
+                r = images_list_begin_look(list, folder, reterr);
+                if (r < 0)
+                        return r;
+        }
+
+        while (list->n_looked < list->n_names) {
+                r = images_list_look_at_file(list, list->names[list->n_looked]->d_name, folder,
+                                             now_usec);
+                if (r < 0)
+                        return r;
+
+                list->n_looked++;
+                if (list->n_looked < list->n_names && clock_usec() >= until_usec) {
+                        *ret_again_usec = now_usec;
+                        return 0;
+                }
+        }
+
+        if (list->is_outdated && list->n_outdated < OUTDATED_MAX) {
+                list->n_outdated++;
+                images_list_forget_look(list);
+                *ret_again_usec = now_usec;
+                return 0;
+        }
+
+        list->n_outdated = 0;
+        *ret_again_usec = list->is_outdated ? now_usec : list->again_usec;
+        return images_list_end_look(list);
 }
 
 int images_list_clear(ImagesList *list) {
+        images_list_forget_look(list);
         for (size_t i = 0; i < list->n_files; i++)
                 list->files[i]->is_there = false;
 

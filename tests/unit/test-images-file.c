@@ -67,10 +67,8 @@ static bool look(Fixture *fixture) {
         uint64_t again_usec;
 
         do {
-                int r = images_file_look(fixture->file, fixture->folder, &again_usec);
-
-                assert_true(r >= 0);
-                changed |= r > 0;
+                assert_int_equal(images_file_look(fixture->file, fixture->folder, &again_usec), 0);
+                changed |= images_file_take_news(fixture->file);
         } while (again_usec > 0);
 
         return changed;
@@ -217,6 +215,24 @@ static void test_same_file_is_not_read_again(void **state) {
         assert_false(look(fixture));
 }
 
+/* Of several looks the last good content counts, and the last error; before that, nothing does. */
+static void test_news_wait(void **state) {
+        Fixture *fixture = *state;
+        uint64_t again_usec;
+
+        write_file(WISH("1"));
+        assert_true(look(fixture));
+        write_file(WISH("22"));
+        assert_int_equal(images_file_look(fixture->file, fixture->folder, &again_usec), 0);
+        write_file("]");
+        assert_int_equal(images_file_look(fixture->file, fixture->folder, &again_usec), 0);
+        assert_file(fixture, "1", "none");
+        assert_true(images_file_take_news(fixture->file));
+        assert_string_equal(fixture->file->wishes.items[0].tag, "22");
+        assert_int_equal(fixture->file->error.kind, ERROR_INVALID);
+        assert_false(images_file_take_news(fixture->file));
+}
+
 /* Same size, same times as far as the kernel's clock goes: it must not be missed. */
 static void test_quick_changes(void **state) {
         Fixture *fixture = *state;
@@ -224,7 +240,7 @@ static void test_quick_changes(void **state) {
 
         for (int i = 0; i < 100; i++) {
                 write_file(WISH("1"));
-                assert_true(images_file_look(fixture->file, fixture->folder, &again_usec) >= 0);
+                assert_int_equal(images_file_look(fixture->file, fixture->folder, &again_usec), 0);
                 write_file(WISH("2"));
                 (void) look(fixture);
                 assert_file(fixture, "2", "none");
@@ -240,6 +256,7 @@ int main(void) {
                 TEST(test_things_that_are_no_files),
                 TEST(test_large_file),
                 TEST(test_same_file_is_not_read_again),
+                TEST(test_news_wait),
                 TEST(test_quick_changes),
         };
 
