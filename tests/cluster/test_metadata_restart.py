@@ -333,11 +333,11 @@ def test_what_is_told_is_about_the_container_that_runs(coloured, settle):
 
 
 def test_is_told_to_end_at_once(coloured):
-    """Much sooner than the kubelet looks; the figures themselves are measured elsewhere."""
+    """Without a fixed delay; the figures themselves are measured elsewhere."""
     pod = coloured()
     pod.set_condition(GATE, "False")
     pod.wait(lambda document: not is_ready(document))
     began = time.time()
     pod.change(annotations={"colour": "blue"})
     wait_blue(pod)
-    assert pod.runtime_status("main", 0).finished_at / 1e9 - began < 1 * SLOWLY
+    assert pod.runtime_status("main", 0).finished_at / 1e9 - began < 3 * SLOWLY

@@ -18,7 +18,7 @@ import pytest
 from fake import behaviours
 from lab import http2, sanitizers
 from lab.http2 import PREFACE, connect, frame, is_closed, settings
-from lab.trouble import complaints, no_leak, node_stub, pull_another, slowest_answer
+from lab.trouble import assert_prompt, complaints, no_leak, node_stub, pull_another
 from lab.wait import wait_until
 
 PATH = "/inplaced.v1.Node/"
@@ -64,7 +64,7 @@ BAD_CLIENTS = {
 def agent(start_agent, fake_runtime):
     agent = start_agent(fake_runtime.endpoint)
     pull_another(agent, "good/first:1")
-    slowest_answer(agent, 1)
+    assert_prompt(agent, 1)
     return agent
 
 
@@ -75,9 +75,9 @@ def test_bad_client(agent, client):
         with ExitStack() as stack:
             for _ in range(10):
                 stack.enter_context(connect(agent.socket, BAD_CLIENTS[client]))
-            assert slowest_answer(agent) < 3  # no standstill; the machine may be busy
+            assert_prompt(agent)
             pull_another(agent)
-        assert slowest_answer(agent, 5) < 1
+        assert_prompt(agent, 5)
     assert complaints(agent) == []
 
 
@@ -90,7 +90,7 @@ def test_200_clients(agent, fake_runtime):
         with ExitStack() as stack:
             for number in range(200):
                 stack.enter_context(connect(agent.socket, said[number % len(said)]))
-            assert slowest_answer(agent) < 3  # no standstill; the machine may be busy
+            assert_prompt(agent)
             pull_another(agent)
             assert agent.metrics().total("inplaced_local_api_connections") <= 256
         pull_another(agent, "good/after:1")
@@ -118,7 +118,7 @@ def test_crowd_of_silent_ones(agent):
         with ExitStack() as stack:
             for _ in range(400):
                 stack.enter_context(connect(agent.socket))
-            assert slowest_answer(agent, 10) < 0.5
+            assert_prompt(agent, 10)
             assert agent.descriptors() < 400
             pull_another(agent)
     assert complaints(agent) == []
@@ -137,7 +137,7 @@ def test_clients_that_never_read(agent, fake_runtime):
             for _ in range(20):
                 stack.enter_context(connect(agent.socket, PREFACE + settings(window=0) + calls))
             wait_until(lambda: fake_runtime.calls("PullImage", "good/slow:1"), 10, "call")
-            assert slowest_answer(agent) < 2
+            assert_prompt(agent)
             with node_stub(agent) as node:
                 request = agent.messages.PreloadRequest(images=["good/slow:1"])
                 last = list(node.Preload(request, timeout=10 * SLOWLY))[-1]
@@ -145,7 +145,7 @@ def test_clients_that_never_read(agent, fake_runtime):
             pull_another(agent)
             if not sanitizers.NAME:
                 assert agent.memory().anonymous - before < 40_000
-        assert slowest_answer(agent, 5) < 0.5
+        assert_prompt(agent, 5)
     assert len(fake_runtime.calls("PullImage", "good/slow:1")) == 1
 
 
@@ -243,5 +243,5 @@ def test_descriptors_run_out(make_agent, fake_runtime):
             with socket.create_connection(agent.metrics_address.split(":"), timeout=5):
                 pass
         pull_another(agent, "good/after:1")
-        assert slowest_answer(agent, 5) < 1
+        assert_prompt(agent, 5)
     assert len(complaints(agent)) <= 1

@@ -12,7 +12,7 @@ import pytest
 from fake import behaviours
 from lab import sanitizers
 from lab.documents import node_image, write_whole
-from lab.trouble import complaints, no_leak, node_stub, pull_another, slowest_answer
+from lab.trouble import assert_prompt, complaints, no_leak, node_stub, pull_another
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -53,7 +53,7 @@ def pulls(fake_runtime):
 def agent(start_agent, fake_runtime, pulls):
     agent = start_agent(fake_runtime.endpoint, max_parallel_pulls=7, log_level="info")
     pull_another(agent, "good/first:1")
-    slowest_answer(agent, 1)
+    assert_prompt(agent, 1)
     return agent
 
 
@@ -88,7 +88,7 @@ def test_many_in_folder(agent, fake_runtime, pulls, n_files):
             document = node_image(part, backoffLimit=0)
             write_whole(agent.images_dir / f"many-{number}.yaml", document)
         wait_until(lambda: n_of(agent, "desired") == N_IMAGES + 1, 10 * SLOWLY, "all wishes")
-        assert slowest_answer(agent) < 0.5
+        assert_prompt(agent)
         assert agent.descriptors() < 60
         wait_until(
             lambda: n_of(agent, "succeeded") + n_of(agent, "failed") == N_IMAGES + 1,

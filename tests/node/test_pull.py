@@ -113,7 +113,7 @@ def test_time_out_of_an_attempt(start_agent, fake_runtime):
     assert "timeoutSeconds" in status["message"]
     (call,) = fake_runtime.calls("PullImage")
     assert call.wait_over(5) and call.cancelled
-    assert 0.9 <= call.ended_at - call.began_at <= 1.5 * sanitizers.SLOWNESS
+    assert 0.9 <= call.ended_at - call.began_at <= 5 * sanitizers.SLOWNESS
 
 
 def test_active_deadline(start_agent, fake_runtime):
