@@ -153,8 +153,9 @@ def test_command_line_leaves_nothing(folder, end):
         ctr = ["ctr", "-a", about["socket"], "-n", "k8s.io", "run", "-d"]
         ctr += ["--runc-root", f"{place}/containerd/runc", about["image_hello"], container]
         subprocess.run([*ctr, "/bin/sh", "-c", "while sleep 1; do :; done", place], check=True)
-        running = " ".join(processes_in(str(place)))
-        assert "containerd-shim" in running and "while sleep 1" in running
+        for process in ("containerd-shim", "while sleep 1"):
+            found = lambda text=process: text in " ".join(processes_in(str(place)))  # noqa: E731
+            wait_until(found, 10, process)
         assert control_groups(container)
         if end == "stdin":
             child.stdin.close()
