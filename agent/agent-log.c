@@ -4,6 +4,14 @@
 
 #include "agent/node/diagnosis.h"
 
+/* One that is away is away until it is back, however often there is another reason for it. */
+static bool is_worth_a_warning(const Runtime *runtime, bool is_chosen) {
+        if (runtime_state(runtime) == RUNTIME_REFUSED)
+                return true;
+
+        return is_chosen && !runtime_is_as_before(runtime);
+}
+
 void agent_log_runtime(Log *log, const Runtimes *runtimes, const Runtime *runtime) {
         bool is_chosen = runtime == runtimes_chosen(runtimes);
         const char *sentence = runtime_sentence(runtime);
@@ -13,7 +21,7 @@ void agent_log_runtime(Log *log, const Runtimes *runtimes, const Runtime *runtim
                          LOG_FIELDS({ "MESSAGE_ID", MESSAGE_RUNTIME_READY },
                                     { "RUNTIME", runtime_path(runtime) }),
                          "The runtime %s%s.", sentence, is_chosen ? "" : " but not used");
-        else if (is_chosen || runtime_state(runtime) == RUNTIME_REFUSED)
+        else if (is_worth_a_warning(runtime, is_chosen))
                 log_warning(log,
                             LOG_FIELDS({ "MESSAGE_ID", MESSAGE_RUNTIME_LOST },
                                        { "RUNTIME", runtime_path(runtime) }),

@@ -26,6 +26,8 @@ struct Runtime {
         void *userdata;
 
         RuntimeState state;
+        RuntimeState told_state; /* when it was last said to have changed */
+        bool is_same_state;
         ErrorKind refusal; /* why, as far as it is told apart */
         RpcClient *client;
         RpcCall *call;
@@ -56,6 +58,8 @@ static int runtime_become(Runtime *runtime, RuntimeState state, ErrorKind refusa
         bool is_news = !is_same || !runtime->sentence || !sentence ||
                        (state != RUNTIME_REFUSED && strcmp(sentence, runtime->sentence) != 0);
 
+        runtime->is_same_state = state == runtime->told_state;
+        runtime->told_state = state;
         runtime->refusal = refusal;
         free(runtime->sentence);
         runtime->sentence = sentence;
@@ -97,7 +101,21 @@ __attribute__((format(printf, 1, 2))) static char *format(const char *pattern, .
         return text;
 }
 
+static int runtime_starts(Runtime *runtime) {
+        return runtime_fail(runtime, RUNTIME_ABSENT, ERROR_NONE,
+                            format("the runtime at %s is not ready yet", runtime->path));
+}
+
+/* What containerd says until its CRI plugin has read its state. */
+static bool is_starting(const Error *error) {
+        return strstr(error_message(error), "not initialized yet") != NULL;
+}
+
+/* One that has told its version is a runtime, and not the first one that listens before it serves. */
 static int runtime_hangs_up(Runtime *runtime) {
+        if (runtime->name)
+                return runtime_starts(runtime);
+
         return runtime_fail(runtime, RUNTIME_REFUSED, ERROR_INTERNAL,
                             format("%s ends connections at once: is it a container runtime?",
                                    runtime->path));
@@ -110,6 +128,8 @@ static int runtime_refuse(Runtime *runtime, const Error *error) {
         ErrorKind refusal = error->kind;
         char *sentence;
 
+        if (is_starting(error))
+                return runtime_starts(runtime);
         if (refusal == ERROR_UNAVAILABLE)
                 return runtime_hangs_up(runtime);
         if (refusal == ERROR_UNSUPPORTED)
@@ -272,6 +292,10 @@ RpcClient *runtime_client(const Runtime *runtime) {
 
 bool runtime_is_alive(const Runtime *runtime) {
         return runtime->state == RUNTIME_READY && rpc_client_is_connected(runtime->client);
+}
+
+bool runtime_is_as_before(const Runtime *runtime) {
+        return runtime->is_same_state;
 }
 
 const char *runtime_path(const Runtime *runtime) {

@@ -45,6 +45,9 @@ void runtime_set_retry(Runtime *runtime, uint64_t retry_usec);
 
 RuntimeState runtime_state(const Runtime *runtime);
 
+/* In on_changed: the state is the same as when that was called last; there is but another reason. */
+bool runtime_is_as_before(const Runtime *runtime);
+
 /* NULL unless ready. Borrowed until the state changes. */
 RpcClient *runtime_client(const Runtime *runtime);
 
