@@ -13,14 +13,15 @@
 #define SEC ((uint64_t) 1000000)
 #define NOT_FOUND "not found container on Node"
 
-/* The one that is there is not the one that the request is about. One that was never seen in the
- * pod's status is told by its age, in the whole seconds that the API has. */
+/* The one that is there, and has not exited, is not the one that the request is about. One that was
+ * never seen in the pod's status is told by what we did, or by its age, in the whole seconds that the
+ * API has. */
 static bool is_another(const RecreateSpec *spec, const RecreateContainer *container,
-                       const RecreateFact *fact) {
+                       const RecreateFact *fact, bool is_killed) {
         const char *id = container->context_id;
 
         if (!id)
-                return fact->created_at_sec > spec->created_at;
+                return is_killed || fact->created_at_sec > spec->created_at;
 
         id = strstr(id, "://");
         return !id || strcmp(id + strlen("://"), fact->id) != 0 ||
@@ -74,7 +75,7 @@ static int update_state(const RecreateSpec *spec, const RecreateContainer *conta
                 return recreate_state_set(state, RECREATE_RECREATING, NULL);
         if (spec->is_forced && !state->is_killed)
                 return recreate_state_set(state, RECREATE_PENDING, NULL);
-        if (is_another(spec, container, fact))
+        if (is_another(spec, container, fact, state->is_killed))
                 return state_of_other(spec, fact, state, step);
 
         return recreate_state_set(state, RECREATE_PENDING, NULL);
