@@ -38,7 +38,10 @@ static void cluster_kick(Cluster *cluster) {
 static void on_reachable(const Error *trouble, void *userdata) {
         Cluster *cluster = userdata;
 
-        if (trouble)
+        if (trouble && cluster->was_away)
+                log_info(cluster->log, NULL, "The API server still does not answer: %s.",
+                         error_message(trouble));
+        else if (trouble)
                 log_warning(cluster->log, NULL, "The API server does not answer: %s.",
                             error_message(trouble));
         else if (cluster->was_away)

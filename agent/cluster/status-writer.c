@@ -128,8 +128,8 @@ static bool is_outdated(const StatusWriter *writer, json_object *patch) {
         return compared && version && strcmp(compared, version) != 0;
 }
 
-/* Whatever the watch has shown, or not, it was of no use. */
-static int writer_conflicted_again(StatusWriter *writer, const KubeReply *reply,
+/* Whatever the watch has shown, or not, it was of no use. What it has shown meanwhile may be. */
+static int writer_conflicted_again(StatusWriter *writer, json_object *patch, const KubeReply *reply,
                                    const Error *error) {
         cleanup(error_done) Error unread = ERROR_INIT;
 
@@ -137,7 +137,9 @@ static int writer_conflicted_again(StatusWriter *writer, const KubeReply *reply,
                 (void) error_set(&unread, ERROR_INVALID,
                                  "what the server answers does not say what it made of it");
         writer_note(writer, error ?: &unread);
-        return writer_wait(writer, retry_usec(writer->n_conflicts, reply));
+        return writer_wait(writer, is_outdated(writer, patch)
+                                           ? CONFLICT_USEC
+                                           : retry_usec(writer->n_conflicts, reply));
 }
 
 /* The object is not what we knew: the watch has shown it meanwhile, or will. Somebody who never
@@ -151,7 +153,7 @@ static int writer_conflicted(StatusWriter *writer, json_object *patch, const Kub
                 return status_writer_look(writer);
 
         writer->is_in_conflict = true;
-        return is_stubborn ? writer_conflicted_again(writer, reply, error)
+        return is_stubborn ? writer_conflicted_again(writer, patch, reply, error)
                            : writer_wait(writer, CONFLICT_USEC);
 }
 
