@@ -42,7 +42,10 @@ static bool is_cluster(const Options *options) {
 int agent_cluster_init(AgentCluster *cluster, sd_event *event, Log *log, const Options *options,
                        DiagnosisSubject *subject, Auth *auth, Error *reterr) {
 
-        const KubeAccessOptions access = { .kubeconfig = options->kubeconfig };
+        const KubeAccessOptions access = {
+                .kubeconfig = options->kubeconfig,
+                .context = options->kubeconfig_context,
+        };
         const ClusterOptions cluster_options = {
                 .event = event,
                 .log = log,

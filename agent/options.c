@@ -26,6 +26,7 @@ const char options_help[] =
         "  --mode MODE                auto, cluster or standalone; auto is cluster if there is a\n"
         "                             kubeconfig or a service account; default auto\n"
         "  --kubeconfig FILE          how to reach the API server; default: as a pod\n"
+        "  --kubeconfig-context NAME  which one of it; default its current context\n"
         "  --register-node            make this node's NodeImage if nobody else does\n"
         "  --pod-condition=false      do not write the condition inplaced.io/InPlaceVerified\n"
         "  --kubelet-health-address HOST:PORT\n"
@@ -166,6 +167,7 @@ static const struct Setting {
         { "config",             NULL,                  set_path,     offsetof(Options, config_path),        true,  NULL },
         { "mode",               "mode",                set_mode,     offsetof(Options, mode),               false, "auto" },
         { "kubeconfig",         "kubeconfig",          set_path,     offsetof(Options, kubeconfig),         false, NULL },
+        { "kubeconfig-context", "kubeconfigContext",   set_text,     offsetof(Options, kubeconfig_context), false, NULL },
         { "register-node",      "registerNode",        set_switch,   offsetof(Options, must_register),      false, "false" },
         { "pod-condition",      "podCondition",        set_switch,   offsetof(Options, has_pod_condition),  false, "true" },
         { "kubelet-health-address", "kubeletHealthAddress", set_text, offsetof(Options, kubelet_address), false, "127.0.0.1:10248" },
@@ -330,6 +332,9 @@ int options_read(int argc, char **argv, Options *ret, Error *reterr) {
         if (r < 0)
                 return r;
 
+        if (options.kubeconfig_context && !options.kubeconfig)
+                return error_set(reterr, ERROR_INVALID,
+                                 "--kubeconfig-context: needs --kubeconfig, too");
         r = default_node_name(&options, reterr);
         if (r < 0)
                 return r;

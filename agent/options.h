@@ -23,7 +23,8 @@ typedef enum AgentMode {
 typedef struct Options {
         char *config_path; /* NULL: none was named, the default one may be missing */
         AgentMode mode;
-        char *kubeconfig; /* NULL: as a pod */
+        char *kubeconfig;         /* NULL: as a pod */
+        char *kubeconfig_context; /* NULL: its current one */
         bool must_register;
         char *node_name;
         char *endpoints[OPTIONS_ENDPOINTS_MAX];

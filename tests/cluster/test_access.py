@@ -6,6 +6,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 import pytest
+import yaml
 
 from lab import sanitizers
 from lab.certificates import make_certificates
@@ -66,6 +67,23 @@ def test_client_certificate(start, control_plane, folder, node_image, push, is_i
     assert problems(agent) == {}
 
 
+def test_one_of_several_contexts(start_agent, containerd, control_plane, folder, node_image, push):
+    """The one that is named is used, not the current one, which leads to nobody."""
+    path = folder / "agent.conf"
+    document = yaml.safe_load(control_plane.write_agent_kubeconfig(path).read_text())
+    document["clusters"].append({"name": "away", "cluster": {"server": "https://127.0.0.1:1"}})
+    document["contexts"].append({"name": "away", "context": {"cluster": "away", "user": "lab"}})
+    write_whole(path, yaml.safe_dump(document | {"current-context": "away"}))
+    agent = start_agent(
+        containerd.endpoint,
+        kubeconfig=path,
+        node_name=node_image.name,
+        flags=["--kubeconfig-context=lab"],
+    )
+    serves(node_image, push)
+    assert problems(agent) == {}
+
+
 def test_token_file_rotates(start, control_plane, folder, node_image, push):
     """A new token is used without a restart and without a word."""
     file = folder / "token"
@@ -78,6 +96,12 @@ def test_token_file_rotates(start, control_plane, folder, node_image, push):
     serves(node_image, push)
     rotate()
     serves(node_image, push, tag="2")
+    # What the server has done it has not logged yet.
+    wait_until(
+        lambda: len(tokens_of_writes(control_plane, node_image.name)) >= 2,
+        10 * SLOWLY,
+        "writes with the new token",
+    )
     assert len(tokens_of_writes(control_plane, node_image.name)) == 2
     assert complaints(agent) == []
 
@@ -96,7 +120,7 @@ def test_token_is_wrong_at_first(start, control_plane, folder, node_image, push)
     write_whole(file, "no-such-token")
     agent = start(control_plane.write_kubeconfig(folder / "agent.conf", token_file=file))
     wait_problem(agent, "unauthorized")
-    assert_clear(the_complaint(agent))
+    assert_clear(the_complaint(agent, timeout=15))
     write_whole(file, control_plane.service_account_token("inplaced", "inplaced"))
     serves(node_image, push)
     wait_until(lambda: problems(agent) == {}, 10 * SLOWLY, lambda: f"end of {problems(agent)}")
@@ -125,12 +149,11 @@ def test_program_makes_tokens(start, control_plane, folder, node_image, push):
     start(control_plane.write_kubeconfig(folder / "agent.conf", command=[program]))
     serves(node_image, push)
     prepare(3600)
+    before = n_runs()  # once, unless all that took longer than that token lasted
     wait_until(lambda: datetime.now(timezone.utc) > end, 5, "end of the first token")
     serves(node_image, push, tag="2")
-    assert n_runs() >= 2
-    before = n_runs()
     serves(node_image, push, tag="3")
-    assert n_runs() == before <= 4
+    assert 2 <= n_runs() <= before + 1
 
 
 def test_stranger(start, control_plane, folder):
@@ -158,7 +181,7 @@ def test_no_rights(start, control_plane, folder, kube, node_image):
     agent = start(control_plane.write_kubeconfig(folder / "agent.conf", token=token))
     wait_problem(agent, "nodeimages", "forbidden")
     for resource in ("nodeimages", "pods", "containerrecreaterequests"):
-        assert "forbidden" in the_complaint(agent, f"GET {resource}:")
+        assert "forbidden" in the_complaint(agent, f"GET {resource}:", timeout=15)
 
 
 @pytest.mark.parametrize("mode", ["cluster", "auto"])

@@ -38,6 +38,7 @@ def test_help_and_version(make_agent, fake_runtime):
         (["--jump"], "--jump"),
         (["--config=/nowhere/config.yaml"], "/nowhere/config.yaml"),
         (["--socket"], "--socket"),
+        (["--kubeconfig-context=lab"], "--kubeconfig"),
     ],
 )
 def test_bad_flags(make_agent, fake_runtime, arguments, text):
