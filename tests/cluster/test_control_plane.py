@@ -357,9 +357,11 @@ def test_client_certificate(control_plane):
 
 
 def test_watch(node_image):
-    node_image.want("nginx:1.25")
     watch = node_image.watch()
     assert next(watch)["type"] == "ADDED"
+    node_image.want("nginx:1.25")
+    changed = next(watch)
+    assert (changed["type"], list(changed["object"]["spec"]["images"])) == ("MODIFIED", ["nginx"])
     node_image.patch_status(COUNTS)
     changed = next(watch)
     assert (changed["type"], changed["object"]["status"]) == ("MODIFIED", COUNTS)

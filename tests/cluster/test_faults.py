@@ -9,6 +9,7 @@ the runtime.
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 import urllib.error
@@ -41,6 +42,7 @@ _LISTS = r"^GET \S*/nodeimages\?(?!\S*watch=)"
 _DISCOVERIES = r"^GET /apis/apps.kruise.io$"
 _ANY_LIST = r"^GET \S*/nodeimages\?"
 _STATUS_WRITES = r"^PATCH \S*/nodeimages/lab/status"
+_REQUESTS = "inplaced_api_server_requests_total"
 
 # What is hopeless without a person is tried again after up to 30 seconds.
 _UNTIL_HOPE = 40
@@ -167,6 +169,11 @@ def wait_well(agent: Agent, timeout: float = 10) -> None:
         timeout * SLOWLY,
         lambda: f"end of {problems(agent)}, {readiness(agent)}",
     )
+
+
+def lasting_complaints(agent: Agent) -> list[str]:
+    """Without those about what was under way just when a connection was cut, if anything was."""
+    return [line for line in complaints(agent) if "was cut" not in line]
 
 
 def assert_pulls_locally(agent: Agent, reference: str = "local/one:1") -> None:
@@ -455,12 +462,13 @@ def test_write_is_asked_to_wait(member, proxy, wishes, fake_runtime):
     _, refused, taken = wait_requests(proxy, _STATUS_WRITES, 3)[:3]
     wait_until(lambda: taken.code, 5 * SLOWLY, "answer")  # the object changes before it comes
     assert (refused.code, taken.code) == (429, 200)
-    assert taken.began_at - refused.ended_at >= 2
+    # The agent may have the answer before the proxy notes that it has ended.
+    assert taken.began_at - refused.began_at >= 2
     assert len(fake_runtime.calls("PullImage", "demo/web:1")) == 1
 
 
 @pytest.mark.parametrize("code", [500, 503])
-def test_writes_are_refused_for_a_while(member, proxy, wishes, fake_runtime, code):
+def test_writes_are_refused_for_a_while(member, proxy, wishes, code):
     """Pulls go on; of their statuses the newest is written once the server takes it."""
     proxy.on(_STATUS_WRITES, api_faults.refuse(code, "as told"))
     add(wishes, "demo/one:1", "demo/two:1")
@@ -468,14 +476,20 @@ def test_writes_are_refused_for_a_while(member, proxy, wishes, fake_runtime, cod
     wait_problem(member, "status of the NodeImage", "as told")
     assert_pulls_locally(member)
     add(wishes, "demo/three:1")
-    names = {f"demo/{name}:1" for name in ("one", "two", "three")}
-    wait_until(lambda: names <= fake_runtime.images.keys(), 10 * SLOWLY, "images")
+    names = [f"demo/{name}:1" for name in ("one", "two", "three")]
+    newest = dict.fromkeys(names, "Succeeded")
+
+    def last_try() -> dict[str, str]:
+        return phases(proxy.requests(_STATUS_WRITES)[-1])
+
+    # From then on none is on its way that says less.
+    wait_until(lambda: last_try() == newest, 20 * SLOWLY, lambda: f"the newest, only {last_try()}")
     proxy.behave()
     for name in names:
         wishes.wait_status(name, "Succeeded", 20)
+    wait_well(member)  # the object changes before the answer comes
     _, *taken = [request for request in proxy.requests(_STATUS_WRITES) if request.code == 200]
-    assert [set(phases(request).values()) for request in taken] == [{"Succeeded"}]
-    wait_well(member)
+    assert [phases(request) for request in taken] == [newest]
 
 
 def test_write_is_answered_after_the_watch_has_moved_on(member, proxy, wishes, fake_runtime):
@@ -534,6 +548,12 @@ def test_conflicts_without_end(member, proxy, wishes):
     assert "as told" in the_complaint(member)
     tries = wait_requests(proxy, _STATUS_WRITES, n + 6, 30)[n:]
     assert tries[5].began_at - tries[4].began_at >= 4 * 0.8
+    # A change that the agent sees before it has this answer does not end the conflict.
+    wait_until(
+        lambda: member.metrics().total(_REQUESTS, verb="patch", code="409") >= 6,
+        5 * SLOWLY,
+        "answer to the sixth",
+    )
     proxy.behave()
     add(wishes, "demo/other:1")
     wishes.wait_status("demo/web:1", "Succeeded", 4 * SLOWLY)
@@ -552,7 +572,8 @@ def test_answer_to_a_write_is_spoilt(member, proxy, wishes, behaviour):
     add(wishes, "demo/web:1")
     wishes.wait_status("demo/web:1", "Succeeded")
     wait_well(member)
-    assert len(proxy.requests(_STATUS_WRITES)) <= 4
+    told = [phases(each) for each in proxy.requests(_STATUS_WRITES) if each.code == 200]
+    assert all(one != other for one, other in itertools.pairwise(told)), "told twice"
 
 
 @pytest.mark.slow
@@ -597,7 +618,7 @@ def test_right_is_missing(make_member, server, proxy, wishes, verbs, subject):
     code, text = readiness(agent)
     assert code == 503 and "cannot" in text
     assert agent.ctl("doctor").returncode == 1
-    assert "cannot" in the_complaint(agent)
+    assert "cannot" in the_complaint(agent, timeout=15)
     assert_pulls_locally(agent)
     server.forbidden = set()
     wishes.wait_status("demo/web:1", "Succeeded", _UNTIL_HOPE)
@@ -665,7 +686,7 @@ def test_server_dies_in_mid_pull(member, proxy, server, wishes, hold, fake_runti
     wait_well(member)
     for reference in ("demo/done:1", hold.reference, "demo/late:1"):
         assert len(fake_runtime.calls("PullImage", reference)) == 1, reference
-    assert len(complaints(member)) <= 1
+    assert len(lasting_complaints(member)) <= 1
 
 
 def test_server_dies_again_and_again(member, proxy, wishes):
@@ -678,8 +699,13 @@ def test_server_dies_again_and_again(member, proxy, wishes):
         wait_well(member, 20)
         add(wishes, f"demo/image{number}:1")
         wishes.wait_status(f"demo/image{number}:1", "Succeeded", 20)
-    assert len(complaints(member)) <= 5
-    assert member.descriptors() <= before + 2
+    assert len(lasting_complaints(member)) <= 5
+    assert len(complaints(member)) <= 10
+    wait_until(
+        lambda: member.descriptors() <= before + 2,
+        10 * SLOWLY,
+        lambda: f"end of {member.descriptors() - before} descriptors",
+    )
     wait_until(
         lambda: proxy.open_connections <= 5,
         10 * SLOWLY,

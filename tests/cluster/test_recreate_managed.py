@@ -157,9 +157,12 @@ def test_runs_the_hook_that_the_webhook_has_lost(agent, ask, make_pod, tools):
     )
     began = time.time()
     _, manager = ask(pod, "one", "two")
-    event = pod.wait_event("Killing", 10 * SLOWLY)
-    assert "one" in event["message"]
     manager.serve(40)
+
+    def is_told() -> bool:
+        return any("container one" in event["message"] for event in pod.events("Killing"))
+
+    wait_until(is_told, 10 * SLOWLY, lambda: f"word of the stop: {pod.events('Killing')}")
     assert pod.lines("notes") == ["hook"]
     old = pod.runtime_status("one", 0)
     assert old.finished_at / 1e9 - began >= 2

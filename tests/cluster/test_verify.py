@@ -20,6 +20,9 @@ pytestmark = [pytest.mark.containers, pytest.mark.timeout(90 * SLOWLY)]
 
 _COLOUR = from_annotations(COLOUR="colour")
 
+# Does not end when it is told to before there is a file, so that its restart can be seen.
+_LINGERS = until_term("while [ ! -e /data/go ]; do sleep 0.1; done")
+
 
 @pytest.fixture
 def image(registry, node, image_name):
@@ -131,19 +134,24 @@ def test_a_pod_that_is_not_there(node_agent):
 def test_the_condition_of_a_pod_in_an_update(node_agent, make_pod, image, node):
     first = image("1", "first")
     pod = make_pod(
-        container("main", first.reference, env=_COLOUR), annotations={"colour": "red"}
+        container("main", first.reference, env=_COLOUR, command=_LINGERS),
+        annotations={"colour": "red"},
+        terminationGracePeriodSeconds=60,
     )
     pod.wait_meta()
     pod.begin_update(annotations={"colour": "blue"})
     pod.wait_condition(VERIFIED, "False", 10 * SLOWLY)
+    pod.file("go").touch()
     pod.wait_restarted("main")
     found = pod.wait_condition(VERIFIED, "True", 10 * SLOWLY)
     assert found["reason"] == "Verified" and found["message"] and found["lastTransitionTime"]
     assert "blue" not in found["message"]
 
     second = image("2", "second")
+    pod.file("go").unlink()
     pod.change(images={"main": second.reference})
     pod.wait_condition(VERIFIED, "False", 10 * SLOWLY)
+    pod.file("go").touch()
     pod.wait_restarted("main", 2)
     found = pod.wait_condition(VERIFIED, "True", 20 * SLOWLY)
     assert second.image_id[:19] in found["message"]

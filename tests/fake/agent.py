@@ -54,7 +54,7 @@ def main() -> None:
         print(_SANITIZER_REPORT, file=sys.stderr)
     if behaviour == "linger":
         # A bit longer than an agent may take to end, which is more with sanitizers.
-        signal.sigtimedwait({signal.SIGUSR1}, 5.5 if os.environ.get("INPLACED_SANITIZER") else 1.5)
+        signal.sigtimedwait({signal.SIGUSR1}, 5.5 if os.environ.get("INPLACED_SANITIZER") else 3.5)
     sys.exit(3 if behaviour == "fail" else 0)
 
 

@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 MARKER = "INPLACED_LAB"
@@ -175,8 +176,9 @@ def _remove_log_links(folder: Path) -> None:
     """A kubelet links to its containers' logs from outside of its folders."""
     if _CONTAINER_LOGS.is_dir():
         for link in _CONTAINER_LOGS.iterdir():
-            if link.is_symlink() and os.readlink(link).startswith(f"{folder}/"):
-                link.unlink(missing_ok=True)
+            with suppress(OSError):  # it is no link, or another kubelet has just removed it
+                if os.readlink(link).startswith(f"{folder}/"):
+                    link.unlink()
 
 
 def _guard() -> None:

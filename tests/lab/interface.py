@@ -29,10 +29,18 @@ class Interface:
         _run(*("ip", "link", "add", self.name, "type", "veth"), *("peer", "name", f"p{self.name}"))
         shown = _run("ip", "-json", "link", "show", self.name)
         first, second = _FIRST_NETWORK
-        # An index is nobody else's as long as the interface is there.
-        high, low = divmod(json.loads(shown)[0]["ifindex"] % _N_NETWORKS, 256)
-        self.address = f"{first}.{second + high}.{low}.1"
-        self.subnet = f"{first}.{second + high}.{low}.0/24"
+        # An index is nobody else's as long as the interface is there, but there are more of them.
+        used = {info["local"] for link in json.loads(_run("ip", "-json", "-4", "address", "show"))
+                for info in link["addr_info"]}
+        number = json.loads(shown)[0]["ifindex"]
+        while True:
+            high, low = divmod(number % _N_NETWORKS, 256)
+            network = f"{first}.{second + high}.{low}"
+            if f"{network}.1" not in used:
+                break
+            number += 1
+        self.address = f"{network}.1"
+        self.subnet = f"{network}.0/24"
         _run("ip", "address", "add", f"{self.address}/32", "dev", self.name)
         _run("ip", "link", "set", self.name, "up")
         with namespace.open() as target:

@@ -91,10 +91,17 @@ class NodeImage:
         wait_until(lambda: self.counts() == wanted, timeout, lambda: f"{wanted}: {self.status()}")
         return self.status()
 
-    def watch(self, timeout: float = 30) -> Iterator[Object]:
-        """As Kube.watch, of this one object."""
+    def watch(self, timeout: float = 30, since: Object | None = None) -> Iterator[Object]:
+        """As Kube.watch, of this one object.
+
+        What the server begins with may be a little older than what it has answered before; with
+        `since`, a state of the object, only what comes after that is told.
+        """
         path = self.path.rpartition("/")[0]
-        return self.kube.watch(path, timeout, fieldSelector=f"metadata.name={self.name}")
+        query = {"fieldSelector": f"metadata.name={self.name}"}
+        if since is not None:
+            query["resourceVersion"] = since["metadata"]["resourceVersion"]
+        return self.kube.watch(path, timeout, **query)
 
     def events(self, namespace: str = "default") -> list[Object]:
         """That are about it."""

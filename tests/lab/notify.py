@@ -31,12 +31,14 @@ class NotifySocket:
         self._notices: list[Notice] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(path))
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
         # Closing alone would not wake the thread that waits in recvmsg().
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join(5)  # so that it has read what was said last
         self._socket.close()
         self.path.unlink(missing_ok=True)
 

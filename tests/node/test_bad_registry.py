@@ -5,6 +5,8 @@ that says what to do, through a real containerd, while another registry is not a
 
 from __future__ import annotations
 
+import socket
+import time
 import zlib
 from dataclasses import dataclass
 
@@ -17,7 +19,7 @@ from lab.image import build_image
 from lab.layers import random_layer
 from lab.registry import Registry
 from lab.trouble import assert_clear, complaints, no_leak, the_complaint
-from lab.wait import free_port, wait_until
+from lab.wait import wait_until
 
 ADVICE = {
     "NotFound": "check the name and the tag",
@@ -88,8 +90,11 @@ def good(push):
 
 
 @pytest.fixture
-def agent(start_agent, containerd):
-    return start_agent(containerd.endpoint, stall_timeout=1)
+def absent():
+    """The address of a registry that is not there: nobody can listen there meanwhile."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{holder.getsockname()[1]}"
 
 
 def assert_failed(agent, reference: str, reason: str, hint: str) -> None:
@@ -119,16 +124,21 @@ def test_failing_registry(agent, containerd, fake_registry, fragile, good, case)
 
 
 @pytest.mark.parametrize("case", SILENT)
-def test_silent_registry(agent, containerd, fake_registry, fragile, good, case):
+def test_silent_registry(start_agent, containerd, fake_registry, fragile, good, case):
     """A registry that says nothing more is given up, in the runtime, too; others go on."""
+    stall_timeout = 2
+    agent = start_agent(containerd.endpoint, stall_timeout=stall_timeout)
     kind, behaviour = SILENT[case]
     fake_registry.on(kind, behaviour)
     with no_leak(agent):
+        began = time.monotonic()
         agent.want(fragile.reference, backoffLimit=0)
         wait_until(lambda: fake_registry.requests(kind), 10, "request")
         agent.want(good.reference, file="good.yaml")
         agent.wait_status(good.reference, "Succeeded", 10 * sanitizers.SLOWNESS)
-        assert agent.tag_status(fragile.reference)["phase"] == "Pulling"
+        phase = agent.tag_status(fragile.reference)["phase"]
+        # A slow machine may have come this far only when it was time to give up.
+        assert phase == "Pulling" or time.monotonic() - began > stall_timeout
         assert_failed(agent, fragile.reference, "NoProgress", "no byte arrived")
     wait_until(lambda: not containerd.cri.ingests(), 10, "end of the pull in the runtime")
 
@@ -159,18 +169,16 @@ def test_registry_that_recovers(start_agent, containerd, fake_registry, fragile)
     containerd.remove_image(fragile.reference)
 
 
-@pytest.mark.parametrize(
-    ("host", "reason", "hint"),
-    [
-        (f"127.0.0.1:{free_port()}", "RegistryUnreachable", "connection refused"),
-        ("registry.invalid", "RegistryUnreachable", "registry.invalid"),
-    ],
-)
-def test_no_registry(agent, host, reason, hint):
+@pytest.mark.parametrize("case", ["refuses", "no-address"])
+def test_no_registry(agent, absent, case):
     """A registry that is not there, or has no address, is said to be unreachable."""
+    host, hint = {
+        "refuses": (absent, "connection refused"),
+        "no-address": ("registry.invalid", "registry.invalid"),
+    }[case]
     reference = f"{host}/t/none:1"
     agent.want(reference, backoffLimit=0)
-    assert_failed(agent, reference, reason, hint)
+    assert_failed(agent, reference, "RegistryUnreachable", hint)
 
 
 def test_no_such_image(agent, registry):

@@ -129,6 +129,7 @@ def test_detached_request_is_cancelled(start_agent, fake_runtime):
     agent = start_agent(fake_runtime.endpoint)
     request_id = Preload(agent, "demo/web:1", detach=True).wait_end().request_id
     agent.wait_status("demo/web:1", "Pulling")
+    wait_until(lambda: fake_runtime.calls("PullImage"), 10, "first pull")
     assert agent.terminate().code == 0
     agent.start()
     agent.wait_status("demo/web:1", "Pulling")

@@ -40,7 +40,7 @@ def test_runtime_dies_in_mid_pull(start_agent, mortal, gate, how):
         assert "runtime" in the_complaint(agent)
         gate.open()
         mortal.start()
-        wait_until(lambda: problems(agent) == {}, 2 * SLOWLY, "end of the problem")
+        wait_until(lambda: problems(agent) == {}, 5 * SLOWLY, "end of the problem")
         agent.wait_status(gate.reference, "Succeeded", 10 * SLOWLY)
     assert mortal.image_status(gate.reference).id == gate.image.image_id
     assert len(complaints(agent)) == 1
@@ -105,7 +105,7 @@ def test_agent_dies_often(start_agent, fake_runtime):
     """Whenever it is killed, the status file is whole, and in the end every image was pulled and
     none of those that were done is pulled again.
     """
-    references = [f"good/n{number}:1" for number in range(150)]
+    references = [f"good/n{number}:1" for number in range(300)]
     fake_runtime.on("PullImage", behaviours.slow(0.01))
     agent = start_agent(fake_runtime.endpoint)
     agent.want(*references)

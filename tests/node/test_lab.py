@@ -27,7 +27,7 @@ def test_containerd_starts_fast(folder):
     with Containerd(folder / "containerd") as containerd:
         seconds = containerd.process.began_at
         containerd.kill9()
-        containerd.start(timeout=2)
+        containerd.start(timeout=5)
         assert containerd.process.began_at > seconds
         assert containerd.cri.version().runtime_name == "containerd"
 

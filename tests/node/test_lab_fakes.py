@@ -95,12 +95,13 @@ def test_fake_registry_forges(containerd, fake_registry, fragile, kind):
 )
 def test_fake_registry_keeps_waiting(containerd, fake_registry, fragile, kind, behaviour):
     fake_registry.on(kind, behaviour)
-    impatient = Cri(containerd.socket, timeout=0.5)
-    with pytest.raises(grpc.RpcError) as error:
-        impatient.pull(fragile.reference)
-    impatient.close()
-    assert error.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert fake_registry.requests(kind)
+    messages = containerd.cri.messages
+    request = messages.PullImageRequest(image=messages.ImageSpec(image=fragile.reference))
+    pull = containerd.cri.images.PullImage.future(request, timeout=60)
+    wait_until(lambda: fake_registry.requests(kind), 10, "request")
+    with pytest.raises(grpc.FutureTimeoutError):
+        pull.result(timeout=0.5)
+    pull.cancel()
 
 
 # A runtime that misbehaves, as a plain gRPC client sees it
@@ -206,7 +207,7 @@ def test_fake_runtime_does_not_speak(fake_runtime, line):
         client.version()
     client.close()
     assert error.value.code().name in ("UNAVAILABLE", "DEADLINE_EXCEEDED")
-    assert fake_runtime.front.accepted > 0
+    wait_until(lambda: fake_runtime.front.accepted > 0, 5, "connection")
 
 
 def test_fake_runtime_drops_calls(fake_runtime, cri):

@@ -7,8 +7,10 @@ There is no kubelet: where a container is to run again, the test starts it.
 from __future__ import annotations
 
 import json
+import signal
 import threading
 import time
+from pathlib import Path
 
 import grpc
 import pytest
@@ -102,6 +104,20 @@ class Restart:
             self.error = error
 
 
+def _run_heeding(pod, name, **more):
+    """Runs a container until it heeds SIGTERM, which the kernel would drop before its trap."""
+    made = pod.run(name, _HEEDS, **more)
+    _, about = pod.containerd.cri.container_status(made)
+
+    def heeds() -> bool:
+        lines = Path(f"/proc/{about['pid']}/status").read_text().splitlines()
+        (caught,) = [line.split()[1] for line in lines if line.startswith("SigCgt:")]
+        return bool(int(caught, 16) & 1 << signal.SIGTERM - 1)
+
+    wait_until(heeds, 10, f"trap of {name}")
+    return made
+
+
 def _refusal(agent, pod, **fields):
     error = Restart(agent, pod, **fields).wait_end().error
     assert error is not None
@@ -110,7 +126,7 @@ def _refusal(agent, pod, **fields):
 
 def test_stops_gracefully(agent, pod, name):
     """Each container gets its hook, then SIGTERM; the others of the node are left alone."""
-    app, db = pod.run("app", _HEEDS, pre_stop=_HOOK), pod.run("db", _HEEDS)
+    app, db = _run_heeding(pod, "app", pre_stop=_HOOK), _run_heeding(pod, "db")
     restart = Restart(agent, name, namespace="default").wait_end()
     assert restart.error is None
     for container, made, exit_code in (("app", app, 7), ("db", db, 8)):
@@ -173,7 +189,7 @@ def test_what_is_refused(agent, make_pod, name):
 
 def test_caller_goes_away(agent, pod, name):
     """A stop that has begun goes on without its caller."""
-    app = pod.run("app", _HEEDS, pre_stop={"exec": {"command": ["/bin/sleep", "1"]}})
+    app = _run_heeding(pod, "app", pre_stop={"exec": {"command": ["/bin/sleep", "1"]}})
     restart = Restart(agent, name)
     stopping = agent.messages.RESTART_PHASE_STOPPING
     wait_until(lambda: any(e.phase == stopping for e in list(restart.events)), 10, "its hook")

@@ -133,18 +133,19 @@ def test_notices(start_agent, fake_runtime):
         lambda: f"status: {agent.notify.notices('STATUS')}",
     )
     assert agent.terminate().code == 0
-    names = [notice.name for notice in agent.notify.notices()]
-    assert names.count("READY") == 1 and "STOPPING" in names
+    agent.notify.wait_for("STOPPING", 5)
+    assert len(agent.notify.notices("READY")) == 1
 
 
 def test_watchdog(make_agent, fake_runtime):
     """The watchdog is fed in time, more than once in its period."""
-    agent = make_agent(fake_runtime.endpoint, watchdog_seconds=1)
+    period = 4  # a ping comes after three quarters of it at the latest
+    agent = make_agent(fake_runtime.endpoint, watchdog_seconds=period)
     agent.start()
-    wait_until(lambda: len(agent.notify.notices("WATCHDOG")) >= 4, 10, "pings")
+    wait_until(lambda: len(agent.notify.notices("WATCHDOG")) >= 3, 3 * period, "pings")
     times = [notice.at for notice in agent.notify.notices("WATCHDOG")]
     gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
-    assert max(gaps) < 1, gaps
+    assert max(gaps) < period, gaps
 
 
 @pytest.mark.handover
@@ -166,7 +167,7 @@ def test_signals_that_end_it(start_agent, fake_runtime, number):
     """SIGTERM and SIGINT end an idle agent in order."""
     agent = start_agent(fake_runtime.endpoint)
     agent.process.send(number)
-    wait_until(lambda: agent.process.code is not None, sanitizers.SLOWNESS, "end")
+    wait_until(lambda: agent.process.code is not None, 5 * sanitizers.SLOWNESS, "end")
     assert agent.terminate().code == 0
 
 

@@ -85,7 +85,7 @@ def test_back_off_between_attempts(start_agent, fake_runtime):
     times = [call.began_at for call in fake_runtime.calls("PullImage")]
     first, second = times[1] - times[0], times[2] - times[1]
     assert len(times) == 3
-    slack = 0.3 * sanitizers.SLOWNESS
+    slack = 1.5 * sanitizers.SLOWNESS
     assert 0.8 <= first <= 1.2 + slack and 1.6 <= second <= 2.4 + slack
 
 
@@ -107,13 +107,14 @@ def test_time_out_of_an_attempt(start_agent, fake_runtime):
     """timeoutSeconds ends one attempt, and the runtime sees the call cancelled."""
     fake_runtime.on("PullImage", behaviours.hang())
     agent = start_agent(fake_runtime.endpoint)
+    began = time.monotonic()
     agent.want("demo/web:1", timeoutSeconds=1, backoffLimit=0)
     status = agent.wait_status("demo/web:1", "Failed")
     assert status["message"].startswith("DeadlineExceeded: ")
     assert "timeoutSeconds" in status["message"]
     (call,) = fake_runtime.calls("PullImage")
     assert call.wait_over(5) and call.cancelled
-    assert 0.9 <= call.ended_at - call.began_at <= 5 * sanitizers.SLOWNESS
+    assert 1 <= call.ended_at - began <= 5 * sanitizers.SLOWNESS
 
 
 def test_active_deadline(start_agent, fake_runtime):
@@ -134,9 +135,10 @@ def test_waiting_costs_no_time_of_the_deadline(start_agent, fake_runtime):
     agent = start_agent(fake_runtime.endpoint, max_parallel_pulls=1)
     agent.want("demo/first:1", file="a.yaml")
     agent.wait_status("demo/first:1", "Pulling")
-    preload = Preload(agent, "demo/second:1", active_deadline_seconds=1)
+    preload = Preload(agent, "demo/second:1", active_deadline_seconds=2)
+    preload.wait_phase("WAITING")
     began = time.monotonic()
-    wait_until(lambda: time.monotonic() - began > 1.2, 5, "time for the deadline to pass")
+    wait_until(lambda: time.monotonic() - began > 2.2, 5, "time for the deadline to pass")
     assert set(preload.phases()) == {"WAITING"}
     released.set()
     assert preload.wait_end().phase == agent.messages.PHASE_SUCCEEDED
@@ -158,10 +160,15 @@ def test_sandbox_config(start_agent, fake_runtime):
 @pytest.mark.parametrize("limit", [1, 3])
 def test_limit_of_parallel_pulls(start_agent, fake_runtime, limit):
     """Never more than --max-parallel-pulls run at the same time, and all have their turn."""
-    fake_runtime.on("PullImage", behaviours.slow(0.02))
+    released = threading.Event()
+    held = [behaviours.when(released)] * limit
+    fake_runtime.on("PullImage", behaviours.in_turn(*held, behaviours.slow(0.02)))
     agent = start_agent(fake_runtime.endpoint, max_parallel_pulls=limit)
     references = [f"demo/web:{number}" for number in range(12)]
-    Preload(agent, *references).wait_end()
+    preload = Preload(agent, *references)
+    wait_until(lambda: len(fake_runtime.calls("PullImage")) >= limit, 10, "first pulls")
+    released.set()
+    preload.wait_end()
     calls = fake_runtime.calls("PullImage")
     assert sorted(call.image for call in calls) == sorted(references)
     most = max(
@@ -189,7 +196,7 @@ def test_turns_are_fair(start_agent, fake_runtime, limit):
 
 def test_stalled_pull_ends(start_agent, containerd, fake_registry, gate):
     """When a registry stops to send, the attempt ends, says so, and the next one succeeds."""
-    agent = start_agent(containerd.endpoint, stall_timeout=1)
+    agent = start_agent(containerd.endpoint, stall_timeout=2)
     preload = Preload(agent, gate.reference, backoff_limit=1)
     stalled = preload.wait_step("BACKING_OFF")
     assert stalled.reason == "NoProgress"
@@ -204,9 +211,9 @@ def test_slow_pull_is_not_stalled(start_agent, containerd, fake_registry, image_
     # containerd counts what arrived by the megabyte.
     layer = random_layer(5 << 20, seed=77)
     image = fake_registry.add(image_name, "1", build_image([layer]))
-    fake_registry.on("layer", fakes.trickle(5 << 19, step=1 << 18))
-    agent = start_agent(containerd.endpoint, stall_timeout=1)
+    fake_registry.on("layer", fakes.trickle(3 << 19, step=1 << 18))
+    agent = start_agent(containerd.endpoint, stall_timeout=2)
     preload = Preload(agent, image.reference, backoff_limit=0)
     assert preload.wait_end().phase == agent.messages.PHASE_SUCCEEDED, preload.events[-1]
-    assert preload.times[-1] - preload.began_at > 1.5
+    assert preload.times[-1] - preload.began_at > 2.5
     containerd.remove_image(image.reference)

@@ -100,7 +100,7 @@ def test_containerd_dies_and_returns(folder, start_agent, fake_registry, gate):
         wait_ready(agent, False)
         gate.open()
         containerd.start()
-        wait_ready(agent, True, 2 * sanitizers.SLOWNESS)
+        wait_ready(agent, True, 5 * sanitizers.SLOWNESS)
         status = agent.wait_status(gate.reference, "Succeeded")
         assert status["imageID"].endswith(containerd.image_status(gate.reference).id)
 
@@ -113,7 +113,7 @@ def test_old_runtime(start_agent, fake_runtime):
     ran = agent.ctl("doctor")
     assert ran.returncode == 1 and "does not speak CRI v1" in ran.stdout
     fake_runtime.api = "v1"
-    wait_ready(agent, True, 2)
+    wait_ready(agent, True, 5)
 
 
 @pytest.mark.parametrize("line", [Line.JUNK, Line.CLOSE, Line.MUTE])

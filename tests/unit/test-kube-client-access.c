@@ -273,7 +273,7 @@ static void test_time_out_leads_to_another_connection(void **state) {
         connection_answer(&f->server.connections[1], "200 OK", "{}");
         RUN_UNTIL(f, one.n_replied && two.n_replied);
 
-        ask_send(f, &late, &(KubeRequest){ .timeout_usec = 50000 });
+        ask_send(f, &late, &(KubeRequest){ .timeout_usec = 500000 });
         RUN_UNTIL(f, late.n_replied);
         RUN_UNTIL(f, !connection_is_open(&f->server.connections[0]) ||
                              !connection_is_open(&f->server.connections[1]));
@@ -294,7 +294,7 @@ static void test_one_slow_answer_is_no_trouble(void **state) {
         ask_send(f, &watch, &(KubeRequest){ .on_data = on_piece, .timeout_usec = UINT64_MAX });
         connection = await_request(f);
         connection_begin_stream(connection);
-        ask_send(f, &slow, &(KubeRequest){ .timeout_usec = 50000 });
+        ask_send(f, &slow, &(KubeRequest){ .timeout_usec = 500000 });
         await_request(f);
         connection_send_piece(connection, "one");
         RUN_UNTIL(f, slow.n_replied);

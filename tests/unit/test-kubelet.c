@@ -198,7 +198,7 @@ static const struct LeaseCase {
         { 5, 200, "{\"spec\":{\"renewTime\":\"%s\",\"leaseDurationSeconds\":40}}", KUBELET_ALIVE,
           "" },
         { -50, 200, "{\"spec\":{\"renewTime\":\"%s\"}}", KUBELET_ALIVE, "" },
-        { 38, 200, "{\"spec\":{\"renewTime\":\"%s\"}}", KUBELET_ALIVE, "" },
+        { 36, 200, "{\"spec\":{\"renewTime\":\"%s\"}}", KUBELET_ALIVE, "" },
         { 100, 200, "{\"spec\":{\"renewTime\":\"%s\"}}", KUBELET_AWAY,
           "the kubelet has not renewed its Lease for 10" },
         { 100, 200, "{\"spec\":{\"renewTime\":\"%s\",\"leaseDurationSeconds\":400}}", KUBELET_ALIVE,
