@@ -7,6 +7,7 @@ sweeps the folder removes the interface as well, however we died.
 
 from __future__ import annotations
 
+import itertools
 import json
 import secrets
 import subprocess
@@ -30,15 +31,11 @@ class Interface:
         shown = _run("ip", "-json", "link", "show", self.name)
         first, second = _FIRST_NETWORK
         # An index is nobody else's as long as the interface is there, but there are more of them.
-        used = {info["local"] for link in json.loads(_run("ip", "-json", "-4", "address", "show"))
-                for info in link["addr_info"]}
-        number = json.loads(shown)[0]["ifindex"]
-        while True:
+        for number in itertools.count(json.loads(shown)[0]["ifindex"]):
             high, low = divmod(number % _N_NETWORKS, 256)
             network = f"{first}.{second + high}.{low}"
-            if f"{network}.1" not in used:
+            if not json.loads(_run("ip", "-json", "address", "show", "to", f"{network}.1")):
                 break
-            number += 1
         self.address = f"{network}.1"
         self.subnet = f"{network}.0/24"
         _run("ip", "address", "add", f"{self.address}/32", "dev", self.name)
