@@ -8,8 +8,8 @@
 #define QUIET_USEC (2 * SEC) /* without a write */
 #define N_AT_ONCE 4          /* that it begins, and the ends of a few images */
 #define SETTLE_USEC (10 * MSEC)
-#define COLLECT_USEC (850 * MSEC)
-#define PERIOD_USEC (920 * MSEC) /* between two writes; a write itself takes some time */
+#define COLLECT_USEC (820 * MSEC)
+#define PERIOD_USEC (850 * MSEC) /* between two writes; a write itself takes some time */
 #define PROGRESS_USEC (10 * SEC)
 
 void write_pace_init(WritePace *pace) {
