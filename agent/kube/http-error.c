@@ -34,7 +34,8 @@ static void describe_tls(CURLcode code, const char *server, const char *reason, 
         else if (code == CURLE_SSL_CACERT_BADFILE)
                 (void) error_set(ret, ERROR_DENIED,
                                  "the certificate of %s cannot be trusted: there is nothing of use "
-                                 "in certificate-authority",
+                                 "in certificate-authority or, where there is none, among those "
+                                 "that this machine trusts (ca-certificates)",
                                  server);
         else if (code == CURLE_SSL_CERTPROBLEM)
                 (void) error_set(ret, ERROR_DENIED,
