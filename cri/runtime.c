@@ -28,7 +28,7 @@ struct Runtime {
         RuntimeState state;
         RuntimeState told_state; /* when it was last said to have changed */
         bool is_same_state;
-        ErrorKind refusal; /* why, as far as it is told apart */
+        ErrorKind refusal; /* of whoever is there, as far as it is told apart; or unset */
         RpcClient *client;
         RpcCall *call;
         sd_event_source *retry;
@@ -102,7 +102,7 @@ __attribute__((format(printf, 1, 2))) static char *format(const char *pattern, .
 }
 
 static int runtime_starts(Runtime *runtime) {
-        return runtime_fail(runtime, RUNTIME_ABSENT, ERROR_NONE,
+        return runtime_fail(runtime, RUNTIME_ABSENT, ERROR_UNAVAILABLE,
                             format("the runtime at %s is not ready yet", runtime->path));
 }
 
@@ -233,7 +233,7 @@ int runtime_try(Runtime *runtime) {
                 return r;
 
         rpc_client_set_observer(runtime->client, runtime->on_call, runtime->userdata);
-        if (runtime->state != RUNTIME_REFUSED) {
+        if (runtime->refusal == ERROR_NONE) {
                 free(runtime->sentence);
                 runtime->sentence = format("asking the runtime at %s", runtime->path);
                 runtime->state = RUNTIME_CONNECTING;

@@ -22,8 +22,7 @@ typedef struct ImagesList {
         size_t n_files;
 
         /* private to images-list.c */
-        struct dirent *
-                *names; /* what the folder had when the look began that is under way, or NULL */
+        struct dirent **names; /* in the folder when the look began; NULL: none is under way */
         int n_names;
         int n_looked;        /* at so many of them */
         uint64_t again_usec; /* when one of them asked for another look */
@@ -50,9 +49,9 @@ void images_list_note_change(ImagesList *list);
  * files take their time, so no further one is read after until_usec (of CLOCK_MONOTONIC, as is
  * now_usec). Whatever was found is put into force at the end of the look, all of it at once: what is
  * moved from one file to another is never missing. If the folder has changed meanwhile it is looked
- * at once more before that. Returns 1 if that made a difference. A folder
- * that cannot be read is a refusal, and changes nothing. *ret_again_usec is when to call again:
- * UINT64_MAX if there is no need, and now_usec if the look is not at its end. */
+ * at once more before that. Returns 1 if that made a difference. A folder that cannot be read is a
+ * refusal, and changes nothing. *ret_again_usec is when to call again: UINT64_MAX if there is no
+ * need, and now_usec if the look is not at its end. */
 int images_list_look(ImagesList *list, int folder, uint64_t now_usec, uint64_t until_usec,
                      uint64_t *ret_again_usec, Error *reterr);
 
