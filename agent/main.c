@@ -11,10 +11,10 @@
 #include <sys/socket.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
-#include <time.h>
 
 #include "agent/agent.h"
 #include "agent/base/cleanup.h"
+#include "agent/base/clock.h"
 #include "agent/options.h"
 
 #define EXIT_USAGE 2
@@ -38,11 +38,7 @@ static void program_done(Program *program) {
 }
 
 static void notify_reloading(void) {
-        struct timespec now;
-
-        (void) clock_gettime(CLOCK_MONOTONIC, &now);
-        (void) sd_notifyf(false, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64,
-                          (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000);
+        (void) sd_notifyf(false, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_monotonic_usec());
 }
 
 static int program_apply(Program *program, Options *options) {

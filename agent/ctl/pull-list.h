@@ -28,7 +28,7 @@ typedef struct PullItem {
         char *reason;
         char *message;
 
-        uint64_t begun_usec;
+        uint64_t begun_usec; /* of CLOCK_MONOTONIC, as is now_usec below */
         uint64_t ended_usec; /* valid once it is finished */
         Rate rate;
         bool is_printed; /* its last line has been written */

@@ -6,8 +6,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "agent/base/clock.h"
 #include "agent/ctl/connect.h"
 #include "agent/ctl/output.h"
 #include "agent/ctl/progress-view.h"
@@ -27,15 +27,9 @@ struct PullOutput {
         bool is_away;
 };
 
-uint64_t pull_now(void) {
-        struct timespec t;
-
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (uint64_t) t.tv_sec * 1000000 + (uint64_t) t.tv_nsec / 1000;
-}
-
 static int draw(PullOutput *output) {
-        return progress_view_draw(output->view, output->list, output->is_away, pull_now());
+        return progress_view_draw(output->view, output->list, output->is_away,
+                                  clock_monotonic_usec());
 }
 
 static int on_redraw(sd_event_source *source, uint64_t usec, void *userdata) {

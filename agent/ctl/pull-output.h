@@ -36,7 +36,4 @@ int pull_output_abandon(PullOutput *output);
 /* Says on stderr in one line that images failed, if some did. */
 void pull_output_print_summary(const PullList *list);
 
-/* Microseconds of the monotonic clock, for all times of a PullList. */
-uint64_t pull_now(void);
-
 DEFINE_CLEANUP(PullOutput *, pull_output_free)

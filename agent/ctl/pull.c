@@ -4,8 +4,8 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <time.h>
 
+#include "agent/base/clock.h"
 #include "agent/ctl/connect.h"
 #include "agent/ctl/pull-list.h"
 #include "agent/ctl/pull-output.h"
@@ -52,7 +52,8 @@ static const char *reason_of(const Error *error) {
 static int pull_refused(Pull *pull, const Error *error) {
         int r;
 
-        r = pull_list_fail_rest(&pull->list, reason_of(error), error_message(error), pull_now());
+        r = pull_list_fail_rest(&pull->list, reason_of(error), error_message(error),
+                                clock_monotonic_usec());
         if (r < 0)
                 return r;
 
@@ -94,7 +95,7 @@ static int on_reconnect(sd_event_source *source, uint64_t usec, void *userdata) 
         if (r == 0)
                 return pull_ask(pull);
 
-        if (pull_now() - pull->away_since > AWAY_USEC_MAX)
+        if (clock_monotonic_usec() - pull->away_since > AWAY_USEC_MAX)
                 return pull_give_up(pull);
 
         return pull_start_timer(pull, RECONNECT_USEC, on_reconnect);
@@ -104,10 +105,10 @@ static int on_reconnect(sd_event_source *source, uint64_t usec, void *userdata) 
  * an image costs nothing. */
 static int pull_lost(Pull *pull) {
         if (pull->away_since == 0)
-                pull->away_since = pull_now();
+                pull->away_since = clock_monotonic_usec();
         pull_output_set_away(pull->output, true);
 
-        if (pull_now() - pull->away_since > AWAY_USEC_MAX)
+        if (clock_monotonic_usec() - pull->away_since > AWAY_USEC_MAX)
                 return pull_give_up(pull);
 
         return pull_start_timer(pull, RECONNECT_USEC, on_reconnect);
@@ -126,7 +127,7 @@ static int on_event(const void *message, void *userdata) {
         pull->away_since = 0;
         pull_output_set_away(pull->output, false);
 
-        r = pull_list_apply(&pull->list, message, pull_now(), &item);
+        r = pull_list_apply(&pull->list, message, clock_monotonic_usec(), &item);
         if (r < 0 || !item || !pull_item_is_finished(item))
                 return r;
 
@@ -195,7 +196,7 @@ static int on_interrupt(sd_event_source *source, const struct signalfd_siginfo *
         pull->was_canceled = true;
 
         r = pull_list_fail_rest(&pull->list, pull_reason_to_string(PULL_REASON_CANCELED), "",
-                                pull_now());
+                                clock_monotonic_usec());
         if (r < 0)
                 return r;
 
@@ -248,7 +249,7 @@ int command_pull(const Options *options) {
         int r;
 
         r = pull_list_init(&pull.list, options->arguments, (size_t) options->n_arguments,
-                           pull_now());
+                           clock_monotonic_usec());
         if (r < 0)
                 return r;
 

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "agent/base/clock.h"
 #include "agent/ctl/connect.h"
 #include "agent/ctl/output.h"
 #include "agent/ctl/restart-list.h"
@@ -28,20 +28,13 @@ static const RpcMethod restart_method = {
         .reply = &inplaced__v1__restart_event__descriptor,
 };
 
-static uint64_t now_usec(void) {
-        struct timespec t;
-
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return (uint64_t) t.tv_sec * USEC_PER_SEC + (uint64_t) t.tv_nsec / 1000;
-}
-
 static int on_event(const void *message, void *userdata) {
         RestartCommand *command = userdata;
         cleanup(free_p) char *line = NULL;
         RestartItem *item;
         int r;
 
-        r = restart_list_apply(&command->list, message, now_usec(), &item);
+        r = restart_list_apply(&command->list, message, clock_monotonic_usec(), &item);
         if (r < 0 || !options_wants_table(command->options))
                 return r;
 

@@ -11,6 +11,7 @@
 
 #include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
+#include "agent/base/clock.h"
 #include "agent/base/program.h"
 #include "agent/base/quote.h"
 #include "agent/kube/access-text.h"
@@ -38,13 +39,6 @@ struct AccessExec {
         uint64_t ended_usec; /* the last run */
         uint64_t not_before_usec;
 };
-
-static uint64_t monotonic_usec(void) {
-        struct timespec now;
-
-        (void) clock_gettime(CLOCK_MONOTONIC, &now);
-        return (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000;
-}
 
 static int64_t today(void) {
         struct timespec now;
@@ -139,7 +133,7 @@ static int on_program_done(const char *output, size_t size, const Error *error, 
         int r;
 
         exec->program = program_free(exec->program);
-        exec->ended_usec = monotonic_usec();
+        exec->ended_usec = clock_monotonic_usec();
         error_done(&exec->error);
         if (error) {
                 note_failure(exec, "", error);
@@ -216,7 +210,7 @@ int access_exec_get(AccessExec *exec, const ExecCredentialCluster *cluster,
         int r;
 
         if ((!is_usable || now >= exec->credential.renew_at) && !exec->program &&
-            monotonic_usec() >= exec->not_before_usec) {
+            clock_monotonic_usec() >= exec->not_before_usec) {
                 r = start(exec, cluster);
                 if (r < 0)
                         return r;
@@ -235,7 +229,7 @@ void access_exec_refuse(AccessExec *exec) {
                 return;
 
         exec->is_refused = true;
-        if (monotonic_usec() - exec->ended_usec >= PROVEN_USEC)
+        if (clock_monotonic_usec() - exec->ended_usec >= PROVEN_USEC)
                 exec->n_failures = 0;
         else
                 back_off(exec);

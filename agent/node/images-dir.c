@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/clock.h"
 #include "agent/node/images-list.h"
 
 #define MSEC ((uint64_t) 1000)
@@ -58,13 +59,6 @@ struct ImagesDir {
 };
 
 DEFINE_CLEANUP(ImagesDir *, images_dir_free)
-
-static uint64_t clock_usec(void) {
-        struct timespec now;
-
-        (void) clock_gettime(CLOCK_MONOTONIC, &now);
-        return (uint64_t) now.tv_sec * SEC + (uint64_t) now.tv_nsec / 1000;
-}
 
 static uint64_t images_dir_now(ImagesDir *dir) {
         uint64_t now = 0;
@@ -171,7 +165,7 @@ static int images_dir_watch_above(ImagesDir *dir) {
 
 /* Looks at the folder behind fd. Returns what images_list_look() returns, or a refusal. */
 static int images_dir_look_inside(ImagesDir *dir, int fd, Error *reterr) {
-        uint64_t until_usec = dir->has_looked ? clock_usec() + LOOK_USEC : UINT64_MAX;
+        uint64_t until_usec = dir->has_looked ? clock_monotonic_usec() + LOOK_USEC : UINT64_MAX;
         uint64_t again_usec, now = images_dir_now(dir);
         int r, k;
 
@@ -232,11 +226,11 @@ static int images_dir_look(ImagesDir *dir) {
         bool changed;
         int r;
 
-        uint64_t began = clock_usec();
+        uint64_t began = clock_monotonic_usec();
 
         dir->burst_usec = 0;
         r = images_dir_look_for_folder(dir, &error);
-        dir->rested_usec = clock_usec() + REST_FACTOR * (clock_usec() - began);
+        dir->rested_usec = clock_monotonic_usec() + REST_FACTOR * (clock_monotonic_usec() - began);
         if (r < 0 && error.kind == ERROR_NONE)
                 return r;
 

@@ -7,22 +7,15 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/clock.h"
 
 #define QUIET_USEC ((uint64_t) 1000000)
 #define OUTDATED_MAX 8 /* looks in a row, before what they have found is used nevertheless */
 
 DEFINE_CLEANUP(ImagesFile *, images_file_free)
-
-static uint64_t clock_usec(void) {
-        struct timespec now;
-
-        (void) clock_gettime(CLOCK_MONOTONIC, &now);
-        return (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000;
-}
 
 bool images_list_is_document(const char *name) {
         static const char *const endings[] = { ".yaml", ".yml", ".json" };
@@ -218,7 +211,7 @@ int images_list_look(ImagesList *list, int folder, uint64_t now_usec, uint64_t u
                         return r;
 
                 list->n_looked++;
-                if (list->n_looked < list->n_names && clock_usec() >= until_usec) {
+                if (list->n_looked < list->n_names && clock_monotonic_usec() >= until_usec) {
                         *ret_again_usec = now_usec;
                         return 0;
                 }

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/clock.h"
 #include "agent/node/node-image.h"
 
 #define FILE_NAME "nodeimage.json"
@@ -46,13 +46,6 @@ DEFINE_CLEANUP(StateFile *, state_file_free)
 static inline void close_file_p(FILE **file) {
         if (*file)
                 fclose(*file);
-}
-
-static uint64_t now_usec(void) {
-        struct timespec now;
-
-        (void) clock_gettime(CLOCK_MONOTONIC, &now);
-        return (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000;
 }
 
 static int state_file_write_temporary(StateFile *file) {
@@ -125,7 +118,7 @@ static int state_file_schedule(StateFile *file, uint64_t when_usec) {
 }
 
 static int state_file_write(StateFile *file) {
-        uint64_t started = now_usec(), ended;
+        uint64_t started = clock_monotonic_usec(), ended;
         int r;
 
         file->is_due = false;
@@ -133,7 +126,7 @@ static int state_file_write(StateFile *file) {
         if (r == -ENOMEM)
                 return r;
 
-        ended = now_usec();
+        ended = clock_monotonic_usec();
         state_file_note(file, r);
         if (r >= 0) {
                 file->earliest_usec = ended + pause_after(ended - started);
@@ -154,7 +147,7 @@ static int on_due(sd_event_source *source, uint64_t usec, void *userdata) {
 }
 
 int state_file_touch(StateFile *file) {
-        uint64_t now = now_usec();
+        uint64_t now = clock_monotonic_usec();
 
         if (file->is_due)
                 return 0;

@@ -10,9 +10,9 @@
 #include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/clock.h"
 #include "agent/rpc/connection.h"
 #include "agent/rpc/wire.h"
 
@@ -109,18 +109,11 @@ static int rpc_call_fail_with_status(RpcCall *call) {
         return rpc_call_fail(call, wire_error_kind(call->status), reason);
 }
 
-static uint64_t now_usec(void) {
-        struct timespec now;
-
-        (void) clock_gettime(CLOCK_MONOTONIC, &now);
-        return (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000;
-}
-
 static void rpc_call_observe(const RpcCall *call) {
         const RpcClient *client = call->client;
 
         if (client->observer)
-                client->observer(call->method, now_usec() - call->started_usec,
+                client->observer(call->method, clock_monotonic_usec() - call->started_usec,
                                  wire_error_kind(call->status), client->observer_userdata);
 }
 
@@ -272,7 +265,7 @@ int rpc_call_stream(RpcClient *client, const RpcMethod *method, const ProtobufCM
                 .userdata = userdata,
                 .method = method,
                 .client = client,
-                .started_usec = now_usec(),
+                .started_usec = clock_monotonic_usec(),
                 .request = wire_pack(request),
                 .details = grpc_empty_slice(),
                 .grpc = grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS,

@@ -261,6 +261,11 @@ class Agent:
     def metrics(self) -> Metrics:
         return fetch_metrics(self.metrics_address)
 
+    def wait_runtime(self) -> None:
+        """An agent is ready also while a runtime that takes its time has not answered yet."""
+        ready = lambda: self.metrics().get_value("inplaced_runtime_ready") == 1  # noqa: E731
+        wait_until(ready, 10, "runtime")
+
     # What it costs
 
     def descriptors(self) -> int:

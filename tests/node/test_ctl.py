@@ -166,15 +166,9 @@ def test_images(agent, push):
         assert found["wantedBy"] == ["file web.yaml"]
 
 
-def wait_runtime(agent) -> None:
-    """An agent is ready also while a runtime that takes its time has not answered yet."""
-    ready = lambda: agent.metrics().get_value("inplaced_runtime_ready") == 1  # noqa: E731
-    wait_until(ready, 10, "runtime")
-
-
 def test_doctor(agent, containerd):
     """doctor finds nothing wrong where all is well, and tells what it looked at."""
-    wait_runtime(agent)
+    agent.wait_runtime()
     table = agent.ctl("doctor")
     assert (table.returncode, table.stderr) == (0, "")
     assert containerd.endpoint in table.stdout and "No problem was found." in table.stdout
@@ -198,7 +192,7 @@ def test_doctor_finds_a_problem(make_agent, folder):
 
 def test_version(agent, containerd):
     """version tells those of the program, of the agent and of the runtime."""
-    wait_runtime(agent)
+    agent.wait_runtime()
     table = agent.ctl("version")
     assert table.returncode == 0
     runtime = containerd.cri.version()

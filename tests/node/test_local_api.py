@@ -205,15 +205,9 @@ def test_list_images(agent, containerd, push):
     assert sorted(found.wanted_by) == ["file web.yaml", f"request {request_id}"]
 
 
-def wait_runtime(agent) -> None:
-    """An agent is ready also while a runtime that takes its time has not answered yet."""
-    ready = lambda: agent.metrics().get_value("inplaced_runtime_ready") == 1  # noqa: E731
-    wait_until(ready, 10, "runtime")
-
-
 def test_diagnose(agent, containerd):
     """Diagnose lists the sockets that were tried, what answered there, and what is fine."""
-    wait_runtime(agent)
+    agent.wait_runtime()
     answer = agent.node.Diagnose(agent.messages.DiagnoseRequest())
     (runtime,) = answer.runtimes
     assert runtime.endpoint == containerd.endpoint
@@ -226,7 +220,7 @@ def test_diagnose(agent, containerd):
 
 def test_get_version(agent, containerd):
     """GetVersion gives the versions of the agent and of the runtime."""
-    wait_runtime(agent)
+    agent.wait_runtime()
     answer = agent.node.GetVersion(agent.messages.GetVersionRequest())
     runtime = containerd.cri.version()
     assert answer.version
