@@ -1,9 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""No function of C is longer than 50 lines, no file of the product longer than 400.
+"""Lists functions of C longer than 60 lines, and files of the product longer than 800.
 
-Counted from the first line of the signature to the closing brace. It relies on the layout that
+A report for whoever reads a change, not a test: files follow ideas, not line counts. Functions are
+counted from the first line of the signature to the closing brace. It relies on the layout that
 format.py enforces: what starts in the first column is at file level.
+
+    tests/lint/length.py .
 """
 
 import re
@@ -11,8 +14,8 @@ import sys
 
 import lint
 
-FUNCTION_LIMIT = 50
-FILE_LIMIT = 400
+FUNCTION_LIMIT = 60
+FILE_LIMIT = 800
 
 
 def wants(root, name):
@@ -46,11 +49,10 @@ def check(root, names):
     for name in names:
         lines = (root / name).read_text(errors="replace").splitlines()
         if len(lines) > FILE_LIMIT and not name.startswith("tests/"):
-            complaints.append(f"{name}: {len(lines)} lines, at most {FILE_LIMIT}")
+            complaints.append(f"{name}: {len(lines)} lines")
         for number, length in list_functions(lines):
             if length > FUNCTION_LIMIT:
-                text = f"a function of {length} lines, at most {FUNCTION_LIMIT}"
-                complaints.append(f"{name}:{number}: {text}")
+                complaints.append(f"{name}:{number}: a function of {length} lines")
     return complaints
 
 
@@ -58,18 +60,18 @@ def sample(signature, lines):
     return "\n".join([signature, *["        call();"] * lines, "}", ""])
 
 
-TABLE = "static const int table[] = {\n" + "        1,\n" * 60 + "};\n"
+TABLE = "static const int table[] = {\n" + "        1,\n" * 70 + "};\n"
 BAD = {
-    "agent/long.c": sample("int f(int a) {", 49),
-    "agent/wrapped.c": sample("static int *f(int a,\n              int b) {", 49),
-    "agent/second.c": TABLE + "int g;\n\n" + sample("int f(void) {", 49),
-    "agent/file.c": "int a;\n" * 401,
+    "agent/long.c": sample("int f(int a) {", 59),
+    "agent/wrapped.c": sample("static int *f(int a,\n              int b) {", 59),
+    "agent/second.c": TABLE + "int g;\n\n" + sample("int f(void) {", 59),
+    "agent/file.c": "int a;\n" * 801,
 }
 GOOD = {
-    "agent/just.c": sample("int f(int a) {", 48),
+    "agent/just.c": sample("int f(int a) {", 58),
     "agent/table.c": TABLE + sample("int f(void) {", 10),
-    "agent/type.h": "typedef struct T {\n" + "        int (*f)(void);\n" * 60 + "} T;\n",
-    "tests/unit/test-x.c": "int a;\n" * 401,
+    "agent/type.h": "typedef struct T {\n" + "        int (*f)(void);\n" * 70 + "} T;\n",
+    "tests/unit/test-x.c": "int a;\n" * 801,
 }
 
 if __name__ == "__main__":
