@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/node/diagnosis.h"
 
 #define NOTIFY_USEC ((uint64_t) 500 * 1000)
@@ -56,8 +57,8 @@ int agent_notify_new(sd_event *event, const Images *images, const Runtimes *runt
 
         notify->images = images;
         notify->runtimes = runtimes;
-        r = sd_event_add_time_relative(event, &notify->timer, CLOCK_MONOTONIC, NOTIFY_USEC, 0,
-                                       on_time, notify);
+        r = loop_add_time_relative(event, &notify->timer, CLOCK_MONOTONIC, NOTIFY_USEC, 0, on_time,
+                                   notify);
         if (r < 0)
                 return r;
 

@@ -17,6 +17,7 @@
 #include "agent/agent-pods.h"
 #include "agent/agent-runtimes.h"
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/node/folder.h"
 #include "agent/node/state-file.h"
 
@@ -296,9 +297,9 @@ static int agent_look_for_runtimes(Agent *agent, const Options *options, Error *
         if (r < 0)
                 return r;
 
-        return sd_event_add_time_relative(agent->event, &agent->settle, CLOCK_MONOTONIC,
-                                          runtimes_are_settled(agent->runtimes) ? 0 : SETTLE_USEC,
-                                          1, on_settle, agent);
+        return loop_add_time_relative(agent->event, &agent->settle, CLOCK_MONOTONIC,
+                                      runtimes_are_settled(agent->runtimes) ? 0 : SETTLE_USEC, 1,
+                                      on_settle, agent);
 }
 
 /* The order is that of the dependencies; what the agent has done before is known before anybody can

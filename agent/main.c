@@ -15,6 +15,7 @@
 #include "agent/agent.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/clock.h"
+#include "agent/base/loop.h"
 #include "agent/options.h"
 
 #define EXIT_USAGE 2
@@ -109,15 +110,15 @@ static int block_signals(void) {
 static int add_signals(Program *program) {
         int r;
 
-        r = sd_event_add_signal(program->event, NULL, SIGTERM, on_terminate, program);
+        r = loop_add_signal(program->event, NULL, SIGTERM, on_terminate, program);
         if (r < 0)
                 return r;
 
-        r = sd_event_add_signal(program->event, NULL, SIGINT, on_terminate, program);
+        r = loop_add_signal(program->event, NULL, SIGINT, on_terminate, program);
         if (r < 0)
                 return r;
 
-        return sd_event_add_signal(program->event, NULL, SIGHUP, on_reload, program);
+        return loop_add_signal(program->event, NULL, SIGHUP, on_reload, program);
 }
 
 /* Each thread would keep an arena of its own; ours do not allocate much at the same time. */

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "cri/client.h"
 
 /* A runtime that takes longer for its version than this is not of use. */
@@ -75,8 +76,8 @@ static int runtime_try_later(Runtime *runtime) {
         sd_event *event = completion_queue_get_event(runtime->completions);
 
         runtime->retry = sd_event_source_disable_unref(runtime->retry);
-        return sd_event_add_time_relative(event, &runtime->retry, CLOCK_MONOTONIC,
-                                          runtime->retry_usec, 0, on_retry, runtime);
+        return loop_add_time_relative(event, &runtime->retry, CLOCK_MONOTONIC, runtime->retry_usec,
+                                      0, on_retry, runtime);
 }
 
 static int runtime_fail(Runtime *runtime, RuntimeState state, ErrorKind refusal, char *sentence) {

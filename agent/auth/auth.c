@@ -7,6 +7,7 @@
 
 #include "agent/auth/auth-internal.h"
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 
 int auth_new(const AuthOptions *options, Auth **ret) {
         Auth *auth;
@@ -146,16 +147,12 @@ static int ask_new(Auth *auth, const PullKeysQuestion *question, PullKeysAsk **r
         auth_slots_init(ask, wish);
         list_prepend(&auth->asks, ask);
 
-        r = sd_event_add_defer(auth->options.event, &ask->ready, on_ready, ask);
+        r = loop_add_defer(auth->options.event, &ask->ready, on_ready, ask);
         if (r < 0)
                 return r;
         r = sd_event_source_set_enabled(ask->ready, SD_EVENT_OFF);
         if (r < 0)
                 return r;
-        r = sd_event_source_set_exit_on_failure(ask->ready, true);
-        if (r < 0)
-                return r;
-
         *ret = take_ptr(ask);
         return 0;
 }

@@ -11,6 +11,7 @@
 #include "agent/auth/credential-runs.h"
 #include "agent/auth/secret-file.h"
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 
 #define ANSWERS_MAX 256
 
@@ -190,13 +191,9 @@ static int ask_new(CredentialProviders *providers, const char *canonical_name,
                 return -ENOMEM;
 
         ask->n_slots = n_slots;
-        r = sd_event_add_defer(providers->event, &ask->ready, on_ready, ask);
+        r = loop_add_defer(providers->event, &ask->ready, on_ready, ask);
         if (r < 0)
                 return r;
-        r = sd_event_source_set_exit_on_failure(ask->ready, true);
-        if (r < 0)
-                return r;
-
         *ret = take_ptr(ask);
         return 0;
 }

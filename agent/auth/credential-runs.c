@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/base/program.h"
 
 #define RUNS_MAX 4
@@ -240,16 +241,12 @@ int credential_runs_new(const CredentialRunsOptions *options, CredentialRuns **r
         if (!runs->bin_dir || !runs->failures)
                 return -ENOMEM;
 
-        r = sd_event_add_defer(runs->event, &runs->turn, on_turn, runs);
+        r = loop_add_defer(runs->event, &runs->turn, on_turn, runs);
         if (r < 0)
                 return r;
         r = sd_event_source_set_enabled(runs->turn, SD_EVENT_OFF);
         if (r < 0)
                 return r;
-        r = sd_event_source_set_exit_on_failure(runs->turn, true);
-        if (r < 0)
-                return r;
-
         *ret = take_ptr(runs);
         return 0;
 }

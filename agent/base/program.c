@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/base/spawn.h"
 
 /* For what the program started, and what still holds its stdout when it has ended. */
@@ -265,22 +266,17 @@ static int refuse_start(Program *program, int number) {
                          : number == EACCES || number == EPERM  ? ERROR_DENIED
                          : number == ENOEXEC || number == E2BIG ? ERROR_INVALID
                                                                 : ERROR_UNAVAILABLE;
-        int r;
 
         program_kill(program);
         (void) error_set(&program->error, kind, "cannot be started: %s", strerror(number));
-        r = sd_event_add_defer(program->event, &program->not_started, on_not_started, program);
-        if (r < 0)
-                return r;
-
-        return sd_event_source_set_exit_on_failure(program->not_started, true);
+        return loop_add_defer(program->event, &program->not_started, on_not_started, program);
 }
 
 /* The source is then the owner of the descriptor. Negative: a local failure. */
 static int watch(Program *program, int *fd, sd_event_io_handler_t on_ready, sd_event_source **ret) {
         int r;
 
-        r = sd_event_add_io(program->event, ret, *fd, EPOLLIN, on_ready, program);
+        r = loop_add_io(program->event, ret, *fd, EPOLLIN, on_ready, program);
         if (r < 0)
                 return r;
 
@@ -289,8 +285,7 @@ static int watch(Program *program, int *fd, sd_event_io_handler_t on_ready, sd_e
                 return r;
 
         (void) take_fd(fd);
-        r = sd_event_source_set_exit_on_failure(*ret, true);
-        return r < 0 ? r : 0;
+        return 0;
 }
 
 /* Returns 0, or an errno that says why not, or negative for a local failure. */
@@ -328,14 +323,10 @@ int program_run(sd_event *event, const ProgramOptions *options, ProgramDone on_d
         program->on_done = on_done;
         program->userdata = userdata;
 
-        r = sd_event_add_time_relative(event, &program->timer, CLOCK_MONOTONIC,
-                                       options->timeout_usec, 0, on_timer, program);
+        r = loop_add_time_relative(event, &program->timer, CLOCK_MONOTONIC, options->timeout_usec,
+                                   0, on_timer, program);
         if (r < 0)
                 return r;
-        r = sd_event_source_set_exit_on_failure(program->timer, true);
-        if (r < 0)
-                return r;
-
         r = start(program, options);
         if (r > 0)
                 r = refuse_start(program, r);

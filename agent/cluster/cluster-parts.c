@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/cluster/cluster-internal.h"
 #include "agent/kube/path.h"
 #include "agent/kube/retry.h"
@@ -110,9 +111,9 @@ static int cluster_discover_later(Cluster *cluster) {
         (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
         cluster->n_failures++;
         cluster->rediscover = sd_event_source_disable_unref(cluster->rediscover);
-        return sd_event_add_time_relative(event, &cluster->rediscover, CLOCK_MONOTONIC,
-                                          kube_retry_usec(cluster->n_failures, NULL, random), 0,
-                                          on_rediscover, cluster);
+        return loop_add_time_relative(event, &cluster->rediscover, CLOCK_MONOTONIC,
+                                      kube_retry_usec(cluster->n_failures, NULL, random), 0,
+                                      on_rediscover, cluster);
 }
 
 static int cluster_on_absent(Cluster *cluster, const Error *why) {

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/cluster/registration-spec.h"
 #include "agent/cluster/tidy-spec.h"
 #include "agent/document/json-cleanup.h"
@@ -238,15 +239,11 @@ static int keep_add_timer(RegistrationKeep *keep, clockid_t clock, sd_event_time
                           sd_event_source **ret) {
         int r;
 
-        r = sd_event_add_time(kube_client_event(keep->api->client), ret, clock, UINT64_MAX, 0,
-                              handler, keep);
+        r = loop_add_time(kube_client_event(keep->api->client), ret, clock, UINT64_MAX, 0, handler,
+                          keep);
         if (r < 0)
                 return r;
-        r = sd_event_source_set_enabled(*ret, SD_EVENT_OFF);
-        if (r < 0)
-                return r;
-
-        return sd_event_source_set_exit_on_failure(*ret, true);
+        return sd_event_source_set_enabled(*ret, SD_EVENT_OFF);
 }
 
 int registration_keep_new(const RegistrationApi *api, Log *log, uint64_t labels_usec,

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/cluster/registration-api.h"
 #include "agent/cluster/registration-keep.h"
 #include "agent/cluster/registration-spec.h"
@@ -154,15 +155,11 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata) {
 static int registration_add_timer(Registration *registration) {
         int r;
 
-        r = sd_event_add_time(kube_client_event(registration->api.client), &registration->timer,
-                              CLOCK_MONOTONIC, UINT64_MAX, 0, on_timer, registration);
+        r = loop_add_time(kube_client_event(registration->api.client), &registration->timer,
+                          CLOCK_MONOTONIC, UINT64_MAX, 0, on_timer, registration);
         if (r < 0)
                 return r;
-        r = sd_event_source_set_enabled(registration->timer, SD_EVENT_OFF);
-        if (r < 0)
-                return r;
-
-        return sd_event_source_set_exit_on_failure(registration->timer, true);
+        return sd_event_source_set_enabled(registration->timer, SD_EVENT_OFF);
 }
 
 int registration_new(const RegistrationOptions *options, Registration **ret) {

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/cluster/write-pace.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
@@ -299,7 +300,7 @@ static int writer_add_sources(StatusWriter *writer) {
         sd_event *event = kube_client_event(writer->client);
         int r;
 
-        r = sd_event_add_defer(event, &writer->look, on_look, writer);
+        r = loop_add_defer(event, &writer->look, on_look, writer);
         if (r < 0)
                 return r;
 
@@ -307,7 +308,7 @@ static int writer_add_sources(StatusWriter *writer) {
         if (r < 0)
                 return r;
 
-        r = sd_event_add_time(event, &writer->due, CLOCK_MONOTONIC, 0, 1000, on_due, writer);
+        r = loop_add_time(event, &writer->due, CLOCK_MONOTONIC, 0, 1000, on_due, writer);
         if (r < 0)
                 return r;
 

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "agent/base/loop.h"
 #include "agent/ctl/socket-check.h"
 #include "agent/ctl/terminal-text.h"
 
@@ -59,10 +60,9 @@ static int node_client_watch_signals(NodeClient *client, sd_event_signal_handler
                 return -errno;
 
         for (size_t i = 0; i < sizeof(interrupts) / sizeof(interrupts[0]); i++) {
-                r = sd_event_add_signal(client->event, &client->signals[i], interrupts[i],
-                                        on_interrupt,
-                                        on_interrupt ? userdata
-                                                     : (void *) (intptr_t) EXIT_STATUS_FAILED);
+                r = loop_add_signal(client->event, &client->signals[i], interrupts[i], on_interrupt,
+                                    on_interrupt ? userdata
+                                                 : (void *) (intptr_t) EXIT_STATUS_FAILED);
                 if (r < 0)
                         return r;
         }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/loop.h"
 #include "agent/ctl/connect.h"
 #include "agent/ctl/output.h"
 #include "agent/ctl/progress-view.h"
@@ -66,20 +67,12 @@ static int show_progress(PullOutput *output, sd_event *event) {
         if (r < 0)
                 return r;
 
-        r = sd_event_add_time_relative(event, &output->redraw, CLOCK_MONOTONIC, REDRAW_USEC, 0,
-                                       on_redraw, output);
+        r = loop_add_time_relative(event, &output->redraw, CLOCK_MONOTONIC, REDRAW_USEC, 0,
+                                   on_redraw, output);
         if (r < 0)
                 return r;
 
-        r = sd_event_add_signal(event, &output->resize, SIGWINCH, on_resize, output);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(output->resize, true);
-        if (r < 0)
-                return r;
-
-        return sd_event_source_set_exit_on_failure(output->redraw, true);
+        return loop_add_signal(event, &output->resize, SIGWINCH, on_resize, output);
 }
 
 static bool wants_progress(const Options *options) {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/loop.h"
 #include "agent/ctl/connect.h"
 #include "agent/ctl/pull-list.h"
 #include "agent/ctl/pull-output.h"
@@ -63,15 +64,9 @@ static int pull_refused(Pull *pull, const Error *error) {
 }
 
 static int pull_start_timer(Pull *pull, uint64_t usec, sd_event_time_handler_t handler) {
-        int r;
-
         pull->timer = sd_event_source_disable_unref(pull->timer);
-        r = sd_event_add_time_relative(node_client_event(pull->client), &pull->timer,
-                                       CLOCK_MONOTONIC, usec, 0, handler, pull);
-        if (r < 0)
-                return r;
-
-        return sd_event_source_set_exit_on_failure(pull->timer, true);
+        return loop_add_time_relative(node_client_event(pull->client), &pull->timer,
+                                      CLOCK_MONOTONIC, usec, 0, handler, pull);
 }
 
 static int pull_give_up(Pull *pull) {

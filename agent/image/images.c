@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/image/image-index.h"
 #include "agent/image/images-log.h"
 
@@ -196,7 +197,7 @@ static int on_pass(sd_event_source *source, void *userdata) {
 static int images_add_sources(Images *images, sd_event *event) {
         int r;
 
-        r = sd_event_add_defer(event, &images->pass, on_pass, images);
+        r = loop_add_defer(event, &images->pass, on_pass, images);
         if (r < 0)
                 return r;
 
@@ -204,12 +205,8 @@ static int images_add_sources(Images *images, sd_event *event) {
         if (r < 0)
                 return r;
 
-        r = sd_event_source_set_exit_on_failure(images->pass, true);
-        if (r < 0)
-                return r;
-
-        r = sd_event_add_time_relative(event, &images->expiry, CLOCK_MONOTONIC, 0, 0, on_expiry,
-                                       images);
+        r = loop_add_time_relative(event, &images->expiry, CLOCK_MONOTONIC, 0, 0, on_expiry,
+                                   images);
         if (r < 0)
                 return r;
 

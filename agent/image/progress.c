@@ -9,6 +9,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
+#include "agent/base/loop.h"
 #include "agent/image/progress-find.h"
 #include "cri/content.h"
 
@@ -266,8 +267,8 @@ static int tracker_poll_later(ProgressTracker *tracker) {
         if (!tracker->items || !progress_tracker_is_supported(tracker))
                 return 0;
 
-        return sd_event_add_time_relative(tracker->event, &tracker->timer, CLOCK_MONOTONIC,
-                                          POLL_USEC, POLL_USEC / 4, on_poll, tracker);
+        return loop_add_time_relative(tracker->event, &tracker->timer, CLOCK_MONOTONIC, POLL_USEC,
+                                      POLL_USEC / 4, on_poll, tracker);
 }
 
 int progress_tracker_new(sd_event *event, const Runtimes *runtimes, uint64_t stall_usec,

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/image/pull-failure.h"
 #include "agent/image/pull-internal.h"
 #include "agent/image/pull-verify.h"
@@ -185,8 +186,8 @@ static int pull_begin(Pull *pull) {
         if (limit == WISH_NO_LIMIT)
                 return 0;
 
-        return sd_event_add_time_relative(pull->context->event, &pull->deadline, CLOCK_MONOTONIC,
-                                          (uint64_t) limit * USEC_PER_SEC, 0, on_deadline, pull);
+        return loop_add_time_relative(pull->context->event, &pull->deadline, CLOCK_MONOTONIC,
+                                      (uint64_t) limit * USEC_PER_SEC, 0, on_deadline, pull);
 }
 
 /* Who cannot be asked has not refused anything: that is no attempt, but a pause all the same. */

@@ -10,6 +10,7 @@
 
 #include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/image/pull-failure.h"
 #include "agent/image/pull-internal.h"
 
@@ -25,8 +26,8 @@ static int pull_back_off(Pull *pull) {
 
         n = pull->n_failures > n ? pull->n_failures : n;
         (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
-        return sd_event_add_time_relative(pull->context->event, &pull->retry, CLOCK_MONOTONIC,
-                                          backoff_usec(n, random), 0, on_retry, pull);
+        return loop_add_time_relative(pull->context->event, &pull->retry, CLOCK_MONOTONIC,
+                                      backoff_usec(n, random), 0, on_retry, pull);
 }
 
 /* Once may be a restart. */

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/kube/client-internal.h"
 #include "agent/kube/status-error-spec.h"
 
@@ -207,12 +208,8 @@ int kube_call_arm(KubeCall *call) {
                 return 0;
 
         if (!call->timer) {
-                r = sd_event_add_time(call->client->event, &call->timer, CLOCK_MONOTONIC, usec,
-                                      /* accuracy= */ 0, on_timer, call);
-                if (r < 0)
-                        return r;
-
-                return sd_event_source_set_exit_on_failure(call->timer, true);
+                return loop_add_time(call->client->event, &call->timer, CLOCK_MONOTONIC, usec,
+                                     /* accuracy= */ 0, on_timer, call);
         }
 
         r = sd_event_source_set_time(call->timer, usec);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/kube/client-internal.h"
 
 #define SENT_MAX 64 /* calls, watches among them; the others wait in order */
@@ -149,15 +150,11 @@ static void on_access_changed(void *userdata) {
 static int kube_client_add_sender(KubeClient *client) {
         int r;
 
-        r = sd_event_add_defer(client->event, &client->sender, on_turn, client);
+        r = loop_add_defer(client->event, &client->sender, on_turn, client);
         if (r < 0)
                 return r;
 
-        r = sd_event_source_set_enabled(client->sender, SD_EVENT_OFF);
-        if (r < 0)
-                return r;
-
-        return sd_event_source_set_exit_on_failure(client->sender, true);
+        return sd_event_source_set_enabled(client->sender, SD_EVENT_OFF);
 }
 
 static int kube_client_open_access(KubeClient *client, const KubeAccessOptions *options,

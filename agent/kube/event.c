@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/kube/event-item.h"
 #include "agent/kube/retry.h"
 
@@ -133,21 +134,15 @@ static int on_retry(sd_event_source *source, uint64_t usec, void *userdata) {
 
 static int events_back_off(KubeEvents *events, const KubeReply *reply) {
         uint32_t random = 0;
-        int r;
 
         if (events->retry)
                 return 0;
 
         (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
-        r = sd_event_add_time_relative(kube_client_event(events->client), &events->retry,
-                                       CLOCK_MONOTONIC,
-                                       kube_retry_usec(++events->n_failures, reply, random), 0,
-                                       on_retry, events);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(events->retry, true);
-        return r < 0 ? r : 0;
+        return loop_add_time_relative(kube_client_event(events->client), &events->retry,
+                                      CLOCK_MONOTONIC,
+                                      kube_retry_usec(++events->n_failures, reply, random), 0,
+                                      on_retry, events);
 }
 
 /* It is there: it was written now, or by an earlier try whose answer was lost. */

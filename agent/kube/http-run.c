@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <time.h>
 
+#include "agent/base/loop.h"
 #include "agent/kube/http-internal.h"
 
 /* With HTTP/1.1 each request has a connection of its own, and so has each watch for as long as it
@@ -76,11 +77,10 @@ static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *userda
         if (source)
                 return sd_event_source_set_io_events(source, events) < 0 ? -1 : 0;
 
-        r = sd_event_add_io(peer->event, &source, fd, events, on_io, peer);
+        r = loop_add_io(peer->event, &source, fd, events, on_io, peer);
         if (r < 0)
                 return -1;
 
-        (void) sd_event_source_set_exit_on_failure(source, true);
         (void) sd_event_source_set_description(source, "http-socket");
         return peer->curl.multi_assign(peer->multi, fd, source) == CURLM_OK ? 0 : -1;
 }
@@ -113,12 +113,8 @@ bool http_run_set_up(HttpPeer *peer) {
 int http_run_add_timer(HttpPeer *peer) {
         int r;
 
-        r = sd_event_add_time_relative(peer->event, &peer->timer, CLOCK_MONOTONIC, 0,
-                                       /* accuracy= */ 1, on_timer, peer);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(peer->timer, true);
+        r = loop_add_time_relative(peer->event, &peer->timer, CLOCK_MONOTONIC, 0,
+                                   /* accuracy= */ 1, on_timer, peer);
         if (r < 0)
                 return r;
 

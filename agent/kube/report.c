@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "agent/base/loop.h"
+
 static bool may_pass(const Error *error) {
         return error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT ||
                error->kind == ERROR_DENIED;
@@ -48,13 +50,9 @@ static int on_patience_over(sd_event_source *source, uint64_t usec, void *userda
 
 static int report_wait(KubeReport *report) {
         uint64_t usec = report->patience_usec ?: KUBE_REPORT_PATIENCE_USEC;
-        int r;
 
-        r = sd_event_add_time_relative(kube_client_event(report->client), &report->patience,
-                                       CLOCK_MONOTONIC, usec, 0, on_patience_over, report);
-        if (r >= 0)
-                r = sd_event_source_set_exit_on_failure(report->patience, true);
-        return r < 0 ? r : 0;
+        return loop_add_time_relative(kube_client_event(report->client), &report->patience,
+                                      CLOCK_MONOTONIC, usec, 0, on_patience_over, report);
 }
 
 int kube_report_trouble(KubeReport *report, const Error *error) {

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/kube/path.h"
 #include "agent/kube/retry.h"
 
@@ -139,7 +140,6 @@ static int read_retry_or_give_up(SecretRead *read, const KubeReply *reply, const
         sd_event *event = kube_client_event(read->client);
         uint64_t now_usec, wait_usec;
         uint32_t random = 0;
-        int r;
 
         (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
         (void) sd_event_now(event, CLOCK_MONOTONIC, &now_usec);
@@ -150,13 +150,8 @@ static int read_retry_or_give_up(SecretRead *read, const KubeReply *reply, const
                                                     : "the API server cannot answer now",
                                    error_message(error));
 
-        r = sd_event_add_time_relative(event, &read->retry, CLOCK_MONOTONIC, wait_usec, 0, on_retry,
-                                       read);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(read->retry, true);
-        return r < 0 ? r : 0;
+        return loop_add_time_relative(event, &read->retry, CLOCK_MONOTONIC, wait_usec, 0, on_retry,
+                                      read);
 }
 
 static int on_replied(const KubeReply *reply, const Error *error, void *userdata) {

@@ -9,6 +9,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
+#include "agent/base/loop.h"
 #include "agent/base/quote.h"
 #include "agent/kube/secret-answer.h"
 #include "agent/kube/secret-read.h"
@@ -136,7 +137,6 @@ static int on_expiry(sd_event_source *source, uint64_t usec, void *userdata) {
 /* A credential does not stay in memory for longer than it is believed. */
 static int secrets_arm_expiry(KubeSecrets *secrets) {
         uint64_t expires_usec = UINT64_MAX;
-        int r;
 
         for (const Entry *entry = secrets->entries; entry; entry = entry->next)
                 if (entry->kept && entry->expires_usec < expires_usec)
@@ -145,13 +145,8 @@ static int secrets_arm_expiry(KubeSecrets *secrets) {
                 return 0;
 
         secrets->expiry = sd_event_source_unref(secrets->expiry);
-        r = sd_event_add_time(secrets->event, &secrets->expiry, CLOCK_MONOTONIC, expires_usec, 0,
-                              on_expiry, secrets);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(secrets->expiry, true);
-        return r < 0 ? r : 0;
+        return loop_add_time(secrets->event, &secrets->expiry, CLOCK_MONOTONIC, expires_usec, 0,
+                             on_expiry, secrets);
 }
 
 static int on_ready(sd_event_source *source, void *userdata) {
@@ -166,15 +161,8 @@ static int on_ready(sd_event_source *source, void *userdata) {
 }
 
 static int ask_answer(KubeSecretAsk *ask, SecretAnswer *answer) {
-        int r;
-
         ask->answer = secret_answer_ref(answer);
-        r = sd_event_add_defer(ask->secrets->event, &ask->ready, on_ready, ask);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(ask->ready, true);
-        return r < 0 ? r : 0;
+        return loop_add_defer(ask->secrets->event, &ask->ready, on_ready, ask);
 }
 
 static int entry_answer(Entry *entry, SecretAnswer *answer) {

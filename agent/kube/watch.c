@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/kube/retry.h"
 #include "agent/kube/watch-internal.h"
 
@@ -27,14 +28,8 @@ uint32_t watch_random(void) {
 
 int watch_set_timer(KubeWatch *watch, uint64_t usec, sd_event_time_handler_t on_time,
                     sd_event_source **ret) {
-        int r;
-
-        r = sd_event_add_time_relative(watch->event, ret, CLOCK_MONOTONIC, usec,
-                                       /* accuracy= */ 0, on_time, watch);
-        if (r < 0)
-                return r;
-
-        return sd_event_source_set_exit_on_failure(*ret, true);
+        return loop_add_time_relative(watch->event, ret, CLOCK_MONOTONIC, usec,
+                                      /* accuracy= */ 0, on_time, watch);
 }
 
 KubeWatch *watch_ref(KubeWatch *watch) {

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/meta/meta-internal.h"
 
 /* How long the kubelet may hold a state of a pod before it acts on it: it waits for its next look
@@ -184,12 +185,8 @@ static int pod_fill(MetaPod *pod) {
                         .expected_hash = pod->pod->containers[i].env_hash,
                 };
 
-        r = sd_event_add_time(pod->meta->options.event, &pod->timer, CLOCK_MONOTONIC, 0,
-                              ACCURACY_USEC, on_timer, pod);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(pod->timer, true);
+        r = loop_add_time(pod->meta->options.event, &pod->timer, CLOCK_MONOTONIC, 0, ACCURACY_USEC,
+                          on_timer, pod);
         if (r < 0)
                 return r;
 

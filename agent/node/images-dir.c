@@ -11,6 +11,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/clock.h"
+#include "agent/base/loop.h"
 #include "agent/node/images-list.h"
 
 #define MSEC ((uint64_t) 1000)
@@ -142,13 +143,13 @@ static int watch_folder(Watch *watch, ImagesDir *dir, int fd, uint32_t events,
                 return 0;
 
         watch_done(watch);
-        r = sd_event_add_inotify_fd(dir->event, &watch->source, fd, events, handler, dir);
+        r = loop_add_inotify_fd(dir->event, &watch->source, fd, events, handler, dir);
         if (r < 0)
                 return r;
 
         watch->device = status.st_dev;
         watch->inode = status.st_ino;
-        return sd_event_source_set_exit_on_failure(watch->source, true);
+        return 0;
 }
 
 static int images_dir_watch_above(ImagesDir *dir) {
@@ -263,14 +264,8 @@ static int on_time(sd_event_source *source, uint64_t usec, void *userdata) {
 }
 
 static int images_dir_add_timer(ImagesDir *dir, uint64_t accuracy_usec, sd_event_source **ret) {
-        int r;
-
-        r = sd_event_add_time(dir->event, ret, CLOCK_MONOTONIC, UINT64_MAX, accuracy_usec, on_time,
-                              dir);
-        if (r < 0)
-                return r;
-
-        return sd_event_source_set_exit_on_failure(*ret, true);
+        return loop_add_time(dir->event, ret, CLOCK_MONOTONIC, UINT64_MAX, accuracy_usec, on_time,
+                             dir);
 }
 
 /* Splits "/etc/images.d/" into "/etc/" and "images.d". */

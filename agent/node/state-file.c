@@ -12,6 +12,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/clock.h"
+#include "agent/base/loop.h"
 #include "agent/node/node-image.h"
 
 #define FILE_NAME "nodeimage.json"
@@ -253,11 +254,7 @@ int state_file_new(const StateFileOptions *options, StateFile **ret) {
                 return -ENOMEM;
 
         make_directory(options->directory);
-        r = sd_event_add_time(file->event, &file->timer, CLOCK_MONOTONIC, 0, 1, on_due, file);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(file->timer, true);
+        r = loop_add_time(file->event, &file->timer, CLOCK_MONOTONIC, 0, 1, on_due, file);
         if (r < 0)
                 return r;
 

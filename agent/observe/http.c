@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/base/quote.h"
 
 #define MAX_CONNECTIONS 32
@@ -285,20 +286,12 @@ static int server_attach(HttpServer *server, sd_event *event) {
         int fd = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
         int r;
 
-        r = sd_event_add_io(event, &server->io, fd, EPOLLIN, on_io, server);
+        r = loop_add_io(event, &server->io, fd, EPOLLIN, on_io, server);
         if (r < 0)
                 return r;
 
-        r = sd_event_add_time(event, &server->timer, CLOCK_MONOTONIC, 0, TIMER_ACCURACY_USEC,
-                              on_timer, server);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(server->io, true);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(server->timer, true);
+        r = loop_add_time(event, &server->timer, CLOCK_MONOTONIC, 0, TIMER_ACCURACY_USEC, on_timer,
+                          server);
         if (r < 0)
                 return r;
 

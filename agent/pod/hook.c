@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/base/quote.h"
 #include "agent/pod/hook-http.h"
 #include "agent/pod/tcp-knock.h"
@@ -108,15 +109,8 @@ static int on_refusal(sd_event_source *source, void *userdata) {
 }
 
 static int hook_add_timer(Hook *hook, uint64_t usec, sd_event_time_handler_t handler) {
-        int r;
-
-        r = sd_event_add_time_relative(hook->event, &hook->timer, CLOCK_MONOTONIC, usec,
-                                       /* accuracy= */ 1000, handler, hook);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(hook->timer, true);
-        return r < 0 ? r : 0;
+        return loop_add_time_relative(hook->event, &hook->timer, CLOCK_MONOTONIC, usec,
+                                      /* accuracy= */ 1000, handler, hook);
 }
 
 static int hook_exec(Hook *hook, const HookSpec *spec, const HookTarget *target) {
@@ -169,14 +163,7 @@ static int hook_start(Hook *hook, const HookSpec *spec, const HookTarget *target
 }
 
 static int hook_refuse(Hook *hook) {
-        int r;
-
-        r = sd_event_add_defer(hook->event, &hook->refusal, on_refusal, hook);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(hook->refusal, true);
-        return r < 0 ? r : 0;
+        return loop_add_defer(hook->event, &hook->refusal, on_refusal, hook);
 }
 
 int hook_run(sd_event *event, const HookSpec *spec, const HookTarget *target, uint64_t timeout_usec,

@@ -10,6 +10,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
+#include "agent/base/loop.h"
 #include "agent/base/quote.h"
 #include "agent/kube/path.h"
 #include "agent/pod/lease-spec.h"
@@ -70,14 +71,7 @@ static int on_answer(sd_event_source *source, void *userdata) {
 }
 
 static int question_answer(KubeletQuestion *question) {
-        int r;
-
-        r = sd_event_add_defer(question->kubelet->event, &question->answer, on_answer, question);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(question->answer, true);
-        return r < 0 ? r : 0;
+        return loop_add_defer(question->kubelet->event, &question->answer, on_answer, question);
 }
 
 /* Takes over why. */
@@ -197,12 +191,8 @@ static int kubelet_seek(Kubelet *kubelet) {
         if (!kubelet->has_address)
                 return 0;
 
-        r = sd_event_add_time_relative(kubelet->event, &kubelet->seek, CLOCK_MONOTONIC, 0, 0,
-                                       on_seek, kubelet);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(kubelet->seek, true);
+        r = loop_add_time_relative(kubelet->event, &kubelet->seek, CLOCK_MONOTONIC, 0, 0, on_seek,
+                                   kubelet);
         if (r < 0)
                 return r;
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/pod/restart-internal.h"
 #include "agent/pod/runtime-pod.h"
 #include "cri/client.h"
@@ -212,14 +213,8 @@ static int on_state(bool is_synced, void *userdata) {
 }
 
 static int start_tick(Restart *restart) {
-        int r;
-
-        r = sd_event_add_time_relative(restart->event, &restart->tick, CLOCK_MONOTONIC, LOOK_USEC,
-                                       0, on_tick, restart);
-        if (r < 0)
-                return r;
-
-        return sd_event_source_set_exit_on_failure(restart->tick, true);
+        return loop_add_time_relative(restart->event, &restart->tick, CLOCK_MONOTONIC, LOOK_USEC, 0,
+                                      on_tick, restart);
 }
 
 int restart_await(RestartItem *item) {

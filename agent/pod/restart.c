@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/pod/restart-find.h"
 #include "agent/pod/restart-internal.h"
 #include "cri/client.h"
@@ -327,11 +328,7 @@ int restart_new(const RestartOptions *options, Restart **ret) {
             !restart->reason)
                 return -ENOMEM;
 
-        r = sd_event_add_defer(restart->event, &restart->begin, on_begin, restart);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(restart->begin, true);
+        r = loop_add_defer(restart->event, &restart->begin, on_begin, restart);
         if (r < 0)
                 return r;
 

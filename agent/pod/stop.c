@@ -9,6 +9,7 @@
 
 #include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/pod/stops-internal.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
@@ -36,15 +37,8 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata) {
 }
 
 static int stop_wait(Stop *stop, uint64_t usec) {
-        int r;
-
-        r = sd_event_add_time_relative(stop->stops->event, &stop->timer, CLOCK_MONOTONIC, usec,
-                                       /* accuracy= */ 1000, on_timer, stop);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(stop->timer, true);
-        return r < 0 ? r : 0;
+        return loop_add_time_relative(stop->stops->event, &stop->timer, CLOCK_MONOTONIC, usec,
+                                      /* accuracy= */ 1000, on_timer, stop);
 }
 
 /* A runtime that is there, and silent, will not announce itself again. */
@@ -297,12 +291,7 @@ int stop_handle_later(Stop *stop, StopEvent event) {
                 return r < 0 ? r : 0;
         }
 
-        r = sd_event_add_defer(stop->stops->event, &stop->turn, on_turn, stop);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(stop->turn, true);
-        return r < 0 ? r : 0;
+        return loop_add_defer(stop->stops->event, &stop->turn, on_turn, stop);
 }
 
 int stop_answer(Stop *stop, bool is_asked, const char *why_not) {

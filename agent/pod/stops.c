@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/pod/stops-internal.h"
 
 /* So many stops are beginning at a time. One keeps containerd busy for about 60 ms, and the kubelet
@@ -84,12 +85,8 @@ static int stop_give_slot(Stop *stop) {
 
         stop->has_slot = true;
         stop->stops->n_fresh++;
-        r = sd_event_add_time_relative(stop->stops->event, &stop->settling, CLOCK_MONOTONIC,
-                                       SETTLE_USEC, /* accuracy= */ 1000, on_settled, stop);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(stop->settling, true);
+        r = loop_add_time_relative(stop->stops->event, &stop->settling, CLOCK_MONOTONIC,
+                                   SETTLE_USEC, /* accuracy= */ 1000, on_settled, stop);
         return r < 0 ? r : stop_handle_later(stop, STOP_ON_SLOT);
 }
 

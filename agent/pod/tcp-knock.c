@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 
 struct TcpKnock {
         int fd;
@@ -84,23 +85,14 @@ static int knock_add_sources(TcpKnock *knock, sd_event *event, uint64_t timeout_
         int r;
 
         if (knock->number != EINPROGRESS)
-                r = sd_event_add_defer(event, &knock->answer, on_said, knock);
+                r = loop_add_defer(event, &knock->answer, on_said, knock);
         else
-                r = sd_event_add_io(event, &knock->answer, knock->fd, EPOLLOUT, on_answer, knock);
+                r = loop_add_io(event, &knock->answer, knock->fd, EPOLLOUT, on_answer, knock);
         if (r < 0)
                 return r;
 
-        r = sd_event_source_set_exit_on_failure(knock->answer, true);
-        if (r < 0)
-                return r;
-
-        r = sd_event_add_time_relative(event, &knock->timer, CLOCK_MONOTONIC, timeout_usec,
-                                       /* accuracy= */ 1000, on_timeout, knock);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(knock->timer, true);
-        return r < 0 ? r : 0;
+        return loop_add_time_relative(event, &knock->timer, CLOCK_MONOTONIC, timeout_usec,
+                                      /* accuracy= */ 1000, on_timeout, knock);
 }
 
 int tcp_knock(sd_event *event, const TcpAddress *address, uint64_t timeout_usec,

@@ -8,6 +8,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
+#include "agent/base/loop.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/kube/path.h"
 #include "agent/kube/reply-spec.h"
@@ -67,13 +68,11 @@ static int on_retry(sd_event_source *source, uint64_t usec, void *userdata) {
 
 static int retry_later(RecreateOrphan *orphan, const KubeReply *reply) {
         uint32_t random = 0;
-        int r;
 
         (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
-        r = sd_event_add_time_relative(orphan->recreate->event, &orphan->retry, CLOCK_MONOTONIC,
-                                       kube_retry_usec(++orphan->n_failures, reply, random), 0,
-                                       on_retry, orphan);
-        return r < 0 ? r : sd_event_source_set_exit_on_failure(orphan->retry, true);
+        return loop_add_time_relative(orphan->recreate->event, &orphan->retry, CLOCK_MONOTONIC,
+                                      kube_retry_usec(++orphan->n_failures, reply, random), 0,
+                                      on_retry, orphan);
 }
 
 /* Taken, or changed or gone meanwhile: the watches show what is true now. */

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/kube/retry.h"
 #include "agent/recreate/recreate-internal.h"
 
@@ -62,10 +63,8 @@ static int discover_later(Recreate *recreate, bool is_absent) {
         usec = is_absent ? ABSENT_USEC - ABSENT_USEC / 5 + random % (ABSENT_USEC * 2 / 5)
                          : kube_retry_usec(recreate->n_failures, NULL, random);
         recreate->rediscover = sd_event_source_disable_unref(recreate->rediscover);
-        r = sd_event_add_time_relative(recreate->event, &recreate->rediscover, CLOCK_MONOTONIC,
-                                       usec, 0, on_rediscover, recreate);
-        if (r >= 0)
-                r = sd_event_source_set_exit_on_failure(recreate->rediscover, true);
+        return loop_add_time_relative(recreate->event, &recreate->rediscover, CLOCK_MONOTONIC, usec,
+                                      0, on_rediscover, recreate);
         return r < 0 ? r : 0;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 
 #define SEC ((uint64_t) 1000000)
 #define POLL_USEC (10 * SEC) /* between two looks for which nobody has given a reason */
@@ -262,10 +263,8 @@ int recreate_request_new(Recreate *recreate, RecreateSpec *spec, struct json_obj
                 .first_usec = recreate_now_usec(recreate),
                 .is_ended = spec->status.is_completed,
         };
-        r = sd_event_add_time(recreate->event, &request->timer, CLOCK_MONOTONIC, 0, 1000, on_timer,
-                              request);
-        if (r >= 0)
-                r = sd_event_source_set_exit_on_failure(request->timer, true);
+        r = loop_add_time(recreate->event, &request->timer, CLOCK_MONOTONIC, 0, 1000, on_timer,
+                          request);
         if (r >= 0)
                 r = sd_event_source_set_enabled(request->timer, SD_EVENT_OFF);
         if (r >= 0)

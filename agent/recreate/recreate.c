@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/recreate/recreate-queue.h"
 #include "agent/recreate/recreate-request.h"
 
@@ -247,10 +248,7 @@ static int on_look(sd_event_source *source, void *userdata) {
 static int add_look(Recreate *recreate) {
         int r;
 
-        r = sd_event_add_defer(recreate->event, &recreate->look, on_look, recreate);
-        if (r < 0)
-                return r;
-        r = sd_event_source_set_exit_on_failure(recreate->look, true);
+        r = loop_add_defer(recreate->event, &recreate->look, on_look, recreate);
         return r < 0 ? r : sd_event_source_set_enabled(recreate->look, SD_EVENT_OFF);
 }
 

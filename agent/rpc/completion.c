@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 
 #define GRPC_TIMER_SLACK_NSEC (100ul * 1000 * 1000)
 
@@ -127,15 +128,11 @@ int completion_queue_new(sd_event *event, CompletionQueue **ret) {
         if (queue->fd < 0)
                 return -errno;
 
-        r = sd_event_add_io(event, &queue->wakeup, queue->fd, EPOLLIN, on_wakeup, queue);
+        r = loop_add_io(event, &queue->wakeup, queue->fd, EPOLLIN, on_wakeup, queue);
         if (r < 0)
                 return r;
 
         (void) sd_event_source_set_description(queue->wakeup, "rpc-completions");
-
-        r = sd_event_source_set_exit_on_failure(queue->wakeup, true);
-        if (r < 0)
-                return r;
 
         r = -pthread_create(&queue->thread, NULL, completion_thread, queue);
         if (r < 0)

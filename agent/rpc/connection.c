@@ -12,6 +12,7 @@
 #include <sys/un.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 
 struct Connection {
         int fd;
@@ -83,12 +84,8 @@ int connection_new(sd_event *event, int fd, ConnectionEnded on_end, void *userda
                 return -errno;
 
         /* Without EPOLLIN: data is gRPC's business and must not wake the loop. */
-        r = sd_event_add_io(event, &connection->source, connection->fd, EPOLLRDHUP, on_hang_up,
-                            connection);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(connection->source, true);
+        r = loop_add_io(event, &connection->source, connection->fd, EPOLLRDHUP, on_hang_up,
+                        connection);
         if (r < 0)
                 return r;
 

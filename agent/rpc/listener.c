@@ -13,6 +13,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
+#include "agent/base/loop.h"
 #include "agent/rpc/connection.h"
 
 /* How every HTTP/2 connection begins (RFC 9113, 3.4). */
@@ -194,13 +195,13 @@ static int listener_receive(Listener *listener, int fd) {
         listener->n_guests++;
 
         /* On the edge: bytes that were looked at and left there must not wake us again. */
-        r = sd_event_add_io(listener->event, &guest->io, fd, EPOLLIN | EPOLLRDHUP | EPOLLET,
-                            on_guest_speaks, guest);
+        r = loop_add_io(listener->event, &guest->io, fd, EPOLLIN | EPOLLRDHUP | EPOLLET,
+                        on_guest_speaks, guest);
         if (r < 0)
                 return r;
 
-        return sd_event_add_time_relative(listener->event, &guest->timer, CLOCK_MONOTONIC,
-                                          PREFACE_USEC, 0, on_guest_silent, guest);
+        return loop_add_time_relative(listener->event, &guest->timer, CLOCK_MONOTONIC, PREFACE_USEC,
+                                      0, on_guest_silent, guest);
 }
 
 static bool has_room(const Listener *listener) {
@@ -231,8 +232,8 @@ static int on_pause_over(sd_event_source *source, uint64_t usec, void *userdata)
 static int listener_pause(Listener *listener) {
         listener->pause = sd_event_source_disable_unref(listener->pause);
         (void) sd_event_source_set_enabled(listener->io, SD_EVENT_OFF);
-        return sd_event_add_time_relative(listener->event, &listener->pause, CLOCK_MONOTONIC,
-                                          PAUSE_USEC, 0, on_pause_over, listener);
+        return loop_add_time_relative(listener->event, &listener->pause, CLOCK_MONOTONIC,
+                                      PAUSE_USEC, 0, on_pause_over, listener);
 }
 
 static int on_knock(sd_event_source *source, int fd, uint32_t revents, void *userdata) {
@@ -353,11 +354,7 @@ int listener_new(sd_event *event, const ListenerOptions *options, ListenerAccept
         if (r < 0)
                 return r;
 
-        r = sd_event_add_io(event, &listener->io, listener->fd, EPOLLIN, on_knock, listener);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_exit_on_failure(listener->io, true);
+        r = loop_add_io(event, &listener->io, listener->fd, EPOLLIN, on_knock, listener);
         if (r < 0)
                 return r;
 
