@@ -370,12 +370,3 @@ int image_ref_canonical_reference(const ImageRef *ref, char **ret) {
         return print(ret, "%s/%s%c%s", ref->registry, ref->repository, separator(ref),
                      image_ref_tag_or_digest(ref));
 }
-
-int image_ref_familiar_reference(const ImageRef *ref, char **ret) {
-        const char *familiar = familiar_repository(ref);
-
-        if (!familiar)
-                return image_ref_canonical_reference(ref, ret);
-
-        return print(ret, "%s%c%s", familiar, separator(ref), image_ref_tag_or_digest(ref));
-}

@@ -8,12 +8,17 @@
  * any of them by the grammar of the container world (the one of the distribution project, which
  * containerd, CRI-O and docker share) and writes the two forms that matter:
  *
- *   canonical  docker.io/library/nginx:1.25   nothing left out; the identity of what was asked for
- *   familiar   nginx:1.25                     what Docker Hub's users write, and NodeImage keys are
+ *   canonical  docker.io/library/nginx:1.25   nothing left out; the identity of what was asked for,
+ *                                             and what the runtime is asked for
+ *   familiar   nginx                          what Docker Hub's users write, and NodeImage keys are
  *
  * Two texts mean the same image if and only if their canonical references are equal. A digest wins
- * over a tag: both forms then are NAME@DIGEST. Each form can be read again, and is the same image
+ * over a tag: the reference then is NAME@DIGEST. Each form can be read again, and is the same image
  * then. Nothing here asks a registry or a runtime.
+ *
+ * A name without a registry is Docker Hub's, also where a runtime has a search list of its own for
+ * such names: OpenKruise's manager takes "docker.io/library/" out of the keys of a NodeImage, so that
+ * a key cannot say more, and a runtime that chose the registry would be given Docker Hub's password.
  */
 
 #include <stdbool.h>
@@ -50,8 +55,5 @@ int image_ref_canonical_name(const ImageRef *ref, char **ret);
 /* "nginx". */
 int image_ref_familiar_name(const ImageRef *ref, char **ret);
 
-/* "docker.io/library/nginx:1.25": the identity. */
+/* "docker.io/library/nginx:1.25": the identity, and what is sent to the runtime. */
 int image_ref_canonical_reference(const ImageRef *ref, char **ret);
-
-/* "nginx:1.25": what is sent to the runtime. */
-int image_ref_familiar_reference(const ImageRef *ref, char **ret);

@@ -173,7 +173,7 @@ int pull_new(const PullContext *context, const ImageWish *wish, const ImageRef *
         if (r < 0)
                 return r;
 
-        r = image_ref_familiar_reference(ref, &pull->reference);
+        r = image_ref_canonical_reference(ref, &pull->reference);
         if (r < 0)
                 return r;
 

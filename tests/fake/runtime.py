@@ -46,7 +46,9 @@ class FakeRuntime:
     """Serves from the moment it is made. All of it may be changed while it runs.
 
     `images` is what it holds by reference; a good PullImage adds to it. `api` is the CRI version it
-    speaks: with "v1alpha2" every v1 call is unknown to it.
+    speaks: with "v1alpha2" every v1 call is unknown to it. `search` is the registry where it looks for
+    an image without one. References of Docker Hub are those without "docker.io/library/" to a test,
+    in whichever way the runtime is asked; `call.request` has what it was asked.
     """
 
     def __init__(self, folder: Path, *, has_content: bool = True) -> None:
@@ -55,6 +57,7 @@ class FakeRuntime:
         self.endpoint = f"unix://{self.socket}"
         self.api = "v1"
         self.name, self.version = "containerd", "1.6.20"
+        self.search = _HUB
         self.images: dict[str, FakeImage] = {}
         self.filesystem = str(folder)
         self.content = Content(has_content)
@@ -88,7 +91,7 @@ class FakeRuntime:
 
     def on(self, method: str, behaviour: Behaviour, image: str | None = None) -> None:
         """From now on, for calls of the method about the image, or about any but those named."""
-        self._behaviours[method, image] = behaviour
+        self._behaviours[method, image and _familiar(image)] = behaviour
 
     def behave(self) -> None:
         """Forgets all that `on` was told."""
@@ -96,6 +99,7 @@ class FakeRuntime:
 
     def calls(self, method: str | None = None, image: str | None = None) -> list[Call]:
         """What it was asked so far, oldest first, calls that it does not know included."""
+        image = image and _familiar(image)
         with self._lock:
             return [
                 call
@@ -110,14 +114,14 @@ class FakeRuntime:
         digests = [f"{name.rpartition(':')[0] or name}@{digest_of(reference.encode())}"]
         image_id = image_id or digest_of(f"id of {reference}".encode())
         image = FakeImage(image_id, **{"repo_tags": tags, "repo_digests": digests, **more})
-        self.images[reference] = image
+        self.images[_familiar(reference)] = image
         return image
 
     # The rest is for the router below.
 
     def begin(self, service: str, method: str, request: Any, context: Any) -> Call:
         metadata = dict(context.invocation_metadata()) if context else {}
-        image = request.image.image if method in _ABOUT_ONE_IMAGE and request else ""
+        image = self._resolve(request.image.image) if method in _ABOUT_ONE_IMAGE and request else ""
         call = Call(method, service, request, image, metadata, time.monotonic(), context=context)
         with self._lock:
             self._calls.append(call)
@@ -147,6 +151,12 @@ class FakeRuntime:
             return self.content.handle(call)
         return getattr(self, f"_{call.method.lower()}")(call.request)
 
+    def _resolve(self, reference: str) -> str:
+        """As the tests call it; one without a registry is searched for."""
+        first, slash, _ = reference.partition("/")
+        has_registry = slash and (set(first) & set(".:") or first == "localhost")
+        return _familiar(reference if has_registry or not reference else f"{self.search}/{reference}")
+
     def _version(self, request: Any) -> Answer:
         return self._messages.VersionResponse(
             version="0.1.0",
@@ -164,7 +174,7 @@ class FakeRuntime:
         return self._messages.StatusResponse(status=status)
 
     def _imagestatus(self, request: Any) -> Answer:
-        image = self.images.get(request.image.image)
+        image = self.images.get(self._resolve(request.image.image))
         return self._messages.ImageStatusResponse(image=image and self._to_message(image))
 
     def _listimages(self, request: Any) -> Answer:
@@ -172,12 +182,12 @@ class FakeRuntime:
         return self._messages.ListImagesResponse(images=images)
 
     def _pullimage(self, request: Any) -> Answer:
-        reference = request.image.image
+        reference = self._resolve(request.image.image)
         image = self.images.get(reference) or self.hold(reference)
         return self._messages.PullImageResponse(image_ref=image.image_id)
 
     def _removeimage(self, request: Any) -> Answer:
-        self.images.pop(request.image.image, None)
+        self.images.pop(self._resolve(request.image.image), None)
         return self._messages.RemoveImageResponse()
 
     def _imagefsinfo(self, request: Any) -> Answer:
@@ -196,6 +206,11 @@ class FakeRuntime:
         )
 
 
+def _familiar(reference: str) -> str:
+    return reference.removeprefix(f"{_HUB}/").removeprefix("library/")
+
+
+_HUB = "docker.io"
 _SERVICES = ("RuntimeService", "ImageService")
 _ABOUT_ONE_IMAGE = ("ImageStatus", "PullImage", "RemoveImage")
 

@@ -115,6 +115,15 @@ class Containerd:
             f'  ca = "{registry.certificates.authority}"\n'
         )
 
+    def mirror(self, host: str, registry: Registry) -> None:
+        """Lets it pull from a registry of the lab what is asked of a registry that is out of reach."""
+        folder = self._hosts / host
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "hosts.toml").write_text(
+            f'server = "{registry.url}"\n[host."{registry.url}"]\n'
+            f'  capabilities = ["pull", "resolve"]\n'
+        )
+
     def image_status(self, reference: str) -> Any | None:
         return self.cri.image_status(reference)
 

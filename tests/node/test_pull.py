@@ -47,6 +47,35 @@ def test_names_of_one_image(start_agent, fake_runtime, names):
     assert agent.status()["status"]["desired"] == 1
 
 
+@pytest.mark.parametrize("name", ["nginx:1", "docker.io/library/nginx:1", "index.docker.io/nginx:1"])
+def test_runtime_does_not_choose_the_registry(start_agent, fake_runtime, name):
+    """A runtime that looks for short names elsewhere is asked by the whole name, in each call."""
+    fake_runtime.search = "elsewhere.test"
+    fake_runtime.hold("elsewhere.test/nginx:1")
+    agent = start_agent(fake_runtime.endpoint)
+    agent.give_credentials("https://index.docker.io/v1/", "hub", "x")
+    agent.give_credentials("elsewhere.test", "other", "x", file="other.json")
+    assert not Preload(agent, name).wait_end().was_present
+    calls = [call for call in fake_runtime.calls() if call.image]
+    assert {call.request.image.image for call in calls} == {"docker.io/library/nginx:1"}
+    assert [call.method for call in calls] == ["ImageStatus", "PullImage", "ImageStatus"]
+    assert calls[1].request.auth.username == "hub"
+
+
+@pytest.mark.parametrize("policy", ["IfNotPresent", "Always"])
+def test_docker_hubs_images_in_containerd(agent, containerd, registry, image_name, policy):
+    """With containerd short and whole names of Docker Hub are the same image."""
+    containerd.mirror("docker.io", registry)
+    image = registry.push_image(f"library/{image_name[2:]}", "1", [1000], labels={"test": image_name})
+    short, whole = f"{image_name[2:]}:1", f"docker.io/library/{image_name[2:]}:1"
+    agent.want(short, file="short.yaml", policy=policy)
+    assert agent.wait_status(short, "Succeeded")["imageID"] == f"{image_name[2:]}@{image.image_id}"
+    assert containerd.image_status(short).id == containerd.image_status(whole).id == image.image_id
+    for name in (short, whole):
+        assert Preload(agent, name).wait_end().image_id == image.image_id
+    containerd.remove_image(image.image_id)
+
+
 def test_if_not_present(start_agent, fake_runtime):
     """IfNotPresent takes an image that is there, without asking the registry."""
     fake_runtime.hold("demo/web:1")

@@ -26,87 +26,86 @@
 static const struct Case {
         const char *text;
         const char *familiar_name;
-        const char *familiar;       /* what the runtime is asked for */
         const char *canonical_name; /* the key for credentials */
-        const char *canonical;      /* the identity */
+        const char *canonical;      /* the identity, and what the runtime is asked for */
 } cases[] = {
-        { "nginx",                          "nginx",         "nginx:latest",       "docker.io/library/nginx", "docker.io/library/nginx:latest" },
-        { "nginx:1.25",                     "nginx",         "nginx:1.25",         "docker.io/library/nginx", "docker.io/library/nginx:1.25" },
-        { "docker.io/library/nginx:1.25",   "nginx",         "nginx:1.25",         "docker.io/library/nginx", "docker.io/library/nginx:1.25" },
-        { "index.docker.io/library/nginx",  "nginx",         "nginx:latest",       "docker.io/library/nginx", "docker.io/library/nginx:latest" },
-        { "library/nginx",                  "nginx",         "nginx:latest",       "docker.io/library/nginx", "docker.io/library/nginx:latest" },
-        { "docker.io/nginx",                "nginx",         "nginx:latest",       "docker.io/library/nginx", "docker.io/library/nginx:latest" },
-        { "bitnami/redis:7",                "bitnami/redis", "bitnami/redis:7",    "docker.io/bitnami/redis", "docker.io/bitnami/redis:7" },
-        { "reg.example.com/a/b",            "reg.example.com/a/b", "reg.example.com/a/b:latest", "reg.example.com/a/b", "reg.example.com/a/b:latest" },
-        { "reg.example.com:5000/a/b:v1",    "reg.example.com:5000/a/b", "reg.example.com:5000/a/b:v1", "reg.example.com:5000/a/b", "reg.example.com:5000/a/b:v1" },
-        { "localhost/x:1",                  "localhost/x",   "localhost/x:1",      "localhost/x",             "localhost/x:1" },
-        { "localhost:5000/x",               "localhost:5000/x", "localhost:5000/x:latest", "localhost:5000/x", "localhost:5000/x:latest" },
-        { "nginx@" SHA256,                  "nginx",         "nginx@" SHA256,      "docker.io/library/nginx", "docker.io/library/nginx@" SHA256 },
-        { "nginx:1.25@" SHA256,             "nginx",         "nginx@" SHA256,      "docker.io/library/nginx", "docker.io/library/nginx@" SHA256 },
-        { "reg.example.com:5000/a/b@" SHA256, "reg.example.com:5000/a/b", "reg.example.com:5000/a/b@" SHA256, "reg.example.com:5000/a/b", "reg.example.com:5000/a/b@" SHA256 },
-        { "127.0.0.1:5000/a:b",             "127.0.0.1:5000/a", "127.0.0.1:5000/a:b", "127.0.0.1:5000/a",     "127.0.0.1:5000/a:b" },
-        { "quay.io/org/img:tag_with.dots-1", "quay.io/org/img", "quay.io/org/img:tag_with.dots-1", "quay.io/org/img", "quay.io/org/img:tag_with.dots-1" },
+        { "nginx",                            "nginx",        "docker.io/library/nginx", "docker.io/library/nginx:latest" },
+        { "nginx:1.25",                       "nginx",        "docker.io/library/nginx", "docker.io/library/nginx:1.25" },
+        { "docker.io/library/nginx:1.25",     "nginx",        "docker.io/library/nginx", "docker.io/library/nginx:1.25" },
+        { "index.docker.io/library/nginx",    "nginx",        "docker.io/library/nginx", "docker.io/library/nginx:latest" },
+        { "library/nginx",                    "nginx",        "docker.io/library/nginx", "docker.io/library/nginx:latest" },
+        { "docker.io/nginx",                  "nginx",        "docker.io/library/nginx", "docker.io/library/nginx:latest" },
+        { "bitnami/redis:7",                  "bitnami/redis", "docker.io/bitnami/redis", "docker.io/bitnami/redis:7" },
+        { "reg.example.com/a/b",              "reg.example.com/a/b", "reg.example.com/a/b",     "reg.example.com/a/b:latest" },
+        { "reg.example.com:5000/a/b:v1",      "reg.example.com:5000/a/b", "reg.example.com:5000/a/b", "reg.example.com:5000/a/b:v1" },
+        { "localhost/x:1",                    "localhost/x",  "localhost/x",             "localhost/x:1" },
+        { "localhost:5000/x",                 "localhost:5000/x", "localhost:5000/x",        "localhost:5000/x:latest" },
+        { "nginx@" SHA256,                    "nginx",        "docker.io/library/nginx", "docker.io/library/nginx@" SHA256 },
+        { "nginx:1.25@" SHA256,               "nginx",        "docker.io/library/nginx", "docker.io/library/nginx@" SHA256 },
+        { "reg.example.com:5000/a/b@" SHA256, "reg.example.com:5000/a/b", "reg.example.com:5000/a/b", "reg.example.com:5000/a/b@" SHA256 },
+        { "127.0.0.1:5000/a:b",               "127.0.0.1:5000/a", "127.0.0.1:5000/a",        "127.0.0.1:5000/a:b" },
+        { "quay.io/org/img:tag_with.dots-1",  "quay.io/org/img", "quay.io/org/img",         "quay.io/org/img:tag_with.dots-1" },
 
-        { "localhost",                      "localhost",     "localhost:latest",   "docker.io/library/localhost", "docker.io/library/localhost:latest" },
-        { "host:5000",                      "host",          "host:5000",          "docker.io/library/host",  "docker.io/library/host:5000" },
-        { "a.b",                            "a.b",           "a.b:latest",         "docker.io/library/a.b",   "docker.io/library/a.b:latest" },
-        { "a.b/c",                          "a.b/c",         "a.b/c:latest",       "a.b/c",                   "a.b/c:latest" },
-        { "a_b.c/d",                        NULL,            NULL,                 NULL,                      "host name may have" },
-        { "[::1]:5000/a/b:1",               "[::1]:5000/a/b", "[::1]:5000/a/b:1",  "[::1]:5000/a/b",          "[::1]:5000/a/b:1" },
-        { "[2001:db8::1]/repo",             "[2001:db8::1]/repo", "[2001:db8::1]/repo:latest", "[2001:db8::1]/repo", "[2001:db8::1]/repo:latest" },
-        { "Reg.example.com/a",              "Reg.example.com/a", "Reg.example.com/a:latest", "Reg.example.com/a", "Reg.example.com/a:latest" },
-        { "Host/lower",                     "Host/lower",    "Host/lower:latest",  "Host/lower",              "Host/lower:latest" },
-        { "a__b/c---d.e_f:X",               "a__b/c---d.e_f", "a__b/c---d.e_f:X",  "docker.io/a__b/c---d.e_f", "docker.io/a__b/c---d.e_f:X" },
-        { "docker.io/library/a/b",          "library/a/b",   "library/a/b:latest", "docker.io/library/a/b",   "docker.io/library/a/b:latest" },
-        { "x@" SHA512,                      "x",             "x@" SHA512,          "docker.io/library/x",     "docker.io/library/x@" SHA512 },
-        { "x:" CHARS_128,                   "x",             "x:" CHARS_128,       "docker.io/library/x",     "docker.io/library/x:" CHARS_128 },
+        { "localhost",                        "localhost",    "docker.io/library/localhost", "docker.io/library/localhost:latest" },
+        { "host:5000",                        "host",         "docker.io/library/host",  "docker.io/library/host:5000" },
+        { "a.b",                              "a.b",          "docker.io/library/a.b",   "docker.io/library/a.b:latest" },
+        { "a.b/c",                            "a.b/c",        "a.b/c",                   "a.b/c:latest" },
+        { "a_b.c/d",                          NULL, NULL, "host name may have" },
+        { "[::1]:5000/a/b:1",                 "[::1]:5000/a/b", "[::1]:5000/a/b",          "[::1]:5000/a/b:1" },
+        { "[2001:db8::1]/repo",               "[2001:db8::1]/repo", "[2001:db8::1]/repo",      "[2001:db8::1]/repo:latest" },
+        { "Reg.example.com/a",                "Reg.example.com/a", "Reg.example.com/a",       "Reg.example.com/a:latest" },
+        { "Host/lower",                       "Host/lower",   "Host/lower",              "Host/lower:latest" },
+        { "a__b/c---d.e_f:X",                 "a__b/c---d.e_f", "docker.io/a__b/c---d.e_f", "docker.io/a__b/c---d.e_f:X" },
+        { "docker.io/library/a/b",            "library/a/b",  "docker.io/library/a/b",   "docker.io/library/a/b:latest" },
+        { "x@" SHA512,                        "x",            "docker.io/library/x",     "docker.io/library/x@" SHA512 },
+        { "x:" CHARS_128,                     "x",            "docker.io/library/x",     "docker.io/library/x:" CHARS_128 },
 
         /* Left out, "docker.io/" and "library/" would make these something else. */
-        { "docker.io/localhost/x",          "docker.io/localhost/x", "docker.io/localhost/x:latest", "docker.io/localhost/x", "docker.io/localhost/x:latest" },
-        { "docker.io/a.b/c",                "docker.io/a.b/c", "docker.io/a.b/c:latest", "docker.io/a.b/c",   "docker.io/a.b/c:latest" },
-        { "library/" HEX32 HEX32,           "library/" HEX32 HEX32, "library/" HEX32 HEX32 ":latest", "docker.io/library/" HEX32 HEX32, "docker.io/library/" HEX32 HEX32 ":latest" },
+        { "docker.io/localhost/x",            "docker.io/localhost/x", "docker.io/localhost/x",   "docker.io/localhost/x:latest" },
+        { "docker.io/a.b/c",                  "docker.io/a.b/c", "docker.io/a.b/c",         "docker.io/a.b/c:latest" },
+        { "library/" HEX32 HEX32,             "library/" HEX32 HEX32, "docker.io/library/" HEX32 HEX32, "docker.io/library/" HEX32 HEX32 ":latest" },
 
         /* What is refused, and the words that say why. */
-        { "Nginx",                          NULL, NULL, NULL, "\"Nginx\": the repository must be in lower case" },
-        { "reg.example.com/Team/app",       NULL, NULL, NULL, "must be in lower case" },
-        { "nginx:",                         NULL, NULL, NULL, "the tag is empty" },
-        { "a//b",                           NULL, NULL, NULL, "between slashes is empty" },
-        { "a/",                             NULL, NULL, NULL, "between slashes is empty" },
-        { "/a",                             NULL, NULL, NULL, "between slashes is empty" },
-        { "",                               NULL, NULL, NULL, "it is empty" },
-        { ":tag",                           NULL, NULL, NULL, "between slashes is empty" },
-        { "@" SHA256,                       NULL, NULL, NULL, "between slashes is empty" },
-        { "my app",                         NULL, NULL, NULL, "it has a blank in it" },
-        { "nginx\n",                        NULL, NULL, NULL, "\"nginx?\": it has a blank in it" },
-        { "https://reg.example.com/a",      NULL, NULL, NULL, "must not start with a scheme" },
-        { HEX32 HEX32,                      NULL, NULL, NULL, "this is the ID of an image" },
-        { "-a",                             NULL, NULL, NULL, "starts or ends with a separator" },
-        { "a-",                             NULL, NULL, NULL, "starts or ends with a separator" },
-        { "a..b",                           NULL, NULL, NULL, "separators in a row" },
-        { "a___b",                          NULL, NULL, NULL, "separators in a row" },
-        { "a._b",                           NULL, NULL, NULL, "separators in a row" },
-        { "a_-b",                           NULL, NULL, NULL, "separators in a row" },
-        { "aa/asdf$$^/aa",                  NULL, NULL, NULL, "lower case letters, digits" },
-        { "n\303\244me",                    NULL, NULL, NULL, "lower case letters, digits" },
-        { "a:b:c",                          NULL, NULL, NULL, "lower case letters, digits" },
-        { "a:b/c",                          NULL, NULL, NULL, "port is not a number" },
-        { "reg.example.com:/c",             NULL, NULL, NULL, "port is not a number" },
-        { "-reg.example.com/c",             NULL, NULL, NULL, "starts or ends with a dash" },
-        { "reg..com/c",                     NULL, NULL, NULL, "host name is empty" },
-        { ".com/c",                         NULL, NULL, NULL, "host name is empty" },
-        { "[fe80::1%eth0]:5000/repo",       NULL, NULL, NULL, "hexadecimal digits and colons" },
-        { "[::1/repo",                      NULL, NULL, NULL, "closing bracket" },
-        { "[]:5000/repo",                   NULL, NULL, NULL, "closing bracket" },
-        { "[::1]",                          NULL, NULL, NULL, "lower case letters" },
-        { "a:.b",                           NULL, NULL, NULL, "the tag starts with a separator" },
-        { "a:b+c",                          NULL, NULL, NULL, "the tag may have" },
-        { "x:y" CHARS_128,                  NULL, NULL, NULL, "the tag is longer than 128" },
-        { "a@",                             NULL, NULL, NULL, "the digest does not start with" },
-        { "a@md5:" HEX32,                   NULL, NULL, NULL, "the digest does not start with" },
-        { "a@sha256:" HEX32,                NULL, NULL, NULL, "not as many digits" },
-        { "a@" SHA256 "0",                  NULL, NULL, NULL, "not as many digits" },
-        { "a@sha256:" HEX32 "0123456789ABCDEF0123456789abcdef", NULL, NULL, NULL, "lower case hexadecimal" },
-        { "a@" SHA256 "@" SHA256,           NULL, NULL, NULL, "lower case hexadecimal" },
+        { "Nginx",                            NULL, NULL, "\"Nginx\": the repository must be in lower case" },
+        { "reg.example.com/Team/app",         NULL, NULL, "must be in lower case" },
+        { "nginx:",                           NULL, NULL, "the tag is empty" },
+        { "a//b",                             NULL, NULL, "between slashes is empty" },
+        { "a/",                               NULL, NULL, "between slashes is empty" },
+        { "/a",                               NULL, NULL, "between slashes is empty" },
+        { "",                                 NULL, NULL, "it is empty" },
+        { ":tag",                             NULL, NULL, "between slashes is empty" },
+        { "@" SHA256,                         NULL, NULL, "between slashes is empty" },
+        { "my app",                           NULL, NULL, "it has a blank in it" },
+        { "nginx\n",                          NULL, NULL, "\"nginx?\": it has a blank in it" },
+        { "https://reg.example.com/a",        NULL, NULL, "must not start with a scheme" },
+        { HEX32 HEX32,                      NULL, NULL, "this is the ID of an image" },
+        { "-a",                               NULL, NULL, "starts or ends with a separator" },
+        { "a-",                               NULL, NULL, "starts or ends with a separator" },
+        { "a..b",                             NULL, NULL, "separators in a row" },
+        { "a___b",                            NULL, NULL, "separators in a row" },
+        { "a._b",                             NULL, NULL, "separators in a row" },
+        { "a_-b",                             NULL, NULL, "separators in a row" },
+        { "aa/asdf$$^/aa",                    NULL, NULL, "lower case letters, digits" },
+        { "n\303\244me",                      NULL, NULL, "lower case letters, digits" },
+        { "a:b:c",                            NULL, NULL, "lower case letters, digits" },
+        { "a:b/c",                            NULL, NULL, "port is not a number" },
+        { "reg.example.com:/c",               NULL, NULL, "port is not a number" },
+        { "-reg.example.com/c",               NULL, NULL, "starts or ends with a dash" },
+        { "reg..com/c",                       NULL, NULL, "host name is empty" },
+        { ".com/c",                           NULL, NULL, "host name is empty" },
+        { "[fe80::1%eth0]:5000/repo",         NULL, NULL, "hexadecimal digits and colons" },
+        { "[::1/repo",                        NULL, NULL, "closing bracket" },
+        { "[]:5000/repo",                     NULL, NULL, "closing bracket" },
+        { "[::1]",                            NULL, NULL, "lower case letters" },
+        { "a:.b",                             NULL, NULL, "the tag starts with a separator" },
+        { "a:b+c",                            NULL, NULL, "the tag may have" },
+        { "x:y" CHARS_128,                    NULL, NULL, "the tag is longer than 128" },
+        { "a@",                               NULL, NULL, "the digest does not start with" },
+        { "a@md5:" HEX32,                     NULL, NULL, "the digest does not start with" },
+        { "a@sha256:" HEX32,                  NULL, NULL, "not as many digits" },
+        { "a@" SHA256 "0",                    NULL, NULL, "not as many digits" },
+        { "a@sha256:" HEX32 "0123456789ABCDEF0123456789abcdef",NULL, NULL, "lower case hexadecimal" },
+        { "a@" SHA256 "@" SHA256,             NULL, NULL, "lower case hexadecimal" },
 };
 /* clang-format on */
 
@@ -131,7 +130,7 @@ static void test_case(void **state) {
         int r;
 
         r = image_ref_parse(c->text, &ref, &error);
-        if (!c->familiar) {
+        if (!c->familiar_name) {
                 assert_true(r < 0);
                 assert_int_equal(error.kind, ERROR_INVALID);
                 assert_contains(error_message(&error), c->canonical);
@@ -142,12 +141,9 @@ static void test_case(void **state) {
 
         assert_int_equal(r, 0);
         assert_printed(image_ref_familiar_name, &ref, c->familiar_name);
-        assert_printed(image_ref_familiar_reference, &ref, c->familiar);
         assert_printed(image_ref_canonical_name, &ref, c->canonical_name);
         assert_printed(image_ref_canonical_reference, &ref, c->canonical);
 
-        assert_int_equal(image_ref_parse(c->familiar, &again, NULL), 0);
-        assert_true(image_ref_equal(&ref, &again));
         assert_int_equal(image_ref_parse(c->canonical, &again, NULL), 0);
         assert_true(image_ref_equal(&ref, &again));
 }
@@ -157,7 +153,7 @@ static void test_from_node_image(void **state) {
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
                 ImageRef ref, from;
 
-                if (!cases[i].familiar)
+                if (!cases[i].familiar_name)
                         continue;
 
                 assert_int_equal(image_ref_parse(cases[i].text, &ref, NULL), 0);

@@ -47,7 +47,7 @@ int pull_new(const PullContext *context, const ImageWish *wish, const ImageRef *
         Pull *pull = calloc(1, sizeof(*pull));
 
         assert_int_equal(image_wish_copy(wish, &pull->wish), 0);
-        assert_int_equal(image_ref_familiar_reference(ref, &reference), 0);
+        assert_int_equal(image_ref_canonical_reference(ref, &reference), 0);
         snprintf(pull->reference, sizeof(pull->reference), "%s", reference);
         snprintf(pull->owners, sizeof(pull->owners), "%s ", owner);
         pull->status.version = wish->version;
@@ -228,7 +228,7 @@ static void test_served_once(void **state) {
         reconcile(&fixture);
         assert_true(image_has_round(fixture.image));
         assert_true(pulls.last->is_started);
-        assert_string_equal(pulls.last->reference, "nginx:1.25");
+        assert_string_equal(pulls.last->reference, "docker.io/library/nginx:1.25");
         assert_wants(&fixture, "a:round ");
 
         pulls.last->status.bytes_done = 7;
