@@ -295,6 +295,8 @@ static int pod_begin_look(MetaPod *pod, RpcClient *client, bool must_list) {
                 calloc(pod->n_containers + 1, sizeof(*questions));
         const PodLookOptions options = {
                 .client = client,
+                .namespace = pod->pod->namespace,
+                .pod = pod->pod->name,
                 .runtime_uid = pod->pod->runtime_uid,
                 .must_list = must_list,
                 .questions = questions,

@@ -296,11 +296,15 @@ int meta_kick(Meta *meta) {
         return meta_step_all(meta);
 }
 
-static const MetaContainer *find_container(const Meta *meta, const char *uid, const char *name) {
+static const MetaContainer *find_container(const Meta *meta, const char *namespace,
+                                           const char *pod_name, const char *uid,
+                                           const char *name) {
         for (size_t i = 0; i < meta->n_pods; i++) {
                 const MetaPod *pod = meta->pods[i];
 
-                if (strcmp(pod->pod->runtime_uid, uid) != 0)
+                if (strcmp(pod->pod->runtime_uid, uid) != 0 ||
+                    strcmp(pod->pod->name, pod_name) != 0 ||
+                    strcmp(pod->pod->namespace, namespace) != 0)
                         continue;
 
                 for (size_t k = 0; k < pod->n_containers; k++)
@@ -311,8 +315,9 @@ static const MetaContainer *find_container(const Meta *meta, const char *uid, co
         return NULL;
 }
 
-MetaEnvironment meta_environment(const Meta *meta, const char *runtime_uid, const char *name) {
-        const MetaContainer *container = find_container(meta, runtime_uid, name);
+MetaEnvironment meta_environment(const Meta *meta, const char *namespace, const char *pod,
+                                 const char *runtime_uid, const char *name) {
+        const MetaContainer *container = find_container(meta, namespace, pod, runtime_uid, name);
 
         if (!container || !meta_pod_takes_part(container->pod) ||
             !meta_container_has_env(container))

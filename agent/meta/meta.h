@@ -49,8 +49,8 @@ int meta_image_changed(Meta *meta, const char *canonical);
 /* Does not wait any longer if writes are backing off: the API server is known to answer. */
 int meta_kick(Meta *meta);
 
-/* Whether the environment of a container is the one that its metadata asks for; by the pod's name
- * in the runtime (its uid there). */
+/* Whether the environment of a container is the one that its metadata asks for; by what the
+ * runtime's labels say of its pod. */
 typedef enum MetaEnvironment {
         META_ENVIRONMENT_NONE, /* nothing in it is made from metadata, or nobody looks */
         META_ENVIRONMENT_UNKNOWN,
@@ -59,7 +59,8 @@ typedef enum MetaEnvironment {
         _META_ENVIRONMENT_MAX,
 } MetaEnvironment;
 
-MetaEnvironment meta_environment(const Meta *meta, const char *runtime_uid, const char *container);
+MetaEnvironment meta_environment(const Meta *meta, const char *namespace, const char *pod,
+                                 const char *runtime_uid, const char *container);
 const char *meta_environment_to_string(MetaEnvironment environment);
 
 /* How many containers of all pods had this verdict when they were last looked at. */

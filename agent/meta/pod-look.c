@@ -34,6 +34,8 @@ struct PodLook {
         RpcClient *client;
         Item *items;
         size_t n_items;
+        char *namespace;
+        char *pod;
         char *runtime_uid;
         RpcCall *call;
         size_t at; /* the item whose environment is asked for */
@@ -228,7 +230,7 @@ static int on_list(const void *reply, const Error *error, void *userdata) {
         if (r < 0)
                 return r;
 
-        pod = runtime_pods_find_uid(&pods, look->runtime_uid);
+        pod = runtime_pods_find(&pods, look->namespace, look->pod, look->runtime_uid);
         for (size_t i = 0; pod && i < look->n_items; i++) {
                 const RuntimeContainer *container = runtime_pod_find(pod, look->items[i].name);
 
@@ -283,9 +285,11 @@ static int look_add(PodLook *look, const PodLookQuestion *question) {
 }
 
 static int look_fill(PodLook *look, const PodLookOptions *options) {
+        look->namespace = strdup(options->namespace);
+        look->pod = strdup(options->pod);
         look->runtime_uid = strdup(options->runtime_uid);
         look->items = calloc(options->n_questions + 1, sizeof(*look->items));
-        if (!look->runtime_uid || !look->items)
+        if (!look->namespace || !look->pod || !look->runtime_uid || !look->items)
                 return -ENOMEM;
 
         for (size_t i = 0; i < options->n_questions; i++) {
@@ -347,6 +351,8 @@ PodLook *pod_look_free(PodLook *look) {
         error_done(&look->error);
         free(look->items);
         free(look->runtime_uid);
+        free(look->pod);
+        free(look->namespace);
         free(look);
         return NULL;
 }

@@ -39,6 +39,8 @@ typedef int (*PodLookDone)(const PodLookAnswer *answers, const Error *error, voi
 
 typedef struct PodLookOptions {
         RpcClient *client;
+        const char *namespace;
+        const char *pod;
         const char *runtime_uid;
         /* Otherwise only the references are looked up, of which there is at least one then. */
         bool must_list;

@@ -46,7 +46,8 @@ static const char *environment_of(const Api *api, const VerifyRow *row) {
         MetaEnvironment environment = META_ENVIRONMENT_NONE;
 
         if (api->meta)
-                environment = meta_environment(api->meta, row->uid, row->container);
+                environment = meta_environment(api->meta, row->namespace, row->pod, row->uid,
+                                               row->container);
 
         return environment == META_ENVIRONMENT_NONE ? "" : meta_environment_to_string(environment);
 }

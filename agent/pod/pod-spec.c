@@ -111,11 +111,27 @@ static bool is_of_kruise(const KubeObjectMeta *meta) {
         return kube_protobuf_annotation(meta, "kruise.io/sidecarset-hash");
 }
 
+static bool is_of_node(const KubeObjectMeta *meta) {
+        for (size_t i = 0; i < meta->n_ownerreferences; i++)
+                if (spec_is_text(meta->ownerreferences[i]->kind, "Node") &&
+                    spec_is_text(meta->ownerreferences[i]->apiversion, "v1"))
+                        return true;
+
+        return false;
+}
+
+/* The kubelet has made it for a pod that it has from a file, or from a URL. */
+static bool is_mirror(const KubeObjectMeta *meta) {
+        const char *source = kube_protobuf_annotation(meta, "kubernetes.io/config.source");
+
+        return is_of_node(meta) && (spec_is_text(source, "file") || spec_is_text(source, "http"));
+}
+
 /* The API server's copy of a static pod has an UID of its own. */
 static const char *find_runtime_uid(const KubeObjectMeta *meta) {
         const char *uid = kube_protobuf_annotation(meta, "kubernetes.io/config.mirror");
 
-        return spec_has_text(uid) ? uid : meta->uid;
+        return spec_has_text(uid) && is_mirror(meta) ? uid : meta->uid;
 }
 
 static int read_names(const KubeObjectMeta *meta, Pod *pod, Error *reterr) {

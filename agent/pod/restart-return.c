@@ -109,7 +109,7 @@ static int on_listed(const void *message, const Error *error, void *userdata) {
         if (r < 0)
                 return r;
 
-        pod = runtime_pods_find_uid(&running, restart->uid);
+        pod = runtime_pods_find(&running, restart->namespace, restart->pod, restart->uid);
         if (!pod)
                 return 0;
 

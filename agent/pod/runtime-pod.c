@@ -211,10 +211,15 @@ void runtime_pods_done(RuntimePods *pods) {
         *pods = RUNTIME_PODS_INIT;
 }
 
-const RuntimePod *runtime_pods_find_uid(const RuntimePods *pods, const char *uid) {
-        for (size_t i = 0; i < pods->n_items; i++)
-                if (strcmp(pods->items[i].uid, uid) == 0)
-                        return &pods->items[i];
+const RuntimePod *runtime_pods_find(const RuntimePods *pods, const char *namespace,
+                                    const char *name, const char *uid) {
+        for (size_t i = 0; i < pods->n_items; i++) {
+                const RuntimePod *pod = &pods->items[i];
+
+                if (strcmp(pod->uid, uid) == 0 && strcmp(pod->name, name) == 0 &&
+                    strcmp(pod->namespace, namespace) == 0)
+                        return pod;
+        }
 
         return NULL;
 }

@@ -59,7 +59,9 @@ typedef struct RuntimePods {
 int runtime_pods_read(const CriContainerList *list, RuntimePods *ret);
 void runtime_pods_done(RuntimePods *pods);
 
-const RuntimePod *runtime_pods_find_uid(const RuntimePods *pods, const char *uid);
+/* Only one of which the runtime says all three: a UID alone is what somebody else may have told. */
+const RuntimePod *runtime_pods_find(const RuntimePods *pods, const char *namespace,
+                                    const char *name, const char *uid);
 const RuntimeContainer *runtime_pod_find(const RuntimePod *pod, const char *container);
 
 /* Of a container in a list; borrowed, or NULL. */

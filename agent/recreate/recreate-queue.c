@@ -11,7 +11,7 @@ static int compare_pods(const RecreateSpec *a, const RecreateSpec *b) {
                 return order;
 
         order = strcmp(a->namespace, b->namespace);
-        return order != 0 || a->pod_uid ? order : strcmp(a->pod_name ?: "", b->pod_name ?: "");
+        return order != 0 ? order : strcmp(a->pod_name ?: "", b->pod_name ?: "");
 }
 
 bool recreate_queue_is_same_pod(const RecreateSpec *a, const RecreateSpec *b) {

@@ -8,18 +8,26 @@
 
 #include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
-#include "agent/pod/runtime-pod.h"
 #include "agent/recreate/recreate-request.h"
 #include "cri/client.h"
 
 #define NSEC_PER_SEC ((int64_t) 1000000000)
 #define USEC_PER_SEC ((int64_t) 1000000)
 
-/* As the runtime calls the pod; NULL: nobody knows. */
-static const char *get_runtime_uid(const RecreateRequest *request) {
+const char *recreate_request_runtime_uid(const RecreateRequest *request) {
         const Pod *pod = recreate_request_pod(request);
 
         return pod ? pod->runtime_uid : request->spec->pod_uid;
+}
+
+const RuntimePod *recreate_request_find_running(const RecreateRequest *request,
+                                                const RuntimePods *running) {
+        const RecreateSpec *spec = request->spec;
+        const char *uid = recreate_request_runtime_uid(request);
+
+        return uid && spec->pod_name
+                       ? runtime_pods_find(running, spec->namespace, spec->pod_name, uid)
+                       : NULL;
 }
 
 static bool is_of(const CriContainer *container, const char *name) {
@@ -92,7 +100,6 @@ static int note_newest(RequestContainer *container, const RuntimeContainer *newe
 static int note_list(RecreateRequest *request, const CriContainerList *list) {
         cleanup(runtime_pods_done) RuntimePods pods = RUNTIME_PODS_INIT;
         uint64_t now_usec = recreate_now_usec(request->recreate);
-        const char *uid = get_runtime_uid(request);
         const RuntimePod *pod;
         int r;
 
@@ -100,7 +107,7 @@ static int note_list(RecreateRequest *request, const CriContainerList *list) {
         if (r < 0)
                 return r;
 
-        pod = uid ? runtime_pods_find_uid(&pods, uid) : NULL;
+        pod = recreate_request_find_running(request, &pods);
         for (size_t i = 0; i < request->n_containers; i++) {
                 RequestContainer *container = &request->containers[i];
                 const RuntimeContainer *newest =
@@ -142,7 +149,7 @@ static int on_listed(const void *reply, const Error *error, void *userdata) {
 
 int recreate_request_ask(RecreateRequest *request, RpcClient *client) {
         uint64_t now_usec = recreate_now_usec(request->recreate);
-        const char *uid = get_runtime_uid(request);
+        const char *uid = recreate_request_runtime_uid(request);
 
         if (request->list || !uid)
                 return 0;

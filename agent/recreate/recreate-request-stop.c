@@ -8,7 +8,6 @@
 
 #include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
-#include "agent/pod/runtime-pod.h"
 #include "agent/recreate/recreate-request.h"
 #include "cri/client.h"
 
@@ -127,7 +126,8 @@ static int check_later(RecreateRequest *request, const char *reason) {
 
 static int compare(RecreateRequest *request, const CriContainerList *list) {
         cleanup(runtime_pods_done) RuntimePods pods = RUNTIME_PODS_INIT;
-        const RuntimeContainer *newest = NULL;
+        const RuntimeContainer *newest;
+        const RuntimePod *pod;
         bool is_newest;
         int r;
 
@@ -135,9 +135,8 @@ static int compare(RecreateRequest *request, const CriContainerList *list) {
         if (r < 0)
                 return r;
 
-        for (size_t i = 0; i < pods.n_items && !newest; i++)
-                newest = runtime_pod_find(&pods.items[i], request->stop_name);
-
+        pod = recreate_request_find_running(request, &pods);
+        newest = pod ? runtime_pod_find(pod, request->stop_name) : NULL;
         is_newest = newest && strcmp(newest->id, request->stop_id) == 0;
         return answer(request, is_newest ? NULL : "it is not the newest any more");
 }
@@ -153,8 +152,7 @@ static int on_checked(const void *reply, const Error *error, void *userdata) {
 }
 
 static int ask(RecreateRequest *request) {
-        const Pod *pod = recreate_request_pod(request);
-        const char *uid = pod ? pod->runtime_uid : request->spec->pod_uid;
+        const char *uid = recreate_request_runtime_uid(request);
         Runtime *runtime;
         bool may_come;
 

@@ -46,12 +46,11 @@ static int arm_timer(RecreateRequest *request) {
 
 const Pod *recreate_request_pod(const RecreateRequest *request) {
         const RecreateSpec *spec = request->spec;
-        const Pods *pods = request->recreate->pods;
+        const Pod *pod =
+                spec->pod_name ? pods_find(request->recreate->pods, spec->namespace, spec->pod_name)
+                               : NULL;
 
-        if (spec->pod_uid)
-                return pods_find_uid(pods, spec->pod_uid);
-
-        return spec->pod_name ? pods_find(pods, spec->namespace, spec->pod_name) : NULL;
+        return pod && (!spec->pod_uid || strcmp(pod->uid, spec->pod_uid) == 0) ? pod : NULL;
 }
 
 RequestContainer *recreate_request_find(RecreateRequest *request, const char *name) {

@@ -11,6 +11,7 @@
  * recreate-request-write.c writes, recreate-manage.c does what a controller would.
  */
 
+#include "agent/pod/runtime-pod.h"
 #include "agent/recreate/recreate-internal.h"
 #include "agent/recreate/recreate-plan.h"
 
@@ -127,7 +128,14 @@ int recreate_request_complete(RecreateRequest *request, const char *message);
 /* Decides anew. */
 int recreate_request_reconsider(RecreateRequest *request);
 
+/* The pod that it is about: of its namespace, of the name in its spec, and of the UID in its label,
+ * which anybody may have written who may make requests. NULL: there is none, or none is known. */
 const Pod *recreate_request_pod(const RecreateRequest *request);
+/* The same one in the runtime, by the runtime's own labels. */
+const RuntimePod *recreate_request_find_running(const RecreateRequest *request,
+                                                const RuntimePods *running);
+/* As the runtime calls that pod; NULL: nobody knows. */
+const char *recreate_request_runtime_uid(const RecreateRequest *request);
 RequestContainer *recreate_request_find(RecreateRequest *request, const char *name);
 
 /* What is known now; the caller frees the list. */

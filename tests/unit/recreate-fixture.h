@@ -92,6 +92,7 @@ static struct Node {
         size_t n_containers;
         unsigned n_lists, n_failing_lists; /* the next ones */
         bool is_runtime_away;
+        const char *listed_namespace, *listed_pod; /* as the runtime has it; NULL: d, web */
 
         Stop *stops[4];
         size_t n_stops;
@@ -423,11 +424,10 @@ bool pods_are_synced(const Pods *pods) {
 }
 
 const Pod *pods_find(const Pods *pods, const char *namespace, const char *name) {
-        return node.has_pod && strcmp(name, node.pod.name) == 0 ? &node.pod : NULL;
-}
-
-const Pod *pods_find_uid(const Pods *pods, const char *uid) {
-        return node.has_pod && strcmp(uid, node.pod.uid) == 0 ? &node.pod : NULL;
+        return node.has_pod && strcmp(name, node.pod.name) == 0 &&
+                               strcmp(namespace, node.pod.namespace) == 0
+                       ? &node.pod
+                       : NULL;
 }
 
 size_t runtimes_count(const Runtimes *runtimes) {
@@ -473,8 +473,8 @@ static inline int on_list(sd_event_source *source, void *userdata) {
 
         for (size_t i = 0; i < node.n_containers; i++) {
                 const char *const labels[4][2] = {
-                        { LABEL_POD_NAME, "web" },
-                        { LABEL_POD_NAMESPACE, "d" },
+                        { LABEL_POD_NAME, node.listed_pod ?: "web" },
+                        { LABEL_POD_NAMESPACE, node.listed_namespace ?: "d" },
                         { LABEL_POD_UID, "p-1" },
                         { LABEL_CONTAINER_NAME, node.containers[i].name },
                 };

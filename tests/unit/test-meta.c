@@ -277,8 +277,10 @@ static void test_annotation(void **state) {
         accept_patch(fixture);
         assert_int_equal(fixture->n_written, 1);
         assert_int_equal(meta_count(fixture->meta, VERDICT_CURRENT), 2);
-        assert_int_equal(meta_environment(fixture->meta, "web", "app"), META_ENVIRONMENT_CURRENT);
-        assert_int_equal(meta_environment(fixture->meta, "web", "abc"), META_ENVIRONMENT_NONE);
+        assert_int_equal(meta_environment(fixture->meta, "default", "web", "web", "app"),
+                         META_ENVIRONMENT_CURRENT);
+        assert_int_equal(meta_environment(fixture->meta, "default", "web", "web", "abc"),
+                         META_ENVIRONMENT_NONE);
 }
 
 /* The watch is behind our own write; and a change that is none costs nothing. */
@@ -315,7 +317,8 @@ static void test_not_for_everybody(void **state) {
         assert_null(fake_patch());
         assert_int_equal(fake.n_stops, 0);
         assert_int_equal(meta_count(fixture->meta, VERDICT_CURRENT), 1);
-        assert_int_equal(meta_environment(fixture->meta, "web", "app"), META_ENVIRONMENT_NONE);
+        assert_int_equal(meta_environment(fixture->meta, "default", "web", "web", "app"),
+                         META_ENVIRONMENT_NONE);
 
         /* It asks for it now. */
         rest();
@@ -344,7 +347,8 @@ static void test_asks_for_it_meanwhile(void **state) {
         assert_int_equal(fake_n_open(CALL_LIST), 1);
         fake_run_runtime();
         assert_int_equal(fake.n_answered[CALL_STATUS], 1);
-        assert_int_equal(meta_environment(fixture->meta, "web", "app"), META_ENVIRONMENT_CURRENT);
+        assert_int_equal(meta_environment(fixture->meta, "default", "web", "web", "app"),
+                         META_ENVIRONMENT_CURRENT);
         accept_patch(fixture);
 
         rest();
@@ -384,7 +388,8 @@ static void test_not_there_any_more(void **state) {
         fake.containers[0] = model("c2", "1", 2);
         show_and_run(fixture, make_pod(fixture, "c2", "1"));
         assert_int_equal(fake.n_answered[CALL_LIST], n_lists + 3);
-        assert_int_equal(meta_environment(fixture->meta, "web", "app"), META_ENVIRONMENT_CURRENT);
+        assert_int_equal(meta_environment(fixture->meta, "default", "web", "web", "app"),
+                         META_ENVIRONMENT_CURRENT);
         assert_non_null(strstr(fake_patch(), "containerd://c2"));
 }
 
@@ -643,7 +648,8 @@ static void test_outside_an_update(void **state) {
         pod->update = POD_UPDATE_READY;
         show(fixture, pod);
         assert_int_equal(fake.n_stops, 0);
-        assert_int_equal(meta_environment(fixture->meta, "web", "app"), META_ENVIRONMENT_STALE);
+        assert_int_equal(meta_environment(fixture->meta, "default", "web", "web", "app"),
+                         META_ENVIRONMENT_STALE);
 }
 
 static void test_checked_before(void **state) {
@@ -938,7 +944,8 @@ static void test_runtime_in_trouble(void **state) {
         assert_int_equal(meta_runtime_changed(fixture->meta), 0);
         fake_run_runtime();
         assert_int_equal(fake.n_answered[CALL_STATUS], 1);
-        assert_int_equal(meta_environment(fixture->meta, "web", "app"), META_ENVIRONMENT_UNKNOWN);
+        assert_int_equal(meta_environment(fixture->meta, "default", "web", "web", "app"),
+                         META_ENVIRONMENT_UNKNOWN);
         assert_non_null(strstr(fake_patch(), "plainHash\\\":31}"));
         accept_patch(fixture);
         show_and_run(fixture, next(fixture, "c1", "2"));

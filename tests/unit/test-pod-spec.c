@@ -326,17 +326,55 @@ static void test_metadata(void **state) {
 
         begin();
         message.meta.deletiontimestamp = &time;
-        pod_message_add_annotation(&message, "kubernetes.io/config.mirror", "static-uid");
         pod_message_add_annotation(&message, POD_RESTART_ANNOTATION, "app,web");
         pod_message_add_annotation(&message, POD_META_ANNOTATION, "{}");
         pod_message_add_annotation(&message, "kruise.io/sidecarset-hash", "");
         pod = parse();
         assert_string_equal(pod->uid, "u1");
-        assert_string_equal(pod->runtime_uid, "static-uid");
+        assert_string_equal(pod->runtime_uid, "u1");
         assert_string_equal(pod->restart_wish, "app,web");
         assert_string_equal(pod->meta, "{}");
         assert_true(pod->is_deleted);
         assert_true(pod->is_kruise);
+}
+
+/* Only what the kubelet has made for a pod of a file or URL is called something else in the runtime:
+ * the annotation alone is what anybody can write who makes pods. */
+static const struct {
+        const char *mirror, *source, *owner, *version, *uid;
+} mirrors[] = {
+        { "static-uid", "file", "Node", "v1", "static-uid" },
+        { "static-uid", "http", "Node", "v1", "static-uid" },
+        { "static-uid", "file", NULL, NULL, "u1" },
+        { "static-uid", "file", "ReplicaSet", "v1", "u1" },
+        { "static-uid", "file", "Node", "example.org/v1", "u1" },
+        { "static-uid", "api", "Node", "v1", "u1" },
+        { "static-uid", NULL, "Node", "v1", "u1" },
+        { "", "file", "Node", "v1", "u1" },
+        { NULL, "file", "Node", "v1", "u1" },
+};
+
+static void test_mirrors(void **state) {
+        for (size_t i = 0; i < sizeof(mirrors) / sizeof(mirrors[0]); i++) {
+                cleanup(pod_free_p) Pod *pod = NULL;
+                Kubernetes__V1__OwnerReference owner = KUBERNETES__V1__OWNER_REFERENCE__INIT;
+                Kubernetes__V1__OwnerReference *list[] = { &owner };
+
+                begin();
+                owner.kind = (char *) mirrors[i].owner;
+                owner.apiversion = (char *) mirrors[i].version;
+                message.meta.ownerreferences = list;
+                message.meta.n_ownerreferences = mirrors[i].owner ? 1 : 0;
+                if (mirrors[i].mirror)
+                        pod_message_add_annotation(&message, "kubernetes.io/config.mirror",
+                                                   mirrors[i].mirror);
+                if (mirrors[i].source)
+                        pod_message_add_annotation(&message, "kubernetes.io/config.source",
+                                                   mirrors[i].source);
+                pod = parse();
+                assert_string_equal(pod->uid, "u1");
+                assert_string_equal(pod->runtime_uid, mirrors[i].uid);
+        }
 }
 
 static const struct {
@@ -537,6 +575,7 @@ int main(void) {
                 cmocka_unit_test(test_restarts),
                 cmocka_unit_test(test_grace),
                 cmocka_unit_test(test_metadata),
+                cmocka_unit_test(test_mirrors),
                 cmocka_unit_test(test_owners),
                 cmocka_unit_test(test_conditions),
                 cmocka_unit_test(test_status),

@@ -107,6 +107,64 @@ static void test_failure_ignored(void **state) {
         assert_string_equal(node.stops[0]->id, "s1");
 }
 
+/* Whoever makes a request writes its label and may write a pod: only what the runtime says of a
+ * container tells whose it is. */
+static const struct {
+        const char *name; /* of the pod that the request is about */
+        bool has_pod, are_pods_unknown;
+        const char *pod_uid, *runtime_uid;
+        const char *listed_namespace, *listed_pod;
+        bool is_served;
+} foreign[] = {
+        { "web", true, false, "p-1", "p-1", "d", "web", true },
+        { "web", false, true, "p-1", "p-1", "d", "web", true },
+        { "else", true, false, "p-1", "p-1", "d", "web", false },
+        { "else", false, true, "p-1", "p-1", "d", "web", false },
+        { "web", false, true, "p-1", "p-1", "kube-system", "web", false },
+        { "web", false, true, "p-1", "p-1", "d", "etcd-0", false },
+        { "web", true, false, "p-1", "p-1", "kube-system", "web", false },
+        { "web", true, false, "p-1", "p-1", "d", "etcd-0", false },
+        { "web", true, false, "p-0", "p-0", "d", "web", true }, /* the former pod of that name */
+};
+
+static void test_foreign(void **state) {
+        for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
+                node.has_pod = foreign[i].has_pod;
+                node.are_pods_unknown = foreign[i].are_pods_unknown;
+                node.pod.uid = (char *) foreign[i].pod_uid;
+                node.pod.runtime_uid = (char *) foreign[i].runtime_uid;
+                node.listed_namespace = foreign[i].listed_namespace;
+                node.listed_pod = foreign[i].listed_pod;
+                create(strcmp(foreign[i].name, "web") == 0 ? PREPARED("r", "")
+                                                           : PREPARED("r", "'podName':'else',"));
+                assert_int_equal(node.n_stops, foreign[i].is_served);
+                if (!foreign[i].is_served)
+                        assert_string_equal(states(0), "Pending Pending");
+                remove_object(0);
+                assert_int_equal(node.recreate->n_requests, 0);
+        }
+}
+
+/* A pod that claims to be the mirror of another one: in a request's words, and in the runtime's. */
+static void test_claimed_mirror(void **state) {
+        node.pod.uid = (char *) "p-2";
+        node.listed_namespace = "kube-system";
+        node.listed_pod = "etcd-0";
+        create(REQUEST("r",
+                       "'crr.apps.kruise.io/node-name':'node-1',"
+                       "'crr.apps.kruise.io/active':'true'",
+                       "", BOTH));
+        assert_string_equal(states(0), "Pending Pending");
+        assert_int_equal(node.n_stops, 0);
+}
+
+/* Nor is anything stopped that turns out to be another pod's when it is looked at once more. */
+static void test_check_finds_another_pod(void **state) {
+        create(PREPARED("r", ""));
+        node.listed_namespace = "kube-system";
+        assert_false(stop_begin(node.stops[0]));
+}
+
 static void test_one_after_another(void **state) {
         create(PREPARED("r1", ""));
         create(PREPARED("r2", ""));
@@ -750,6 +808,9 @@ int main(void) {
                 TEST(test_ordered),
                 TEST(test_failure),
                 TEST(test_failure_ignored),
+                TEST(test_foreign),
+                TEST(test_claimed_mirror),
+                TEST(test_check_finds_another_pod),
                 TEST(test_one_after_another),
                 TEST(test_completed_meanwhile),
                 TEST(test_deleted_meanwhile),

@@ -99,7 +99,7 @@ static void test_nothing(void **state) {
 
         assert_int_equal(runtime_pods_read(&fixture->list, &fixture->pods), 0);
         assert_int_equal(fixture->pods.n_items, 0);
-        assert_null(runtime_pods_find_uid(&fixture->pods, "u1"));
+        assert_null(runtime_pods_find(&fixture->pods, "ns", "a", "u1"));
 }
 
 static void test_groups(void **state) {
@@ -120,7 +120,7 @@ static void test_groups(void **state) {
         assert_string_equal(fixture->pods.items[2].name, "b");
         assert_string_equal(fixture->pods.items[2].namespace, "ns");
 
-        pod = runtime_pods_find_uid(&fixture->pods, "u1");
+        pod = runtime_pods_find(&fixture->pods, "ns", "a", "u1");
         assert_ptr_equal(pod, &fixture->pods.items[1]);
         assert_int_equal(pod->n_containers, 2);
         assert_string_equal(pod->containers[0].name, "app");
@@ -128,7 +128,9 @@ static void test_groups(void **state) {
         assert_int_equal(pod->containers[0].created_at_nsec, 9);
         assert_string_equal(runtime_pod_find(pod, "side")->id, "a-side");
         assert_null(runtime_pod_find(pod, "web"));
-        assert_null(runtime_pods_find_uid(&fixture->pods, "u3"));
+        assert_null(runtime_pods_find(&fixture->pods, "ns", "a", "u3"));
+        assert_null(runtime_pods_find(&fixture->pods, "ns", "b", "u1"));
+        assert_null(runtime_pods_find(&fixture->pods, "other", "a", "u1"));
 }
 
 /* Of two that were made in the same instant, the one with more restarts is newer. */

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that a restart request reaches the pod of its namespace and name and no other one, whatever
+UIDs the one who makes requests and pods writes into them.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lab import sanitizers
+from lab.kubelet import is_ready
+from lab.pod import Pod, container
+from lab.recreate_request import PREFIX, RecreateRequest
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(120 * SLOWLY)]
+
+_TENANT = "tenant-a"
+
+
+@pytest.fixture(scope="module")
+def tenant(kube):
+    """A namespace in which somebody may make pods and requests, and nothing else anywhere."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _TENANT}}
+    kube.create(namespace)
+    return _TENANT
+
+
+@pytest.fixture
+def victim(make_pod, tools):
+    pod = make_pod(container("main", tools), namespace="kube-system", owner=False)
+    return pod, pod.runtime_container("main").id
+
+
+@pytest.fixture
+def ask():
+    """ask(request, …): created with more metadata, and deleted at the end."""
+    made = []
+
+    def create(request, **metadata):
+        made.append(request)
+        return request.create(**metadata)
+
+    yield create
+    for one in made:
+        one.delete()
+
+
+def labels_of(victim, **more):
+    """What a webhook of OpenKruise writes, but about somebody else's pod."""
+    named = {"node-name": victim.node.name, "pod-uid": victim.uid, "active": "true"}
+    return {f"{PREFIX}/{key}": value for key, value in named.items()} | more
+
+
+def is_untouched(victim) -> bool:
+    pod, container_id = victim
+    newest = pod.runtime_container("main")
+    return newest.id == container_id and pod.is_running("main") and pod.events("Killing") == []
+
+
+def wait_looked(request) -> None:
+    """Until the agent has looked for the container, or has ended the request."""
+
+    def is_told() -> bool:
+        found = request.state("main")
+        return (
+            request.status().get("phase") == "Completed"
+            or found.get("message") == "not found container on Node"
+            or found.get("isKilled", False)
+        )
+
+    wait_until(is_told, 30 * SLOWLY, lambda: f"word of it: {request.status()}")
+
+
+@pytest.mark.parametrize("has_pod", [True, False], ids=["pod", "no-pod"])
+@pytest.mark.parametrize("is_managed", [True, False], ids=["managed", "context"])
+def test_the_uid_of_another_namespaces_pod(
+    node_agent, tenant, victim, make_pod, tools, ask, is_managed, has_pod
+):
+    """In the label of a request, with or without a pod of its own under the name."""
+    pod, container_id = victim
+    own = Pod(pod.node, container("main", tools), name=pod.name, namespace=tenant, owner=False)
+    if has_pod:
+        own = make_pod(container("main", tools), name=pod.name, namespace=tenant, owner=False)
+    request = RecreateRequest(own, "main")
+    labels = labels_of(pod)
+    if is_managed:
+        labels["inplaced.io/managed"] = "true"
+    else:
+        context = {"containerID": f"containerd://{container_id}", "restartCount": 0}
+        request.spec["containers"][0]["statusContext"] = context
+    ask(request, labels=labels)
+    wait_looked(request)
+    assert is_untouched(victim)
+    assert pod.restarts() == {"main": 0}
+    assert not request.state("main").get("isKilled")
+    assert "containerStatusSnapshot" not in request.status()
+
+    # Whoever may do it for the pod itself still can.
+    served = ask(RecreateRequest(pod, "main"))
+    served.wait_phase("Completed")
+    assert pod.restarts() == {"main": 1}
+
+
+def test_the_uid_of_another_pod_of_the_namespace(node_agent, make_pod, tools, ask):
+    """The name in the spec is the one that counts."""
+    one, other = (make_pod(container("main", tools), owner=False) for _ in range(2))
+    request = RecreateRequest(one, "main")
+    ask(request, labels=labels_of(other, **{"inplaced.io/managed": "true"}))
+    assert "gone" in request.wait_phase("Completed")["message"]
+    assert one.restarts() == other.restarts() == {"main": 0}
+
+
+@pytest.mark.parametrize("claims_node", [True, False], ids=["node-owns-it", "bare"])
+def test_a_pod_that_claims_to_be_another_ones_mirror(
+    node_agent, tenant, victim, tools, kube, ask, claims_node
+):
+    """By an annotation that only the kubelet's copies of static pods have.
+
+    The kubelet never runs such a pod and takes it away, which ends the request.
+    """
+    pod, _ = victim
+    mirror = Pod(pod.node, container("main", tools), namespace=tenant, owner=False)
+    metadata = mirror.document["metadata"]
+    metadata["annotations"] = {"kubernetes.io/config.mirror": pod.uid}
+    if claims_node:
+        node = {"apiVersion": "v1", "kind": "Node", "name": pod.node.name, "controller": True}
+        node["uid"] = kube.get(pod.node.path)["metadata"]["uid"]
+        metadata["annotations"]["kubernetes.io/config.source"] = "file"
+        metadata["ownerReferences"] = [node]
+    # It waits for the pod, so that nothing is quicker than the agent.
+    request = ask(RecreateRequest(mirror, "main"))
+    mirror.create()
+    try:
+        wait_looked(request)
+        assert is_untouched(victim)
+        assert not request.state("main").get("isKilled")
+    finally:
+        mirror.delete()
+
+
+def test_a_static_pod(make_node, start_agent, control_plane, folder, tools, kube, ask):
+    """It is called something else in the runtime than in the API, and is restarted all the same."""
+    files = folder / "static"
+    files.mkdir()
+    node = make_node(config={"staticPodPath": str(files)})
+    start_agent(
+        node.containerd.endpoint,
+        kubeconfig=control_plane.write_agent_kubeconfig(folder / "static.conf"),
+        node_name=node.name,
+        flags=[f"--kubelet-health-address={node.health_address}"],
+    )
+    pod = Pod(node, container("main", tools), name="static", owner=False)
+    del pod.document["spec"]["nodeName"]
+    (files / "static.json").write_text(json.dumps(pod.document))
+    pod.name = f"static-{node.name}"
+    pod.path = f"/api/v1/namespaces/default/pods/{pod.name}"
+    kube.wait_for(pod.path, is_ready, 40 * SLOWLY)
+    before = pod.container_id("main")
+    request = ask(RecreateRequest(pod, "main"))
+    request.wait_phase("Completed", 60 * SLOWLY)
+    assert request.state("main")["phase"] == "Succeeded" and request.state("main")["isKilled"]
+    assert pod.container_id("main") != before
