@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "agent/base/redact.h"
+
 /* clang-format off */
 static const struct {
         const char *name;
@@ -40,6 +42,8 @@ int error_set(Error *error, ErrorKind kind, const char *format, ...) {
         if (vasprintf(&error->message, format, args) < 0)
                 error->message = NULL;
         va_end(args);
+        if (error->message)
+                (void) redact_text(error->message);
 
         error->kind = kind;
         return kinds[kind].number;

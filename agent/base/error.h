@@ -37,7 +37,8 @@ typedef struct Error {
 #define ERROR_INIT ((Error){ .kind = ERROR_NONE })
 
 /* Fills *error, which must be unset, and returns the errno that matches the kind. A NULL error is
- * allowed and means that the caller does not want the text. */
+ * allowed and means that the caller does not want the text. Texts of peers come in by this: whatever
+ * is secret in their URLs is taken out, see redact.h. */
 int error_set(Error *error, ErrorKind kind, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 

@@ -20,12 +20,16 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
+#include "agent/base/redact.h"
 #include "agent/base/spawn.h"
 
 /* For what the program started, and what still holds its stdout when it has ended. */
 #define GRACE_USEC ((uint64_t) 1000000)
 
-#define COMPLAINT_SIZE 256
+/* Of what it complains about, what is read and what is shown: secrets are taken out in between. */
+#define COMPLAINT_SIZE 4096
+#define LINE_SIZE 256
+
 #define CHUNK_SIZE ((size_t) 4096)
 
 typedef struct Buffer {
@@ -124,7 +128,8 @@ static int program_finish(Program *program, const Error *error) {
         return program->on_done(output.data, output.size, NULL, program->userdata);
 }
 
-/* The first line that is not empty, in ASCII: it was written for a terminal. */
+/* The first line that is not empty, in ASCII, since it was written for a terminal, and without the
+ * secrets of its URLs, which the cut might make unrecognisable. */
 static const char *first_line(char *text) {
         size_t size;
 
@@ -136,6 +141,8 @@ static const char *first_line(char *text) {
         for (char *at = text; *at; at++)
                 if ((unsigned char) *at < ' ' || (unsigned char) *at >= 0x7f)
                         *at = '?';
+        if (strlen(redact_text(text)) >= LINE_SIZE)
+                text[LINE_SIZE - 1] = '\0';
 
         return text;
 }

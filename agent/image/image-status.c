@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/redact.h"
 #include "agent/base/rfc3339.h"
 
 static const char *const phase_names[_IMAGE_PHASE_MAX] = {
@@ -212,7 +213,14 @@ static int read_texts(json_object *entry, const char *name, ImageStatus *status)
 
         if (status->phase == IMAGE_FAILED)
                 status->reason = message ? reason_of_message(message) : PULL_REASON_UNKNOWN;
-        return copy_string(message, &status->message);
+
+        r = copy_string(message, &status->message);
+        if (r < 0)
+                return r;
+        if (status->message)
+                (void) redact_text(
+                        status->message); /* a version may have written it that did not */
+        return 0;
 }
 
 int image_status_from_json(json_object *entry, const char *name, ImageStatus *ret, Error *reterr) {

@@ -4,9 +4,11 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/redact.h"
 #include "agent/base/slice.h"
 #include "agent/document/json-cleanup.h"
 
@@ -147,18 +149,21 @@ static Slice message_of_text(Slice body) {
         return body;
 }
 
-/* One line of it, cut between characters. */
+/* One line of it, without secrets, and only then cut, between characters. */
 static void write_line(Slice text, char line[static LINE_SIZE]) {
-        size_t size = text.size;
+        cleanup(free_p) char *copy = malloc(text.size + 1);
+        size_t size = copy && text.size > 0 ? text.size : 0;
 
+        if (size > 0)
+                size = redact_urls(memcpy(copy, text.data, size), size);
         if (size >= LINE_SIZE) {
                 size = LINE_SIZE - 1;
-                while (size > 0 && ((unsigned char) text.data[size] & 0xc0) == 0x80)
+                while (size > 0 && ((unsigned char) copy[size] & 0xc0) == 0x80)
                         size--;
         }
 
         for (size_t i = 0; i < size; i++) {
-                unsigned char c = (unsigned char) text.data[i];
+                unsigned char c = (unsigned char) copy[i];
 
                 line[i] = c < ' ' || c == 0x7f ? ' ' : (char) c;
         }

@@ -3,7 +3,6 @@
 #include "agent/node/state-file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +11,13 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/clock.h"
+#include "agent/base/file.h"
 #include "agent/base/loop.h"
 #include "agent/node/node-image.h"
 
 #define FILE_NAME "nodeimage.json"
 #define FILE_SIZE_MAX ((off_t) 64 << 20)
+#define FILE_MODE 0640 /* what is on this node, and why not, is nobody's business but root's */
 
 /* Between two writes there are at least this many times the duration of the first. */
 #define PAUSE_FACTOR 10
@@ -58,9 +59,9 @@ static int state_file_write_temporary(StateFile *file) {
         };
         int fd, r;
 
-        fd = open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-        if (fd < 0)
-                return -errno;
+        r = file_create(file->temporary, FILE_MODE, &fd);
+        if (r < 0)
+                return r;
 
         stream = fdopen(fd, "w");
         if (!stream) {
@@ -169,14 +170,16 @@ static int on_image(Image *image, void *userdata) {
 }
 
 static int read_whole(const char *path, char **ret, size_t *ret_size) {
-        cleanup(close_p) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        cleanup(close_p) int fd = -1;
         cleanup(free_p) char *text = NULL;
         struct stat status;
         size_t size = 0;
+        int r;
 
-        if (fd < 0 || fstat(fd, &status) < 0)
-                return -errno;
-        if (!S_ISREG(status.st_mode) || status.st_size > FILE_SIZE_MAX)
+        r = file_open(path, &status, &fd);
+        if (r < 0)
+                return r;
+        if (status.st_size > FILE_SIZE_MAX)
                 return -EFBIG;
 
         text = malloc((size_t) status.st_size + 1);

@@ -6,13 +6,14 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/redact.h"
 #include "agent/pod/hook-spec.h"
 
 #define TEXT_SIZE 256 /* of a command or path: events have room for about 1,000 bytes */
 
-/* One line, and cut if it is long, between two characters. */
+/* One line without secrets, and cut if it is long, between two characters. */
 static void shorten(char *text) {
-        size_t size = strlen(text);
+        size_t size = strlen(redact_text(text));
 
         for (char *c = text; *c; c++)
                 if ((unsigned char) *c < ' ' || *c == 0x7f)

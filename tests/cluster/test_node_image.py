@@ -10,8 +10,11 @@ from datetime import datetime, timezone
 
 import pytest
 
+from fake import registry as fakes
 from lab import sanitizers
 from lab.documents import split_reference
+from lab.image import build_image
+from lab.layers import random_layer
 from lab.node_image import COUNTS, NodeImage
 from lab.wait import wait_until
 
@@ -207,6 +210,21 @@ def test_controllers_verdict_stays(cluster_agent, containerd, node_image, gate, 
     events = node_image.wait_events(1)
     assert [event["reason"] for event in events] == ["PullImageSucceed"]
     assert other in events[0]["message"]
+
+
+def test_signed_url(cluster_agent, node_image, fake_registry, image_name):
+    """The URL that a registry sends the runtime to is a credential: nobody reads it in the cluster."""
+    image = fake_registry.add(image_name, "1", build_image([random_layer(1000, seed=31)]))
+    url = "http://me:PASSWORD@127.0.0.1:1/blob?sig=SIGNATURE"
+    fake_registry.on("layer", fakes.refuse(307, Location=url))
+    node_image.want(image.reference, backoffLimit=0)
+    told = str(node_image.wait_status(image.reference, "Failed"))
+    (event,) = node_image.wait_events(1)
+    assert event["reason"] == "PullImageFailed"
+    for text in (told, event["message"]):
+        assert "http://127.0.0.1:1/blob" in text
+    for secret in ("PASSWORD", "SIGNATURE", "sig="):
+        assert secret not in told + str(event) + cluster_agent.log_text()
 
 
 def test_fields_of_others_stay(cluster_agent, node_image, push, kube):

@@ -6,6 +6,7 @@ status, and that nothing true is lost by it.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 
 import pytest
@@ -69,6 +70,19 @@ def test_little_space_is_told(start_agent, folder):
         wait_until(lambda: problems(agent) == {}, 10 * SLOWLY, "runtime")
         fill(containerd.root)
         assert "0.0 GB free (0 %)" in problems(agent)["disk"]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("victim")])
+def test_temporary_file_is_taken(make_agent, fake_runtime, make):
+    """What stands in place of the status' temporary file is removed: not opened, not waited for."""
+    agent = make_agent(fake_runtime.endpoint)
+    (agent.state_dir / "victim").write_text("precious")
+    make(agent.state_dir / ".nodeimage.json.new")
+    agent.start()
+    pull_another(agent, "good/first:1")
+    assert (agent.state_dir / "victim").read_text() == "precious"
+    assert (agent.state_dir / "nodeimage.json").stat().st_mode & 0o7777 == 0o640
+    assert complaints(agent) == []
 
 
 def test_status_without_space(full_agent):

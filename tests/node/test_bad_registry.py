@@ -213,6 +213,17 @@ def test_registry_wants_credentials(agent, auth_registry, image_name):
     assert "wrong-secret" not in agent.log_text() + str(agent.status())
 
 
+def test_signed_url(agent, fake_registry, fragile, absent):
+    """The URL that a registry sends containerd to is a credential: it is not shown."""
+    url = f"http://me:PASSWORD@{absent}/blob?sig=SIGNATURE"
+    fake_registry.on("layer", fakes.refuse(307, Location=url))
+    agent.want(fragile.reference, backoffLimit=0)
+    assert_failed(agent, fragile.reference, "RegistryUnreachable", f"http://{absent}/blob")
+    published = agent.log_text() + str(agent.status()) + agent.ctl("doctor").stdout
+    for secret in ("PASSWORD", "SIGNATURE", "sig="):
+        assert secret not in published
+
+
 def test_registry_with_unknown_certificate(start_agent, containerd, folder):
     """A certificate that nobody vouches for is a failure of TLS."""
     with Registry(folder / "tls", tls=True) as registry:

@@ -339,3 +339,23 @@ def test_only_socket_does_not_speak(start_agent, fake_runtime, line):
     fake_runtime.front.line = Line.FORWARD
     agent.wait_status("good/waits:1", "Succeeded", 5 * SLOWLY)
     assert len(complaints(agent)) == 1 and problems(agent) == {}
+
+
+# It tells secrets
+
+
+def test_secret_in_a_refusal(agent, fake_runtime):
+    """What is secret in the URLs of a runtime's message is published nowhere; the rest is."""
+    url = "https://me:PASSWORD@blob.example/v2/blob?sig=SIGNATURE&se=1"
+    text = f'failed to copy: Get "{url}": dial tcp: lookup blob.example: no such host; {url}'
+    fake_runtime.on("PullImage", behaviours.fail("UNKNOWN", "; ".join([text] * 5)), BAD)
+    message = want_and_fail(agent)
+    assert 'Get "https://blob.example/v2/blob": dial tcp' in message
+    shown = str(agent.node.GetStatus(agent.messages.GetStatusRequest()))
+    asked = agent.ctl("-o", "json", "pull", "--deadline=1", BAD)
+    assert asked.returncode == 1 and "blob.example" in asked.stdout
+    said = agent.ctl("-o", "json", "images")
+    kept = (agent.state_dir / "nodeimage.json").read_text()
+    published = [agent.log_text(), kept, shown, asked.stdout, asked.stderr, said.stdout]
+    for secret in ("PASSWORD", "SIGNATURE", "me:P", "se=1"):
+        assert secret not in "\n".join(published)

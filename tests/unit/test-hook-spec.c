@@ -34,6 +34,8 @@ static const struct Case {
         { "{\"exec\":{\"command\":[\"sleep\",\"5\"]}}", "1 sleep|5|", "Exec lifecycle hook ([sleep 5])" },
         { "{\"exec\":{\"command\":[\"sh\",\"-c\",\"a\\nb\"]}}", "1 sh|-c|a\nb|",
           "Exec lifecycle hook ([sh -c a b])" },
+        { "{\"exec\":{\"command\":[\"get\",\"http://u:P@h/?s=1\"]}}", "1 get|http://u:P@h/?s=1|",
+          "Exec lifecycle hook ([get http://h/])" },
         { "{\"exec\":{\"command\":[]}}", NULL, "exec.command: is empty" },
         { "{\"exec\":{}}", NULL, "exec.command: is empty" },
         { "{\"exec\":{\"command\":[1]}}", NULL,
@@ -42,7 +44,7 @@ static const struct Case {
         { "{\"exec\":7}", NULL, "exec: expected an object, got 7" },
 
         { "{\"httpGet\":{\"path\":\"/stop?x=1#y\",\"port\":8080}}", "2 http - 8080 /stop?x=1",
-          "HTTP lifecycle hook (/stop?x=1)" },
+          "HTTP lifecycle hook (/stop)" },
         { "{\"httpGet\":{\"port\":\"web\",\"scheme\":\"HTTPS\",\"host\":\"10.0.0.9\"}}",
           "2 https 10.0.0.9 8080 /", "HTTP lifecycle hook (/)" },
         { "{\"httpGet\":{\"port\":\"81\",\"path\":\"x\"}}", "2 http - 82 /x", "HTTP lifecycle hook (/x)" },

@@ -200,6 +200,16 @@ static void test_reason_of_a_message(void **state) {
         }
 }
 
+/* What an older version has kept is not shown by this one. */
+static void test_secret_in_a_message(void **state) {
+        cleanup(json_object_put_p) json_object *object = json_tokener_parse(
+                "{\"phase\":\"Failed\",\"message\":\"TLS: https://u:P@host/?s=1\"}");
+        cleanup(image_status_done) ImageStatus status = { 0 };
+
+        assert_int_equal(image_status_from_json(object, "nginx", &status, NULL), 0);
+        assert_string_equal(status.message, "TLS: https://host/");
+}
+
 static void make_full(ImageStatus *status) {
         *status = (ImageStatus){
                 .phase = IMAGE_FAILED,
@@ -271,15 +281,16 @@ static void test_phases(void **state) {
 }
 
 int main(void) {
-        struct CMUnitTest tests[6 + N(percents) + N(written) + N(reads)] = {
+        struct CMUnitTest tests[7 + N(percents) + N(written) + N(reads)] = {
                 cmocka_unit_test(test_there_and_back),
                 cmocka_unit_test(test_reason_of_a_message),
+                cmocka_unit_test(test_secret_in_a_message),
                 cmocka_unit_test(test_copy),
                 cmocka_unit_test(test_copy_of_nothing),
                 cmocka_unit_test(test_digests_are_replaced),
                 cmocka_unit_test(test_phases),
         };
-        size_t n = 6;
+        size_t n = 7;
 
         for (size_t i = 0; i < N(percents); i++)
                 tests[n++] = (struct CMUnitTest){

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,6 +72,17 @@ static void test_message(void **state) {
         assert_string_equal(error.message, c->message);
 }
 
+/* Secrets go before the message is cut, which might leave a part of them. */
+static void test_long_message_with_secret(void **state) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        char body[1024];
+        int size;
+
+        size = snprintf(body, sizeof(body), "%0490d https://%0300d@host/", 0, 7);
+        kube_status_error(502, body, (size_t) size, &error);
+        assert_non_null(strstr(error.message, "0 https://host/"));
+}
+
 static void test_every_cut_of_protobuf(void **state) {
         for (size_t size = 0; size < sizeof(PROTOBUF); size++) {
                 cleanup(error_done) Error error = ERROR_INIT;
@@ -112,14 +124,15 @@ static void test_kinds(void **state) {
 }
 
 int main(void) {
-        struct CMUnitTest tests[sizeof(cases) / sizeof(cases[0]) + 3] = {
+        struct CMUnitTest tests[sizeof(cases) / sizeof(cases[0]) + 4] = {
                 cmocka_unit_test(test_kinds),
                 cmocka_unit_test(test_long_message),
+                cmocka_unit_test(test_long_message_with_secret),
                 cmocka_unit_test(test_every_cut_of_protobuf),
         };
 
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-                tests[i + 3] = (struct CMUnitTest){
+                tests[i + 4] = (struct CMUnitTest){
                         .name = cases[i].name,
                         .test_func = test_message,
                         .initial_state = (void *) &cases[i],

@@ -149,6 +149,8 @@ static const struct Ending {
           ERROR_UNAVAILABLE, "ended with status 1: first" },
         { "it complains in colour",           "printf '\\033[1mBad\\t\\303\\251\\n' >&2; exit 1", NULL,
           ERROR_UNAVAILABLE, "ended with status 1: ?[1mBad???" },
+        { "it complains about a URL",         "echo Get https://u:P@host/?s=1: 403 >&2; exit 1", NULL,
+          ERROR_UNAVAILABLE, "ended with status 1: Get https://host/: 403" },
         { "it is killed",                     "kill -9 $$",                     NULL,
           ERROR_UNAVAILABLE, "was killed by SIGKILL" },
         { "it aborts, and says why",          "ulimit -c 0; echo why >&2; kill -ABRT $$", NULL,
@@ -246,6 +248,15 @@ static void test_long_complaint(void **state) {
         run_shell(fixture, "head -c 100000 /dev/zero | tr '\\0' x >&2; exit 1");
         assert_int_equal(fixture->error.kind, ERROR_UNAVAILABLE);
         assert_true(strlen(fixture->error.message) < 300);
+}
+
+/* A cut in the middle of a URL does not leave a part of its secret. */
+static void test_long_complaint_with_secret(void **state) {
+        Fixture *fixture = *state;
+
+        run_shell(fixture, "printf '%0220d https://%0300d@host/' 0 7 >&2; exit 1");
+        assert_non_null(strstr(fixture->error.message, "0 https://"));
+        assert_null(strchr(strstr(fixture->error.message, "//"), '0'));
 }
 
 static void test_environment(void **state) {
@@ -489,6 +500,7 @@ int main(void) {
                 TEST(test_output_larger_than_allowed),
                 TEST(test_much_on_stderr),
                 TEST(test_long_complaint),
+                TEST(test_long_complaint_with_secret),
                 TEST(test_environment),
                 TEST(test_clean_child),
                 TEST(test_ignored_sigchld),

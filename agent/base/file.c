@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "agent/base/cleanup.h"
+
+int file_open_at(int folder, const char *path, struct stat *ret_status, int *ret_fd) {
+        cleanup(close_p) int fd = -1;
+        struct stat status;
+
+        fd = openat(folder, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        if (fd < 0 || fstat(fd, &status) < 0)
+                return -errno;
+        if (!S_ISREG(status.st_mode))
+                return -EINVAL;
+
+        *ret_status = status;
+        *ret_fd = take_fd(&fd);
+        return 0;
+}
+
+int file_open(const char *path, struct stat *ret_status, int *ret_fd) {
+        return file_open_at(AT_FDCWD, path, ret_status, ret_fd);
+}
+
+int file_create(const char *path, mode_t mode, int *ret_fd) {
+        cleanup(close_p) int fd = -1;
+
+        if (unlink(path) < 0 && errno != ENOENT)
+                return -errno;
+
+        fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+        if (fd < 0 || fchmod(fd, mode) < 0)
+                return -errno;
+
+        *ret_fd = take_fd(&fd);
+        return 0;
+}

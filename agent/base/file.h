@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Opening files of the disk from the event loop
+ *
+ * Whatever stands at the path, a FIFO, a device or a link, does not block the loop, and nothing is
+ * written into it. Failures are negative errnos.
+ */
+
+#include <sys/stat.h>
+
+/* Opens for reading what is a regular file, also behind a link. -EINVAL for anything else. */
+int file_open(const char *path, struct stat *ret_status, int *ret_fd);
+
+/* The same below a folder that is open, as openat() does. */
+int file_open_at(int folder, const char *path, struct stat *ret_status, int *ret_fd);
+
+/* Opens an empty file for writing, with exactly this mode, in place of whatever stood there: a
+ * temporary file, which will be renamed. */
+int file_create(const char *path, mode_t mode, int *ret_fd);

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Redact
+ *
+ * Takes the secrets out of the URLs in somebody else's text, before it is kept or shown: the user
+ * and password, the query, which is where a signed URL has its signature, and the fragment. The
+ * rest stays, since it says which server it was. When in doubt, more is taken than had to be.
+ *
+ * A URL may be escaped, once or twice, as in JSON or within another URL, or be cut off anywhere;
+ * a text of several parts should be redacted before it is cut all the same, since not every cut
+ * can be recognised. A text that was redacted stays as it is when that is done again.
+ */
+
+#include <stddef.h>
+
+/* Changes the text where it is and returns its new size, which is never larger. */
+size_t redact_urls(char *text, size_t size);
+
+/* The same for a text that ends with a NUL. Returns it. */
+char *redact_text(char *text);

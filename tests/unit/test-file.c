@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Files are opened without waiting for anything, whatever stands at their path
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/file.h"
+
+static int make_nothing(const char *path) {
+        return 0;
+}
+
+static int make_file(const char *path) {
+        cleanup(close_p) int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+
+        return write(fd, "text", 4) == 4 ? 0 : -1;
+}
+
+static int make_fifo(const char *path) {
+        return mkfifo(path, 0600);
+}
+
+static int make_link(const char *path) {
+        return symlink("victim", path);
+}
+
+static int make_folder(const char *path) {
+        return mkdir(path, 0700);
+}
+
+static const struct Case {
+        const char *name;
+        int (*make)(const char *path);
+        int open_result;
+        int create_result;
+} cases[] = {
+        { "nothing", make_nothing, -ENOENT, 0 },       { "a file", make_file, 0, 0 },
+        { "a FIFO", make_fifo, -EINVAL, 0 },           { "a link", make_link, 0, 0 },
+        { "a folder", make_folder, -EINVAL, -EISDIR },
+};
+
+static void test_case(void **state) {
+        const struct Case *c = *state;
+        char folder[] = "/tmp/test-file-XXXXXX";
+        cleanup(close_p) int reader = -1;
+        cleanup(close_p) int writer = -1;
+        struct stat status;
+
+        assert_non_null(mkdtemp(folder));
+        assert_int_equal(chdir(folder), 0);
+        assert_int_equal(make_file("victim"), 0);
+        assert_int_equal(c->make("it"), 0);
+
+        assert_int_equal(file_open("it", &status, &reader), c->open_result);
+        if (c->open_result == 0)
+                assert_int_equal(status.st_size, 4);
+        assert_int_equal(file_create("it", 0640, &writer), c->create_result);
+        if (c->create_result == 0) {
+                assert_int_equal(fstat(writer, &status), 0);
+                assert_int_equal(status.st_mode, S_IFREG | 0640);
+                assert_int_equal(status.st_size, 0);
+        }
+        assert_int_equal(stat("victim", &status), 0);
+        assert_int_equal(status.st_size, 4);
+
+        assert_int_equal(remove("it"), 0);
+        assert_int_equal(remove("victim"), 0);
+        assert_int_equal(chdir("/"), 0);
+        assert_int_equal(rmdir(folder), 0);
+}
+
+int main(void) {
+        enum { N_CASES = sizeof(cases) / sizeof(cases[0]) };
+        struct CMUnitTest tests[N_CASES];
+
+        (void) alarm(60); /* the limit of a test that blocks */
+        (void) umask(0077);
+        for (size_t i = 0; i < N_CASES; i++)
+                tests[i] = (struct CMUnitTest){
+                        .name = cases[i].name,
+                        .test_func = test_case,
+                        .initial_state = (void *) &cases[i],
+                };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
