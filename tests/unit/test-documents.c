@@ -18,6 +18,8 @@
 #include "agent/base/cleanup.h"
 #include "agent/document/documents.h"
 
+#define ZEROS_60 "000000000000000000000000000000000000000000000000000000000000"
+
 #define TEXT(s) .text = (s), .size = sizeof(s) - 1
 
 /* The documents as JSON, with a blank between two of them; or else the refusal. */
@@ -62,6 +64,11 @@ static const struct Story {
           .json = "[1.5,-1.25,1000.0,0.5,0.0,8.0]" },
         { "no floats", TEXT("[., .e1, 1e, 1e+, 1.5x, .inf, .nan, 1e999]"),
           .json = "[\".\",\".e1\",\"1e\",\"1e+\",\"1.5x\",\".inf\",\".nan\",\"1e999\"]" },
+        { "numbers as long as numbers get, and short ones behind them",
+          TEXT("[" ZEROS_60 "123, 7, " ZEROS_60 "_1__23, 0x" ZEROS_60 "f, 8, 1." ZEROS_60 "5, 9]"),
+          .json = "[83,7,83,15,8,1.0,9]" },
+        { "longer numbers", TEXT("[" ZEROS_60 "1234, 0x" ZEROS_60 "ff, 0." ZEROS_60 "25]"),
+          .json = "[\"" ZEROS_60 "1234\",\"0x" ZEROS_60 "ff\",\"0." ZEROS_60 "25\"]" },
         { "a time", TEXT("t: 2026-01-31T12:00:00Z"), .json = "{\"t\":\"2026-01-31T12:00:00Z\"}" },
         { "quotes", TEXT("['1', \"true\", 'it''s', \"\\u00e9\"]"),
           .json = "[\"1\",\"true\",\"it's\",\"é\"]" },
