@@ -4,6 +4,8 @@
 # Which Debian packages the project needs for what, and how to get them. To be sourced.
 
 # shellcheck disable=SC2034 # the lists are for whoever sources this
+# shellcheck source=packaging/root.sh
+. "$(dirname "${BASH_SOURCE[0]}")/root.sh"
 
 # To build the programs.
 build_packages=(
@@ -36,7 +38,7 @@ go_packages=(ca-certificates python3-pip python3-venv)
 # starts private copies of their programs and needs none of them running.
 _service_packages=(containerd docker-registry etcd-server)
 
-# Prints the packages among the arguments that are not installed.
+# Prints the packages among the arguments that are not installed, each once.
 list_missing_packages() {
     local package status
     declare -A installed=()
@@ -47,6 +49,7 @@ list_missing_packages() {
 
     for package in "$@"; do
         [ -n "${installed[$package]-}" ] || echo "$package"
+        installed[$package]=named
     done
 }
 
@@ -66,14 +69,15 @@ install_packages() {
         mapfile -t missing < <(list_missing_packages "$@")
         [ ${#missing[@]} -gt 0 ] || exit 0
 
-        export DEBIAN_FRONTEND=noninteractive
-        apt-get -q update 9<&- || exit 1
-        apt-get -q -y -o DPkg::Lock::Timeout=600 install --no-install-recommends \
+        as_root "installing packages" apt-get -q update 9<&- || exit 1
+        as_root "installing packages" env DEBIAN_FRONTEND=noninteractive \
+            apt-get -q -y -o DPkg::Lock::Timeout=600 install --no-install-recommends \
             "${missing[@]}" 9<&- || exit 1
 
         [ -d /run/systemd/system ] || exit 0
         for package in "${_service_packages[@]}"; do
-            [[ " ${missing[*]} " != *" $package "* ]] || systemctl disable --now "${package%-server}.service"
+            [[ " ${missing[*]} " != *" $package "* ]] ||
+                as_root "stopping $package" systemctl disable --now "${package%-server}.service"
         done
     ) 9</var/lib/dpkg
 }

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scripts that people call become root by themselves, and say so if they cannot."""
+
+import os
+import shutil
+
+import pytest
+
+from conftest import REPOSITORY
+
+SCRIPTS = ("packaging/quickstart", "tests/run", "tests/bench/run", "tests/fresh-root")
+NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be other users")
+
+
+@pytest.fixture
+def tools(folder, write_script):
+    """A folder for PATH with what the scripts need until they are root's, and no sudo."""
+    made = folder / "tools"
+    made.mkdir()
+    for name in ("bash", "cat", "dirname", "grep", "id", "paste", "realpath"):
+        (made / name).symlink_to(shutil.which(name))
+    return made
+
+
+@pytest.fixture
+def scripts(folder):
+    """These scripts where every user can read them."""
+    for name in ("packaging", "tests"):
+        shutil.copytree(
+            REPOSITORY / name,
+            folder / name,
+            ignore=lambda _, names: [n for n in names if n.endswith((".c", ".h", ".py"))],
+        )
+    return folder
+
+
+@only_root
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_no_sudo(scripts, tools, run, script):
+    done = run(*NOBODY, "env", f"PATH={tools}", f"./{script}", cwd=scripts)
+    assert done.stdout == f"{script} needs root, and there is no sudo here; call it as root\n"
+    assert done.returncode == 2
+
+
+@only_root
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_help_needs_no_root(scripts, tools, run, script):
+    done = run(*NOBODY, "env", f"PATH={tools}", f"./{script}", "--help", cwd=scripts)
+    assert done.stdout.startswith(f"Usage: {script}")
+    assert "sudo " + script not in done.stdout
+    assert done.returncode == 0
+
+
+@only_root
+@pytest.mark.parametrize(
+    ("script", "arguments"),
+    [
+        ("packaging/quickstart", []),
+        ("packaging/quickstart", ["--runtime-endpoint", "unix:///no/socket", "a b"]),
+        ("tests/run", ["--quick", "--only", "lint"]),
+        ("tests/bench/run", ["--only", "small"]),
+        ("tests/fresh-root", ["--worktree", "echo 'a b'"]),
+    ],
+)
+def test_by_sudo(scripts, tools, write_script, run, script, arguments):
+    """The same script with the same arguments, and with what the environment says of the network."""
+    write_script("tools/sudo", 'printf "%s\\n" "$@"; exit 7')
+    environment = {"CI": "true", "https_proxy": "http://user:secret@proxy", "OTHER": "x"}
+    done = run(*NOBODY, "env", "-u", "http_proxy", f"PATH={tools}", f"./{script}", *arguments, cwd=scripts,
+               **environment)
+    kept, *command = done.stdout.splitlines()
+    assert {"CI", "https_proxy"} <= set(kept.removeprefix("--preserve-env=").split(","))
+    assert "OTHER" not in kept and "secret" not in done.stdout
+    assert command == ["--", str(tools / "bash"), f"./{script}", *arguments] or command == [
+        "--", "/bin/bash", f"./{script}", *arguments,
+    ]
+    assert done.returncode == 7
+
+
+def test_missing_packages_are_named_once(run):
+    done = run(
+        "bash", "-c", '. packaging/packages.sh; list_missing_packages "$@"', "bash",
+        "no-such-b", "libc6", "no-such-a", "no-such-b", "libc6", cwd=REPOSITORY,
+    )
+    assert done.stdout.splitlines() == ["no-such-b", "no-such-a"]
+
+
+def test_commands_of_the_readme(run):
+    """fresh-root finds them; and they begin with no sudo, which a bare machine does not have."""
+    done = run("grep", "-xE", "(packaging|tests)/[a-z/-]+", "README.md", cwd=REPOSITORY)
+    assert done.stdout.splitlines() == ["packaging/quickstart", "tests/run"]
