@@ -1,48 +1,123 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""count.py REPORT STATUS: what a test runner did, from its JUnit report and its exit status.
+"""count.py REPORT STATUS [FOLDER]: what a test runner did, from its JUnit report and its exit status.
 
-Prints "PASSED FAILED SKIPPED" and then one line per test that was skipped, with the reason. A runner
-that failed without blaming a test, or that ran no test at all, counts as one failure.
+FOLDER has reports of single tests: NAME.xml counts in place of the runner's case NAME.
+
+Prints "PASSED FAILED SKIPPED", then lines of three kinds: "failed TEST: why", "skipped TEST: why" and
+"took SECONDS TEST". A runner that failed without blaming a test counts as one failure, and so does one
+that let no test pass. Where CI runs, which the variable CI says, a skip is a failure unless
+expected-skips lists it.
 """
 
+import os
 import pathlib
 import sys
 import xml.etree.ElementTree as ET
+from typing import NamedTuple
+
+EXPECTED_SKIPS = pathlib.Path(__file__).with_name("expected-skips")
+
+# The words of ctest about tests that are skipped on purpose. It says "skipped" also of a test whose
+# program is missing.
+CTEST_SKIPS = ("SKIP_RETURN_CODE", "SKIP_REGULAR_EXPRESSION", "Disabled")
 
 
-def verdict(case):
-    """ctest says "skipped" also of a test whose program is missing; that is a failure."""
-    if case.find("failure") is not None or case.find("error") is not None:
-        return "failed"
-    skipped = case.find("skipped")
+class Case(NamedTuple):
+    name: str
+    verdict: str
+    reason: str
+    seconds: float
+
+
+def read_case(element):
+    name = f"{element.get('classname')}: {element.get('name')}"
+    if element.get("classname") == element.get("name"):
+        name = element.get("name")
+    seconds = float(element.get("time") or 0)
+    for what in ("failure", "error"):
+        problem = element.find(what)
+        if problem is not None:
+            return Case(name, "failed", problem.get("message") or "see above", seconds)
+    skipped = element.find("skipped")
     if skipped is None:
-        return "passed"
-    return "failed" if "Unable to find" in skipped.get("message", "") else "skipped"
+        return Case(name, "passed", "", seconds)
+    reason = skipped.get("message") or "no reason given"
+    is_meant = skipped.get("type") or reason.startswith(CTEST_SKIPS)
+    return Case(name, "skipped" if is_meant else "failed", reason, seconds)
 
 
-def read_cases(report):
+def read_cases(report, folder=None):
+    """The cases of the report; of what has a report of its own, the single ones."""
     try:
-        return list(ET.parse(report).iter("testcase"))
+        elements = list(ET.parse(report).iter("testcase"))
     except (OSError, ET.ParseError):
         return []
+    cases = []
+    for element in elements:
+        case = read_case(element)
+        path = folder and folder / f"{element.get('name').replace('/', '-')}.xml"
+        single = read_cases(path) if path else []
+        is_blamed = any(one.verdict == "failed" for one in single)
+        cases += single
+        if not single or (case.verdict == "failed" and not is_blamed):
+            cases.append(case)
+    return cases
 
 
-def main(report, status):
-    counts = {"passed": 0, "failed": 0, "skipped": 0}
-    reasons = []
-    for case in read_cases(pathlib.Path(report)):
-        what = verdict(case)
-        counts[what] += 1
-        if what == "skipped":
-            message = case.find("skipped").get("message", "no reason given")
-            reasons.append(f"{case.get('classname')}: {case.get('name')}: {message}")
-    blamed = counts["failed"] > 0
-    if not blamed and (status != 0 or counts["passed"] + counts["skipped"] == 0):
-        counts["failed"] = 1
-    print(*counts.values())
-    for reason in reasons:
-        print(" ".join(reason.split()))
+def read_expected_skips(text):
+    """Maps the names to the reasons, each of which stands in an indented line below its name."""
+    expected, name = {}, None
+    for line in text.splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        if not line[0].isspace():
+            if name is not None:
+                raise ValueError(f"{name}: why may this be skipped?")
+            name = line.strip()
+        else:
+            if name is None:
+                raise ValueError(f"{line.strip()}: what may be skipped?")
+            expected[name], name = line.strip(), None
+    if name is not None:
+        raise ValueError(f"{name}: why may this be skipped?")
+    return expected
 
 
-main(sys.argv[1], int(sys.argv[2]))
+def refuse_skips(cases, expected):
+    """Makes failures of the skips that are not expected."""
+    for case in cases:
+        if case.verdict == "skipped" and case.name not in expected:
+            yield case._replace(verdict="failed", reason=f"skipped, not expected: {case.reason}")
+        else:
+            yield case
+
+
+def judge(cases, status):
+    """What the runner itself is to be blamed for, as a list of cases."""
+    verdicts = [case.verdict for case in cases]
+    if "failed" in verdicts:
+        return []
+    if status != 0:
+        return [Case("the runner", "failed", f"status {status}, though no test failed", 0)]
+    if "passed" not in verdicts:
+        return [Case("the runner", "failed", f"of {len(cases)} tests none passed", 0)]
+    return []
+
+
+def main(report, status, folder=None):
+    cases = read_cases(pathlib.Path(report), folder and pathlib.Path(folder))
+    if os.environ.get("CI", "") not in ("", "false", "0"):
+        cases = list(refuse_skips(cases, read_expected_skips(EXPECTED_SKIPS.read_text())))
+    cases += judge(cases, status)
+
+    print(*(sum(case.verdict == v for case in cases) for v in ("passed", "failed", "skipped")))
+    for case in cases:
+        if case.verdict != "passed":
+            print(" ".join(f"{case.verdict} {case.name}: {case.reason}".split())[:500])
+    for case in sorted(cases, key=lambda case: -case.seconds)[:10]:
+        print(f"took {case.seconds:.1f} {' '.join(case.name.split())}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 
+TOOL_SECONDS = 50  # less than ctest gives to the lint
 SKIPPED_FOLDERS = {".git", "build", "__pycache__"}
 
 
@@ -55,20 +56,40 @@ def prove(check, bad, good):
             sys.exit(f"This lint is broken: about its good sample {name} it says {complaints}.")
 
 
-def run_tool(root, command):
-    """The tool's output as complaints; none if it succeeded."""
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+class ToolFailed(Exception):
+    """A tool could not do its work. That is no verdict about the files, and so a failure of the lint."""
+
+
+def run_tool(root, command, complaining=(1,), timeout=TOOL_SECONDS):
+    """What the tool says, line by line; nothing if its exit status is 0.
+
+    With a status in `complaining` it has found something, and says what; with any other one, as by a
+    signal, it has failed.
+    """
+    try:
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=timeout)
+    except OSError as error:
+        raise ToolFailed(f"{command[0]} cannot be run: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise ToolFailed(f"{command[0]} did not end within {timeout} seconds") from None
+    lines = (done.stdout + done.stderr).splitlines()
     if done.returncode == 0:
         return []
-    return (done.stdout + done.stderr).splitlines() or [f"{command[0]} failed"]
+    if done.returncode not in complaining or not lines:
+        raise ToolFailed("\n".join([*lines, f"{command[0]} ended with status {done.returncode}"]))
+    return lines
 
 
 def main(check, wants, bad, good):
     """Runs the lint over the files for which wants(root, name) is true. Returns the exit status."""
     root = pathlib.Path(sys.argv[1]).resolve()
-    prove(check, bad, good)
-    names = [name for name in list_files(root) if wants(root, name)]
-    complaints = check(root, names)
+    try:
+        prove(check, bad, good)
+        names = [name for name in list_files(root) if wants(root, name)]
+        complaints = check(root, names)
+    except ToolFailed as failure:
+        print(failure)
+        return 1
     for complaint in complaints:
         print(complaint)
     print(f"{len(names)} files, {len(complaints)} complaints")

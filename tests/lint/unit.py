@@ -8,9 +8,10 @@ that is verified names the one that was built.
 
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
+
+import lint
 
 BAD = "[Service]\nExecStart=/bin/true\nWatchdogSecs=30\n"
 GOOD = "[Unit]\nDescription=Sample\n\n[Service]\nExecStart=/bin/true\n"
@@ -22,15 +23,17 @@ def verify(text, program):
         path.write_text(re.sub(r"(?m)^ExecStart=\S+", f"ExecStart={program}", text))
         # --recursive-errors=no: the faults of other units on this machine are not ours.
         command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(path)]
-        done = subprocess.run(command, capture_output=True, text=True)
-    said = [line for line in done.stderr.splitlines() if "inplaced.service" in line]
-    return said or ([done.stderr] if done.returncode else [])
+        said = lint.run_tool(folder, command)
+    return [line for line in said if "inplaced.service" in line] or said
 
 
 def main(unit, program):
-    if not verify(BAD, "/bin/true") or verify(GOOD, "/bin/true"):
-        sys.exit("This lint is broken: it cannot tell its bad sample from the good one.")
-    complaints = verify(pathlib.Path(unit).read_text(), program)
+    try:
+        if not verify(BAD, "/bin/true") or verify(GOOD, "/bin/true"):
+            sys.exit("This lint is broken: it cannot tell its bad sample from the good one.")
+        complaints = verify(pathlib.Path(unit).read_text(), program)
+    except lint.ToolFailed as failure:
+        sys.exit(str(failure))
     print(*complaints, f"{len(complaints)} complaints", sep="\n")
     return bool(complaints)
 

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tests/run itself, around tests that fail in every way."""
+
+import os
+
+import pytest
+
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be other users")
+
+CMAKE = """cmake_minimum_required(VERSION 3.25)
+project(sample LANGUAGES NONE)
+enable_testing()
+function(test name)
+  add_test(NAME ${{name}} COMMAND ${{ARGN}})
+  set_tests_properties(${{name}} PROPERTIES LABELS lint TIMEOUT 5 SKIP_RETURN_CODE 77)
+endfunction()
+{tests}
+"""
+
+PASS = "test(lint/a true)\n"
+SKIP = 'test(lint/s sh -c "exit 77")\n'
+CRASH = 'test(lint/c sh -c "kill -SEGV $$")\n'
+MISSING = "test(lint/m ./no-such-program)\n"
+
+
+@pytest.fixture
+def run_stage(checkout, run):
+    """run_stage(TESTS, …): tests/run with these tests as its stage lint."""
+
+    def run_lint(tests, *wrapper, **environment):
+        (checkout / "CMakeLists.txt").write_text(CMAKE.format(tests=tests))
+        return run(*wrapper, "tests/run", "--quick", "--only", "lint", cwd=checkout, **environment)
+
+    return run_lint
+
+
+@only_root
+@pytest.mark.parametrize(
+    ("tests", "status", "last_line"),
+    [
+        (PASS, 0, "1 passed, 0 failed"),
+        (PASS + SKIP, 0, "1 passed, 0 failed, 1 skipped"),
+        (PASS + CRASH, 1, "1 passed, 1 failed"),
+        (PASS + MISSING, 1, "1 passed, 1 failed"),
+        (SKIP, 1, "0 passed, 1 failed, 1 skipped"),
+        ("", 1, "0 passed, 1 failed"),
+        ("this is no CMake\n", 1, "0 passed, 1 failed"),
+    ],
+)
+def test_last_line_and_status(run_stage, tests, status, last_line):
+    done = run_stage(tests)
+    assert done.stdout.splitlines()[-1] == last_line
+    assert done.returncode == status, done.stdout
+
+
+@only_root
+def test_skips_are_named(run_stage):
+    assert "skipped: lint/s: SKIP_RETURN_CODE=77 (lint, dev)" in run_stage(PASS + SKIP).stdout
+
+
+@only_root
+def test_skips_where_ci_runs(checkout, run_stage):
+    done = run_stage(PASS + SKIP, CI="true")
+    assert done.stdout.splitlines()[-1] == "1 passed, 1 failed"
+    assert done.returncode == 1
+
+    (checkout / "tests/expected-skips").write_text("lint/s\n    it needs what is not here\n")
+    done = run_stage(PASS + SKIP, CI="true")
+    assert done.stdout.splitlines()[-1] == "1 passed, 0 failed, 1 skipped"
+    assert done.returncode == 0
+
+    (checkout / "tests/expected-skips").write_text("lint/s\n")
+    assert run_stage(PASS + SKIP, CI="true").returncode == 1
+
+
+@only_root
+def test_what_is_built_belongs_to_the_caller(checkout, run_stage):
+    assert run_stage(PASS).returncode == 0
+    assert (checkout / "build/dev").stat().st_uid == 0
+
+    assert run_stage(PASS, SUDO_UID="65534", SUDO_GID="65534").returncode == 0
+    made = [checkout / "build", *(checkout / "build").rglob("*")]
+    assert {(path.lstat().st_uid, path.lstat().st_gid) for path in made} == {(65534, 65534)}
+    assert (checkout / "tests/run").stat().st_uid == 0
+
+    # A failure, too, leaves nothing of root's.
+    run_stage(CRASH, SUDO_UID="65534", SUDO_GID="65534")
+    assert {path.lstat().st_uid for path in (checkout / "build").rglob("*")} == {65534}
