@@ -19,6 +19,7 @@ typedef struct KubeClient KubeClient;
 typedef struct KubeCall KubeCall;
 
 #define KUBE_JSON "application/json"
+#define KUBE_JSON_PATCH "application/json-patch+json"
 #define KUBE_MERGE_PATCH "application/merge-patch+json"
 #define KUBE_STRATEGIC_MERGE_PATCH "application/strategic-merge-patch+json"
 #define KUBE_PROTOBUF "application/vnd.kubernetes.protobuf"

@@ -153,13 +153,18 @@ static RecreateRight get_right(const RecreateRequest *request) {
                                                                 : writes[request->write].right;
 }
 
+/* There is no such object any more, or another one has its name. */
+static bool is_gone(const RecreateRequest *request, const Error *error) {
+        return error->kind == ERROR_NOT_FOUND || (error->kind == ERROR_INVALID && request->is_gone);
+}
+
 static int on_written(const KubeReply *reply, const Error *error, void *userdata) {
         RecreateRequest *request = userdata;
         Recreate *recreate = request->recreate;
         int r = 0;
 
         request->call = kube_call_unref(request->call);
-        if (error && error->kind == ERROR_NOT_FOUND)
+        if (error && is_gone(request, error))
                 request->is_missing = true;
         else if (error && error->kind == ERROR_CONFLICT)
                 r = on_conflict(request);
@@ -200,7 +205,9 @@ int recreate_request_send(RecreateRequest *request, RequestWrite write, struct j
                 .verb = writes[write].verb,
                 .method = writes[write].method,
                 .accept = KUBE_METADATA_ONLY,
-                .content_type = writes[write].content_type,
+                .content_type = json_object_is_type(body, json_type_array)
+                                        ? KUBE_JSON_PATCH
+                                        : writes[write].content_type,
                 .body = recreate_json_body(body),
                 .on_replied = on_written,
                 .userdata = request,
@@ -268,6 +275,17 @@ static int add_snapshot(const RecreateRequest *request, struct json_object *patc
         return r < 0 || !list ? r : patch_add(status, "containerStatusSnapshot", list);
 }
 
+static int send_status(RecreateRequest *request, struct json_object *patch) {
+        cleanup(json_object_put_p) json_object *bound = NULL;
+        int r;
+
+        if (recreate_json_get(patch, "metadata", json_type_object))
+                return recreate_request_send(request, REQUEST_WRITE_STATUS, patch);
+
+        r = recreate_status_bind(patch, request->spec->uid, &bound);
+        return r < 0 ? r : recreate_request_send(request, REQUEST_WRITE_STATUS, bound);
+}
+
 int recreate_request_write_status(RecreateRequest *request) {
         cleanup(json_object_put_p) json_object *patch = NULL;
         uint64_t now_usec = recreate_now_usec(request->recreate);
@@ -302,5 +320,5 @@ int recreate_request_write_status(RecreateRequest *request) {
 
         request->is_phase_sent = known->phase != request->wanted.phase ||
                                  (request->wanted.is_completed && !known->is_completed);
-        return recreate_request_send(request, REQUEST_WRITE_STATUS, patch);
+        return send_status(request, patch);
 }

@@ -263,3 +263,40 @@ int recreate_status_diff(const RecreateStatus *known, const RecreateStatus *want
         *ret = json_object_object_length(patch) > 0 ? take_ptr(body) : NULL;
         return 0;
 }
+
+static int append_step(struct json_object *list, const char *what, const char *path,
+                       struct json_object *value) {
+        cleanup(json_object_put_p) json_object *step =
+                patch_wrap("op", json_object_new_string(what));
+
+        if (!step || patch_add_text(step, "path", path) < 0) {
+                json_object_put(value);
+                return -ENOMEM;
+        }
+        if (patch_add(step, "value", value) < 0)
+                return -ENOMEM;
+
+        return patch_append(list, take_ptr(step));
+}
+
+int recreate_status_bind(struct json_object *patch, const char *uid, struct json_object **ret) {
+        cleanup(json_object_put_p) json_object *list = json_object_new_array();
+        struct json_object *status = recreate_json_get(patch, "status", json_type_object);
+
+        if (!list || append_step(list, "test", "/metadata/uid", json_object_new_string(uid)) < 0)
+                return -ENOMEM;
+
+        json_object_object_foreach(status, key, value) {
+                cleanup(free_p) char *path = NULL;
+
+                if (asprintf(&path, "/status/%s", key) < 0) {
+                        path = NULL;
+                        return -ENOMEM;
+                }
+                if (append_step(list, "add", path, json_object_get(value)) < 0)
+                        return -ENOMEM;
+        }
+
+        *ret = take_ptr(list);
+        return 0;
+}

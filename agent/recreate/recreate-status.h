@@ -73,6 +73,11 @@ int recreate_status_summarize(const RecreateStatus *status, char **ret);
 
 /* The patch of what differs, {"status":{...}}, or NULL. One with a phase is for this version of the
  * request alone, lest it undoes what somebody else has just decided; states are for whichever there
- * is. The caller owns *ret. */
+ * is of this UID, see recreate_status_bind(). The caller owns *ret. */
 int recreate_status_diff(const RecreateStatus *known, const RecreateStatus *wanted,
                          const char *version, struct json_object **ret);
+
+/* As a JSON patch (RFC 6902), which is refused if an object of another UID has the name by now: of a
+ * custom resource the API server does not heed the UID in a merge patch of the status. Only for a
+ * patch without a version, whose object has a status. The caller owns *ret. */
+int recreate_status_bind(struct json_object *patch, const char *uid, struct json_object **ret);

@@ -146,6 +146,36 @@ def test_a_request_that_is_ended_during_a_stop(agent, ask, make_pod, tools):
     assert pod.restarts() == {"one": 1, "two": 1}
 
 
+def test_a_late_report_is_not_about_a_successor(agent, api, ask, make_pod, tools, version):
+    """While a stop goes on the request is deleted, and another one gets its name."""
+    lingers = until_term("touch /data/term; while [ ! -e /data/go ]; do sleep 0.1; done")
+    one = container("one", tools, command=lingers)
+    pod = make_pod(one, container("two", tools), terminationGracePeriodSeconds=60)
+    request, _ = ask(pod, "one", "two")
+    wait_until(pod.file("term").exists, 10 * SLOWLY, "SIGTERM")
+    request.wait_state("two", "Pending")  # Nothing is being written while it is deleted.
+    request.delete()
+    # It is about a pod of another node, so that the agent does not see it.
+    request.create(labels={f"{PREFIX}/node-name": "elsewhere", f"{PREFIX}/active": "true"})
+    request.kube.patch(f"{request.path}/status", {"status": {"phase": "Pending"}})
+    before = request.get()
+    named = rf"^PATCH .*/{request.name}/status(\?|$)"
+    n_before = len(api.requests(named))
+    pod.file("go").touch()
+    pod.wait_restarted("one")
+
+    def is_told() -> bool:
+        return any(one.code is not None for one in api.requests(named)[n_before:])
+
+    wait_until(is_told, 10 * SLOWLY, "report of the stop")
+    report = api.requests(named)[-1]
+    assert report.code == 422
+    assert request.get() == before
+    # What is gone is not told of once more.
+    assert ask(pod, "two")[1].serve()["phase"] == "Completed"
+    assert len(api.requests(named)) == n_before + 1
+
+
 def test_runs_the_hook_that_the_webhook_has_lost(agent, ask, make_pod, tools):
     """It does not copy all kinds; the runtime has them all."""
     sleeps = {"preStop": {"sleep": {"seconds": 2}}}

@@ -252,13 +252,42 @@ static inline void remove_object(size_t i) {
         settle();
 }
 
+/* A JSON patch of tests and additions to what is there, as a merge patch; NULL: a test fails. */
+static inline json_object *read_steps(json_object *steps, json_object *object) {
+        json_object *patch = json_object_new_object();
+
+        for (size_t i = 0; patch && i < json_object_array_length(steps); i++) {
+                json_object *step = json_object_array_get_idx(steps, i);
+                const char *path = get_text(step, "/path");
+                bool is_test = strcmp(get_text(step, "/op"), "test") == 0;
+
+                if (is_test && strcmp(get_text(step, "/value"), get_text(object, path)) != 0) {
+                        json_object_put(patch);
+                        return NULL;
+                }
+                if (!is_test && !get_path(patch, "/status"))
+                        json_object_object_add(patch, "status", json_object_new_object());
+                if (!is_test)
+                        assert_int_equal(json_pointer_set(&patch, path,
+                                                          copy_json(get_path(step, "/value"))),
+                                         0);
+        }
+
+        return patch;
+}
+
 static inline int serve_patch(const KubeRequest *request, size_t i) {
-        cleanup(json_object_put_p) json_object *patch = json_tokener_parse(request->body);
+        cleanup(json_object_put_p) json_object *body = json_tokener_parse(request->body);
+        bool has_steps = strcmp(request->content_type, KUBE_JSON_PATCH) == 0;
+        cleanup(json_object_put_p) json_object *patch =
+                has_steps ? read_steps(body, node.objects[i]) : json_object_get(body);
         const char *version = get_text(patch, "/metadata/resourceVersion");
 
         if (version[0] &&
             strcmp(version, get_text(node.objects[i], "/metadata/resourceVersion")) != 0)
                 return 409;
+        if (!patch)
+                return 422;
 
         patch_object(&node.objects[i], patch);
         return 200;

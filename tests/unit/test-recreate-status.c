@@ -133,14 +133,27 @@ static void test_summary(void **state) {
         }
 }
 
+static void test_bound(void **state) {
+        cleanup(json_object_put_p) json_object *patch =
+                json_tokener_parse("{\"status\":{\"a\":[1],\"b\":[{\"c\":2}]}}");
+        cleanup(json_object_put_p) json_object *bound = NULL;
+
+        assert_int_equal(recreate_status_bind(patch, "u-1", &bound), 0);
+        assert_string_equal(recreate_json_body(bound),
+                            "[{\"op\":\"test\",\"path\":\"/metadata/uid\",\"value\":\"u-1\"},"
+                            "{\"op\":\"add\",\"path\":\"/status/a\",\"value\":[1]},"
+                            "{\"op\":\"add\",\"path\":\"/status/b\",\"value\":[{\"c\":2}]}]");
+}
+
 int main(void) {
         const size_t n = sizeof(rows) / sizeof(rows[0]);
-        struct CMUnitTest tests[sizeof(rows) / sizeof(rows[0]) + 1] = {
+        struct CMUnitTest tests[sizeof(rows) / sizeof(rows[0]) + 2] = {
                 cmocka_unit_test(test_summary),
+                cmocka_unit_test(test_bound),
         };
 
         for (size_t i = 0; i < n; i++)
-                tests[1 + i] = (struct CMUnitTest){ rows[i].name, test_row, NULL, NULL,
+                tests[2 + i] = (struct CMUnitTest){ rows[i].name, test_row, NULL, NULL,
                                                     (void *) &rows[i] };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

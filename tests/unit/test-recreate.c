@@ -344,6 +344,24 @@ static void test_replaced(void **state) {
         assert_string_equal(node.stops[0]->id, "s1");
 }
 
+/* Nor does the report get into one that the agent does not even see. */
+static void test_late_report(void **state) {
+        create(PREPARED("r", ""));
+        assert_true(stop_begin(node.stops[0]));
+        remove_object(0);
+        create(REQUEST("r", "'crr.apps.kruise.io/node-name':'node-2'},'uid':'u-2','x':{", "",
+                       BOTH));
+        patch_by_others(0, "{'status':{'phase':'Pending'}}");
+
+        stop_end(node.stops[0], STOP_STOPPED, NULL);
+        assert_non_null(strstr(node.texts[node.n_texts - 1],
+                               "{\"op\":\"test\",\"path\":\"/metadata/uid\",\"value\":\"u-r\"}"));
+        assert_string_equal(states(0), "");
+        assert_string_equal(phase(0), "Pending");
+        assert_int_equal(node.recreate->n_requests, 0);
+        assert_int_equal(node.n_warnings, 0);
+}
+
 static void test_conflict(void **state) {
         create(PREPARED("r", ""));
         assert_true(stop_begin(node.stops[0]));
@@ -822,6 +840,7 @@ int main(void) {
                 TEST(test_check_fails),
                 TEST(test_over_while_check_fails),
                 TEST(test_replaced),
+                TEST(test_late_report),
                 TEST(test_conflict),
                 TEST(test_doubt),
                 TEST(test_doubt_ends),
