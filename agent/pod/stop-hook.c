@@ -35,14 +35,27 @@ static void stops_note_journal(Stops *stops, const Error *error) {
 
 int stop_note_phase(Stop *stop, StopPhase phase) {
         cleanup(error_done) Error error = ERROR_INIT;
-        int64_t now_sec = now_nsec() / NSEC_PER_SEC, deadline_sec = now_sec;
-        uint64_t now_usec = stop_now_usec(stop);
+        uint64_t now_usec = stop_now_usec(stop), left_usec = 0;
+        StopRecord record;
+        StopClock now;
         int r;
 
+        stop_clock_read(&now);
         if (stop->deadline_usec > now_usec)
-                deadline_sec += (int64_t) ((stop->deadline_usec - now_usec) / USEC_PER_SEC);
-        r = stop_journal_set(stop->stops->journal, stop->owner, stop->container_id, phase,
-                             deadline_sec, now_sec, &error);
+                left_usec = stop->deadline_usec - now_usec;
+
+        record = (StopRecord){
+                .owner = stop->owner,
+                .container_id = stop->container_id,
+                .runtime = (char *) stop_runtime_name(stop),
+                .phase = phase,
+                .began_sec = stop->began_nsec / NSEC_PER_SEC,
+                .deadline_sec = now.wall_sec + (int64_t) (left_usec / USEC_PER_SEC),
+                .changed_sec = now.wall_sec,
+                .uptime_sec = now.uptime_sec,
+                .boot_id = now.boot_id,
+        };
+        r = stop_journal_set(stop->stops->journal, &record, &error);
         if (r < 0 && error.kind == ERROR_NONE)
                 return r;
 
@@ -78,9 +91,19 @@ static int stop_announce(Stop *stop) {
                  LOG_FIELDS({ "POD_NAMESPACE", stop->namespace }, { "POD", stop->pod },
                             { "CONTAINER", stop->container },
                             { "CONTAINER_ID", stop->container_id }),
-                 "%s, in pod `%s/%s`%s.", stop->cause, stop->namespace ?: "", stop->pod ?: "",
-                 stop->is_resumed ? "; this has begun before the agent was restarted" : "");
-        return stop->is_resumed ? 0 : send_event(stop, "Normal", "Killing", stop->cause);
+                 "%s, in pod `%s/%s`.", stop->cause, stop->namespace ?: "", stop->pod ?: "");
+        return send_event(stop, "Normal", "Killing", stop->cause);
+}
+
+void stop_announce_resumed(const Stop *stop) {
+        log_info(stop->stops->log,
+                 LOG_FIELDS({ "POD_NAMESPACE", stop->namespace }, { "POD", stop->pod },
+                            { "CONTAINER", stop->container },
+                            { "CONTAINER_ID", stop->container_id }),
+                 "Stopping container %s, in pod `%s/%s`; this had begun before the agent was "
+                 "started, for `%s`.",
+                 stop->container ?: stop->container_id, stop->namespace ?: "", stop->pod ?: "",
+                 stop->owner);
 }
 
 int stop_announce_wait(Stop *stop, const char *why) {
@@ -105,29 +128,27 @@ int stop_announce_wait(Stop *stop, const char *why) {
         return send_event(stop, "Warning", "WaitingForKubelet", message);
 }
 
-/* What an earlier life has begun has the deadline of then, unless a clock was set meanwhile. */
-static void stop_set_deadline(Stop *stop) {
-        const StopRecord *record =
-                stop_journal_find(stop->stops->journal, stop->owner, stop->container_id);
-        int64_t grace_sec = stop->look_grace_sec, left_sec;
-
-        if (stop->is_resumed && record) {
-                left_sec = record->deadline_sec - now_nsec() / NSEC_PER_SEC;
-                left_sec = left_sec > 0 ? left_sec : 0;
-                grace_sec = left_sec < grace_sec ? left_sec : grace_sec;
-        }
-
+static void stop_set_begun(Stop *stop, int64_t began_nsec, int64_t grace_sec) {
+        stop->has_begun = true;
+        stop->began_nsec = began_nsec;
+        stop->began_usec = stop_now_usec(stop);
         stop->deadline_usec = stop->began_usec + (uint64_t) grace_sec * USEC_PER_SEC;
 }
 
-static int stop_begin_first(Stop *stop) {
-        stop->has_begun = true;
-        stops_overtake_others(stop);
-        stop->began_usec = stop_now_usec(stop);
-        stop_set_deadline(stop);
-        if (!stop->is_resumed)
-                stop->began_nsec = now_nsec();
+void stop_resume(Stop *stop, const StopRecord *record) {
+        int64_t left_sec;
+        StopClock now;
 
+        stop_clock_read(&now);
+        left_sec = stop_record_left_sec(record, &now);
+        stop->is_resumed = true;
+        stop_set_begun(stop, record->began_sec * NSEC_PER_SEC,
+                       stop_plan_grace_sec(left_sec, NULL, NULL));
+}
+
+static int stop_begin_first(Stop *stop) {
+        stops_overtake_others(stop);
+        stop_set_begun(stop, now_nsec(), stop->look_grace_sec);
         return stop_announce(stop);
 }
 
@@ -226,14 +247,17 @@ int stop_read_hook(Stop *stop, const char *handler, const char *ports) {
 
 int stops_forget(Stops *stops, const char *owner, const char *container_id) {
         cleanup(error_done) Error error = ERROR_INIT;
-        int64_t now_sec = now_nsec() / NSEC_PER_SEC;
+        const StopRecord record = {
+                .owner = (char *) owner,
+                .container_id = (char *) container_id,
+                .changed_sec = now_nsec() / NSEC_PER_SEC,
+        };
         int r;
 
         if (!stop_journal_find(stops->journal, owner, container_id))
                 return 0;
 
-        r = stop_journal_set(stops->journal, owner, container_id, STOP_PHASE_NONE, now_sec, now_sec,
-                             &error);
+        r = stop_journal_set(stops->journal, &record, &error);
         if (r < 0 && error.kind == ERROR_NONE)
                 return r;
 

@@ -36,21 +36,51 @@ bool stop_journal_can_name(const char *text) {
         return size > 0;
 }
 
+bool stop_record_is_open(const StopRecord *record) {
+        return record->phase == STOP_PHASE_HOOK || record->phase == STOP_PHASE_STOPPING;
+}
+
+int64_t stop_record_left_sec(const StopRecord *record, const StopClock *now) {
+        int64_t left_sec = record->deadline_sec - record->changed_sec;
+        int64_t passed_sec = now->wall_sec - record->changed_sec;
+
+        if (record->boot_id && *record->boot_id && *now->boot_id) {
+                if (strcmp(record->boot_id, now->boot_id) != 0)
+                        return 0;
+
+                passed_sec = now->uptime_sec - record->uptime_sec;
+        }
+        if (passed_sec > 0)
+                left_sec -= passed_sec;
+
+        return left_sec > 0 ? left_sec : 0;
+}
+
 static void entry_done(StopEntry *entry) {
         free(entry->record.owner);
         free(entry->record.container_id);
+        free(entry->record.runtime);
+        free(entry->record.boot_id);
         free(entry->json);
 }
 
 static int format_record(const StopRecord *record, char **ret) {
         /* Names that stop_journal_can_name() lets through need no escapes. */
         return asprintf(ret,
-                        "{\"owner\":\"%s\",\"containerID\":\"%s\",\"phase\":\"%s\","
-                        "\"deadline\":%lld,\"changed\":%lld}",
-                        record->owner, record->container_id, phases[record->phase],
-                        (long long) record->deadline_sec, (long long) record->changed_sec) < 0
+                        "{\"owner\":\"%s\",\"containerID\":\"%s\",\"runtime\":\"%s\","
+                        "\"phase\":\"%s\",\"began\":%lld,\"deadline\":%lld,\"changed\":%lld,"
+                        "\"boot\":\"%s\",\"uptime\":%lld}",
+                        record->owner, record->container_id, record->runtime, phases[record->phase],
+                        (long long) record->began_sec, (long long) record->deadline_sec,
+                        (long long) record->changed_sec, record->boot_id,
+                        (long long) record->uptime_sec) < 0
                        ? -ENOMEM
                        : 0;
+}
+
+/* What cannot be written is not known. */
+static char *copy_optional(const char *text) {
+        return strdup(text && stop_journal_can_name(text) ? text : "");
 }
 
 static int copy_record(const StopRecord *record, StopEntry *ret) {
@@ -58,8 +88,10 @@ static int copy_record(const StopRecord *record, StopEntry *ret) {
 
         entry.record.owner = strdup(record->owner);
         entry.record.container_id = strdup(record->container_id);
-        if (!entry.record.owner || !entry.record.container_id ||
-            format_record(&entry.record, &entry.json) < 0) {
+        entry.record.runtime = copy_optional(record->runtime);
+        entry.record.boot_id = copy_optional(record->boot_id);
+        if (!entry.record.owner || !entry.record.container_id || !entry.record.runtime ||
+            !entry.record.boot_id || format_record(&entry.record, &entry.json) < 0) {
                 entry.json = NULL;
                 entry_done(&entry);
                 return -ENOMEM;
@@ -115,14 +147,16 @@ void stop_entries_done(StopEntries *entries) {
         *entries = (StopEntries){ .items = NULL };
 }
 
-static int read_name(struct json_object *item, const JsonPath *path, const char *key, char **ret,
-                     Error *reterr) {
+static int read_name(struct json_object *item, const JsonPath *path, const char *key, bool may_lack,
+                     char **ret, Error *reterr) {
         const char *text;
         int r;
 
         r = json_read_string(item, path, key, &text, reterr);
         if (r < 0)
                 return r;
+        if (may_lack && (!text || !*text))
+                return 0;
 
         if (!text || !stop_journal_can_name(text))
                 return json_refuse(path, reterr, "nothing can have the %s %s", key,
@@ -151,19 +185,60 @@ static int read_phase(struct json_object *item, const JsonPath *path, StopPhase 
                            quote(text ?: "", (char[QUOTE_SIZE]){ 0 }));
 }
 
+/* What older versions have not written may lack. */
+static int read_names(struct json_object *item, const JsonPath *path, StopRecord *record,
+                      Error *reterr) {
+        const struct {
+                const char *key;
+                char **text;
+                bool may_lack;
+        } names[] = {
+                { "owner", &record->owner, false },
+                { "containerID", &record->container_id, false },
+                { "runtime", &record->runtime, true },
+                { "boot", &record->boot_id, true },
+        };
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < sizeof(names) / sizeof(names[0]); i++)
+                r = read_name(item, path, names[i].key, names[i].may_lack, names[i].text, reterr);
+        return r;
+}
+
+static int read_times(struct json_object *item, const JsonPath *path, StopRecord *record,
+                      Error *reterr) {
+        const struct {
+                const char *key;
+                int64_t *time;
+        } times[] = {
+                { "deadline", &record->deadline_sec },
+                { "changed", &record->changed_sec },
+                { "began", &record->began_sec },
+                { "uptime", &record->uptime_sec },
+        };
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < sizeof(times) / sizeof(times[0]); i++)
+                r = json_read_integer(item, path, times[i].key, times[i].time, reterr);
+        if (r < 0)
+                return r;
+
+        if (record->deadline_sec < 0 || record->changed_sec < 0)
+                return json_refuse(path, reterr, "a time is missing, or before 1970");
+        if (record->began_sec < 0)
+                record->began_sec = record->changed_sec;
+        return 0;
+}
+
 static int read_record(struct json_object *item, const JsonPath *path, StopEntries *entries,
                        Error *reterr) {
-        StopRecord record = { .deadline_sec = -1, .changed_sec = -1 };
+        StopRecord record = { .began_sec = -1, .deadline_sec = -1, .changed_sec = -1 };
         int r;
 
         if (!json_object_is_type(item, json_type_object))
                 return json_refuse_type(path, item, "an object", reterr);
 
-        r = read_name(item, path, "owner", &record.owner, reterr);
-        if (r < 0)
-                return r;
-
-        r = read_name(item, path, "containerID", &record.container_id, reterr);
+        r = read_names(item, path, &record, reterr);
         if (r < 0)
                 return r;
 
@@ -171,16 +246,10 @@ static int read_record(struct json_object *item, const JsonPath *path, StopEntri
         if (r < 0)
                 return r;
 
-        r = json_read_integer(item, path, "deadline", &record.deadline_sec, reterr);
+        r = read_times(item, path, &record, reterr);
         if (r < 0)
                 return r;
 
-        r = json_read_integer(item, path, "changed", &record.changed_sec, reterr);
-        if (r < 0)
-                return r;
-
-        if (record.deadline_sec < 0 || record.changed_sec < 0)
-                return json_refuse(path, reterr, "a time is missing, or before 1970");
         if (stop_entries_find(entries, record.owner, record.container_id) < entries->n_items)
                 return json_refuse(path, reterr, "is there twice");
 

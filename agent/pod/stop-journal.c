@@ -16,6 +16,7 @@
 
 #define FILE_NAME "stops.json"
 #define FILE_SIZE_MAX (1 << 20)
+#define BOOT_ID "/proc/sys/kernel/random/boot_id"
 #define WEEK_SEC ((int64_t) 7 * 24 * 60 * 60)
 
 struct StopJournal {
@@ -26,12 +27,37 @@ struct StopJournal {
 
 DEFINE_CLEANUP(StopJournal *, stop_journal_free)
 
+void stop_clock_read(StopClock *ret) {
+        cleanup(close_p) int fd = -1;
+        struct timespec now;
+        ssize_t n;
+
+        *ret = (StopClock){ .wall_sec = (int64_t) time(NULL) };
+        if (clock_gettime(CLOCK_BOOTTIME, &now) < 0)
+                return;
+
+        ret->uptime_sec = (int64_t) now.tv_sec;
+        fd = open(BOOT_ID, O_RDONLY | O_CLOEXEC);
+        n = fd < 0 ? -1 : read(fd, ret->boot_id, sizeof(ret->boot_id) - 1);
+        ret->boot_id[n > 0 ? n : 0] = '\0';
+        ret->boot_id[strcspn(ret->boot_id, "\n")] = '\0';
+}
+
 static bool is_over(const StopRecord *record, int64_t now_sec) {
         int64_t end_sec = record->changed_sec;
 
-        if (record->phase != STOP_PHASE_STOPPED && record->deadline_sec > end_sec)
+        if (stop_record_is_open(record) && record->deadline_sec > end_sec)
                 end_sec = record->deadline_sec;
         return end_sec < now_sec - WEEK_SEC;
+}
+
+/* The oldest of those that have ended, if any has. */
+static size_t find_dispensable(const StopEntries *entries) {
+        for (size_t i = 0; i < entries->n_items; i++)
+                if (!stop_record_is_open(&entries->items[i].record))
+                        return i;
+
+        return 0;
 }
 
 static void journal_prune(StopJournal *journal, int64_t now_sec) {
@@ -41,7 +67,7 @@ static void journal_prune(StopJournal *journal, int64_t now_sec) {
                 if (is_over(&entries->items[i].record, now_sec))
                         stop_entries_remove(entries, i);
         while (entries->n_items > STOP_RECORDS_MAX)
-                stop_entries_remove(entries, 0);
+                stop_entries_remove(entries, find_dispensable(entries));
 }
 
 static int refuse(const StopJournal *journal, const char *why, Error *reterr) {
@@ -188,34 +214,36 @@ const StopRecord *stop_journal_find(const StopJournal *journal, const char *owne
         return i < journal->entries.n_items ? &journal->entries.items[i].record : NULL;
 }
 
-int stop_journal_set(StopJournal *journal, const char *owner, const char *container_id,
-                     StopPhase phase, int64_t deadline_sec, int64_t now_sec, Error *reterr) {
-        const StopRecord record = {
-                .owner = (char *) owner,
-                .container_id = (char *) container_id,
-                .phase = phase,
-                .deadline_sec = deadline_sec,
-                .changed_sec = now_sec,
-        };
+size_t stop_journal_count(const StopJournal *journal) {
+        return journal->entries.n_items;
+}
+
+const StopRecord *stop_journal_get(const StopJournal *journal, size_t i) {
+        return &journal->entries.items[i].record;
+}
+
+int stop_journal_set(StopJournal *journal, const StopRecord *record, Error *reterr) {
         StopEntries *entries = &journal->entries;
+        bool is_known;
         size_t i;
         int r;
 
-        if (!stop_journal_can_name(owner) || !stop_journal_can_name(container_id))
+        if (!stop_journal_can_name(record->owner) || !stop_journal_can_name(record->container_id))
                 return error_set(reterr, ERROR_INVALID, "nothing can be called so");
 
-        i = stop_entries_find(entries, owner, container_id);
-        if (i == entries->n_items && phase == STOP_PHASE_NONE)
+        i = stop_entries_find(entries, record->owner, record->container_id);
+        is_known = i < entries->n_items;
+        if (!is_known && record->phase == STOP_PHASE_NONE)
                 return 0;
 
-        if (i < entries->n_items)
-                stop_entries_remove(entries, i);
-        if (phase != STOP_PHASE_NONE) {
-                r = stop_entries_add(entries, &record);
+        if (record->phase != STOP_PHASE_NONE) {
+                r = stop_entries_add(entries, record);
                 if (r < 0)
                         return r;
         }
+        if (is_known)
+                stop_entries_remove(entries, i);
 
-        journal_prune(journal, now_sec);
+        journal_prune(journal, record->changed_sec);
         return journal_write(journal, reterr);
 }

@@ -22,6 +22,7 @@ static const struct Rule {
         { STOP_STATE_QUEUED,        STOP_ON_OVER,            STOP_DO_END,          STOP_STATE_ENDED         },
 
         { STOP_STATE_LOOKING,       STOP_ON_RUNNING,         STOP_DO_ASK,          STOP_STATE_ASKING        },
+        { STOP_STATE_LOOKING,       STOP_ON_BEGUN,           STOP_DO_STOP,         STOP_STATE_STOPPING      },
         { STOP_STATE_LOOKING,       STOP_ON_EXITED,          STOP_DO_CONFIRM,      STOP_STATE_CONFIRMING    },
         { STOP_STATE_LOOKING,       STOP_ON_OVER,            STOP_DO_END,          STOP_STATE_ENDED         },
         { STOP_STATE_LOOKING,       STOP_ON_REFUSED,         STOP_DO_PAUSE,        STOP_STATE_LOOKING_LATER },

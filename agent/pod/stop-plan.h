@@ -37,7 +37,8 @@ typedef enum StopEvent {
         STOP_ON_NOTHING,
         STOP_ON_SLOT,
         STOP_ON_RUNNING, /* the container */
-        STOP_ON_EXITED,  /* the container, and maybe by what we did in an earlier life */
+        STOP_ON_BEGUN, /* the container runs, and its stop had begun before this run of the agent */
+        STOP_ON_EXITED,  /* the container, and maybe by what was begun before */
         STOP_ON_OVER,    /* and the result is known */
         STOP_ON_REFUSED, /* by a runtime that is there */
         STOP_ON_RUNTIME_AWAY,

@@ -11,7 +11,6 @@
 #include "cri/client.h"
 
 #define NODE_ADDRESS "127.0.0.1" /* of a pod in the host's network, which has none of its own */
-#define NSEC_PER_SEC ((int64_t) 1000000000)
 
 static bool is_wanted(const Stop *stop, Runtime *runtime) {
         return strcmp(runtime_name(runtime), stop->runtime) == 0;
@@ -27,6 +26,12 @@ static Runtime *find_runtime(const Stop *stop) {
                 if (is_wanted(stop, runtimes_get(runtimes, i)))
                         return runtimes_get(runtimes, i);
         return NULL;
+}
+
+const char *stop_runtime_name(const Stop *stop) {
+        Runtime *runtime = stop->runtime ? NULL : find_runtime(stop);
+
+        return runtime ? runtime_name(runtime) : stop->runtime;
 }
 
 RpcClient *stop_client(const Stop *stop) {
@@ -136,13 +141,18 @@ static const CriContainer *find_container(const Stop *stop, const CriContainerLi
         return NULL;
 }
 
-/* What an earlier life of the agent has begun. */
-static void stop_resume(Stop *stop, const StopRecord *record) {
-        if (record->phase == STOP_PHASE_STOPPED || stop->has_begun)
-                return;
+static int take_running(Stop *stop, const CriContainer *container, StopEvent *ret_event) {
+        int r;
 
-        stop->is_resumed = true;
-        stop->began_nsec = record->changed_sec * NSEC_PER_SEC;
+        stop->n_refusals = 0;
+        r = stop_take_container(stop, container);
+        if (r < 0)
+                return r;
+
+        *ret_event = stop->is_resumed ? STOP_ON_BEGUN : STOP_ON_RUNNING;
+        if (stop->is_resumed)
+                stop_announce_resumed(stop);
+        return 0;
 }
 
 static int event_of_look(Stop *stop, const CriContainerList *list, StopEvent *ret_event) {
@@ -150,20 +160,13 @@ static int event_of_look(Stop *stop, const CriContainerList *list, StopEvent *re
                 stop_journal_find(stop->stops->journal, stop->owner, stop->container_id);
         const CriContainer *container = find_container(stop, list);
 
-        if (record)
-                stop_resume(stop, record);
-        if (container && container->state == RUNTIME__V1__CONTAINER_STATE__CONTAINER_RUNNING) {
-                stop->n_refusals = 0;
-                *ret_event = STOP_ON_RUNNING;
-                return stop_take_container(stop, container);
-        }
+        if (container && container->state == RUNTIME__V1__CONTAINER_STATE__CONTAINER_RUNNING)
+                return take_running(stop, container, ret_event);
 
         if (container && stop->is_resumed)
                 *ret_event = STOP_ON_EXITED;
         else
-                *ret_event = event_over(stop, record && record->phase >= STOP_PHASE_STOPPING
-                                                      ? STOP_STOPPED
-                                                      : STOP_GONE);
+                *ret_event = event_over(stop, record ? STOP_STOPPED : STOP_GONE);
         return 0;
 }
 
@@ -219,7 +222,7 @@ static int on_sandbox(const void *reply, const Error *error, void *userdata) {
 static bool needs_address(const Stop *stop) {
         const HookSpec *hook = &stop->hook_spec;
 
-        return !stop->is_resumed && stop->look_grace_sec > 0 && !hook->host &&
+        return stop->look_grace_sec > 0 && !hook->host &&
                (hook->kind == HOOK_HTTP || hook->kind == HOOK_TCP);
 }
 

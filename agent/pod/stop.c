@@ -106,7 +106,7 @@ static StopEvent event_of_yes(const Stop *stop) {
                 return STOP_ON_RUNTIME_AWAY;
         if (stop->is_overtaken)
                 return STOP_ON_OVERTAKEN;
-        if (stop->is_resumed || stop->look_grace_sec == 0)
+        if (stop->look_grace_sec == 0)
                 return STOP_ON_ASKED;
 
         return stop->hook_spec.kind != HOOK_NONE || stop->hook_trouble ? STOP_ON_ASKED_WITH_HOOK

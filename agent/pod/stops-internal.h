@@ -52,9 +52,9 @@ struct Stop {
 
         StopState state;
         bool has_slot;
-        bool has_begun;    /* the hook or the stop, in this life */
+        bool has_begun;    /* the hook or the stop */
         bool is_overtaken; /* by another one of the container, that has begun since the look */
-        bool is_resumed;   /* it has begun in an earlier life: the hook is not run again */
+        bool is_resumed;   /* it has begun before this run of the agent, and nobody waits for it */
         bool is_accepted;  /* the runtime has said that it has stopped it */
         unsigned n_refusals, n_silences; /* in a row */
 
@@ -106,6 +106,9 @@ void stop_set_message(Stop *stop, char *message);
 
 uint64_t stop_now_usec(const Stop *stop);
 
+/* NULL: it is not known. */
+const char *stop_runtime_name(const Stop *stop);
+
 /* NULL while it is away. */
 RpcClient *stop_client(const Stop *stop);
 
@@ -115,6 +118,11 @@ int stop_find_address(Stop *stop, StopEvent *ret_event);
 int stop_stop(Stop *stop, StopEvent *ret_event);
 int stop_confirm(Stop *stop, StopEvent *ret_event);
 int stop_run_hook(Stop *stop, StopEvent *ret_event);
+
+/* What a run of the agent that has been killed had begun, goes on with what is left of its time. */
+void stop_resume(Stop *stop, const StopRecord *record);
+/* That it does, in the log; once it is known what it is. */
+void stop_announce_resumed(const Stop *stop);
 
 /* From now on there is no way back: it is announced and written down. */
 int stop_begin(Stop *stop, StopPhase phase);

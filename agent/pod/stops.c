@@ -51,11 +51,16 @@ static bool is_active(const Stop *stop) {
         return stop_step(stop) == STOP_STEP_LOOKING && stop->state != STOP_STATE_CHECKING;
 }
 
-/* Of several stops of one container the first is the one: the others then find it ended. */
-static bool is_taken(const Stops *stops, const char *container_id) {
-        for (const Stop *stop = stops->first; stop; stop = stop->next)
-                if (is_active(stop) && strcmp(stop->container_id, container_id) == 0)
+/* Of several stops of one container the first is the one: the others then find it ended. Those that
+ * are resumed have all begun, and go on in their order. */
+static bool is_taken(const Stop *stop) {
+        for (const Stop *other = stop->stops->first; other; other = other->next) {
+                if (other == stop && stop->is_resumed)
+                        return false;
+                if (other != stop && is_active(other) &&
+                    strcmp(other->container_id, stop->container_id) == 0)
                         return true;
+        }
 
         return false;
 }
@@ -95,8 +100,7 @@ int stops_pump(Stops *stops) {
 
         for (Stop *stop = stops->first; r >= 0 && stop && stops->n_fresh < FRESH_MAX;
              stop = stop->next) {
-                if (stop->state != STOP_STATE_QUEUED || is_active(stop) ||
-                    is_taken(stops, stop->container_id))
+                if (stop->state != STOP_STATE_QUEUED || stop->has_slot || is_taken(stop))
                         continue;
 
                 r = stop_give_slot(stop);
@@ -269,9 +273,10 @@ const char *stop_result_to_string(StopResult result) {
         return names[result];
 }
 
+/* One that its owner has added. */
 static bool has_stop(const Stops *stops, const char *owner, const char *container_id) {
         for (const Stop *stop = stops->first; stop; stop = stop->next)
-                if (strcmp(stop->owner, owner) == 0 &&
+                if (!stop->is_resumed && strcmp(stop->owner, owner) == 0 &&
                     strcmp(stop->container_id, container_id) == 0)
                         return true;
 
@@ -284,8 +289,8 @@ bool stops_has_stopped(const Stops *stops, const char *owner, const char *contai
         if (!record)
                 return false;
 
-        /* It has begun, in an earlier life if nobody waits for its end in this one: then it may
-         * have been its hook already that ended it. */
+        /* It has begun, before this run of the agent if its owner has not added it in this one:
+         * then it may have been its hook already that ended it. */
         return record->phase == STOP_PHASE_STOPPED || !has_stop(stops, owner, container_id);
 }
 
@@ -321,6 +326,36 @@ static int stops_open_journal(Stops *stops, const char *state_dir) {
         return 0;
 }
 
+/* What has begun is finished, also if nobody asks for it any more: the runtime does not end what
+ * ignores SIGTERM once its caller is gone. The owner may add its stop meanwhile, which then waits
+ * for this one as for any other of the container. */
+static int stops_resume(Stops *stops) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < stop_journal_count(stops->journal); i++) {
+                const StopRecord *record = stop_journal_get(stops->journal, i);
+                const StopOptions options = {
+                        .runtime = record->runtime[0] ? record->runtime : NULL,
+                        .container_id = record->container_id,
+                        .owner = record->owner,
+                        .grace_sec = STOP_GRACE_OF_POD,
+                };
+                Stop *stop;
+
+                if (!stop_record_is_open(record))
+                        continue;
+
+                r = stop_new(stops, &options, &stop);
+                if (r < 0)
+                        return r;
+
+                stop_resume(stop, record);
+                stops_append(stops, stop);
+        }
+
+        return r < 0 ? r : stops_pump(stops);
+}
+
 int stops_new(const StopsOptions *options, Stops **ret) {
         cleanup(stops_free_p) Stops *stops = NULL;
         int r;
@@ -339,6 +374,10 @@ int stops_new(const StopsOptions *options, Stops **ret) {
                 .userdata = options->userdata,
         };
         r = stops_open_journal(stops, options->state_dir);
+        if (r < 0)
+                return r;
+
+        r = stops_resume(stops);
         if (r < 0)
                 return r;
 

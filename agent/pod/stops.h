@@ -8,7 +8,8 @@
  * container's preStop hook, has the runtime stop it within what is left of the grace period, and
  * finds out whether that was what ended it. All stops go on beside each other; only that many begin
  * at once. What has begun is in a file (stop-journal.h), so that after a crash of the agent no hook
- * runs twice and what was stopped is known to have been stopped.
+ * runs twice, what was stopped is known to have been stopped, and what has begun is finished by the
+ * next run, whether it is still asked for or not.
  *
  * It starts nothing: the kubelet does, or nobody.
  */
@@ -88,7 +89,7 @@ typedef struct StopsOptions {
         void *userdata;
 } StopsOptions;
 
-/* A journal that cannot be read is begun anew, and logged. */
+/* A journal that cannot be read is begun anew, and logged. What had begun goes on. */
 int stops_new(const StopsOptions *options, Stops **ret);
 /* Ends nothing that the runtime does already; no callback runs any more. */
 Stops *stops_free(Stops *stops);
@@ -103,7 +104,7 @@ int stop_answer(Stop *stop, bool is_asked, const char *why_not);
 void stop_leave(Stop *stop);
 
 StopStep stop_step(const Stop *stop);
-/* Its hook or the stop has begun, in this life: there is no way back, whatever it waits for now. */
+/* Its hook or the stop has begun: there is no way back, whatever it waits for now. */
 bool stop_has_begun(const Stop *stop);
 const char *stop_step_to_string(StopStep step);
 const char *stop_result_to_string(StopResult result);

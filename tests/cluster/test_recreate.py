@@ -367,6 +367,23 @@ def test_the_agent_is_killed_in_the_middle(node_agent, make_pod, tools, ask, end
     assert pod.restarts() == {"one": 1, "two": 1}
 
 
+def test_the_request_goes_while_no_agent_runs(node_agent, make_pod, tools, ask):
+    """A container that was told to end, and does not, is ended also if nobody asks any more."""
+    grace = 12
+    one = container("one", tools, command=_LINGERS)
+    pod = make_pod(one, owner=False, terminationGracePeriodSeconds=grace)
+    request = ask(pod, "one")
+    wait_term(pod)
+    told = time.time()
+    node_agent.kill9()
+    request.delete()
+    node_agent.start()
+    pod.wait_restarted("one")
+    assert pod.runtime_status("one", 0).exit_code == 137
+    assert grace - 2 <= ended_at(pod, "one") - told <= grace + 5 * SLOWLY
+    assert pod.lines("notes") == ["term"]
+
+
 def test_a_request_made_while_no_agent_runs(node_agent, pair, ask):
     node_agent.kill9()
     request = ask(pair, "one")

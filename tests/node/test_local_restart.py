@@ -7,6 +7,7 @@ There is no kubelet: where a container is to run again, the test starts it.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 import time
@@ -27,6 +28,7 @@ _HEEDS = [
     "trap '[ -e /hook ] && exit 7; exit 8' TERM; while :; do sleep 1 & wait; done",
 ]
 _IGNORES = ["/bin/sh", "-c", "trap '' TERM; while :; do sleep 1; done"]
+_DEFIES = ["/bin/sh", "-c", "trap 'echo term >>/term' TERM; while :; do sleep 1 & wait; done"]
 _HOOK = {"exec": {"command": ["/bin/touch", "/hook"]}}
 
 
@@ -104,13 +106,18 @@ class Restart:
             self.error = error
 
 
-def _run_heeding(pod, name, **more):
+def _process(pod, container_id) -> Path:
+    _, about = pod.containerd.cri.container_status(container_id)
+    return Path(f"/proc/{about['pid']}")
+
+
+def _run_heeding(pod, name, command=_HEEDS, **more):
     """Runs a container until it heeds SIGTERM, which the kernel would drop before its trap."""
-    made = pod.run(name, _HEEDS, **more)
-    _, about = pod.containerd.cri.container_status(made)
+    made = pod.run(name, command, **more)
+    process = _process(pod, made)
 
     def heeds() -> bool:
-        lines = Path(f"/proc/{about['pid']}/status").read_text().splitlines()
+        lines = (process / "status").read_text().splitlines()
         (caught,) = [line.split()[1] for line in lines if line.startswith("SigCgt:")]
         return bool(int(caught, 16) & 1 << signal.SIGTERM - 1)
 
@@ -197,6 +204,55 @@ def test_caller_goes_away(agent, pod, name):
     restart.wait_end()
     assert pod.wait_exited(app).exit_code == 8
     assert agent.node.GetVersion(agent.messages.GetVersionRequest()).version
+
+
+# containerd 1.6 hangs if its caller goes before such a command has quite started.
+_LONG_HOOK = {
+    "exec": {"command": ["/bin/sh", "-c", "echo hook >>/hook; sleep 1; : >/begun; sleep 600"]}
+}
+
+
+@pytest.mark.parametrize(
+    ("hook", "sign"), [(_LONG_HOOK, "begun"), (None, "term")], ids=["hook", "SIGTERM"]
+)
+def test_agent_is_killed_during_a_stop(agent, make_pod, name, hook, sign):
+    """The next run ends the container within its grace period, though nobody asks for it again.
+
+    No hook runs twice, and the container has all of its time, counted once.
+    """
+    grace = 12
+    pod = make_pod(name, grace=grace)
+    app = _run_heeding(pod, "app", _DEFIES, pre_stop=hook)
+    root = _process(pod, app) / "root"
+    began = time.time()
+    restart = Restart(agent, name)
+    wait_until((root / sign).exists, 10, sign)
+    agent.kill9()
+    restart.wait_end()
+    agent.start()
+    wait_until((root / "term").exists, 10, "SIGTERM")
+    if hook:
+        assert (root / "hook").read_text() == "hook\n"
+    status = pod.wait_exited(app, grace + 10 * sanitizers.SLOWNESS)
+    assert status.exit_code == 137
+    assert grace - 2 <= status.finished_at / 1e9 - began <= grace + 5 * sanitizers.SLOWNESS
+    wait_until(lambda: "Stopped container" in agent.log_text(), 10, "line of its end")
+
+
+def test_agent_is_killed_and_the_stop_ends(agent, pod, name):
+    """What has ended while no agent ran is known to have been stopped, and left alone."""
+    app = _run_heeding(pod, "app", _DEFIES)
+    process = _process(pod, app)
+    restart = Restart(agent, name)
+    wait_until((process / "root/term").exists, 10, "SIGTERM")
+    agent.kill9()
+    restart.wait_end()
+    os.kill(int(process.name), signal.SIGKILL)
+    pod.wait_exited(app)
+    successor = _run_heeding(pod, "app")
+    agent.start()
+    wait_until(lambda: "Stopped container" in agent.log_text(), 10, "line of its end")
+    assert pod.state(successor) == "RUNNING"
 
 
 def test_without_a_runtime(start_agent, folder):

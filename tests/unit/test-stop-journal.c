@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/pod/stop-journal.h"
+#include "agent/pod/stop-journal-spec.h"
 
 #define WEEK (7 * 86400)
 
@@ -59,7 +59,32 @@ static StopJournal *open_journal(void) {
 
 static void set(StopJournal *journal, const char *owner, const char *id, StopPhase phase,
                 int64_t now) {
-        assert_int_equal(stop_journal_set(journal, owner, id, phase, now + 30, now, NULL), 0);
+        assert_int_equal(stop_journal_set(journal,
+                                          &(StopRecord){
+                                                  .owner = (char *) owner,
+                                                  .container_id = (char *) id,
+                                                  .runtime = (char *) "containerd",
+                                                  .phase = phase,
+                                                  .began_sec = now - 1,
+                                                  .deadline_sec = now + 30,
+                                                  .changed_sec = now,
+                                                  .uptime_sec = 77,
+                                                  .boot_id = (char *) "b-1",
+                                          },
+                                          NULL),
+                         0);
+}
+
+static int set_hook(StopJournal *journal, const char *id, Error *reterr) {
+        const StopRecord record = {
+                .owner = (char *) "a",
+                .container_id = (char *) id,
+                .phase = STOP_PHASE_HOOK,
+                .deadline_sec = 5,
+                .changed_sec = 5,
+        };
+
+        return stop_journal_set(journal, &record, reterr);
 }
 
 static void test_round_trip(void **state) {
@@ -84,11 +109,79 @@ static void test_round_trip(void **state) {
         assert_int_equal(record->phase, STOP_PHASE_STOPPING);
         assert_int_equal(record->changed_sec, now + 2);
         assert_int_equal(record->deadline_sec, now + 32);
+        assert_int_equal(record->began_sec, now + 1);
+        assert_int_equal(record->uptime_sec, 77);
+        assert_string_equal(record->boot_id, "b-1");
+        assert_string_equal(record->runtime, "containerd");
         record = stop_journal_find(journal, "recreate/u", "c1");
         assert_int_equal(record->phase, STOP_PHASE_STOPPED);
         assert_null(stop_journal_find(journal, "metadata", "c2"));
         assert_null(stop_journal_find(journal, "recreate", "c1"));
+        assert_int_equal(stop_journal_count(journal), 2);
+        assert_string_equal(stop_journal_get(journal, 0)->owner, "recreate/u");
+        assert_string_equal(stop_journal_get(journal, 1)->owner, "metadata");
         stop_journal_free(journal);
+}
+
+#define BOOT ((char *) "boot-1")
+
+/* clang-format off */
+static const struct Left {
+        int64_t changed, deadline, uptime;
+        char *boot_id;
+        StopClock now;
+        int64_t left;
+} lefts[] = {
+        /* The clock that nobody can set counts, whatever the other one says. */
+        { 1000, 1030, 500, BOOT, { 1010, 510, "boot-1" }, 20 },
+        { 1000, 1030, 500, BOOT, { 9999, 510, "boot-1" }, 20 },
+        { 1000, 1030, 500, BOOT, { 1,    510, "boot-1" }, 20 },
+        { 1000, 1030, 500, BOOT, { 1010, 529, "boot-1" }, 1 },
+        { 1000, 1030, 500, BOOT, { 1010, 530, "boot-1" }, 0 },
+        { 1000, 1030, 500, BOOT, { 1010, 999, "boot-1" }, 0 },
+        { 1000, 1030, 500, BOOT, { 1010, 499, "boot-1" }, 30 },
+        /* Nothing has outlived another boot. */
+        { 1000, 1030, 500, BOOT, { 1010, 510, "boot-2" }, 0 },
+        /* Where the boot is not known, the other clock, within bounds. */
+        { 1000, 1030, 500, NULL, { 1010, 510, "boot-1" }, 20 },
+        { 1000, 1030, 500, BOOT, { 1010, 510, "" },       20 },
+        { 1000, 1030, 500, NULL, { 1,    510, "" },       30 },
+        { 1000, 1030, 500, NULL, { 9999, 510, "" },       0 },
+        { 1000, 990,  500, NULL, { 1000, 510, "" },       0 },
+};
+/* clang-format on */
+
+static void test_left(void **state) {
+        for (size_t i = 0; i < sizeof(lefts) / sizeof(lefts[0]); i++) {
+                const StopRecord record = {
+                        .phase = STOP_PHASE_STOPPING,
+                        .changed_sec = lefts[i].changed,
+                        .deadline_sec = lefts[i].deadline,
+                        .uptime_sec = lefts[i].uptime,
+                        .boot_id = lefts[i].boot_id,
+                };
+
+                if (stop_record_left_sec(&record, &lefts[i].now) != lefts[i].left)
+                        fail_msg("row %zu", i);
+        }
+}
+
+static void test_clock(void **state) {
+        StopClock first, second;
+
+        stop_clock_read(&first);
+        stop_clock_read(&second);
+        assert_in_range(first.wall_sec, time(NULL) - 60, time(NULL));
+        assert_true(first.uptime_sec > 0 && second.uptime_sec >= first.uptime_sec);
+        assert_int_equal(strlen(first.boot_id), 36);
+        assert_true(stop_journal_can_name(first.boot_id));
+        assert_string_equal(first.boot_id, second.boot_id);
+}
+
+static void test_open(void **state) {
+        for (StopPhase phase = STOP_PHASE_NONE; phase < _STOP_PHASE_MAX; phase++)
+                assert_int_equal(stop_record_is_open(&(StopRecord){ .phase = phase }),
+                                 phase == STOP_PHASE_HOOK || phase == STOP_PHASE_STOPPING);
 }
 
 static void test_old_ones_go(void **state) {
@@ -99,6 +192,7 @@ static void test_old_ones_go(void **state) {
         set(journal, "a", "old", STOP_PHASE_STOPPED, now - WEEK - 100);
         set(journal, "a", "patient", STOP_PHASE_HOOK, now - WEEK - 10); /* its deadline is later */
         set(journal, "a", "new", STOP_PHASE_STOPPED, now);
+        set(journal, "a", "going-on", STOP_PHASE_STOPPING, now);
         assert_null(stop_journal_find(journal, "a", "old"));
         assert_non_null(stop_journal_find(journal, "a", "patient"));
 
@@ -107,12 +201,70 @@ static void test_old_ones_go(void **state) {
                 set(journal, "a", id, STOP_PHASE_STOPPED, now);
         }
         assert_null(stop_journal_find(journal, "a", "new"));
-        assert_non_null(stop_journal_find(journal, "a", "c0"));
+        assert_null(stop_journal_find(journal, "a", "c1"));
+        assert_non_null(stop_journal_find(journal, "a", "c2"));
         assert_non_null(stop_journal_find(journal, "a", "c1023"));
         stop_journal_free(journal);
 
+        /* What goes on is not forgotten for what is over. */
         journal = open_journal();
-        assert_non_null(stop_journal_find(journal, "a", "c0"));
+        assert_int_equal(stop_journal_count(journal), 1024);
+        assert_non_null(stop_journal_find(journal, "a", "patient"));
+        assert_non_null(stop_journal_find(journal, "a", "going-on"));
+        assert_non_null(stop_journal_find(journal, "a", "c2"));
+        stop_journal_free(journal);
+}
+
+#define LONG_64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define LONG_256 LONG_64 LONG_64 LONG_64 LONG_64
+
+/* As many records as there can be, with names as long as they can be, are read again. */
+static void test_largest(void **state) {
+        StopEntries entries = { .items = NULL }, again = { .items = NULL };
+        char name[] = LONG_256, *text;
+        const StopRecord record = {
+                .owner = name,
+                .container_id = name,
+                .runtime = name,
+                .phase = STOP_PHASE_STOPPING,
+                .began_sec = 9999999999,
+                .deadline_sec = 9999999999,
+                .changed_sec = 9999999999,
+                .uptime_sec = 9999999999,
+                .boot_id = (char *) LONG_64,
+        };
+        size_t size;
+
+        for (int i = 0; i < STOP_RECORDS_MAX; i++) {
+                name[0] = (char) ('a' + i % 26);
+                name[1] = (char) ('a' + i / 26 % 26);
+                name[2] = (char) ('a' + i / 26 / 26);
+                assert_int_equal(stop_entries_add(&entries, &record), 0);
+        }
+        assert_int_equal(stop_journal_spec_format(&entries, &text, &size), 0);
+        assert_true(size <= 1 << 20);
+        assert_int_equal(stop_journal_spec_parse(text, size, &again, NULL), 0);
+        assert_int_equal(again.n_items, STOP_RECORDS_MAX);
+        stop_entries_done(&entries);
+        stop_entries_done(&again);
+        free(text);
+}
+
+/* As older versions have written them. */
+static void test_older_file(void **state) {
+        const char text[] =
+                "{\"version\":1,\"stops\":[{\"owner\":\"metadata\",\"containerID\":\"c1\","
+                "\"phase\":\"hook\",\"deadline\":9999999999,\"changed\":9999999969}]}";
+        const StopRecord *record;
+        StopJournal *journal;
+
+        write_file(text, strlen(text));
+        journal = open_journal();
+        record = stop_journal_find(journal, "metadata", "c1");
+        assert_non_null(record);
+        assert_int_equal(record->began_sec, 9999999969);
+        assert_string_equal(record->runtime, "");
+        assert_string_equal(record->boot_id, "");
         stop_journal_free(journal);
 }
 
@@ -140,6 +292,10 @@ static const struct Bad {
           "stops[0]: a time is missing, or before 1970" },
         { FILE_OF(ENTRY("a", "c", "hook", TIMES) "," ENTRY("a", "c", "hook", TIMES)),
           "stops[1]: is there twice" },
+        { FILE_OF(ENTRY("a", "c", "hook", TIMES ",\"runtime\":\"a b\"")),
+          "stops[0]: nothing can have the runtime \"a b\"" },
+        { FILE_OF(ENTRY("a", "c", "hook", TIMES ",\"boot\":\"a b\"")),
+          "stops[0]: nothing can have the boot \"a b\"" },
         { FILE_OF("7"), "stops[0]: expected an object, got 7" },
 };
 
@@ -189,7 +345,7 @@ static void test_no_disk(void **state) {
         snprintf(missing, sizeof(missing), "%s/missing", folder);
         assert_int_equal(stop_journal_new(missing, &journal, &error), 0);
         assert_int_equal(error.kind, ERROR_NONE);
-        assert_true(stop_journal_set(journal, "a", "c", STOP_PHASE_HOOK, 5, 5, &error) < 0);
+        assert_true(set_hook(journal, "c", &error) < 0);
         assert_non_null(strstr(error_message(&error), "cannot write it: No such file"));
         assert_int_equal(stop_journal_find(journal, "a", "c")->phase, STOP_PHASE_HOOK);
         stop_journal_free(journal);
@@ -202,7 +358,7 @@ static void test_names(void **state) {
         memset(name, 'x', sizeof(name));
         name[257] = '\0';
         assert_false(stop_journal_can_name(name));
-        assert_true(stop_journal_set(journal, "a", name, STOP_PHASE_HOOK, 5, 5, NULL) < 0);
+        assert_true(set_hook(journal, name, NULL) < 0);
         name[256] = '\0';
         assert_true(stop_journal_can_name(name));
         assert_false(stop_journal_can_name(""));
@@ -216,6 +372,11 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_round_trip, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_old_ones_go, set_up, tear_down),
+                cmocka_unit_test(test_largest),
+                cmocka_unit_test_setup_teardown(test_older_file, set_up, tear_down),
+                cmocka_unit_test(test_left),
+                cmocka_unit_test(test_clock),
+                cmocka_unit_test(test_open),
                 cmocka_unit_test_setup_teardown(test_bad_files, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_no_disk, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),

@@ -559,68 +559,253 @@ static void test_refused_in_a_row(void **state) {
         assert_done(&owner, STOP_STOPPED, "");
 }
 
-static void write_journal(Fixture *f, StopPhase phase, int64_t deadline_sec, int64_t changed_sec) {
+/* The agent is killed and started again, with this in its journal. */
+static void start_again_with(Fixture *f, const StopRecord *record) {
         StopJournal *journal;
 
         stops_free(f->stops);
         assert_int_equal(stop_journal_new(f->folder, &journal, NULL), 0);
-        assert_int_equal(stop_journal_set(journal, "metadata", "c1", phase, deadline_sec,
-                                          changed_sec, NULL),
-                         0);
+        assert_int_equal(stop_journal_set(journal, record, NULL), 0);
         stop_journal_free(journal);
         open_stops(f);
 }
 
-static void test_crash(void **state) {
+static StopRecord record_of(StopPhase phase, int64_t deadline_sec, int64_t changed_sec) {
+        return (StopRecord){
+                .owner = (char *) "metadata",
+                .container_id = (char *) "c1",
+                .phase = phase,
+                .began_sec = changed_sec,
+                .deadline_sec = deadline_sec,
+                .changed_sec = changed_sec,
+        };
+}
+
+static void write_journal(Fixture *f, StopPhase phase, int64_t deadline_sec, int64_t changed_sec) {
+        const StopRecord record = record_of(phase, deadline_sec, changed_sec);
+
+        start_again_with(f, &record);
+}
+
+static StopPhase phase_in_file(const Fixture *f) {
+        const StopRecord *record;
+        StopJournal *journal;
+        StopPhase phase;
+
+        assert_int_equal(stop_journal_new(f->folder, &journal, NULL), 0);
+        record = stop_journal_find(journal, "metadata", "c1");
+        phase = record ? record->phase : STOP_PHASE_NONE;
+        stop_journal_free(journal);
+        return phase;
+}
+
+static void wait_until_over(const Fixture *f) {
+        while (stops_n_running(f->stops) > 0)
+                assert_true(sd_event_run(world.event, WAIT_USEC) > 0);
+}
+
+/* Nobody asks for it any more: it is finished all the same, within its time, and no hook runs. */
+static void test_killed(void **state) {
+        static const struct {
+                StopPhase phase;
+                int64_t left_sec;
+                int64_t least, most;
+        } cases[] = {
+                { STOP_PHASE_HOOK, 6, 5, 6 },
+                { STOP_PHASE_STOPPING, 6, 5, 6 },
+                { STOP_PHASE_STOPPING, 0, 2, 2 }, /* after its time */
+                { STOP_PHASE_STOPPING, -5, 2, 2 },
+        };
+        Fixture *f = *state;
+
+        annotations.hook = EXEC_HOOK;
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                int64_t began = now_sec() - 4;
+
+                f->counted[0] = '\0';
+                write_journal(f, cases[i].phase, now_sec() + cases[i].left_sec, began);
+                assert_int_equal(stops_n_running(f->stops), 1);
+                answer_list(RUNNING);
+                assert_in_range(wait_for_call(CALL_STOP)->grace_sec, cases[i].least, cases[i].most);
+                assert_int_equal(phase_in_file(f), STOP_PHASE_STOPPING);
+                answer_stop();
+                answer_status(EXITED, now_nsec());
+                assert_int_equal(stops_n_running(f->stops), 0);
+                assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
+                assert_int_equal(phase_in_file(f), STOP_PHASE_STOPPED);
+                assert_string_equal(f->counted, "metadata=stopped ");
+        }
+        assert_int_equal(world.n_hooks, 0);
+        assert_int_equal(world.n_questions, 0);
+        assert_string_equal(world.events, "");
+}
+
+static void kill_and_start(Fixture *f) {
+        stops_free(f->stops);
+        open_stops(f);
+}
+
+/* In each phase, one after the other: the hook has run once, and its time has begun once. */
+static void test_killed_in_each_phase(void **state) {
         Owner owner = { .says = 1 };
         Fixture *f = *state;
-        int64_t grace_sec;
+        StopJournal *journal;
+        const StopRecord *record;
+        StopClock now;
 
-        /* In the hook; the container lives. */
         annotations.hook = EXEC_HOOK;
-        write_journal(f, STOP_PHASE_HOOK, now_sec() + 5, now_sec() - 4);
         add(f, &owner);
         answer_list(RUNNING);
-        grace_sec = wait_for_call(CALL_STOP)->grace_sec;
-        assert_in_range(grace_sec, 4, 5);
-        assert_int_equal(world.n_hooks, 0);
-        assert_string_equal(world.events, "");
+        turn();
+        assert_true(the_hook()->is_running);
+        stop_clock_read(&now);
+        assert_int_equal(stop_journal_new(f->folder, &journal, NULL), 0);
+        record = stop_journal_find(journal, "metadata", "c1");
+        assert_string_equal(record->runtime, "containerd");
+        assert_string_equal(record->boot_id, now.boot_id);
+        assert_in_range(record->uptime_sec, now.uptime_sec - 5, now.uptime_sec);
+        assert_in_range(record->deadline_sec - record->changed_sec, 8, 9);
+        stop_journal_free(journal);
+
+        for (int i = 0; i < 2; i++) {
+                kill_and_start(f);
+                answer_list(RUNNING);
+                assert_in_range(wait_for_call(CALL_STOP)->grace_sec, 3, 9);
+        }
         answer_stop();
         answer_status(EXITED, now_nsec());
-        assert_done(&owner, STOP_STOPPED, "");
+        assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
+        assert_int_equal(world.n_hooks, 1);
 
-        /* After its time. */
-        owner = (Owner){ .says = 1 };
-        write_journal(f, STOP_PHASE_STOPPING, now_sec() - 1, now_sec() - 9);
+        /* And nothing is left to do. */
+        kill_and_start(f);
+        assert_int_equal(stops_n_running(f->stops), 0);
+        assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
+}
+
+/* Forward or back: what is left is counted by another one. */
+static void test_killed_and_clock_set(void **state) {
+        Fixture *f = *state;
+
+        for (int days = -2; days <= 2; days += 4) {
+                StopRecord record = record_of(STOP_PHASE_STOPPING, 0, now_sec() + days * 86400);
+                StopClock now;
+
+                stop_clock_read(&now);
+                record.deadline_sec = record.changed_sec + 600;
+                record.uptime_sec = now.uptime_sec - 20;
+                record.boot_id = now.boot_id;
+                start_again_with(f, &record);
+                answer_list(RUNNING);
+                assert_in_range(wait_for_call(CALL_STOP)->grace_sec, 560, 580);
+        }
+}
+
+/* One owner's at a time of a container; the other one finds it ended. Until then the owner's own
+ * stop has nothing to do, and neither asks nor runs a hook. */
+static void test_killed_and_asked_again(void **state) {
+        static const char *const names[] = { "metadata", "recreate/u" };
+        Fixture *f = *state;
+
+        annotations.hook = EXEC_HOOK;
+        for (size_t i = 0; i < 2; i++) {
+                Owner owner = { .says = 1, .name = names[i] };
+
+                write_journal(f, STOP_PHASE_HOOK, now_sec() + 6, now_sec() - 4);
+                add(f, &owner);
+                assert_int_equal(stops_n_running(f->stops), 2);
+                answer_list(RUNNING);
+                turn();
+                assert_int_equal(count_calls(CALL_LIST), 0);
+                assert_false(stop_has_begun(owner.stop));
+                answer_stop();
+                answer_status(EXITED, now_nsec());
+                answer_list(EXITED);
+                assert_done(&owner, i == 0 ? STOP_STOPPED : STOP_GONE, "");
+                assert_int_equal(owner.n_checks, 0);
+        }
+        assert_int_equal(world.n_hooks, 0);
+}
+
+/* Also while the runtime is away, or silent: the owner's own stop does not come before. */
+static void test_killed_and_runtime_away(void **state) {
+        Owner owner = { .says = 1 };
+        Fixture *f = *state;
+
+        world.has_runtime = false;
+        write_journal(f, STOP_PHASE_STOPPING, now_sec() + 6, now_sec() - 4);
         add(f, &owner);
+        turn();
+        find_runtime(f);
+        refuse(wait_for_call(CALL_LIST), ERROR_TIMEOUT, "no answer");
+        turn();
+        assert_int_equal(count_calls(CALL_LIST), 0);
+        answer_list(RUNNING); /* it is asked again */
+        answer_stop();
+        answer_status(EXITED, now_nsec());
+        answer_list(EXITED);
+        assert_done(&owner, STOP_STOPPED, "");
+        assert_int_equal(owner.n_checks, 0);
+}
+
+/* Of its own runtime, wherever that is. */
+static void test_killed_and_another_runtime(void **state) {
+        StopRecord record = record_of(STOP_PHASE_STOPPING, now_sec() + 6, now_sec() - 4);
+        Fixture *f = *state;
+
+        record.runtime = (char *) "cri-o";
+        start_again_with(f, &record);
+        turn();
+        assert_int_equal(count_calls(CALL_LIST), 0);
+        assert_int_equal(stops_n_running(f->stops), 1);
+
+        record.runtime = (char *) "containerd";
+        start_again_with(f, &record);
+        turn();
+        assert_int_equal(count_calls(CALL_LIST), 1);
+}
+
+/* A journal that could not be written may have two of a container: one after the other. */
+static void test_killed_with_two(void **state) {
+        StopRecord record = record_of(STOP_PHASE_STOPPING, now_sec() + 6, now_sec() - 4);
+        Fixture *f = *state;
+
+        write_journal(f, STOP_PHASE_HOOK, now_sec() + 6, now_sec() - 4);
+        record.owner = (char *) "recreate/u";
+        start_again_with(f, &record);
+        assert_int_equal(stops_n_running(f->stops), 2);
         answer_list(RUNNING);
-        assert_int_equal(wait_for_call(CALL_STOP)->grace_sec, 2);
-        stop_leave(owner.stop);
+        answer_stop();
+        answer_status(EXITED, now_nsec());
+        answer_list(EXITED);
+        answer_status(EXITED, now_nsec());
+        wait_until_over(f);
 }
 
 /* It has ended while nobody looked. */
-static void test_crash_and_ended(void **state) {
+static void test_killed_and_ended(void **state) {
         Fixture *f = *state;
 
         for (int i = 0; i < 3; i++) {
-                Owner owner = { .says = 1 };
+                StopRecord record = record_of(STOP_PHASE_STOPPING, now_sec() + 5, now_sec() - 4);
 
-                write_journal(f, STOP_PHASE_STOPPING, now_sec() + 5, now_sec() - 4);
-                add(f, &owner);
+                record.began_sec -= 2; /* its hook: that may have ended it, too */
+                start_again_with(f, &record);
                 if (i == 2) {
                         answer_empty_list();
                 } else {
                         answer_list(EXITED);
-                        answer_status(EXITED, (now_sec() - (i == 0 ? 2 : 60)) * 1000000000);
+                        answer_status(EXITED, (now_sec() - (i == 0 ? 5 : 60)) * 1000000000);
                 }
-                assert_done(&owner, i == 1 ? STOP_GONE : STOP_STOPPED, "");
-                assert_int_equal(owner.n_checks, 0);
+                wait_until_over(f);
+                assert_int_equal(stops_has_stopped(f->stops, "metadata", "c1"), i != 1);
                 assert_int_equal(count_calls(CALL_STOP), 0);
         }
 }
 
-/* Whatever was under way then. While a stop goes on in this life, it is the one that knows. */
-static void test_crash_and_has_stopped(void **state) {
+/* Whatever was under way then. While a stop goes on that its owner has added, it is that one which
+ * knows. */
+static void test_killed_and_has_stopped(void **state) {
         static const StopPhase phases[] = { STOP_PHASE_HOOK, STOP_PHASE_STOPPING,
                                             STOP_PHASE_STOPPED };
         Fixture *f = *state;
@@ -634,6 +819,7 @@ static void test_crash_and_has_stopped(void **state) {
                 add(f, &owner);
                 assert_int_equal(stops_has_stopped(f->stops, "metadata", "c1"), i == 2);
                 stop_leave(owner.stop);
+                assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
         }
 }
 
@@ -976,9 +1162,15 @@ int main(void) {
                 TEST(test_looks_again),
                 TEST(test_refused),
                 TEST(test_refused_in_a_row),
-                TEST(test_crash),
-                TEST(test_crash_and_ended),
-                TEST(test_crash_and_has_stopped),
+                TEST(test_killed),
+                TEST(test_killed_in_each_phase),
+                TEST(test_killed_and_clock_set),
+                TEST(test_killed_and_asked_again),
+                TEST(test_killed_and_runtime_away),
+                TEST(test_killed_and_another_runtime),
+                TEST(test_killed_with_two),
+                TEST(test_killed_and_ended),
+                TEST(test_killed_and_has_stopped),
                 TEST(test_forgotten),
                 TEST(test_has_begun),
                 TEST(test_init_container),
