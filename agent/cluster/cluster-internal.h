@@ -3,7 +3,8 @@
 
 /*
  * The inside of a cluster: cluster.c is its life, cluster-parts.c what it does once it knows
- * which version is served, cluster-diagnosis.c how it is
+ * which version is served, cluster-check.c when it doubts what it knows, cluster-diagnosis.c how
+ * it is
  */
 
 #include "agent/cluster/cluster.h"
@@ -44,13 +45,20 @@ struct Cluster {
         KubeReport report;
         char *version; /* of the group, and then there are all of these: */
         KubeWatch *watch;
-        bool is_shown; /* this watch has shown the object */
+        bool is_shown;   /* this watch has shown the object */
+        KubeCall *check; /* whether the object is what the watch has shown */
         StatusWriter *writer;
         Registration *registration; /* if somebody wants it */
 };
 
 /* Finds out which version is served, and watches it. */
 int cluster_discover(Cluster *cluster);
+
+/* The newest state of the NodeImage. */
+int cluster_on_object(Cluster *cluster, const KubeObject *object);
+
+/* cluster-check.c: what the watch has shown is in doubt. */
+int cluster_check_object(Cluster *cluster);
 
 /* Lets go of all that needs a served version. */
 void cluster_drop_parts(Cluster *cluster);

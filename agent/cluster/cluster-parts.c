@@ -28,8 +28,7 @@ static int cluster_register(Cluster *cluster, const KubeObject *object) {
         return cluster->registration ? registration_on_object(cluster->registration, object) : 0;
 }
 
-static int on_object(const KubeObject *object, void *userdata) {
-        Cluster *cluster = userdata;
+int cluster_on_object(Cluster *cluster, const KubeObject *object) {
         int r;
 
         cluster->is_shown = true;
@@ -43,6 +42,10 @@ static int on_object(const KubeObject *object, void *userdata) {
 
         cluster_tell(cluster);
         return status_writer_on_object(cluster->writer);
+}
+
+static int on_object(const KubeObject *object, void *userdata) {
+        return cluster_on_object(userdata, object);
 }
 
 static int cluster_on_gone(Cluster *cluster) {
@@ -72,6 +75,7 @@ static int on_gone(const KubeObject *object, void *userdata) {
 
 void cluster_drop_parts(Cluster *cluster) {
         kube_report_answered(&cluster->report);
+        cluster->check = kube_call_unref(cluster->check);
         cluster->watch = kube_watch_free(cluster->watch);
         cluster->writer = status_writer_free(cluster->writer);
         cluster->registration = registration_free(cluster->registration);
@@ -184,6 +188,10 @@ static void on_settled(void *userdata) {
         cluster_tell(userdata);
 }
 
+static int on_doubt(void *userdata) {
+        return cluster_check_object(userdata);
+}
+
 static int cluster_add_registration(Cluster *cluster) {
         const RegistrationOptions options = {
                 .client = cluster->client,
@@ -234,6 +242,7 @@ static int cluster_add_parts(Cluster *cluster, const char *version) {
                 .desired = cluster->desired,
                 .on_written = on_written,
                 .on_settled = on_settled,
+                .on_doubt = on_doubt,
                 .userdata = cluster,
         };
         int r;

@@ -27,6 +27,7 @@ struct StatusWriter {
         char *version;
         StatusWritten on_written;
         void (*on_settled)(void *userdata);
+        int (*on_doubt)(void *userdata);
         void *userdata;
 
         bool is_synced;
@@ -133,14 +134,17 @@ static bool is_outdated(const StatusWriter *writer, json_object *patch) {
 static int writer_conflicted_again(StatusWriter *writer, json_object *patch, const KubeReply *reply,
                                    const Error *error) {
         cleanup(error_done) Error unread = ERROR_INIT;
+        int r;
 
         if (!error)
                 (void) error_set(&unread, ERROR_INVALID,
                                  "what the server answers does not say what it made of it");
         writer_note(writer, error ?: &unread);
-        return writer_wait(writer, is_outdated(writer, patch)
-                                           ? CONFLICT_USEC
-                                           : retry_usec(writer->n_conflicts, reply));
+        if (is_outdated(writer, patch))
+                return writer_wait(writer, CONFLICT_USEC);
+
+        r = writer_wait(writer, retry_usec(writer->n_conflicts, reply));
+        return r < 0 ? r : writer->on_doubt(writer->userdata);
 }
 
 /* The object is not what we knew: the watch has shown it meanwhile, or will. Somebody who never
@@ -330,6 +334,7 @@ int status_writer_new(const StatusWriterOptions *options, StatusWriter **ret) {
                 .version = strdup(options->version),
                 .on_written = options->on_written,
                 .on_settled = options->on_settled,
+                .on_doubt = options->on_doubt,
                 .userdata = options->userdata,
         };
         if (!writer->version)

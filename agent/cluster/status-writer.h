@@ -26,6 +26,9 @@ typedef struct StatusWriterOptions {
         /* The last write failed, but nothing is left to write: that error is over, without another
          * write. */
         void (*on_settled)(void *userdata);
+        /* The object is not what it was compared with, again and again, and the watch shows nothing
+         * newer. */
+        int (*on_doubt)(void *userdata);
         void *userdata;
 } StatusWriterOptions;
 

@@ -26,14 +26,19 @@
 #define ACCEPT_USEC (60 * USEC_PER_SEC)
 
 /*
- * How a dead stream is told from one on which nothing happens
+ * How a stream that is dead or deaf is told from one on which nothing happens
  *
- * A server that sends bookmarks does so about once a minute, even if nothing happens. So two of them
- * must have been lost when nothing came for 150 s, and the watch can be a long one, of 5 to 10
- * minutes. From a server that does not, nobody knows what to expect but the end of the watch, which
- * then is after 120 to 150 s, so that it is as soon missed. Either is found out by trying: where a
- * list was streamed there should be bookmarks, and if then there is silence we believe that there
- * are none, until we see one.
+ * kube-apiserver sends a bookmark after a minute, and each minute again, if its store has a newer
+ * version than the one that the watch began from; mostly it has. So two of them must have been lost
+ * when nothing came for 150 s, and the watch can be a long one, of 5 to 10 minutes. From a server that
+ * sends none, nobody knows what to expect but the end of the watch, which then is after 120 to 150 s,
+ * so that it is as soon missed. Either is found out by trying: where a list was streamed there should
+ * be bookmarks, and if then there is silence we believe that there are none, until we see one.
+ *
+ * After a silence the agent lists: a server whose store was restored from a backup takes a watch from
+ * a version that is not there any more, and has nothing to tell. Without bookmarks that can only have
+ * happened where a watch broke, so there the next ones have as much time to tell anything. Where all is
+ * well that costs one list per change of the store's silence, not one per silence.
  */
 #define SILENCE_USEC (150 * USEC_PER_SEC)
 #define LONG_MIN_SEC 300u
@@ -100,6 +105,7 @@ static void begin_list(KubeWatch *watch) {
         count_restart(watch);
         if (is_again && !watch->is_closed && watch->options.on_list)
                 watch->options.on_list(watch->options.userdata);
+        watch->doubt_usec = 0;
         if (!watch->is_closed)
                 watch_keys_unmark(&watch->keys);
 }
@@ -120,6 +126,7 @@ static int call_stream(KubeWatch *watch, const char *query, unsigned seconds,
         frames_done(&watch->frames);
         watch->frames = FRAMES_INIT(watch->options.is_protobuf ? FRAME_LENGTH : FRAME_LINE,
                                     watch->options.object_max + FRAME_SLACK);
+        watch->asked_usec = seconds * USEC_PER_SEC;
         watch->is_accepted = false;
         watch->has_worked = false;
 
@@ -149,7 +156,7 @@ static const char *separator_of(const KubeWatch *watch) {
 /* Without a version: the newest there is, since an older list could bring back what is gone. */
 int watch_ask_stream(KubeWatch *watch) {
         cleanup(free_p) char *query = NULL;
-        unsigned seconds = long_seconds();
+        unsigned seconds = watch->lacks_bookmarks ? short_seconds() : long_seconds();
 
         begin_list(watch);
         if (watch->is_closed)
@@ -163,7 +170,7 @@ int watch_ask_stream(KubeWatch *watch) {
                 return -ENOMEM;
         }
 
-        return call_stream(watch, query, seconds, SILENCE_USEC);
+        return call_stream(watch, query, seconds, watch->lacks_bookmarks ? 0 : SILENCE_USEC);
 }
 
 int watch_ask_watch(KubeWatch *watch) {

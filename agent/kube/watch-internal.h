@@ -37,13 +37,16 @@ struct KubeWatch {
         char *resource_version; /* from where to watch on; NULL before the first list */
         char *next;             /* the next page; NULL for the first one */
         unsigned page_size;
-        bool has_bookmarks; /* the server sends them from time to time */
+        bool has_bookmarks;   /* the server sends them from time to time */
+        bool lacks_bookmarks; /* a silence has shown that it does not, for now */
         bool has_begun;
 
         KubeCall *call;
         sd_event_source *pause;
         sd_event_source *guard; /* the server has to do something before that */
         uint64_t began_usec;    /* the call */
+        uint64_t asked_usec;    /* how long it was to last, if it is a watch */
+        uint64_t doubt_usec;    /* when it broke, if nothing has come since; 0: not so */
         bool is_accepted;       /* the call */
         bool has_worked;        /* the watch has told something */
 

@@ -109,6 +109,25 @@ int watch_event_read(WatchReader *reader, Slice frame, WatchEvent *ret, Error *r
         return 0;
 }
 
+int watch_object_read(WatchReader *reader, Slice body, WatchEvent *ret, Error *reterr) {
+        cleanup(watch_event_done) WatchEvent event = event_empty();
+        int r;
+
+        assert(!reader->is_protobuf);
+
+        r = parse_json(reader, body, &event.json, reterr);
+        if (r >= 0)
+                r = watch_json_object(event.json, &event.object, reterr);
+        if (r >= 0)
+                r = check_event(&event, reterr);
+        if (r < 0)
+                return r;
+
+        *ret = event;
+        event = WATCH_EVENT_INIT;
+        return 0;
+}
+
 void watch_event_done(WatchEvent *event) {
         json_object_put(event->json);
         for (size_t i = 0; i < sizeof(event->messages) / sizeof(event->messages[0]); i++)

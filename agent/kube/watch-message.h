@@ -66,6 +66,9 @@ typedef struct WatchList {
 int watch_event_read(WatchReader *reader, Slice frame, WatchEvent *ret, Error *reterr);
 void watch_event_done(WatchEvent *event);
 
+/* The answer to a GET of one object in JSON, as an event of the type ADDED. */
+int watch_object_read(WatchReader *reader, Slice body, WatchEvent *ret, Error *reterr);
+
 /* The answer to a list. */
 int watch_list_read(WatchReader *reader, Slice body, WatchList *ret, Error *reterr);
 void watch_list_done(WatchList *list);

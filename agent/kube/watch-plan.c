@@ -6,8 +6,9 @@
 #include <stddef.h>
 #include <string.h>
 
-/* After a restart of the API server, all nodes have to list again: not in the same instant. */
-#define GONE_JITTER_USEC ((uint64_t) 250 * 1000)
+/* After a restart of the API server, or of its store, all nodes have to list again: not in the same
+ * instant. */
+#define LIST_JITTER_USEC ((uint64_t) 250 * 1000)
 
 /* A server that has just started refuses everybody for a moment, since it has not read yet who may do
  * what. */
@@ -47,14 +48,18 @@ static const struct Rule {
 
         { WATCH_WATCHING,   WATCH_ON_ENDED,        WATCH_DO_WATCH,          WATCH_WATCHING   },
         { WATCH_WATCHING,   WATCH_ON_ENDED_EARLY,  WATCH_DO_WAIT,           WATCH_REWATCHING },
-        { WATCH_WATCHING,   WATCH_ON_SILENCE,      WATCH_DO_WAIT,           WATCH_REWATCHING },
         { WATCH_WATCHING,   WATCH_ON_REFUSED,      WATCH_DO_WAIT,           WATCH_REWATCHING },
         /* Perhaps it is the version that it does not like. */
         { WATCH_WATCHING,   WATCH_ON_DENIED,       WATCH_DO_WAIT,           WATCH_RELISTING  },
         { WATCH_WATCHING,   WATCH_ON_GONE,         WATCH_DO_WAIT,           WATCH_RELISTING  },
         { WATCH_WATCHING,   WATCH_ON_GARBAGE,      WATCH_DO_WAIT,           WATCH_RELISTING  },
+        /* Perhaps the version is of a future that never was, since the store was restored: from
+         * there a server that is well has nothing to tell for as long as it takes. */
+        { WATCH_WATCHING,   WATCH_ON_SILENCE,      WATCH_DO_WAIT,           WATCH_RELISTING  },
+        { WATCH_WATCHING,   WATCH_ON_DOUBT,        WATCH_DO_WAIT,           WATCH_RELISTING  },
 
         { WATCH_REWATCHING, WATCH_ON_TIMER,        WATCH_DO_WATCH,          WATCH_WATCHING   },
+        { WATCH_REWATCHING, WATCH_ON_DOUBT,        WATCH_DO_WAIT,           WATCH_RELISTING  },
 };
 /* clang-format on */
 
@@ -129,6 +134,7 @@ bool watch_plan_is_harmless(const WatchPlan *plan, WatchHappening happening) {
         case WATCH_ON_LISTED:
         case WATCH_ON_UNSTREAMABLE:
         case WATCH_ON_ENDED:
+        case WATCH_ON_DOUBT:
         case _WATCH_HAPPENING_MAX: break;
         }
 
@@ -139,10 +145,15 @@ static uint64_t share(uint64_t usec, uint32_t random) {
         return (uint64_t) ((double) random / UINT32_MAX * (double) usec);
 }
 
+static bool leads_to_list(WatchHappening happening) {
+        return happening == WATCH_ON_GONE || happening == WATCH_ON_SILENCE ||
+               happening == WATCH_ON_DOUBT;
+}
+
 uint64_t watch_plan_wait_usec(const WatchPlan *plan, WatchHappening happening, ErrorKind kind,
                               uint64_t retry_usec, uint32_t random) {
         if (watch_plan_is_harmless(plan, happening))
-                return happening == WATCH_ON_GONE ? share(GONE_JITTER_USEC, random) : 0;
+                return leads_to_list(happening) ? share(LIST_JITTER_USEC, random) : 0;
 
         if (kind == ERROR_NOT_FOUND ||
             (kind == ERROR_DENIED && plan->n_in_a_row[happening] > N_DENIALS_PASSING))

@@ -33,7 +33,8 @@ typedef enum WatchHappening {
         WATCH_ON_UNSTREAMABLE, /* lists cannot be streamed here */
         WATCH_ON_ENDED,        /* the server ended it, as agreed */
         WATCH_ON_ENDED_EARLY,  /* right after it began */
-        WATCH_ON_SILENCE,      /* nothing came for so long that it must be dead */
+        WATCH_ON_SILENCE,      /* nothing came for so long that it must be dead, or deaf */
+        WATCH_ON_DOUBT,        /* its owner knows that what it has shown is not so */
         WATCH_ON_GONE,         /* the version is too old */
         WATCH_ON_REFUSED,      /* the same may work later */
         WATCH_ON_DENIED,       /* the same will not work */

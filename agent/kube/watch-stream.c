@@ -12,6 +12,10 @@
 
 #define EARLY_USEC ((uint64_t) 1000000)
 
+/* So long after a watch broke the next ones should have told something. No longer than the shortest
+ * of them. */
+#define DOUBT_USEC ((uint64_t) 120 * 1000000)
+
 /* A watch that has lasted so long was not refused. */
 #define WORKING_USEC ((uint64_t) 10 * 1000000)
 
@@ -69,8 +73,13 @@ static void watch_take_error(KubeWatch *watch, const WatchStatus *status) {
 
 static int watch_list_ended(KubeWatch *watch) {
         watch->guard = sd_event_source_disable_unref(watch->guard);
-        watch->has_bookmarks = true;
+        watch->has_bookmarks = !watch->lacks_bookmarks;
         return watch_handle(watch, WATCH_ON_LISTED, NULL, NULL);
+}
+
+static void watch_expect_bookmarks(KubeWatch *watch, bool has_bookmarks) {
+        watch->has_bookmarks = has_bookmarks;
+        watch->lacks_bookmarks = !has_bookmarks;
 }
 
 /* While a list is streamed its objects come in any order, but if it breaks nobody goes on from there. */
@@ -91,7 +100,9 @@ static int watch_take_event(KubeWatch *watch, const WatchEvent *event) {
 
         if (watch->plan.step == WATCH_WATCHING) {
                 watch->has_worked = true;
-                watch->has_bookmarks |= event->type == WATCH_EVENT_BOOKMARK;
+                watch->doubt_usec = 0;
+                if (event->type == WATCH_EVENT_BOOKMARK)
+                        watch_expect_bookmarks(watch, true);
                 r = watch_set_state(watch, KUBE_WATCH_SYNCED, NULL);
                 if (r < 0 || watch->is_closed)
                         return r;
@@ -171,6 +182,27 @@ static int watch_judged(KubeWatch *watch) {
         return watch_handle(watch, watch->verdict, &watch->verdict_reply, &error);
 }
 
+static int watch_fell_silent(KubeWatch *watch, const KubeReply *reply, const Error *error) {
+        cleanup(error_done) Error silence = ERROR_INIT;
+
+        watch_expect_bookmarks(watch, false);
+        (void) error_set(&silence, ERROR_TIMEOUT, "GET %s: nothing came since it broke",
+                         watch->resource);
+        return watch_handle(watch, WATCH_ON_SILENCE, reply, error ?: &silence);
+}
+
+/* Where a watch breaks, another server, or another store, may take its place. */
+static void watch_note_break(KubeWatch *watch, uint64_t now_usec) {
+        if (watch->plan.step == WATCH_WATCHING && watch->doubt_usec == 0 &&
+            now_usec - watch->began_usec + EARLY_USEC < watch->asked_usec)
+                watch->doubt_usec = now_usec;
+}
+
+static bool watch_is_in_doubt(const KubeWatch *watch, uint64_t now_usec) {
+        return watch->plan.step == WATCH_WATCHING && watch->doubt_usec > 0 &&
+               now_usec - watch->doubt_usec >= DOUBT_USEC;
+}
+
 static int watch_ended(KubeWatch *watch, uint64_t lasted_usec) {
         cleanup(error_done) Error error = ERROR_INIT;
 
@@ -182,6 +214,7 @@ static int watch_ended(KubeWatch *watch, uint64_t lasted_usec) {
 
 static int watch_stream_ended(KubeWatch *watch, const KubeReply *reply, const Error *error) {
         bool is_good = !error && !watch->has_verdict;
+        bool is_late = error && error->kind == ERROR_TIMEOUT;
         uint64_t now_usec;
         int r;
 
@@ -193,14 +226,13 @@ static int watch_stream_ended(KubeWatch *watch, const KubeReply *reply, const Er
             (is_good || watch->has_worked))
                 watch_plan_forgive(&watch->plan);
 
+        watch_note_break(watch, now_usec);
         if (watch->has_verdict)
                 return watch_judged(watch);
+        if (is_success(reply) && (is_late || watch_is_in_doubt(watch, now_usec)))
+                return watch_fell_silent(watch, reply, error);
         if (!error)
                 return watch_ended(watch, now_usec - watch->began_usec);
-        if (error->kind == ERROR_TIMEOUT && is_success(reply)) {
-                watch->has_bookmarks = false;
-                return watch_handle(watch, WATCH_ON_SILENCE, reply, error);
-        }
 
         return watch_refused(watch, reply, error);
 }

@@ -146,6 +146,13 @@ int watch_handle(KubeWatch *watch, WatchHappening happening, const KubeReply *re
         abort();
 }
 
+static void watch_drop_call(KubeWatch *watch) {
+        watch->call = kube_call_unref(watch->call);
+        watch->guard = sd_event_source_disable_unref(watch->guard);
+        watch->has_verdict = false;
+        error_done(&watch->verdict_error);
+}
+
 static int copy_text(const char *text, char **ret) {
         if (!text)
                 return 0;
@@ -210,9 +217,8 @@ KubeWatch *kube_watch_free(KubeWatch *watch) {
         assert(!watch->is_closed);
 
         watch->is_closed = true;
-        watch->call = kube_call_unref(watch->call);
+        watch_drop_call(watch);
         watch->pause = sd_event_source_disable_unref(watch->pause);
-        watch->guard = sd_event_source_disable_unref(watch->guard);
         return watch_unref(watch);
 }
 
@@ -222,6 +228,17 @@ KubeWatchState kube_watch_state(const KubeWatch *watch) {
 
 const Error *kube_watch_error(const KubeWatch *watch) {
         return &watch->error;
+}
+
+int kube_watch_relist(KubeWatch *watch) {
+        const Error none = ERROR_INIT;
+
+        if (watch->plan.step == WATCH_WATCHING)
+                watch_drop_call(watch);
+        if (watch->plan.step == WATCH_REWATCHING)
+                watch->pause = sd_event_source_disable_unref(watch->pause);
+
+        return watch_handle(watch, WATCH_ON_DOUBT, NULL, &none);
 }
 
 int kube_watch_kick(KubeWatch *watch) {

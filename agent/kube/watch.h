@@ -70,5 +70,9 @@ KubeWatchState kube_watch_state(const KubeWatch *watch);
 /* Why it is troubled, or unset. ERROR_NOT_FOUND: nobody serves this kind (any more). */
 const Error *kube_watch_error(const KubeWatch *watch);
 
+/* Lists again: the owner knows that what was shown is not so. It is of no use to call it without a
+ * pause. Not from within a callback of the watch. */
+int kube_watch_relist(KubeWatch *watch);
+
 /* Does not wait any longer if it is backing off: the server is known to answer. */
 int kube_watch_kick(KubeWatch *watch);

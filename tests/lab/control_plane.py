@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shutil
 import socket
 import subprocess
 from collections.abc import Sequence
@@ -74,6 +75,7 @@ class ControlPlane:
         self.admin = self.make_admin()
         self.admin_kubeconfig = self.write_kubeconfig(folder / "admin.conf", token=_ADMIN_TOKEN)
         self._audit = folder / "audit.log"
+        self._data = folder / "etcd"
         self._signing_key = make_signing_key(folder / "service-accounts.key")
         programs = find_programs()
         self.etcd = self._make_etcd(Path("/usr/bin") if etcd == "debian" else programs)
@@ -156,6 +158,26 @@ class ControlPlane:
                     if document["kind"] == "CustomResourceDefinition":
                         self._wait_served(applied)
 
+    def save(self) -> None:
+        """Keeps what is in it now, for `restore`. The API server goes on running."""
+        self.etcd.stop()
+        shutil.copytree(self._data, self.folder / "saved")
+        self.etcd.start()
+        self.apiserver.wait_ready()
+
+    def restore(self, restart_server: bool) -> None:
+        """What was saved is what is in it, as from a backup: later objects and versions never were.
+
+        An API server that is not started again goes on with what it remembers of them.
+        """
+        self.etcd.kill9()
+        shutil.rmtree(self._data)
+        shutil.move(self.folder / "saved", self._data)
+        self.etcd.start()
+        if restart_server:
+            self.apiserver.restart()
+        self.apiserver.wait_ready()
+
     def audit(self, **wanted: Any) -> list[Object]:
         """What service accounts have asked for, oldest first.
 
@@ -197,7 +219,7 @@ class ControlPlane:
         client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
         self._etcd_url = client
         argv = [
-            *(programs / "etcd", f"--data-dir={self.folder}/etcd", "--unsafe-no-fsync"),
+            *(programs / "etcd", f"--data-dir={self._data}", "--unsafe-no-fsync"),
             *(f"--listen-client-urls={client}", f"--advertise-client-urls={client}"),
             *(f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}"),
             *(f"--initial-cluster=default={peer}", "--log-level=warn"),

@@ -649,31 +649,140 @@ static void test_refused_list_keeps_objects(void **state) {
         assert_told(fixture, "-ns/a u1\nsynced\n");
 }
 
-/* Bookmarks allow for long watches; without them short ones find out what is dead. */
+/* Bookmarks allow for long watches; without them short ones find out what is dead. After a silence
+ * what is known may be of a store that is no more: it is listed, once. */
 static void test_silence(void **state) {
         Fixture *fixture = *state;
 
         start_watching(fixture);
         fake.now_usec += 150 * SEC;
         refuse(200, ERROR_TIMEOUT);
-        assert_told(fixture, "");
-        assert_int_equal(fake_timer(), 0);
+        assert_told(fixture, "listing\n");
+        assert_in_range(fake_timer(), 0, 250000);
         fake_pass();
+        assert_asked("sendInitialEvents=true");
         assert_in_range(asked_seconds(), 120, 150);
         assert_int_equal(fake.call->request.silence_usec, 0);
-        assert_told(fixture, "again\n");
+        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(send_event("ADDED ns/a u1 1"), 0);
+        assert_int_equal(send_event("END 4"), 0);
+        assert_told(fixture, "again\n-ns/b u2\nsynced\n");
 
-        refuse(200, ERROR_TIMEOUT);
-        assert_told(fixture, "troubled timeout\n");
-        fake_pass();
-        assert_in_range(asked_seconds(), 120, 150);
+        /* All is well, and nothing happens. */
+        for (unsigned i = 0; i < 9; i++) {
+                fake.now_usec += asked_seconds() * SEC;
+                end();
+                assert_asked("resourceVersion=4&");
+                assert_in_range(asked_seconds(), 120, 150);
+                assert_int_equal(fake.call->request.silence_usec, 0);
+                assert_told(fixture, "again\n");
+        }
+
         assert_int_equal(send_event("BOOKMARK 20"), 0);
-        assert_told(fixture, "again\nsynced\n");
-        fake.now_usec += 130 * SEC;
+        fake.now_usec += asked_seconds() * SEC;
         end();
         assert_in_range(asked_seconds(), 300, 600);
         assert_in_range(fake.call->request.silence_usec, 120 * SEC, 180 * SEC);
         assert_asked("resourceVersion=20&");
+        assert_told(fixture, "again\n");
+}
+
+/* A server that does not even end the watch is dead. */
+static void test_silence_again(void **state) {
+        Fixture *fixture = *state;
+
+        start_watching(fixture);
+        fake.now_usec += 150 * SEC;
+        refuse(200, ERROR_TIMEOUT);
+        fake_pass();
+        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(send_event("END 4"), 0);
+        assert_told(fixture, "listing\nagain\n-ns/a u1\n-ns/b u2\nsynced\n");
+        fake.now_usec += 165 * SEC;
+        refuse(200, ERROR_TIMEOUT);
+        assert_told(fixture, "troubled timeout\n");
+}
+
+/* Where bookmarks are not known of, a watch that broke may go on with another store, which does not
+ * know the version and says nothing. */
+static void test_silence_after_a_break(void **state) {
+        static const struct {
+                bool is_cut; /* else the server ends it, but before the time */
+                unsigned n_watches;
+                uint64_t each_usec;
+        } cases[] = {
+                { true, 1, 120 * SEC },
+                { false, 1, 150 * SEC },
+                { false, 2, 60 * SEC },
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                Fixture *fixture = *state;
+
+                fixture->watch = kube_watch_free(fixture->watch);
+                fixture->told[0] = '\0';
+                start_paging(fixture);
+                fake.now_usec += 100 * SEC;
+                if (cases[i].is_cut)
+                        refuse(200, ERROR_UNAVAILABLE);
+                else
+                        end();
+                if (cases[i].is_cut)
+                        fake_pass();
+                for (unsigned n = 0; n < cases[i].n_watches; n++) {
+                        assert_asked("resourceVersion=5&");
+                        assert_int_equal(fake_accept(), 0);
+                        fixture->told[0] = '\0';
+                        fake.now_usec += cases[i].each_usec;
+                        end();
+                }
+                assert_told(fixture, "listing\n");
+                fake_pass();
+                assert_asked("?fieldSelector=metadata.name%3Dn1&limit=500");
+                fixture->told[0] = '\0';
+        }
+}
+
+/* One that has told anything since is well. */
+static void test_word_after_a_break(void **state) {
+        Fixture *fixture = *state;
+
+        start_paging(fixture);
+        fake.now_usec += 100 * SEC;
+        refuse(200, ERROR_UNAVAILABLE);
+        fake_pass();
+        assert_int_equal(send_event("MODIFIED ns/a u1 7"), 0);
+        fake.now_usec += 150 * SEC;
+        fixture->told[0] = '\0';
+        end();
+        assert_asked("resourceVersion=7&");
+        assert_told(fixture, "again\n");
+}
+
+static void test_relist(void **state) {
+        Fixture *fixture = *state;
+
+        start_watching(fixture);
+        assert_int_equal(kube_watch_relist(fixture->watch), 0);
+        assert_null(fake.call);
+        assert_told(fixture, "listing\n");
+
+        /* It does already. */
+        assert_int_equal(kube_watch_relist(fixture->watch), 0);
+        fake_pass();
+        assert_asked("sendInitialEvents=true");
+        assert_int_equal(kube_watch_relist(fixture->watch), 0);
+        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(send_event("ADDED ns/a u1 3"), 0);
+        assert_int_equal(send_event("END 3"), 0);
+        assert_told(fixture, "again\n+ns/a u1 3\n-ns/b u2\nsynced\n");
+
+        /* While it waits. */
+        refuse(503, ERROR_UNAVAILABLE);
+        assert_told(fixture, "troubled unavailable\n");
+        assert_int_equal(kube_watch_relist(fixture->watch), 0);
+        fake_pass();
+        assert_asked("sendInitialEvents=true");
 }
 
 /* A list of a and b, or as much of it as there is somebody to be told. */
@@ -857,6 +966,10 @@ int main(void) {
                 TEST(test_not_found_and_denied),
                 TEST(test_refused_list_keeps_objects),
                 TEST(test_silence),
+                TEST(test_silence_again),
+                TEST(test_silence_after_a_break),
+                TEST(test_word_after_a_break),
+                TEST(test_relist),
                 TEST(test_freed_inside),
                 TEST(test_freed_at_any_time),
                 TEST(test_local_failure),

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that the agent finds its way back when the cluster's store was restored from a backup.
+
+What it knows is of a future then that never was: a watch from there hears nothing, and a write to
+that version is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lab import sanitizers
+from lab.agent import Agent
+from lab.control_plane import ControlPlane
+from lab.node_image import NodeImage
+from lab.trouble import assert_clear, complaints, problems
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+
+pytestmark = pytest.mark.timeout(180 * SLOWLY)
+
+# How far the versions of the lost future are ahead of what is written after the restore.
+_FUTURE = 400
+
+
+@pytest.fixture
+def restorable(folder) -> Iterator[ControlPlane]:
+    with ControlPlane(folder / "restorable") as made:
+        made.install()
+        yield made
+
+
+@pytest.fixture
+def wishes(restorable, node_name) -> NodeImage:
+    made = NodeImage(restorable.admin, node_name)
+    made.create()
+    return made
+
+
+@pytest.fixture
+def member(start_agent, containerd, restorable, folder, node_name, wishes) -> Agent:
+    path = restorable.write_agent_kubeconfig(folder / "member.conf")
+    agent = start_agent(containerd.endpoint, kubeconfig=path, node_name=node_name)
+    wait_until(wishes.status, 10 * SLOWLY, "status")
+    return agent
+
+
+def live_on(wishes: NodeImage, *references: str) -> None:
+    """The object gets a version that is far ahead, which the agent has seen."""
+    for number in range(_FUTURE):
+        wishes.kube.patch(wishes.path, {"metadata": {"labels": {"number": str(number)}}})
+    wishes.want(*references)
+    wishes.wait_status(references[-1], "Succeeded", 20 * SLOWLY)
+
+
+@pytest.mark.parametrize("server", ["goes on", "starts again"])
+def test_status_after_a_restore(member, restorable, wishes, gate, push, server):
+    """What is wanted in the restored state is reported, though the version that is known is not
+    there, and a server that was not started again still shows it in lists."""
+    wishes.want(gate.reference)
+    wishes.wait_status(gate.reference, "Pulling", 20 * SLOWLY)
+    restorable.save()
+    live_on(wishes, gate.reference, push().reference)
+    restorable.restore(restart_server=server == "starts again")
+    gate.open()
+    wishes.wait_status(gate.reference, "Succeeded", 60 * SLOWLY)
+    wait_until(lambda: problems(member) == {}, 20 * SLOWLY, lambda: f"end of {problems(member)}")
+    for line in complaints(member):
+        assert_clear(line)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_wish_after_a_restore(member, restorable, wishes, push):
+    """A watch from a version that is not there is silent, and found to be."""
+    first, later = push(tag="1"), push(tag="2")
+    restorable.save()
+    live_on(wishes, first.reference)
+    restorable.restore(restart_server=True)
+    wait_until(lambda: problems(member) == {}, 60 * SLOWLY, lambda: f"end of {problems(member)}")
+    wishes.want(later.reference)
+    wishes.wait_status(later.reference, "Succeeded", 400)
