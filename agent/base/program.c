@@ -3,7 +3,8 @@
 /*
  * The program leads a session, and so a process group, of its own, which is what gets killed. Its
  * process ID must not go to somebody else before that. So it is not reaped as soon as it ends, but
- * only behind the last kill(); until then it is a zombie that keeps the ID.
+ * only behind the last kill(); until then it is a zombie that keeps the ID. What has left the group
+ * is killed when it was reaped, see leftovers.h.
  */
 
 #include "agent/base/program.h"
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/leftovers.h"
 #include "agent/base/loop.h"
 #include "agent/base/redact.h"
 #include "agent/base/spawn.h"
@@ -95,13 +97,16 @@ static void program_quiet(Program *program) {
 /* One that does not die at once, as it waits for a disk, is not waited for: its last event source
  * stays behind alone, in the care of the loop, and reaps it; see on_life(). */
 static void program_kill(Program *program) {
+        pid_t pid = program->pid;
+        bool is_reaped = false;
+
         program_quiet(program);
         if (program->pid > 0) {
                 (void) kill(-program->pid, SIGKILL);
                 if (!program->life) {
-                        (void) waitpid(program->pid, NULL, 0);
+                        is_reaped = waitpid(program->pid, NULL, 0) > 0;
                 } else if (program->has_ended) {
-                        (void) waitpid(program->pid, NULL, WNOHANG);
+                        is_reaped = waitpid(program->pid, NULL, WNOHANG) > 0;
                 } else {
                         (void) sd_event_source_set_userdata(program->life, NULL);
                         (void) sd_event_source_set_floating(program->life, true);
@@ -111,6 +116,8 @@ static void program_kill(Program *program) {
 
         program->life = sd_event_source_disable_unref(program->life);
         program->pid = 0;
+        if (is_reaped)
+                leftovers_kill(program->event, pid);
 }
 
 /* Whatever it has left behind goes with it. The callback may free the program. */
@@ -222,15 +229,25 @@ static int on_stderr(sd_event_source *source, int fd, uint32_t revents, void *us
         return 0;
 }
 
+/* It was killed, and is dead now. */
+static void reap(sd_event_source *source, int fd) {
+        sd_event *event = sd_event_ref(sd_event_source_get_event(source));
+        siginfo_t status = { 0 };
+
+        (void) waitid(P_PIDFD, (id_t) fd, &status, WEXITED | WNOHANG);
+        (void) sd_event_source_set_enabled(source, SD_EVENT_OFF);
+        (void) sd_event_source_set_floating(source, false);
+        leftovers_kill(event, status.si_pid);
+        sd_event_unref(event);
+}
+
 /* It ended; all that it wrote is in the pipe by now. */
 static int on_life(sd_event_source *source, int fd, uint32_t revents, void *userdata) {
         Program *program = userdata;
         int r;
 
         if (!program) {
-                (void) waitid(P_PIDFD, (id_t) fd, &(siginfo_t){ 0 }, WEXITED | WNOHANG);
-                (void) sd_event_source_set_enabled(source, SD_EVENT_OFF);
-                (void) sd_event_source_set_floating(source, false);
+                reap(source, fd);
                 return 0;
         }
 

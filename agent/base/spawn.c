@@ -14,7 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/base/child-environment.h"
 #include "agent/base/cleanup.h"
+#include "agent/base/leftovers.h"
 
 /* The child's ends. */
 typedef struct Ends {
@@ -27,41 +29,12 @@ static void ends_done(Ends *ends) {
         close_p(&ends->err);
 }
 
-static bool is_same_variable(const char *one, const char *other) {
-        size_t size = strcspn(one, "=");
-
-        return strncmp(one, other, size) == 0 && other[size] == '=';
-}
-
 static size_t count(const char *const *texts) {
         size_t n = 0;
 
         while (texts && texts[n])
                 n++;
         return n;
-}
-
-/* The texts are borrowed. */
-static const char **make_environment(const char *const *additions) {
-        size_t n = count(additions), n_additions = n;
-        const char **environment;
-
-        environment = calloc(n + count((const char *const *) environ) + 1, sizeof(*environment));
-        if (!environment)
-                return NULL;
-
-        for (size_t i = 0; i < n_additions; i++)
-                environment[i] = additions[i];
-        for (char **own = environ; own && *own; own++) {
-                bool is_replaced = false;
-
-                for (size_t i = 0; i < n_additions && !is_replaced; i++)
-                        is_replaced = is_same_variable(additions[i], *own);
-                if (!is_replaced)
-                        environment[n++] = *own;
-        }
-
-        return environment;
 }
 
 static const char **make_arguments(const ProgramOptions *options) {
@@ -106,7 +79,7 @@ static int spawn_process(const ProgramOptions *options, const Ends *ends, pid_t 
         int number;
 
         arguments = make_arguments(options);
-        environment = make_environment(options->environment);
+        environment = child_environment_new(environ, options->environment);
         if (!arguments || !environment)
                 return -ENOMEM;
         if (posix_spawn_file_actions_init(&actions) != 0)
@@ -164,6 +137,7 @@ int spawn(const ProgramOptions *options, Spawned *ret) {
         cleanup(spawned_done) Spawned spawned = SPAWNED_INIT;
         int r;
 
+        leftovers_adopt();
         r = make_input(options, &ends.in)
                     ?: make_pipe(&spawned.out, &ends.out)
                     ?: make_pipe(&spawned.err, &ends.err)

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -462,6 +463,87 @@ static void test_left_behind(void **state) {
         lifeline_check(&line);
 }
 
+/* `script`, a command that leaves the program's session, and has left it when it goes on. */
+#define IN_ANOTHER_SESSION                \
+        "setsid sleep 1000 >/dev/null & " \
+        "while read -r a b c d e session f </proc/$!/stat && [ $session != $! ]; do :; done; "
+
+static bool lifeline_is_cut(const Lifeline *line) {
+        struct pollfd fd = { .fd = line->fd };
+
+        assert_true(poll(&fd, 1, 0) >= 0);
+        return fd.revents & POLLHUP;
+}
+
+/* It may take a turn of the loop until all are found. */
+static void lifeline_wait_cut(Lifeline *line, sd_event *event) {
+        while (!lifeline_is_cut(line))
+                assert_true(sd_event_run(event, SECOND_USEC / 100) >= 0);
+        lifeline_check(line);
+}
+
+static void test_left_session(void **state) {
+        Fixture *fixture = *state;
+        Lifeline line;
+
+        lifeline_make(&line, IN_ANOTHER_SESSION "echo yes");
+        run_shell(fixture, line.script);
+        assert_string_equal(fixture->output, "yes\n");
+        lifeline_wait_cut(&line, fixture->event);
+}
+
+static void test_left_group(void **state) {
+        Fixture *fixture = *state;
+        Lifeline line;
+
+        lifeline_make(&line, "bash -c 'set -m; sleep 1000 >/dev/null &'; echo yes");
+        run_shell(fixture, line.script);
+        assert_string_equal(fixture->output, "yes\n");
+        lifeline_wait_cut(&line, fixture->event);
+}
+
+static void test_too_slow_in_another_session(void **state) {
+        Fixture *fixture = *state;
+        const char *arguments[3];
+        Lifeline line;
+
+        lifeline_make(&line, IN_ANOTHER_SESSION "sleep 1000");
+        fixture->is_freed_inside = true;
+        run(fixture, &(ProgramOptions){
+                             .path = "sh",
+                             .arguments = shell(line.script, arguments),
+                             .output_max = OUTPUT_MAX,
+                             .timeout_usec = 2 * SECOND_USEC,
+                     });
+        assert_refused(fixture, ERROR_TIMEOUT, "did not end within 2 s");
+        lifeline_wait_cut(&line, fixture->event);
+}
+
+/* What may belong to a program that still runs is left alone as long as that one runs. */
+static void test_beside_another(void **state) {
+        Fixture *fixture = *state;
+        Fixture other = { .event = fixture->event };
+        const char *arguments[3];
+        Lifeline line;
+
+        lifeline_make(&line, "(" IN_ANOTHER_SESSION "echo >&9); sleep 1000");
+        start(&other, &(ProgramOptions){
+                              .path = "sh",
+                              .arguments = shell(line.script, arguments),
+                              .output_max = OUTPUT_MAX,
+                              .timeout_usec = 1000 * SECOND_USEC,
+                      });
+        lifeline_wait(&line);
+        lifeline_wait(&line);
+        run_shell(fixture, "echo yes");
+        assert_string_equal(fixture->output, "yes\n");
+        assert_false(lifeline_is_cut(&line));
+        assert_int_equal(other.n_done, 0);
+
+        program_free(other.program);
+        lifeline_wait_cut(&line, fixture->event);
+}
+
 /* All at once, none of which knows of the others. */
 static void test_many(void **state) {
         Fixture *fixture = *state;
@@ -492,7 +574,7 @@ static void test_many(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
-        struct CMUnitTest tests[19 + N_ENDINGS] = {
+        struct CMUnitTest tests[24 + N_ENDINGS] = {
                 TEST(test_input),
                 TEST(test_large_input),
                 TEST(test_no_input),
@@ -512,11 +594,15 @@ int main(void) {
                 TEST(test_too_slow),
                 TEST(test_grandchild_with_stdout),
                 TEST(test_left_behind),
+                TEST(test_left_session),
+                TEST(test_left_group),
+                TEST(test_too_slow_in_another_session),
+                TEST(test_beside_another),
                 TEST(test_many),
         };
 
         for (size_t i = 0; i < N_ENDINGS; i++)
-                tests[19 + i] = (struct CMUnitTest){
+                tests[24 + i] = (struct CMUnitTest){
                         .name = endings[i].name,
                         .test_func = test_ending,
                         .setup_func = set_up_ending,
@@ -524,5 +610,5 @@ int main(void) {
                         .initial_state = (void *) &endings[i],
                 };
 
-        return _cmocka_run_group_tests("program", tests, 19 + N_ENDINGS, NULL, NULL);
+        return _cmocka_run_group_tests("program", tests, 24 + N_ENDINGS, NULL, NULL);
 }
