@@ -8,8 +8,8 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/pod/pod.h"
 
-#define ENTRIES_MAX 256
 #define DEPTH_MAX 8
 #define TEXT_MAX ((size_t) 256 * 1024) /* as much as all annotations of an object may have */
 
@@ -42,7 +42,7 @@ static int add_json(ContainersMeta *meta, json_object *json) {
         const ContainersMetaEntry entry = {
                 .name = (char *) member_text(json, "name"),
                 .container_id = (char *) member_text(json, "containerID"),
-                .restart_count = restart_count <= INT32_MAX ? (uint32_t) restart_count : 0,
+                .restart_count = restart_count <= UINT32_MAX ? (uint32_t) restart_count : 0,
                 .plain_hash = member_number(hashes, "plainHash"),
                 .env_hash = member_number(hashes, "extractedEnvFromMetadataHash"),
         };
@@ -66,7 +66,7 @@ int containers_meta_parse(const char *text, ContainersMeta *ret) {
         json_object *list = member(json, "containers", json_type_array);
         size_t n = list ? json_object_array_length(list) : 0;
 
-        for (size_t i = 0; i < n && i < ENTRIES_MAX; i++) {
+        for (size_t i = 0; i < n && i < POD_CONTAINERS_MAX; i++) {
                 int r = add_json(&meta, json_object_array_get_idx(list, i));
 
                 if (r < 0)

@@ -29,7 +29,7 @@ typedef struct ContainersMeta {
 #define CONTAINERS_META_INIT ((ContainersMeta){ .items = NULL })
 
 /* NULL, or a text that is none, has no entries; of one that is odd, what makes sense is taken. Of
- * more than 256 entries the first count. */
+ * more entries than a pod may have containers the first count. */
 int containers_meta_parse(const char *text, ContainersMeta *ret);
 void containers_meta_done(ContainersMeta *meta);
 

@@ -9,6 +9,7 @@
  * to be begun. It is the last statement of every callback.
  */
 
+#include "agent/base/repeat.h"
 #include "agent/kube/client.h"
 #include "agent/meta/containers-meta-spec.h"
 #include "agent/meta/meta.h"
@@ -71,9 +72,25 @@ typedef struct MetaContainer {
         unsigned n_failures;
 } MetaContainer;
 
+/* What is written to a pod. Each has a fate of its own: who refuses one of them may accept the
+ * other. */
+typedef enum MetaFieldKind {
+        META_FIELD_ANNOTATION,
+        META_FIELD_CONDITION,
+        _META_FIELD_MAX,
+} MetaFieldKind;
+
+typedef struct MetaField {
+        Repeat repeat;
+        bool is_refused;       /* the last time, for what may concern other pods as well */
+        unsigned n_refused;    /* in a row, alone */
+        uint64_t refused_usec; /* not before */
+} MetaField;
+
 /* What was written last, as long as the watch shows an older pod. Owned. */
 typedef struct MetaText {
         char *version;
+        uint64_t digests[_META_FIELD_MAX]; /* of what is to be said, whatever is there already */
         char *meta;
         char *status; /* of the condition, or NULL */
         char *reason;
@@ -110,7 +127,8 @@ struct MetaPod {
         bool is_dropped;    /* no write before its next event */
         bool has_new_image; /* another image was asked for while we watched */
         unsigned n_write_failures;
-        bool is_refused;         /* the last write, for what may concern other pods as well */
+        MetaField fields[_META_FIELD_MAX];
+        bool is_split;           /* both together were refused: each alone */
         uint64_t write_usec;     /* not before */
         uint64_t unwritten_usec; /* since when the annotation has been held back; 0: it is not */
         uint64_t not_running_usec;
@@ -170,8 +188,9 @@ int meta_container_check(MetaContainer *container);
 void meta_stop_owner(uint32_t hash, char buffer[static 32]);
 
 /* meta-tell.c: what the pod's annotation and condition should be, and what they are. */
-const MetaText *meta_pod_written(const MetaPod *pod);     /* NULL: see its state */
-int meta_tell_annotation(const MetaPod *pod, char **ret); /* *ret is NULL: no change */
+const MetaText *meta_pod_written(const MetaPod *pod); /* NULL: see its state */
+/* Sets meta, unless there is no change. */
+int meta_tell_annotation(const MetaPod *pod, MetaText *ret);
 /* Its end, or its successor, is awaited. */
 bool meta_container_is_restarting(const MetaContainer *container);
 /* Sets status, reason and message, or nothing. */

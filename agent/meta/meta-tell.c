@@ -55,31 +55,61 @@ static int tell_container(const MetaContainer *container, const ContainersMeta *
 /* In the order of their statuses, which for any kind have numbers of their own. */
 static int tell_kind(const MetaPod *pod, PodContainerKind kind, const ContainersMeta *old,
                      ContainersMeta *meta) {
-        for (int index = 0; index < (int) pod->n_containers; index++)
-                for (size_t i = 0; i < pod->n_containers; i++) {
-                        const MetaContainer *container = &pod->containers[i];
-                        const PodContainer *state = meta_container_state(container);
-                        int r;
+        cleanup(free_p) const MetaContainer **order = calloc(pod->n_containers + 1, sizeof(*order));
+        int r = 0;
 
-                        if (state->kind != kind || state->status_index != index ||
-                            (kind == POD_CONTAINER_SIDECAR && !state->is_running))
-                                continue;
+        if (!order)
+                return -ENOMEM;
 
-                        r = tell_container(container, old, meta);
-                        if (r < 0)
-                                return r;
-                }
+        for (size_t i = 0; i < pod->n_containers; i++) {
+                const MetaContainer *container = &pod->containers[i];
+                const PodContainer *state = meta_container_state(container);
 
+                if (state->kind == kind && state->status_index >= 0 &&
+                    (size_t) state->status_index < pod->n_containers &&
+                    (kind != POD_CONTAINER_SIDECAR || state->is_running))
+                        order[state->status_index] = container;
+        }
+
+        for (size_t i = 0; r >= 0 && i < pod->n_containers; i++)
+                if (order[i])
+                        r = tell_container(order[i], old, meta);
+
+        return r;
+}
+
+static int tell_containers(const MetaPod *pod, const ContainersMeta *old, ContainersMeta *meta) {
+        int r;
+
+        r = tell_kind(pod, POD_CONTAINER_MAIN, old, meta);
+        return r < 0 ? r : tell_kind(pod, POD_CONTAINER_SIDECAR, old, meta);
+}
+
+/* Of what is known here alone: what others write into the annotation makes nothing new of it. */
+static int digest_of(const MetaPod *pod, uint64_t *ret) {
+        const ContainersMeta old = CONTAINERS_META_INIT;
+        cleanup(containers_meta_done) ContainersMeta meta = CONTAINERS_META_INIT;
+        cleanup(free_p) char *text = NULL;
+        int r;
+
+        r = tell_containers(pod, &old, &meta);
+        if (r < 0)
+                return r;
+
+        r = containers_meta_write(&meta, &text);
+        if (r < 0)
+                return r;
+
+        *ret = repeat_digest(0, text);
         return 0;
 }
 
-int meta_tell_annotation(const MetaPod *pod, char **ret) {
+int meta_tell_annotation(const MetaPod *pod, MetaText *ret) {
         cleanup(containers_meta_done) ContainersMeta old = CONTAINERS_META_INIT;
         cleanup(containers_meta_done) ContainersMeta meta = CONTAINERS_META_INIT;
         const char *text = pod_annotation(pod);
         int r;
 
-        *ret = NULL;
         if ((!pod->pod->is_kruise && !pod->pod->restart_wish) || !meta_pod_is_settled(pod))
                 return 0;
 
@@ -87,15 +117,12 @@ int meta_tell_annotation(const MetaPod *pod, char **ret) {
         if (r < 0)
                 return r;
 
-        r = tell_kind(pod, POD_CONTAINER_MAIN, &old, &meta);
-        if (r < 0)
-                return r;
-
-        r = tell_kind(pod, POD_CONTAINER_SIDECAR, &old, &meta);
+        r = tell_containers(pod, &old, &meta);
         if (r < 0 || meta.n_items == 0 || (text && containers_meta_equal(&old, &meta)))
                 return r;
 
-        return containers_meta_write(&meta, ret);
+        r = digest_of(pod, &ret->digests[META_FIELD_ANNOTATION]);
+        return r < 0 ? r : containers_meta_write(&meta, &ret->meta);
 }
 
 /* A restart that comes with another image is the kubelet's; its hash alone can be of an older
@@ -224,5 +251,10 @@ int meta_tell_condition(MetaPod *pod, MetaText *ret) {
         ret->status = strdup(condition_status_of(condition.reason));
         ret->reason = strdup(condition_reason_to_string(condition.reason));
         ret->message = take_ptr(condition.message);
-        return ret->status && ret->reason && ret->message ? 0 : -ENOMEM;
+        if (!ret->status || !ret->reason || !ret->message)
+                return -ENOMEM;
+
+        ret->digests[META_FIELD_CONDITION] =
+                repeat_digest(repeat_digest(0, ret->reason), ret->message);
+        return 0;
 }

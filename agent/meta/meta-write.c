@@ -19,12 +19,25 @@
 /* And the news of a restart for the images' IDs that belong into its message. */
 #define LOOK_USEC ((uint64_t) 250 * 1000)
 
+static bool text_has(const MetaText *text, MetaFieldKind kind) {
+        return kind == META_FIELD_ANNOTATION ? text->meta : text->status;
+}
+
+static void text_drop(MetaText *text, MetaFieldKind kind) {
+        if (kind == META_FIELD_ANNOTATION) {
+                text->meta = (free(text->meta), NULL);
+                return;
+        }
+
+        text->status = (free(text->status), NULL);
+        text->reason = (free(text->reason), NULL);
+        text->message = (free(text->message), NULL);
+}
+
 void meta_text_done(MetaText *text) {
         free(text->version);
-        free(text->meta);
-        free(text->status);
-        free(text->reason);
-        free(text->message);
+        text_drop(text, META_FIELD_ANNOTATION);
+        text_drop(text, META_FIELD_CONDITION);
         *text = (MetaText){ .version = NULL };
 }
 
@@ -35,11 +48,27 @@ static bool is_of_pod(const Error *error) {
                error->kind == ERROR_INVALID;
 }
 
-/* Says it once for each reason. */
+static bool pod_is_refused(const MetaPod *pod) {
+        for (size_t i = 0; i < _META_FIELD_MAX; i++)
+                if (pod->fields[i].is_refused)
+                        return true;
+
+        return false;
+}
+
+static bool is_any_refused(const Meta *meta) {
+        for (size_t i = 0; i < meta->n_pods; i++)
+                if (pod_is_refused(meta->pods[i]))
+                        return true;
+
+        return false;
+}
+
+/* Says it once for each reason, as long as anything is refused. */
 static void meta_note(Meta *meta, const Error *error) {
         if (meta->options.on_written)
                 meta->options.on_written(error, meta->options.userdata);
-        if (error && is_of_pod(error))
+        if (error ? is_of_pod(error) : is_any_refused(meta))
                 return;
 
         if (error && strcmp(error_message(error), error_message(&meta->error)) != 0)
@@ -53,20 +82,16 @@ static void meta_note(Meta *meta, const Error *error) {
                 (void) error_copy(&meta->error, error);
 }
 
-static bool is_any_refused(const Meta *meta) {
-        for (size_t i = 0; i < meta->n_pods; i++)
-                if (meta->pods[i]->is_refused)
-                        return true;
-
-        return false;
-}
-
 /* What was refused for nobody but this pod concerns nobody any more: no success will say so. */
 void meta_pod_forget_refusal(MetaPod *pod) {
         Meta *meta = pod->meta;
-        bool was_refused = pod->is_refused;
+        bool was_refused = pod_is_refused(pod);
 
-        pod->is_refused = false;
+        for (size_t i = 0; i < _META_FIELD_MAX; i++) {
+                pod->fields[i].is_refused = false;
+                pod->fields[i].n_refused = 0;
+        }
+        pod->is_split = false;
         pod->n_write_failures = 0;
         if (!was_refused || meta->error.kind == ERROR_NONE || is_any_refused(meta))
                 return;
@@ -103,27 +128,81 @@ static int pod_remember(MetaPod *pod, MetaText *text) {
         return 0;
 }
 
-static void pod_write_failed(MetaPod *pod, const KubeReply *reply, const Error *error) {
+/* Somebody does not accept what it would become, or that it is written at all. */
+static bool is_refusal(const KubeReply *reply, const Error *error) {
+        return !kube_is_retriable(reply, error) && error->kind != ERROR_NOT_FOUND &&
+               error->kind != ERROR_CONFLICT && error->kind != ERROR_CANCELED;
+}
+
+/* One of two that are refused together may be accepted alone. One alone waits, as long as somebody
+ * needs to do something about it; what the pod must not be like longer each time. */
+static void pod_refused(MetaPod *pod, const KubeReply *reply, const Error *error,
+                        const MetaText *text) {
+        uint64_t now = meta_now(pod->meta);
+
+        if (text_has(text, META_FIELD_ANNOTATION) && text_has(text, META_FIELD_CONDITION)) {
+                pod->is_split = true;
+                return;
+        }
+
+        for (MetaFieldKind kind = 0; kind < _META_FIELD_MAX; kind++) {
+                MetaField *field = &pod->fields[kind];
+                uint64_t usec;
+
+                if (!text_has(text, kind))
+                        continue;
+
+                usec = kube_retry_usec(++field->n_refused, reply, meta_random());
+                if (usec < SLOW_USEC)
+                        usec = SLOW_USEC + meta_random() % SLOW_USEC;
+                field->refused_usec = now + usec;
+                if (error->kind == ERROR_INVALID)
+                        repeat_note(&field->repeat, text->digests[kind], now);
+        }
+}
+
+static void pod_write_failed(MetaPod *pod, const KubeReply *reply, const Error *error,
+                             const MetaText *text) {
         uint64_t usec = kube_retry_usec(++pod->n_write_failures, reply, meta_random());
 
         if (error->kind == ERROR_INVALID && pod->n_write_failures == 1)
                 log_warning(pod->meta->options.log, NULL,
                             "Cannot write to the status of pod `%s/%s`, trying again: %s.",
                             pod->pod->namespace, pod->pod->name, error_message(error));
+        for (MetaFieldKind kind = 0; kind < _META_FIELD_MAX; kind++)
+                if (text_has(text, kind) && !is_of_pod(error))
+                        pod->fields[kind].is_refused = true;
+
         pod->is_dropped = error->kind == ERROR_NOT_FOUND;
-        pod->is_refused = pod->is_refused || !is_of_pod(error);
+        if (pod->is_dropped)
+                meta_pod_forget_refusal(pod);
+        if (is_refusal(reply, error)) {
+                pod_refused(pod, reply, error, text);
+                return;
+        }
+
         if (!kube_is_retriable(reply, error) && usec < SLOW_USEC)
                 usec = SLOW_USEC + meta_random() % SLOW_USEC;
         pod->write_usec = meta_now(pod->meta) + usec;
-        if (pod->is_dropped)
-                meta_pod_forget_refusal(pod);
 }
 
 static int pod_write_succeeded(MetaPod *pod, const KubeReply *reply, MetaText *text) {
         int r;
 
+        for (MetaFieldKind kind = 0; kind < _META_FIELD_MAX; kind++) {
+                MetaField *field = &pod->fields[kind];
+
+                if (!text_has(text, kind))
+                        continue;
+
+                repeat_note(&field->repeat, text->digests[kind], meta_now(pod->meta));
+                field->is_refused = false;
+                field->n_refused = 0;
+                field->refused_usec = 0;
+        }
+
+        pod->is_split = false;
         pod->n_write_failures = 0;
-        pod->is_refused = false;
         pod->write_usec = 0;
         pod->unwritten_usec = 0;
         r = pod_patch_read_version(reply->body, &text->version);
@@ -149,7 +228,7 @@ static int on_written(const KubeReply *reply, const Error *error, void *userdata
         pod->write = kube_call_unref(pod->write);
         meta->n_writes--;
         if (error)
-                pod_write_failed(pod, reply, error);
+                pod_write_failed(pod, reply, error, &text);
         else
                 r = pod_write_succeeded(pod, reply, &text);
         meta_text_done(&text);
@@ -246,9 +325,36 @@ static uint64_t not_before_usec(MetaPod *pod, const MetaText *text, uint64_t now
         return pod->unwritten_usec + TOGETHER_USEC;
 }
 
+/* Leaves what may be written now. */
+static void pod_hold_back(MetaPod *pod, MetaText *text, uint64_t now) {
+        bool is_any_refused = false, is_split;
+
+        for (MetaFieldKind kind = 0; kind < _META_FIELD_MAX; kind++) {
+                const MetaField *field = &pod->fields[kind];
+                uint64_t when = repeat_when_usec(&field->repeat, text->digests[kind]);
+
+                is_any_refused = is_any_refused || field->n_refused > 0;
+                if (when < field->refused_usec)
+                        when = field->refused_usec;
+                if (!text_has(text, kind) || when <= now)
+                        continue;
+
+                meta_pod_wake_at(pod, when);
+                text_drop(text, kind);
+        }
+
+        is_split = pod->is_split || is_any_refused;
+        if (is_split && text_has(text, META_FIELD_ANNOTATION))
+                text_drop(text, META_FIELD_CONDITION);
+}
+
 static int pod_write_text(MetaPod *pod, MetaText *text) {
         uint64_t now = meta_now(pod->meta), when;
         int r;
+
+        pod_hold_back(pod, text, now);
+        if (!text->meta && !text->status)
+                return 0;
 
         when = not_before_usec(pod, text, now);
         if (when > now) {
@@ -286,7 +392,7 @@ int meta_pod_write(MetaPod *pod) {
         if (pod->write || pod->is_dropped || meta_pod_is_over(pod))
                 return 0;
 
-        r = meta_tell_annotation(pod, &text.meta);
+        r = meta_tell_annotation(pod, &text);
         if (r >= 0)
                 r = meta_tell_condition(pod, &text);
         if (r >= 0 && (text.meta || text.status))

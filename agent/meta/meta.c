@@ -288,6 +288,8 @@ int meta_kick(Meta *meta) {
 
                 if (pod->n_write_failures > 0)
                         pod->write_usec = 0;
+                for (size_t k = 0; k < _META_FIELD_MAX; k++)
+                        pod->fields[k].refused_usec = 0;
                 for (size_t k = 0; k < pod->n_containers; k++)
                         if (pod->containers[k].check_usec > 0)
                                 pod->containers[k].check_usec = 1;

@@ -11,8 +11,6 @@
 #include "agent/pod/env-hash.h"
 #include "agent/pod/spec-text.h"
 
-#define CONTAINERS_MAX ((size_t) 1024)
-
 typedef Kubernetes__V1__ObjectMeta__LabelsEntry LabelMessage;
 typedef Kubernetes__V1__ObjectMeta__AnnotationsEntry AnnotationMessage;
 
@@ -239,9 +237,9 @@ static int read_statuses(KubeContainerStatus **statuses, size_t n_statuses, bool
 }
 
 static int check_counts(size_t n_main, size_t n_init, Error *reterr) {
-        if (n_main > CONTAINERS_MAX || n_init > CONTAINERS_MAX - n_main)
+        if (n_main > POD_CONTAINERS_MAX || n_init > POD_CONTAINERS_MAX - n_main)
                 return error_set(reterr, ERROR_INVALID, "it has more than %zu containers",
-                                 CONTAINERS_MAX);
+                                 POD_CONTAINERS_MAX);
 
         return 0;
 }

@@ -16,6 +16,9 @@
 #define POD_META_ANNOTATION "apps.kruise.io/runtime-containers-meta"
 #define POD_VERIFIED_CONDITION "inplaced.io/InPlaceVerified"
 
+/* Of all kinds together; a pod with more of them is refused. */
+#define POD_CONTAINERS_MAX ((size_t) 1024)
+
 typedef enum PodContainerKind {
         POD_CONTAINER_MAIN,
         POD_CONTAINER_SIDECAR, /* an init container that restarts always */
@@ -66,7 +69,8 @@ typedef struct Pod {
         bool is_kruise;       /* a workload of OpenKruise owns it, or a SidecarSet is in it */
         bool has_kruise_gate; /* it has the readiness gate KruisePodReady */
         PodUpdate update;
-        char *restart_wish; /* the annotation inplaced.io/restart-on-metadata-change, or NULL */
+        char *restart_wish; /* the annotation inplaced.io/restart-on-metadata-change; NULL: none, or
+                             * one that says no */
         char *meta;         /* the annotation apps.kruise.io/runtime-containers-meta, or NULL */
 
         /* The condition inplaced.io/InPlaceVerified; NULL: there is none. */

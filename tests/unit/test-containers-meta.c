@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/meta/containers-meta-spec.h"
+#include "agent/pod/pod.h"
 
 static void test_written_as_controllers_do(void **state) {
         static const ContainersMetaEntry entries[] = {
@@ -46,6 +48,32 @@ static void test_written_as_controllers_do(void **state) {
         assert_true(containers_meta_equal(&meta, &again));
         again.items[1].env_hash = 1;
         assert_false(containers_meta_equal(&meta, &again));
+}
+
+/* What is written for as many containers as a pod may have is what is read back. */
+static void test_read_as_written(void **state) {
+        cleanup(containers_meta_done) ContainersMeta meta = CONTAINERS_META_INIT;
+        cleanup(containers_meta_done) ContainersMeta again = CONTAINERS_META_INIT;
+        cleanup(free_p) char *text = NULL;
+
+        for (size_t i = 0; i < POD_CONTAINERS_MAX; i++) {
+                char name[32];
+                const ContainersMetaEntry entry = {
+                        .name = name,
+                        .container_id = (char *) "containerd://0",
+                        .restart_count = UINT32_MAX,
+                        .plain_hash = UINT64_MAX,
+                        .env_hash = UINT32_MAX,
+                };
+
+                (void) snprintf(name, sizeof(name), "container-%zu", i);
+                assert_int_equal(containers_meta_add(&meta, &entry), 0);
+        }
+
+        assert_int_equal(containers_meta_write(&meta, &text), 0);
+        assert_int_equal(containers_meta_parse(text, &again), 0);
+        assert_int_equal(again.n_items, POD_CONTAINERS_MAX);
+        assert_true(containers_meta_equal(&meta, &again));
 }
 
 static void test_empty(void **state) {
@@ -92,6 +120,7 @@ static void test_read_leniently(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_written_as_controllers_do),
+                cmocka_unit_test(test_read_as_written),
                 cmocka_unit_test(test_empty),
                 cmocka_unit_test(test_read_leniently),
         };

@@ -300,9 +300,67 @@ static void test_own_write(void **state) {
         /* Somebody has removed it: the pod is newer than our write. */
         fixture->annotation = (free(fixture->annotation), NULL);
         show_and_run(fixture, next(fixture, "c1", "1"));
-        assert_non_null(fake_patch());
+        while (!fake_patch())
+                let_pass(fixture);
         assert_null(strstr(fake_patch(), "conditions"));
         accept_patch(fixture);
+}
+
+/* So many writes in so many seconds, while another one changes the field back at once. */
+static size_t count_writes(Fixture *fixture, void (*spoil)(Fixture *fixture, size_t n),
+                           size_t n_seconds) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < 20 * n_seconds; i++) {
+                if (fake_patch()) {
+                        accept_patch(fixture);
+                        spoil(fixture, ++n);
+                        show_and_run(fixture, next(fixture, "c1", "1"));
+                }
+                fake.skipped_usec += 50000;
+                assert_int_equal(meta_kick(fixture->meta), 0);
+        }
+
+        return n;
+}
+
+static void spoil_annotation(Fixture *fixture, size_t n) {
+        set(&fixture->annotation, "{}");
+}
+
+/* It leaves our entry as it is, but for what is taken over from it, which is another one each
+ * time; so the text that is sent is, too. */
+static void spoil_two(Fixture *fixture, size_t n) {
+        char text[128];
+
+        (void) snprintf(text, sizeof(text),
+                        "{\"containers\":[{\"name\":\"app\",\"containerID\":\"containerd://c1\","
+                        "\"hashes\":{\"plainHash\":%zu}}, {}, {\"name\":\"gone\"}]}",
+                        n);
+        set(&fixture->annotation, text);
+}
+
+static void spoil_condition(Fixture *fixture, size_t n) {
+        set(&fixture->status, n % 2 == 0 ? "False" : "Unknown");
+}
+
+/* Two writers of one field do not race: 0.25, 0.5, 1 … 32 s after the last time. */
+static void test_another_writer(void **state) {
+        void (*const spoilers[])(Fixture * fixture, size_t n) = { spoil_annotation, spoil_two,
+                                                                  spoil_condition };
+
+        for (size_t i = 0; i < 3; i++) {
+                Fixture *fixture = *state;
+                size_t n;
+
+                settle(fixture);
+                spoilers[i](fixture, 0);
+                show_and_run(fixture, next(fixture, "c1", "1"));
+                n = count_writes(fixture, spoilers[i], 60);
+                assert_in_range(n, 6, 8);
+                assert_int_equal(tear_down(state), 0);
+                assert_int_equal(set_up(state), 0);
+        }
 }
 
 static void test_not_for_everybody(void **state) {
@@ -847,6 +905,15 @@ static void test_image_moved(void **state) {
         assert_int_equal(fake.n_stops, 0);
 }
 
+/* Whatever is sent, together or alone; returns how many. */
+static size_t refuse_all(int code, ErrorKind kind) {
+        size_t n = 0;
+
+        for (; fake_patch(); n++)
+                fake_reply(CALL_PATCH, code, kind, "");
+        return n;
+}
+
 static void test_write_failures(void **state) {
         Fixture *fixture = *state;
 
@@ -866,23 +933,85 @@ static void test_write_failures(void **state) {
         assert_int_equal(meta_error(fixture->meta)->kind, ERROR_NONE);
         assert_null(fake_patch());
         assert_int_equal(meta_kick(fixture->meta), 0);
-        fake_reply(CALL_PATCH, 422, ERROR_INVALID, "");
+        assert_int_equal(refuse_all(422, ERROR_INVALID), 3);
         assert_int_equal(meta_error(fixture->meta)->kind, ERROR_NONE);
-        assert_null(fake_patch());
         assert_int_equal(meta_kick(fixture->meta), 0);
+        while (!fake_patch())
+                let_pass(fixture);
 
         fake_reply(CALL_PATCH, 503, ERROR_UNAVAILABLE, "");
         assert_int_equal(meta_error(fixture->meta)->kind, ERROR_UNAVAILABLE);
         while (!fake_patch())
                 let_pass(fixture);
-        fake_reply(CALL_PATCH, 403, ERROR_DENIED, "");
+        assert_int_equal(refuse_all(403, ERROR_DENIED), 2);
         assert_int_equal(meta_error(fixture->meta)->kind, ERROR_DENIED);
-        assert_null(fake_patch());
         assert_int_equal(meta_kick(fixture->meta), 0);
         accept_patch(fixture);
+        assert_int_equal(meta_error(fixture->meta)->kind, ERROR_DENIED);
+        accept_patch(fixture);
         assert_int_equal(meta_error(fixture->meta)->kind, ERROR_NONE);
-        assert_int_equal(fixture->n_refused, 5);
-        assert_int_equal(fixture->n_written, 1);
+        assert_null(fake_patch());
+        assert_int_equal(fixture->n_refused, 8);
+        assert_int_equal(fixture->n_written, 2);
+}
+
+/* Whichever of the two is refused, the other one is written; and the refused one, too, once it is
+ * accepted, without a word from anybody. */
+static void test_one_is_refused(void **state) {
+        static const struct {
+                const char *refused;
+                int code;
+                ErrorKind kind;
+        } cases[] = {
+                { "annotations", 403, ERROR_DENIED },
+                { "annotations", 422, ERROR_INVALID },
+                { "conditions", 403, ERROR_DENIED },
+                { "conditions", 422, ERROR_INVALID },
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                Fixture *fixture = *state;
+                bool is_first = strcmp(cases[i].refused, "annotations") == 0;
+
+                fake.containers[0] = model("c1", "1", 1);
+                show_and_run(fixture, make_pod(fixture, "c1", "1"));
+                for (size_t k = 0; k < 3; k++) {
+                        assert_non_null(fake_patch());
+                        if (strstr(fake_patch(), cases[i].refused))
+                                fake_reply(CALL_PATCH, cases[i].code, cases[i].kind, "");
+                        else
+                                accept_patch(fixture);
+                }
+                assert_null(fake_patch());
+                assert_int_equal(fixture->n_written, 1);
+                assert_int_equal(fixture->n_refused, 2);
+                assert_true(is_first == !fixture->annotation);
+                assert_true(is_first == !!fixture->status);
+                assert_int_equal(meta_error(fixture->meta)->kind,
+                                 cases[i].kind == ERROR_DENIED ? ERROR_DENIED : ERROR_NONE);
+
+                /* Not soon, but it is tried again. */
+                fake.skipped_usec += 14000000;
+                show_and_run(fixture, next(fixture, "c1", "1"));
+                assert_null(fake_patch());
+                while (!fake_patch())
+                        let_pass(fixture);
+                accept_patch(fixture);
+                assert_non_null(fixture->annotation);
+                assert_string_equal(fixture->status, "True");
+                assert_int_equal(meta_error(fixture->meta)->kind, ERROR_NONE);
+
+                /* From then on they go together again. */
+                set(&fixture->annotation, NULL);
+                set(&fixture->status, NULL);
+                fake.skipped_usec += WAIT_USEC;
+                show_and_run(fixture, next(fixture, "c1", "1"));
+                assert_non_null(strstr(fake_patch(), "annotations"));
+                assert_non_null(strstr(fake_patch(), "conditions"));
+                accept_patch(fixture);
+                assert_int_equal(tear_down(state), 0);
+                assert_int_equal(set_up(state), 0);
+        }
 }
 
 /* A pod whose write was refused, and what becomes of it: nobody will ever write to it. */
@@ -897,8 +1026,7 @@ static void test_refused_and_over(void **state) {
         show_and_run(fixture, make_pod(fixture, "c1", "1"));
         assert_int_equal(fake.watcher->on_pod(other, NULL, fake.watcher->userdata), 0);
         fake_run_runtime();
-        for (size_t i = 0; i < 2; i++)
-                fake_reply(CALL_PATCH, 403, ERROR_DENIED, "");
+        refuse_all(403, ERROR_DENIED);
         assert_int_equal(fake.watcher->on_gone(fixture->pod, fake.watcher->userdata), 0);
         assert_int_equal(meta_error(fixture->meta)->kind, ERROR_DENIED);
         assert_int_equal(fixture->n_changed, 0);
@@ -915,7 +1043,7 @@ static void test_refused_and_over(void **state) {
                 show_and_run(fixture, pod);
                 if (i == 2)
                         apply_patch(fixture);
-                fake_reply(CALL_PATCH, 403, ERROR_DENIED, "");
+                refuse_all(403, ERROR_DENIED);
                 assert_int_equal(meta_error(fixture->meta)->kind, ERROR_DENIED);
                 if (i == 1) {
                         assert_int_equal(meta_kick(fixture->meta), 0);
@@ -1114,6 +1242,8 @@ int main(void) {
                 TEST(test_kubelets_hash),
                 TEST(test_image_moved),
                 TEST(test_write_failures),
+                TEST(test_one_is_refused),
+                TEST(test_another_writer),
                 TEST(test_refused_and_over),
                 TEST(test_runtime_in_trouble),
                 TEST(test_stop_fails),
