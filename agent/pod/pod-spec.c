@@ -157,6 +157,14 @@ static int read_names(const KubeObjectMeta *meta, Pod *pod, Error *reterr) {
                               &pod->resource_version, reterr);
 }
 
+/* "false", and what names no container, is like no annotation. */
+static void drop_idle_wish(Pod *pod) {
+        const char *text = pod->restart_wish;
+
+        if (text && (strcmp(text, "false") == 0 || !text[strspn(text, ", \t\r\n")]))
+                pod->restart_wish = (free(pod->restart_wish), NULL);
+}
+
 static int read_metadata(const KubeObjectMeta *meta, Pod *pod, Error *reterr) {
         int r;
 
@@ -168,6 +176,7 @@ static int read_metadata(const KubeObjectMeta *meta, Pod *pod, Error *reterr) {
         if (r < 0)
                 return r;
 
+        drop_idle_wish(pod);
         r = copy_note(meta, POD_META_ANNOTATION, &pod->meta, reterr);
         if (r < 0)
                 return r;

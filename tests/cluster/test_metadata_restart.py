@@ -18,6 +18,7 @@ from lab.pod import (
     GATE,
     META,
     OPT_IN,
+    VERIFIED,
     container,
     from_annotations,
     from_labels,
@@ -174,6 +175,8 @@ def test_a_pod_without_openkruise_takes_part_by_annotation(node_agent, make_pod,
     assert whole.restarts() == {"one": 1, "two": 1, "three": 1}
     assert listed.restarts() == {"one": 0, "two": 1, "three": 1}
     assert silent.restarts() == refuses.restarts() == {"one": 0, "two": 0, "three": 0}
+    assert silent.meta() is None and refuses.meta() is None
+    assert silent.condition(VERIFIED) is None and refuses.condition(VERIFIED) is None
 
 
 def test_an_image_with_one_program_and_nothing_else(node_agent, make_pod, bare):

@@ -377,6 +377,28 @@ static void test_mirrors(void **state) {
         }
 }
 
+/* What asks for nothing is like no annotation. */
+static void test_no_wish(void **state) {
+        static const struct {
+                const char *note, *wish;
+        } cases[] = {
+                { "false", NULL },  { "", NULL },           { " ,\n", NULL },
+                { "true", "true" }, { "falsey", "falsey" }, { "false,app", "false,app" },
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                cleanup(pod_free_p) Pod *pod = NULL;
+
+                begin();
+                pod_message_add_annotation(&message, POD_RESTART_ANNOTATION, cases[i].note);
+                pod = parse();
+                if (cases[i].wish)
+                        assert_string_equal(pod->restart_wish, cases[i].wish);
+                else
+                        assert_null(pod->restart_wish);
+        }
+}
+
 static const struct {
         const char *version;
         bool is_controller;
@@ -576,6 +598,7 @@ int main(void) {
                 cmocka_unit_test(test_grace),
                 cmocka_unit_test(test_metadata),
                 cmocka_unit_test(test_mirrors),
+                cmocka_unit_test(test_no_wish),
                 cmocka_unit_test(test_owners),
                 cmocka_unit_test(test_conditions),
                 cmocka_unit_test(test_status),
