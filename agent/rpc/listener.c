@@ -7,14 +7,13 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <time.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
 #include "agent/rpc/connection.h"
+#include "agent/rpc/socket-file.h"
 
 /* How every HTTP/2 connection begins (RFC 9113, 3.4). */
 #define PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -51,7 +50,7 @@ struct Listener {
         sd_event_source *io;
         sd_event_source *pause;
         int fd;
-        char *path; /* NULL if somebody else made the socket */
+        SocketFile file; /* without a path if somebody else made the socket */
         gid_t group;
         ListenerAccepted on_accepted;
         ListenerRefused on_refused;
@@ -228,7 +227,13 @@ static int on_pause_over(sd_event_source *source, uint64_t usec, void *userdata)
         return sd_event_source_set_enabled(listener->io, SD_EVENT_ON);
 }
 
-/* Out of descriptors: the ones who knock wait outside until some are free again. */
+/* The connection, and not we, is the reason. With whatever else, such as no descriptors or memory, the
+ * next one would fail as well, and the loop would do nothing else. */
+static bool is_passing(int error) {
+        return error == EAGAIN || error == EINTR || error == ECONNABORTED;
+}
+
+/* The ones who knock wait outside until there is what was missing. */
 static int listener_pause(Listener *listener) {
         listener->pause = sd_event_source_disable_unref(listener->pause);
         (void) sd_event_source_set_enabled(listener->io, SD_EVENT_OFF);
@@ -242,7 +247,7 @@ static int on_knock(sd_event_source *source, int fd, uint32_t revents, void *use
 
         peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (peer < 0)
-                return errno == EMFILE || errno == ENFILE ? listener_pause(listener) : 0;
+                return is_passing(errno) ? 0 : listener_pause(listener);
 
         listener_make_room(listener);
         if (!has_room(listener))
@@ -255,81 +260,14 @@ static int on_knock(sd_event_source *source, int fd, uint32_t revents, void *use
         return 0;
 }
 
-/* Whether somebody answers there, even if it is in another way, or too busy. */
-static bool is_served(const struct sockaddr_un *address) {
-        cleanup(close_p) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-        return fd >= 0 && (connect(fd, (const struct sockaddr *) address, sizeof(*address)) == 0 ||
-                           errno == EAGAIN || errno == EPROTOTYPE);
-}
-
-static int make_way(const struct sockaddr_un *address, Error *reterr) {
-        const char *path = address->sun_path;
-        struct stat status;
-
-        if (lstat(path, &status) < 0)
-                return 0;
-        if (!S_ISSOCK(status.st_mode))
-                return error_set(reterr, ERROR_CONFLICT,
-                                 "%s exists and is not a socket; move it away or choose another "
-                                 "path with --socket",
-                                 path);
-        if (is_served(address))
-                return error_set(reterr, ERROR_CONFLICT,
-                                 "%s is served by another process; stop that one or choose another "
-                                 "path with --socket",
-                                 path);
-        if (unlink(path) < 0)
-                return error_set(reterr, ERROR_DENIED, "cannot remove the stale socket %s: %s",
-                                 path, strerror(errno));
-        return 0;
-}
-
-static int listen_on(const char *path, gid_t group, int *ret_fd, Error *reterr) {
-        struct sockaddr_un address = { .sun_family = AF_UNIX };
-        cleanup(close_p) int fd = -1;
-        int r;
-
-        if (strlen(path) >= sizeof(address.sun_path))
-                return error_set(reterr, ERROR_INVALID,
-                                 "%s is longer than the %zu bytes that a socket's path may have; "
-                                 "choose a shorter one with --socket",
-                                 path, sizeof(address.sun_path) - 1);
-        strcpy(address.sun_path, path);
-
-        r = make_way(&address, reterr);
-        if (r < 0)
-                return r;
-
-        fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (fd < 0)
-                return -errno;
-
-        /* The mode is right from the first instant, whatever the umask is. */
-        if (fchmod(fd, 0660) < 0 || bind(fd, (struct sockaddr *) &address, sizeof(address)) < 0 ||
-            lchown(path, (uid_t) -1, group) < 0 || chmod(path, 0660) < 0 ||
-            listen(fd, SOMAXCONN) < 0)
-                return error_set(reterr, ERROR_DENIED, "cannot listen on %s: %s", path,
-                                 strerror(errno));
-
-        *ret_fd = take_fd(&fd);
-        return 0;
-}
-
 static int listener_open(Listener *listener, const ListenerOptions *options, Error *reterr) {
-        int r;
-
         if (options->fd >= 0) {
                 listener->fd = options->fd;
                 return 0;
         }
 
-        r = listen_on(options->path, options->group, &listener->fd, reterr);
-        if (r < 0)
-                return r;
-
-        listener->path = strdup(options->path);
-        return listener->path ? 0 : -ENOMEM;
+        return socket_file_listen(options->path, options->group, &listener->file, &listener->fd,
+                                  reterr);
 }
 
 int listener_new(sd_event *event, const ListenerOptions *options, ListenerAccepted on_accepted,
@@ -372,10 +310,8 @@ Listener *listener_free(Listener *listener) {
                 member_free(listener->members);
         sd_event_source_disable_unref(listener->io);
         sd_event_source_disable_unref(listener->pause);
+        socket_file_remove(&listener->file);
         close_p(&listener->fd);
-        if (listener->path)
-                (void) unlink(listener->path);
-        free(listener->path);
         free(listener);
         return NULL;
 }

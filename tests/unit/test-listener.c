@@ -17,6 +17,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -44,6 +45,46 @@ int sd_event_add_time_relative(sd_event *event, sd_event_source **ret, clockid_t
         assert_true(sd_event_now(event, clock, &now) >= 0);
         return sd_event_add_time(event, ret, clock, now + usec / speed, accuracy, on_time,
                                  userdata);
+}
+
+/* What happens between bind() and whatever comes next. */
+static void (*after_bind)(const char *path);
+
+/* Takes the place of libc's function. */
+int bind(int fd, const struct sockaddr *address, socklen_t size) {
+        int r = (int) syscall(SYS_bind, fd, address, size);
+
+        if (r == 0 && after_bind)
+                after_bind(((const struct sockaddr_un *) address)->sun_path);
+        return r;
+}
+
+/* As a filter of system calls would have it. */
+static bool may_not_change_owner;
+
+int fchownat(int fd, const char *path, uid_t user, gid_t group, int flags) {
+        if (!may_not_change_owner)
+                return (int) syscall(SYS_fchownat, fd, path, user, group, flags);
+
+        errno = EPERM;
+        return -1;
+}
+
+int lchown(const char *path, uid_t user, gid_t group) {
+        return fchownat(AT_FDCWD, path, user, group, AT_SYMLINK_NOFOLLOW);
+}
+
+/* What accept4() fails with; 0: it does not. */
+static int accept_error;
+static unsigned n_accepts;
+
+int accept4(int fd, struct sockaddr *address, socklen_t *size, int flags) {
+        n_accepts++;
+        if (accept_error == 0)
+                return (int) syscall(SYS_accept4, fd, address, size, flags);
+
+        errno = accept_error;
+        return -1;
 }
 
 typedef struct Fixture {
@@ -77,6 +118,9 @@ static int set_up(void **state) {
 
         assert_non_null(fixture);
         speed = 1;
+        accept_error = 0;
+        after_bind = NULL;
+        may_not_change_owner = false;
         strcpy(fixture->folder, "/tmp/listener-XXXXXX");
         assert_non_null(mkdtemp(fixture->folder));
         assert_int_equal(chmod(fixture->folder, 0755), 0);
@@ -513,6 +557,28 @@ static void test_out_of_descriptors_for_a_guest(void **state) {
         assert_int_equal(fixture->n_refused, 0);
 }
 
+/* As long as no connection can be accepted, for whatever reason of ours, the loop does other things. */
+static void test_accept_that_fails(void **state) {
+        static const int errors[] = { ENOMEM, ENOBUFS, ENFILE, EMFILE, EIO };
+        Fixture *fixture = *state;
+
+        start(fixture);
+        speed = 10;
+        for (unsigned i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+                accept_error = errors[i];
+                n_accepts = 0;
+                knock(fixture, i);
+                say_preface(fixture, i);
+                for (unsigned n_turns = 0; n_turns < 20; n_turns++)
+                        assert_true(sd_event_run(fixture->event, 0) >= 0);
+                assert_true(n_accepts <= 2);
+
+                accept_error = 0;
+                wait_for(fixture, &fixture->n_accepted, i + 1);
+        }
+        assert_int_equal(fixture->n_refused, 0);
+}
+
 /* One that cannot be let in for lack of descriptors does not keep the one that it has. */
 static void test_out_of_descriptors_for_a_member(void **state) {
         Fixture *fixture = *state;
@@ -561,6 +627,93 @@ static void test_group(void **state) {
                          0);
         assert_int_equal(lstat(fixture->path, &status), 0);
         assert_int_equal(status.st_gid, SOME_ID);
+}
+
+/* The group is right already, and changing it is not allowed. */
+static void test_group_that_is_right(void **state) {
+        Fixture *fixture = *state;
+
+        may_not_change_owner = true;
+        assert_int_equal(try_to_listen(fixture, (ListenerOptions){ .fd = -1, .group = getegid() },
+                                       NULL),
+                         0);
+        fixture->listener = listener_free(fixture->listener);
+        assert_true(try_to_listen(fixture, (ListenerOptions){ .fd = -1, .group = SOME_ID }, NULL) <
+                    0);
+        assert_int_equal(access(fixture->path, F_OK), -1);
+}
+
+#define VICTIM "victim" /* in the same folder */
+
+static void make_victim(const char *path) {
+        char victim[64];
+
+        snprintf(victim, sizeof(victim), "%.*s/" VICTIM, (int) (strrchr(path, '/') - path), path);
+        close(open(victim, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+}
+
+static void put_link(const char *path) {
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(symlink(VICTIM, path), 0);
+}
+
+static void put_hard_link(const char *path) {
+        char victim[64];
+
+        snprintf(victim, sizeof(victim), "%.*s/" VICTIM, (int) (strrchr(path, '/') - path), path);
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(link(victim, path), 0);
+}
+
+static void put_socket(const char *path) {
+        struct sockaddr_un address = address_of(path);
+        cleanup(close_p) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        char victim[64];
+
+        snprintf(victim, sizeof(victim), "%.*s/" VICTIM, (int) (strrchr(path, '/') - path), path);
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(unlink(victim), 0);
+        strcpy(address.sun_path, victim);
+        assert_int_equal(syscall(SYS_bind, fd, &address, sizeof(address)), 0);
+        assert_int_equal(chmod(victim, 0600), 0);
+        assert_int_equal(link(victim, path), 0);
+}
+
+/* Another user who may write to the folder puts a file of ours in the place of the socket. */
+static void test_file_put_in_place_of_the_socket(void **state) {
+        static void (*const tricks[])(const char *path) = { put_link, put_hard_link, put_socket };
+        Fixture *fixture = *state;
+        char victim[64];
+
+        snprintf(victim, sizeof(victim), "%s/" VICTIM, fixture->folder);
+        for (size_t i = 0; i < sizeof(tricks) / sizeof(tricks[0]); i++) {
+                struct stat status;
+
+                make_victim(fixture->path);
+                after_bind = tricks[i];
+                assert_true(try_to_listen(fixture, (ListenerOptions){ .fd = -1, .group = SOME_ID },
+                                          NULL) < 0);
+                assert_int_equal(lstat(victim, &status), 0);
+                assert_int_equal(status.st_mode & 07777, 0600);
+                assert_int_equal(status.st_gid, getegid());
+                assert_int_equal(unlink(victim), 0);
+                assert_int_equal(unlink(fixture->path), 0);
+        }
+}
+
+/* The socket of the agent that comes after us stays. */
+static void test_successors_socket_is_left_alone(void **state) {
+        Fixture *fixture = *state;
+        cleanup(close_p) int fd = -1;
+        struct stat before, after;
+
+        start(fixture);
+        assert_int_equal(unlink(fixture->path), 0);
+        fd = bind_to(fixture->path, SOCK_STREAM);
+        assert_int_equal(lstat(fixture->path, &before), 0);
+        fixture->listener = listener_free(fixture->listener);
+        assert_int_equal(lstat(fixture->path, &after), 0);
+        assert_int_equal(after.st_ino, before.st_ino);
 }
 
 static void test_stale_socket_is_replaced(void **state) {
@@ -735,9 +888,13 @@ int main(void) {
                 TEST(test_who_may_call),
                 TEST(test_nobody_else_may_call),
                 TEST(test_out_of_descriptors_for_a_guest),
+                TEST(test_accept_that_fails),
                 TEST(test_out_of_descriptors_for_a_member),
                 TEST(test_mode),
                 TEST(test_group),
+                TEST(test_group_that_is_right),
+                TEST(test_file_put_in_place_of_the_socket),
+                TEST(test_successors_socket_is_left_alone),
                 TEST(test_stale_socket_is_replaced),
                 TEST(test_served_socket_is_left_alone),
                 TEST(test_busy_socket_is_left_alone),
