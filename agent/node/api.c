@@ -61,11 +61,21 @@ static int on_image(Image *image, void *userdata) {
         return 0;
 }
 
-static int on_accepted(int fd, void *userdata) {
+static int on_accepted(int fd, Peer *peer, const Error *refusal, void **ret, void *userdata) {
         Api *api = userdata;
+        RpcChannel *channel;
+        int r;
 
-        rpc_server_add_connection(api->server, fd);
+        r = rpc_server_add_connection(api->server, fd, peer, refusal, &channel);
+        if (r < 0)
+                return r;
+
+        *ret = channel;
         return 0;
+}
+
+static void on_left(void *connection, void *userdata) {
+        rpc_channel_end(connection);
 }
 
 static void on_refused(ListenerRefusal refusal, void *userdata) {
@@ -78,6 +88,7 @@ static void on_refused(ListenerRefusal refusal, void *userdata) {
 
 int api_new(const ApiOptions *options, Api **ret, Error *reterr) {
         cleanup(api_free_p) Api *api = NULL;
+        ListenerOptions listener;
         int r;
 
         api = malloc(sizeof(*api));
@@ -109,8 +120,13 @@ int api_new(const ApiOptions *options, Api **ret, Error *reterr) {
         if (r < 0)
                 return r;
 
-        r = listener_new(completion_queue_get_event(options->completions), &options->listener,
-                         on_accepted, on_refused, api, &api->listener, reterr);
+        listener = options->listener;
+        listener.on_accepted = on_accepted;
+        listener.on_left = on_left;
+        listener.on_refused = on_refused;
+        listener.userdata = api;
+        r = listener_new(completion_queue_get_event(options->completions), &listener,
+                         &api->listener, reterr);
         if (r < 0)
                 return r;
 

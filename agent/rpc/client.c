@@ -16,8 +16,6 @@
 #include "agent/rpc/connection.h"
 #include "agent/rpc/wire.h"
 
-#define REPLY_SIZE_MAX (16 * 1024 * 1024) /* what the kubelet allows a runtime */
-
 struct RpcClient {
         unsigned n_refs; /* the owner and each call */
         CompletionQueue *completions;
@@ -296,7 +294,7 @@ static grpc_channel *channel_new(int fd) {
         grpc_arg args[] = {
                 { GRPC_ARG_STRING, GRPC_ARG_DEFAULT_AUTHORITY, .value.string = "localhost" },
                 { GRPC_ARG_INTEGER, GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
-                  .value.integer = REPLY_SIZE_MAX },
+                  .value.integer = RPC_REPLY_SIZE_MAX },
                 { GRPC_ARG_INTEGER, GRPC_ARG_ENABLE_RETRIES, .value.integer = 0 },
         };
         const grpc_channel_args list = {

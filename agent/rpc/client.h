@@ -25,6 +25,7 @@
 #include "agent/rpc/completion.h"
 
 #define RPC_NO_TIMEOUT UINT64_MAX
+#define RPC_REPLY_SIZE_MAX (16 * 1024 * 1024) /* what the kubelet allows a runtime */
 
 typedef struct RpcClient RpcClient;
 typedef struct RpcCall RpcCall;

@@ -13,17 +13,24 @@
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
 #include "agent/rpc/connection.h"
+#include "agent/rpc/room.h"
 #include "agent/rpc/socket-file.h"
 
 /* How every HTTP/2 connection begins (RFC 9113, 3.4). */
 #define PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 #define PREFACE_SIZE (sizeof(PREFACE) - 1)
 
-#define CONNECTIONS_MAX 256
-#define GUESTS_MAX 128 /* of them, those that have not said who they are */
+#define SILENT_MAX 128 /* connections that have said nothing */
+#define REFUSED_MAX 16 /* connections beyond the limits, which are let in to learn that */
 #define PREFACE_USEC ((uint64_t) 5 * 1000000)
 #define PAUSE_USEC ((uint64_t) 500000)
-#define N_GROUPS_MAX 1024
+
+static const RoomLimits connection_limits = {
+        .what = "connections",
+        .for_user = 64,
+        .for_others = 192,
+        .for_all = 256,
+};
 
 typedef struct Guest Guest;
 
@@ -32,6 +39,7 @@ struct Guest {
         LIST_LINKS(Guest);
         Listener *listener;
         int fd;
+        Peer peer;
         sd_event_source *io;
         sd_event_source *timer;
 };
@@ -43,6 +51,10 @@ struct Member {
         LIST_LINKS(Member);
         Listener *listener;
         Connection *connection;
+        uid_t uid;
+        bool is_root;
+        bool is_refused;
+        void *handle; /* what on_left gets */
 };
 
 struct Listener {
@@ -53,6 +65,7 @@ struct Listener {
         SocketFile file; /* without a path if somebody else made the socket */
         gid_t group;
         ListenerAccepted on_accepted;
+        ListenerLeft on_left;
         ListenerRefused on_refused;
         void *userdata;
 
@@ -70,6 +83,7 @@ static Guest *guest_free(Guest *guest) {
         sd_event_source_disable_unref(guest->io);
         sd_event_source_disable_unref(guest->timer);
         close_p(&guest->fd);
+        peer_done(&guest->peer);
         free(guest);
         return NULL;
 }
@@ -82,15 +96,52 @@ static Member *member_free(Member *member) {
         return NULL;
 }
 
+static void member_leave(Member *member) {
+        Listener *listener = member->listener;
+        void *handle = member->handle;
+
+        member_free(member);
+        listener->on_left(handle, listener->userdata);
+}
+
 static int on_member_left(Connection *connection, void *userdata) {
-        member_free(userdata);
+        member_leave(userdata);
         return 0;
 }
 
+/* Why there is no room for one more, or unset. */
+static int listener_check(const Listener *listener, const Peer *peer, Error *reterr) {
+        RoomUse use = { 0 };
+
+        for (const Member *member = listener->members; member; member = member->next)
+                if (!member->is_refused)
+                        room_count(&use, member->is_root, member->uid == peer->uid, 1);
+
+        return room_check(&connection_limits, &use, peer_is_root(peer), peer->uid, 1, reterr);
+}
+
+/* The oldest of those that were refused has had its time. */
+static void listener_end_refused(Listener *listener) {
+        Member *oldest = NULL;
+        size_t n = 0;
+
+        for (Member *member = listener->members; member; member = member->next)
+                if (member->is_refused) {
+                        oldest = member;
+                        n++;
+                }
+
+        if (n <= REFUSED_MAX)
+                return;
+
+        connection_shut_down(oldest->connection);
+        member_leave(oldest);
+}
+
 /* Being short of descriptors is the guest's bad luck, not ours. */
-static int listener_turn_away(Listener *listener, Member *member, int fd, int r) {
-        free(member);
+static int listener_turn_away(Listener *listener, int fd, Peer *peer, int r) {
         close_p(&fd);
+        peer_done(peer);
         if (r == -ENOMEM)
                 return r;
 
@@ -98,22 +149,51 @@ static int listener_turn_away(Listener *listener, Member *member, int fd, int r)
         return 0;
 }
 
-static int listener_let_in(Listener *listener, int fd) {
+static int member_new(Listener *listener, int fd, const Peer *peer, Member **ret) {
         Member *member;
         int r;
 
-        member = calloc(1, sizeof(*member));
+        member = malloc(sizeof(*member));
         if (!member)
-                return listener_turn_away(listener, NULL, fd, -ENOMEM);
+                return -ENOMEM;
 
+        *member = (Member){
+                .listener = listener,
+                .uid = peer->uid,
+                .is_root = peer_is_root(peer),
+        };
         r = connection_new(listener->event, fd, on_member_left, member, &member->connection);
-        if (r < 0)
-                return listener_turn_away(listener, member, fd, r);
+        if (r < 0) {
+                free(member);
+                return r;
+        }
 
-        member->listener = listener;
         list_prepend(&listener->members, member);
         listener->n_members++;
-        return listener->on_accepted(fd, listener->userdata);
+        *ret = member;
+        return 0;
+}
+
+static int listener_let_in(Listener *listener, int fd, Peer *peer) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        Member *member;
+        int r;
+
+        r = listener_check(listener, peer, &error);
+        if (r < 0 && error.kind == ERROR_NONE)
+                return listener_turn_away(listener, fd, peer, -ENOMEM);
+
+        r = member_new(listener, fd, peer, &member);
+        if (r < 0)
+                return listener_turn_away(listener, fd, peer, r);
+
+        member->is_refused = error.kind != ERROR_NONE;
+        if (member->is_refused) {
+                listener_end_refused(listener);
+                listener->on_refused(LISTENER_REFUSED_LIMIT, listener->userdata);
+        }
+        return listener->on_accepted(fd, peer, member->is_refused ? &error : NULL, &member->handle,
+                                     listener->userdata);
 }
 
 static int guest_send_away(Guest *guest, ListenerRefusal refusal) {
@@ -142,54 +222,35 @@ static int on_guest_speaks(sd_event_source *source, int fd, uint32_t revents, vo
                 return revents & EPOLLRDHUP ? guest_send_away(guest, LISTENER_REFUSED_SILENT) : 0;
 
         int let_in = take_fd(&guest->fd);
+        Peer peer = guest->peer;
+        guest->peer = (Peer){ .groups = NULL };
         guest_free(guest);
-        return listener_let_in(listener, let_in);
+        return listener_let_in(listener, let_in, &peer);
 }
 
 static int on_guest_silent(sd_event_source *source, uint64_t usec, void *userdata) {
         return guest_send_away(userdata, LISTENER_REFUSED_SILENT);
 }
 
-static bool has_group(int fd, gid_t primary, gid_t wanted) {
-        gid_t groups[N_GROUPS_MAX];
-        socklen_t size = sizeof(groups);
-
-        if (wanted == (gid_t) -1)
-                return false;
-        if (primary == wanted)
-                return true;
-        if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &size) < 0)
-                return false;
-
-        for (size_t i = 0; i < size / sizeof(groups[0]); i++)
-                if (groups[i] == wanted)
-                        return true;
-
-        return false;
+static bool may_call(const Peer *peer, gid_t group) {
+        return peer_is_root(peer) || peer_has_group(peer, group);
 }
 
-static bool may_call(int fd, gid_t group) {
-        struct ucred peer;
-        socklen_t size = sizeof(peer);
-
-        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
-                return false;
-
-        return peer.uid == 0 || peer.uid == geteuid() || has_group(fd, peer.gid, group);
-}
-
-static int listener_receive(Listener *listener, int fd) {
+/* Takes fd and peer over. */
+static int listener_receive(Listener *listener, int fd, Peer *peer) {
         Guest *guest;
         int r;
 
         guest = calloc(1, sizeof(*guest));
         if (!guest) {
                 close_p(&fd);
+                peer_done(peer);
                 return -ENOMEM;
         }
 
         guest->listener = listener;
         guest->fd = fd;
+        guest->peer = *peer;
         list_prepend(&listener->guests, guest);
         listener->n_guests++;
 
@@ -203,22 +264,30 @@ static int listener_receive(Listener *listener, int fd) {
                                       0, on_guest_silent, guest);
 }
 
-static bool has_room(const Listener *listener) {
-        return listener->n_guests < GUESTS_MAX &&
-               listener->n_guests + listener->n_members < CONNECTIONS_MAX;
+/* The one that has been silent for longest gives way, so that a crowd of silent ones cannot lock the
+ * others out: to root one of another user, if there is any, to others only one that is not root's. */
+static Guest *listener_find_silent(const Listener *listener, bool is_for_root) {
+        Guest *oldest = NULL, *of_root = NULL;
+
+        for (Guest *guest = listener->guests; guest; guest = guest->next)
+                if (peer_is_root(&guest->peer))
+                        of_root = guest;
+                else
+                        oldest = guest;
+
+        return oldest || !is_for_root ? oldest : of_root;
 }
 
-/* The guest that has been silent for longest gives way, so that a crowd of silent ones cannot lock
- * the others out. */
-static void listener_make_room(Listener *listener) {
-        Guest *oldest = listener->guests;
+static bool listener_make_room(Listener *listener, const Peer *peer) {
+        Guest *silent;
 
-        if (has_room(listener) || !oldest)
-                return;
+        if (listener->n_guests < SILENT_MAX)
+                return true;
 
-        while (oldest->next)
-                oldest = oldest->next;
-        (void) guest_send_away(oldest, LISTENER_REFUSED_SILENT);
+        silent = listener_find_silent(listener, peer_is_root(peer));
+        if (silent)
+                (void) guest_send_away(silent, LISTENER_REFUSED_SILENT);
+        return silent;
 }
 
 static int on_pause_over(sd_event_source *source, uint64_t usec, void *userdata) {
@@ -243,21 +312,31 @@ static int listener_pause(Listener *listener) {
 
 static int on_knock(sd_event_source *source, int fd, uint32_t revents, void *userdata) {
         Listener *listener = userdata;
+        cleanup(peer_done) Peer who = { .groups = NULL };
         cleanup(close_p) int peer = -1;
+        Peer given;
+        int r;
 
         peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (peer < 0)
                 return is_passing(errno) ? 0 : listener_pause(listener);
 
-        listener_make_room(listener);
-        if (!has_room(listener))
-                listener->on_refused(LISTENER_REFUSED_LIMIT, listener->userdata);
-        else if (!may_call(peer, listener->group))
-                listener->on_refused(LISTENER_REFUSED_DENIED, listener->userdata);
-        else
-                return listener_receive(listener, take_fd(&peer));
+        r = peer_read(peer, &who);
+        if (r == -ENOMEM)
+                return r;
 
-        return 0;
+        if (r < 0 || !may_call(&who, listener->group)) {
+                listener->on_refused(LISTENER_REFUSED_DENIED, listener->userdata);
+                return 0;
+        }
+        if (!listener_make_room(listener, &who)) {
+                listener->on_refused(LISTENER_REFUSED_LIMIT, listener->userdata);
+                return 0;
+        }
+
+        given = who;
+        who = (Peer){ .groups = NULL };
+        return listener_receive(listener, take_fd(&peer), &given);
 }
 
 static int listener_open(Listener *listener, const ListenerOptions *options, Error *reterr) {
@@ -270,9 +349,7 @@ static int listener_open(Listener *listener, const ListenerOptions *options, Err
                                   reterr);
 }
 
-int listener_new(sd_event *event, const ListenerOptions *options, ListenerAccepted on_accepted,
-                 ListenerRefused on_refused, void *userdata, Listener **ret, Error *reterr) {
-
+int listener_new(sd_event *event, const ListenerOptions *options, Listener **ret, Error *reterr) {
         cleanup(listener_free_p) Listener *listener = NULL;
         int r;
 
@@ -284,9 +361,10 @@ int listener_new(sd_event *event, const ListenerOptions *options, ListenerAccept
                 .event = event,
                 .fd = -1,
                 .group = options->group,
-                .on_accepted = on_accepted,
-                .on_refused = on_refused,
-                .userdata = userdata,
+                .on_accepted = options->on_accepted,
+                .on_left = options->on_left,
+                .on_refused = options->on_refused,
+                .userdata = options->userdata,
         };
         r = listener_open(listener, options, reterr);
         if (r < 0)

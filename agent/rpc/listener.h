@@ -6,7 +6,8 @@
  *
  * Listens on a Unix socket and decides about each connection before gRPC sees it: who is it (the
  * peer's uid and groups), is there room, and does it speak HTTP/2 at all? A peer that says nothing
- * or something else is sent away, so that it costs a descriptor for some seconds and no more.
+ * or something else is sent away, so that it costs a descriptor for some seconds and no more. One for
+ * which there is no room is passed on with a refusal, for a moment, so that it learns why.
  */
 
 #include <stdbool.h>
@@ -14,6 +15,7 @@
 #include <systemd/sd-event.h>
 
 #include "agent/base/error.h"
+#include "agent/rpc/peer.h"
 
 typedef struct Listener Listener;
 
@@ -25,20 +27,27 @@ typedef enum ListenerRefusal {
         _LISTENER_REFUSAL_MAX,
 } ListenerRefusal;
 
+/* A connection has passed: takes fd and peer over. With a refusal there is no room for it: whatever
+ * it asks for is to be refused in these words. *ret is what on_left gets. */
+typedef int (*ListenerAccepted)(int fd, Peer *peer, const Error *refusal, void **ret,
+                                void *userdata);
+
+/* The same connection has ended. Not called for those that are left at listener_free(). */
+typedef void (*ListenerLeft)(void *connection, void *userdata);
+typedef void (*ListenerRefused)(ListenerRefusal refusal, void *userdata);
+
 typedef struct ListenerOptions {
         const char *path; /* borrowed during the call */
         int fd;           /* a listening socket that is there already (taken over), or -1 */
         gid_t group;      /* may call, beside root and ourselves; (gid_t) -1: nobody else */
+        ListenerAccepted on_accepted;
+        ListenerLeft on_left;
+        ListenerRefused on_refused;
+        void *userdata;
 } ListenerOptions;
 
-/* A connection has passed: takes fd over. */
-typedef int (*ListenerAccepted)(int fd, void *userdata);
-typedef void (*ListenerRefused)(ListenerRefusal refusal, void *userdata);
-
-/* Makes the socket with mode 0660. A stale socket file of a dead process is replaced; a file that
- * is not a socket, or a socket that somebody serves, is left alone and refused in words. */
-int listener_new(sd_event *event, const ListenerOptions *options, ListenerAccepted on_accepted,
-                 ListenerRefused on_refused, void *userdata, Listener **ret, Error *reterr);
+/* Makes the socket with mode 0660, see socket-file.h. */
+int listener_new(sd_event *event, const ListenerOptions *options, Listener **ret, Error *reterr);
 
 /* Closes the door and removes the socket file, if it made it. Returns NULL. */
 Listener *listener_free(Listener *listener);

@@ -1,22 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "agent/rpc/request.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
+#include "agent/rpc/server-internal.h"
 #include "agent/rpc/wire.h"
 
+#define MESSAGE_SEC 10 /* for the message of a request to arrive */
+#define END_SEC 30     /* for the last that is sent to be read */
+#define USEC_PER_SEC ((uint64_t) 1000000)
+#define ACCURACY_USEC ((uint64_t) 100000)
+
 struct RpcRequest {
-        CompletionQueue *completions;
+        RpcChannel *channel;
         const RpcService *service; /* NULL: there is no such method */
-        RpcDoor *door;
         grpc_call *grpc;
+        sd_event_source *deadline;
+        size_t n_bytes; /* of the reply, until it was read */
         unsigned n_in_flight;
         bool is_owned;
-        bool is_gone; /* the call is over, for whatever reason */
+        bool is_awaited; /* its message has not arrived */
+        bool is_gone;    /* the call is over, for whatever reason */
         bool is_sending;
         bool has_header; /* the initial metadata are on their way */
 
@@ -35,24 +43,6 @@ struct RpcRequest {
         void *userdata;
 };
 
-int rpc_door_new(void *userdata, RpcDoor **ret) {
-        RpcDoor *door;
-
-        door = malloc(sizeof(*door));
-        if (!door)
-                return -ENOMEM;
-
-        *door = (RpcDoor){ .n_refs = 1, .is_open = true, .userdata = userdata };
-        *ret = door;
-        return 0;
-}
-
-RpcDoor *rpc_door_unref(RpcDoor *door) {
-        if (--door->n_refs == 0)
-                free(door);
-        return NULL;
-}
-
 static void message_done(ProtobufCMessage **message) {
         protobuf_c_message_free_unpacked(*message, NULL);
 }
@@ -61,11 +51,14 @@ static RpcRequest *rpc_request_free_if_done(RpcRequest *request) {
         if (request->n_in_flight > 0 || request->is_owned)
                 return NULL;
 
+        sd_event_source_disable_unref(request->deadline);
         grpc_call_unref(request->grpc);
         grpc_byte_buffer_destroy(request->incoming);
         grpc_byte_buffer_destroy(request->outgoing);
         grpc_slice_unref(request->status_details);
-        rpc_door_unref(request->door);
+        request->channel->n_calls--;
+        request->channel->n_bytes -= request->n_bytes;
+        rpc_channel_unref(request->channel);
         free(request);
         return NULL;
 }
@@ -84,13 +77,18 @@ const char *rpc_request_path(const RpcRequest *request) {
         return request->service->path;
 }
 
+const Peer *rpc_request_peer(const RpcRequest *request) {
+        return &request->channel->peer;
+}
+
 static void rpc_request_start_batch(RpcRequest *request, const grpc_op *ops, size_t n,
                                     Completion *tag) {
         grpc_call_error e;
 
         request->n_in_flight++;
         e = grpc_call_start_batch(request->grpc, ops, n,
-                                  completion_begin(request->completions, tag), NULL);
+                                  completion_begin(request->channel->server->completions, tag),
+                                  NULL);
         assert(e == GRPC_CALL_OK); /* anything else is a bug in this file */
         (void) e;
 }
@@ -102,11 +100,16 @@ static void rpc_request_settle(RpcRequest *request) {
 }
 
 static bool rpc_request_is_closing(const RpcRequest *request) {
-        return completion_queue_is_closing(request->completions);
+        return completion_queue_is_closing(request->channel->server->completions);
 }
 
+/* The caller has read everything, or is gone. */
 static int on_finished(bool is_ok, void *userdata) {
-        rpc_request_settle(userdata);
+        RpcRequest *request = userdata;
+
+        request->channel->n_bytes -= request->n_bytes;
+        request->n_bytes = 0;
+        rpc_request_settle(request);
         return 0;
 }
 
@@ -144,6 +147,8 @@ static int rpc_request_end(RpcRequest *request, const ProtobufCMessage *reply, c
         if (!request->is_gone && !rpc_request_is_closing(request)) {
                 rpc_request_send_batch(request, reply, error, true, &request->finished);
                 request->is_gone = true; /* nothing is left to cancel */
+                (void) sd_event_source_set_time_relative(request->deadline, END_SEC * USEC_PER_SEC);
+                (void) sd_event_source_set_enabled(request->deadline, SD_EVENT_ONESHOT);
         }
 
         rpc_request_unref(request);
@@ -151,6 +156,18 @@ static int rpc_request_end(RpcRequest *request, const ProtobufCMessage *reply, c
 }
 
 int rpc_request_reply(RpcRequest *request, const ProtobufCMessage *reply) {
+        size_t size = protobuf_c_message_get_packed_size(reply);
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        r = rpc_channel_check_reply(request->channel, size, &error);
+        if (error.kind != ERROR_NONE)
+                return rpc_request_end(request, NULL, &error);
+        if (r < 0)
+                return r;
+
+        request->n_bytes = size;
+        request->channel->n_bytes += size;
         return rpc_request_end(request, reply, NULL);
 }
 
@@ -227,7 +244,7 @@ static int rpc_request_serve(RpcRequest *request) {
         if (!message)
                 return rpc_request_refuse_as(request, ERROR_INVALID, "the request cannot be read");
 
-        r = request->service->serve(request, message, request->door->userdata);
+        r = request->service->serve(request, message, request->channel->server->userdata);
         if (r < 0)
                 return r;
 
@@ -241,7 +258,10 @@ static int on_received(bool is_ok, void *userdata) {
         RpcRequest *request = userdata;
         int r = 0;
 
-        if (is_ok && !request->is_gone && request->door->is_open)
+        request->is_awaited = false;
+        if (!request->is_gone) /* else it is about the end of the call already */
+                (void) sd_event_source_set_enabled(request->deadline, SD_EVENT_OFF);
+        if (is_ok && !request->is_gone && !request->channel->server->is_stopping)
                 r = rpc_request_serve(request);
         else
                 rpc_request_unref(request);
@@ -261,30 +281,59 @@ static void rpc_request_start(RpcRequest *request) {
         };
 
         rpc_request_start_batch(request, &close_op, 1, &request->closed);
-        rpc_request_start_batch(request, &receive_op, 1, &request->received);
+        if (request->is_awaited)
+                rpc_request_start_batch(request, &receive_op, 1, &request->received);
 }
 
-int rpc_request_receive(CompletionQueue *queue, grpc_call *call, const RpcService *service,
-                        RpcDoor *door) {
+/* The message was late, or the end of the call is: then only the memory that it takes is left. */
+static int on_deadline(sd_event_source *source, uint64_t usec, void *userdata) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        RpcRequest *request = userdata;
+
+        if (request->is_gone) {
+                (void) grpc_call_cancel(request->grpc, NULL);
+                return 0;
+        }
+
+        (void) error_set(&error, ERROR_TIMEOUT, "the request did not arrive within %d s",
+                         MESSAGE_SEC);
+        return rpc_request_refuse(request, &error);
+}
+
+/* A call for which there is no room is answered without being read. */
+int rpc_request_receive(RpcChannel *channel, grpc_call *call, const RpcService *service) {
+        cleanup(error_done) Error error = ERROR_INIT;
         RpcRequest *request;
+        int r;
+
+        r = rpc_channel_check_call(channel, &error);
+        if (r < 0 && error.kind == ERROR_NONE)
+                return r;
 
         request = malloc(sizeof(*request));
         if (!request)
                 return -ENOMEM;
 
         *request = (RpcRequest){
-                .completions = queue,
+                .channel = channel,
                 .service = service,
-                .door = door,
                 .grpc = call,
                 .is_owned = true,
+                .is_awaited = error.kind == ERROR_NONE,
                 .closed = { .handler = on_closed, .userdata = request },
                 .received = { .handler = on_received, .userdata = request },
                 .sent = { .handler = on_sent, .userdata = request },
                 .finished = { .handler = on_finished, .userdata = request },
                 .status_details = grpc_empty_slice(),
         };
-        door->n_refs++;
+        channel->n_refs++;
+        channel->n_calls++;
+        r = loop_add_time_relative(completion_queue_get_event(channel->server->completions),
+                                   &request->deadline, CLOCK_MONOTONIC, MESSAGE_SEC * USEC_PER_SEC,
+                                   ACCURACY_USEC, on_deadline, request);
         rpc_request_start(request);
-        return 0;
+        if (r < 0)
+                return r;
+
+        return request->is_awaited ? 0 : rpc_request_refuse(request, &error);
 }

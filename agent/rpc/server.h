@@ -8,6 +8,10 @@
  * finds the method, reads the one message of the request, and hands both to the method's handler
  * as an RpcRequest, which the handler answers now or later. All callbacks run on the thread of the
  * event loop.
+ *
+ * What a caller can make the server hold has limits: the size of a request, the calls of a user, the
+ * bytes of answers that a user does not read, and the time that a request or an answer takes to get
+ * through. They are described in room.h; what exceeds them is refused in words.
  */
 
 #include <protobuf-c/protobuf-c.h>
@@ -16,8 +20,10 @@
 
 #include "agent/base/error.h"
 #include "agent/rpc/completion.h"
+#include "agent/rpc/peer.h"
 
 typedef struct RpcServer RpcServer;
+typedef struct RpcChannel RpcChannel;
 typedef struct RpcRequest RpcRequest;
 
 /* The handler owns the request from now on; the message is borrowed. */
@@ -37,8 +43,14 @@ int rpc_server_new(CompletionQueue *queue, const RpcService *services, size_t n_
  * is gone for good when the completion queue is freed, not earlier. Returns NULL. */
 RpcServer *rpc_server_free(RpcServer *server);
 
-/* Takes over a connected, non-blocking socket. */
-void rpc_server_add_connection(RpcServer *server, int fd);
+/* Takes over a connected, non-blocking socket, and what is known of its peer. With a refusal, which is
+ * copied, every call is refused in these words. The caller owns *ret until rpc_channel_end(). */
+int rpc_server_add_connection(RpcServer *server, int fd, Peer *peer, const Error *refusal,
+                              RpcChannel **ret);
+
+/* The connection has ended: its calls are canceled. The server does the same when it is freed, and
+ * then there is nothing left to end. */
+void rpc_channel_end(RpcChannel *channel);
 
 /* Lets go of a request; one that was not answered is canceled. Returns NULL. */
 RpcRequest *rpc_request_unref(RpcRequest *request);
@@ -46,7 +58,11 @@ RpcRequest *rpc_request_unref(RpcRequest *request);
 /* Which of the services this is. */
 const char *rpc_request_path(const RpcRequest *request);
 
-/* Answer a unary call and let go of the request. */
+/* Who asks. */
+const Peer *rpc_request_peer(const RpcRequest *request);
+
+/* Answer a unary call and let go of the request. A reply that is too large, or for which the caller
+ * has too many others to read, becomes a refusal. */
 int rpc_request_reply(RpcRequest *request, const ProtobufCMessage *reply);
 int rpc_request_refuse(RpcRequest *request, const Error *error);
 

@@ -19,6 +19,7 @@ from fake import behaviours
 from lab import http2, sanitizers
 from lab.http2 import PREFACE, connect, frame, is_closed, settings
 from lab.trouble import assert_prompt, complaints, no_leak, node_stub, pull_another
+from lab.user import DAEMON, NOBODY, become, node_stub_of
 from lab.wait import wait_until
 
 PATH = "/inplaced.v1.Node/"
@@ -147,6 +148,61 @@ def test_clients_that_never_read(agent, fake_runtime):
                 assert agent.memory().anonymous - before < 40_000
         assert_prompt(agent, 5)
     assert len(fake_runtime.calls("PullImage", "good/slow:1")) == 1
+
+
+@pytest.fixture
+def shared_agent(start_agent, fake_runtime, folder):
+    """Its socket may be used by members of the group "daemon"."""
+    folder.path.chmod(0o711)
+    agent = start_agent(fake_runtime.endpoint, flags=["--socket-group=daemon"])
+    pull_another(agent, "good/first:1")
+    assert_prompt(agent, 1)
+    return agent
+
+
+def _heard(connection) -> bytes:
+    """All that the other side has said so far."""
+    heard = b""
+    try:
+        while some := connection.recv(1 << 16):
+            heard += some
+    except (BlockingIOError, ConnectionError):
+        pass
+    return heard
+
+
+@pytest.mark.handover
+def test_one_user_locks_nobody_out(shared_agent):
+    """Calls whose message never comes, on as many connections as there are, cost their user alone."""
+    agent = shared_agent
+    half = OPENING + http2.request(1, PATH + "Preload", None)
+    version = agent.messages.GetVersionRequest()
+    with no_leak(agent, 30):
+        with ExitStack() as stack:
+            with become(NOBODY, DAEMON):
+                waiting = [stack.enter_context(connect(agent.socket, half)) for _ in range(300)]
+            count = lambda: agent.metrics().total("inplaced_local_api_connections")  # noqa: E731
+            wait_until(lambda: count() >= 64, 10 * SLOWLY, lambda: f"64 connections, not {count()}")
+            assert_prompt(agent, 10)
+            with node_stub_of(agent, DAEMON, DAEMON) as node:
+                assert node.GetVersion(version, timeout=10 * SLOWLY).version
+            with (
+                node_stub_of(agent, NOBODY, DAEMON) as node,
+                pytest.raises(grpc.RpcError) as error,
+            ):
+                node.GetVersion(version, timeout=10 * SLOWLY)
+            assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert f"user {NOBODY} has too many connections: 64" in error.value.details()
+            heard = [b""] * len(waiting)
+
+            def all_refused() -> bool:
+                for number, connection in enumerate(waiting):
+                    heard[number] += _heard(connection)
+                return sum(b"did not arrive within 10 s" in said for said in heard) >= 64
+
+            wait_until(all_refused, 30 * SLOWLY, "the refusal of each call", 0.2)
+        assert_prompt(agent, 5)
+    assert complaints(agent) == []
 
 
 def test_callers_that_vanish(agent, fake_runtime):

@@ -29,7 +29,10 @@
 #define PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 #define PATIENCE_USEC ((uint64_t) 10 * 1000000)
 #define N_PEERS 300
-#define N_CONNECTIONS_MAX 256
+#define N_CONNECTIONS_MAX 256 /* of all, */
+#define N_OTHERS_MAX 192      /* of all but root, */
+#define N_OF_USER_MAX 64      /* and of one other user */
+#define N_REFUSED_MAX 16
 #define N_GUESTS_MAX 128
 #define SOME_ID 12345 /* of a user or group that nobody here has */
 
@@ -95,15 +98,36 @@ typedef struct Fixture {
         int peers[N_PEERS];   /* our ends */
         int members[N_PEERS]; /* the other ends of those that were let in */
         unsigned n_accepted;
+        unsigned n_left;
+        unsigned n_words; /* of those that were accepted, how many are to be refused in words */
+        char words[256];
+        uid_t uid; /* of the last peer */
+        pid_t pid;
         unsigned n_refused;
         unsigned refusals[_LISTENER_REFUSAL_MAX];
 } Fixture;
 
-static int on_accepted(int fd, void *userdata) {
+static int on_accepted(int fd, Peer *peer, const Error *refusal, void **ret, void *userdata) {
         Fixture *fixture = userdata;
 
+        fixture->uid = peer->uid;
+        fixture->pid = peer->pid;
+        peer_done(peer);
+        if (refusal) {
+                fixture->n_words++;
+                snprintf(fixture->words, sizeof(fixture->words), "%s", error_message(refusal));
+        }
+        *ret = &fixture->members[fixture->n_accepted];
         fixture->members[fixture->n_accepted++] = fd;
         return 0;
+}
+
+static void on_left(void *connection, void *userdata) {
+        Fixture *fixture = userdata;
+
+        assert_true((int *) connection >= fixture->members);
+        assert_true((int *) connection < fixture->members + fixture->n_accepted);
+        fixture->n_left++;
 }
 
 static void on_refused(ListenerRefusal refusal, void *userdata) {
@@ -150,8 +174,11 @@ static int tear_down(void **state) {
 
 static int try_to_listen(Fixture *fixture, ListenerOptions options, Error *reterr) {
         options.path = options.path ?: fixture->path;
-        return listener_new(fixture->event, &options, on_accepted, on_refused, fixture,
-                            &fixture->listener, reterr);
+        options.on_accepted = on_accepted;
+        options.on_left = on_left;
+        options.on_refused = on_refused;
+        options.userdata = fixture;
+        return listener_new(fixture->event, &options, &fixture->listener, reterr);
 }
 
 #define NOBODY_ELSE ((ListenerOptions){ .fd = -1, .group = (gid_t) -1 })
@@ -409,26 +436,45 @@ static void test_member_is_thrown_out(void **state) {
         wait_for_connections(fixture, 0);
 }
 
+static void come_in(Fixture *fixture, unsigned peer) {
+        knock(fixture, peer);
+        say_preface(fixture, peer);
+        wait_for(fixture, &fixture->n_accepted, peer + 1);
+}
+
+static void leave(Fixture *fixture, size_t peer) {
+        close_p(&fixture->peers[peer]);
+        fixture->peers[peer] = -1;
+}
+
+/* Who comes after that is told why, and makes room for the next one who has to be told. */
 static void test_connections_are_limited(void **state) {
         Fixture *fixture = *state;
+        unsigned n_before;
 
         start(fixture);
-        for (unsigned i = 0; i < N_CONNECTIONS_MAX; i++) {
-                knock(fixture, i);
-                say_preface(fixture, i);
-                wait_for(fixture, &fixture->n_accepted, i + 1);
-        }
-        knock(fixture, N_CONNECTIONS_MAX);
-        wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_LIMIT], 1);
+        for (unsigned i = 0; i < N_CONNECTIONS_MAX; i++)
+                come_in(fixture, i);
+        assert_int_equal(fixture->n_words, 0);
+
+        for (unsigned i = 0; i < N_REFUSED_MAX; i++)
+                come_in(fixture, N_CONNECTIONS_MAX + i);
+        assert_int_equal(fixture->n_words, N_REFUSED_MAX);
+        assert_int_equal(fixture->refusals[LISTENER_REFUSED_LIMIT], N_REFUSED_MAX);
+        assert_non_null(strstr(fixture->words, "too many connections: there are 256"));
+        assert_int_equal(fixture->n_left, 0);
+
+        come_in(fixture, N_CONNECTIONS_MAX + N_REFUSED_MAX);
+        assert_int_equal(fixture->n_left, 1);
         assert_true(is_sent_away(fixture, N_CONNECTIONS_MAX));
+        assert_false(is_sent_away(fixture, N_CONNECTIONS_MAX + 1));
         assert_false(is_sent_away(fixture, 0));
 
-        close_p(&fixture->peers[7]);
-        fixture->peers[7] = -1;
-        wait_for_connections(fixture, N_CONNECTIONS_MAX - 1);
-        knock(fixture, 7);
-        say_preface(fixture, 7);
-        wait_for(fixture, &fixture->n_accepted, N_CONNECTIONS_MAX + 1);
+        leave(fixture, 7);
+        wait_for(fixture, &fixture->n_left, 2);
+        n_before = fixture->n_words;
+        come_in(fixture, N_CONNECTIONS_MAX + N_REFUSED_MAX + 1);
+        assert_int_equal(fixture->n_words, n_before);
 }
 
 /* A crowd of silent ones cannot lock the others out: the oldest of them gives way. */
@@ -450,26 +496,6 @@ static void test_room_is_made_for_a_guest(void **state) {
         say_preface(fixture, N_GUESTS_MAX + 4);
         wait_for(fixture, &fixture->n_accepted, 1);
         assert_int_equal(fixture->n_refused, 5);
-}
-
-/* Also when nearly all places are taken by those who were let in. */
-static void test_room_is_made_among_members(void **state) {
-        Fixture *fixture = *state;
-        unsigned n_members = N_CONNECTIONS_MAX - 1;
-
-        start(fixture);
-        for (unsigned i = 0; i < n_members; i++) {
-                knock(fixture, i);
-                say_preface(fixture, i);
-                wait_for(fixture, &fixture->n_accepted, i + 1);
-        }
-        knock(fixture, n_members);
-        knock(fixture, n_members + 1);
-        say_preface(fixture, n_members + 1);
-        wait_for(fixture, &fixture->n_accepted, n_members + 1);
-        assert_true(is_sent_away(fixture, n_members));
-        assert_int_equal(fixture->refusals[LISTENER_REFUSED_SILENT], 1);
-        assert_int_equal(fixture->refusals[LISTENER_REFUSED_LIMIT], 0);
 }
 
 /* Connects as somebody else, and lets them in or not. */
@@ -503,6 +529,71 @@ static void test_who_may_call(void **state) {
         knock_as(fixture, 2, SOME_ID, 1, SOME_ID); /* of the group, beside another one */
         wait_for(fixture, &fixture->n_accepted, 2);
         assert_int_equal(fixture->n_refused, 1);
+}
+
+static void come_in_as(Fixture *fixture, unsigned peer, uid_t user) {
+        knock_as(fixture, peer, user, SOME_ID, SOME_ID);
+        wait_for(fixture, &fixture->n_accepted, peer + 1);
+        assert_int_equal(fixture->uid, user);
+        assert_int_equal(fixture->pid, getpid());
+}
+
+static void start_for_group(Fixture *fixture) {
+        assert_int_equal(try_to_listen(fixture, (ListenerOptions){ .fd = -1, .group = SOME_ID },
+                                       NULL),
+                         0);
+        assert_int_equal(chmod(fixture->path, 0666), 0);
+}
+
+/* One user cannot take the places of another one, nor all of them those of root. */
+static void test_places_of_others(void **state) {
+        Fixture *fixture = *state;
+        unsigned n = 0;
+
+        if (geteuid() != 0)
+                skip();
+
+        start_for_group(fixture);
+        for (uid_t user = 1; user <= N_OTHERS_MAX / N_OF_USER_MAX; user++)
+                for (unsigned i = 0; i < N_OF_USER_MAX; i++)
+                        come_in_as(fixture, n++, SOME_ID + user);
+        assert_int_equal(fixture->n_words, 0);
+
+        come_in_as(fixture, n++, SOME_ID + 1);
+        assert_int_equal(fixture->n_words, 1);
+        assert_non_null(strstr(fixture->words, "user 12346 has too many connections: 64"));
+        come_in_as(fixture, n++, SOME_ID);
+        assert_int_equal(fixture->n_words, 2);
+        assert_non_null(strstr(fixture->words, "all users but root have 192"));
+        come_in_as(fixture, n++, 0);
+        assert_int_equal(fixture->n_words, 2);
+}
+
+/* Root is let in, and stays, however many others say nothing. */
+static void test_silent_others_give_way(void **state) {
+        Fixture *fixture = *state;
+
+        if (geteuid() != 0)
+                skip();
+
+        start_for_group(fixture);
+        knock(fixture, 0); /* root's, the oldest */
+        drain(fixture);
+        for (size_t i = 1; i < N_GUESTS_MAX + 10; i++) {
+                assert_int_equal(setegid(SOME_ID), 0);
+                assert_int_equal(seteuid(SOME_ID), 0);
+                knock(fixture, i);
+                assert_int_equal(seteuid(0), 0);
+                assert_int_equal(setegid(0), 0);
+                drain(fixture);
+        }
+        assert_int_equal(fixture->refusals[LISTENER_REFUSED_SILENT], 10);
+        assert_false(is_sent_away(fixture, 0));
+        knock(fixture, N_GUESTS_MAX + 10);
+        say_preface(fixture, 0);
+        say_preface(fixture, N_GUESTS_MAX + 10);
+        wait_for(fixture, &fixture->n_accepted, 2);
+        assert_int_equal(fixture->n_words, 0);
 }
 
 static void test_nobody_else_may_call(void **state) {
@@ -884,8 +975,9 @@ int main(void) {
                 TEST(test_member_is_thrown_out),
                 TEST(test_connections_are_limited),
                 TEST(test_room_is_made_for_a_guest),
-                TEST(test_room_is_made_among_members),
                 TEST(test_who_may_call),
+                TEST(test_places_of_others),
+                TEST(test_silent_others_give_way),
                 TEST(test_nobody_else_may_call),
                 TEST(test_out_of_descriptors_for_a_guest),
                 TEST(test_accept_that_fails),

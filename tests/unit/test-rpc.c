@@ -28,6 +28,7 @@
 
 #define PATIENCE_USEC ((uint64_t) 30 * 1000000)
 #define N_CALLS 200
+#define N_CALLS_OF_USER_MAX 64
 #define N_MESSAGES 1000
 #define LARGE_SIZE (20 * 1024 * 1024)
 
@@ -58,6 +59,9 @@ typedef struct Fixture {
         RpcClient *client;
         RpcCall *calls[N_CALLS];
 
+        uid_t uid;     /* the next connection is this user's, and not ours */
+        Error refusal; /* and refused */
+
         ErrorKind refuse_with; /* what the server does; ERROR_NONE: it replies */
         bool holds;            /* it keeps the requests instead */
         size_t reply_size;     /* of the reply to GetVersion */
@@ -76,7 +80,7 @@ typedef struct Fixture {
         unsigned n_observed;
         unsigned n_canceled; /* of the last reply */
         ErrorKind kind;      /* of the last error */
-        char message[128];
+        char message[256];
         ErrorKind observed;
         size_t size;
 } Fixture;
@@ -282,6 +286,8 @@ static void listen_on_path(Fixture *fixture) {
 }
 
 static void connect_client(Fixture *fixture) {
+        RpcChannel *channel;
+        Peer peer;
         int fd;
 
         assert_int_equal(rpc_client_connect(fixture->completions, fixture->path, on_closed, fixture,
@@ -291,7 +297,14 @@ static void connect_client(Fixture *fixture) {
         assert_true(fd >= 0);
         close_p(&fixture->served);
         fixture->served = dup(fd);
-        rpc_server_add_connection(fixture->server, fd);
+        assert_int_equal(peer_read(fd, &peer), 0);
+        peer.uid = fixture->uid ?: peer.uid;
+        assert_int_equal(rpc_server_add_connection(fixture->server, fd, &peer,
+                                                   fixture->refusal.kind == ERROR_NONE
+                                                           ? NULL
+                                                           : &fixture->refusal,
+                                                   &channel),
+                         0);
 }
 
 static int set_up(void **state) {
@@ -586,6 +599,78 @@ static void test_unreferenced_before_its_answer(void **state) {
         assert_ended(fixture, ERROR_NONE);
 }
 
+/* A connection for which there was no room is told so, whatever it asks for. */
+static void test_connection_is_refused(void **state) {
+        Fixture *fixture = *state;
+
+        fixture->client = rpc_client_free(fixture->client);
+        (void) error_set(&fixture->refusal, ERROR_UNAVAILABLE, "too many of you");
+        connect_client(fixture);
+        error_done(&fixture->refusal);
+        call_cancel(fixture, 0, &cancel, "x", RPC_NO_TIMEOUT);
+        wait_for(fixture, &fixture->n_done, 1);
+        assert_ended(fixture, ERROR_UNAVAILABLE);
+        assert_string_equal(fixture->message, "too many of you");
+        call_preload(fixture, 1);
+        wait_for(fixture, &fixture->n_done, 2);
+        assert_string_equal(fixture->message, "too many of you");
+        assert_int_equal(fixture->n_served, 0);
+}
+
+/* A user other than root has so many calls, over all connections, and the next one when one ends. */
+static void test_calls_of_a_user_are_limited(void **state) {
+        Fixture *fixture = *state;
+
+        RpcClient *first = NULL;
+
+        if (geteuid() != 0)
+                skip(); /* else it is us that is root */
+
+        fixture->client = rpc_client_free(fixture->client);
+        fixture->uid = 12345;
+        connect_client(fixture);
+        fixture->holds = true;
+        for (unsigned i = 0; i < N_CALLS_OF_USER_MAX; i++) {
+                if (i == N_CALLS_OF_USER_MAX / 2) {
+                        first = fixture->client;
+                        connect_client(fixture);
+                }
+                call_cancel(fixture, i, &cancel, "x", RPC_NO_TIMEOUT);
+                wait_for(fixture, &fixture->n_held, i + 1);
+        }
+        call_cancel(fixture, N_CALLS_OF_USER_MAX, &cancel, "x", RPC_NO_TIMEOUT);
+        wait_for(fixture, &fixture->n_done, 1);
+        assert_ended(fixture, ERROR_UNAVAILABLE);
+        assert_non_null(strstr(fixture->message, "user 12345 has too many calls: 64"));
+
+        fixture->held[0] = rpc_request_unref(fixture->held[0]);
+        wait_for(fixture, &fixture->n_done, 2);
+        fixture->holds = false;
+        call_cancel(fixture, N_CALLS_OF_USER_MAX + 1, &cancel, "x", RPC_NO_TIMEOUT);
+        wait_for(fixture, &fixture->n_done, 3);
+        assert_ended(fixture, ERROR_NONE);
+        for (size_t i = 0; i < N_CALLS_OF_USER_MAX / 2; i++)
+                fixture->calls[i] = rpc_call_unref(fixture->calls[i]);
+        rpc_client_free(first);
+}
+
+/* Whose connection it came by is known for each request. */
+static void test_peer(void **state) {
+        Fixture *fixture = *state;
+
+        fixture->holds = true;
+        call_cancel(fixture, 0, &cancel, "x", RPC_NO_TIMEOUT);
+        wait_for(fixture, &fixture->n_held, 1);
+        fixture->client = rpc_client_free(fixture->client);
+        fixture->uid = 12345;
+        connect_client(fixture);
+        call_cancel(fixture, 1, &cancel, "x", RPC_NO_TIMEOUT);
+        wait_for(fixture, &fixture->n_held, 2);
+        assert_int_equal(rpc_request_peer(fixture->held[0])->uid, geteuid());
+        assert_int_equal(rpc_request_peer(fixture->held[0])->pid, getpid());
+        assert_int_equal(rpc_request_peer(fixture->held[1])->uid, 12345);
+}
+
 /* An observer is told about what happened, not about what we did. */
 static void test_observer(void **state) {
         Fixture *fixture = *state;
@@ -811,6 +896,9 @@ static const struct CMUnitTest tests[] = {
         TEST(test_caller_goes_away_in_the_middle),
         TEST(test_connection_of_the_caller_ends),
         TEST(test_unreferenced_before_its_answer),
+        TEST(test_connection_is_refused),
+        TEST(test_calls_of_a_user_are_limited),
+        TEST(test_peer),
         TEST(test_observer),
         TEST(test_request_is_dropped),
         TEST(test_time_out),
