@@ -27,6 +27,9 @@ int agent_api_init(AgentApi *api, const ApiOptions *parts, const Options *option
         whole.listener.path = options->socket;
         whole.listener.fd = options->listening_fd;
         whole.listener.group = local_socket_find_group(options->socket_group, parts->log);
+        whole.restart_group_name =
+                options->restart_group && options->restart_group[0] ? options->restart_group : NULL;
+        whole.restart_group = local_socket_find_restart_group(options->restart_group, parts->log);
         whole.on_request = on_request;
         whole.on_refused = on_refused;
         whole.userdata = api;

@@ -27,13 +27,11 @@ static gid_t find_default(void) {
         return (gid_t) -1;
 }
 
-gid_t local_socket_find_group(const char *name, Log *log) {
+static gid_t find_group(const char *name, const char *consequence, Log *log) {
         const struct group *group;
         char *end;
         unsigned long number;
 
-        if (!name)
-                return find_default();
         if (!name[0])
                 return (gid_t) -1;
 
@@ -45,8 +43,16 @@ gid_t local_socket_find_group(const char *name, Log *log) {
         if (!*end && number < (gid_t) -1)
                 return (gid_t) number;
 
-        log_warning(log, NULL, "There is no group `%s` for the socket, only root may call.", name);
+        log_warning(log, NULL, "There is no group `%s`, only root may %s.", name, consequence);
         return (gid_t) -1;
+}
+
+gid_t local_socket_find_group(const char *name, Log *log) {
+        return name ? find_group(name, "use the socket", log) : find_default();
+}
+
+gid_t local_socket_find_restart_group(const char *name, Log *log) {
+        return name ? find_group(name, "restart containers through the socket", log) : (gid_t) -1;
 }
 
 void local_socket_make_folder(const char *socket) {

@@ -13,6 +13,9 @@
  * also if the group that was named does not exist, which is logged. */
 gid_t local_socket_find_group(const char *name, Log *log);
 
+/* The same for those who may restart containers; NULL: nobody. */
+gid_t local_socket_find_restart_group(const char *name, Log *log);
+
 /* Makes the folder that the socket is in, if its own parent is there. systemd's RuntimeDirectory= makes
  * it where there is systemd. */
 void local_socket_make_folder(const char *socket);

@@ -44,6 +44,7 @@ const char options_help[] =
         "  --state-dir DIR            for nodeimage.json; default /var/lib/inplaced\n"
         "  --socket PATH              local API; default /run/inplaced/inplaced.sock\n"
         "  --socket-group GROUP       may use it, beside root; default inplaced, if it exists\n"
+        "  --restart-group GROUP      of these users, who may restart containers; default none\n"
         "  --metrics-address HOST:PORT\n"
         "                             default 127.0.0.1:10221; \"\" to listen nowhere\n"
         "  --max-parallel-pulls N     default 5\n"
@@ -181,6 +182,7 @@ static const struct Setting {
         { "state-dir",          "stateDir",            set_path,     offsetof(Options, state_dir),          false, "/var/lib/inplaced" },
         { "socket",             "socket",              set_path,     offsetof(Options, socket),             false, "/run/inplaced/inplaced.sock" },
         { "socket-group",       "socketGroup",         set_text,     offsetof(Options, socket_group),       false, NULL },
+        { "restart-group",      "restartGroup",        set_text,     offsetof(Options, restart_group),      false, NULL },
         { "metrics-address",    "metricsAddress",      set_text,     offsetof(Options, metrics_address),    false, "127.0.0.1:10221" },
         { "max-parallel-pulls", "maxParallelPulls",    set_count,    offsetof(Options, max_parallel_pulls), true,  "5" },
         { "stall-timeout",      "stallTimeoutSeconds", set_seconds,  offsetof(Options, stall_timeout_sec),  true,  "60" },

@@ -37,6 +37,7 @@ typedef struct Options {
         char *state_dir;
         char *socket;
         char *socket_group;    /* NULL: the default, if there is such a group */
+        char *restart_group;   /* may restart containers through it; NULL: root alone */
         int listening_fd;      /* of the socket, when somebody else has made it; else -1 */
         char *metrics_address; /* "": do not listen */
         char *kubelet_address; /* where it serves its health; "": do not ask */

@@ -75,5 +75,15 @@ int api_cancel(RpcRequest *request, const void *message, void *userdata) {
                 return r;
 
         reply.canceled = (uint32_t) r;
+        if (r > 0) {
+                r = api_log_change(userdata, request, cancel->image[0] ? NULL : cancel->request_id,
+                                   "Canceled %d wait%s for %s%s", r, r == 1 ? "" : "s",
+                                   cancel->image[0] ? "" : "request ",
+                                   cancel->image[0] ? cancel->image : cancel->request_id);
+                if (r < 0) {
+                        rpc_request_unref(request);
+                        return r;
+                }
+        }
         return api_reply(userdata, request, &reply.base);
 }

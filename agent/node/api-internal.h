@@ -6,6 +6,7 @@
  */
 
 #include "agent/base/list.h"
+#include "agent/node/api-caller.h"
 #include "agent/node/api.h"
 #include "cri/client.h"
 #include "proto/inplaced/v1/node.pb-c.h"
@@ -26,6 +27,8 @@ struct Api {
         const Meta *meta;
         StateFile *state_file;
         char *node_name;
+        gid_t restart_group;
+        char *restart_group_name;
         ApiObserver on_request;
         ApiRefused on_refused;
         void *userdata;
@@ -44,6 +47,10 @@ struct Api {
 /* Answer, and count the answer. */
 int api_reply(Api *api, RpcRequest *request, const ProtobufCMessage *reply);
 int api_refuse(Api *api, RpcRequest *request, ErrorKind kind, const char *reason);
+
+/* Logs a call that changes something: "Preload 3 images for jo (uid 1000, pid 4242)". */
+int api_log_change(Api *api, const RpcRequest *request, const char *request_id, const char *format,
+                   ...) __attribute__((format(printf, 4, 5)));
 
 /* api-preload.c */
 int api_preload(RpcRequest *request, const void *message, void *userdata);

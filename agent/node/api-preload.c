@@ -328,10 +328,27 @@ static int collect_wishes(Preload *preload, const PreloadMessage *message, WishL
         return 0;
 }
 
+static int preload_log(const Preload *preload) {
+        const char *first = preload->items[0].asked;
+
+        if (preload->n_items == 1)
+                return api_log_change(preload->api, preload->request, preload->id,
+                                      "Took request %s to preload `%s`%s", preload->id, first,
+                                      preload->detach ? ", detached," : "");
+
+        return api_log_change(preload->api, preload->request, preload->id,
+                              "Took request %s to preload `%s` and %zu more%s", preload->id, first,
+                              preload->n_items - 1, preload->detach ? ", detached," : "");
+}
+
 static int preload_ask(Preload *preload, const PreloadMessage *message) {
         cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
         Images *images = preload->api->images;
         int r;
+
+        r = preload_log(preload);
+        if (r < 0)
+                return r;
 
         r = collect_wishes(preload, message, &wishes);
         if (r < 0)

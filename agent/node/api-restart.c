@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/quote.h"
 #include "agent/node/api-internal.h"
 #include "agent/node/owner.h"
 #include "agent/node/preload-event.h"
@@ -227,16 +228,38 @@ static bool has_grace(const RestartMessage *message) {
                INPLACED__V1__RESTART_REQUEST__GRACE_PRESENCE_GRACE_SECONDS;
 }
 
+/* "Took request 7f3a to restart "app" of pod "web" in namespace "team" for jo". */
+static int log_restart(Api *api, const RpcRequest *request, const RestartMessage *message,
+                       const char *id, const char *what) {
+        char pod[QUOTE_SIZE], container[QUOTE_SIZE], namespace[QUOTE_SIZE];
+
+        return api_log_change(api, request, id, "%s %s of pod %s%s%s", what,
+                              message->container[0] ? quote(message->container, container)
+                                                    : "all containers",
+                              quote(message->pod, pod),
+                              message->namespace_[0] ? " in namespace " : "",
+                              message->namespace_[0] ? quote(message->namespace_, namespace) : "");
+}
+
 static int restarting_start(Restarting *restarting, const RestartMessage *message) {
-        cleanup(free_p) char *owner = NULL;
+        cleanup(free_p) char *owner = NULL, *what = NULL;
         Api *api = restarting->api;
         uint64_t random = 0;
+        int r;
 
         (void) getrandom(&random, sizeof(random), 0);
         if (asprintf(&owner, OWNER_REQUEST "%016" PRIx64, random) < 0) {
                 owner = NULL;
                 return -ENOMEM;
         }
+        if (asprintf(&what, "Took request %s to restart", owner + strlen(OWNER_REQUEST)) < 0) {
+                what = NULL;
+                return -ENOMEM;
+        }
+
+        r = log_restart(api, restarting->request, message, owner + strlen(OWNER_REQUEST), what);
+        if (r < 0)
+                return r;
 
         return restart_new(
                 &(RestartOptions){
@@ -259,10 +282,32 @@ static int restarting_start(Restarting *restarting, const RestartMessage *messag
                 &restarting->restart);
 }
 
+static int check_right(Api *api, const RpcRequest *request, Error *reterr) {
+        const Peer *peer = rpc_request_peer(request);
+        cleanup(caller_done) Caller caller = { .user = NULL };
+        int r;
+
+        r = caller_init(peer, &caller);
+        if (r < 0)
+                return r;
+
+        return caller_check_restart(&caller, peer, api->restart_group, api->restart_group_name,
+                                    reterr);
+}
+
 int api_restart(RpcRequest *request, const void *message, void *userdata) {
         cleanup(restarting_drop_p) Restarting *restarting = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
         Api *api = userdata;
         int r;
+
+        r = check_right(api, request, &error);
+        if (error.kind != ERROR_NONE) {
+                r = log_restart(api, request, message, NULL, "Refused to restart");
+                return r < 0 ? r : api_refuse(api, request, error.kind, error_message(&error));
+        }
+        if (r < 0)
+                return r;
 
         if (has_grace(message) && ((const RestartMessage *) message)->grace_seconds < 0)
                 return api_refuse(api, request, ERROR_INVALID, "the grace period is below zero");

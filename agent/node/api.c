@@ -3,6 +3,8 @@
 #include "agent/node/api.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,6 +46,32 @@ int api_refuse(Api *api, RpcRequest *request, ErrorKind kind, const char *reason
         api_observe(api, request, kind);
         (void) error_set(&error, kind, "%s", reason);
         return rpc_request_refuse(request, &error);
+}
+
+int api_log_change(Api *api, const RpcRequest *request, const char *request_id, const char *format,
+                   ...) {
+        cleanup(caller_done) Caller caller = { .user = NULL };
+        cleanup(free_p) char *what = NULL;
+        va_list arguments;
+        int r;
+
+        va_start(arguments, format);
+        r = vasprintf(&what, format, arguments);
+        va_end(arguments);
+        if (r < 0) {
+                what = NULL;
+                return -ENOMEM;
+        }
+
+        r = caller_init(rpc_request_peer(request), &caller);
+        if (r < 0)
+                return r;
+
+        log_info(api->log,
+                 LOG_FIELDS({ "CALLER_UID", caller.uid }, { "CALLER_PID", caller.pid },
+                            { "CALLER_USER", caller.user }, { "REQUEST_ID", request_id }),
+                 "%s for %s.", what, caller.words);
+        return 0;
 }
 
 static int on_image(Image *image, void *userdata) {
@@ -106,6 +134,7 @@ int api_new(const ApiOptions *options, Api **ret, Error *reterr) {
                 .meta = options->meta,
                 .state_file = options->state_file,
                 .node_name = strdup(options->node_name),
+                .restart_group = options->restart_group,
                 .on_request = options->on_request,
                 .on_refused = options->on_refused,
                 .userdata = options->userdata,
@@ -114,6 +143,12 @@ int api_new(const ApiOptions *options, Api **ret, Error *reterr) {
         images_watch(api->images, &api->watcher);
         if (!api->node_name)
                 return -ENOMEM;
+
+        if (options->restart_group_name) {
+                api->restart_group_name = strdup(options->restart_group_name);
+                if (!api->restart_group_name)
+                        return -ENOMEM;
+        }
 
         r = rpc_server_new(options->completions, services, sizeof(services) / sizeof(services[0]),
                            api, &api->server);
@@ -150,6 +185,7 @@ Api *api_free(Api *api) {
         listener_free(api->listener);
         rpc_server_free(api->server);
         free(api->node_name);
+        free(api->restart_group_name);
         free(api);
         return NULL;
 }

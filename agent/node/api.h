@@ -29,7 +29,9 @@ typedef struct ApiOptions {
         const Meta *meta;      /* NULL, too; borrowed, as everything above */
         const char *node_name; /* copied */
         ListenerOptions listener;
-        StateFile *state_file; /* where a request that outlives its caller is kept */
+        gid_t restart_group;            /* may restart, beside root; (gid_t) -1: nobody else */
+        const char *restart_group_name; /* copied; NULL: there is none */
+        StateFile *state_file;          /* where a request that outlives its caller is kept */
         ApiObserver on_request;
         ApiRefused on_refused;
         void *userdata;

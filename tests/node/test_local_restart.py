@@ -18,9 +18,13 @@ import pytest
 
 from lab import sanitizers
 from lab.sandbox import Sandbox
+from lab.user import DAEMON, NOBODY, node_stub_of
 from lab.wait import wait_until
 
 pytestmark = pytest.mark.containers
+
+_BIN = 2  # Debian's group "bin" is always this one
+_GROUPS = ["--socket-group=daemon", "--restart-group=bin", "--kubelet-health-address="]
 
 # Ends at once when it is told to, and tells by its exit status whether the hook came before.
 _HEEDS = [
@@ -304,3 +308,58 @@ def test_inplacectl_restart(agent, pod, name):
     again = agent.ctl("restart", name)
     assert again.returncode == 1 and f"no container of pod {name} runs" in again.stderr
     assert agent.ctl("restart", "UPPER").returncode == 2
+
+
+def _restart_as(agent, who, pod):
+    """What becomes of it if somebody else asks."""
+    with node_stub_of(agent, *who) as node, pytest.raises(grpc.RpcError) as error:
+        list(node.Restart(agent.messages.RestartRequest(pod=pod), timeout=20))
+    return error.value.code().name, error.value.details()
+
+
+@pytest.mark.parametrize(
+    ("flags", "who", "refused_with"),
+    [
+        (_GROUPS, (NOBODY, NOBODY, DAEMON, _BIN), None),
+        (_GROUPS, (NOBODY, _BIN, DAEMON), None),
+        (_GROUPS, (NOBODY, DAEMON), "members of the group 'bin' may"),
+        (_GROUPS, (0, 0), None),
+        (_GROUPS[:1], (NOBODY, DAEMON), "only root may"),
+        ([*_GROUPS[:1], "--restart-group="], (NOBODY, DAEMON), "only root may"),
+        ([*_GROUPS[:1], "--restart-group=nowhere"], (NOBODY, DAEMON), "'nowhere'"),
+        ([*_GROUPS[:1], f"--restart-group={DAEMON}"], (NOBODY, DAEMON), None),
+        ([], (0, 0), None),
+    ],
+)
+def test_restarting_is_a_right_of_its_own(
+    start_agent, containerd, folder, flags, who, refused_with
+):
+    """Who may ask for images may not therefore stop containers; who may not is told what to do."""
+    folder.path.chmod(0o711)
+    agent = start_agent(containerd.endpoint, flags=flags)
+    agent.wait_runtime()
+    code, said = _restart_as(agent, who, "nowhere")
+    if refused_with is None:
+        assert code == "NOT_FOUND", said
+    else:
+        assert code == "PERMISSION_DENIED" and refused_with in said
+        assert f"nobody (uid {NOBODY}, pid {os.getpid()})" in said
+    if who[0] == NOBODY:
+        logged = [line for line in agent.logs() if line.get("caller_uid") == str(NOBODY)]
+        assert len(logged) == 1
+        verb = "Took request" if refused_with is None else "Refused to restart"
+        assert logged[0]["message"].startswith(verb)
+        assert (logged[0]["caller_user"], logged[0]["caller_pid"]) == ("nobody", str(os.getpid()))
+
+
+def test_socket_group_stops_nothing(start_agent, containerd, folder, pod, name):
+    """A member of the socket's group cannot stop a container; one of both groups can."""
+    folder.path.chmod(0o711)
+    app = _run_heeding(pod, "app")
+    agent = start_agent(containerd.endpoint, flags=_GROUPS)
+    agent.wait_runtime()
+    assert _restart_as(agent, (NOBODY, DAEMON), name)[0] == "PERMISSION_DENIED"
+    assert pod.state(app) == "RUNNING"
+    with node_stub_of(agent, NOBODY, DAEMON, _BIN) as node:
+        list(node.Restart(agent.messages.RestartRequest(pod=name), timeout=30))
+    assert pod.state(app) == "EXITED"

@@ -11,10 +11,10 @@ import sys
 
 import pytest
 
+from fake import behaviours
+from lab.user import DAEMON, NOBODY, node_stub_of
 from lab.wait import wait_until
 
-_NOBODY = 65534
-_DAEMON = 1  # Debian's group "daemon" is always this one
 
 # Sends what every gRPC client says first and prints whether the server has something to say, too.
 _CALLER = """
@@ -66,26 +66,26 @@ def test_mode(agent):
     assert (status.st_uid, status.st_gid) == (os.getuid(), os.getgid())
 
 
-@pytest.mark.parametrize("group", ["daemon", str(_DAEMON)])
+@pytest.mark.parametrize("group", ["daemon", str(DAEMON)])
 def test_group(start_agent, fake_runtime, open_folder, group):
     """--socket-group, a name or a number, lets its members in and nobody else."""
     agent = start_agent(fake_runtime.endpoint, flags=[f"--socket-group={group}"])
     assert stat.S_IMODE(agent.socket.stat().st_mode) == 0o660
-    assert agent.socket.stat().st_gid == _DAEMON
-    assert call_as(agent, _NOBODY, _DAEMON) == "served"
-    assert call_as(agent, _NOBODY, _NOBODY, _DAEMON) == "served"
-    assert "Permission denied" in call_as(agent, _NOBODY, _NOBODY)
+    assert agent.socket.stat().st_gid == DAEMON
+    assert call_as(agent, NOBODY, DAEMON) == "served"
+    assert call_as(agent, NOBODY, NOBODY, DAEMON) == "served"
+    assert "Permission denied" in call_as(agent, NOBODY, NOBODY)
 
 
 def test_default_group(make_agent, fake_runtime, open_folder):
     """Without a word about it, the group of the package's name, if this node has it."""
     groups = open_folder.path / "group"
-    groups.write_text(f"root:x:0:\ninplaced:x:{_DAEMON}:\n")
+    groups.write_text(f"root:x:0:\ninplaced:x:{DAEMON}:\n")
     agent = make_agent(fake_runtime.endpoint)
     bind = f"mount --bind {groups} /etc/group"
     agent.argv = ["unshare", "--mount", "sh", "-c", f'{bind} && exec "$@"', "sh", *agent.argv]
     agent.start()
-    assert agent.socket.stat().st_gid == _DAEMON
+    assert agent.socket.stat().st_gid == DAEMON
 
 
 def test_peer_is_checked(start_agent, fake_runtime, open_folder):
@@ -93,7 +93,7 @@ def test_peer_is_checked(start_agent, fake_runtime, open_folder):
     agent = start_agent(fake_runtime.endpoint)
     os.chmod(agent.socket, 0o666)
     assert call_as(agent, 0, 0) == "served"
-    assert call_as(agent, _NOBODY, _NOBODY) == "closed"
+    assert call_as(agent, NOBODY, NOBODY) == "closed"
     name = "inplaced_local_api_refused_connections_total"
     assert agent.metrics().get_value(name, reason="denied") == 1
 
@@ -139,3 +139,25 @@ def test_clients_come_and_go(start_agent, fake_runtime):
     wait_until(
         lambda: agent.descriptors() <= before, 10, lambda: f"{before}, not {agent.descriptors()}"
     )
+
+
+def test_changes_name_their_caller(start_agent, fake_runtime, open_folder):
+    """Each request for images and each cancellation is logged with the user that made it."""
+    agent = start_agent(fake_runtime.endpoint, flags=["--socket-group=daemon"])
+    images = ["demo/web:1", "demo/web:2"]
+    with node_stub_of(agent, NOBODY, DAEMON) as node:
+        request = agent.messages.PreloadRequest(images=images, detach=True)
+        fake_runtime.on("PullImage", behaviours.hang())
+        (identity,) = {event.request_id for event in node.Preload(request, timeout=20)}
+        node.Cancel(agent.messages.CancelRequest(request_id=identity), timeout=20)
+        node.GetStatus(agent.messages.GetStatusRequest(), timeout=20)
+    lines = [line for line in agent.logs() if "caller_uid" in line]
+    assert [line["request_id"] for line in lines] == [identity, identity]
+    assert {(line["caller_user"], line["caller_uid"]) for line in lines} == {
+        ("nobody", str(NOBODY))
+    }
+    caller = f"nobody (uid {NOBODY}, pid {os.getpid()})"
+    assert [line["message"] for line in lines] == [
+        f"Took request {identity} to preload `demo/web:1` and 1 more, detached, for {caller}.",
+        f"Canceled 2 waits for request {identity} for {caller}.",
+    ]
