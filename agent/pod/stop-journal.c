@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/file.h"
 #include "agent/pod/stop-journal-spec.h"
 
 #define FILE_NAME "stops.json"
@@ -74,12 +75,30 @@ static int refuse(const StopJournal *journal, const char *why, Error *reterr) {
         return error_set(reterr, ERROR_INVALID, "%s: %s", journal->path, why);
 }
 
+/* Whoever writes it says which containers are stopped. */
+static int check_file(const StopJournal *journal, const struct stat *status, Error *reterr) {
+        if (!S_ISREG(status->st_mode))
+                return refuse(journal, "not a file", reterr);
+        if (status->st_uid != 0 && status->st_uid != geteuid())
+                return error_set(reterr, ERROR_INVALID,
+                                 "%s: belongs to user %u, neither to root nor to the agent",
+                                 journal->path, (unsigned) status->st_uid);
+        if ((status->st_mode & 022) != 0)
+                return error_set(reterr, ERROR_INVALID,
+                                 "%s: others than its owner may write it (mode %04o)",
+                                 journal->path, (unsigned) status->st_mode & 07777);
+        if (status->st_size > FILE_SIZE_MAX)
+                return refuse(journal, "larger than 1 MiB", reterr);
+        return 0;
+}
+
 /* *ret_size is SIZE_MAX if there is no file. */
 static int read_file(const StopJournal *journal, char **ret, size_t *ret_size, Error *reterr) {
         cleanup(close_p) int fd = -1;
         cleanup(free_p) char *text = NULL;
         struct stat status;
         ssize_t n;
+        int r;
 
         fd = open(journal->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
         if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) {
@@ -88,10 +107,10 @@ static int read_file(const StopJournal *journal, char **ret, size_t *ret_size, E
         }
         if (fd < 0 || fstat(fd, &status) < 0)
                 return refuse(journal, strerror(errno), reterr);
-        if (!S_ISREG(status.st_mode))
-                return refuse(journal, "not a file", reterr);
-        if (status.st_size > FILE_SIZE_MAX)
-                return refuse(journal, "larger than 1 MiB", reterr);
+
+        r = check_file(journal, &status, reterr);
+        if (r < 0)
+                return r;
 
         text = malloc((size_t) status.st_size + 1);
         if (!text)
@@ -137,14 +156,13 @@ static int write_text(int fd, const char *text, size_t size) {
         return 0;
 }
 
-/* What is left of an earlier life may have another mode. */
 static int replace_file(const StopJournal *journal, const char *text, size_t size) {
         cleanup(close_p) int fd = -1;
         int r;
 
-        fd = open(journal->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-        if (fd < 0 || fchmod(fd, 0600) < 0)
-                return -errno;
+        r = file_create(journal->temporary, 0600, &fd);
+        if (r < 0)
+                return r;
 
         r = write_text(fd, text, size);
         if (r < 0)

@@ -46,7 +46,8 @@ typedef struct StopJournal StopJournal;
 void stop_clock_read(StopClock *ret);
 
 /* Records of containers that ended more than a week ago are dropped, and the oldest of more than
- * 1,024, those of stops that go on last. A file that cannot be used is *reterr, and no failure: the journal is empty then. */
+ * 1,024, those of stops that go on last. A file that cannot be used, or that others may have
+ * written, is *reterr, and no failure: the journal is empty then. */
 int stop_journal_new(const char *state_dir, StopJournal **ret, Error *reterr);
 StopJournal *stop_journal_free(StopJournal *journal);
 

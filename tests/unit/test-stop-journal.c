@@ -336,6 +336,55 @@ static void test_bad_files(void **state) {
         assert_unusable("not a file");
 }
 
+/* Whoever could write it could say what is stopped. */
+static void test_foreign_file(void **state) {
+        const char good[] = FILE_OF(ENTRY("a", "c", "stopped", TIMES));
+        StopJournal *journal;
+
+        write_file(good, strlen(good));
+        for (mode_t mode = 0600; mode <= 0644; mode += 044) {
+                assert_int_equal(chmod(path, mode), 0);
+                journal = open_journal();
+                assert_non_null(stop_journal_find(journal, "a", "c"));
+                stop_journal_free(journal);
+        }
+        assert_int_equal(chmod(path, 0620), 0);
+        assert_unusable("others than its owner may write it (mode 0620)");
+        assert_int_equal(chmod(path, 0602), 0);
+        assert_unusable("others than its owner may write it (mode 0602)");
+        assert_int_equal(chmod(path, 0600), 0);
+        if (geteuid() == 0) {
+                assert_int_equal(chown(path, 65534, 0), 0);
+                assert_unusable("belongs to user 65534, neither to root nor to the agent");
+        }
+
+        /* A link is none of ours, either. */
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(symlink("/dev/zero", path), 0);
+        assert_unusable("Too many levels of symbolic links");
+}
+
+/* What stands in the way of the file, or of its successor, neither blocks nor is written to. */
+static void test_fifos(void **state) {
+        char temporary[64];
+        StopJournal *journal;
+        struct stat status;
+
+        snprintf(temporary, sizeof(temporary), "%s/.stops.json.new", folder);
+        assert_int_equal(mkfifo(path, 0600), 0);
+        assert_int_equal(mkfifo(temporary, 0600), 0);
+        assert_unusable("not a file");
+
+        assert_int_equal(stop_journal_new(folder, &journal, NULL), 0);
+        set(journal, "a", "c", STOP_PHASE_STOPPED, time(NULL));
+        stop_journal_free(journal);
+        assert_int_equal(lstat(path, &status), 0);
+        assert_true(S_ISREG(status.st_mode));
+        journal = open_journal();
+        assert_non_null(stop_journal_find(journal, "a", "c"));
+        stop_journal_free(journal);
+}
+
 /* What cannot be written is right in memory. */
 static void test_no_disk(void **state) {
         cleanup(error_done) Error error = ERROR_INIT;
@@ -378,6 +427,8 @@ int main(void) {
                 cmocka_unit_test(test_clock),
                 cmocka_unit_test(test_open),
                 cmocka_unit_test_setup_teardown(test_bad_files, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_foreign_file, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_fifos, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_no_disk, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
         };
