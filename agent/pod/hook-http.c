@@ -13,14 +13,15 @@
 
 #define BODY_SIZE_MAX ((size_t) 10 * 1024) /* nobody reads it, but who sends it may care */
 #define N_DEFAULT_HEADERS 2
+#define AUTHORIZATION "Authorization"
 
 struct HookHttp {
         sd_event *event;
         char *host; /* as it stands in an address: with brackets if it needs them */
         unsigned port;
         char *path;
-        char **headers; /* ends with NULL */
-        bool is_retry;
+        char **headers;   /* ends with NULL */
+        char *plain_host; /* set: this is the request without TLS */
         size_t body_size;
         HttpPeer *peer;
         HttpTransfer *transfer;
@@ -121,13 +122,32 @@ static int on_data(const char *data, size_t size, void *userdata) {
         return http->body_size > BODY_SIZE_MAX ? -ECANCELED : 0;
 }
 
+/* What was meant for TLS alone, however often and in whatever case it is there. */
+static void drop_authorization(HookHttp *http) {
+        const size_t size = strlen(AUTHORIZATION);
+        size_t n = 0;
+
+        for (char **header = http->headers; *header; header++)
+                if (strncasecmp(*header, AUTHORIZATION, size) == 0 &&
+                    ((*header)[size] == ':' || (*header)[size] == ';'))
+                        free(*header);
+                else
+                        http->headers[n++] = *header;
+        http->headers[n] = NULL;
+}
+
 static int http_request(HookHttp *http, const char *scheme, Error *reterr);
 
 static int http_request_plainly(HookHttp *http) {
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
-        http->is_retry = true;
+        if (asprintf(&http->plain_host, "%s:%u", http->host, http->port) < 0) {
+                http->plain_host = NULL;
+                return -ENOMEM;
+        }
+
+        drop_authorization(http);
         http->transfer = http_transfer_free(http->transfer);
         http->peer = http_peer_unref(http->peer);
         r = http_request(http, "http", &error);
@@ -137,7 +157,7 @@ static int http_request_plainly(HookHttp *http) {
 static int on_end(const HttpEnd *end, void *userdata) {
         HookHttp *http = userdata;
 
-        if (end->is_plain && !http->is_retry)
+        if (end->is_plain && !http->plain_host)
                 return http_request_plainly(http);
 
         return http_end(http, end->code != 0 ? NULL : end->error);
@@ -210,6 +230,10 @@ int hook_http_new(sd_event *event, const HookSpec *spec, const char *address, Ho
         return 0;
 }
 
+const char *hook_http_plain_host(const HookHttp *http) {
+        return http->plain_host;
+}
+
 HookHttp *hook_http_free(HookHttp *http) {
         if (!http)
                 return NULL;
@@ -221,6 +245,7 @@ HookHttp *hook_http_free(HookHttp *http) {
         free(http->headers);
         free(http->path);
         free(http->host);
+        free(http->plain_host);
         sd_event_unref(http->event);
         free(http);
         return NULL;

@@ -193,6 +193,10 @@ int hook_run(sd_event *event, const HookSpec *spec, const HookTarget *target, ui
         return 0;
 }
 
+const char *hook_plain_host(const Hook *hook) {
+        return hook->http ? hook_http_plain_host(hook->http) : NULL;
+}
+
 Hook *hook_free(Hook *hook) {
         if (!hook)
                 return NULL;

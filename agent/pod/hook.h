@@ -30,5 +30,9 @@ typedef int (*HookDone)(const Error *error, void *userdata);
 int hook_run(sd_event *event, const HookSpec *spec, const HookTarget *target, uint64_t timeout_usec,
              HookDone on_done, void *userdata, Hook **ret);
 
+/* Within its HookDone: "10.0.0.7:8443" if that was to be asked by https, speaks plain HTTP, and was
+ * asked once more so; NULL otherwise. Borrowed. */
+const char *hook_plain_host(const Hook *hook);
+
 /* Ends it if it still runs; no callback then. Returns NULL. */
 Hook *hook_free(Hook *hook);

@@ -63,27 +63,34 @@ int stop_note_phase(Stop *stop, StopPhase phase) {
         return 0;
 }
 
-static int send_event(Stop *stop, const char *type, const char *reason, const char *message) {
-        cleanup(free_p) char *field_path = NULL;
-        KubeReference object = {
+/* field_path: NULL if it is about the whole pod. */
+static int send_event_of(Stop *stop, const char *field_path, const char *type, const char *reason,
+                         const char *message) {
+        const KubeReference object = {
                 .api_version = "v1",
                 .kind = "Pod",
                 .namespace = stop->namespace,
                 .name = stop->pod,
                 .uid = stop->uid,
+                .field_path = field_path,
         };
 
         if (!stop->stops->events || !stop->container || !stop->pod || !stop->namespace)
                 return 0;
 
+        return kube_event_send(stop->stops->events, &object, type, reason, message);
+}
+
+static int send_event(Stop *stop, const char *type, const char *reason, const char *message) {
+        cleanup(free_p) char *field_path = NULL;
+
         if (asprintf(&field_path, "spec.%s{%s}", stop->is_init ? "initContainers" : "containers",
-                     stop->container) < 0) {
+                     stop->container ?: "") < 0) {
                 field_path = NULL;
                 return -ENOMEM;
         }
 
-        object.field_path = field_path;
-        return kube_event_send(stop->stops->events, &object, type, reason, message);
+        return send_event_of(stop, field_path, type, reason, message);
 }
 
 static int stop_announce(Stop *stop) {
@@ -199,12 +206,35 @@ static int stop_note_hook_failure(Stop *stop, const char *why) {
         return r < 0 ? r : stop_tell_hook_failure(stop, hook, why);
 }
 
+/* As the kubelet says it: of the pod. */
+static int stop_tell_fallback(Stop *stop, const char *host) {
+        cleanup(free_p) char *message = NULL;
+
+        if (asprintf(
+                    &message,
+                    "request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded",
+                    host) < 0) {
+                message = NULL;
+                return -ENOMEM;
+        }
+
+        log_warning(stop->stops->log,
+                    LOG_FIELDS({ "POD_NAMESPACE", stop->namespace }, { "POD", stop->pod },
+                               { "CONTAINER", stop->container },
+                               { "CONTAINER_ID", stop->container_id }),
+                    "Pod `%s/%s`: %s.", stop->namespace ?: "", stop->pod ?: "", message);
+        return send_event_of(stop, NULL, "Warning", "LifecycleHTTPFallback", message);
+}
+
 static int on_hook_done(const Error *error, void *userdata) {
         Stop *stop = userdata;
+        const char *plain_host = hook_plain_host(stop->hook);
         int r = 0;
 
         if (error)
                 r = stop_note_hook_failure(stop, error_message(error));
+        else if (plain_host)
+                r = stop_tell_fallback(stop, plain_host);
         stop->hook = hook_free(stop->hook);
         return r < 0 ? r : stop_handle(stop, STOP_ON_HOOKED);
 }

@@ -46,6 +46,7 @@ struct Hook {
         bool is_running;
         char address[64];
         HookKind kind;
+        const char *plain_host; /* of an answer without TLS */
         uint64_t timeout_usec;
         HookDone on_done;
         void *userdata;
@@ -158,6 +159,10 @@ int hook_run(sd_event *event, const HookSpec *spec, const HookTarget *target, ui
         return 0;
 }
 
+const char *hook_plain_host(const Hook *hook) {
+        return hook->plain_host;
+}
+
 Hook *hook_free(Hook *hook) {
         if (hook)
                 hook->is_running = false;
@@ -170,7 +175,7 @@ int kube_event_send(KubeEvents *events, const KubeReference *object, const char 
 
         snprintf(world.events + size, sizeof(world.events) - size, "%s/%s %s/%s/%s/%s %s: %s\n",
                  type, reason, object->kind, object->namespace, object->name, object->uid,
-                 object->field_path, message);
+                 object->field_path ?: "", message);
         return 0;
 }
 

@@ -85,6 +85,7 @@ typedef struct Fixture {
         unsigned n_done;
         ErrorKind kind;
         char message[256];
+        char plain_host[64];
 } Fixture;
 
 static int on_bytes(sd_event_source *source, int fd, uint32_t events, void *userdata) {
@@ -164,6 +165,7 @@ static int on_done(const Error *error, void *userdata) {
         f->n_done++;
         f->kind = error ? error->kind : ERROR_NONE;
         snprintf(f->message, sizeof(f->message), "%s", error ? error_message(error) : "");
+        snprintf(f->plain_host, sizeof(f->plain_host), "%s", hook_plain_host(f->hook) ?: "");
         f->hook = hook_free(f->hook);
         return 0;
 }
@@ -221,6 +223,7 @@ static void test_http_headers(void **state) {
               "{\"httpGet\":{\"host\":\"0.0.0.0\",\"port\":\"%u\",\"httpHeaders\":["
               "{\"name\":\"Host\",\"value\":\"a.example\"},{\"name\":\"user-agent\",\"value\":\"me\"},"
               "{\"name\":\"Accept\",\"value\":\"\"},{\"name\":\"X-Empty\",\"value\":\"\"},"
+              "{\"name\":\"Authorization\",\"value\":\"Bearer s3cret\"},"
               "{\"name\":\"X-A\",\"value\":\"1\"},{\"name\":\"X-A\",\"value\":\"2\"},"
               "{\"name\":\"Content-Length\",\"value\":\"7\"}]}}",
               WAIT_USEC);
@@ -231,21 +234,40 @@ static void test_http_headers(void **state) {
         assert_has(f->text, "\r\nX-Empty:\r\n");
         assert_has(f->text, "\r\nX-A: 1\r\n");
         assert_has(f->text, "\r\nX-A: 2\r\n");
+        assert_has(f->text, "\r\nAuthorization: Bearer s3cret\r\n");
+        assert_string_equal(f->plain_host, "");
         assert_null(strstr(f->text, "Accept:"));
         assert_null(strstr(f->text, "kube-lifecycle"));
         assert_null(strstr(f->text, "Content-Length"));
 }
 
-/* https, answered in plain HTTP, is tried once more without TLS, as the kubelet does. */
+/* https, answered in plain HTTP, is tried once more without TLS, as the kubelet does: without what
+ * shall not be read on the way, whatever its case. */
 static void test_http_fallback(void **state) {
         Fixture *f = *state;
+        char host[64];
 
         f->answer = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
-        start(f, "{\"httpGet\":{\"scheme\":\"HTTPS\",\"port\":%u}}", WAIT_USEC);
+        start(f,
+              "{\"httpGet\":{\"scheme\":\"HTTPS\",\"port\":%u,\"httpHeaders\":["
+              "{\"name\":\"X-A\",\"value\":\"1\"},"
+              "{\"name\":\"Authorization\",\"value\":\"Bearer s3cret\"},"
+              "{\"name\":\"aUTHORIZATION\",\"value\":\"Basic s3cret\"},"
+              "{\"name\":\"authorization\",\"value\":\"\"},"
+              "{\"name\":\"Authorization-Hint\",\"value\":\"none\"},"
+              "{\"name\":\"X-B\",\"value\":\"2\"}]}}",
+              WAIT_USEC);
         finish(f, ERROR_NONE, "");
         assert_true(f->is_tls);
         assert_int_equal(f->n_connections, 2);
         assert_has(f->text, "GET / HTTP/1.1\r\n");
+        assert_has(f->text, "\r\nX-A: 1\r\n");
+        assert_has(f->text, "\r\nX-B: 2\r\n");
+        assert_has(f->text, "\r\nAuthorization-Hint: none\r\n");
+        assert_null(strstr(f->text, "s3cret"));
+        assert_null(strcasestr(f->text, "authorization:"));
+        snprintf(host, sizeof(host), "127.0.0.1:%u", f->port);
+        assert_string_equal(f->plain_host, host);
 }
 
 static void test_http_failures(void **state) {

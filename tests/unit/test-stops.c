@@ -294,6 +294,37 @@ static void test_hook(void **state) {
         assert_string_equal(owner.steps, "looking hook stopping ");
 }
 
+/* Its Authorization was not sent in plain text, which may be what is missing there. */
+static void test_hook_without_tls(void **state) {
+        Error error = { .kind = ERROR_UNAVAILABLE, .message = (char *) "Connection reset" };
+        Fixture *f = *state;
+
+        annotations.hook = HTTP_HOOK;
+        for (int fails = 0; fails < 2; fails++) {
+                Owner owner = { .says = 1 };
+
+                add(f, &owner);
+                answer_list(RUNNING);
+                answer_sandbox("10.0.0.7");
+                turn();
+                the_hook()->plain_host = "10.0.0.7:8443";
+                world.events[0] = '\0';
+                assert_int_equal(the_hook()->on_done(fails ? &error : NULL, the_hook()->userdata),
+                                 0);
+                if (!fails)
+                        assert_string_equal(world.events,
+                                            "Warning/LifecycleHTTPFallback Pod/team/web-0/uid-1 : "
+                                            "request to HTTPS lifecycle hook 10.0.0.7:8443 got "
+                                            "HTTP response, retry with HTTP succeeded\n");
+                else
+                        assert_null(strstr(world.events, "LifecycleHTTPFallback"));
+                answer_stop();
+                answer_status(EXITED, now_nsec());
+                assert_done(&owner, STOP_STOPPED, "");
+                assert_int_equal(stops_forget(f->stops, "metadata", "c1"), 0);
+        }
+}
+
 static int on_time(sd_event_source *source, uint64_t usec, void *userdata) {
         *(bool *) userdata = true;
         return 0;
@@ -1151,6 +1182,7 @@ int main(void) {
                 TEST(test_ended_by_itself),
                 TEST(test_check),
                 TEST(test_hook),
+                TEST(test_hook_without_tls),
                 TEST(test_hook_takes_time),
                 TEST(test_no_grace),
                 TEST(test_bad_hook),
