@@ -11,6 +11,7 @@
 #include "agent/pod/container-spec.h"
 #include "agent/pod/spec-text.h"
 
+#define KRUISE_GATE "KruisePodReady"
 #define GRACE_SEC_DEFAULT 30
 #define GRACE_SEC_MIN 1
 #define GRACE_SEC_MAX ((int64_t) INT32_MAX)
@@ -46,7 +47,7 @@ static int64_t read_grace(const SpecMessage *spec) {
 static void read_spec(const SpecMessage *spec, Pod *pod) {
         pod->grace_sec = read_grace(spec);
         for (size_t i = 0; i < spec->n_readinessgates; i++)
-                if (spec_is_text(spec->readinessgates[i]->conditiontype, "KruisePodReady"))
+                if (spec_is_text(spec->readinessgates[i]->conditiontype, KRUISE_GATE))
                         pod->has_kruise_gate = true;
 }
 
@@ -67,6 +68,16 @@ static int read_verified(const ConditionMessage *condition, Pod *pod, Error *ret
                               &pod->verified_message, reterr);
 }
 
+/* One that is too long for us is as if it said nothing: nobody reads the pod worse for it. */
+static int read_gate(const ConditionMessage *condition, Pod *pod, Error *reterr) {
+        if (!spec_is_text(condition->status, "False") || !spec_has_text(condition->message) ||
+            strlen(condition->message) > SPEC_NOTE_SIZE_MAX)
+                return 0;
+
+        return spec_copy_text(condition->message, SPEC_NOTE_SIZE_MAX, KRUISE_GATE,
+                              &pod->kruise_message, reterr);
+}
+
 static int read_condition(const ConditionMessage *condition, Pod *pod, Error *reterr) {
         if (spec_is_text(condition->type, "InPlaceUpdateReady"))
                 pod->update = spec_is_text(condition->status, "False") ? POD_UPDATE_RUNNING
@@ -75,6 +86,8 @@ static int read_condition(const ConditionMessage *condition, Pod *pod, Error *re
                 pod->is_ready = spec_is_text(condition->status, "True");
         else if (spec_is_text(condition->type, POD_VERIFIED_CONDITION))
                 return read_verified(condition, pod, reterr);
+        else if (spec_is_text(condition->type, KRUISE_GATE))
+                return read_gate(condition, pod, reterr);
 
         return 0;
 }

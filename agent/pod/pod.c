@@ -26,6 +26,7 @@ Pod *pod_free(Pod *pod) {
                 container_done(&pod->containers[i]);
         free(pod->containers);
         free(pod->verified_message);
+        free(pod->kruise_message);
         free(pod->verified_reason);
         free(pod->verified_status);
         free(pod->meta);

@@ -68,6 +68,7 @@ typedef struct Pod {
         bool is_ready;        /* its condition Ready is True */
         bool is_kruise;       /* a workload of OpenKruise owns it, or a SidecarSet is in it */
         bool has_kruise_gate; /* it has the readiness gate KruisePodReady */
+        char *kruise_message; /* of that condition while it is False: who keeps it so; or NULL */
         PodUpdate update;
         char *restart_wish; /* the annotation inplaced.io/restart-on-metadata-change; NULL: none, or
                              * one that says no */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
@@ -31,23 +32,42 @@ static struct json_object *find_condition(struct json_object *pod) {
         return NULL;
 }
 
+/* Whoever keeps the pod unready; NULL: that is no such list. */
+static struct json_object *get_writers(const Documents *documents) {
+        return documents->n_items == 1 && json_object_is_type(documents->items[0], json_type_array)
+                       ? documents->items[0]
+                       : NULL;
+}
+
+static int parse_writers(const char *message, Documents *ret) {
+        cleanup(error_done) Error ignored = ERROR_INIT;
+        int r;
+
+        r = message ? documents_parse(message, strlen(message), ret, &ignored) : 0;
+        return r < 0 && ignored.kind == ERROR_NONE ? r : 0;
+}
+
+static size_t count_writers(struct json_object *writers) {
+        size_t n = writers ? json_object_array_length(writers) : 0;
+
+        return n < WRITERS_MAX ? n : WRITERS_MAX;
+}
+
 /* Those who want the pod unready, without us; whether we were among them. */
 static int read_writers(const char *message, const char *key, struct json_object *list,
                         bool *ret_is_listed) {
         cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
-        cleanup(error_done) Error ignored = ERROR_INIT;
+        struct json_object *writers;
         bool is_listed = false;
         int r;
 
-        r = message ? documents_parse(message, strlen(message), &documents, &ignored) : 0;
-        if (r < 0 && ignored.kind == ERROR_NONE)
+        r = parse_writers(message, &documents);
+        if (r < 0)
                 return r;
 
-        for (size_t i = 0;
-             documents.n_items == 1 && json_object_is_type(documents.items[0], json_type_array) &&
-             i < WRITERS_MAX && i < json_object_array_length(documents.items[0]);
-             i++) {
-                struct json_object *item = json_object_array_get_idx(documents.items[0], i);
+        writers = get_writers(&documents);
+        for (size_t i = 0; i < count_writers(writers); i++) {
+                struct json_object *item = json_object_array_get_idx(writers, i);
 
                 if (recreate_json_is(item, "userAgent", USER_AGENT) &&
                     recreate_json_is(item, "key", key)) {
@@ -61,6 +81,61 @@ static int read_writers(const char *message, const char *key, struct json_object
 
         *ret_is_listed = is_listed;
         return 0;
+}
+
+/* The name in "NAMESPACE/NAME", if it is that of a request in this namespace. */
+static const char *find_name(struct json_object *item, const char *namespace) {
+        const char *key = recreate_json_text(item, "key");
+        size_t size = strlen(namespace);
+
+        return recreate_json_is(item, "userAgent", USER_AGENT) && key &&
+                               strncmp(key, namespace, size) == 0 && key[size] == '/' &&
+                               key[size + 1]
+                       ? key + size + 1
+                       : NULL;
+}
+
+int recreate_gate_requests(const Pod *pod, char ***ret) {
+        cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
+        struct json_object *writers;
+        char **names;
+        size_t n = 0;
+        int r;
+
+        r = parse_writers(pod->kruise_message, &documents);
+        if (r < 0)
+                return r;
+
+        writers = get_writers(&documents);
+        names = calloc(count_writers(writers) + 1, sizeof(names[0]));
+        if (!names)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < count_writers(writers); i++) {
+                const char *name = find_name(json_object_array_get_idx(writers, i), pod->namespace);
+
+                if (!name)
+                        continue;
+                names[n] = strdup(name);
+                if (!names[n++]) {
+                        recreate_gate_requests_free(names);
+                        return -ENOMEM;
+                }
+        }
+
+        *ret = names;
+        return 0;
+}
+
+char **recreate_gate_requests_free(char **names) {
+        for (size_t i = 0; names && names[i]; i++)
+                free(names[i]);
+        free(names);
+        return NULL;
+}
+
+bool recreate_gate_may_be_of(const RecreateSpec *spec, const char *pod_name) {
+        return spec->unready_sec >= 0 && spec->pod_name && strcmp(spec->pod_name, pod_name) == 0;
 }
 
 static int add_writer(struct json_object *list, const char *key) {

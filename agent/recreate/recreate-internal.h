@@ -22,6 +22,7 @@ typedef struct RecreateOrphan RecreateOrphan;
 
 /* What the server is asked to let us do. */
 typedef enum RecreateRight {
+        RECREATE_RIGHT_GET,
         RECREATE_RIGHT_PATCH,
         RECREATE_RIGHT_PATCH_STATUS,
         RECREATE_RIGHT_DELETE,
@@ -68,6 +69,7 @@ struct Recreate {
         size_t n_requests;
         size_t n_allocated;
         bool is_overfull; /* some requests had no place; they are listed again when there is */
+        bool has_found_remnants;
         RecreateOrphan *orphans;
         size_t n_orphans;
         bool are_orphans_overfull; /* some had no place, as above */
@@ -94,6 +96,15 @@ void recreate_unmark_all(Recreate *recreate);
 int recreate_lose_unmarked(Recreate *recreate);
 /* None of them can be seen any more. */
 int recreate_lose_all(Recreate *recreate);
+
+/* Makes place for one more; both are taken over, even on failure. *ret is NULL if there is no place. */
+int recreate_add(Recreate *recreate, RecreateSpec *spec, struct json_object *object,
+                 RecreateRequest **ret);
+/* Once all pods and requests are known: finds the pods that are kept unready by requests that were
+ * deleted while no agent was there. */
+int recreate_find_remnants(Recreate *recreate);
+/* All requests are known. */
+bool recreate_is_synced(const Recreate *recreate);
 
 /* Finds out which version is served, and watches. */
 int recreate_discover(Recreate *recreate);

@@ -36,3 +36,12 @@ int recreate_manage_delete(const RecreateSpec *spec, struct json_object **ret);
  * caller. */
 int recreate_manage_gate(struct json_object *pod, const RecreateSpec *spec, bool is_closed,
                          int64_t now_sec, struct json_object **ret);
+
+/* The names of the requests of the pod's namespace that keep it unready, ended by NULL; owned by the
+ * caller. */
+int recreate_gate_requests(const Pod *pod, char ***ret);
+/* Takes NULL. Returns NULL. */
+char **recreate_gate_requests_free(char **names);
+
+/* Such a request may have made that pod unready: it is its business to make it ready again. */
+bool recreate_gate_may_be_of(const RecreateSpec *spec, const char *pod_name);

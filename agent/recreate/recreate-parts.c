@@ -82,16 +82,20 @@ static bool is_synced(const RecreateWatch *watch) {
         return watch->watch && kube_watch_state(watch->watch) == KUBE_WATCH_SYNCED;
 }
 
+bool recreate_is_synced(const Recreate *recreate) {
+        return is_synced(&recreate->ours) && is_synced(&recreate->orphaned);
+}
+
 /* As a rule both watches are in the same trouble, and it is over when it is for both. */
 static int on_synced(RecreateWatch *watch) {
         Recreate *recreate = watch->recreate;
 
-        if (is_synced(&recreate->ours) && is_synced(&recreate->orphaned)) {
+        if (recreate_is_synced(recreate)) {
                 recreate->n_failures = 0;
                 if (kube_report_well(&recreate->report))
                         log_info(recreate->log, NULL, "The restart requests can be seen again.");
         }
-        return is_ours(watch) ? recreate_lose_unmarked(recreate) : 0;
+        return is_ours(watch) ? recreate_lose_unmarked(recreate) : recreate_look(recreate);
 }
 
 static int on_state(KubeWatchState state, void *userdata) {

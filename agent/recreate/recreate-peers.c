@@ -124,6 +124,7 @@ static void note_refusal(Recreate *recreate, RecreateRight right, const char *wh
                          const KubeReply *reply, const Error *error) {
         /* clang-format off */
         static const char *const names[_RECREATE_RIGHT_MAX] = {
+                [RECREATE_RIGHT_GET]          = "get " RECREATE_RESOURCE "." RECREATE_GROUP,
                 [RECREATE_RIGHT_PATCH]        = "patch " RECREATE_RESOURCE "." RECREATE_GROUP,
                 [RECREATE_RIGHT_PATCH_STATUS] =
                         "patch " RECREATE_RESOURCE "/status." RECREATE_GROUP,

@@ -8,7 +8,8 @@
  * What it believes of its status is what the watch has shown last or what it has written itself
  * since, whichever is newer. recreate-request-believe.c takes what the watch shows,
  * recreate-request-facts.c asks the runtime, recreate-request-stop.c stops,
- * recreate-request-write.c writes, recreate-manage.c does what a controller would.
+ * recreate-request-write.c writes, recreate-manage.c does what a controller would, recreate-gate.c
+ * with the pod's readiness.
  */
 
 #include "agent/pod/runtime-pod.h"
@@ -88,6 +89,7 @@ struct RecreateRequest {
         bool is_gate_closed;
         bool is_gate_opened;
         bool must_gate_close; /* what the call is about */
+        bool is_unproven;     /* that it is gone, whose gate is closed */
 };
 
 /* spec and object are taken over, even on failure; object may be NULL. */
@@ -155,6 +157,8 @@ int recreate_request_write_status(RecreateRequest *request);
 /* What a controller decides; and what it does, if nothing is being written. */
 int recreate_request_manage(RecreateRequest *request, bool has_turn);
 int recreate_request_do_chore(RecreateRequest *request, bool has_turn);
+/* Makes the pod unready, or ready again as far as this request is concerned. */
+int recreate_request_set_gate(RecreateRequest *request, bool is_closed);
 /* Its pod is, or may be, unready because of it, and somebody has to end that. */
 bool recreate_request_owes_gate(const RecreateRequest *request);
 

@@ -78,15 +78,12 @@ static void tell_overfull(Recreate *recreate) {
         recreate->is_overfull = true;
 }
 
-/* Both are taken over, even on failure. */
-static int show(Recreate *recreate, RecreateSpec *spec, struct json_object *object) {
-        RecreateRequest *request = find(recreate, spec->uid);
+int recreate_add(Recreate *recreate, RecreateSpec *spec, struct json_object *object,
+                 RecreateRequest **ret) {
+        RecreateRequest *request;
         int r;
 
-        if (request)
-                return recreate_request_show(request, spec, object);
-
-        replace(recreate, spec);
+        *ret = NULL;
         if (recreate->n_requests >= RECREATE_REQUESTS_MAX) {
                 tell_overfull(recreate);
                 recreate_spec_free(spec);
@@ -105,8 +102,19 @@ static int show(Recreate *recreate, RecreateSpec *spec, struct json_object *obje
         if (r < 0)
                 return r;
 
-        recreate->requests[recreate->n_requests++] = request;
+        recreate->requests[recreate->n_requests++] = *ret = request;
         return 0;
+}
+
+/* Both are taken over, even on failure. */
+static int show(Recreate *recreate, RecreateSpec *spec, struct json_object *object) {
+        RecreateRequest *request = find(recreate, spec->uid);
+
+        if (request)
+                return recreate_request_show(request, spec, object);
+
+        replace(recreate, spec);
+        return recreate_add(recreate, spec, object, &request);
 }
 
 int recreate_show(Recreate *recreate, const KubeObject *object) {
@@ -229,6 +237,10 @@ static int on_look(sd_event_source *source, void *userdata) {
         Recreate *recreate = userdata;
         size_t n;
         int r;
+
+        r = recreate_find_remnants(recreate);
+        if (r < 0)
+                return r;
 
         if (recreate->n_requests > 0)
                 qsort(recreate->requests, recreate->n_requests, sizeof(recreate->requests[0]),

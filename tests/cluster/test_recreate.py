@@ -326,6 +326,51 @@ def test_the_pod_is_taken_out_of_service_before(node_agent, make_pod, tools, ask
     pod.wait(is_ready)
 
 
+@pytest.fixture
+def make_gated(make_pod, tools):
+    """make_gated(): a pod with the readiness gate of OpenKruise's pods, open."""
+
+    def make():
+        gates = [{"conditionType": _READY}]
+        main = container("main", tools)
+        pod = make_pod(main, owner=False, readinessGates=gates, must_wait=False)
+        pod.set_condition(_READY, "True")
+        pod.wait(is_ready)
+        return pod
+
+    return make
+
+
+def test_a_gate_is_opened_when_its_request_went_while_no_agent_ran(node_agent, make_gated, ask):
+    """That of a request that is still there stays closed, and so does that of another writer."""
+    pod, waiting, shared = (make_gated() for _ in range(3))
+    requests = [ask(one, "main", unreadyGracePeriodSeconds=300) for one in (pod, waiting, shared)]
+    for one in (pod, waiting, shared):
+        one.wait_condition(_READY, "False")
+    for request in requests:
+        wait_until(lambda one=request: one.status().get("conditions"), 10 * SLOWLY, "drain")
+    node_agent.kill9()
+    listed = json.loads(shared.condition(_READY)["message"])
+    other = {"userAgent": "Other", "key": "x"}
+    condition = {"type": _READY, "status": "False", "message": json.dumps([other, *listed])}
+    shared.kube.patch(f"{shared.path}/status", {"status": {"conditions": [condition]}}, "strategic")
+    before = waiting.condition(_READY)
+    requests[0].delete()
+    requests[2].delete()
+    node_agent.start()
+    pod.wait_condition(_READY, "True")
+    pod.wait(is_ready)
+
+    def is_left_to_others() -> bool:
+        return json.loads(shared.condition(_READY)["message"]) == [other]
+
+    wait_until(is_left_to_others, 10 * SLOWLY, lambda: f"one writer: {shared.condition(_READY)}")
+    assert shared.condition(_READY)["status"] == "False"
+    assert waiting.condition(_READY) == before
+    requests[1].delete()
+    waiting.wait_condition(_READY, "True")
+
+
 def test_it_has_to_run_for_a_while(node_agent, pair, ask):
     request = ask(pair, "one", minStartedSeconds=2)
     request.wait_phase("Completed", 40)

@@ -314,8 +314,10 @@ static inline int on_called(sd_event_source *source, void *userdata) {
         KubeCall *call = userdata;
         const KubeRequest request = call->request;
         size_t i = find_object(call->request.path);
-        const char *object = strcmp(request.method, "GET") == 0 ? node.pod_json : NULL;
-        char body[1024];
+        const char *object = strcmp(request.method, "GET") != 0 ? NULL
+                             : i < node.n_objects ? recreate_json_body(node.objects[i])
+                                                  : node.pod_json;
+        char body[4096];
         int code = is_refused(&request) ? node.refused_code : node.next_code;
         cleanup(error_done) Error error = ERROR_INIT;
 
@@ -457,6 +459,14 @@ const Pod *pods_find(const Pods *pods, const char *namespace, const char *name) 
                                strcmp(namespace, node.pod.namespace) == 0
                        ? &node.pod
                        : NULL;
+}
+
+size_t pods_count(const Pods *pods) {
+        return node.has_pod;
+}
+
+const Pod *pods_get(const Pods *pods, size_t i) {
+        return &node.pod;
 }
 
 size_t runtimes_count(const Runtimes *runtimes) {

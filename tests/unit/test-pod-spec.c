@@ -16,6 +16,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/pod/env-hash.h"
 #include "agent/pod/pod-spec.h"
+#include "agent/pod/spec-text.h"
 #include "tests/unit/container-vectors.h"
 #include "tests/unit/pod-message.h"
 
@@ -453,6 +454,31 @@ static void test_conditions(void **state) {
         }
 }
 
+static void test_kruise_gate(void **state) {
+        static char long_text[SPEC_NOTE_SIZE_MAX + 2];
+        static const struct {
+                const char *status, *message, *kept;
+        } gates[] = {
+                { "False", "[]", "[]" },      { "True", "[]", NULL }, { "Unknown", "[]", NULL },
+                { "False", NULL, NULL },      { "False", "", NULL },  { NULL, "[]", NULL },
+                { "False", long_text, NULL },
+        };
+
+        memset(long_text, 'x', sizeof(long_text) - 1);
+        for (size_t i = 0; i < sizeof(gates) / sizeof(gates[0]); i++) {
+                cleanup(pod_free_p) Pod *pod = NULL;
+
+                begin();
+                pod_message_add_condition(&message, "KruisePodReady", gates[i].status)->message =
+                        (char *) gates[i].message;
+                pod = parse();
+                if (gates[i].kept)
+                        assert_string_equal(pod->kruise_message, gates[i].kept);
+                else
+                        assert_null(pod->kruise_message);
+        }
+}
+
 static void test_status(void **state) {
         static const char *const phases[] = { "Succeeded", "Failed" };
         Kubernetes__V1__PodReadinessGate gate = KUBERNETES__V1__POD_READINESS_GATE__INIT;
@@ -601,6 +627,7 @@ int main(void) {
                 cmocka_unit_test(test_no_wish),
                 cmocka_unit_test(test_owners),
                 cmocka_unit_test(test_conditions),
+                cmocka_unit_test(test_kruise_gate),
                 cmocka_unit_test(test_status),
                 cmocka_unit_test(test_refusals),
                 cmocka_unit_test(test_too_many),

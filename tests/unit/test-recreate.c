@@ -619,6 +619,122 @@ static void test_gate_after_restart(void **state) {
         assert_int_equal(node.recreate->n_requests, 0);
 }
 
+static void retry(void) {
+        assert_int_equal(recreate_kick(node.recreate), 0);
+        settle();
+}
+
+static void sync_all(void) {
+        for (size_t i = 0; i < 2; i++) {
+                node.watches[i]->state = KUBE_WATCH_SYNCED;
+                assert_int_equal(node.watches[i]->options.on_state(
+                                         KUBE_WATCH_SYNCED, node.watches[i]->options.userdata),
+                                 0);
+        }
+        settle();
+}
+
+#define LISTED(name) "{\"userAgent\":\"ContainerRecreateRequest\",\"key\":\"d/" name "\"}"
+#define POD_PATCH "PATCH /api/v1/namespaces/d/pods/web/status "
+#define GET_REQUEST "GET /apis/apps.kruise.io/v1beta1/namespaces/d/containerrecreaterequests/r "
+
+/* A pod that is unready for a request of which the watches show nothing. */
+static const struct {
+        const char *message, *request; /* what there is on the server, or NULL */
+        bool is_asked, is_opened;
+} remnants[] = {
+        { "[" LISTED("r") "]", NULL, true, true },
+        { "[{\"userAgent\":\"Other\",\"key\":\"d/r\"}]", NULL, false, false },
+        { "[{\"userAgent\":\"ContainerRecreateRequest\",\"key\":\"e/r\"}]", NULL, false, false },
+        { "[{\"userAgent\":\"ContainerRecreateRequest\",\"key\":\"d/\"}]", NULL, false, false },
+        { "no list", NULL, false, false },
+        { NULL, NULL, false, false },
+        /* Its labels are gone, or were not made yet. */
+        { "[" LISTED("r") "]",
+          REQUEST("r", "'crr.apps.kruise.io/node-name':'node-1'",
+                  "'strategy':{'unreadyGracePeriodSeconds':50},", BOTH),
+          true, false },
+        { "[" LISTED("r") "]", REQUEST("r", "'crr.apps.kruise.io/node-name':'node-1'", "", BOTH),
+          true, true },
+        { "[" LISTED("r") "]",
+          REQUEST("r", "'crr.apps.kruise.io/node-name':'node-1'",
+                  "'strategy':{'unreadyGracePeriodSeconds':50},'podName':'else',", BOTH),
+          true, true },
+};
+
+static void test_remnants(void **state) {
+        node.pod.has_kruise_gate = true;
+        node.pod_json = GATE_POD(GATE_CLOSED);
+        for (size_t i = 0; i < sizeof(remnants) / sizeof(remnants[0]); i++) {
+                size_t n_texts;
+
+                node.pod.kruise_message = (char *) remnants[i].message;
+                if (remnants[i].request)
+                        create(remnants[i].request);
+                node.recreate = recreate_free(node.recreate);
+                begin_agent();
+                n_texts = node.n_texts;
+                sync_all();
+                assert_int_equal(find_call(n_texts, GET_REQUEST) != NULL, remnants[i].is_asked);
+                assert_int_equal(find_call(n_texts, POD_PATCH) != NULL, remnants[i].is_opened);
+                assert_int_equal(node.recreate->n_requests, 0);
+                if (remnants[i].request)
+                        remove_object(0);
+        }
+}
+
+/* Nothing is concluded before all is known, and not twice. */
+static void test_remnant_in_time(void **state) {
+        node.pod.has_kruise_gate = true;
+        node.pod.kruise_message = (char *) "[" LISTED("r") "]";
+        node.pod_json = GATE_POD(GATE_CLOSED);
+        node.are_pods_unknown = true;
+        sync_all();
+        assert_int_equal(node.n_texts, 0);
+        node.refused = GET_REQUEST;
+        node.refused_code = 403;
+        node.are_pods_unknown = false;
+        assert_int_equal(node.watcher->on_state(true, node.watcher->userdata), 0);
+        settle();
+        assert_int_equal(node.n_texts, 1);
+        assert_string_equal(error_message(recreate_error(node.recreate)),
+                            "the right to get containerrecreaterequests.apps.kruise.io is "
+                            "missing: code 403");
+        look();
+        assert_int_equal(node.n_texts, 1);
+
+        node.refused = NULL;
+        retry();
+        assert_non_null(strstr(find_call(1, POD_PATCH), "\"True\""));
+        assert_int_equal(recreate_error(node.recreate)->kind, ERROR_NONE);
+        assert_int_equal(node.recreate->n_requests, 0);
+        sync_all();
+        assert_int_equal(node.n_texts, 4);
+}
+
+/* Who has got the name, and closes the gate, is the one who opens it. */
+static void test_gate_of_successor(void **state) {
+        node.pod.has_kruise_gate = true;
+        node.pod_json = GATE_POD("");
+        create(MANAGED("r", "'strategy':{'unreadyGracePeriodSeconds':50},"));
+        assert_non_null(find_call(0, POD_PATCH));
+        node.pod_json = GATE_POD(GATE_CLOSED);
+        node.has_pod = false;
+        node.are_pods_unknown = true;
+        remove_object(0);
+        assert_int_equal(node.recreate->n_requests, 1);
+        create(REQUEST("r", LABELS ",'inplaced.io/managed':'true'},'uid':'u-2','x':{",
+                       "'strategy':{'unreadyGracePeriodSeconds':50},", BOTH));
+        assert_int_equal(node.recreate->n_requests, 1);
+
+        node.has_pod = true;
+        node.are_pods_unknown = false;
+        assert_int_equal(node.watcher->on_state(true, node.watcher->userdata), 0);
+        settle();
+        for (size_t i = 0; i < node.n_texts; i++)
+                assert_false(strstr(node.texts[i], POD_PATCH) && strstr(node.texts[i], "\"True\""));
+}
+
 /* Without a gate there is nothing to wait for. */
 static void test_no_gate_after_restart(void **state) {
         create(MANAGED("r", "'strategy':{'unreadyGracePeriodSeconds':50},"));
@@ -664,11 +780,6 @@ static void test_retry(void **state) {
         assert_int_equal(recreate_kick(node.recreate), 0);
         settle();
         assert_string_equal(phase(0), "Recreating");
-}
-
-static void retry(void) {
-        assert_int_equal(recreate_kick(node.recreate), 0);
-        settle();
 }
 
 /* What works does not make up for what does not. */
@@ -855,6 +966,9 @@ int main(void) {
                 TEST(test_pod_gone),
                 TEST(test_managed_drain),
                 TEST(test_gate_after_restart),
+                TEST(test_remnants),
+                TEST(test_remnant_in_time),
+                TEST(test_gate_of_successor),
                 TEST(test_no_gate_after_restart),
                 TEST(test_delete_fails),
                 TEST(test_malformed),
