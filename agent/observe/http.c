@@ -15,11 +15,18 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/clock.h"
+#include "agent/base/list.h"
 #include "agent/base/loop.h"
 #include "agent/base/quote.h"
 
 #define MAX_CONNECTIONS 32
-#define IDLE_TIMEOUT_SEC 10
+
+/* From accepting a connection to its end, whatever the peer does meanwhile. A probe does not wait for
+ * a place much longer than the shorter one, which is within what the kubelet gives it. */
+#define LIFETIME_USEC ((uint64_t) 10 * 1000000)
+#define LIFETIME_FULL_USEC ((uint64_t) 500 * 1000)
+
 #define CONNECTION_MEMORY ((size_t) 8 * 1024) /* bounds the size of a request's header, too */
 #define BACKLOG 64
 #define TIMER_ACCURACY_USEC 1000
@@ -30,14 +37,24 @@ typedef struct Route {
         void *userdata;
 } Route;
 
+/* A connection. */
+typedef struct Peer Peer;
+struct Peer {
+        LIST_LINKS(Peer);
+        int fd; /* borrowed from libmicrohttpd */
+        uint64_t since_usec;
+        bool is_cut; /* and libmicrohttpd has not noticed yet */
+};
+
 struct HttpServer {
         struct MHD_Daemon *daemon; /* owns the listening socket */
         sd_event_source *io;
-        sd_event_source *timer; /* on only while a connection may time out */
+        sd_event_source *timer; /* on only while there is a connection */
+        Peer *peers;
         uint16_t port;
         Route *routes;
         size_t n_routes;
-        int failure; /* of a handler; ends the loop once libmicrohttpd has returned */
+        int failure; /* of a callback; ends the loop once libmicrohttpd has returned */
 };
 
 DEFINE_CLEANUP(HttpServer *, http_server_free)
@@ -240,19 +257,67 @@ static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connect
         return server_send(connection, &reply);
 }
 
+static void on_connection(void *userdata, struct MHD_Connection *connection, void **context,
+                          enum MHD_ConnectionNotificationCode what) {
+        HttpServer *server = userdata;
+        Peer *peer = *context;
+
+        if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+                if (peer)
+                        list_remove(&server->peers, peer);
+                free(peer);
+                return;
+        }
+
+        *context = peer = calloc(1, sizeof(*peer));
+        if (!peer) {
+                server->failure = -ENOMEM;
+                return;
+        }
+
+        peer->since_usec = clock_monotonic_usec();
+        peer->fd =
+                MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        list_prepend(&server->peers, peer);
+}
+
 static bool server_is_full(const HttpServer *server) {
         return MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)
                        ->num_connections >= MAX_CONNECTIONS;
 }
 
+/* Returns when the next one will have had its time, or UINT64_MAX. A connection that is shut down here
+ * is closed by libmicrohttpd in the next run, which that causes. */
+static uint64_t server_cut_peers(HttpServer *server) {
+        uint64_t lifetime = server_is_full(server) ? LIFETIME_FULL_USEC : LIFETIME_USEC;
+        uint64_t now = clock_monotonic_usec(), next = UINT64_MAX;
+
+        for (Peer *peer = server->peers; peer; peer = peer->next) {
+                if (!peer->is_cut && now >= peer->since_usec + lifetime) {
+                        (void) shutdown(peer->fd, SHUT_RDWR);
+                        peer->is_cut = true;
+                }
+                if (!peer->is_cut && peer->since_usec + lifetime < next)
+                        next = peer->since_usec + lifetime;
+        }
+
+        return next;
+}
+
 static int server_arm_timer(HttpServer *server) {
+        uint64_t next = server_cut_peers(server);
         MHD_UNSIGNED_LONG_LONG msec;
         int r;
 
-        if (MHD_get_timeout(server->daemon, &msec) != MHD_YES)
+        if (MHD_get_timeout(server->daemon, &msec) == MHD_YES) {
+                uint64_t due = clock_monotonic_usec() + (uint64_t) msec * 1000;
+
+                next = due < next ? due : next;
+        }
+        if (next == UINT64_MAX)
                 return sd_event_source_set_enabled(server->timer, SD_EVENT_OFF);
 
-        r = sd_event_source_set_time_relative(server->timer, (uint64_t) msec * 1000);
+        r = sd_event_source_set_time(server->timer, next);
         if (r < 0)
                 return r;
 
@@ -318,9 +383,9 @@ int http_server_new(sd_event *event, const char *address, HttpServer **ret, Erro
         server->daemon =
                 MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, server,
                                  MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-                                 (unsigned) MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
-                                 (unsigned) IDLE_TIMEOUT_SEC, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                                 CONNECTION_MEMORY, MHD_OPTION_END);
+                                 (unsigned) MAX_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                                 CONNECTION_MEMORY, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+                                 server, MHD_OPTION_END);
         if (!server->daemon)
                 return -ENOMEM;
         (void) take_fd(&fd);

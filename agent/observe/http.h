@@ -6,8 +6,9 @@
  *
  * Answers GET and HEAD on a few fixed paths, on the event loop, for a monitoring system and for
  * probes. It is not for untrusted networks: no TLS, no authentication, nothing that changes state.
- * A peer gets one answer per connection, at most 32 connections are served at a time (more wait in
- * the kernel), and one that is silent for 10 s is closed. Without a connection nothing wakes up.
+ * A peer gets one answer per connection, and at most 32 connections are served at a time (more wait in
+ * the kernel). One is cut after 10 s, whatever it does, and after half a second while all places are
+ * taken. Without a connection nothing wakes up.
  */
 
 #include <stddef.h>

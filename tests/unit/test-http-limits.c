@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -61,6 +62,75 @@ static void test_full_server_recovers(void **state) {
         RUN_UNTIL(f, waiting.is_closed);
         assert_contains(waiting.text, "hello\n");
         client_close(&waiting);
+}
+
+static uint64_t now_msec(void) {
+        struct timespec now;
+
+        assert_int_equal(clock_gettime(CLOCK_MONOTONIC, &now), 0);
+        return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
+}
+
+/* Runs the loop until that client is served or cut. Meanwhile each peer sends a byte again and again:
+ * enough to be alive, and never a whole request. Returns how many milliseconds it took. */
+static uint64_t drip_until_closed(Fixture *f, const Client *client, Client *peers, size_t n_peers) {
+        uint64_t began = now_msec(), next = began;
+
+        while (!client->is_closed) {
+                assert_in_range(now_msec() - began, 0, 30000);
+                for (size_t i = 0; i < n_peers && now_msec() >= next; i++)
+                        (void) send(peers[i].fd, "x", 1, MSG_NOSIGNAL);
+                if (now_msec() >= next)
+                        next += 100;
+                assert_true(sd_event_run(f->event, 20 * 1000) >= 0);
+        }
+
+        return now_msec() - began;
+}
+
+/* As many peers as there may be have begun a request, and do not end it, or do not read the answer:
+ * another one is served as soon as a probe needs it. */
+static void assert_place_for_another(Fixture *f, const char *begin, bool is_reading) {
+        static Client peers[MAX_CONNECTIONS];
+        uint64_t msec;
+        Client probe;
+
+        for (size_t i = 0; i < MAX_CONNECTIONS; i++) {
+                client_connect(&peers[i], f);
+                if (!is_reading)
+                        (void) sd_event_source_set_enabled(peers[i].source, SD_EVENT_OFF);
+                client_send(&peers[i], begin);
+        }
+        run_dry(f);
+        client_connect(&probe, f);
+        client_send(&probe, "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+        msec = drip_until_closed(f, &probe, peers, is_reading ? MAX_CONNECTIONS : 0);
+        assert_contains(probe.text, "hello\n");
+        assert_in_range(msec, 0, 5000);
+
+        client_close(&probe);
+        for (size_t i = 0; i < MAX_CONNECTIONS; i++)
+                client_close(&peers[i]);
+}
+
+static void test_peers_that_drip(void **state) {
+        assert_place_for_another(*state, "GET /hello HTTP/1.1\r\nA: ", true);
+}
+
+static void test_peers_that_do_not_read(void **state) {
+        assert_place_for_another(*state, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n", false);
+}
+
+/* Also where there is place enough, none stays for ever. */
+static void test_peer_that_drips_alone(void **state) {
+        Fixture *f = *state;
+        Client peer;
+
+        client_connect(&peer, f);
+        client_send(&peer, "GET /hello HTTP/1.1\r\nA: ");
+        assert_in_range(drip_until_closed(f, &peer, &peer, 1), 9000, 30000);
+        assert_int_equal(peer.size, 0);
+        client_close(&peer);
 }
 
 /* Counts the timers of this process that will go off: what the kernel will wake it up for. */
@@ -232,6 +302,9 @@ int main(void) {
         static const struct CMUnitTest tests[] = {
                 WITH_SERVER(test_forty_at_once),
                 WITH_SERVER(test_full_server_recovers),
+                WITH_SERVER(test_peers_that_drip),
+                WITH_SERVER(test_peers_that_do_not_read),
+                WITH_SERVER(test_peer_that_drips_alone),
                 WITH_SERVER(test_nothing_wakes_an_idle_server),
                 WITH_SERVER(test_handler_fails),
                 WITH_SERVER(test_freed_with_open_connections),
