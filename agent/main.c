@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <systemd/sd-daemon.h>
@@ -121,6 +122,18 @@ static int add_signals(Program *program) {
         return loop_add_signal(program->event, NULL, SIGHUP, on_reload, program);
 }
 
+/* Tokens and passwords are in our memory, and in that of the programs that we run for them. Where cores
+ * go to a program, the kernel does not ask for their limit, but whether they may be dumped. */
+static void prevent_core_dumps(void) {
+        struct rlimit limit;
+
+        if (getrlimit(RLIMIT_CORE, &limit) == 0) {
+                limit.rlim_cur = 0;
+                (void) setrlimit(RLIMIT_CORE, &limit);
+        }
+        (void) prctl(PR_SET_DUMPABLE, 0);
+}
+
 /* Each thread would keep an arena of its own; ours do not allocate much at the same time. */
 static void limit_resources(void) {
         struct rlimit limit;
@@ -190,6 +203,7 @@ int main(int argc, char **argv) {
         cleanup(program_done) Program program = { .argc = argc, .argv = argv };
         int r;
 
+        prevent_core_dumps();
         r = options_read(argc, argv, &program.options, &error);
         if (r < 0) {
                 (void) fail(&error, r);

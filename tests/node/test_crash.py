@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import signal
 
 import pytest
 
@@ -160,3 +162,14 @@ def test_caller_outlives_agent(start_agent, fake_runtime):
     assert child.returncode == 0
     assert errors == "inplacectl: inplaced went away, connecting again\n"
     assert len(fake_runtime.calls("PullImage", "good/one:1")) == 2
+
+
+def test_no_core(agent):
+    """A crash leaves no core dump, in which credentials would be, whatever limit was set for it."""
+    pid = agent.process.pid
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_CORE)
+    assert soft == 0
+    resource.prlimit(pid, resource.RLIMIT_CORE, (hard, hard))
+    agent.process.send(signal.SIGABRT)
+    assert os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT).si_code == os.CLD_KILLED
+    agent.kill9()
