@@ -28,6 +28,9 @@ test_packages=(
     clang-format shellcheck mandoc systemd
 )
 
+# To fuzz with an engine; tests/run needs none.
+fuzz_packages=(clang-14 libclang-rt-14-dev)
+
 # For a control plane and a kubelet, which the tests build themselves.
 cluster_packages=(containernetworking-plugins etcd-server iproute2)
 

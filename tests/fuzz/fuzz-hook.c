@@ -43,7 +43,7 @@ static void check_spec(const HookSpec *spec) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-        cleanup(free_p) char *text = strndup((const char *) data, size);
+        cleanup(free_p) char *text = fuzz_text(data, size);
         cleanup(hook_spec_done) HookSpec spec = HOOK_SPEC_INIT;
         cleanup(error_done) Error error = ERROR_INIT;
         char *ports = strchr(text, '\n');

@@ -38,10 +38,9 @@ static void check_node_image(const ImageRef *ref, int (*print)(const ImageRef *,
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         cleanup(error_done) Error error = ERROR_INIT;
-        cleanup(free_p) char *text = strndup((const char *) data, size);
+        cleanup(free_p) char *text = fuzz_text(data, size);
         ImageRef ref;
 
-        check(text);
         if (image_ref_parse(text, &ref, &error) < 0) {
                 check(error.kind == ERROR_INVALID && !strchr(error_message(&error), '\n'));
                 return 0;

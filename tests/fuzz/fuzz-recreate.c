@@ -30,7 +30,7 @@ static void check(bool is_right) {
 
 static json_object *parse(const uint8_t *data, size_t size) {
         cleanup(json_tokener_free_p) json_tokener *tokener = json_tokener_new_ex(32);
-        cleanup(free_p) char *text = strndup((const char *) data, size);
+        cleanup(free_p) char *text = fuzz_text(data, size);
 
         json_tokener_set_flags(tokener, JSON_TOKENER_STRICT);
         return json_tokener_parse_ex(tokener, text, (int) strlen(text) + 1);
@@ -78,7 +78,8 @@ static json_object *get(json_object *object, const char *key) {
         return value;
 }
 
-/* Once it is written it is what was wanted. */
+/* Once it is written it is what was wanted. To copy the object and read it again takes longer than all
+ * the rest, so an input does it for one shape. */
 static void check_patch(json_object *object, RecreateDialect dialect, const RecreateSpec *spec,
                         const RecreateStatus *wanted) {
         cleanup(json_object_put_p) json_object *patch = NULL, *again = NULL, *after = NULL;
@@ -94,7 +95,7 @@ static void check_patch(json_object *object, RecreateDialect dialect, const Recr
         check(!again);
 }
 
-static void check_dialect(json_object *object, RecreateDialect dialect) {
+static void check_dialect(json_object *object, RecreateDialect dialect, size_t choice) {
         static const RecreateFact shapes[] = {
                 { .is_pod_known = true },
                 { .is_here = true, .is_running = true, .id = "a1", .age_usec = UINT64_MAX / 2 },
@@ -125,7 +126,8 @@ static void check_dialect(json_object *object, RecreateDialect dialect) {
                 wanted.phase = RECREATE_RECREATING;
         for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
                 check_plan(spec, &shapes[i], &wanted);
-                check_patch(object, dialect, spec, &wanted);
+                if (i == choice % (sizeof(shapes) / sizeof(shapes[0])))
+                        check_patch(object, dialect, spec, &wanted);
         }
 }
 
@@ -133,6 +135,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         cleanup(json_object_put_p) json_object *object = parse(data, size);
 
         for (RecreateDialect dialect = 0; dialect < _RECREATE_DIALECT_MAX; dialect++)
-                check_dialect(object, dialect);
+                check_dialect(object, dialect, size);
         return 0;
 }

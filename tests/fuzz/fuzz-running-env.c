@@ -44,9 +44,8 @@ static void fuzz_annotation(const char *text) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-        cleanup(free_p) char *text = strndup((const char *) data, size);
+        cleanup(free_p) char *text = fuzz_text(data, size);
 
-        check(text);
         fuzz_environment(text);
         fuzz_annotation(text);
         return 0;

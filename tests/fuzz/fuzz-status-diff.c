@@ -23,7 +23,7 @@ static void check(bool is_right) {
 
 static json_object *parse(const uint8_t *data, size_t size) {
         cleanup(json_tokener_free_p) json_tokener *tokener = json_tokener_new_ex(32);
-        cleanup(free_p) char *text = strndup((const char *) data, size);
+        cleanup(free_p) char *text = fuzz_text(data, size);
 
         json_tokener_set_flags(tokener, JSON_TOKENER_STRICT);
         return json_tokener_parse_ex(tokener, text, (int) strlen(text) + 1);

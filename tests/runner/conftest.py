@@ -72,13 +72,14 @@ def write_script(folder: Path) -> Callable[[str, str], Path]:
 def checkout(folder: Path, write_script: Callable[[str, str], Path]) -> Path:
     """The scripts of this project around one that has nothing to build; CMakeLists.txt is the test's."""
     root = folder / "checkout"
-    for name in ("tests/run", "tests/count.py", "tests/cmocka.py", "tests/expected-skips", "packaging/root.sh"):
+    for name in ("tests/run", "tests/count.py", "tests/cmocka.py", "tests/expected-skips", "tests/fuzz/run",
+                 "packaging/root.sh"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / name, root / name)
     write_script(
         "checkout/packaging/packages.sh",
         '. "$(dirname "${BASH_SOURCE[0]}")/root.sh"\n'
-        "build_packages=() test_packages=() cluster_packages=()\n"
+        "build_packages=() test_packages=() cluster_packages=() fuzz_packages=()\n"
         "install_packages() { :; }",
     )
     (root / "CMakePresets.json").write_text(
