@@ -128,6 +128,7 @@ static int ask(RestartCommand *command) {
         request.container = (char *) container;
         request.reason = (char *) (options->reason ?: "");
         request.wait = options->wait;
+        request.wait_seconds = options->timeout_sec;
         if (options->has_grace) {
                 request.grace_presence_case =
                         INPLACED__V1__RESTART_REQUEST__GRACE_PRESENCE_GRACE_SECONDS;

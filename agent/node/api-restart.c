@@ -275,6 +275,7 @@ static int restarting_start(Restarting *restarting, const RestartMessage *messag
                         .grace_sec =
                                 has_grace(message) ? message->grace_seconds : STOP_GRACE_OF_POD,
                         .must_wait = message->wait,
+                        .wait_sec = message->wait_seconds,
                         .on_news = on_news,
                         .on_end = on_end,
                         .userdata = restarting,
@@ -298,6 +299,7 @@ static int check_right(Api *api, const RpcRequest *request, Error *reterr) {
 int api_restart(RpcRequest *request, const void *message, void *userdata) {
         cleanup(restarting_drop_p) Restarting *restarting = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
+        const RestartMessage *asked = message;
         Api *api = userdata;
         int r;
 
@@ -309,8 +311,10 @@ int api_restart(RpcRequest *request, const void *message, void *userdata) {
         if (r < 0)
                 return r;
 
-        if (has_grace(message) && ((const RestartMessage *) message)->grace_seconds < 0)
+        if (has_grace(asked) && asked->grace_seconds < 0)
                 return api_refuse(api, request, ERROR_INVALID, "the grace period is below zero");
+        if (asked->wait_seconds < 0)
+                return api_refuse(api, request, ERROR_INVALID, "the time to wait is below zero");
         if (api->n_restartings == RESTARTINGS_MAX)
                 return api_refuse(api, request, ERROR_UNAVAILABLE,
                                   "too many restarts are going on; try again later");

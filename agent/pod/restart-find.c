@@ -133,8 +133,9 @@ static bool is_known(const Pods *known, const RuntimePod *pod) {
 
 /* A pod that was deleted and made anew under its name can still be ending: then the two differ in
  * their uid, and the API server knows which is the one of today. */
-static int choose_pod(const RuntimePods *running, const Pods *known,
-                      const RestartQuestion *question, const RuntimePod **ret, Error *reterr) {
+static int choose_pod(const RuntimePods *running, const Pods *pods, const RestartQuestion *question,
+                      const RuntimePod **ret, Error *reterr) {
+        const Pods *known = pods && pods_are_synced(pods) ? pods : NULL;
         const RuntimePod *chosen = NULL;
 
         for (size_t i = 0; i < running->n_items; i++) {

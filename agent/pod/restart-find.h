@@ -33,8 +33,8 @@ typedef struct RestartFound {
         size_t n_containers; /* at least 1 */
 } RestartFound;
 
-/* running: what the runtime has under the pod's name. known: NULL if nobody can be asked. Refuses
- * with NOT_FOUND or INVALID. */
+/* running: what the runtime has under the pod's name. known: NULL if there is no API server; what
+ * was known last counts while it is away. Refuses with NOT_FOUND or INVALID. */
 int restart_find(const RuntimePods *running, const Pods *known, const RestartQuestion *question,
                  RestartFound *ret, Error *reterr);
 

@@ -15,7 +15,10 @@ typedef struct RestartItem {
         char *old_id;
         char *new_id;           /* NULL: not known yet */
         unsigned restart_count; /* of the old one */
-        bool is_init;           /* it is not ready before it has ended */
+        PodContainerKind kind;  /* MAIN if nobody knows */
+        size_t index;           /* in the pod's spec, if that is known */
+        bool comes_back;        /* as far as known */
+        bool was_added;         /* its stop */
         char *stays_down;       /* why nothing starts it again; NULL: it comes back */
         Stop *stop;
         uint64_t deadline_usec; /* of its return; on the monotonic clock */
@@ -37,8 +40,10 @@ struct Restart {
         char *pod;
         char *container;
         char *reason;
+        char *address; /* of the pod; NULL: not known */
         int64_t grace_sec;
         bool must_wait;
+        int64_t wait_sec;
         int (*on_news)(const RestartNews *news, void *userdata);
         int (*on_end)(const Error *error, void *userdata);
         void *userdata;

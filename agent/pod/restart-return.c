@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,9 +12,9 @@
 #include "cri/client.h"
 
 #define LOOK_USEC ((uint64_t) 250 * 1000)
-#define RETURN_USEC ((uint64_t) 10 * 60 * 1000000)
-#define NOT_RUNNING "it did not run again within 10 minutes"
-#define NOT_READY "it runs again, but was not ready within 10 minutes"
+#define USEC_PER_SEC ((uint64_t) 1000000)
+#define NOT_RUNNING "it did not run again"
+#define NOT_READY "it runs again, but was not ready"
 #define SCHEME_SIZE 32
 
 static bool is_awaited(const RestartItem *item) {
@@ -52,7 +53,8 @@ static int item_look_at_pod(RestartItem *item, const Pod *pod) {
         const PodContainer *container = pod_find(pod, item->name);
         const char *id = container ? id_of_successor(item, container) : NULL;
 
-        if (id && (item->is_init || (container->is_running && container->is_ready)))
+        if (id &&
+            (item->kind == POD_CONTAINER_INIT || (container->is_running && container->is_ready)))
                 return item_runs(item, id);
         if (pod->is_deleted)
                 return restart_tell(item, RESTART_FAILED, true,
@@ -88,7 +90,8 @@ static int look_at_runtime(Restart *restart, const RuntimePod *pod) {
                 const RuntimeContainer *container = runtime_pod_find(pod, item->name);
 
                 if (is_awaited(item) && container && strcmp(container->id, item->old_id) != 0 &&
-                    (container->is_running || (item->is_init && container->is_exited)))
+                    (container->is_running ||
+                     (item->kind == POD_CONTAINER_INIT && container->is_exited)))
                         r = item_runs(item, container->id);
         }
 
@@ -145,6 +148,21 @@ static int look(Restart *restart) {
         return ask_runtime(restart);
 }
 
+static int item_fail_late(RestartItem *item) {
+        const int64_t seconds = item->restart->wait_sec;
+        const bool has_minutes = seconds >= 120 && seconds % 60 == 0;
+        cleanup(free_p) char *message = NULL;
+
+        if (asprintf(&message, "%s within %lld %s", item->is_unready ? NOT_READY : NOT_RUNNING,
+                     (long long) (has_minutes ? seconds / 60 : seconds),
+                     has_minutes ? "minutes" : "s") < 0) {
+                message = NULL;
+                return -ENOMEM;
+        }
+
+        return restart_tell(item, RESTART_FAILED, true, message);
+}
+
 static int fail_late(Restart *restart) {
         uint64_t now = now_usec(restart);
         int r = 0;
@@ -152,11 +170,8 @@ static int fail_late(Restart *restart) {
         for (size_t i = 0; r >= 0 && i < restart->n_items; i++) {
                 RestartItem *item = &restart->items[i];
 
-                if (!is_awaited(item) || now < item->deadline_usec)
-                        continue;
-
-                r = restart_tell(item, RESTART_FAILED, true,
-                                 item->is_unready ? NOT_READY : NOT_RUNNING);
+                if (is_awaited(item) && now >= item->deadline_usec)
+                        r = item_fail_late(item);
         }
 
         return r;
@@ -220,7 +235,7 @@ static int start_tick(Restart *restart) {
 int restart_await(RestartItem *item) {
         Restart *restart = item->restart;
 
-        item->deadline_usec = now_usec(restart) + RETURN_USEC;
+        item->deadline_usec = now_usec(restart) + (uint64_t) restart->wait_sec * USEC_PER_SEC;
         if (restart->pods && !restart->is_watching) {
                 restart->watcher = (PodsWatcher){
                         .on_pod = on_pod,

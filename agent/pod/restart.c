@@ -13,6 +13,7 @@
 #include "agent/pod/restart-internal.h"
 #include "cri/client.h"
 
+#define WAIT_SEC ((int64_t) 10 * 60)
 #define NO_RUNTIME "no container runtime has been found"
 
 DEFINE_CLEANUP(Restart *, restart_free)
@@ -119,6 +120,8 @@ static int item_ended(RestartItem *item, const StopReport *report) {
         return restart_await(item);
 }
 
+static int restart_stop_next(Restart *restart);
+
 static int on_stopped(const StopReport *report, void *userdata) {
         RestartItem *item = userdata;
         int r = 0;
@@ -137,11 +140,11 @@ static int on_stopped(const StopReport *report, void *userdata) {
         if (r < 0)
                 return r;
 
-        return restart_settle(item->restart);
+        r = restart_stop_next(item->restart);
+        return r < 0 ? r : restart_settle(item->restart);
 }
 
-static int item_stop(RestartItem *item, const Pod *known) {
-        const PodContainer *spec = known ? pod_find(known, item->name) : NULL;
+static int item_stop(RestartItem *item) {
         const Restart *restart = item->restart;
         cleanup(free_p) char *cause = NULL;
 
@@ -151,16 +154,17 @@ static int item_stop(RestartItem *item, const Pod *known) {
                 return -ENOMEM;
         }
 
+        item->was_added = true;
         return stops_add(restart->stops,
                          &(StopOptions){
                                  .container_id = item->old_id,
                                  .owner = restart->owner,
                                  .cause = cause,
-                                 .pod_address = known && known->ip[0] ? known->ip : NULL,
+                                 .pod_address = restart->address,
                                  .grace_sec = restart->grace_sec,
-                                 .needs_kubelet = !item->stays_down && (restart->must_wait ||
-                                                                        (spec && spec->comes_back)),
-                                 .is_init = spec && spec->kind != POD_CONTAINER_MAIN,
+                                 .needs_kubelet = !item->stays_down &&
+                                                  (restart->must_wait || item->comes_back),
+                                 .is_init = item->kind != POD_CONTAINER_MAIN,
                                  .on_step = on_step,
                                  .on_done = on_stopped,
                                  .userdata = item,
@@ -177,7 +181,9 @@ static int item_init(RestartItem *item, Restart *restart, const RuntimeContainer
                 .name = strdup(container->name),
                 .old_id = strdup(container->id),
                 .restart_count = container->restart_count,
-                .is_init = spec && spec->kind == POD_CONTAINER_INIT,
+                .kind = spec ? spec->kind : POD_CONTAINER_MAIN,
+                .index = spec ? (size_t) (spec - known->containers) : 0,
+                .comes_back = spec && spec->comes_back,
         };
         if (!item->name || !item->old_id)
                 return -ENOMEM;
@@ -194,6 +200,12 @@ static int restart_take(Restart *restart, const RestartFound *found) {
         if (!namespace || !restart->uid || !restart->items)
                 return -ENOMEM;
 
+        if (found->known && found->known->ip[0]) {
+                restart->address = strdup(found->known->ip);
+                if (!restart->address)
+                        return -ENOMEM;
+        }
+
         free(restart->namespace); /* it may have been left open */
         restart->namespace = take_ptr(namespace);
         restart->was_known = found->known != NULL;
@@ -208,19 +220,48 @@ static int restart_take(Restart *restart, const RestartFound *found) {
         return 0;
 }
 
-static int restart_stop_all(Restart *restart, const Pod *known) {
+/* A sidecar serves the main containers and the sidecars after it, as long as these run. */
+static bool is_in_turn(const RestartItem *item) {
+        const Restart *restart = item->restart;
+
+        if (item->kind != POD_CONTAINER_SIDECAR)
+                return true;
+
+        for (size_t i = 0; i < restart->n_items; i++) {
+                const RestartItem *other = &restart->items[i];
+
+                if ((other->stop || !other->was_added) &&
+                    (other->kind != POD_CONTAINER_SIDECAR || other->index > item->index))
+                        return false;
+        }
+
+        return true;
+}
+
+static int restart_stop_next(Restart *restart) {
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < restart->n_items; i++)
-                r = restart_tell(&restart->items[i], RESTART_WAITING, false, "");
-        for (size_t i = 0; r >= 0 && i < restart->n_items; i++)
-                r = item_stop(&restart->items[i], known);
+                if (!restart->items[i].was_added && is_in_turn(&restart->items[i]))
+                        r = item_stop(&restart->items[i]);
         return r;
+}
+
+static int restart_stop_all(Restart *restart) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < restart->n_items; i++) {
+                RestartItem *item = &restart->items[i];
+
+                r = restart_tell(item, RESTART_WAITING, false,
+                                 is_in_turn(item) ? "" : "it is stopped after what it serves");
+        }
+
+        return r < 0 ? r : restart_stop_next(restart);
 }
 
 static int restart_choose(Restart *restart, const CriContainerList *list, RestartFound *found,
                           RuntimePods *running, Error *reterr) {
-        const bool is_synced = restart->pods && pods_are_synced(restart->pods);
         const RestartQuestion question = {
                 .namespace = restart->namespace,
                 .pod = restart->pod,
@@ -232,7 +273,7 @@ static int restart_choose(Restart *restart, const CriContainerList *list, Restar
         if (r < 0)
                 return r;
 
-        return restart_find(running, is_synced ? restart->pods : NULL, &question, found, reterr);
+        return restart_find(running, restart->pods, &question, found, reterr);
 }
 
 static int on_listed(const void *message, const Error *refused, void *userdata) {
@@ -256,7 +297,7 @@ static int on_listed(const void *message, const Error *refused, void *userdata) 
         if (r < 0)
                 return r;
 
-        return restart_stop_all(restart, found.known);
+        return restart_stop_all(restart);
 }
 
 static int restart_look(Restart *restart, RpcClient *client) {
@@ -320,6 +361,7 @@ int restart_new(const RestartOptions *options, Restart **ret) {
                 .reason = strdup(options->reason),
                 .grace_sec = options->grace_sec,
                 .must_wait = options->must_wait,
+                .wait_sec = options->wait_sec > 0 ? options->wait_sec : WAIT_SEC,
                 .on_news = options->on_news,
                 .on_end = options->on_end,
                 .userdata = options->userdata,
@@ -357,6 +399,7 @@ Restart *restart_free(Restart *restart) {
         rpc_call_unref(restart->call);
         sd_event_source_disable_unref(restart->begin);
         sd_event_unref(restart->event);
+        free(restart->address);
         free(restart->uid);
         free(restart->reason);
         free(restart->container);

@@ -4,9 +4,10 @@
 /*
  * Restarts containers of a pod because somebody on this node asks for it
  *
- * Finds them in the runtime, stops them beside each other, and, if that is wanted, waits until each
- * runs again. It needs no API server; where there is one, its pods tell whether a container comes
- * back, and when it is ready.
+ * Finds them in the runtime, stops them beside each other, sidecars after the others and in reverse
+ * order, and, if that is wanted, waits until each runs again. It needs no API server; where there is
+ * one, its pods tell which are sidecars, whether a container comes back, and when it is ready. While
+ * the server is away, what was known last counts.
  */
 
 #include "agent/pod/pods.h"
@@ -47,7 +48,8 @@ typedef struct RestartOptions {
         const char *container; /* "": all that run, but for init and debug containers */
         const char *reason;    /* of who asks, for the event; "" if none is given */
         int64_t grace_sec;     /* or STOP_GRACE_OF_POD */
-        bool must_wait;        /* until they run again */
+        bool must_wait;        /* until they run again, */
+        int64_t wait_sec;      /* each for so long at most; 0: ten minutes */
 
         int (*on_news)(const RestartNews *news, void *userdata);
         /* Once, and last. error: nothing was done at all: NOT_FOUND, INVALID (ambiguous),

@@ -10,7 +10,10 @@ import time
 
 import pytest
 
+from fake import api_faults
+from fake.api_proxy import ApiProxy
 from lab import sanitizers
+from lab.kubeconfig import write_kubeconfig
 from lab.pod import GATE, VERIFIED, container, from_annotations, shell, until_term
 from lab.wait import wait_until
 
@@ -223,6 +226,47 @@ def test_restarts_a_whole_pod(node_agent, make_pod, tools):
         assert pod.wait_restarted(name)["containerID"].removeprefix("containerd://")[:12] in (
             ran.stdout
         )
+
+
+def test_sidecars_end_after_what_they_serve(node_agent, make_pod, tools):
+    """In reverse order of the pod's spec, as the kubelet ends them, and then all run again."""
+
+    def ends(name: str, after: float = 0, **more):
+        command = until_term(f"sleep {after}; echo {name} >>/data/notes")
+        return container(name, tools, command=command, **more)
+
+    sidecars = [ends(name, restartPolicy="Always") for name in ("first", "second")]
+    pod = make_pod(ends("main", 2), initContainers=sidecars, owner=False)
+    ran, said = restart(node_agent, pod.name, "--wait")
+    assert ran.returncode == 0, ran.stderr
+    assert {one["container"]: one["phase"] for one in said} == dict.fromkeys(
+        ("main", "first", "second"), "Running"
+    )
+    assert pod.lines("notes") == ["main", "second", "first"]
+    assert pod.restarts() == {"main": 1, "first": 1, "second": 1}
+
+
+def test_the_api_server_is_away(start_node_agent, control_plane, folder, make_pod, tools):
+    """What it said of the pod last is not forgotten: here, that nothing starts the container again."""
+    pod = make_pod(container("main", tools), restartPolicy="Never", owner=False)
+    server = control_plane.url, control_plane.authority.certificate
+    token = control_plane.service_account_token("inplaced", "inplaced")
+    with ApiProxy(folder / "api", *server) as api:
+        path = write_kubeconfig(folder / "behind.conf", api.url, api.authority, token=token)
+        agent = start_node_agent(kubeconfig=path)
+
+        def says(what: str) -> bool:
+            return f"of this node are {what}" in agent.ctl("doctor").stdout
+
+        wait_until(lambda: says("watched"), 10 * SLOWLY, "pods")
+        api.on("", api_faults.refuse(503))
+        for watch in api.watches():
+            watch.cut()
+        wait_until(lambda: says("known"), 10 * SLOWLY, "loss of the server", 0.1)
+        ran, (main,) = restart(agent, pod.name, "--wait")
+        assert ran.returncode == 3 and main["phase"] == "Stopped"
+        assert "restartPolicy Never" in main["message"]
+        api.behave()
 
 
 def test_without_waiting_it_is_stopped(node_agent, make_pod, tools):

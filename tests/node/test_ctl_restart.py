@@ -57,6 +57,7 @@ def test_restart_asks_for_what_was_said(ctl, node):
     plain, full = node.requests
     assert (plain.namespace, plain.pod, plain.container, plain.reason) == ("", "web", "", "")
     assert not plain.HasField("grace_seconds") and not plain.wait
+    assert (plain.wait_seconds, full.wait_seconds) == (0, 9)
     assert (full.namespace, full.pod, full.container) == ("team", "web", "app")
     assert full.HasField("grace_seconds") and full.grace_seconds == 0
     assert (full.reason, full.wait) == ("new secret", True)

@@ -170,6 +170,15 @@ def test_waits_until_it_runs_again(agent, pod, name):
     assert pod.state(new) == "RUNNING"
 
 
+def test_waits_as_long_as_asked(agent, pod, name):
+    """The caller's time to wait counts, and not the ten minutes of those who name none."""
+    pod.run("app", _HEEDS)
+    restart = Restart(agent, name, wait=True, wait_seconds=1).wait_end()
+    last = restart.last("app")
+    assert restart.phases("app")[-2:] == ["STOPPED", "FAILED"] and last.final
+    assert last.message == "it did not run again within 1 s"
+
+
 def test_grace_of_the_request(agent, make_pod, name):
     """A grace period that is asked for counts, and not the pod's own of a minute."""
     pod = make_pod(name, grace=60)
@@ -189,7 +198,7 @@ def test_what_is_refused(agent, make_pod, name):
     assert _refusal(agent, name, namespace="a", container="db")[0] == "NOT_FOUND"
     code, said = _refusal(agent, name)
     assert code == "INVALID_ARGUMENT" and '"a" and "b"' in said
-    for fields in ({"reason": "x" * 257}, {"reason": "a\nb"}, {"grace_seconds": -1}):
+    for fields in ({"reason": "x" * 257}, {"reason": "a\nb"}, {"grace_seconds": -1}, {"wait_seconds": -1}):
         assert _refusal(agent, name, namespace="a", **fields)[0] == "INVALID_ARGUMENT"
     for wrong in ("", "UPPER", "a b", "../x", "x" * 300):
         assert _refusal(agent, wrong)[0] == "INVALID_ARGUMENT"

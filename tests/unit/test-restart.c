@@ -318,6 +318,34 @@ static void test_waits_for_the_runtime(void **state) {
         assert_true(told.has_ended);
 }
 
+static void test_waits_as_long_as_asked(void **state) {
+        static const struct {
+                int64_t seconds;
+                const char *words;
+        } rows[] = {
+                { 1, "1 s" },       { 119, "119 s" },        { 120, "2 minutes" },
+                { 1801, "1801 s" }, { 7200, "120 minutes" }, { INT32_MAX, "2147483647 s" },
+        };
+        RestartOptions options = plain_options;
+
+        options.must_wait = true;
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                char expected[128];
+
+                options.wait_sec = rows[i].seconds;
+                start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
+                fake_pass((uint64_t) rows[i].seconds * 1000000 - 1);
+                assert_told("");
+                fake_pass(1);
+                snprintf(expected, sizeof(expected),
+                         "default/web/app failed! 1> it did not run again within %s\n",
+                         rows[i].words);
+                assert_told(expected);
+                assert_true(told.has_ended);
+                fake_forget_stops();
+        }
+}
+
 static void test_waits_no_longer_than_bearable(void **state) {
         RestartOptions options = plain_options;
 
@@ -383,6 +411,7 @@ static void test_init_containers_are_left_alone_unless_named(void **state) {
         know();
         start(&options);
         fake_list(containers);
+        end_stop(0, &(StopReport){ .result = STOP_STOPPED });
         assert_int_equal(fake.n_stops, 2);
         assert_string_equal(fake.stops[0].options.container_id, "a");
         assert_string_equal(fake.stops[0].options.pod_address, "10.0.0.7");
@@ -434,6 +463,110 @@ static void test_debug_containers_are_left_alone_unless_named(void **state) {
         know();
         known.runtime_uid = (char *) "uid-2";
         options.container = "";
+        start(&options);
+        fake_list(containers);
+        assert_int_equal(fake.n_stops, 4);
+}
+
+static PodContainer with_sidecars[] = {
+        { .name = (char *) "app", .kind = POD_CONTAINER_MAIN, .comes_back = true },
+        { .name = (char *) "db", .kind = POD_CONTAINER_MAIN, .comes_back = true },
+        { .name = (char *) "first", .kind = POD_CONTAINER_SIDECAR, .comes_back = true },
+        { .name = (char *) "prepare", .kind = POD_CONTAINER_INIT },
+        { .name = (char *) "second", .kind = POD_CONTAINER_SIDECAR, .comes_back = true },
+};
+
+static const FakeContainer runs_with_sidecars[] = {
+        { (char *) "1", .name = "first", .is_running = true },
+        { (char *) "2", .name = "second", .is_running = true },
+        { (char *) "a", .name = "app", .is_running = true },
+        { (char *) "d", .name = "db", .is_running = true },
+        { .name = NULL },
+};
+
+static void start_with_sidecars(const char *container) {
+        RestartOptions options = cluster_options(false);
+
+        (void) know();
+        known.containers = with_sidecars;
+        known.n_containers = 5;
+        options.container = container;
+        start(&options);
+        fake_list(runs_with_sidecars);
+}
+
+static void assert_stopped(size_t i, const char *id) {
+        assert_int_equal(fake.n_stops, i + 1);
+        assert_string_equal(fake.stops[i].options.container_id, id);
+}
+
+/* Whatever became of those before, and also where the list of the runtime has another order. */
+static void test_sidecars_come_last(void **state) {
+        start_with_sidecars("");
+        assert_int_equal(fake.n_stops, 2);
+        assert_string_equal(fake.stops[0].options.container_id, "a");
+        assert_string_equal(fake.stops[1].options.container_id, "d");
+        assert_told("default/web/app waiting a> \n"
+                    "default/web/db waiting d> \n"
+                    "default/web/first waiting 1> it is stopped after what it serves\n"
+                    "default/web/second waiting 2> it is stopped after what it serves\n");
+        end_stop(1, &(StopReport){ .result = STOP_STOPPED });
+        assert_int_equal(fake.n_stops, 2);
+        end_stop(0, &(StopReport){ .result = STOP_FAILED });
+        assert_stopped(2, "2");
+        assert_true(fake.stops[2].options.is_init && fake.stops[2].options.needs_kubelet);
+        assert_string_equal(fake.stops[2].options.pod_address, "10.0.0.7");
+        end_stop(2, &(StopReport){ .result = STOP_GONE });
+        assert_stopped(3, "1");
+        assert_false(told.has_ended);
+        end_stop(3, &(StopReport){ .result = STOP_STOPPED });
+        assert_true(told.has_ended);
+}
+
+/* One that is named alone has nobody to wait for. */
+static void test_a_sidecar_alone(void **state) {
+        start_with_sidecars("first");
+        assert_stopped(0, "1");
+        end_stop(0, &(StopReport){ .result = STOP_STOPPED });
+        assert_true(told.has_ended);
+        assert_int_equal(fake.n_stops, 1);
+}
+
+/* The caller goes while a sidecar has its turn before it: what has not begun is dropped. */
+static void test_freed_before_a_sidecar(void **state) {
+        start_with_sidecars("");
+        end_stop(0, &(StopReport){ .result = STOP_STOPPED });
+        told.restart = restart_free(told.restart);
+        assert_true(fake.stops[1].has_left);
+        assert_int_equal(fake.n_stops, 2);
+}
+
+/* While the API server is away, what it said last counts, as long as that pod is here. */
+static void test_knows_what_was_known_last(void **state) {
+        const FakeContainer *containers = LIST({ "i", .name = "init", .is_running = true },
+                                               { "j", .name = "job", .is_running = true },
+                                               { "s", .name = "side", .is_running = true },
+                                               { "x", .name = "debug", .is_running = true });
+        RestartOptions options = cluster_options(false);
+
+        know();
+        fake.is_synced = false;
+        start(&options);
+        fake_list(containers);
+        assert_stopped(0, "j");
+        assert_false(fake.stops[0].options.needs_kubelet);
+        told.text[0] = '\0';
+        end_stop(0, &(StopReport){ .result = STOP_STOPPED });
+        assert_stopped(1, "s");
+        assert_true(fake.stops[1].options.needs_kubelet);
+        assert_told("default/web/job stopped! j> nothing starts it again: restartPolicy Never\n");
+        end_stop(1, &(StopReport){ .result = STOP_STOPPED });
+        assert_true(told.has_ended);
+
+        fake_forget_stops();
+        know();
+        fake.is_synced = false;
+        known.runtime_uid = (char *) "uid-0";
         start(&options);
         fake_list(containers);
         assert_int_equal(fake.n_stops, 4);
@@ -577,7 +710,7 @@ static void test_freed_at_any_time(void **state) {
         know();
         start(&options);
         fake_list(LIST({ "1", .name = "app", .is_running = true },
-                       { "2", .name = "side", .is_running = true }));
+                       { "2", .name = "job", .is_running = true }));
         end_stop(0, &(StopReport){ .result = STOP_STOPPED });
         told.restart = restart_free(told.restart);
         assert_false(fake.stops[0].has_left); /* it was over */
@@ -598,6 +731,11 @@ int main(void) {
                 TEST(test_too_many_containers),
                 TEST(test_all_that_run_are_stopped),
                 TEST(test_a_stop_that_fails),
+                TEST(test_sidecars_come_last),
+                TEST(test_a_sidecar_alone),
+                TEST(test_freed_before_a_sidecar),
+                TEST(test_knows_what_was_known_last),
+                TEST(test_waits_as_long_as_asked),
                 TEST(test_waits_for_the_runtime),
                 TEST(test_waits_no_longer_than_bearable),
                 TEST(test_init_containers_are_left_alone_unless_named),
