@@ -252,7 +252,7 @@ static int on_poll(sd_event_source *source, uint64_t usec, void *userdata) {
                         return r;
         }
 
-        if (client && !tracker->call && progress_tracker_is_supported(tracker)) {
+        if (tracker->items && client && !tracker->call && progress_tracker_is_supported(tracker)) {
                 r = content_list_ingests(client, on_ingests, tracker, &tracker->call);
                 if (r < 0)
                         return r;
