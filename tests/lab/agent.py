@@ -21,7 +21,7 @@ import grpc
 from lab import sanitizers, stubs
 from lab.cleanup import MARKER, sweep
 from lab.cri import CHANNEL_OPTIONS
-from lab.documents import find_tag_status, node_image, write_whole
+from lab.documents import find_tag_status, node_image, split_reference, write_whole
 from lab.metrics import Metrics, fetch_metrics
 from lab.notify import NotifySocket
 from lab.process import Exit, Process
@@ -235,6 +235,13 @@ class Agent:
 
     def tag_status(self, reference: str) -> dict[str, Any] | None:
         return find_tag_status(self.status(), reference)
+
+    def owners(self, reference: str) -> list[tuple[str, str]]:
+        """Kind and name of whatever wants the image, as in the status file."""
+        name, tag = split_reference(reference)
+        tags = self.status().get("spec", {}).get("images", {}).get(name, {}).get("tags", [])
+        found = next((entry for entry in tags if entry["tag"] == tag), {"ownerReferences": []})
+        return [(owner["kind"], owner["name"]) for owner in found["ownerReferences"]]
 
     def wait_status(self, reference: str, phase: str, timeout: float = 30) -> dict[str, Any]:
         """Waits until the status file says so; returns what it says of the reference."""

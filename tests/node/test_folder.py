@@ -5,23 +5,16 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 
 from fake import behaviours
-from lab.documents import node_image, split_reference, write_whole
+from lab.documents import node_image, write_whole
 from lab.wait import wait_until
 
 
 def wanted_tags(agent) -> list[str]:
     images = agent.status().get("spec", {}).get("images", {})
     return [f"{name}:{tag['tag']}" for name, image in images.items() for tag in image["tags"]]
-
-
-def owners(agent, reference) -> list[tuple[str, str]]:
-    """Kind and name of whoever wants the image."""
-    name, tag = split_reference(reference)
-    tags = agent.status().get("spec", {}).get("images", {}).get(name, {}).get("tags", [])
-    found = next((entry for entry in tags if entry["tag"] == tag), {"ownerReferences": []})
-    return [(owner["kind"], owner["name"]) for owner in found["ownerReferences"]]
 
 
 def wait_wanted(agent, *references: str) -> None:
@@ -39,7 +32,7 @@ def test_file_is_added(agent, containerd, push):
     agent.want(image.reference)
     status = agent.wait_status(image.reference, "Succeeded")
     assert status["imageID"].endswith(f"@{containerd.image_status(image.reference).id}")
-    assert owners(agent, image.reference) == [("File", "wanted.yaml")]
+    assert agent.owners(image.reference) == [("File", "wanted.yaml")]
 
 
 def test_files_that_are_there_at_start(make_agent, containerd, push):
@@ -72,7 +65,7 @@ def test_file_is_renamed(start_agent, fake_runtime):
     agent.wait_status("demo/web:1", "Succeeded")
     os.rename(agent.images_dir / "old.yaml", agent.images_dir / "new.yaml")
     wait_until(
-        lambda: owners(agent, "demo/web:1") == [("File", "new.yaml")], 10, "the new owner"
+        lambda: agent.owners("demo/web:1") == [("File", "new.yaml")], 10, "the new owner"
     )
     agent.wait_status("demo/web:1", "Succeeded")
     assert len(fake_runtime.calls("PullImage")) == 1
@@ -194,15 +187,24 @@ def test_kinds_of_files(start_agent, fake_runtime):
 def test_wishes_are_merged(start_agent, fake_runtime):
     """Files that name one image share one pull and own it together, however they write its name."""
     agent = start_agent(fake_runtime.endpoint)
-    fake_runtime.on("PullImage", behaviours.hang())
-    agent.want("nginx:1", file="a.yaml")
-    agent.want("docker.io/library/nginx:1", file="b.yaml", version=2)
+    released = threading.Event()
+    fake_runtime.on("PullImage", behaviours.when(released))
+    agent.want("nginx:1", file="a.yaml", version=2)
+    wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
+    agent.want("docker.io/library/nginx:1", file="b.yaml")
     wait_until(
-        lambda: owners(agent, "nginx:1") == [("File", "a.yaml"), ("File", "b.yaml")],
+        lambda: agent.owners("nginx:1") == [("File", "a.yaml"), ("File", "b.yaml")],
         10,
-        lambda: f"two owners, but {owners(agent, 'nginx:1')}",
+        lambda: f"two owners, but {agent.owners('nginx:1')}",
     )
     assert agent.status()["status"]["desired"] == 1
+    (call,) = fake_runtime.calls("PullImage")
+    assert not call.over.is_set()
+    released.set()
+    agent.wait_status("nginx:1", "Succeeded")
+    agent.want("demo/next:1", file="c.yaml")
+    agent.wait_status("demo/next:1", "Succeeded")
+    assert [call.image for call in fake_runtime.calls("PullImage")] == ["nginx:1", "demo/next:1"]
 
 
 def test_pull_outlives_one_of_its_owners(start_agent, fake_runtime):
@@ -212,9 +214,9 @@ def test_pull_outlives_one_of_its_owners(start_agent, fake_runtime):
     agent.want("demo/web:1", file="a.yaml")
     agent.want("demo/web:1", file="b.yaml")
     wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
-    wait_until(lambda: len(owners(agent, "demo/web:1")) == 2, 10, "second owner")
+    wait_until(lambda: len(agent.owners("demo/web:1")) == 2, 10, "second owner")
     os.unlink(agent.images_dir / "a.yaml")
-    wait_until(lambda: owners(agent, "demo/web:1") == [("File", "b.yaml")], 10, "one owner")
+    wait_until(lambda: agent.owners("demo/web:1") == [("File", "b.yaml")], 10, "one owner")
     (call,) = fake_runtime.calls("PullImage")
     assert not call.over.is_set()
     os.unlink(agent.images_dir / "b.yaml")
