@@ -74,12 +74,11 @@ int agent_cluster_init(AgentCluster *cluster, sd_event *event, Log *log, const O
         return 0;
 }
 
-void agent_cluster_on_outcome(const Image *image, void *userdata) {
+void agent_cluster_on_served(const Image *image, const Want *want, void *userdata) {
         AgentCluster *cluster = userdata;
 
-        agent_metrics_on_outcome(image, cluster->metrics);
         if (cluster->cluster)
-                cluster_on_outcome(image, cluster->cluster);
+                cluster_on_served(image, want, cluster->cluster);
 }
 
 void agent_cluster_done(AgentCluster *cluster) {

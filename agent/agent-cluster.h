@@ -24,6 +24,6 @@ typedef struct AgentCluster {
 int agent_cluster_init(AgentCluster *cluster, sd_event *event, Log *log, const Options *options,
                        DiagnosisSubject *subject, Auth *auth, Error *reterr);
 /* An ImagesOutcome whose userdata is the AgentCluster: counts it, and tells the cluster. */
-void agent_cluster_on_outcome(const Image *image, void *userdata);
+void agent_cluster_on_served(const Image *image, const Want *want, void *userdata);
 
 void agent_cluster_done(AgentCluster *cluster);

@@ -56,9 +56,8 @@ static const char *result_of(const ImageStatus *status) {
         return status->was_present ? "present" : "succeeded";
 }
 
-void agent_metrics_on_outcome(const Image *image, void *userdata) {
+void agent_metrics_on_outcome(const ImageStatus *status, void *userdata) {
         AgentMetrics *metrics = userdata;
-        const ImageStatus *status = image_status(image);
         const char *result = result_of(status);
         const char *reason =
                 status->phase == IMAGE_FAILED ? pull_reason_to_string(status->reason) : "";

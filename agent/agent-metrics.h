@@ -27,7 +27,7 @@ int agent_metrics_init(AgentMetrics *metrics, const DiagnosisSubject *subject);
 void agent_metrics_done(AgentMetrics *metrics);
 
 /* Callbacks of the parts; the userdata is the AgentMetrics. */
-void agent_metrics_on_outcome(const Image *image, void *userdata);
+void agent_metrics_on_outcome(const ImageStatus *status, void *userdata);
 void agent_metrics_on_cri_call(const RpcMethod *method, uint64_t duration_usec, ErrorKind result,
                                void *userdata);
 void agent_metrics_on_request(const char *method, ErrorKind result, void *userdata);

@@ -122,11 +122,17 @@ static int agent_add_runtimes(Agent *agent, const Options *options, Error *reter
         return r;
 }
 
-static void on_outcome(const Image *image, void *userdata) {
+static void on_outcome(const Image *image, const ImageStatus *status, void *userdata) {
         Agent *agent = userdata;
 
-        agent_cluster_on_outcome(image, &agent->cluster);
+        agent_metrics_on_outcome(status, &agent->metrics);
         (void) agent_pods_image_changed(&agent->pods, image);
+}
+
+static void on_served(const Image *image, const Want *want, void *userdata) {
+        Agent *agent = userdata;
+
+        agent_cluster_on_served(image, want, &agent->cluster);
 }
 
 static int agent_add_images(Agent *agent, const Options *options, Error *reterr) {
@@ -138,6 +144,7 @@ static int agent_add_images(Agent *agent, const Options *options, Error *reterr)
                 .stall_usec = (uint64_t) options->stall_timeout_sec * USEC_PER_SEC,
                 .keys = auth_source(agent->auth.auth),
                 .on_outcome = on_outcome,
+                .on_served = on_served,
                 .outcome_userdata = agent,
         };
         int r;

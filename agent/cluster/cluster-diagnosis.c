@@ -68,7 +68,8 @@ static int visit_node_image(const Cluster *cluster, const DiagnosisVisitor *visi
 
         if (error->kind != ERROR_NONE)
                 return visitor->on_problem("NodeImage", error_message(error),
-                                           "mend its spec; until then the last good one counts",
+                                           "correct its spec; until then the rest of it "
+                                           "counts, or the last good one",
                                            visitor->userdata);
         if (!cluster->was_synced)
                 return 0;

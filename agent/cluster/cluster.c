@@ -172,9 +172,9 @@ int cluster_start(Cluster *cluster, Images *images) {
         return cluster_discover(cluster);
 }
 
-void cluster_on_outcome(const Image *image, void *userdata) {
+void cluster_on_served(const Image *image, const Want *want, void *userdata) {
         Cluster *cluster = userdata;
-        const ImageWish *wish = desired_find_finished(cluster->desired, image);
+        const ImageStatus *status = image_status_for(image, want->owner, want->wish.name);
         cleanup(free_p) char *api_version = NULL;
         KubeReference reference = {
                 .kind = "NodeImage",
@@ -182,10 +182,10 @@ void cluster_on_outcome(const Image *image, void *userdata) {
                 .uid = desired_uid(cluster->desired),
         };
 
-        if (!wish || !cluster->version ||
+        if (!status || !desired_is_owner(cluster->desired, want->owner) || !cluster->version ||
             asprintf(&api_version, CLUSTER_GROUP "/%s", cluster->version) < 0)
                 return;
 
         reference.api_version = api_version;
-        (void) outcome_events_send(cluster->events, &reference, wish, image_status(image));
+        (void) outcome_events_send(cluster->events, &reference, &want->wish, status);
 }

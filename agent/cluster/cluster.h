@@ -51,7 +51,7 @@ KubeSecrets *cluster_secrets(Cluster *cluster);
 /* Begins to watch for these, which are borrowed and have to outlive the cluster. */
 int cluster_start(Cluster *cluster, Images *images);
 
-/* An ImagesOutcome whose userdata is the Cluster. */
-void cluster_on_outcome(const Image *image, void *userdata);
+/* An ImagesServed whose userdata is the Cluster. */
+void cluster_on_served(const Image *image, const Want *want, void *userdata);
 
 DiagnosisSource cluster_diagnosis(const Cluster *cluster);

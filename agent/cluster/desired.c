@@ -99,34 +99,39 @@ static int desired_identify(Desired *desired, const KubeObject *object) {
         return 0;
 }
 
-static int desired_refuse(Desired *desired, Error *error) {
-        if (desired->error.kind == ERROR_NONE ||
-            strcmp(error_message(&desired->error), error_message(error)) != 0)
+/* Takes the error over, which may be unset. */
+static void desired_set_error(Desired *desired, Error *error, bool is_partial) {
+        if (error->kind != ERROR_NONE &&
+            (desired->error.kind == ERROR_NONE ||
+             strcmp(error_message(&desired->error), error_message(error)) != 0))
                 log_warning(desired->log, LOG_FIELDS({ "MESSAGE_ID", MESSAGE_DOCUMENT_REFUSED }),
-                            "Cannot use the NodeImage `%s`, going on with what it said before: %s.",
-                            desired->name, error_message(error));
+                            "Cannot use %sthe NodeImage `%s`, going on with %s: %s.",
+                            is_partial ? "a part of " : "", desired->name,
+                            is_partial ? "the rest" : "what it said before", error_message(error));
         error_done(&desired->error);
         desired->error = *error;
         *error = ERROR_INIT;
-        return 0;
 }
 
 /* Finished tags stay until a controller takes them out of the spec, so nothing expires here. */
 static int desired_set_wishes(Desired *desired, json_object *node_image) {
-        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(error_done) Error error = ERROR_INIT, skipped = ERROR_INIT;
         WishList wishes = WISH_LIST_INIT;
         int r;
 
-        r = image_spec_parse(node_image, &wishes, &error);
-        if (error.kind != ERROR_NONE)
-                return desired_refuse(desired, &error);
+        r = image_spec_parse_each(node_image, &wishes, &skipped, &error);
+        if (error.kind != ERROR_NONE) {
+                desired_set_error(desired, &error, false);
+                return 0;
+        }
         if (r < 0)
                 return r;
+
+        desired_set_error(desired, &skipped, true);
 
         for (size_t i = 0; i < wishes.n_items; i++)
                 wishes.items[i].ttl_sec = WISH_NO_LIMIT;
 
-        error_done(&desired->error);
         wish_list_done(&desired->wishes);
         desired->wishes = wishes;
         desired->has_spec = true;
@@ -177,12 +182,15 @@ static int desired_settle(Desired *desired) {
                 Image *image = images_find(desired->images, wish->name, wish->tag);
                 json_object *entry =
                         status_find_finished(desired->status, wish->name, wish->tag, wish->version);
+                int r;
 
                 if (!image || !entry ||
                     image_status_from_json(entry, wish->name, &status, NULL) < 0)
                         continue;
 
-                (void) image_settle(image, desired->owner, wish->version, &status);
+                r = image_settle(image, desired->owner, wish->name, wish->version, &status);
+                if (r < 0)
+                        return r;
         }
 
         return 0;
@@ -310,19 +318,6 @@ int desired_on_written(Desired *desired, json_object *patch, const char *resourc
         return json_merge_patch(&desired->status, status);
 }
 
-const ImageWish *desired_find_finished(const Desired *desired, const Image *image) {
-        for (size_t i = 0; i < desired->wishes.n_items; i++) {
-                const ImageWish *wish = &desired->wishes.items[i];
-                const ImageStatus *status;
-
-                if (images_find(desired->images, wish->name, wish->tag) != image)
-                        continue;
-
-                status = image_status_for(image, desired->owner, wish->name);
-                if (status && image_phase_is_final(status->phase) &&
-                    !status_find_finished(desired->status, wish->name, wish->tag, wish->version))
-                        return wish;
-        }
-
-        return NULL;
+bool desired_is_owner(const Desired *desired, const char *owner) {
+        return desired->owner && strcmp(desired->owner, owner) == 0;
 }

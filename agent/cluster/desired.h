@@ -19,8 +19,8 @@ typedef struct Desired Desired;
 int desired_new(Log *log, Images *images, Desired **ret);
 Desired *desired_free(Desired *desired);
 
-/* What the watch shows: it is borrowed during the call. A spec that cannot be used leaves the last
- * good one in force, see desired_error(). */
+/* What the watch shows: it is borrowed during the call. A tag that cannot be used fails alone. A spec
+ * that cannot be used at all leaves the last good one in force, see desired_error(). */
 int desired_set(Desired *desired, const KubeObject *object);
 /* The watch has told everything for the first time: what an earlier life knew of other objects, and
  * nobody has claimed, is forgotten. */
@@ -33,7 +33,7 @@ int desired_clear(Desired *desired);
 const char *desired_uid(const Desired *desired);
 const char *desired_name(const Desired *desired);
 
-/* Why the spec is not used, or unset. */
+/* Why the spec, or a part of it that has no status, is not used; or unset. */
 const Error *desired_error(const Desired *desired);
 
 /* What has to be written, see status_diff(). STATUS_SAME if there is no object, or none whose spec
@@ -53,8 +53,7 @@ void desired_on_listed(Desired *desired);
  * is what is known. An object that is older is not believed as to its status. */
 int desired_on_written(Desired *desired, struct json_object *patch, const char *resource_version);
 
-/* The wish of the object for this image that has just been finished and that nobody knows of yet, or
- * NULL. Borrowed. */
-const ImageWish *desired_find_finished(const Desired *desired, const Image *image);
+/* Whether a want with this owner is one of the object. */
+bool desired_is_owner(const Desired *desired, const char *owner);
 
 size_t desired_n_images(const Desired *desired);

@@ -24,3 +24,7 @@ struct Image {
         Pull *pull;
         ImageStatus status; /* of the last round that ended */
 };
+
+/* Another round has ended, or something like it: takes its status over. Whom the last one has served
+ * keeps what it was. */
+int image_set_status(Image *image, ImageStatus *status);

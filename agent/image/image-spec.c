@@ -21,6 +21,7 @@
 typedef struct Spec {
         WishList wishes;
         size_t n_shared; /* bytes in copies */
+        Error *skipped;  /* NULL: whatever is wrong with a part is wrong with the whole */
 } Spec;
 
 static inline void spec_done(Spec *spec) {
@@ -84,69 +85,169 @@ static size_t shared_size(const ImageWish *wish) {
         return size;
 }
 
-static int compare_texts(const void *a, const void *b) {
-        return strcmp(*(const char *const *) a, *(const char *const *) b);
+/* Leaves out what is wrong, if that is allowed here. r is what has become of it. */
+static int spec_skip(Spec *spec, int r, Error *fault, Error *reterr) {
+        Error *to = spec->skipped ?: reterr;
+
+        if (r >= 0 || fault->kind == ERROR_NONE)
+                return r;
+
+        if (to && to->kind == ERROR_NONE) {
+                *to = *fault;
+                *fault = ERROR_INIT;
+        }
+        return spec->skipped ? 0 : r;
 }
 
-static int check_duplicates(const ImageWish *wishes, size_t n, const JsonPath *path,
-                            Error *reterr) {
-        cleanup(free_p) const char **tags = NULL;
+/* The same, but the wish is kept, so that there is something that can fail. */
+static int spec_blame(Spec *spec, ImageWish *wish, int r, Error *fault, Error *reterr) {
+        if (r >= 0 || fault->kind == ERROR_NONE || !spec->skipped)
+                return spec_skip(spec, r, fault, reterr);
 
-        tags = calloc(n + 1, sizeof(*tags));
-        if (!tags)
+        if (!wish->fault)
+                wish->fault = strdup(error_message(fault));
+        return wish->fault ? 0 : -ENOMEM;
+}
+
+/* Equal tags in the order of the list. */
+static int compare_tags(const void *a, const void *b) {
+        const ImageWish *x = *(ImageWish *const *) a, *y = *(ImageWish *const *) b;
+
+        return strcmp(x->tag, y->tag) ?: (x > y) - (x < y);
+}
+
+/* Of equal ones the first is left, with a fault. */
+static int drop_duplicates(Spec *spec, ImageWish **sorted, size_t n, const JsonPath *path,
+                           Error *reterr) {
+        size_t first = 0;
+
+        for (size_t i = 1; i < n; i++) {
+                cleanup(error_done) Error fault = ERROR_INIT;
+                int r;
+
+                if (strcmp(sorted[first]->tag, sorted[i]->tag) != 0) {
+                        first = i;
+                        continue;
+                }
+
+                r = json_refuse(path, &fault, "the tag %s is given twice",
+                                quote(sorted[i]->tag, (char[QUOTE_SIZE]){ 0 }));
+                r = spec_blame(spec, sorted[first], r, &fault, reterr);
+                if (r < 0)
+                        return r;
+
+                image_wish_done(sorted[i]);
+        }
+
+        return 0;
+}
+
+static int check_duplicates(Spec *spec, size_t n_before, const JsonPath *path, Error *reterr) {
+        size_t n = spec->wishes.n_items - n_before, n_left = n_before;
+        cleanup(free_p) ImageWish **sorted = NULL;
+        int r;
+
+        sorted = calloc(n + 1, sizeof(*sorted));
+        if (!sorted)
                 return -ENOMEM;
 
         for (size_t i = 0; i < n; i++)
-                tags[i] = wishes[i].tag;
-        qsort(tags, n, sizeof(*tags), compare_texts);
+                sorted[i] = &spec->wishes.items[n_before + i];
+        qsort(sorted, n, sizeof(*sorted), compare_tags);
+        r = drop_duplicates(spec, sorted, n, path, reterr);
 
-        for (size_t i = 1; i < n; i++)
-                if (strcmp(tags[i - 1], tags[i]) == 0)
-                        return json_refuse(path, reterr, "the tag %s is given twice",
-                                           quote(tags[i], (char[QUOTE_SIZE]){ 0 }));
-        return 0;
+        for (size_t i = n_before; i < n_before + n; i++)
+                if (spec->wishes.items[i].name)
+                        spec->wishes.items[n_left++] = spec->wishes.items[i];
+        spec->wishes.n_items = n_left;
+        return r;
+}
+
+static int parse_tag(Spec *spec, struct json_object *item, const JsonPath *path,
+                     const ImageWish *template, Error *reterr) {
+        cleanup(image_wish_done) ImageWish wish = { .name = NULL };
+        cleanup(error_done) Error fault = ERROR_INIT;
+        int r;
+
+        r = image_wish_copy(template, &wish);
+        if (r < 0)
+                return r;
+
+        r = wish_spec_read_tag(item, path, spec->skipped, &wish, &fault);
+        if (r < 0 && !*wish.tag)
+                return spec_skip(spec, r, &fault, reterr);
+
+        r = spec_blame(spec, &wish, r, &fault, reterr);
+        if (r < 0)
+                return r;
+
+        r = wish_list_take(&spec->wishes, &wish);
+        wish = (ImageWish){ .name = NULL };
+        return r;
 }
 
 /* Makes a wish of each tag, which differ from the template in what is said about the tag. */
 static int parse_tags(Spec *spec, struct json_object *tags, const JsonPath *path,
                       const ImageWish *template, Error *reterr) {
         size_t n_before = spec->wishes.n_items;
-        int r;
 
         for (size_t i = 0; i < json_object_array_length(tags); i++) {
-                cleanup(image_wish_done) ImageWish wish = { .name = NULL };
+                const JsonPath item_path = { .parent = path, .index = i };
+                int r;
 
-                r = image_wish_copy(template, &wish);
-                if (r < 0)
-                        return r;
-
-                r = wish_spec_read_tag(json_object_array_get_idx(tags, i),
-                                       &(JsonPath){ .parent = path, .index = i }, &wish, reterr);
-                if (r < 0)
-                        return r;
-
-                r = wish_list_take(&spec->wishes, &wish);
-                wish = (ImageWish){ .name = NULL };
+                r = parse_tag(spec, json_object_array_get_idx(tags, i), &item_path, template,
+                              reterr);
                 if (r < 0)
                         return r;
         }
 
-        return check_duplicates(spec->wishes.items + n_before, spec->wishes.n_items - n_before,
-                                path, reterr);
+        return check_duplicates(spec, n_before, path, reterr);
 }
 
-static int check_size(Spec *spec, size_t n_tags, const JsonPath *path, const ImageWish *template,
-                      Error *reterr) {
-        if (spec->wishes.n_items + n_tags > IMAGE_SPEC_TAGS_MAX)
-                return json_refuse(path, reterr, "more than %d tags in this object",
-                                   IMAGE_SPEC_TAGS_MAX);
+static int check_shared_size(Spec *spec, size_t n_tags, const JsonPath *path,
+                             const ImageWish *template, Error *reterr) {
+        size_t size = n_tags * shared_size(template);
 
-        spec->n_shared += n_tags * shared_size(template);
-        if (spec->n_shared > SHARED_SIZE_MAX)
+        if (size > SHARED_SIZE_MAX - spec->n_shared)
                 return json_refuse(path, reterr,
                                    "secrets, labels and annotations, once for each tag, are more "
                                    "than %zu MiB in this object",
                                    SHARED_SIZE_MAX >> 20);
+
+        spec->n_shared += size;
+        return 0;
+}
+
+/* What is said once for all tags. If it has a fault, that is all that is left of it. */
+static int parse_template(Spec *spec, const char *name, struct json_object *image, size_t n_tags,
+                          const JsonPath *path, ImageWish *ret, Error *reterr) {
+        cleanup(image_wish_done) ImageWish wish = { .name = NULL };
+        cleanup(error_done) Error fault = ERROR_INIT;
+        int r;
+
+        r = image_wish_init(&wish, name, "");
+        if (r < 0)
+                return r;
+
+        r = wish_spec_read_shared(image, path, &wish, &fault);
+        if (r >= 0)
+                r = check_shared_size(spec, n_tags, path, &wish, &fault);
+        if (r >= 0) {
+                *ret = wish;
+                wish = (ImageWish){ .name = NULL };
+                return 0;
+        }
+
+        image_wish_done(&wish);
+        if (fault.kind == ERROR_NONE || image_wish_init(&wish, name, "") < 0)
+                return -ENOMEM;
+
+        r = spec_blame(spec, &wish, r, &fault, reterr);
+        if (r < 0)
+                return r;
+
+        *ret = wish;
+        wish = (ImageWish){ .name = NULL };
         return 0;
 }
 
@@ -155,6 +256,7 @@ static int parse_image(Spec *spec, const char *name, struct json_object *image,
         cleanup(image_wish_done) ImageWish template = { .name = NULL };
         const JsonPath tags_path = { .parent = path, .key = "tags" };
         struct json_object *tags;
+        size_t n_tags;
         int r;
 
         if (!*name || strlen(name) > JSON_STRING_SIZE_MAX)
@@ -171,14 +273,12 @@ static int parse_image(Spec *spec, const char *name, struct json_object *image,
         if (!tags)
                 return json_refuse(path, reterr, "has no tags");
 
-        r = image_wish_init(&template, name, "");
-        if (r < 0)
-                return r;
-        r = wish_spec_read_shared(image, path, &template, reterr);
-        if (r < 0)
-                return r;
+        n_tags = json_object_array_length(tags);
+        if (spec->wishes.n_items + n_tags > IMAGE_SPEC_TAGS_MAX)
+                return json_refuse(path, reterr, "more than %d tags in this object",
+                                   IMAGE_SPEC_TAGS_MAX);
 
-        r = check_size(spec, json_object_array_length(tags), path, &template, reterr);
+        r = parse_template(spec, name, image, n_tags, path, &template, reterr);
         if (r < 0)
                 return r;
         return parse_tags(spec, tags, &tags_path, &template, reterr);
@@ -203,8 +303,10 @@ static int parse_images(Spec *spec, struct json_object *node_image, Error *reter
 
         json_object_object_foreach(images, name, image) {
                 const JsonPath path = { .parent = &images_path, .key = name };
+                cleanup(error_done) Error fault = ERROR_INIT;
 
-                r = parse_image(spec, name, image, &path, reterr);
+                r = parse_image(spec, name, image, &path, &fault);
+                r = spec_skip(spec, r, &fault, reterr);
                 if (r < 0)
                         return r;
         }
@@ -212,8 +314,8 @@ static int parse_images(Spec *spec, struct json_object *node_image, Error *reter
         return 0;
 }
 
-int image_spec_parse(struct json_object *node_image, WishList *ret, Error *reterr) {
-        cleanup(spec_done) Spec spec = { .wishes = WISH_LIST_INIT };
+static int parse(struct json_object *node_image, WishList *ret, Error *skipped, Error *reterr) {
+        cleanup(spec_done) Spec spec = { .wishes = WISH_LIST_INIT, .skipped = skipped };
         int r;
 
         r = check_kind(node_image, reterr);
@@ -227,4 +329,13 @@ int image_spec_parse(struct json_object *node_image, WishList *ret, Error *reter
         *ret = spec.wishes;
         spec.wishes = WISH_LIST_INIT;
         return 0;
+}
+
+int image_spec_parse(struct json_object *node_image, WishList *ret, Error *reterr) {
+        return parse(node_image, ret, NULL, reterr);
+}
+
+int image_spec_parse_each(struct json_object *node_image, WishList *ret, Error *skipped,
+                          Error *reterr) {
+        return parse(node_image, ret, skipped, reterr);
 }

@@ -7,6 +7,9 @@
  * What a NodeImage (apps.kruise.io, v1alpha1 or v1beta1) wishes for. Whatever the agent could not
  * tell apart or carry out is refused, with its path; a name or tag that no registry could have is
  * not, because that concerns one image alone and belongs into its status.
+ *
+ * A file is refused as a whole: its author reads why. The object of an API server is written by many,
+ * whom the status of their own tag reaches and nothing else, so there each tag is refused alone.
  */
 
 #include <json-c/json_types.h>
@@ -20,3 +23,9 @@
 /* One wish for each tag of each image, in the order of the object. Everything is copied. The caller
  * owns *ret, which is not touched by a failure. */
 int image_spec_parse(struct json_object *node_image, WishList *ret, Error *reterr);
+
+/* The same, but what is wrong with a tag, or with what is said for all tags of an image, becomes the
+ * fault of these wishes. What cannot be called by a tag is left out, and the first such thing is
+ * reported in *skipped, which must be unset. Refuses only what is no NodeImage with images. */
+int image_spec_parse_each(struct json_object *node_image, WishList *ret, Error *skipped,
+                          Error *reterr);

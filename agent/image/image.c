@@ -6,10 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/image/pull-failure.h"
 
 DEFINE_CLEANUP(Image *, image_free)
 
@@ -42,19 +40,6 @@ int image_key_of(const char *name, const char *tag, char **ret) {
         return asprintf(ret, "%s %s", name, tag) < 0 ? -ENOMEM : 0;
 }
 
-/* Nothing can be done about it before it is written differently. */
-static int image_set_malformed(Image *image) {
-        if (image->malformed.kind == ERROR_NONE)
-                return 0;
-
-        image->status.phase = IMAGE_FAILED;
-        image->status.completed_at = time(NULL);
-        image->status.started_at = image->status.completed_at;
-        image->notes.has_outcome = true;
-        return pull_failure_describe(&image->status, PULL_REASON_INVALID_REFERENCE,
-                                     error_message(&image->malformed), 1, 1);
-}
-
 int image_new(const char *name, const char *tag, ImageDirty on_dirty, void *userdata, Image **ret) {
 
         cleanup(image_free_p) Image *image = NULL;
@@ -71,10 +56,6 @@ int image_new(const char *name, const char *tag, ImageDirty on_dirty, void *user
                 return r;
 
         r = image_identify(image, name, tag);
-        if (r < 0)
-                return r;
-
-        r = image_set_malformed(image);
         if (r < 0)
                 return r;
 
@@ -118,7 +99,7 @@ const ImageStatus *image_status_for(const Image *image, const char *owner, const
         const Want *want = wants_find(&image->wants, owner, name);
 
         if (want && want->is_served)
-                return &image->status;
+                return want->outcome ?: &image->status;
 
         return want && want->is_in_round && image->pull ? pull_status(image->pull) : NULL;
 }
@@ -133,6 +114,16 @@ ImageNotes *image_notes(Image *image) {
 
 const Want *image_wants(const Image *image) {
         return image->wants.first;
+}
+
+const Want *image_take_news(Image *image) {
+        for (Want *want = image->wants.first; want; want = want->next)
+                if (want->is_news) {
+                        want->is_news = false;
+                        return want;
+                }
+
+        return NULL;
 }
 
 bool image_is_wanted(const Image *image) {
@@ -156,6 +147,7 @@ static int image_join_round(Image *image) {
                         continue;
 
                 want->is_in_round = true;
+                want->is_late = pull_status(image->pull)->started_at > 0;
                 r = pull_join(image->pull, want->owner);
                 if (r < 0)
                         return r;
@@ -200,21 +192,38 @@ static void image_stop_round(Image *image) {
         image->pull = pull_free(image->pull);
         image->must_restart = false;
         for (Want *want = image->wants.first; want; want = want->next)
-                want->is_in_round = false;
+                want->is_in_round = want->is_late = false;
+}
+
+/* A success is one for all in the round. A failure is not for those that have come later and would
+ * have been tried with other secrets or for longer: they get a round of their own. */
+static bool is_answered(const Image *image, const Want *want) {
+        return want->is_in_round && (pull_status(image->pull)->phase == IMAGE_SUCCEEDED ||
+                                     pull_fails_for(image->pull, &want->wish, want->is_late));
 }
 
 static int image_end_round(Image *image) {
-        ImageStatus status;
+        cleanup(image_status_done) ImageStatus status = { 0 };
         int r;
 
         r = image_status_copy(pull_status(image->pull), &status);
         if (r < 0)
                 return r;
 
-        image_restore_status(image, &status);
+        r = image_set_status(image, &status);
+        if (r < 0)
+                return r;
+
         image->notes.has_outcome = true;
-        for (Want *want = image->wants.first; want; want = want->next)
-                want->is_served = want->is_served || want->is_in_round;
+        for (Want *want = image->wants.first; want; want = want->next) {
+                if (!is_answered(image, want))
+                        continue;
+
+                r = want_serve(want, NULL);
+                if (r < 0)
+                        return r;
+                want->is_news = true;
+        }
         image_stop_round(image);
         return 0;
 }

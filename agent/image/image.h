@@ -17,7 +17,7 @@ typedef struct Image Image;
 /* What those who look after an image write down with it. */
 typedef struct ImageNotes {
         bool is_dirty;    /* waits for image_reconcile() */
-        bool has_outcome; /* a round has ended, or the reference is malformed, and nobody knows */
+        bool has_outcome; /* a round has ended, which is not reported yet; see also Want.is_news */
         uint64_t shown;   /* what a status file says about it, as a fingerprint; 0 at first */
 } ImageNotes;
 
@@ -39,10 +39,13 @@ const char *image_tag(const Image *image);  /* or the digest */
 /* Of the round that runs, else of the last one. Borrowed until the next event. */
 const ImageStatus *image_status(const Image *image);
 
-/* Of the round that serves the want of one owner, or has served it. NULL: none did so far. */
+/* Of the round that serves the want of one owner, or what became of it. NULL: it was not its turn. */
 const ImageStatus *image_status_for(const Image *image, const char *owner, const char *name);
 
 const Want *image_wants(const Image *image);
+
+/* One that has its outcome since the last call; NULL: none. Borrowed. */
+const Want *image_take_news(Image *image);
 
 /* All wants that have not expired, as one. NULL if there are none. */
 const ImageWish *image_wish(const Image *image);
@@ -56,7 +59,8 @@ ImageNotes *image_notes(Image *image);
 /* Somebody wants it now. */
 bool image_is_wanted(const Image *image);
 
-/* Adds or changes the want of one owner. The wish is copied. */
+/* Adds or changes the want of one owner. The wish is copied. One with a fault fails at once, as does
+ * any for a malformed reference. */
 int image_set_want(Image *image, const char *owner, const ImageWish *wish, bool is_transient);
 
 /* Removes the wants that were not marked as seen since the last time. */
@@ -65,12 +69,15 @@ int image_sweep_wants(Image *image, const char *owner);
 /* Removes the wants of one owner that were not served yet. Returns how many. */
 int image_withdraw(Image *image, const char *owner);
 
-/* Somebody else has decided what became of an owner's want of this version, which needs no serving
- * any more: then the status is taken over, and 1 returned. 0: there is no such want. */
-int image_settle(Image *image, const char *owner, int64_t version, ImageStatus *status);
+/* Somebody else has decided what became of an owner's want of this name and version, which needs no
+ * serving any more: then the status is taken over, and 1 returned. 0: there is no such want. */
+int image_settle(Image *image, const char *owner, const char *name, int64_t version,
+                 ImageStatus *status);
 
-/* An earlier life of the agent has served this owner's version. */
-int image_restore_served(Image *image, const char *owner, int64_t version, bool is_expired);
+/* The agent has served this owner's version before it was restarted. The outcome is copied; NULL: it
+ * is the status that is restored. */
+int image_restore_served(Image *image, const char *owner, int64_t version, bool is_expired,
+                         const ImageStatus *outcome);
 /* Takes the status over. */
 void image_restore_status(Image *image, ImageStatus *status);
 /* Forgets what was restored and nobody has claimed. */

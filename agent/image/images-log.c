@@ -20,8 +20,7 @@ static void clean(char *text) {
                         *text = '?';
 }
 
-void images_log_outcome(Log *log, const Image *image) {
-        const ImageStatus *status = image_status(image);
+void images_log_outcome(Log *log, const Image *image, const ImageStatus *status) {
         const char *tag = image_tag(image);
         cleanup(free_p) char *reference = NULL;
         char duration[32];

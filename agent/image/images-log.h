@@ -8,4 +8,4 @@
 #include "agent/base/log.h"
 #include "agent/image/image.h"
 
-void images_log_outcome(Log *log, const Image *image);
+void images_log_outcome(Log *log, const Image *image, const ImageStatus *status);

@@ -20,6 +20,7 @@
 struct Images {
         PullContext context;
         ImagesOutcome on_outcome;
+        ImagesServed on_served;
         void *outcome_userdata;
 
         ImageIndex index;
@@ -101,6 +102,27 @@ static int images_tell(Images *images, Image *image) {
         return r;
 }
 
+static void images_tell_outcome(Images *images, const Image *image, const ImageStatus *status) {
+        images_log_outcome(images->context.log, image, status);
+        images->on_outcome(image, status, images->outcome_userdata);
+}
+
+static void images_tell_outcomes(Images *images, Image *image) {
+        const Want *want;
+
+        if (image_notes(image)->has_outcome) {
+                image_notes(image)->has_outcome = false;
+                images_tell_outcome(images, image, image_status(image));
+        }
+
+        while ((want = image_take_news(image))) {
+                if (want->is_refused)
+                        images_tell_outcome(images, image,
+                                            image_status_for(image, want->owner, want->wish.name));
+                images->on_served(image, want, images->outcome_userdata);
+        }
+}
+
 static int images_reconcile_one(Images *images, Image *image) {
         int r;
 
@@ -109,12 +131,7 @@ static int images_reconcile_one(Images *images, Image *image) {
         if (r < 0)
                 return r;
 
-        if (image_notes(image)->has_outcome) {
-                image_notes(image)->has_outcome = false;
-                images_log_outcome(images->context.log, image);
-                images->on_outcome(image, images->outcome_userdata);
-        }
-
+        images_tell_outcomes(images, image);
         r = images_tell(images, image);
         if (r < 0)
                 return r;
@@ -224,6 +241,7 @@ int images_new(const ImagesOptions *options, Images **ret) {
 
         *images = (Images) {
                 .on_outcome = options->on_outcome,
+                .on_served = options->on_served,
                 .outcome_userdata = options->outcome_userdata,
                 .context = {
                         .event = event,
@@ -335,7 +353,7 @@ int images_restore(Images *images, const char *name, const char *tag, ImageStatu
 }
 
 int images_restore_served(Images *images, const char *name, const char *tag, const char *owner,
-                          int64_t version, bool is_expired) {
+                          int64_t version, bool is_expired, const ImageStatus *outcome) {
         Image *image;
         int r;
 
@@ -344,7 +362,7 @@ int images_restore_served(Images *images, const char *name, const char *tag, con
                 return r;
 
         on_dirty(image, images);
-        return image_restore_served(image, owner, version, is_expired);
+        return image_restore_served(image, owner, version, is_expired, outcome);
 }
 
 void images_restore_end(Images *images) {

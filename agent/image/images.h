@@ -13,8 +13,11 @@
 
 typedef struct Images Images;
 
-/* A pull ended, and its status says how. */
-typedef void (*ImagesOutcome)(const Image *image, void *userdata);
+/* A pull ended, or a want was refused without one; the status says how. */
+typedef void (*ImagesOutcome)(const Image *image, const ImageStatus *status, void *userdata);
+
+/* A want has been served, or refused: image_status_for() says how. */
+typedef void (*ImagesServed)(const Image *image, const Want *want, void *userdata);
 
 typedef struct ImagesOptions {
         CompletionQueue *completions;
@@ -24,6 +27,7 @@ typedef struct ImagesOptions {
         uint64_t stall_usec; /* 0: never */
         PullKeySource keys;
         ImagesOutcome on_outcome;
+        ImagesServed on_served;
         void *outcome_userdata;
 } ImagesOptions;
 
@@ -57,7 +61,7 @@ int images_withdraw(Images *images, const char *owner, const Image *image);
  * and then by images_restore_end(). The status is taken over; one that is not final is no news. */
 int images_restore(Images *images, const char *name, const char *tag, ImageStatus *status);
 int images_restore_served(Images *images, const char *name, const char *tag, const char *owner,
-                          int64_t version, bool is_expired);
+                          int64_t version, bool is_expired, const ImageStatus *outcome);
 void images_restore_end(Images *images);
 
 /* A runtime came or went. */

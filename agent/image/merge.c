@@ -3,6 +3,7 @@
 #include "agent/image/merge.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
@@ -101,6 +102,7 @@ int merge_wishes(const ImageWish *const *wishes, size_t n_wishes, ImageWish *ret
         assert(n_wishes > 0);
 
         r = image_wish_copy(wishes[0], &merged);
+        free(take_ptr(merged.fault));
         for (size_t i = 1; r >= 0 && i < n_wishes; i++)
                 r = merge_one(&merged, wishes[i]);
         if (r < 0)
@@ -109,4 +111,15 @@ int merge_wishes(const ImageWish *const *wishes, size_t n_wishes, ImageWish *ret
         *ret = merged;
         merged = (ImageWish){ .name = NULL };
         return 0;
+}
+
+bool merge_is_within(const ImageWish *wish, const ImageWish *merged) {
+        for (size_t i = 0; i < wish->n_secrets; i++)
+                if (!has_secret(merged, &wish->secrets[i]))
+                        return false;
+
+        return larger(wish->timeout_sec, merged->timeout_sec) == merged->timeout_sec &&
+               larger(wish->backoff_limit, merged->backoff_limit) == merged->backoff_limit &&
+               longer(wish->active_deadline_sec, merged->active_deadline_sec) ==
+                       merged->active_deadline_sec;
 }

@@ -18,6 +18,8 @@ static const struct {
                 "nothing to do" },
         [PULL_REASON_INVALID_REFERENCE] = { "InvalidReference",
                 "correct the name, the tag or the digest" },
+        [PULL_REASON_INVALID_SPEC] = { "InvalidSpec",
+                "correct it, and give it a new version" },
         [PULL_REASON_NOT_FOUND] = { "NotFound",
                 "check the name and the tag" },
         [PULL_REASON_UNAUTHORIZED] = { "Unauthorized",

@@ -16,6 +16,7 @@
 typedef enum PullReason {
         PULL_REASON_NONE,
         PULL_REASON_INVALID_REFERENCE,
+        PULL_REASON_INVALID_SPEC,         /* what is asked for cannot be understood */
         PULL_REASON_NOT_FOUND,            /* no such image or tag */
         PULL_REASON_UNAUTHORIZED,         /* 401, 403, denied: credentials are missing or wrong */
         PULL_REASON_INVALID_CREDENTIALS,  /* credentials that cannot be read or used */

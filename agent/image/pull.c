@@ -11,6 +11,7 @@
 #include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
+#include "agent/image/merge.h"
 #include "agent/image/pull-failure.h"
 #include "agent/image/pull-internal.h"
 
@@ -226,6 +227,12 @@ int pull_join(Pull *pull, const char *owner) {
 bool pull_covers(const Pull *pull, const ImageWish *wish) {
         return wish->version <= pull->wish.version &&
                (pull->wish.policy == PULL_POLICY_ALWAYS || wish->policy == pull->wish.policy);
+}
+
+bool pull_fails_for(const Pull *pull, const ImageWish *wish, bool is_late) {
+        bool is_short = is_late && pull->status.reason == PULL_REASON_DEADLINE;
+
+        return merge_is_within(wish, &pull->wish) && !is_short;
 }
 
 int pull_on_slot(Ticket *ticket) {

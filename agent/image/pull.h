@@ -51,6 +51,10 @@ int pull_join(Pull *pull, const char *owner);
 /* Whether its success will be what this wish asks for too. */
 bool pull_covers(const Pull *pull, const ImageWish *wish);
 
+/* Whether its failure is one of this wish too, which joined it; late: when it had its turn already, so
+ * that there was less time left for the wish than it gives itself. */
+bool pull_fails_for(const Pull *pull, const ImageWish *wish, bool is_late);
+
 /* The queue has served this ticket of a pull. */
 int pull_on_slot(Ticket *ticket);
 

@@ -14,10 +14,40 @@ struct Served {
         char *owner;
         int64_t version;
         bool is_expired;
+        ImageStatus *outcome;
 };
+
+static ImageStatus *status_free(ImageStatus *status) {
+        if (status)
+                image_status_done(status);
+        free(status);
+        return NULL;
+}
+
+/* A copy of NULL is NULL. */
+static int status_new(const ImageStatus *status, ImageStatus **ret) {
+        ImageStatus *copy;
+
+        *ret = NULL;
+        if (!status)
+                return 0;
+
+        copy = calloc(1, sizeof(*copy));
+        if (!copy)
+                return -ENOMEM;
+
+        if (image_status_copy(status, copy) < 0) {
+                free(copy);
+                return -ENOMEM;
+        }
+
+        *ret = copy;
+        return 0;
+}
 
 static void served_free(Wants *wants, Served *served) {
         list_remove(&wants->served, served);
+        status_free(served->outcome);
         free(served->owner);
         free(served);
 }
@@ -25,8 +55,44 @@ static void served_free(Wants *wants, Served *served) {
 void wants_remove(Wants *wants, Want *want) {
         list_remove(&wants->first, want);
         image_wish_done(&want->wish);
+        status_free(want->outcome);
         free(want->owner);
         free(want);
+}
+
+int want_serve(Want *want, const ImageStatus *outcome) {
+        ImageStatus *copy;
+        int r;
+
+        r = status_new(outcome, &copy);
+        if (r < 0)
+                return r;
+
+        status_free(want->outcome);
+        want->outcome = copy;
+        want->is_served = true;
+        want->is_in_round = false;
+        return 0;
+}
+
+void want_renew(Want *want) {
+        want->outcome = status_free(want->outcome);
+        want->is_served = want->is_expired = want->is_news = want->is_refused = false;
+}
+
+int wants_keep_outcome(const Wants *wants, const ImageStatus *status) {
+        for (Want *want = wants->first; want; want = want->next) {
+                int r;
+
+                if (!want->is_served || want->outcome)
+                        continue;
+
+                r = status_new(status, &want->outcome);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
 }
 
 void wants_forget(Wants *wants) {
@@ -118,7 +184,8 @@ int wants_add(Wants *wants, const char *owner, Want **ret) {
         return 0;
 }
 
-int wants_remember(Wants *wants, const char *owner, int64_t version, bool is_expired) {
+int wants_remember(Wants *wants, const char *owner, int64_t version, bool is_expired,
+                   const ImageStatus *outcome) {
         Served *served;
 
         served = calloc(1, sizeof(*served));
@@ -126,7 +193,8 @@ int wants_remember(Wants *wants, const char *owner, int64_t version, bool is_exp
                 return -ENOMEM;
 
         served->owner = strdup(owner);
-        if (!served->owner) {
+        if (!served->owner || status_new(outcome, &served->outcome) < 0) {
+                free(served->owner);
                 free(served);
                 return -ENOMEM;
         }
@@ -137,12 +205,19 @@ int wants_remember(Wants *wants, const char *owner, int64_t version, bool is_exp
         return 0;
 }
 
-void wants_claim(const Wants *wants, Want *want) {
+int wants_claim(const Wants *wants, Want *want) {
         for (const Served *served = wants->served; served; served = served->next) {
-                if (strcmp(served->owner, want->owner) != 0)
+                int r;
+
+                if (strcmp(served->owner, want->owner) != 0 ||
+                    served->version != want->wish.version)
                         continue;
 
-                want->is_served = served->version == want->wish.version;
-                want->is_expired = want->is_served && served->is_expired;
+                want->is_expired = want->is_expired || served->is_expired;
+                r = want_serve(want, served->outcome ?: want->outcome);
+                if (r < 0)
+                        return r;
         }
+
+        return 0;
 }

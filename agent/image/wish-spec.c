@@ -190,8 +190,8 @@ static int parse_limits(struct json_object *item, const JsonPath *path, ImageWis
                            &wish->ttl_sec, reterr);
 }
 
-static int parse_policy(struct json_object *item, const JsonPath *path, ImageWish *wish,
-                        Error *reterr) {
+static int parse_policy(struct json_object *item, const JsonPath *path, bool is_lenient,
+                        ImageWish *wish, Error *reterr) {
         const JsonPath here = { .parent = path, .key = "imagePullPolicy" };
         const char *policy;
         int r;
@@ -200,19 +200,32 @@ static int parse_policy(struct json_object *item, const JsonPath *path, ImageWis
         if (r < 0)
                 return r;
 
-        if (!policy || !*policy || strcmp(policy, "Always") == 0)
-                wish->policy = PULL_POLICY_ALWAYS;
-        else if (strcmp(policy, "IfNotPresent") == 0)
+        if (policy && strcmp(policy, "IfNotPresent") == 0)
                 wish->policy = PULL_POLICY_IF_NOT_PRESENT;
+        else if (!policy || !*policy || strcmp(policy, "Always") == 0 || is_lenient)
+                wish->policy = PULL_POLICY_ALWAYS;
         else
                 return json_refuse(&here, reterr, "expected Always or IfNotPresent, got %s",
                                    quote(policy, (char[QUOTE_SIZE]){ 0 }));
         return 0;
 }
 
-int wish_spec_read_tag(struct json_object *item, const JsonPath *path, ImageWish *wish,
-                       Error *reterr) {
-        const JsonPath version_path = { .parent = path, .key = "version" };
+static int parse_version(struct json_object *item, const JsonPath *path, ImageWish *wish,
+                         Error *reterr) {
+        const JsonPath here = { .parent = path, .key = "version" };
+        int r;
+
+        r = json_read_integer(item, path, here.key, &wish->version, reterr);
+        if (r < 0)
+                return r;
+        if (wish->version < 0)
+                return json_refuse(&here, reterr, "expected zero or more, got %lld",
+                                   (long long) wish->version);
+        return 0;
+}
+
+int wish_spec_read_tag(struct json_object *item, const JsonPath *path, bool is_lenient,
+                       ImageWish *wish, Error *reterr) {
         const char *tag;
         int r;
 
@@ -230,21 +243,18 @@ int wish_spec_read_tag(struct json_object *item, const JsonPath *path, ImageWish
         if (!wish->tag)
                 return -ENOMEM;
 
-        r = json_read_integer(item, path, version_path.key, &wish->version, reterr);
+        /* The version and the owners are needed even if the rest has a fault, to report it. */
+        r = parse_version(item, path, wish, reterr);
         if (r < 0)
                 return r;
-        if (wish->version < 0)
-                return json_refuse(&version_path, reterr, "expected zero or more, got %lld",
-                                   (long long) wish->version);
-
+        r = parse_owners(item, path, wish, reterr);
+        if (r < 0)
+                return r;
         r = json_read_time(item, path, "createdAt", &wish->created_at, reterr);
         if (r < 0)
                 return r;
-        r = parse_policy(item, path, wish, reterr);
+        r = parse_policy(item, path, is_lenient, wish, reterr);
         if (r < 0)
                 return r;
-        r = parse_limits(item, path, wish, reterr);
-        if (r < 0)
-                return r;
-        return parse_owners(item, path, wish, reterr);
+        return parse_limits(item, path, wish, reterr);
 }

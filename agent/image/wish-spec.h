@@ -14,6 +14,7 @@
 int wish_spec_read_shared(struct json_object *image, const JsonPath *path, ImageWish *wish,
                           Error *reterr);
 
-/* What is said about one tag, beginning with its name. */
-int wish_spec_read_tag(struct json_object *item, const JsonPath *path, ImageWish *wish,
-                       Error *reterr);
+/* What is said about one tag, beginning with its name. Lenient: an unknown policy is Always. What was
+ * read before a refusal is in the wish. */
+int wish_spec_read_tag(struct json_object *item, const JsonPath *path, bool is_lenient,
+                       ImageWish *wish, Error *reterr);

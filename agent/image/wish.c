@@ -147,6 +147,9 @@ int image_wish_copy(const ImageWish *wish, ImageWish *ret) {
         if (r < 0)
                 return r;
 
+        if (copy_string(wish->fault, &copy.fault) < 0)
+                return -ENOMEM;
+
         copy.version = wish->version;
         copy.created_at = wish->created_at;
         copy.policy = wish->policy;
@@ -183,6 +186,7 @@ void image_wish_done(ImageWish *wish) {
 
         image_wish_clear_owners(wish);
 
+        free(wish->fault);
         free(wish->tag);
         free(wish->name);
         *wish = (ImageWish){ .name = NULL };
@@ -249,7 +253,7 @@ static bool equal_numbers(const ImageWish *a, const ImageWish *b) {
 
 bool image_wish_equal(const ImageWish *a, const ImageWish *b) {
         if (!equal_numbers(a, b) || !equal_strings(a->name, b->name) ||
-            !equal_strings(a->tag, b->tag))
+            !equal_strings(a->tag, b->tag) || !equal_strings(a->fault, b->fault))
                 return false;
 
         for (size_t i = 0; i < a->n_secrets; i++)

@@ -6,7 +6,7 @@
  *
  * Somebody wants an image on this node: one entry of spec.images.NAME.tags of a NodeImage, with
  * everything about it that the node needs. A wish knows neither where it came from nor what became
- * of it. Times are seconds, as in the object.
+ * of it, but if it has a fault, that is all that ever will. Times are seconds, as in the object.
  */
 
 #include <stdbool.h>
@@ -45,8 +45,9 @@ typedef struct KeyValue {
 } KeyValue;
 
 typedef struct ImageWish {
-        char *name; /* as the source spells it, without the tag */
-        char *tag;  /* a tag, or a digest such as "sha256:..." */
+        char *name;  /* as the source spells it, without the tag */
+        char *tag;   /* a tag, or a digest such as "sha256:..." */
+        char *fault; /* why nothing can be done about it, one line; or NULL */
         int64_t version;
         int64_t created_at; /* since the epoch, 0 if unknown */
         PullPolicy policy;

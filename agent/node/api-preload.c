@@ -65,16 +65,6 @@ void preload_drop(Preload *preload) {
         free(preload);
 }
 
-/* The image has been asked for and nothing was said about it yet: it must not be mistaken for the
- * outcome of somebody else's earlier request. */
-static bool is_served(const Preload *preload, const Image *image) {
-        for (const Want *want = image_wants(image); want; want = want->next)
-                if (strcmp(want->owner, preload->owner) == 0)
-                        return want->is_served;
-
-        return false;
-}
-
 static bool is_wanted(const Preload *preload, const Image *image) {
         for (const Want *want = image_wants(image); want; want = want->next)
                 if (strcmp(want->owner, preload->owner) == 0)
@@ -91,15 +81,16 @@ static ImageStatus canceled_status(void) {
         };
 }
 
+/* What becomes of the image for others, earlier or with other limits, is nothing to the caller. */
 static ImageStatus status_of(const Preload *preload, const PreloadItem *item) {
-        const Image *image = item->image;
+        const ImageStatus *status;
 
-        if (!image || !is_wanted(preload, image))
+        if (!item->image || !is_wanted(preload, item->image))
                 return canceled_status();
-        if (image_has_round(image) || is_served(preload, image))
-                return *image_status(image); /* borrowed for the event */
 
-        return (ImageStatus){ .phase = IMAGE_WAITING, .step = IMAGE_STEP_QUEUED };
+        status = image_status_for(item->image, preload->owner, item->name);
+        return status ? *status /* borrowed for the event */
+                      : (ImageStatus){ .phase = IMAGE_WAITING, .step = IMAGE_STEP_QUEUED };
 }
 
 static int preload_end(Preload *preload) {

@@ -93,7 +93,7 @@ static int restore_owner(Images *images, const ImageWish *wish, const OwnerRef *
 
         if (is_finished && reference->resource_version) {
                 r = images_restore_served(images, wish->name, wish->tag, owner,
-                                          version_of(reference), false);
+                                          version_of(reference), false, NULL);
                 if (r < 0)
                         return r;
         }
@@ -138,20 +138,26 @@ static const char *get_text(json_object *object, const char *key) {
                                                               : NULL;
 }
 
-static int restore_expired_one(Images *images, json_object *item) {
+/* Without a status, the time of the want is over. */
+static int restore_served(Images *images, json_object *item) {
         const char *name = get_text(item, "name"), *tag = get_text(item, "tag");
         const char *owner = get_text(item, "owner");
-        json_object *version = NULL;
+        cleanup(image_status_done) ImageStatus outcome = { 0 };
+        json_object *version = NULL, *status = NULL;
 
         if (!name || !tag || !owner || !owner_kind(owner))
+                return 0;
+        if (json_object_object_get_ex(item, "status", &status) &&
+            (image_status_from_json(status, name, &outcome, NULL) < 0 ||
+             !image_phase_is_final(outcome.phase)))
                 return 0;
 
         (void) json_object_object_get_ex(item, "version", &version);
         return images_restore_served(images, name, tag, owner, json_object_get_int64(version),
-                                     true);
+                                     !status, status ? &outcome : NULL);
 }
 
-static int restore_expired(Images *images, json_object *root) {
+static int restore_note(Images *images, json_object *root, const char *key) {
         cleanup(json_object_put_p) json_object *list = NULL;
         json_object *metadata, *annotations;
         const char *text;
@@ -161,13 +167,13 @@ static int restore_expired(Images *images, json_object *root) {
             !json_object_object_get_ex(metadata, "annotations", &annotations))
                 return 0;
 
-        text = get_text(annotations, NODE_IMAGE_EXPIRED);
+        text = get_text(annotations, key);
         list = text ? json_tokener_parse(text) : NULL;
         if (!json_object_is_type(list, json_type_array))
                 return 0;
 
         for (size_t i = 0; r >= 0 && i < json_object_array_length(list); i++)
-                r = restore_expired_one(images, json_object_array_get_idx(list, i));
+                r = restore_served(images, json_object_array_get_idx(list, i));
         return r;
 }
 
@@ -224,7 +230,11 @@ static int restore(Images *images, json_object *root, bool in_cluster, Error *re
                         return r;
         }
 
-        r = restore_expired(images, root);
+        r = restore_note(images, root, NODE_IMAGE_EXPIRED);
+        if (r < 0)
+                return r;
+
+        r = restore_note(images, root, NODE_IMAGE_OUTCOMES);
         if (r < 0)
                 return r;
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/document/json-cleanup.h"
 #include "agent/node/owner.h"
 #include "agent/node/wish-json.h"
 
@@ -32,35 +33,57 @@ static int print_string(FILE *file, const char *text) {
         return print_json(file, json_object_new_string(text));
 }
 
-/* What somebody has wanted long enough must not be done again after a restart. */
-static json_object *expired_to_json(const Images *images) {
-        json_object *list = json_object_new_array();
-
-        for (size_t i = 0; list && i < images_count(images); i++) {
-                const Image *image = images_get(images, i);
-
-                for (const Want *want = image_wants(image); want; want = want->next)
-                        if (want->is_expired &&
-                            json_object_array_add(list, expired_want_to_json(image, want)) < 0)
-                                return NULL;
-        }
-
-        return list;
+/* What has been wanted long enough must not be done again after a restart. */
+static bool is_expired(const Image *image, const Want *want) {
+        return want->is_expired;
 }
 
-static int print_expired(const Images *images, FILE *file) {
-        json_object *list = expired_to_json(images);
-        int r = 0;
+/* What became of it is not what the image's status says. */
+static bool has_outcome(const Image *image, const Want *want) {
+        return want->is_served && !want->is_expired &&
+               image_status_for(image, want->owner, want->wish.name) != image_status(image);
+}
 
-        if (!list)
-                return -ENOMEM;
+/* One of the annotations that keep what a NodeImage has no place for, and which wants it is about. */
+typedef struct Note {
+        const char *key;
+        bool (*is_noted)(const Image *image, const Want *want);
+        json_object *(*to_json)(const Image *image, const Want *want);
+} Note;
 
-        if (json_object_array_length(list) > 0) {
-                (void) fputs(",\n      \"" NODE_IMAGE_EXPIRED "\": ", file);
-                r = print_string(file, json_object_to_json_string_ext(list, JSON_FORMAT));
+static const Note notes[] = {
+        { NODE_IMAGE_EXPIRED, is_expired, served_want_to_json },
+        { NODE_IMAGE_OUTCOMES, has_outcome, outcome_to_json },
+};
+
+static int note_collect(const Note *note, const Image *image, json_object *list) {
+        for (const Want *want = image_wants(image); want; want = want->next) {
+                json_object *item;
+
+                if (!note->is_noted(image, want))
+                        continue;
+
+                item = note->to_json(image, want);
+                if (!item || json_object_array_add(list, item) < 0) {
+                        json_object_put(item);
+                        return -ENOMEM;
+                }
         }
-        json_object_put(list);
-        return r;
+
+        return 0;
+}
+
+static int note_print(const Note *note, const Images *images, FILE *file) {
+        cleanup(json_object_put_p) json_object *list = json_object_new_array();
+        int r = list ? 0 : -ENOMEM;
+
+        for (size_t i = 0; r >= 0 && i < images_count(images); i++)
+                r = note_collect(note, images_get(images, i), list);
+        if (r < 0 || json_object_array_length(list) == 0)
+                return r;
+
+        (void) fprintf(file, ",\n      \"%s\": ", note->key);
+        return print_string(file, json_object_to_json_string_ext(list, JSON_FORMAT));
 }
 
 static int print_metadata(const NodeImageOptions *options, FILE *file) {
@@ -76,7 +99,8 @@ static int print_metadata(const NodeImageOptions *options, FILE *file) {
         if (r < 0)
                 return r;
 
-        r = print_expired(options->images, file);
+        for (size_t i = 0; r >= 0 && i < sizeof(notes) / sizeof(notes[0]); i++)
+                r = note_print(&notes[i], options->images, file);
         (void) fputs("\n    }\n  },\n", file);
         return r;
 }
@@ -200,6 +224,7 @@ uint64_t node_image_fingerprint(const Image *image) {
                 sum = hash_number(sum, want->wish.policy);
                 sum = hash_number(sum, want->is_expired);
                 sum = hash_number(sum, want->is_served);
+                sum = hash_number(sum, want->outcome ? want->outcome->completed_at : 0);
         }
 
         return sum > 0 ? sum : 1;

@@ -6,8 +6,9 @@
  *
  * The merged wishes as spec, what became of them as status, in the schema of apps.kruise.io/v1alpha1
  * (compatible with OpenKruise's NodeImage). Who wants an image stands among its ownerReferences, as
- * kind File or Request of inplaced.io/v1, with the version as resourceVersion once it was served; so
- * the object says all that a new life of the agent has to know.
+ * kind File or Request of inplaced.io/v1, with the version as resourceVersion once it was served. Two
+ * annotations tell whose time is over, and what became of wants that were served by another pull than
+ * the last one. So the object says all that the agent has to know when it starts again.
  */
 
 #include <stdio.h>

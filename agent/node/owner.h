@@ -17,6 +17,7 @@
 #define OWNER_NODE_IMAGE "nodeimage/"
 
 #define NODE_IMAGE_EXPIRED "inplaced.io/expired"
+#define NODE_IMAGE_OUTCOMES "inplaced.io/outcomes"
 
 /* "file/web.yaml" → kind "File", name "web.yaml", borrowed from the owner. NULL: it is neither. */
 const char *owner_kind(const char *owner);

@@ -166,12 +166,22 @@ int wish_shared_to_text(const ImageWish *wish, char **ret) {
         return 0;
 }
 
-json_object *expired_want_to_json(const Image *image, const Want *want) {
+json_object *served_want_to_json(const Image *image, const Want *want) {
         cleanup(json_object_put_p) json_object *object = json_object_new_object();
         bool ok;
 
         ok = object && add_text(object, "name", image_name(image)) &&
              add_text(object, "tag", image_tag(image)) && add_text(object, "owner", want->owner) &&
              add(object, "version", json_object_new_int64(want->wish.version));
+        return ok ? take_ptr(object) : NULL;
+}
+
+json_object *outcome_to_json(const Image *image, const Want *want) {
+        cleanup(json_object_put_p) json_object *object = served_want_to_json(image, want);
+        const ImageStatus *status = image_status_for(image, want->owner, want->wish.name);
+        bool ok;
+
+        ok = object && add(object, "status",
+                           image_status_to_json(status, image_name(image), image_tag(image)));
         return ok ? take_ptr(object) : NULL;
 }

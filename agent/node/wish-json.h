@@ -16,5 +16,6 @@ struct json_object *wish_tag_to_json(const ImageWish *wish, const Image *image);
  * [...]" or "". The caller owns it. */
 int wish_shared_to_text(const ImageWish *wish, char **ret);
 
-/* Somebody whose time is over, for the annotation. NULL: no memory. */
-struct json_object *expired_want_to_json(const Image *image, const Want *want);
+/* A want that was served, for an annotation, without and with its outcome. NULL: no memory. */
+struct json_object *served_want_to_json(const Image *image, const Want *want);
+struct json_object *outcome_to_json(const Image *image, const Want *want);

@@ -438,13 +438,15 @@ def test_spec_is_of_no_use_at_start(make_member, proxy, wishes, fake_runtime):
     wishes.want("demo/done:1", policy="Always")
     statuses = {"demo/done": {"tags": [done]}}
     wishes.patch_status({"desired": 1, "succeeded": 1, "imageStatuses": statuses})
-    add(wishes, "demo/bad:1", policy="Never")
+    good = wishes.get()["spec"]
+    wishes.set_spec({"images": "demo/bad"})
     agent = make_member()
     agent.start()
-    wait_problem(agent, "NodeImage", "Never")
+    wait_problem(agent, "NodeImage", "spec.images")
     wait_until(lambda: readiness(agent)[0] == 200, 10 * SLOWLY, lambda: f"{readiness(agent)}")
     assert_pulls_locally(agent)
     assert proxy.requests(_STATUS_WRITES) == []
+    wishes.set_spec(good)
     add(wishes, "demo/bad:1")
     wishes.wait_status("demo/bad:1", "Succeeded")
     assert wishes.tag_status("demo/done:1") == done

@@ -27,7 +27,14 @@ static bool is_limit(int64_t value, int64_t smallest) {
 }
 
 static void check_wish(const ImageWish *wish) {
-        if (!*wish->name || !*wish->tag || wish->version < 0)
+        if (!*wish->name || !*wish->tag)
+                abort();
+        if (wish->fault) {
+                if (strpbrk(wish->fault, "\r\n"))
+                        abort();
+                return;
+        }
+        if (wish->version < 0)
                 abort();
         if (wish->policy < 0 || wish->policy >= _PULL_POLICY_MAX)
                 abort();
@@ -38,6 +45,22 @@ static void check_wish(const ImageWish *wish) {
         for (size_t i = 0; i < wish->n_secrets; i++)
                 if (!*wish->secrets[i].name)
                         abort();
+}
+
+/* One that is refused nowhere says the same in both ways. */
+static void check_each(struct json_object *object, bool is_refused, size_t n_wishes) {
+        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+        cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
+        int r;
+
+        r = image_spec_parse_each(object, &wishes, &skipped, &error);
+        if ((r < 0) != (error.kind == ERROR_INVALID) || (r < 0 && !is_refused))
+                abort();
+        if (!is_refused && (wishes.n_items != n_wishes || skipped.kind != ERROR_NONE))
+                abort();
+
+        for (size_t i = 0; i < wishes.n_items; i++)
+                check_wish(&wishes.items[i]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -54,5 +77,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
         for (size_t i = 0; i < wishes.n_items; i++)
                 check_wish(&wishes.items[i]);
+        check_each(object, r < 0, wishes.n_items);
         return 0;
 }

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 
@@ -11,6 +12,7 @@ from fake import behaviours
 from lab.documents import node_image, write_whole
 from lab.preload import Preload
 from lab.trouble import pull_another, the_complaint
+from lab.wait import wait_until
 
 _REFUSED = behaviours.fail("UNKNOWN", "failed with status code [manifests 1]: 401 Unauthorized")
 
@@ -22,11 +24,11 @@ def secret_image(auth_registry, containerd, image_name):
     containerd.remove_image(image.image_id)
 
 
-def want_with_secrets(agent, reference: str, *secrets: str) -> None:
+def want_with_secrets(agent, reference: str, *secrets: str, file: str = "secret.yaml") -> None:
     document = node_image((reference,), backoffLimit=0)
     (image,) = document["spec"]["images"].values()
     image["pullSecrets"] = [{"namespace": "default", "name": name} for name in secrets]
-    write_whole(agent.images_dir / "secret.yaml", document)
+    write_whole(agent.images_dir / file, document)
 
 
 def auths(user: str, password: str, *hosts: str) -> dict:
@@ -117,6 +119,29 @@ def test_pull_secrets_by_name(start_agent, fake_runtime):
     want_with_secrets(agent, "hub.test/demo/web:1", "team")
     agent.wait_status("hub.test/demo/web:1", "Failed")
     assert used(fake_runtime) == ["team", "all"]
+
+
+def test_other_secrets_join_a_pull(start_agent, fake_runtime):
+    """Whoever comes with another secret while a pull runs does not fail with it."""
+    released = threading.Event()
+    first = behaviours.when(released)
+    fake_runtime.on(
+        "PullImage",
+        behaviours.in_turn(
+            lambda call, good: first(call, lambda: _REFUSED(call, good)), behaviours.normal()
+        ),
+    )
+    agent = start_agent(fake_runtime.endpoint)
+    write_whole(agent.auth_dir / "team.json", auths("team", "x", "hub.test"))
+    want_with_secrets(agent, "hub.test/demo/web:1", "team")
+    wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
+    (agent.auth_dir / "team.json").unlink()
+    write_whole(agent.auth_dir / "other.json", auths("other", "x", "hub.test"))
+    want_with_secrets(agent, "hub.test/demo/web:1", "other", file="other.yaml")
+    wait_until(lambda: len(agent.owners("hub.test/demo/web:1")) == 2, 10, "second owner")
+    released.set()
+    agent.wait_status("hub.test/demo/web:1", "Succeeded")
+    assert used(fake_runtime) == ["team", "other"]
 
 
 @pytest.mark.parametrize("content", [None, b"{", b'{"auths": []}', b"\xff"])

@@ -76,6 +76,41 @@ def test_docker_hubs_images_in_containerd(agent, containerd, registry, image_nam
     containerd.remove_image(image.image_id)
 
 
+def failing_when(released: threading.Event) -> behaviours.Behaviour:
+    broken, wait = behaviours.fail("UNKNOWN", "it is broken"), behaviours.when(released)
+    return lambda call, good: wait(call, lambda: broken(call, good))
+
+
+def test_more_patient_one_joins_a_pull(start_agent, fake_runtime):
+    """Who would try more often does not fail with the pull that it has joined."""
+    released = threading.Event()
+    first = failing_when(released)
+    fake_runtime.on("PullImage", behaviours.in_turn(first, behaviours.normal()))
+    agent = start_agent(fake_runtime.endpoint)
+    agent.want("demo/web:1", backoffLimit=0)
+    wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
+    patient = Preload(agent, "demo/web:1", backoff_limit=1)
+    patient.wait_phase("PULLING")
+    released.set()
+    assert patient.wait_end().phase == agent.messages.PHASE_SUCCEEDED
+    assert "FAILED" not in patient.phases()
+    assert len(fake_runtime.calls("PullImage")) == 2
+
+
+def test_failure_is_shared(start_agent, fake_runtime):
+    """Who would try no more than the pull that it has joined fails with it."""
+    released = threading.Event()
+    fake_runtime.on("PullImage", failing_when(released))
+    agent = start_agent(fake_runtime.endpoint)
+    agent.want("demo/web:1", backoffLimit=0)
+    wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
+    other = Preload(agent, "demo/web:1", backoff_limit=0)
+    other.wait_phase("PULLING")
+    released.set()
+    assert other.wait_end().phase == agent.messages.PHASE_FAILED
+    assert len(fake_runtime.calls("PullImage")) == 1
+
+
 def test_if_not_present(start_agent, fake_runtime):
     """IfNotPresent takes an image that is there, without asking the registry."""
     fake_runtime.hold("demo/web:1")

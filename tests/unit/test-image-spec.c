@@ -355,9 +355,108 @@ static void test_sizes(void **state) {
         }
 }
 
+#define SECRET "\"pullSecrets\":[{\"namespace\":\"a\"}]"
+#define TWO_TAGS "\"tags\":[{\"tag\":\"1\",\"version\":3},{\"tag\":\"2\"}]"
+#define GOOD "\"good\":{\"tags\":[{\"tag\":\"1\"}]}"
+
+/* Of an API server's object: what is left of it, beside an image that has no fault. */
+static const struct Each {
+        const char *name;
+        const char *json;
+        const char *wishes; /* NAME:TAG vVERSION POLICY, and the fault */
+        const char *skipped;
+} each[] = {
+        { "nothing is wrong", IMAGES("\"nginx\":{" TWO_TAGS "}," GOOD),
+          "nginx:1 v3 Always; nginx:2 v0 Always; good:1 v0 Always; ", NULL },
+        { "an unknown policy", TAG("\"imagePullPolicy\":\"Never\""), "nginx:1.25 v0 Always; ",
+          NULL },
+        { "a policy of another type", TAG("\"version\":2,\"imagePullPolicy\":3"),
+          "nginx:1.25 v2 Always spec.images.nginx.tags[0].imagePullPolicy: expected a string (in "
+          "quotes), got 3; ",
+          NULL },
+        { "a version below zero", TAG("\"version\":-1"),
+          "nginx:1.25 v-1 Always spec.images.nginx.tags[0].version: expected zero or more, got -1; ",
+          NULL },
+        { "a secret without a name", IMAGES("\"nginx\":{" TWO_TAGS "," SECRET "}," GOOD),
+          "nginx:1 v3 Always spec.images.nginx.pullSecrets[0]: has no name; "
+          "nginx:2 v0 Always spec.images.nginx.pullSecrets[0]: has no name; good:1 v0 Always; ",
+          NULL },
+        { "an image's fault comes before that of a tag",
+          IMAGES("\"nginx\":{\"tags\":[{\"tag\":\"1\",\"version\":-1}]," SECRET "}"),
+          "nginx:1 v-1 Always spec.images.nginx.pullSecrets[0]: has no name; ", NULL },
+        { "a tag that is given twice",
+          IMAGES("\"nginx\":{\"tags\":[{\"tag\":\"b\",\"version\":4},{\"tag\":\"a\"},{\"tag\":\"b\"},"
+                 "{\"tag\":\"b\"}]}," GOOD),
+          "nginx:b v4 Always spec.images.nginx.tags: the tag \"b\" is given twice; nginx:a v0 Always; "
+          "good:1 v0 Always; ",
+          NULL },
+        { "no tag at all", IMAGES("\"nginx\":{\"tags\":[{},{\"tag\":\"1\"}]}," GOOD),
+          "nginx:1 v0 Always; good:1 v0 Always; ", "spec.images.nginx.tags[0]: has no tag" },
+        { "a tag that is no text", IMAGES("\"nginx\":{\"tags\":[7,{\"tag\":8}]}," GOOD),
+          "good:1 v0 Always; ", "spec.images.nginx.tags[0]: expected an object, got 7" },
+        { "an image that is none", IMAGES("\"a\":3," GOOD ",\"b\":{},\"\":{\"tags\":[]}"),
+          "good:1 v0 Always; ", "spec.images.a: expected an object, got 3" },
+};
+
+static void assert_wishes(const WishList *wishes, const char *expected) {
+        char text[1024] = "";
+
+        for (size_t i = 0; i < wishes->n_items; i++) {
+                const ImageWish *wish = &wishes->items[i];
+
+                sprintf(text + strlen(text), "%s:%s v%d %s%s%s; ", wish->name, wish->tag,
+                        (int) wish->version,
+                        wish->policy == PULL_POLICY_ALWAYS ? "Always" : "IfNotPresent",
+                        wish->fault ? " " : "", wish->fault ?: "");
+        }
+        assert_string_equal(text, expected);
+}
+
+static void test_each(void **state) {
+        const struct Each *row = *state;
+        cleanup(json_object_put_p) struct json_object *object = json_tokener_parse(row->json);
+        cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
+        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+
+        assert_non_null(object);
+        assert_int_equal(image_spec_parse_each(object, &wishes, &skipped, &error), 0);
+        assert_wishes(&wishes, row->wishes);
+        assert_int_equal(skipped.kind, row->skipped ? ERROR_INVALID : ERROR_NONE);
+        if (row->skipped)
+                assert_string_equal(error_message(&skipped), row->skipped);
+}
+
+/* The copies of what is said once are limited for an object of the API server, too. */
+static void test_each_of_a_large_object(void **state) {
+        cleanup(json_object_put_p) struct json_object *object = large(3, 30, 0, 128 << 10);
+        cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
+        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+
+        assert_int_equal(image_spec_parse_each(object, &wishes, &skipped, &error), 0);
+        assert_int_equal(skipped.kind, ERROR_NONE);
+        assert_int_equal(wishes.n_items, 90);
+        for (size_t i = 0; i < wishes.n_items; i++) {
+                assert_int_equal(wishes.items[i].n_annotations, i < 60);
+                assert_int_equal(!wishes.items[i].fault, i < 60);
+        }
+}
+
+static void test_each_of_no_node_image(void **state) {
+        cleanup(json_object_put_p) struct json_object *object = json_tokener_parse("[]");
+        cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
+        WishList untouched = { .n_items = 42 };
+
+        assert_true(image_spec_parse_each(object, &untouched, &skipped, &error) < 0);
+        assert_int_equal(error.kind, ERROR_INVALID);
+        assert_int_equal(skipped.kind, ERROR_NONE);
+        assert_int_equal(untouched.n_items, 42);
+}
+
 int main(void) {
+        const size_t n_each = sizeof(each) / sizeof(each[0]);
         const size_t n_refusals = sizeof(refusals) / sizeof(refusals[0]);
-        struct CMUnitTest tests[sizeof(refusals) / sizeof(refusals[0]) + 8];
+        struct CMUnitTest
+                tests[sizeof(refusals) / sizeof(refusals[0]) + sizeof(each) / sizeof(each[0]) + 10];
         size_t n = 0;
 
         for (; n < n_refusals; n++)
@@ -366,6 +465,14 @@ int main(void) {
                         .test_func = test_refusal,
                         .initial_state = (void *) &refusals[n],
                 };
+        for (size_t i = 0; i < n_each; i++)
+                tests[n++] = (struct CMUnitTest){
+                        .name = each[i].name,
+                        .test_func = test_each,
+                        .initial_state = (void *) &each[i],
+                };
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_each_of_a_large_object);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_each_of_no_node_image);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_nothing);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_defaults);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_said_about_a_tag);

@@ -19,6 +19,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/image/image.h"
+#include "agent/image/merge.h"
 
 #define NOW 1769903999
 #define ID "sha256:6efc10a0510f143a90b69dc564a914574973223e88418d65c1f8809e08dc0a1f"
@@ -87,6 +88,10 @@ bool pull_covers(const Pull *pull, const ImageWish *wish) {
         return wish->version <= pull->wish.version;
 }
 
+bool pull_fails_for(const Pull *pull, const ImageWish *wish, bool is_late) {
+        return merge_is_within(wish, &pull->wish) && !is_late;
+}
+
 int pull_on_slot(Ticket *ticket) {
         fail();
         return 0;
@@ -142,6 +147,30 @@ static void set_want(Fixture *fixture, const char *owner, const char *name, int6
         assert_int_equal(image_set_want(fixture->image, owner, &wish, is_transient), 0);
 }
 
+/* The same with one more second or attempt, or a secret. */
+typedef enum More { MORE_NOTHING, MORE_TIMEOUT, MORE_ATTEMPTS, MORE_DEADLINE, MORE_SECRET } More;
+
+static void set_more(Fixture *fixture, const char *owner, More more) {
+        cleanup(image_wish_done) ImageWish wish;
+
+        assert_int_equal(image_wish_init(&wish, "nginx", "1.25"), 0);
+        wish.active_deadline_sec = 60 + (more == MORE_DEADLINE);
+        wish.timeout_sec += more == MORE_TIMEOUT;
+        wish.backoff_limit += more == MORE_ATTEMPTS;
+        if (more == MORE_SECRET)
+                assert_int_equal(image_wish_add_secret(&wish, "team", "key"), 0);
+        assert_int_equal(image_set_want(fixture->image, owner, &wish, false), 0);
+}
+
+static void set_fault(Fixture *fixture, const char *owner, int64_t version, const char *fault) {
+        cleanup(image_wish_done) ImageWish wish;
+
+        assert_int_equal(image_wish_init(&wish, "nginx", "1.25"), 0);
+        wish.version = version;
+        wish.fault = strdup(fault);
+        assert_int_equal(image_set_want(fixture->image, owner, &wish, false), 0);
+}
+
 static void want(Fixture *fixture, const char *owner, int64_t version) {
         set_want(fixture, owner, "nginx", version, WISH_NO_LIMIT, false);
 }
@@ -172,6 +201,23 @@ static void assert_wants(const Fixture *fixture, const char *expected) {
         for (const Want *w = image_wants(fixture->image); w; w = w->next)
                 sprintf(text + strlen(text), "%s:%s%s%s ", w->owner, w->is_in_round ? "round" : "",
                         w->is_served ? "served" : "", w->is_expired ? ",expired" : "");
+        assert_string_equal(text, expected);
+}
+
+static void assert_outcome(const Fixture *fixture, const char *owner, const char *name,
+                           const char *phase) {
+        const ImageStatus *status = image_status_for(fixture->image, owner, name);
+
+        assert_string_equal(status ? image_phase_to_string(status->phase) : "none", phase);
+}
+
+/* Those that have an outcome since the last time. */
+static void assert_news(const Fixture *fixture, const char *expected) {
+        char text[128] = "";
+        const Want *w;
+
+        while ((w = image_take_news(fixture->image)))
+                sprintf(text + strlen(text), "%s ", w->owner);
         assert_string_equal(text, expected);
 }
 
@@ -368,6 +414,154 @@ static void test_new_owner_waits_for_the_next_round(void **state) {
         assert_wants(&fixture, "a:served b:served ");
 }
 
+/* Who comes later with more than the pull has gets the failure of its own, but any success. */
+static void test_failure_of_a_pull_that_was_joined(void **state) {
+        static const struct {
+                More more;
+                bool is_late;
+                bool has_own;
+        } rows[] = {
+                { MORE_NOTHING, false, false }, { MORE_TIMEOUT, false, true },
+                { MORE_ATTEMPTS, false, true }, { MORE_DEADLINE, false, true },
+                { MORE_SECRET, false, true },   { MORE_NOTHING, true, true },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+                for (int succeeds = 0; succeeds < 2; succeeds++) {
+                        bool has_own = rows[i].has_own && !succeeds;
+                        cleanup(fixture_done) Fixture fixture;
+
+                        fixture_init(&fixture);
+                        set_more(&fixture, "a", MORE_NOTHING);
+                        reconcile(&fixture);
+                        pulls.last->status.started_at = rows[i].is_late;
+                        set_more(&fixture, "b", rows[i].more);
+                        reconcile(&fixture);
+                        assert_wants(&fixture, "a:round b:round ");
+
+                        finish(&fixture, succeeds ? IMAGE_SUCCEEDED : IMAGE_FAILED);
+                        assert_wants(&fixture,
+                                     has_own ? "a:served b:round " : "a:served b:served ");
+                        assert_int_equal(pulls.n_made, 1 + has_own);
+                        assert_news(&fixture, has_own ? "a " : "a b ");
+                        if (!has_own)
+                                continue;
+
+                        assert_int_equal(pulls.last->wish.n_secrets, rows[i].more == MORE_SECRET);
+                        finish(&fixture, IMAGE_FAILED);
+                        assert_wants(&fixture, "a:served b:served ");
+                        assert_int_equal(pulls.n_made, 2);
+                }
+}
+
+/* What becomes of an image for one is nothing to those that were served before. */
+static void test_outcomes_are_kept(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        want(&fixture, "a", 1);
+        reconcile(&fixture);
+        finish(&fixture, IMAGE_SUCCEEDED);
+        assert_news(&fixture, "a ");
+
+        want(&fixture, "b", 1);
+        reconcile(&fixture);
+        assert_outcome(&fixture, "a", "nginx", "Succeeded");
+        assert_outcome(&fixture, "b", "nginx", "Waiting");
+        finish(&fixture, IMAGE_FAILED);
+        assert_news(&fixture, "b ");
+        assert_outcome(&fixture, "a", "nginx", "Succeeded");
+        assert_outcome(&fixture, "b", "nginx", "Failed");
+        assert_int_equal(image_status(fixture.image)->phase, IMAGE_FAILED);
+
+        want(&fixture, "a", 2);
+        reconcile(&fixture);
+        finish(&fixture, IMAGE_SUCCEEDED);
+        assert_outcome(&fixture, "a", "nginx", "Succeeded");
+        assert_outcome(&fixture, "b", "nginx", "Failed");
+}
+
+/* A wish with a fault fails at once and alone. */
+static void test_fault(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        set_fault(&fixture, "a", 3, "it has no name");
+        assert_wants(&fixture, "a:served ");
+        assert_news(&fixture, "a ");
+        assert_outcome(&fixture, "a", "nginx", "Failed");
+        assert_int_equal(image_status(fixture.image)->version, 3);
+        assert_string_equal(image_status(fixture.image)->message,
+                            "InvalidSpec: it has no name; correct it, and give it a new version "
+                            "(attempt 1 of 1)");
+
+        want(&fixture, "b", 1);
+        reconcile(&fixture);
+        assert_wants(&fixture, "a:served b:round ");
+        assert_null(pulls.last->wish.fault);
+        set_fault(&fixture, "c", 1, "it has no name");
+        assert_outcome(&fixture, "c", "nginx", "Failed");
+        finish(&fixture, IMAGE_SUCCEEDED);
+        assert_news(&fixture, "b c ");
+        assert_outcome(&fixture, "a", "nginx", "Failed");
+        assert_outcome(&fixture, "b", "nginx", "Succeeded");
+        assert_outcome(&fixture, "c", "nginx", "Failed");
+
+        set_fault(&fixture, "a", 3, "it has no name");
+        assert_news(&fixture, "");
+        set_more(&fixture, "c", MORE_NOTHING); /* another version, without the fault */
+        reconcile(&fixture);
+        assert_wants(&fixture, "a:served b:served c:round ");
+}
+
+/* Others decide about one spelling of one version, and not about what is over. */
+static void test_settle(void **state) {
+        static const struct {
+                const char *owner, *name;
+                int64_t version;
+                bool is_settled;
+        } rows[] = {
+                { "a", "nginx", 2, false },
+                { "b", "nginx", 1, false },
+                { "a", "index.docker.io/library/nginx", 1, false },
+                { "a", "nginx", 1, true },
+                { "a", "nginx", 1, false },
+        };
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        want(&fixture, "a", 1);
+        set_want(&fixture, "a", "docker.io/library/nginx", 1, WISH_NO_LIMIT, false);
+        reconcile(&fixture);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                ImageStatus status = { .phase = IMAGE_FAILED, .completed_at = NOW };
+
+                assert_int_equal(image_settle(fixture.image, rows[i].owner, rows[i].name,
+                                              rows[i].version, &status),
+                                 rows[i].is_settled);
+        }
+
+        reconcile(&fixture);
+        assert_outcome(&fixture, "a", "nginx", "Failed");
+        assert_outcome(&fixture, "a", "docker.io/library/nginx", "Waiting");
+        finish(&fixture, IMAGE_SUCCEEDED);
+        assert_outcome(&fixture, "a", "nginx", "Failed");
+        assert_outcome(&fixture, "a", "docker.io/library/nginx", "Succeeded");
+        assert_int_equal(pulls.n_made, 1);
+}
+
+/* What is refused, but was decided before the last restart, is no news. */
+static void test_settled_fault_is_no_news(void **state) {
+        ImageStatus status = { .phase = IMAGE_FAILED, .completed_at = NOW };
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        set_fault(&fixture, "a", 1, "it has no name");
+        assert_int_equal(image_settle(fixture.image, "a", "nginx", 1, &status), 1);
+        assert_news(&fixture, "");
+        assert_int_equal(image_status_for(fixture.image, "a", "nginx")->completed_at, NOW);
+}
+
 static void test_last_owner_leaves(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
@@ -537,7 +731,7 @@ static void test_malformed_expires(void **state) {
 }
 
 static void restore(Fixture *fixture, const char *owner, int64_t version, bool is_expired) {
-        assert_int_equal(image_restore_served(fixture->image, owner, version, is_expired), 0);
+        assert_int_equal(image_restore_served(fixture->image, owner, version, is_expired, NULL), 0);
 }
 
 static void test_restored(void **state) {
@@ -586,6 +780,25 @@ static void test_restored_in_two_spellings(void **state) {
         image_restore_end(fixture.image);
         reconcile(&fixture);
         assert_wants(&fixture, "a:served a:served ");
+}
+
+static void test_restored_outcome(void **state) {
+        const ImageStatus outcome = { .phase = IMAGE_SUCCEEDED, .completed_at = NOW - 1 };
+        ImageStatus status = { .phase = IMAGE_FAILED, .completed_at = NOW };
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        image_restore_status(fixture.image, &status);
+        restore(&fixture, "a", 2, false);
+        assert_int_equal(image_restore_served(fixture.image, "a", 1, false, &outcome), 0);
+        restore(&fixture, "a", 1, false);
+        restore(&fixture, "b", 1, false);
+        want(&fixture, "a", 1);
+        want(&fixture, "b", 1);
+        image_restore_end(fixture.image);
+        assert_wants(&fixture, "a:served b:served ");
+        assert_outcome(&fixture, "a", "nginx", "Succeeded");
+        assert_outcome(&fixture, "b", "nginx", "Failed");
 }
 
 static void test_runtime_change_is_passed_on(void **state) {
@@ -671,6 +884,11 @@ static const struct CMUnitTest stories[] = {
         cmocka_unit_test(test_new_owner_starts_a_round),
         cmocka_unit_test(test_new_owner_joins_the_round),
         cmocka_unit_test(test_new_owner_waits_for_the_next_round),
+        cmocka_unit_test(test_failure_of_a_pull_that_was_joined),
+        cmocka_unit_test(test_outcomes_are_kept),
+        cmocka_unit_test(test_fault),
+        cmocka_unit_test(test_settle),
+        cmocka_unit_test(test_settled_fault_is_no_news),
         cmocka_unit_test(test_last_owner_leaves),
         cmocka_unit_test(test_one_of_two_owners_leaves),
         cmocka_unit_test(test_two_spellings),
@@ -684,6 +902,7 @@ static const struct CMUnitTest stories[] = {
         cmocka_unit_test(test_restored),
         cmocka_unit_test(test_restored_but_changed),
         cmocka_unit_test(test_restored_in_two_spellings),
+        cmocka_unit_test(test_restored_outcome),
         cmocka_unit_test(test_runtime_change_is_passed_on),
         cmocka_unit_test(test_random),
 };

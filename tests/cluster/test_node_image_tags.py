@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that each tag of a NodeImage is served, refused and reported for itself, whatever stands
+beside it and whatever else is pulled: on a real API server, with a real runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from fake import api_faults
+from fake import registry as fakes
+from fake.api_proxy import ApiProxy
+from lab import sanitizers
+from lab.documents import split_reference
+from lab.kubeconfig import write_kubeconfig
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+
+_STATUS_WRITES = r"^PATCH \S*/nodeimages/\S*/status"
+
+
+def entry(reference: str, version: int = 0, policy: str = "IfNotPresent", **more: object) -> dict:
+    """What a spec says of one image; `more` is of the image and not of its tag."""
+    name, tag = split_reference(reference)
+    wish = {"tag": tag, "version": version, "imagePullPolicy": policy}
+    wish["pullPolicy"] = {"timeoutSeconds": 60, "backoffLimit": 0}
+    return {name: {"tags": [wish], **more}}
+
+
+# What cannot be used
+
+
+@pytest.mark.parametrize("policy", ["Never", "Sometimes", "ALWAYS"])
+def test_unknown_policy_is_always(cluster_agent, node_image, push, policy):
+    """OpenKruise's webhook lets them through, and its agent asks the registry."""
+    old = push(labels={"build": "old"})
+    node_image.set_spec({"images": entry(old.reference)})
+    node_image.wait_status(old.reference, "Succeeded")
+    moved = push(labels={"build": "moved"})
+    other = push(tag="other")
+    images = entry(moved.reference, 1, policy)
+    images[split_reference(other.reference)[0]]["tags"] += entry(other.reference).popitem()[1]["tags"]
+    node_image.set_spec({"images": images})
+    node_image.wait_counts(2, 2, 0, 0, 0)
+    assert node_image.tag_status(moved.reference)["imageID"].endswith(moved.image_id)
+
+
+_FAULTS = {
+    "secret": ({"pullSecrets": [{"namespace": "default"}]}, "pullSecrets[0]: has no name"),
+    "annotations": (
+        {"sandboxConfig": {"annotations": {f"a{number}": "x" for number in range(257)}}},
+        "sandboxConfig.annotations: more than 256 members",
+    ),
+    "size": (
+        {"sandboxConfig": {"annotations": {"a": "x" * 300_000}}, "n_tags": 40},
+        "more than 8 MiB",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", _FAULTS)
+def test_fault_is_one_of_its_tags(cluster_agent, node_image, push, fault):
+    """Each tag of the image fails, with what is wrong; the others are served, and served later."""
+    image = push()
+    more, message = _FAULTS[fault]
+    bad = {"tags": [{"tag": f"t{number:02}", "version": 2} for number in range(more.get("n_tags", 2))]}
+    bad |= {key: value for key, value in more.items() if key != "n_tags"}
+    n_bad = len(bad["tags"])
+    node_image.set_spec({"images": {"a/bad": bad, **entry(image.reference)}})
+    node_image.wait_counts(n_bad + 1, 1, n_bad, 0, 0)
+    for tag in bad["tags"]:
+        seen = node_image.tag_status(f"a/bad:{tag['tag']}")
+        assert (seen["phase"], seen["version"]) == ("Failed", 2)
+        assert seen["completionTime"] and seen["message"].startswith("InvalidSpec: ")
+        assert message in seen["message"]
+    later = push(tag="later")
+    node_image.set_spec({"images": {"a/bad": bad, **entry(later.reference)}})
+    node_image.wait_status(later.reference, "Succeeded")
+    corrected = {"tags": [{**tag, "version": 3} for tag in bad["tags"][:1]]}
+    corrected["tags"][0]["pullPolicy"] = {"timeoutSeconds": 1, "backoffLimit": 0}
+    node_image.set_spec({"images": {"a/bad": corrected}})
+    wait_until(
+        lambda: (found := node_image.tag_status("a/bad:t00")) and found["version"] == 3,
+        10 * SLOWLY,
+        lambda: f"version 3, only {node_image.status()}",
+    )
+    seen = node_image.wait_status("a/bad:t00", "Failed")
+    assert not seen["message"].startswith("InvalidSpec")
+
+
+def test_fault_is_told_once(
+    start_agent, containerd, kubeconfig, node_name, node_image, push
+):
+    """By an event and a line in the log; not again when the agent is restarted and knows nothing."""
+    image = push()
+    images = {"a/bad": {"tags": [{"tag": "1"}], "pullSecrets": [{}]}, **entry(image.reference)}
+    node_image.set_spec({"images": images})
+    for n_agents in range(2):
+        agent = start_agent(containerd.endpoint, kubeconfig=kubeconfig, node_name=node_name)
+        node_image.wait_counts(2, 1, 1, 0, 0)
+        other = push(tag=f"other{n_agents}")
+        node_image.set_spec({"images": images | entry(other.reference)})
+        images[split_reference(image.reference)[0]] = entry(image.reference).popitem()[1]
+        node_image.wait_status(other.reference, "Succeeded")
+        node_image.wait_events(2 + n_agents)
+        lines = [line for line in agent.logs() if "InvalidSpec" in line["message"]]
+        assert len(lines) == 1 - n_agents
+        agent.terminate()
+        node_image.set_spec({"images": images})
+    reasons = [event["reason"] for event in node_image.events() if "a/bad:1" in event["message"]]
+    assert reasons == ["PullImageFailed"]
+
+
+# Two spellings
+
+
+@pytest.fixture
+def hub_image(containerd, registry, image_name) -> Iterator[str]:
+    """The name of an image of Docker Hub, without a tag, which the lab's registry stands for."""
+    containerd.mirror("docker.io", registry)
+    name = image_name.replace("/", "-")[:60].rstrip("-")
+    yield name
+    containerd.remove_image(f"docker.io/library/{name}:1")
+
+
+def test_two_spellings_of_one_image(cluster_agent, node_image, registry, hub_image):
+    """Each has a status of its own: what was over for one of them is not for the other."""
+    short, whole = f"{hub_image}:1", f"docker.io/library/{hub_image}:1"
+    node_image.set_spec({"images": entry(whole)})
+    failed = node_image.wait_status(whole, "Failed")
+    pushed = registry.push_image(f"library/{hub_image}", "1", [1000], labels={"test": hub_image})
+    node_image.set_spec({"images": {**entry(whole), **entry(short)}})
+    seen = node_image.wait_status(short, "Succeeded")
+    assert seen["imageID"] == f"{hub_image}@{pushed.image_id}"
+    assert node_image.tag_status(whole) == failed
+    assert node_image.counts() == (2, 1, 1, 0, 0)
+    node_image.set_spec({"images": {**entry(whole, 1), **entry(short)}})
+    again = node_image.wait_status(whole, "Succeeded")
+    assert again["imageID"] == f"docker.io/library/{hub_image}@{pushed.image_id}"
+    assert node_image.tag_status(short) == seen
+    messages = [event["message"] for event in node_image.wait_events(3)]
+    assert len([message for message in messages if f"Image {whole} " in f"{message} "]) == 2
+    assert len([message for message in messages if message.startswith(f"Image {short},")]) == 1
+
+
+# What others ask for
+
+
+@pytest.fixture
+def proxy(folder, control_plane) -> Iterator[ApiProxy]:
+    with ApiProxy(folder / "proxy", control_plane.url, control_plane.authority.certificate) as made:
+        yield made
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["at-once", "after-a-restart"])
+def test_failure_of_another_is_not_its_own(
+    start_agent, containerd, proxy, control_plane, folder, node_name, node_image, gate, fake_registry,
+    is_restarted,
+):
+    """What failed for a caller of the socket has succeeded for the NodeImage, told late or not."""
+    token = control_plane.service_account_token("inplaced", "inplaced")
+    kubeconfig = write_kubeconfig(folder / "agent.conf", proxy.url, proxy.authority, token=token)
+    agent = start_agent(containerd.endpoint, kubeconfig=kubeconfig, node_name=node_name)
+    node_image.wait_counts(0, 0, 0, 0, 0)
+    node_image.set_spec({"images": entry(gate.reference)})
+    node_image.wait_status(gate.reference, "Pulling")
+    proxy.on(_STATUS_WRITES, api_faults.refuse(503))
+    gate.open()
+    agent.wait_status(gate.reference, "Succeeded")
+    fake_registry.on("manifest", fakes.refuse(404))
+    done = agent.ctl("pull", "--pull-policy=Always", gate.reference, timeout=60 * SLOWLY)
+    assert done.returncode == 1 and "NotFound" in done.stdout + done.stderr
+    if is_restarted:
+        agent.wait_status(gate.reference, "Failed")
+        agent.terminate()
+        agent.start()
+    proxy.behave()
+    status = node_image.wait_counts(1, 1, 0, 0, 0, timeout=60 * SLOWLY)
+    (tags,) = [image["tags"] for image in status["imageStatuses"].values()]
+    assert tags[0]["phase"] == "Succeeded" and "message" not in tags[0]
+    assert agent.tag_status(gate.reference)["phase"] == "Failed"
