@@ -33,10 +33,20 @@ typedef struct MetaFact {
         bool knows_env;
 } MetaFact;
 
-/* A container of a runtime that has been stopped, for a hash that was expected then. */
+/* What a container is stopped for. The name of the stop's owner says it, and so it is known in the
+ * next run of the agent. */
+typedef struct MetaRestart {
+        uint32_t hash;        /* that is expected */
+        uint32_t before_hash; /* that it had; 0: unknown */
+        unsigned number;      /* of the restarts in a row for that hash; from 1 */
+} MetaRestart;
+
+#define META_OWNER_SIZE 64
+
+/* A container of a runtime that has been stopped. */
 typedef struct MetaStopped {
         char *id; /* NULL: none */
-        uint32_t hash;
+        MetaRestart restart;
         bool is_ours;
         bool has_changed; /* another hash has been expected since */
 } MetaStopped;
@@ -58,13 +68,14 @@ typedef struct MetaContainer {
         RestartPlan plan;
         Stop *stop;
         char *stop_id;
-        uint32_t stop_hash;
+        MetaRestart stop_for;
         KubeCall *check;
         uint64_t check_usec; /* when it is asked again; 0: it is not */
         unsigned n_check_failures;
         char *refused_version; /* of the pod that did not ask for a stop, or NULL */
         MetaStopped stopped;
-        bool has_failed; /* a restart for the expected hash did not heal it */
+        bool has_failed;     /* a restart for the expected hash did not heal it */
+        unsigned n_restarts; /* for the expected hash, after which it had the one of before */
         RestartPlan reported;
         uint32_t reported_hash;
         uint64_t kubelet_usec; /* for so long the kubelet may take; 0: it is not waited for */
@@ -185,7 +196,9 @@ bool meta_container_is_asked(const Pod *pod, const PodContainer *state);
 /* meta-stop.c */
 int meta_container_stop(MetaContainer *container);
 int meta_container_check(MetaContainer *container);
-void meta_stop_owner(uint32_t hash, char buffer[static 32]);
+void meta_stop_owner(const MetaRestart *restart, char buffer[static META_OWNER_SIZE]);
+/* What a container was stopped for, in an earlier run of the agent, if that was the hash. */
+bool meta_stop_find(const Meta *meta, uint32_t hash, const char *id, MetaRestart *ret);
 
 /* meta-tell.c: what the pod's annotation and condition should be, and what they are. */
 const MetaText *meta_pod_written(const MetaPod *pod); /* NULL: see its state */

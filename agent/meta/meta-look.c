@@ -138,18 +138,18 @@ static const char *container_former_id(const MetaContainer *container) {
  * successor is known nothing follows from it. */
 static int container_recall(MetaContainer *container) {
         const char *former = container_former_id(container), *id;
-        char owner[32], scheme[64];
+        MetaRestart restart;
+        char scheme[64];
         int r;
 
-        meta_stop_owner(container->expected_hash, owner);
         if (container->stop || container->stopped.id || !former ||
             !pod_split_container_id(former, scheme, sizeof(scheme), &id) ||
             strcmp(id, container->fact.id) == 0 ||
-            !stops_has_stopped(container->pod->meta->options.stops, owner, id))
+            !meta_stop_find(container->pod->meta, container->expected_hash, id, &restart))
                 return 0;
 
         r = replace(&container->stopped.id, id);
-        container->stopped.hash = container->expected_hash;
+        container->stopped.restart = restart;
         container->stopped.is_ours = true;
         container->stopped.has_changed = false;
         return r;

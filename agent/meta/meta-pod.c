@@ -123,6 +123,7 @@ static bool container_set(MetaContainer *container, const PodContainer *before) 
         container->expected_hash = state->env_hash;
         container->stopped.has_changed = true;
         container->has_failed = false;
+        container->n_restarts = 0;
         container->retry_usec = 0;
         container->n_failures = 0;
         return true;

@@ -17,21 +17,48 @@ bool meta_container_is_asked(const Pod *pod, const PodContainer *state) {
         return pod->update == POD_UPDATE_RUNNING || pod_wishes_restart(pod, state->name);
 }
 
+/* The restart has not changed what it was for. */
+static void container_try_again(MetaContainer *container, const MetaRestart *restart) {
+        const PodContainer *state = meta_container_state(container);
+        const RestartOutcome outcome = {
+                .number = restart->number,
+                .before_hash = restart->before_hash,
+                .running_hash = container->fact.env_hash,
+                .is_overridden = state->is_env_overridden,
+        };
+        uint64_t usec = restart_again_usec(&outcome);
+
+        container->has_failed = usec == 0;
+        if (container->has_failed)
+                return;
+
+        container->n_restarts = restart->number;
+        container->retry_usec = meta_now(container->pod->meta) + usec;
+        log_warning(container->pod->meta->options.log, NULL,
+                    "Pod `%s/%s`: container %s was started again with the environment of before, "
+                    "so the kubelet did not know of the new labels or annotations yet: it is "
+                    "restarted once more in %u s.",
+                    container->pod->pod->namespace, container->pod->pod->name, state->name,
+                    (unsigned) (usec / USEC_PER_SEC));
+}
+
 /* Once its successor is known: whether the restart has changed what it was for. Where the container
  * ended by itself, or another value was expected meanwhile, nothing is learned from it, nor shall a
- * later life of the agent, which knows of neither. */
+ * later run of the agent, which knows of neither. */
 int meta_container_judge(MetaContainer *container) {
         MetaStopped *stopped = &container->stopped;
         const MetaFact *fact = &container->fact;
         bool has_learned = stopped->is_ours && !stopped->has_changed;
-        char owner[32];
+        char owner[META_OWNER_SIZE];
         int r = 0;
 
         if (!stopped->id || !fact->id || !fact->knows_env || strcmp(stopped->id, fact->id) == 0)
                 return 0;
 
-        container->has_failed = has_learned && fact->env_hash != stopped->hash;
-        meta_stop_owner(stopped->hash, owner);
+        container->has_failed = false;
+        if (has_learned && fact->env_hash != stopped->restart.hash)
+                container_try_again(container, &stopped->restart);
+        meta_stop_owner(&stopped->restart, owner);
         if (!has_learned)
                 r = stops_forget(container->pod->meta->options.stops, owner, stopped->id);
         free(stopped->id);

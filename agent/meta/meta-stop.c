@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +22,32 @@
 DEFINE_CLEANUP(Pod *, pod_free)
 DEFINE_CLEANUP(KubeEnvelope *, kube_protobuf_free)
 
-void meta_stop_owner(uint32_t hash, char buffer[static 32]) {
-        (void) snprintf(buffer, 32, "metadata/%u", (unsigned) hash);
+void meta_stop_owner(const MetaRestart *restart, char buffer[static META_OWNER_SIZE]) {
+        int n = snprintf(buffer, META_OWNER_SIZE, "metadata/%" PRIu32, restart->hash);
+
+        if (restart->before_hash != 0)
+                (void) snprintf(buffer + n, META_OWNER_SIZE - (size_t) n, "/%" PRIu32 "/%u",
+                                restart->before_hash, restart->number);
+}
+
+bool meta_stop_find(const Meta *meta, uint32_t hash, const char *id, MetaRestart *ret) {
+        MetaRestart restart = { .hash = hash, .number = 1 };
+        char owner[META_OWNER_SIZE], *end;
+        const char *found;
+
+        meta_stop_owner(&restart, owner);
+        found = stops_find_owner(meta->options.stops, owner, id);
+        if (!found)
+                return false;
+
+        found += strlen(owner);
+        if (*found == '/') {
+                restart.before_hash = (uint32_t) strtoul(found + 1, &end, 10);
+                restart.number = *end == '/' ? (unsigned) strtoul(end + 1, NULL, 10) : 0;
+        }
+
+        *ret = restart;
+        return true;
 }
 
 /* NULL: the stop is still asked for by the pod as it is now. */
@@ -39,7 +64,7 @@ static const char *why_not(const MetaContainer *container, const Pod *live) {
             !pod_split_container_id(state->container_id, scheme, sizeof(scheme), &id) ||
             strcmp(id, container->stop_id) != 0)
                 return "another container runs, or none";
-        if (state->env_hash != container->stop_hash)
+        if (state->env_hash != container->stop_for.hash)
                 return "the pod's labels or annotations have changed again";
         if (strcmp(state->image, meta_container_state(container)->image) != 0)
                 return "its image is another one now as well";
@@ -166,7 +191,7 @@ static int container_stopped(MetaContainer *container, bool is_ours) {
 
         free(container->stopped.id);
         container->stopped.id = id;
-        container->stopped.hash = container->stop_hash;
+        container->stopped.restart = container->stop_for;
         container->stopped.is_ours = is_ours;
         return meta_container_judge(container);
 }
@@ -198,7 +223,7 @@ static int container_take_report(MetaContainer *container, const StopReport *rep
         case STOP_GONE: return container_stopped(container, report->result == STOP_STOPPED);
         case STOP_NOT_ASKED:
                 /* Its next state decides anew; if that is known already, not at once again. */
-                if (container->stop_hash == container->expected_hash)
+                if (container->stop_for.hash == container->expected_hash)
                         container->retry_usec = meta_now(container->pod->meta) + REFUSED_USEC;
                 return 0;
         case STOP_FAILED: return container_failed(container, report);
@@ -226,7 +251,7 @@ static int container_add_stop(MetaContainer *container, const char *cause) {
         const PodContainer *state = meta_container_state(container);
         const Pod *pod = container->pod->pod;
         const char *id;
-        char owner[32], scheme[64];
+        char owner[META_OWNER_SIZE], scheme[64];
         const StopOptions options = {
                 .runtime = scheme,
                 .container_id = container->fact.id,
@@ -244,7 +269,7 @@ static int container_add_stop(MetaContainer *container, const char *cause) {
         if (!pod_split_container_id(state->container_id, scheme, sizeof(scheme), &id))
                 return 0;
 
-        meta_stop_owner(container->expected_hash, owner);
+        meta_stop_owner(&container->stop_for, owner);
         return stops_add(container->pod->meta->options.stops, &options, &container->stop);
 }
 
@@ -257,7 +282,11 @@ int meta_container_stop(MetaContainer *container) {
 
         free(container->stop_id);
         container->stop_id = id;
-        container->stop_hash = container->expected_hash;
+        container->stop_for = (MetaRestart){
+                .hash = container->expected_hash,
+                .before_hash = container->fact.env_hash,
+                .number = container->n_restarts + 1,
+        };
         container->stopped.has_changed = false;
         if (asprintf(&cause,
                      "Stopping container %s: its environment comes from labels or annotations that "

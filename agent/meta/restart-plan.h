@@ -5,9 +5,9 @@
  * Whether a container is restarted because its metadata has changed
  *
  * A container whose environment was made from labels or annotations that have another value now is
- * stopped, once, if its pod asks for that, and if somebody would start it again. What a restart did
- * not heal is not tried again, and what the kubelet is going to restart by itself is left to it.
- * Pure.
+ * stopped, once, if its pod asks for that, and if the kubelet would start it again. What a restart
+ * did not heal is not tried again, unless the kubelet was late; and what the kubelet is going to
+ * restart by itself is left to it. Pure.
  */
 
 #include <stdbool.h>
@@ -41,6 +41,19 @@ typedef struct RestartState {
 } RestartState;
 
 RestartPlan restart_plan(const RestartState *state);
+
+/* One that has ended with an environment that is not the one that is asked for. */
+typedef struct RestartOutcome {
+        unsigned number;      /* of the restart, among those in a row for the same values; from 1 */
+        uint32_t before_hash; /* of the environment before it; 0: unknown */
+        uint32_t running_hash; /* and after it */
+        bool is_overridden;    /* another variable of the same name wins, whatever is asked for */
+} RestartOutcome;
+
+/* How long to wait before it is restarted once more; 0: it is left alone. A successor that has
+ * exactly its predecessor's environment was started by a kubelet that had not learned of the new
+ * values yet. */
+uint64_t restart_again_usec(const RestartOutcome *outcome);
 
 /* Something is under way that will end with another container. */
 bool restart_plan_is_restarting(RestartPlan plan);

@@ -94,6 +94,43 @@ static int copy_env_names(PodContainer *container, const EnvValue *values, size_
         return 0;
 }
 
+typedef struct NamedVariable {
+        const char *name;
+        size_t index;
+        bool is_ours;
+} NamedVariable;
+
+static int compare_variables(const void *a, const void *b) {
+        const NamedVariable *left = a, *right = b;
+        int r = strcmp(left->name, right->name);
+
+        return r != 0 ? r : (left->index > right->index) - (left->index < right->index);
+}
+
+/* Of several variables of one name the last one wins. There may be thousands. */
+static int is_any_overridden(const KubeContainer *message, const KubeObjectMeta *meta, bool *ret) {
+        cleanup(free_p) NamedVariable *all = calloc(message->n_env + 1, sizeof(*all));
+        EnvValue value;
+
+        if (!all)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < message->n_env; i++)
+                all[i] = (NamedVariable){
+                        .name = message->env[i]->name ?: "",
+                        .index = i,
+                        .is_ours = read_variable(message->env[i], meta, &value),
+                };
+        qsort(all, message->n_env, sizeof(*all), compare_variables);
+
+        *ret = false;
+        for (size_t i = 0; i + 1 < message->n_env; i++)
+                if (all[i].is_ours && strcmp(all[i].name, all[i + 1].name) == 0)
+                        *ret = true;
+
+        return 0;
+}
+
 static int read_env(const KubeContainer *message, const KubeObjectMeta *meta,
                     PodContainer *container) {
         cleanup(free_p) EnvValue *values = NULL;
@@ -111,6 +148,10 @@ static int read_env(const KubeContainer *message, const KubeObjectMeta *meta,
                         n_values++;
 
         r = copy_env_names(container, values, n_values);
+        if (r < 0)
+                return r;
+
+        r = n_values > 0 ? is_any_overridden(message, meta, &container->is_env_overridden) : 0;
         if (r < 0)
                 return r;
 

@@ -35,7 +35,8 @@ typedef struct PodContainer {
         char *restart_policy; /* of the container, or of the pod: "Always" */
         char **env_names;  /* variables made from labels or annotations, in order; ends with NULL */
         uint32_t env_hash; /* of the values that they would have now */
-        uint32_t plain_hash; /* see env-hash.h */
+        bool is_env_overridden; /* one of them has no effect: another one of its name follows */
+        uint32_t plain_hash;    /* see env-hash.h */
 
         /* Its status. */
         int status_index;   /* among those of the main, or of the init containers; -1: none yet */

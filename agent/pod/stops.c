@@ -294,6 +294,22 @@ bool stops_has_stopped(const Stops *stops, const char *owner, const char *contai
         return record->phase == STOP_PHASE_STOPPED || !has_stop(stops, owner, container_id);
 }
 
+const char *stops_find_owner(const Stops *stops, const char *owner, const char *container_id) {
+        size_t size = strlen(owner);
+
+        for (size_t i = stop_journal_count(stops->journal); i-- > 0;) {
+                const StopRecord *record = stop_journal_get(stops->journal, i);
+
+                if (strcmp(record->container_id, container_id) == 0 &&
+                    strncmp(record->owner, owner, size) == 0 &&
+                    (record->owner[size] == '/' || !record->owner[size]) &&
+                    stops_has_stopped(stops, record->owner, container_id))
+                        return record->owner;
+        }
+
+        return NULL;
+}
+
 static bool is_waiting_for_runtime(const Stop *stop) {
         return stop->state == STOP_STATE_PARKED || stop->state == STOP_STATE_LOST;
 }

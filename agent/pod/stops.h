@@ -113,6 +113,10 @@ const char *stop_result_to_string(StopResult result);
  * more. */
 bool stops_has_stopped(const Stops *stops, const char *owner, const char *container_id);
 
+/* The same of an owner of that name, or whose name goes on with "/" behind it; NULL: none. Borrowed
+ * until anything is done to the stops. */
+const char *stops_find_owner(const Stops *stops, const char *owner, const char *container_id);
+
 /* From now on, that this owner has ended that container is not known any more. */
 int stops_forget(Stops *stops, const char *owner, const char *container_id);
 

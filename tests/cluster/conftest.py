@@ -42,7 +42,7 @@ PullSecret = Callable[..., dict[str, str]]
 MakePod = Callable[..., Pod]
 
 # Containers that tests restart again and again are not kept waiting for it.
-_HASTY = {
+HASTY = {
     "featureGates": {"KubeletCrashLoopBackOffMax": True},
     "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
 }
@@ -156,7 +156,7 @@ def shared_node(
     session_folder: LabFolder, control_plane: ControlPlane, registry: Registry
 ) -> Iterator[Kubelet]:
     folder = session_folder / "shared"
-    with Kubelet(folder, control_plane, registry, "shared", config=_HASTY) as made:
+    with Kubelet(folder, control_plane, registry, "shared", config=HASTY) as made:
         NodeImage(control_plane.admin, made.name).create()
         yield made
 

@@ -41,8 +41,12 @@ class Kubelet:
         name: str = "lab",
         *,
         config: Mapping[str, Any] | None = None,
+        server: str | None = None,
     ) -> None:
-        """`registry` holds the image of pods' sandboxes; `config` is more of KubeletConfiguration."""
+        """`registry` holds the image of pods' sandboxes; `config` is more of KubeletConfiguration.
+
+        `server` is where something listens that stands between the kubelet and the API server.
+        """
         if _REAL_NODE.exists():
             raise RuntimeError(f"there is {_REAL_NODE}: two kubelets would get in each other's way")
         self.folder = folder
@@ -55,7 +59,7 @@ class Kubelet:
         self.interface = Interface(folder)
         self._write_network()
         self.health_address = f"127.0.0.1:{free_port()}"
-        self.kubelet = self._make_kubelet(config or {})
+        self.kubelet = self._make_kubelet(config or {}, server)
 
     def __enter__(self) -> Kubelet:
         self.start()
@@ -128,7 +132,7 @@ class Kubelet:
             Path(f"{hierarchy}{group}").mkdir()
         return group
 
-    def _make_kubelet(self, more: Mapping[str, Any]) -> Part:
+    def _make_kubelet(self, more: Mapping[str, Any], server: str | None) -> Part:
         config: dict[str, Any] = {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
@@ -157,6 +161,7 @@ class Kubelet:
         path.write_text(json.dumps(config | dict(more)))
         kubeconfig = self.control_plane.write_kubeconfig(
             self.folder / "kubelet.conf",
+            server,
             certificate=self.control_plane.node_certificate(self.name),
         )
         argv = [

@@ -91,7 +91,7 @@ typedef struct Fake {
         size_t n_calls, n_answered[CALL_PATCH + 1];
         FakeStop stops[32];
         size_t n_stops;
-        char stopped_owner[32]; /* in an earlier life */
+        char stopped_owner[64]; /* in an earlier run of the agent */
         const char *stopped_id;
         char forgotten[128]; /* "owner id" of the last that was */
         char events[16][512];
@@ -220,9 +220,14 @@ void stop_leave(Stop *stop) {
         ((FakeStop *) stop)->is_open = false;
 }
 
-bool stops_has_stopped(const Stops *stops, const char *owner, const char *container_id) {
-        return fake.stopped_id && strcmp(fake.stopped_owner, owner) == 0 &&
-               strcmp(fake.stopped_id, container_id) == 0;
+const char *stops_find_owner(const Stops *stops, const char *owner, const char *container_id) {
+        size_t size = strlen(owner);
+
+        return fake.stopped_id && strncmp(fake.stopped_owner, owner, size) == 0 &&
+                               strcspn(fake.stopped_owner + size, "/") == 0 &&
+                               strcmp(fake.stopped_id, container_id) == 0
+                       ? fake.stopped_owner
+                       : NULL;
 }
 
 int stops_forget(Stops *stops, const char *owner, const char *container_id) {

@@ -451,17 +451,23 @@ static void test_not_there_any_more(void **state) {
         assert_non_null(strstr(fake_patch(), "containerd://c2"));
 }
 
+static void assert_owner(const FakeStop *stop, unsigned number) {
+        char expected[64];
+
+        (void) snprintf(expected, sizeof(expected), "metadata/%u/%u/%u", (unsigned) hash_of("2"),
+                        (unsigned) hash_of("1"), number);
+        assert_string_equal(stop->owner, expected);
+}
+
 static void test_restart(void **state) {
         Fixture *fixture = *state;
         FakeStop *stop;
-        char owner[32];
         Pod *live;
 
         settle(fixture);
         show(fixture, next(fixture, "c1", "2"));
-        (void) snprintf(owner, sizeof(owner), "metadata/%u", (unsigned) hash_of("2"));
         stop = open_stop();
-        assert_string_equal(stop->owner, owner);
+        assert_owner(stop, 1);
         assert_string_equal(stop->id, "c1");
         assert_false(stop->is_init);
         assert_string_equal(stop->cause, "Stopping container app: its environment comes from "
@@ -540,11 +546,125 @@ static void test_not_healed(void **state) {
         assert_string_equal(open_stop()->id, "c2");
 }
 
+/* Nothing is stopped within so many seconds, but right after that. */
+static void assert_pause(Fixture *fixture, unsigned seconds) {
+        size_t n_stops = fake.n_stops;
+
+        fake.skipped_usec += (uint64_t) seconds * 1000000 - 100000;
+        assert_int_equal(meta_kick(fixture->meta), 0);
+        assert_int_equal(fake.n_stops, n_stops);
+        fake.skipped_usec += 200000;
+        assert_int_equal(meta_kick(fixture->meta), 0);
+        assert_int_equal(fake.n_stops, n_stops + 1);
+}
+
+/* The successor has exactly its predecessor's value, so the kubelet has not learned of the other
+ * one: that happens four times, and then there must be something else. */
+static void test_kubelet_was_late(void **state) {
+        static const unsigned pauses_sec[] = { 5, 15, 45 };
+        static const char *const ids[] = { "c2", "c3", "c4", "c5" };
+        Fixture *fixture = *state;
+
+        settle(fixture);
+        show(fixture, next(fixture, "c1", "2"));
+        accept_patch(fixture);
+        for (unsigned i = 0; i < 4; i++) {
+                assert_owner(open_stop(), i + 1);
+                fake_end_stop(open_stop(), STOP_STOPPED);
+                fake.containers[0] = model(ids[i], "1", 2 + (int64_t) i);
+                show_and_run(fixture, next(fixture, ids[i], "2"));
+                assert_string_equal(fixture->reason, "Restarting");
+                assert_int_equal(fake.n_stops, i + 1);
+                if (i == 3)
+                        break;
+
+                assert_int_equal(fake.n_events, 0);
+                assert_pause(fixture, pauses_sec[i]);
+                assert_string_equal(open_stop()->id, ids[i]);
+                while (fake_patch())
+                        accept_patch(fixture);
+        }
+
+        assert_int_equal(fake.n_events, 1);
+        assert_non_null(strstr(fake.events[0], "InPlaceRestartFailed"));
+        assert_non_null(strstr(fake_patch(), "EnvironmentStale"));
+        assert_string_equal(fake.forgotten, "");
+
+        /* Another value is something else. */
+        rest();
+        show_and_run(fixture, next(fixture, "c5", "3"));
+        assert_int_equal(fake.n_stops, 5);
+        assert_non_null(strstr(open_stop()->owner, "/1"));
+}
+
+/* Once it has learned of it, everything is as after any other restart. */
+static void test_kubelet_was_late_once(void **state) {
+        Fixture *fixture = *state;
+
+        settle(fixture);
+        show(fixture, next(fixture, "c1", "2"));
+        accept_patch(fixture);
+        fake_end_stop(open_stop(), STOP_STOPPED);
+        fake.containers[0] = model("c2", "1", 2);
+        show_and_run(fixture, next(fixture, "c2", "2"));
+        assert_pause(fixture, 5);
+        while (fake_patch())
+                accept_patch(fixture);
+        fake_end_stop(open_stop(), STOP_STOPPED);
+        fake.containers[0] = model("c3", "2", 3);
+        show_and_run(fixture, next(fixture, "c3", "2"));
+        accept_patch(fixture);
+        assert_string_equal(fixture->reason, "Verified");
+        assert_int_equal(fake.n_events, 0);
+        assert_int_equal(fake.n_stops, 2);
+}
+
+/* The count goes on in the next run of the agent, and so does its end. */
+static void test_late_in_an_earlier_run(void **state) {
+        for (unsigned number = 3; number <= 4; number++) {
+                Fixture *fixture = *state;
+                Pod *pod = make_pod(fixture, "c4", "2");
+
+                (void) snprintf(fake.stopped_owner, sizeof(fake.stopped_owner), "metadata/%u/%u/%u",
+                                (unsigned) hash_of("2"), (unsigned) hash_of("1"), number);
+                fake.stopped_id = "c3";
+                set(&pod->containers[0].former_id, "containerd://c3");
+                fake.containers[0] = model("c4", "1", 1);
+                show_and_run(fixture, pod);
+                assert_int_equal(fake.n_stops, 0);
+                assert_int_equal(fake.n_events, number == 4);
+                if (number == 3) {
+                        assert_pause(fixture, 45);
+                        assert_owner(open_stop(), 4);
+                }
+                assert_int_equal(tear_down(state), 0);
+                assert_int_equal(set_up(state), 0);
+        }
+}
+
+/* Then the value would not arrive, however often it is restarted. */
+static void test_overridden_is_not_late(void **state) {
+        Fixture *fixture = *state;
+        Pod *pod;
+
+        settle(fixture);
+        show(fixture, next(fixture, "c1", "2"));
+        fake_end_stop(open_stop(), STOP_STOPPED);
+        fake.containers[0] = model("c2", "1", 2);
+        pod = next(fixture, "c2", "2");
+        pod->containers[0].is_env_overridden = true;
+        show_and_run(fixture, pod);
+        assert_int_equal(fake.n_events, 1);
+        fake.skipped_usec += WAIT_USEC;
+        assert_int_equal(meta_kick(fixture->meta), 0);
+        assert_int_equal(fake.n_stops, 1);
+}
+
 static void assert_forgotten(const char *value, const char *id) {
         char expected[128];
 
-        (void) snprintf(expected, sizeof(expected), "metadata/%u %s", (unsigned) hash_of(value),
-                        id);
+        (void) snprintf(expected, sizeof(expected), "metadata/%u/%u/1 %s",
+                        (unsigned) hash_of(value), (unsigned) hash_of("1"), id);
         assert_string_equal(fake.forgotten, expected);
 }
 
@@ -1225,6 +1345,10 @@ int main(void) {
                 TEST(test_sidecar),
                 TEST(test_not_healed),
                 TEST(test_not_healed_in_an_earlier_life),
+                TEST(test_kubelet_was_late),
+                TEST(test_kubelet_was_late_once),
+                TEST(test_late_in_an_earlier_run),
+                TEST(test_overridden_is_not_late),
                 TEST(test_changed_meanwhile),
                 TEST(test_stopped_in_an_earlier_life),
                 TEST(test_changed_in_this_life),

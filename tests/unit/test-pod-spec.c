@@ -250,6 +250,43 @@ static void test_containers(void **state) {
 }
 
 /* The last status of a name counts, and goes to the first container. */
+/* Of several variables of one name the last one wins. */
+static void test_overridden(void **state) {
+        static const struct {
+                const char *names[3];
+                const char *paths[3]; /* NULL: a plain value */
+                bool is_overridden;
+        } cases[] = {
+                { { "A", "B", "C" },
+                  { "metadata.labels['a']", "metadata.labels['b']", NULL },
+                  false },
+                { { "A", "B", "A" },
+                  { "metadata.labels['a']", "metadata.labels['b']", NULL },
+                  true },
+                { { "A", "B", "A" },
+                  { NULL, "metadata.labels['b']", "metadata.labels['a']" },
+                  false },
+                { { "A", "A", "C" },
+                  { "metadata.labels['a']", "metadata.labels['b']", NULL },
+                  true },
+                { { "B", "A", "A" }, { "metadata.labels['a']", NULL, NULL }, false },
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                cleanup(pod_free_p) Pod *pod = NULL;
+                ContainerMessage *container;
+
+                begin();
+                container = pod_message_add_container(&message, false, "app", "i");
+                for (size_t k = 0; k < 3; k++)
+                        container_message_add_env(container, cases[i].names[k],
+                                                  cases[i].paths[k] ? "" : "plain",
+                                                  cases[i].paths[k]);
+                pod = parse();
+                assert_int_equal(pod->containers[0].is_env_overridden, cases[i].is_overridden);
+        }
+}
+
 static void test_same_names(void **state) {
         cleanup(pod_free_p) Pod *pod = NULL;
 
@@ -619,6 +656,7 @@ int main(void) {
                 cmocka_unit_test(test_unsorted_metadata),
                 cmocka_unit_test(test_little),
                 cmocka_unit_test(test_containers),
+                cmocka_unit_test(test_overridden),
                 cmocka_unit_test(test_same_names),
                 cmocka_unit_test(test_restarts),
                 cmocka_unit_test(test_grace),

@@ -4,6 +4,7 @@
  * Whether a container is restarted: each row differs in one thing from one that is
  */
 
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,10 +66,32 @@ static void test_restarting(void **state) {
         assert_false(restart_plan_is_restarting(RESTART_PLAN_GIVE_UP));
 }
 
+static void test_again(void **state) {
+        static const struct {
+                RestartOutcome outcome;
+                unsigned pause_sec;
+        } cases[] = {
+                { { .number = 1, .before_hash = 1, .running_hash = 1 }, 5 },
+                { { .number = 2, .before_hash = 1, .running_hash = 1 }, 15 },
+                { { .number = 3, .before_hash = 1, .running_hash = 1 }, 45 },
+                { { .number = 4, .before_hash = 1, .running_hash = 1 }, 0 },
+                { { .number = UINT_MAX, .before_hash = 1, .running_hash = 1 }, 0 },
+                { { .number = 0, .before_hash = 1, .running_hash = 1 }, 0 },
+                { { .number = 1, .before_hash = 2, .running_hash = 1 }, 0 },
+                { { .number = 1, .before_hash = 0, .running_hash = 0 }, 0 },
+                { { .number = 1, .before_hash = 1, .running_hash = 1, .is_overridden = true }, 0 },
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+                assert_int_equal(restart_again_usec(&cases[i].outcome),
+                                 (uint64_t) cases[i].pause_sec * 1000000);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_plan),
                 cmocka_unit_test(test_restarting),
+                cmocka_unit_test(test_again),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -618,6 +618,13 @@ static void write_journal(Fixture *f, StopPhase phase, int64_t deadline_sec, int
         start_again_with(f, &record);
 }
 
+static void write_journal_of(Fixture *f, const char *owner, int64_t when_sec) {
+        StopRecord record = record_of(STOP_PHASE_STOPPED, when_sec, when_sec);
+
+        record.owner = (char *) owner;
+        start_again_with(f, &record);
+}
+
 static StopPhase phase_in_file(const Fixture *f) {
         const StopRecord *record;
         StopJournal *journal;
@@ -852,6 +859,22 @@ static void test_killed_and_has_stopped(void **state) {
                 stop_leave(owner.stop);
                 assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
         }
+}
+
+static void test_find_owner(void **state) {
+        Fixture *f = *state;
+
+        write_journal(f, STOP_PHASE_STOPPED, now_sec(), now_sec());
+        assert_string_equal(stops_find_owner(f->stops, "metadata", "c1"), "metadata");
+        assert_null(stops_find_owner(f->stops, "meta", "c1"));
+        assert_null(stops_find_owner(f->stops, "metadata/1", "c1"));
+        assert_null(stops_find_owner(f->stops, "metadata", "c2"));
+
+        write_journal_of(f, "metadata/1/2", now_sec());
+        assert_string_equal(stops_find_owner(f->stops, "metadata", "c1"), "metadata/1/2");
+        assert_string_equal(stops_find_owner(f->stops, "metadata/1", "c1"), "metadata/1/2");
+        assert_null(stops_find_owner(f->stops, "metadata/", "c1"));
+        assert_null(stops_find_owner(f->stops, "metadata/1/2/3", "c1"));
 }
 
 static void test_forgotten(void **state) {
@@ -1203,6 +1226,7 @@ int main(void) {
                 TEST(test_killed_with_two),
                 TEST(test_killed_and_ended),
                 TEST(test_killed_and_has_stopped),
+                TEST(test_find_owner),
                 TEST(test_forgotten),
                 TEST(test_has_begun),
                 TEST(test_init_container),

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that a container that a late kubelet has started with its old environment is restarted once
+more, until it has the new one."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import pytest
+
+from conftest import HASTY
+from fake.tcp_proxy import TcpProxy
+from lab import sanitizers
+from lab.pod import VERIFIED, Pod, container, from_annotations
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(180 * SLOWLY)]
+
+
+@pytest.fixture
+def line(control_plane):
+    """Between the kubelet and the API server; the agent has one of its own."""
+    server = urlsplit(control_plane.url)
+    with TcpProxy((server.hostname, server.port)) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def late_node(make_node, line):
+    return make_node(config=HASTY, server=f"https://127.0.0.1:{line.port}")
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["", "agent-killed"])
+def test_a_kubelet_that_learns_of_a_change_too_late(
+    late_node, line, start_agent, control_plane, folder, tools, is_killed
+):
+    """The successor has the values of before; the agent needs nobody to tell it that, and also
+    the next one knows how often that was."""
+    agent = start_agent(
+        late_node.containerd.endpoint,
+        kubeconfig=control_plane.write_agent_kubeconfig(folder / "agent.conf"),
+        node_name=late_node.name,
+        flags=[f"--kubelet-health-address={late_node.health_address}"],
+    )
+    main = container("main", tools, env=from_annotations(COLOUR="colour"))
+    pod = Pod(late_node, main, annotations={"colour": "red"}).start()
+    pod.wait_meta()
+    first = pod.runtime_container("main").id
+
+    line.freeze()
+    pod.begin_update(annotations={"colour": "blue"})
+    wait_until(
+        lambda: pod.runtime_container("main").id != first and pod.is_running("main"),
+        30 * SLOWLY,
+        "second container",
+        pause=0.05,
+    )
+    assert pod.environment("main")["COLOUR"] == "red"
+    line.thaw()
+    pod.wait_restarted("main")
+    if is_killed:
+        agent.kill9()
+        agent.start()
+
+    pod.wait_restarted("main", 2, timeout=60 * SLOWLY)
+    assert pod.environment("main")["COLOUR"] == "blue"
+    pod.wait_meta(20 * SLOWLY)
+    pod.wait_condition(VERIFIED, "True", 20 * SLOWLY)
+    assert pod.events("InPlaceRestartFailed") == []
+    assert pod.restarts() == {"main": 2}
+    pod.delete()
