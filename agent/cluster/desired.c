@@ -273,6 +273,26 @@ size_t desired_n_images(const Desired *desired) {
         return desired->wishes.n_items;
 }
 
+/* NULL: Waiting. */
+static const ImageStatus *desired_status(const Desired *desired, const ImageWish *wish) {
+        const Image *image = images_find(desired->images, wish->name, wish->tag);
+
+        return image ? image_status_for(image, desired->owner, wish->name) : NULL;
+}
+
+unsigned desired_n_in_work(const Desired *desired, unsigned many) {
+        unsigned n = 0;
+
+        for (size_t i = 0; i < desired->wishes.n_items && n <= many; i++) {
+                const ImageStatus *status = desired_status(desired, &desired->wishes.items[i]);
+
+                if (!status || !image_phase_is_final(status->phase))
+                        n++;
+        }
+
+        return n;
+}
+
 int desired_diff(const Desired *desired, json_object **ret_patch) {
         size_t n = desired->wishes.n_items;
         cleanup(free_p) StatusEntry *entries = calloc(n + 1, sizeof(*entries));
@@ -286,14 +306,12 @@ int desired_diff(const Desired *desired, json_object **ret_patch) {
 
         for (size_t i = 0; i < n; i++) {
                 const ImageWish *wish = &desired->wishes.items[i];
-                const Image *image = images_find(desired->images, wish->name, wish->tag);
 
                 entries[i] = (StatusEntry){
                         .name = wish->name,
                         .tag = wish->tag,
                         .version = wish->version,
-                        .status =
-                                image ? image_status_for(image, desired->owner, wish->name) : NULL,
+                        .status = desired_status(desired, wish),
                 };
         }
 

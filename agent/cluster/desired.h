@@ -57,3 +57,6 @@ int desired_on_written(Desired *desired, struct json_object *patch, const char *
 bool desired_is_owner(const Desired *desired, const char *owner);
 
 size_t desired_n_images(const Desired *desired);
+
+/* How many of its images are not finished. Does not count beyond this many and one more. */
+unsigned desired_n_in_work(const Desired *desired, unsigned many);

@@ -11,6 +11,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
+#include "agent/base/repeat.h"
 #include "agent/cluster/write-pace.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
@@ -35,6 +36,8 @@ struct StatusWriter {
         bool is_in_conflict; /* and that is why: for the object, or the retry if it has come already */
         unsigned n_failures, n_conflicts; /* in a row */
         WritePace pace;
+        Repeat repeat;
+        uint64_t digest;       /* of what the call changes */
         sd_event_source *look; /* once per turn of the loop */
         sd_event_source *due;
         KubeCall *call;
@@ -179,6 +182,7 @@ static int on_replied(const KubeReply *reply, const Error *error, void *userdata
                 return writer_failed(writer, reply);
 
         writer->n_failures = 0;
+        repeat_note(&writer->repeat, writer->digest, now_usec(writer));
         if (uid && strcmp(uid, writer->uid) == 0) {
                 r = desired_on_written(writer->desired, patch, version);
                 if (r < 0)
@@ -245,24 +249,36 @@ static int writer_guard(StatusWriter *writer) {
         return r;
 }
 
-/* What is collected has its time already, and will be compared then. */
-static bool is_collecting(StatusWriter *writer) {
-        uint64_t now = now_usec(writer);
-
-        return writer->pace.pending_usec > 0 && write_pace_next_usec(&writer->pace, now) > now;
-}
-
 static bool may_write(const StatusWriter *writer) {
         return writer->is_synced && !writer->is_waiting && !writer->call;
 }
 
-/* Compares, and writes when it is time for it. */
-static int writer_compare(StatusWriter *writer) {
+/* Somebody who changes back what was written must not have us write without end. */
+static int writer_send_unless_repeated(StatusWriter *writer, uint64_t now) {
+        const char *text = json_object_to_json_string_ext(writer->patch, JSON_C_TO_STRING_PLAIN);
         uint64_t when;
         int r;
 
+        if (!text)
+                return -ENOMEM;
+
+        writer->digest = repeat_digest(0, text);
+        when = repeat_when_usec(&writer->repeat, writer->digest);
+        if (when > now)
+                return writer_schedule(writer, when);
+
+        r = writer_guard(writer);
+        return r < 0 ? r : writer_send(writer);
+}
+
+/* Compares, and writes when it is time for it. */
+static int writer_compare(StatusWriter *writer) {
+        uint64_t now = now_usec(writer), when;
+        WriteChange change;
+        int r;
+
         /* An answer or a timer leads here again. */
-        if (!may_write(writer) || is_collecting(writer))
+        if (!may_write(writer) || write_pace_is_collecting(&writer->pace, now))
                 return 0;
 
         writer->patch = (json_object_put(writer->patch), NULL);
@@ -276,16 +292,16 @@ static int writer_compare(StatusWriter *writer) {
                 return r;
         }
 
-        r = writer_guard(writer) < 0 ? -ENOMEM : r;
-        if (r < 0)
-                return r;
+        change = (WriteChange){
+                .is_progress = r == STATUS_PROGRESS,
+                .n_in_work = desired_n_in_work(writer->desired, WRITE_PACE_FEW),
+        };
+        write_pace_on_change(&writer->pace, change, now);
+        when = write_pace_next_usec(&writer->pace, now);
+        if (when > now)
+                return writer_schedule(writer, when);
 
-        write_pace_on_change(&writer->pace, r == STATUS_PROGRESS, now_usec(writer));
-        when = write_pace_next_usec(&writer->pace, now_usec(writer));
-        if (when <= now_usec(writer))
-                return writer_send(writer);
-
-        return writer_schedule(writer, when);
+        return writer_send_unless_repeated(writer, now);
 }
 
 static int on_look(sd_event_source *source, void *userdata) {

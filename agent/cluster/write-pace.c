@@ -6,19 +6,25 @@
 #define SEC ((uint64_t) 1000000)
 
 #define QUIET_USEC (2 * SEC) /* without a write */
-#define N_AT_ONCE 4          /* that it begins, and the ends of a few images */
 #define SETTLE_USEC (10 * MSEC)
 #define COLLECT_USEC (820 * MSEC)
 #define PERIOD_USEC (850 * MSEC) /* between two writes; a write itself takes some time */
 #define PROGRESS_USEC (10 * SEC)
 
+/* One image takes two writes: that it begins, and its end. */
+#define REFILL_USEC (1100 * MSEC) /* of one write, less often than a crowd writes */
+#define BUCKET_USEC (24 * REFILL_USEC)
+#define KEPT_BY_A_CROWD_USEC (22 * REFILL_USEC)
+#define KEPT_BY_A_FEW_USEC (10 * REFILL_USEC)
+
 void write_pace_init(WritePace *pace) {
-        *pace = (WritePace){ .n_at_once = N_AT_ONCE };
+        *pace = (WritePace){ .bucket_usec = BUCKET_USEC };
 }
 
-void write_pace_on_change(WritePace *pace, bool is_progress, uint64_t now_usec) {
-        uint64_t *since_usec = is_progress ? &pace->progress_usec : &pace->pending_usec;
+void write_pace_on_change(WritePace *pace, WriteChange change, uint64_t now_usec) {
+        uint64_t *since_usec = change.is_progress ? &pace->progress_usec : &pace->pending_usec;
 
+        pace->n_in_work = change.n_in_work;
         if (*since_usec == 0)
                 *since_usec = now_usec;
 }
@@ -26,21 +32,6 @@ void write_pace_on_change(WritePace *pace, bool is_progress, uint64_t now_usec) 
 void write_pace_on_same(WritePace *pace) {
         pace->pending_usec = 0;
         pace->progress_usec = 0;
-}
-
-void write_pace_on_write(WritePace *pace, uint64_t now_usec) {
-        if (now_usec >= pace->written_usec + QUIET_USEC)
-                pace->n_at_once = N_AT_ONCE;
-        if (pace->n_at_once > 0)
-                pace->n_at_once--;
-
-        pace->written_usec = now_usec;
-        write_pace_on_same(pace);
-}
-
-void write_pace_on_conflict(WritePace *pace) {
-        if (pace->n_at_once == 0)
-                pace->n_at_once = 1;
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b) {
@@ -51,26 +42,64 @@ static uint64_t later(uint64_t a, uint64_t b) {
         return a > b ? a : b;
 }
 
-/* After a quiet time. */
+void write_pace_on_write(WritePace *pace, uint64_t now_usec) {
+        uint64_t bucket = earlier(pace->bucket_usec + (now_usec - pace->written_usec), BUCKET_USEC);
+
+        pace->bucket_usec = bucket - earlier(bucket, REFILL_USEC);
+        pace->was_in_work = pace->n_in_work > 0;
+        pace->written_usec = now_usec;
+        pace->is_owed = false;
+        write_pace_on_same(pace);
+}
+
+void write_pace_on_conflict(WritePace *pace) {
+        pace->is_owed = true;
+}
+
+static bool is_crowd(const WritePace *pace) {
+        return pace->n_in_work > WRITE_PACE_FEW;
+}
+
+/* When there is a write in the bucket beside what has to be left in it. */
+static uint64_t bucket_ready_usec(const WritePace *pace) {
+        uint64_t kept = is_crowd(pace)        ? KEPT_BY_A_CROWD_USEC
+                        : pace->n_in_work > 0 ? KEPT_BY_A_FEW_USEC
+                                              : 0;
+        uint64_t needed = kept + REFILL_USEC;
+
+        return pace->written_usec + (needed - earlier(needed, pace->bucket_usec));
+}
+
+/* After a time in which there was nothing to do, or to say. */
 static bool is_first(const WritePace *pace) {
-        return pace->n_at_once == N_AT_ONCE ||
-               pace->pending_usec >= pace->written_usec + QUIET_USEC;
+        return !pace->was_in_work || pace->pending_usec >= pace->written_usec + QUIET_USEC;
+}
+
+static uint64_t pending_next_usec(const WritePace *pace) {
+        uint64_t collected, next;
+
+        if (pace->is_owed)
+                return pace->pending_usec;
+
+        collected = later(pace->pending_usec + COLLECT_USEC, pace->written_usec + PERIOD_USEC);
+        next = earlier(bucket_ready_usec(pace), collected);
+        if (is_crowd(pace))
+                next = earlier(next, pace->written_usec + QUIET_USEC);
+        return is_first(pace) ? later(next, pace->pending_usec + SETTLE_USEC) : next;
 }
 
 uint64_t write_pace_next_usec(const WritePace *pace, uint64_t now_usec) {
         uint64_t next = UINT64_MAX;
 
-        if (pace->pending_usec > 0 && is_first(pace))
-                return later(pace->pending_usec + SETTLE_USEC, now_usec);
-        if (pace->pending_usec > 0 && pace->n_at_once > 0)
-                return now_usec;
-
-        if (pace->pending_usec > 0) {
-                next = later(pace->pending_usec + COLLECT_USEC, pace->written_usec + PERIOD_USEC);
-                next = earlier(next, pace->written_usec + QUIET_USEC);
-        }
+        if (pace->pending_usec > 0)
+                next = pending_next_usec(pace);
         if (pace->progress_usec > 0)
                 next = earlier(next, pace->progress_usec + PROGRESS_USEC);
 
         return later(next, now_usec);
+}
+
+bool write_pace_is_collecting(const WritePace *pace, uint64_t now_usec) {
+        return pace->pending_usec > 0 && is_crowd(pace) &&
+               write_pace_next_usec(pace, now_usec) > now_usec;
 }

@@ -15,7 +15,8 @@ Groups of figures, each with parts of its own on this machine (a containerd, a r
   cluster
          In a cluster, with a control plane of its own: from the wish for an image of 1 MB to the
          status that says "Succeeded", beside the two requests and the one call that it takes by
-         hand; what is written for that; the same for 200 images at once, of a runtime that is made
+         hand; what is written for that; the same for ten images, of which each is wanted as soon as
+         the one before is reported; what is written for 200 images at once, of a runtime that is made
          up; and the costs of "idle", beside a program that has a connection to the API server, too.
   restart
          On a real node: from the change of a pod's label to the end of the container whose

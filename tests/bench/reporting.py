@@ -17,12 +17,13 @@ from cluster import Cluster, has_succeeded
 from node import Node
 from object_watch import ObjectWatch
 from pulls import Rounds, Way
-from table import Limit, Row
+from table import Estimate, Limit, Row
 
 # With as many pulls at a time as is the default, a crowd takes a minute. Pulls differ, so that
 # they do not end all at once.
 _CROWD = 200
 _PARALLEL = 5
+_IN_TURN = range(101, 111)
 _PULL_SECONDS = [1.0, 2.0, 1.3, 1.75, 1.1, 1.9, 1.2, 1.6]
 
 
@@ -59,6 +60,43 @@ def measure_single(cluster: Cluster) -> list[Row]:
         ),
         Row("cluster: status patches per image", n_patches / n, None, "", Limit(2, "≤ 2")),
         Row("cluster: events per image", n_events / n, None, "", Limit(1, "≤ 1")),
+    ]
+
+
+def measure_in_turn(cluster: Cluster) -> list[Row]:
+    """Images that are wanted one after the other, each as soon as the one before is reported."""
+    wanted, by_hand = cluster.make_node_image("in-turn"), cluster.make_node_image("in-turn-by-hand")
+    with cluster.make_agent("in-turn"):
+        watch = ObjectWatch(wanted)
+        ways: dict[str, Way] = {
+            "agent": lambda reference: _time_agent(wanted, watch, reference),
+            "bare": lambda reference: _time_by_hand(by_hand, cluster.node, reference),
+        }
+        _run_rounds(cluster, ways, range(100, 101))  # not counted
+        references = {way: [cluster.push_fresh(way, n) for n in _IN_TURN] for way in ways}
+        cluster.be_quiet()
+        # Ways do not take turns here: the agent would be given time to rest.
+        rounds = Rounds({way: [ways[way](each) for each in references[way]] for way in ways})
+    worst = {way: max(rounds.seconds[way]) for way in ways}
+    name = f"cluster: {len(_IN_TURN)} images in turn, PATCH → Succeeded"
+    limit = Limit(60, "≤ 60 ms more", "excess")
+    return [
+        Row(
+            f"{name}, median",
+            rounds.median("agent") * 1e3,
+            rounds.median("bare") * 1e3,
+            "ms",
+            limit,
+            excess=rounds.excess("agent").scale(1e3),
+        ),
+        Row(
+            f"{name}, worst",
+            worst["agent"] * 1e3,
+            worst["bare"] * 1e3,
+            "ms",
+            limit,
+            excess=Estimate((worst["agent"] - worst["bare"]) * 1e3),
+        ),
     ]
 
 

@@ -21,6 +21,7 @@ def measure(node: Node) -> list[Row]:
         cluster = Cluster(node, control_plane)
         return [
             *reporting.measure_single(cluster),
+            *reporting.measure_in_turn(cluster),
             *reporting.measure_crowd(cluster),
             *_measure_idle(cluster),
         ]

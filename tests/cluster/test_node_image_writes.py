@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from statistics import median
 
 import pytest
 
@@ -103,6 +104,33 @@ def test_few_writes(cluster_agent, control_plane, node_image, push):
         lambda: len(event_writes(control_plane, node_image.name)) >= 2, 10 * SLOWLY, "both events"
     )
     assert len(event_writes(control_plane, node_image.name)) == 2
+
+
+def test_images_in_turn(cluster_agent, node_image, push):
+    """Jobs that follow each other are no crowd: each is reported as soon as it is done."""
+    images = [push(tag=str(number)).reference for number in range(10)]
+    node_image.wait_counts(0, 0, 0, 0, 0)
+    seconds = []
+    for image in images:
+        began = time.monotonic()
+        node_image.want(image)
+        node_image.wait_status(image, "Succeeded")
+        seconds.append(time.monotonic() - began)
+    # A status that is collected is 0.8 s late.
+    assert median(seconds) < 0.5 * SLOWLY, seconds
+
+
+def test_race_with_another_writer(cluster_agent, node_image, push):
+    """One who resets the status whenever it is right is outwaited, and does not win either."""
+    image = push().reference
+    node_image.want(image)
+    node_image.wait_status(image, "Succeeded")
+    began = time.monotonic()
+    for _ in range(6):
+        node_image.patch_status({"succeeded": 0, "pulling": 1, "imageStatuses": None})
+        node_image.wait_status(image, "Succeeded")
+    # At once, then 0.25, 0.5, 1, 2 and 4 s after the last time.
+    assert time.monotonic() - began > 7.5
 
 
 def tags_of(write: dict, name: str) -> list[str]:

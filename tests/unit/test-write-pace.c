@@ -49,22 +49,25 @@ static void writer_run(Writer *writer, uint64_t until) {
         writer->now = until;
 }
 
-static void writer_change(Writer *writer, uint64_t at, bool is_progress) {
+static const WriteChange crowd = { .n_in_work = WRITE_PACE_FEW + 1 };
+static const WriteChange few = { .n_in_work = WRITE_PACE_FEW };
+static const WriteChange end = { .n_in_work = 0 };
+static const WriteChange progress = { .n_in_work = 1, .is_progress = true };
+
+static void writer_change(Writer *writer, uint64_t at, WriteChange change) {
         writer_run(writer, at);
-        write_pace_on_change(&writer->pace, is_progress, at);
-        if (writer->oldest == 0 && !is_progress)
+        write_pace_on_change(&writer->pace, change, at);
+        if (writer->oldest == 0 && !change.is_progress)
                 writer->oldest = at;
         writer_run(writer, at);
 }
 
-/* The first of a quiet time waits for a moment, and is written at BEGIN; three more are not late. */
-static void writer_write_four(Writer *writer) {
+/* The first of a quiet time waits for a moment, and is written at BEGIN; one more is not late. */
+static void writer_begin_crowd(Writer *writer) {
         writer_init(writer);
-        writer_change(writer, BEGIN - 10 * MSEC, false);
-        writer_change(writer, BEGIN + 1, false);
-        writer_change(writer, BEGIN + 2, false);
-        writer_change(writer, BEGIN + 3, false);
-        assert_int_equal(writer->n_writes, 4);
+        writer_change(writer, BEGIN - 10 * MSEC, crowd);
+        writer_change(writer, BEGIN + 1, crowd);
+        assert_int_equal(writer->n_writes, 2);
 }
 
 static void test_nothing_to_write(void **state) {
@@ -79,56 +82,149 @@ static void test_one_image_takes_two_writes(void **state) {
         Writer writer;
 
         writer_init(&writer);
-        writer_change(&writer, BEGIN, false);
-        writer_change(&writer, BEGIN + 2 * MSEC, false);
+        writer_change(&writer, BEGIN, few);
+        writer_change(&writer, BEGIN + 2 * MSEC, few);
         assert_int_equal(writer.n_writes, 0);
         writer_run(&writer, BEGIN + 10 * MSEC);
         assert_int_equal(writer.n_writes, 1);
         assert_int_equal(writer.age_max, 10 * MSEC);
 
-        writer_change(&writer, BEGIN + 12 * MSEC, false);
+        writer_change(&writer, BEGIN + 12 * MSEC, end);
         assert_int_equal(writer.n_writes, 2);
         assert_int_equal(writer.age_max, 10 * MSEC);
 }
 
-static void test_the_fifth_is_collected(void **state) {
-        uint64_t now = BEGIN + 300 * MSEC;
+/* One that was there already. */
+static void test_an_image_at_once_takes_one_write(void **state) {
         Writer writer;
 
-        writer_write_four(&writer);
+        writer_init(&writer);
+        writer_change(&writer, BEGIN, few);
+        writer_change(&writer, BEGIN + 5 * MSEC, end);
+        writer_run(&writer, BEGIN + SEC);
+        assert_int_equal(writer.n_writes, 1);
+        assert_int_equal(writer.age_max, 10 * MSEC);
+}
 
-        write_pace_on_change(&writer.pace, false, now);
-        write_pace_on_change(&writer.pace, false, now + 600 * MSEC);
+/* Images that follow each other, n of them, of which each takes 30 ms. Returns how late the latest of
+ * their ends was. */
+static uint64_t run_in_turn(Writer *writer, unsigned n, uint64_t every_usec) {
+        uint64_t latest = 0;
+
+        for (unsigned i = 0; i < n; i++) {
+                uint64_t at = writer->now + every_usec, ended = at + 30 * MSEC;
+
+                writer_change(writer, at, few);
+                writer_change(writer, ended, end);
+                while (writer->oldest > 0)
+                        writer_run(writer, writer->now + MSEC);
+                if (writer->now - ended > latest)
+                        latest = writer->now - ended;
+        }
+
+        return latest;
+}
+
+static void test_images_in_turn(void **state) {
+        static const struct {
+                unsigned n;
+                uint64_t every_usec;
+                uint64_t latest_usec;
+        } cases[] = {
+                { 10, 50 * MSEC, 0 },           { 16, 0, 0 },
+                { 20, 360 * MSEC, 0 },          { 600, 1100 * MSEC, 0 },
+                { 600, 1500 * MSEC, 0 },        { 600, 2000 * MSEC, 0 },
+                { 600, 2500 * MSEC, 0 },        { 600, 10 * SEC, 0 },
+                { 600, 50 * MSEC, 850 * MSEC }, { 600, 500 * MSEC, 850 * MSEC },
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                Writer writer;
+                uint64_t latest, seconds;
+
+                writer_init(&writer);
+                latest = run_in_turn(&writer, cases[i].n, cases[i].every_usec);
+                seconds = (writer.now - BEGIN) / SEC;
+                if (latest > cases[i].latest_usec)
+                        fail_msg("case %zu: %u us late", i, (unsigned) latest);
+                if (writer.n_writes > 2 * cases[i].n || writer.n_writes > seconds * 20 / 17 + 24)
+                        fail_msg("case %zu: %u writes in %u s", i, writer.n_writes,
+                                 (unsigned) seconds);
+        }
+}
+
+static void test_a_crowd_is_collected(void **state) {
+        uint64_t now = BEGIN + 200 * MSEC;
+        Writer writer;
+
+        writer_begin_crowd(&writer);
+
+        write_pace_on_change(&writer.pace, crowd, now);
+        assert_true(write_pace_is_collecting(&writer.pace, now));
+        write_pace_on_change(&writer.pace, crowd, now + 600 * MSEC);
         assert_int_equal(write_pace_next_usec(&writer.pace, now), now + 820 * MSEC);
         assert_int_equal(write_pace_next_usec(&writer.pace, now + SEC), now + SEC);
+        assert_false(write_pace_is_collecting(&writer.pace, now + SEC));
+}
+
+/* The last ones of a crowd are few, and so is what follows. */
+static void test_a_crowd_leaves_enough_for_a_few(void **state) {
+        Writer writer;
+
+        writer_begin_crowd(&writer);
+        writer_change(&writer, writer.now + MSEC, crowd);
+        assert_int_equal(writer.n_writes, 2);
+        writer_change(&writer, writer.now + MSEC, few);
+        assert_int_equal(writer.n_writes, 3);
+        assert_false(write_pace_is_collecting(&writer.pace, writer.now));
+
+        for (unsigned i = 0; i < 20; i++)
+                writer_change(&writer, writer.now + MSEC, few);
+        assert_int_equal(writer.n_writes, 14);
+        for (unsigned i = 0; i < 20; i++)
+                writer_change(&writer, writer.now + 11 * MSEC, end);
+        assert_int_equal(writer.n_writes, 24);
 }
 
 /* Else there would be many more than one write in a second. */
 static void test_right_after_a_write(void **state) {
         Writer writer;
 
-        writer_write_four(&writer);
+        writer_begin_crowd(&writer);
 
-        write_pace_on_change(&writer.pace, false, BEGIN + 4);
-        assert_int_equal(write_pace_next_usec(&writer.pace, BEGIN + 4), BEGIN + 3 + 850 * MSEC);
+        write_pace_on_change(&writer.pace, crowd, BEGIN + 2);
+        assert_int_equal(write_pace_next_usec(&writer.pace, BEGIN + 2), BEGIN + 1 + 850 * MSEC);
+}
+
+static void test_time_refills(void **state) {
+        Writer writer;
+
+        writer_begin_crowd(&writer);
+        writer_change(&writer, writer.pace.written_usec + 1099 * MSEC, crowd);
+        assert_int_equal(writer.n_writes, 2);
+        writer_run(&writer, writer.now + MSEC);
+        assert_int_equal(writer.n_writes, 3);
+
+        /* But no more than there was. */
+        writer_change(&writer, writer.now + 60 * SEC, crowd);
+        for (unsigned i = 0; i < 9; i++)
+                writer_change(&writer, writer.now + 10 * MSEC, crowd);
+        assert_int_equal(writer.n_writes, 5);
 }
 
 static void test_quiet_ends_the_delay(void **state) {
         Writer writer;
+        unsigned n;
 
-        writer_write_four(&writer);
-
-        writer_change(&writer, writer.pace.written_usec + 1999 * MSEC, false);
-        assert_int_equal(writer.n_writes, 4);
+        writer_init(&writer);
+        for (uint64_t at = BEGIN; at < BEGIN + 100 * SEC; at += 100 * MSEC)
+                writer_change(&writer, at, crowd);
+        writer_run(&writer, writer.now + SEC);
+        n = writer.n_writes;
+        writer_change(&writer, writer.pace.written_usec + 1999 * MSEC, crowd);
+        assert_int_equal(writer.n_writes, n);
         writer_run(&writer, writer.now + MSEC);
-        assert_int_equal(writer.n_writes, 5);
-
-        /* Of that quiet, three are left. */
-        for (unsigned i = 0; i < 3; i++)
-                writer_change(&writer, writer.now + MSEC, false);
-        assert_int_equal(writer.n_writes, 8);
-        writer_change(&writer, writer.now + MSEC, false);
-        assert_int_equal(writer.n_writes, 8);
+        assert_int_equal(writer.n_writes, n + 1);
 }
 
 static void test_progress_waits(void **state) {
@@ -136,7 +232,7 @@ static void test_progress_waits(void **state) {
 
         writer_init(&writer);
         for (uint64_t at = BEGIN; at < BEGIN + 60 * SEC; at += 200 * MSEC)
-                writer_change(&writer, at, true);
+                writer_change(&writer, at, progress);
 
         assert_in_range(writer.n_writes, 5, 6);
 }
@@ -145,8 +241,8 @@ static void test_progress_goes_with_the_rest(void **state) {
         Writer writer;
 
         writer_init(&writer);
-        writer_change(&writer, BEGIN, true);
-        writer_change(&writer, BEGIN + SEC, false);
+        writer_change(&writer, BEGIN, progress);
+        writer_change(&writer, BEGIN + SEC, few);
         writer_run(&writer, BEGIN + SEC + 10 * MSEC);
         assert_int_equal(writer.n_writes, 1);
         assert_true(write_pace_next_usec(&writer.pace, writer.now) == UINT64_MAX);
@@ -156,46 +252,49 @@ static void test_progress_goes_with_the_rest(void **state) {
 static void test_what_is_true_needs_no_write(void **state) {
         Writer writer;
 
-        writer_write_four(&writer);
-        write_pace_on_change(&writer.pace, false, writer.now);
-        write_pace_on_change(&writer.pace, true, writer.now);
+        writer_begin_crowd(&writer);
+        write_pace_on_change(&writer.pace, crowd, writer.now);
+        write_pace_on_change(&writer.pace, progress, writer.now);
         write_pace_on_same(&writer.pace);
         assert_true(write_pace_next_usec(&writer.pace, writer.now) == UINT64_MAX);
 
         /* That is no quiet. */
-        writer_change(&writer, writer.now + MSEC, false);
-        assert_int_equal(writer.n_writes, 4);
+        writer_change(&writer, writer.now + MSEC, crowd);
+        assert_int_equal(writer.n_writes, 2);
 }
 
 static void test_conflict_is_made_up_for(void **state) {
         Writer writer;
 
-        writer_write_four(&writer);
+        writer_begin_crowd(&writer);
         write_pace_on_conflict(&writer.pace);
-        write_pace_on_change(&writer.pace, false, writer.now + MSEC);
+        write_pace_on_change(&writer.pace, crowd, writer.now + MSEC);
         assert_int_equal(write_pace_next_usec(&writer.pace, writer.now + MSEC), writer.now + MSEC);
 
         /* But once. */
-        writer_change(&writer, writer.now + 2 * MSEC, false);
-        assert_int_equal(writer.n_writes, 5);
-        writer_change(&writer, writer.now + MSEC, false);
-        assert_int_equal(writer.n_writes, 5);
+        writer_change(&writer, writer.now + 2 * MSEC, crowd);
+        assert_int_equal(writer.n_writes, 3);
+        writer_change(&writer, writer.now + MSEC, crowd);
+        assert_int_equal(writer.n_writes, 3);
 }
 
 static void test_changes_without_end(void **state) {
         static const uint64_t every[] = {
                 1, 31, 99, 100, 101, 150, 333, 500, 899, 901, 1100, 1999
         };
+        const WriteChange changes[] = { crowd, few, end };
 
-        for (size_t i = 0; i < sizeof(every) / sizeof(every[0]); i++) {
+        for (size_t i = 0; i < 3 * sizeof(every) / sizeof(every[0]); i++) {
+                uint64_t every_msec = every[i / 3];
                 Writer writer;
 
                 writer_init(&writer);
-                for (uint64_t at = BEGIN; at < BEGIN + 600 * SEC; at += every[i] * MSEC)
-                        writer_change(&writer, at, false);
+                for (uint64_t at = BEGIN; at < BEGIN + 600 * SEC; at += every_msec * MSEC)
+                        writer_change(&writer, at, changes[i % 3]);
 
-                if (writer.n_writes > 600 * 100 / 85 + 4)
-                        fail_msg("%u writes, every %u ms", writer.n_writes, (unsigned) every[i]);
+                if (writer.n_writes > 600 * 100 / 85 + (i % 3 == 0 ? 2 : 24))
+                        fail_msg("%u writes, every %u ms, case %zu", writer.n_writes,
+                                 (unsigned) every_msec, i % 3);
                 if (writer.age_max > SEC)
                         fail_msg("waited for %u us", (unsigned) writer.age_max);
         }
@@ -210,7 +309,7 @@ static void test_200_images(void **state) {
 
                 srandom(seed);
                 writer_init(&writer);
-                writer_change(&writer, now, false); /* they wait */
+                writer_change(&writer, now, crowd); /* they wait */
                 for (unsigned i = 0; i < 5; i++)
                         ends[i] = now + 500 * MSEC + (uint64_t) random() % (2 * SEC);
 
@@ -221,12 +320,15 @@ static void test_200_images(void **state) {
                                 if (ends[i] < ends[next])
                                         next = i;
                         now = ends[next];
-                        writer_change(&writer, now, false); /* one ends, another begins */
-                        ends[next] = now + 500 * MSEC + (uint64_t) random() % (2 * SEC);
                         n_done++;
+                        writer_change(&writer, now, (WriteChange){ .n_in_work = 200 - n_done });
+                        ends[next] = n_done <= 195
+                                             ? now + 500 * MSEC + (uint64_t) random() % (2 * SEC)
+                                             : UINT64_MAX;
                 }
                 writer_run(&writer, now + 2 * SEC);
 
+                /* One in which a write takes no time. */
                 if (writer.n_writes > (now - BEGIN) / SEC + 4)
                         fail_msg("seed %u: %u writes in %u s", seed, writer.n_writes,
                                  (unsigned) ((now - BEGIN) / SEC));
@@ -243,7 +345,11 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_nothing_to_write),
                 cmocka_unit_test(test_one_image_takes_two_writes),
-                cmocka_unit_test(test_the_fifth_is_collected),
+                cmocka_unit_test(test_an_image_at_once_takes_one_write),
+                cmocka_unit_test(test_images_in_turn),
+                cmocka_unit_test(test_a_crowd_is_collected),
+                cmocka_unit_test(test_a_crowd_leaves_enough_for_a_few),
+                cmocka_unit_test(test_time_refills),
                 cmocka_unit_test(test_right_after_a_write),
                 cmocka_unit_test(test_quiet_ends_the_delay),
                 cmocka_unit_test(test_progress_waits),
