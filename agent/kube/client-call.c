@@ -223,11 +223,19 @@ static void kube_call_hear(KubeCall *call) {
         call->heard_usec = call->client->heard_usec = kube_client_now(call->client);
 }
 
+static void kube_call_note_date(const KubeCall *call) {
+        int64_t server_sec;
+
+        if (server_clock_parse(http_transfer_date(call->transfer), &server_sec) >= 0)
+                server_clock_note(&call->client->clock, server_sec, call->heard_usec);
+}
+
 static int on_head(int code, void *userdata) {
         KubeCall *call = userdata;
         int r;
 
         kube_call_hear(call);
+        kube_call_note_date(call);
         call->code = code;
         if (call->request.on_data)
                 kube_call_tell(call, code); /* how long it goes on says nothing */

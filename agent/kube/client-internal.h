@@ -10,6 +10,7 @@
 #include "agent/base/list.h"
 #include "agent/kube/client.h"
 #include "agent/kube/http.h"
+#include "agent/kube/server-clock.h"
 
 struct KubeClient {
         sd_event *event;
@@ -31,6 +32,7 @@ struct KubeClient {
         bool is_reachable;
         bool is_unauthorized; /* its last answer was 401 */
         uint64_t heard_usec;  /* when anything came from the server */
+        ServerClock clock;
 };
 
 typedef enum KubeCallState {

@@ -245,6 +245,12 @@ bool kube_client_is_in_trouble(const KubeClient *client) {
                client->is_unauthorized;
 }
 
+bool kube_client_server_usec(const KubeClient *client, int64_t *ret) {
+        if (client->clock.is_known)
+                *ret = server_clock_usec(&client->clock, kube_client_now(client));
+        return client->clock.is_known;
+}
+
 const char *kube_client_target(const KubeClient *client) {
         return client->target;
 }

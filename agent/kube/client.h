@@ -56,6 +56,10 @@ const Error *kube_client_trouble(const KubeClient *client);
  * Who asks for something need not say so. */
 bool kube_client_is_in_trouble(const KubeClient *client);
 
+/* What time it is for the server, in microseconds since 1970, whatever the clock of this node says;
+ * false: no answer has told. To be compared with what the server has written into objects. */
+bool kube_client_server_usec(const KubeClient *client, int64_t *ret);
+
 /* "https://10.96.0.1:443 by the pod's service account"; for people; borrowed. */
 const char *kube_client_target(const KubeClient *client);
 

@@ -42,6 +42,7 @@ struct HttpTransfer {
         int (*on_end)(const HttpEnd *end, void *userdata);
         void *userdata;
         char trouble[CURL_ERROR_SIZE];
+        char date[40];   /* when the server made the answer, in its words; "": it does not say */
         bool is_running; /* curl has it */
         bool is_freed;   /* by the owner, from inside curl */
         bool is_cut;     /* by on_head or on_data */

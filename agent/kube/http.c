@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <strings.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/kube/http-error.h"
@@ -138,6 +139,22 @@ int http_peer_settle(HttpPeer *peer) {
         return 0;
 }
 
+/* The line ends with a line break, not with a NUL. A longer one is no date. */
+static void note_date(HttpTransfer *transfer, const char *line, size_t n) {
+        static const char name[] = "Date:";
+        size_t i = strlen(name);
+
+        if (n < i || strncasecmp(line, name, i) != 0)
+                return;
+
+        while (i < n && line[i] == ' ')
+                i++;
+        if (n - i < sizeof(transfer->date)) {
+                memcpy(transfer->date, line + i, n - i);
+                transfer->date[n - i] = '\0';
+        }
+}
+
 static size_t on_header(char *line, size_t size, size_t n, void *userdata) {
         HttpTransfer *transfer = userdata;
         long code = 0;
@@ -145,6 +162,8 @@ static size_t on_header(char *line, size_t size, size_t n, void *userdata) {
         if (transfer->is_freed)
                 return 0;
 
+        if (!transfer->has_head)
+                note_date(transfer, line, n);
         if (transfer->has_head || n != 2 || memcmp(line, "\r\n", 2) != 0)
                 return n;
 
@@ -287,4 +306,8 @@ int http_peer_new(sd_event *event, const KubeCredentials *credentials, HttpPeer 
 
 const char *http_peer_server(const HttpPeer *peer) {
         return peer->target.server;
+}
+
+const char *http_transfer_date(const HttpTransfer *transfer) {
+        return transfer->date;
 }

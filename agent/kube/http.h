@@ -69,3 +69,6 @@ int http_send(HttpPeer *peer, const HttpRequest *request, HttpTransfer **ret);
 
 /* Ends it if it still runs; no callback runs after that. Returns NULL. */
 HttpTransfer *http_transfer_free(HttpTransfer *transfer);
+
+/* When the server made the answer that has begun, as its header Date says; "": it does not. */
+const char *http_transfer_date(const HttpTransfer *transfer);

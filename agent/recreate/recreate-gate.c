@@ -94,7 +94,7 @@ static int patch_gate(RecreateRequest *request, struct json_object *pod) {
                 return gate_done(request); /* it is another pod now */
 
         r = recreate_manage_gate(pod, request->spec, request->must_gate_close,
-                                 recreate_wall_usec() / (int64_t) SEC, &patch);
+                                 recreate_server_usec(request->recreate) / (int64_t) SEC, &patch);
         if (r < 0)
                 return r;
         if (!patch)

@@ -83,7 +83,10 @@ static inline void recreate_tell(Recreate *recreate) {
 }
 
 uint64_t recreate_now_usec(const Recreate *recreate);
+/* By the clock of this node, since 1970. */
 int64_t recreate_wall_usec(void);
+/* By the server's, by which the times in objects are; by this node's if it has never told. */
+int64_t recreate_server_usec(const Recreate *recreate);
 
 /* Something may be to do for some request. */
 int recreate_look(Recreate *recreate);

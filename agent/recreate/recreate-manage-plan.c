@@ -42,7 +42,7 @@ static RecreateChorePlan plan_after(const RecreateSpec *spec, const RecreateView
                         : plan_chore(RECREATE_CHORE_DELETE, UINT64_MAX);
 }
 
-/* By this node's clock, or because it has been known for so long, whatever that clock says. */
+/* By the server's clock, or because it has been known for so long, whatever that clock says. */
 static uint64_t deadline_rest(const RecreateSpec *spec, const RecreateView *view) {
         uint64_t rest;
 

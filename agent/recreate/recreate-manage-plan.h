@@ -10,7 +10,7 @@
 #include "agent/recreate/recreate-spec.h"
 
 typedef struct RecreateView {
-        int64_t now_sec;     /* since 1970 */
+        int64_t now_sec;     /* since 1970, by the server's clock */
         uint64_t known_sec;  /* for so long the request has been known */
         bool has_turn;       /* and nothing of the pod stands in its way */
         bool is_stopping;    /* one of its stops has begun and not ended */

@@ -13,12 +13,23 @@
 #define SEC ((uint64_t) 1000000)
 #define LOOK_AGAIN_SEC 60 /* clocks are set */
 
+/* A server that does not tell its time has made the request no earlier than it was seen: this node's
+ * clock may run ahead, and end requests that nobody has served. */
+static int64_t get_now_sec(const RecreateRequest *request, uint64_t known_sec) {
+        int64_t usec;
+
+        return kube_client_server_usec(request->recreate->client, &usec)
+                       ? usec / (int64_t) SEC
+                       : request->spec->created_at + (int64_t) known_sec;
+}
+
 static RecreateChorePlan make_plan(const RecreateRequest *request, bool has_turn) {
         const Recreate *recreate = request->recreate;
         const Pod *pod = recreate_request_pod(request);
+        uint64_t known_sec = (recreate_now_usec(recreate) - request->first_usec) / SEC;
         const RecreateView view = {
-                .now_sec = recreate_wall_usec() / (int64_t) SEC,
-                .known_sec = (recreate_now_usec(recreate) - request->first_usec) / SEC,
+                .now_sec = get_now_sec(request, known_sec),
+                .known_sec = known_sec,
                 .has_turn = has_turn,
                 .is_stopping = request->stop,
                 .are_pods_known = pods_are_synced(recreate->pods),
@@ -75,7 +86,8 @@ static int do_planned(RecreateRequest *request, RecreateChore chore) {
         case RECREATE_CHORE_OPEN_GATE: return recreate_request_set_gate(request, false);
         case RECREATE_CHORE_DRAIN:
                 r = recreate_manage_drain(request->object, spec, request->recreate->dialect,
-                                          recreate_wall_usec() / (int64_t) SEC, &body);
+                                          recreate_server_usec(request->recreate) / (int64_t) SEC,
+                                          &body);
                 return send_made(request, REQUEST_WRITE_DRAIN, r, body);
         case RECREATE_CHORE_UNLABEL:
                 r = recreate_manage_unlabel(spec, &body);

@@ -22,7 +22,7 @@ typedef struct RecreateFact {
         const char *id;  /* without scheme; borrowed */
         bool was_killed; /* it, or an older one of that name, has been stopped for the request */
         int64_t restart_count;
-        int64_t created_at_sec; /* since 1970 */
+        int64_t created_at_sec; /* since 1970, by the server's clock */
         uint64_t age_usec;      /* for so long it has run at least */
 
         /* The pod. */
@@ -59,7 +59,7 @@ int recreate_plan_runtime(const RecreateSpec *spec, const RecreateFact *facts,
                           char scheme[static RECREATE_SCHEME_SIZE], char **ret_problem);
 
 /* How much of the time that the pod has to be unready is over already when that is seen for the
- * first time: as much as the clocks of this node and of whoever wrote the time say together, but
+ * first time: as much as the clocks of the server and of whoever wrote the time say together, but
  * neither more than the time since it was not so yet (UINT64_MAX: that was never seen), nor than
  * all. */
 uint64_t recreate_plan_drained_usec(const RecreateSpec *spec, int64_t now_usec,

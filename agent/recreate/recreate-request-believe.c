@@ -116,7 +116,7 @@ static void note_drain(RecreateRequest *request) {
         request->drain_done_usec =
                 spec->unready_sec < 0
                         ? 0
-                        : recreate_plan_drained_usec(spec, recreate_wall_usec(),
+                        : recreate_plan_drained_usec(spec, recreate_server_usec(request->recreate),
                                                      request->undrained_usec > 0
                                                              ? now_usec - request->undrained_usec
                                                              : UINT64_MAX);

@@ -202,6 +202,14 @@ static bool is_ended(const RequestContainer *container) {
                strcmp(container->id, container->ended_id) == 0;
 }
 
+/* The runtime goes by the clock of this node, a request's creation by the server's. */
+static int64_t get_created_sec(const RecreateRequest *request, const RequestContainer *container) {
+        int64_t ahead_usec = recreate_wall_usec() - recreate_server_usec(request->recreate);
+
+        return (container->created_at_nsec / (NSEC_PER_SEC / USEC_PER_SEC) - ahead_usec) /
+               USEC_PER_SEC;
+}
+
 static void fill_fact(RecreateRequest *request, const RequestContainer *container, const Pod *pod,
                       RecreateFact *ret) {
         uint64_t now_usec = recreate_now_usec(request->recreate);
@@ -215,7 +223,7 @@ static void fill_fact(RecreateRequest *request, const RequestContainer *containe
                 .id = id,
                 .was_killed = container->was_killed,
                 .restart_count = container->restart_count,
-                .created_at_sec = container->created_at_nsec / NSEC_PER_SEC,
+                .created_at_sec = get_created_sec(request, container),
                 .age_usec = id ? get_age(request, container, in_pod) : 0,
                 .is_pod_known = pod,
                 .is_in_pod = in_pod,

@@ -84,7 +84,8 @@ int recreate_request_complete(RecreateRequest *request, const char *message) {
         if (request->wanted.is_completed)
                 return 0;
 
-        return recreate_status_complete(&request->wanted, recreate_wall_usec() / (int64_t) SEC,
+        return recreate_status_complete(&request->wanted,
+                                        recreate_server_usec(request->recreate) / (int64_t) SEC,
                                         message);
 }
 

@@ -29,6 +29,12 @@ int64_t recreate_wall_usec(void) {
         return (int64_t) now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
+int64_t recreate_server_usec(const Recreate *recreate) {
+        int64_t usec;
+
+        return kube_client_server_usec(recreate->client, &usec) ? usec : recreate_wall_usec();
+}
+
 int recreate_look(Recreate *recreate) {
         return sd_event_source_set_enabled(recreate->look, SD_EVENT_ONESHOT);
 }

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import time
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
@@ -435,6 +437,30 @@ def test_a_request_made_while_no_agent_runs(node_agent, pair, ask):
     node_agent.start()
     request.wait_phase("Completed")
     assert pair.restarts() == {"one": 1, "two": 0}
+
+
+@pytest.fixture
+def hour_ahead():
+    """The environment of a program whose clock is wrong by so much."""
+    library = Path(os.environ["INPLACED_BUILD_DIR"], "tests", "libclock-ahead.so").absolute()
+    environment = {"LD_PRELOAD": str(library), "INPLACED_CLOCK_AHEAD": "3600"}
+    if sanitizers.NAME:  # A sanitizer minds not being the first.
+        others = os.environ.get("ASAN_OPTIONS", "")
+        environment["ASAN_OPTIONS"] = f"{others}:verify_asan_link_order=0"
+    return environment
+
+
+def test_a_clock_that_runs_ahead(start_node_agent, hour_ahead, make_gated, ask):
+    """A request is neither completed before it is served nor deleted before its time."""
+    pod = make_gated()
+    start_node_agent(environment=hour_ahead)
+    request = ask(pod, "main", deadline=60, keep_seconds=600, unreadyGracePeriodSeconds=1)
+    status = request.wait_phase("Completed", 50)
+    assert request.state("main")["phase"] == "Succeeded", status
+    assert abs(seconds_of(status["completionTime"]) - time.time()) < 60
+    condition = pod.wait_condition(_READY, "True")
+    assert abs(seconds_of(condition["lastTransitionTime"]) - time.time()) < 60
+    assert pod.restarts() == {"main": 1}
 
 
 def test_a_huge_request_is_in_nobodys_way(node_agent, ask, pair):

@@ -30,6 +30,7 @@
 
 #define OBJECTS_MAX 8
 #define TEXTS_MAX 128
+#define CREATED_SEC 1769860800 /* 2026-01-31T12:00:00Z, when all requests were made */
 
 struct KubeWatch {
         KubeWatchOptions options;
@@ -80,6 +81,7 @@ static struct Node {
         char *texts[TEXTS_MAX]; /* what was asked for: "PATCH path body" */
         size_t n_texts;
         unsigned n_discoveries, n_watches, n_warnings;
+        int64_t server_sec; /* its time; 0: it does not tell */
 
         Pod pod;
         PodContainer pod_containers[2];
@@ -88,6 +90,7 @@ static struct Node {
         struct {
                 const char *name, *id;
                 bool is_running, is_created; /* and not begun */
+                int64_t made_sec;            /* 0: long ago */
         } containers[4];
         size_t n_containers;
         unsigned n_lists, n_failing_lists; /* the next ones */
@@ -374,6 +377,11 @@ bool kube_client_is_in_trouble(const KubeClient *client) {
         return false;
 }
 
+bool kube_client_server_usec(const KubeClient *client, int64_t *ret) {
+        *ret = node.server_sec * 1000000;
+        return node.server_sec > 0;
+}
+
 const Error *kube_client_trouble(const KubeClient *client) {
         return NULL;
 }
@@ -531,7 +539,8 @@ static inline int on_list(sd_event_source *source, void *userdata) {
                 made[i].metadata.name = (char *) node.containers[i].name;
                 made[i].container.labels = made[i].label_list;
                 made[i].container.n_labels = 4;
-                made[i].container.created_at = (int64_t) (1000 + i);
+                made[i].container.created_at =
+                        node.containers[i].made_sec * 1000000000 + (int64_t) (1000 + i);
                 made[i].container.state = node.containers[i].is_running
                                                   ? RUNTIME__V1__CONTAINER_STATE__CONTAINER_RUNNING
                                           : node.containers[i].is_created
@@ -686,6 +695,7 @@ static inline int set_up(void **state) {
 
         memset(&node, 0, sizeof(node));
         node.served = "v1beta1";
+        node.server_sec = CREATED_SEC + 1000;
         node.has_pod = true;
         node.pod = (Pod){
                 .namespace = (char *) "d",

@@ -94,6 +94,32 @@ static void test_retry_after_date(void **state) {
         assert_true(ask.retry_after_usec > 90000000 && ask.retry_after_usec <= 100000000);
 }
 
+/* What it says is heard, also where it refuses; and what is no date says nothing. */
+static void test_time_of_server(void **state) {
+        static const struct {
+                const char *head;
+                int64_t sec; /* 0: not known */
+        } answers[] = {
+                { "200 OK", 0 },
+                { "200 OK\r\nDate: now", 0 },
+                { "200 OK\r\ndate: Sat, 31 Jan 2026 12:00:00 GMT", 1769860800 },
+                { "404 No\r\nDATE:Sat, 31 Jan 2026 12:30:00 GMT", 1769862600 },
+                { "200 OK\r\nX-Date: Sat, 31 Jan 2026 13:00:00 GMT", 1769862600 },
+        };
+        Fixture *f = *state;
+
+        for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+                int64_t usec = 0;
+                Ask ask = {};
+
+                exchange(f, &ask, answers[i].head, "{}");
+                assert_int_equal(kube_client_server_usec(f->client, &usec), answers[i].sec > 0);
+                assert_true(usec / 1000000 >= answers[i].sec &&
+                            usec / 1000000 < answers[i].sec + 60);
+                ask_done(&ask);
+        }
+}
+
 static void test_redirect_is_not_followed(void **state) {
         Fixture *f = *state;
         Ask ask = {};
@@ -324,6 +350,7 @@ int main(void) {
                 TEST(test_basic_authentication),
                 TEST(test_refusal),
                 TEST(test_retry_after_date),
+                TEST(test_time_of_server),
                 TEST(test_redirect_is_not_followed),
                 TEST(test_large_reply),
                 TEST(test_large_refusal),

@@ -18,6 +18,14 @@
 #define PREPARED(name, more) REQUEST(name, LABELS, more, BOTH)
 #define MANAGED(name, more) REQUEST(name, LABELS ",'inplaced.io/managed':'true'", more, BOTH)
 
+static const char *find_call(size_t from, const char *part) {
+        for (size_t i = from; i < node.n_texts; i++)
+                if (strstr(node.texts[i], part))
+                        return node.texts[i];
+
+        return NULL;
+}
+
 static const char *phase(size_t i) {
         return get_text(node.objects[i], "/status/phase");
 }
@@ -555,6 +563,54 @@ static void test_deadline(void **state) {
         assert_non_null(strstr(node.texts[node.n_texts - 1], "\"uid\":\"u-r\""));
 }
 
+/* This node's clock is months ahead. By the server's it is the second in which the request was made;
+ * or the server does not tell. */
+static void test_clock_ahead(void **state) {
+        static const int64_t times[] = { CREATED_SEC, 0 };
+
+        for (size_t i = 0; i < 2; i++) {
+                node.server_sec = times[i];
+                create(MANAGED("r", "'activeDeadlineSeconds':60,'ttlSecondsAfterFinished':60,"));
+                assert_string_equal(phase(0), "Recreating");
+                assert_int_equal(node.n_stops, 1);
+                stop_end(node.stops[0], STOP_FAILED, "no");
+                assert_string_equal(phase(0), "Completed");
+                assert_non_null(strstr(get_text(node.objects[0], "/status/message"), "no"));
+                if (times[i] > 0)
+                        assert_string_equal(get_text(node.objects[0], "/status/completionTime"),
+                                            "2026-01-31T12:00:00Z");
+                assert_null(find_call(0, "DELETE "));
+                remove_object(0);
+        }
+}
+
+/* The runtime counts by the clock of this node. Made ten seconds before the request it is not a
+ * successor, however late that is. */
+static void test_clock_ahead_of_container(void **state) {
+        node.server_sec = CREATED_SEC;
+        node.containers[0].made_sec = recreate_wall_usec() / 1000000 - 10;
+        create(REQUEST("r", LABELS ",'inplaced.io/managed':'true'", "", "{'name':'app'}"));
+        assert_string_equal(states(0), "Pending");
+        assert_int_equal(node.n_stops, 1);
+        remove_object(0);
+
+        node.containers[0].made_sec += 20;
+        create(REQUEST("s", LABELS ",'inplaced.io/managed':'true'", "", "{'name':'app'}"));
+        assert_string_equal(states(0), "Succeeded");
+        assert_int_equal(node.n_stops, 0);
+}
+
+/* Nor is the pod unready for longer than it is by the server's clock. */
+static void test_clock_ahead_of_drain(void **state) {
+        node.server_sec = CREATED_SEC + 7;
+        create(PREPARED("r", "'strategy':{'unreadyGracePeriodSeconds':60},"));
+        node.recreate->requests[0]->undrained_usec = 0;
+        patch_by_others(0, "{'status':{'conditions':[{'type':'PreRecreateGrace','status':'True',"
+                           "'lastTransitionTime':'2026-01-31T12:00:00Z'}]}}");
+        assert_int_equal(node.n_stops, 0);
+        assert_true(node.recreate->requests[0]->drain_done_usec == 7 * 1000000);
+}
+
 static void test_pod_gone(void **state) {
         create(MANAGED("r", ""));
         assert_int_equal(node.n_stops, 1);
@@ -581,14 +637,6 @@ static void test_managed_drain(void **state) {
 #define GATE_CLOSED                                                      \
         "{\"type\":\"KruisePodReady\",\"status\":\"False\",\"message\":" \
         "\"[{\\\"userAgent\\\":\\\"ContainerRecreateRequest\\\",\\\"key\\\":\\\"d/r\\\"}]\"}"
-
-static const char *find_call(size_t from, const char *part) {
-        for (size_t i = from; i < node.n_texts; i++)
-                if (strstr(node.texts[i], part))
-                        return node.texts[i];
-
-        return NULL;
-}
 
 /* The gate that was closed in an earlier life is opened when the request is deleted. */
 static void test_gate_after_restart(void **state) {
@@ -963,6 +1011,9 @@ int main(void) {
                 TEST(test_drain),
                 TEST(test_orphan),
                 TEST(test_deadline),
+                TEST(test_clock_ahead),
+                TEST(test_clock_ahead_of_container),
+                TEST(test_clock_ahead_of_drain),
                 TEST(test_pod_gone),
                 TEST(test_managed_drain),
                 TEST(test_gate_after_restart),
