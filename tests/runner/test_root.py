@@ -3,6 +3,7 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -91,3 +92,36 @@ def test_commands_of_the_readme(run):
     """fresh-root finds them; and they begin with no sudo, which a bare machine does not have."""
     done = run("grep", "-xE", "(packaging|tests)/[a-z/-]+", "README.md", cwd=REPOSITORY)
     assert done.stdout.splitlines() == ["packaging/quickstart", "tests/run"]
+
+
+FAKE_GO = """
+case $1 in
+env) echo go9.9.9 ;;
+build) for word in "$@"; do [[ $last != -o ]] || id -u >"$word"; last=$word; done ;;
+esac"""
+
+
+@only_root
+def test_the_control_plane_is_built_by_the_caller(scripts, folder, write_script, run):
+    """In that user's cache; and by root where the checkout is closed to that user."""
+    write_script("tools/go", FAKE_GO)
+    cache = folder / "cache"
+    cache.mkdir()
+    os.chown(cache, 65534, 65534)
+    environment = {
+        "PATH": f"{folder}/tools:/usr/bin:/bin",
+        "XDG_CACHE_HOME": str(cache),
+        "SUDO_UID": "65534",
+        "SUDO_GID": "65534",
+    }
+    done = run("tests/cluster/control-plane/build", cwd=scripts, **environment)
+    assert done.returncode == 0, done.stdout
+    built = Path(done.stdout.splitlines()[-1])
+    assert (built / "control-plane").read_text() == "65534\n"
+    assert {path.lstat().st_uid for path in cache.rglob("*")} == {65534}
+
+    (scripts / "tests").chmod(0o700)
+    environment["XDG_CACHE_HOME"] = str(folder / "cache-of-root")
+    done = run("tests/cluster/control-plane/build", cwd=scripts, **environment)
+    built = Path(done.stdout.splitlines()[-1])
+    assert (built / "control-plane").read_text() == "0\n"
