@@ -22,6 +22,7 @@ typedef struct Spec {
         WishList wishes;
         size_t n_shared; /* bytes in copies */
         Error *skipped;  /* NULL: whatever is wrong with a part is wrong with the whole */
+        bool is_own;     /* the agent has written it: its parts had their limits */
 } Spec;
 
 static inline void spec_done(Spec *spec) {
@@ -206,7 +207,7 @@ static int parse_tags(Spec *spec, struct json_object *tags, const JsonPath *path
 
 static int check_shared_size(Spec *spec, size_t n_tags, const JsonPath *path,
                              const ImageWish *template, Error *reterr) {
-        size_t size = n_tags * shared_size(template);
+        size_t size = spec->is_own ? 0 : n_tags * shared_size(template);
 
         if (size > SHARED_SIZE_MAX - spec->n_shared)
                 return json_refuse(path, reterr,
@@ -274,7 +275,7 @@ static int parse_image(Spec *spec, const char *name, struct json_object *image,
                 return json_refuse(path, reterr, "has no tags");
 
         n_tags = json_object_array_length(tags);
-        if (spec->wishes.n_items + n_tags > IMAGE_SPEC_TAGS_MAX)
+        if (!spec->is_own && spec->wishes.n_items + n_tags > IMAGE_SPEC_TAGS_MAX)
                 return json_refuse(path, reterr, "more than %d tags in this object",
                                    IMAGE_SPEC_TAGS_MAX);
 
@@ -297,7 +298,7 @@ static int parse_images(Spec *spec, struct json_object *node_image, Error *reter
         if (r < 0 || !images)
                 return r;
 
-        if (json_object_object_length(images) > IMAGE_SPEC_IMAGES_MAX)
+        if (!spec->is_own && json_object_object_length(images) > IMAGE_SPEC_IMAGES_MAX)
                 return json_refuse(&images_path, reterr, "more than %d images",
                                    IMAGE_SPEC_IMAGES_MAX);
 
@@ -314,8 +315,13 @@ static int parse_images(Spec *spec, struct json_object *node_image, Error *reter
         return 0;
 }
 
-static int parse(struct json_object *node_image, WishList *ret, Error *skipped, Error *reterr) {
-        cleanup(spec_done) Spec spec = { .wishes = WISH_LIST_INIT, .skipped = skipped };
+static int parse(struct json_object *node_image, bool is_own, WishList *ret, Error *skipped,
+                 Error *reterr) {
+        cleanup(spec_done) Spec spec = {
+                .wishes = WISH_LIST_INIT,
+                .skipped = skipped,
+                .is_own = is_own,
+        };
         int r;
 
         r = check_kind(node_image, reterr);
@@ -332,10 +338,14 @@ static int parse(struct json_object *node_image, WishList *ret, Error *skipped, 
 }
 
 int image_spec_parse(struct json_object *node_image, WishList *ret, Error *reterr) {
-        return parse(node_image, ret, NULL, reterr);
+        return parse(node_image, false, ret, NULL, reterr);
 }
 
 int image_spec_parse_each(struct json_object *node_image, WishList *ret, Error *skipped,
                           Error *reterr) {
-        return parse(node_image, ret, skipped, reterr);
+        return parse(node_image, false, ret, skipped, reterr);
+}
+
+int image_spec_parse_own(struct json_object *node_image, WishList *ret, Error *reterr) {
+        return parse(node_image, true, ret, NULL, reterr);
 }

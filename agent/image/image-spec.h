@@ -29,3 +29,7 @@ int image_spec_parse(struct json_object *node_image, WishList *ret, Error *reter
  * reported in *skipped, which must be unset. Refuses only what is no NodeImage with images. */
 int image_spec_parse_each(struct json_object *node_image, WishList *ret, Error *skipped,
                           Error *reterr);
+
+/* The same for what the agent has written itself: all that it was asked for, from wherever, which has
+ * no limit in sum. */
+int image_spec_parse_own(struct json_object *node_image, WishList *ret, Error *reterr);

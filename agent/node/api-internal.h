@@ -57,6 +57,11 @@ int api_preload(RpcRequest *request, const void *message, void *userdata);
 int preload_on_image(Preload *preload, const Image *image);
 void preload_drop(Preload *preload);
 Preload *preload_next(const Preload *preload);
+const char *preload_owner(const Preload *preload);
+size_t preload_n_images(const Preload *preload);
+
+/* api-room.c: forgets finished requests for so many more images of a new one, or refuses that. */
+int api_make_room(Api *api, const Peer *peer, size_t n_more, Error *reterr);
 
 /* api-cancel.c */
 int api_cancel(RpcRequest *request, const void *message, void *userdata);

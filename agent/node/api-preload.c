@@ -52,6 +52,14 @@ Preload *preload_next(const Preload *preload) {
         return preload->next;
 }
 
+const char *preload_owner(const Preload *preload) {
+        return preload->owner;
+}
+
+size_t preload_n_images(const Preload *preload) {
+        return preload->n_items;
+}
+
 void preload_drop(Preload *preload) {
         for (size_t i = 0; i < preload->n_items; i++) {
                 free(preload->items[i].asked);
@@ -231,7 +239,8 @@ static int check_limits(const PreloadMessage *message, Error *reterr) {
         return 0;
 }
 
-static int preload_new(Api *api, const PreloadMessage *message, Preload **ret, Error *reterr) {
+static int preload_new(Api *api, const PreloadMessage *message, const Peer *peer, Preload **ret,
+                       Error *reterr) {
         cleanup(preload_drop_p) Preload *preload = NULL;
         uint64_t random = 0;
         int r;
@@ -255,6 +264,10 @@ static int preload_new(Api *api, const PreloadMessage *message, Preload **ret, E
                 return r;
 
         r = preload_read_images(preload, message, reterr);
+        if (r < 0)
+                return r;
+
+        r = api_make_room(api, peer, preload->n_items, reterr);
         if (r < 0)
                 return r;
 
@@ -362,7 +375,7 @@ int api_preload(RpcRequest *request, const void *message, void *userdata) {
         Preload *preload;
         int r;
 
-        r = preload_new(userdata, message, &preload, &error);
+        r = preload_new(userdata, message, rpc_request_peer(request), &preload, &error);
         if (error.kind != ERROR_NONE)
                 return api_refuse(userdata, request, error.kind, error_message(&error));
         if (r < 0)

@@ -220,7 +220,7 @@ static int restore(Images *images, json_object *root, bool in_cluster, Error *re
         cleanup(restored_list_done) RestoredList requests = { .in_cluster = in_cluster };
         int r;
 
-        r = image_spec_parse(root, &wishes, reterr);
+        r = image_spec_parse_own(root, &wishes, reterr);
         if (r < 0)
                 return r;
 

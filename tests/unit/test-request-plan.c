@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Which requests of the local API make room for a new one
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/node/request-plan.h"
+
+#define LIMIT 16 /* of which two are free again once one had to go */
+#define N_ENTRIES_MAX 8
+
+/* clang-format off */
+static const struct Row {
+        const char *name;
+        RequestEntry entries[N_ENTRIES_MAX];
+        size_t n_more;
+        bool fits;
+        const char *gone; /* one letter for each */
+} rows[] = {
+        { "nothing there",            { { 0 } }, 16, true, "" },
+        { "more than there may be",   { { 0 } }, 17, false, "" },
+        { "all fit",                  { { "a", 8, true, 1, false } }, 8, true, "" },
+        { "the oldest goes",          { { "a", 8, true, 2, false }, { "b", 4, true, 1, false } }, 5, true, "b" },
+        { "and the next",             { { "a", 8, true, 2, false }, { "b", 4, true, 1, false } }, 14, true, "ab" },
+        { "some spare places",        { { "a", 4, true, 1, false }, { "b", 4, true, 2, false }, { "c", 8, true, 3, false } }, 4, true, "ab" },
+        { "unfinished ones stay",     { { "a", 4, false, 1, false }, { "b", 12, true, 9, false } }, 1, true, "b" },
+        { "without spare places",     { { "a", 15, false, 0, false }, { "b", 1, true, 9, false } }, 1, true, "b" },
+        { "what cannot be made room for", { { "a", 15, false, 0, false }, { "b", 1, true, 9, false } }, 2, false, "b" },
+        { "no finished ones",         { { "a", 9, false, 0, false }, { "b", 7, false, 0, false } }, 1, false, "" },
+};
+/* clang-format on */
+
+#define N_ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static void test_row(void **state) {
+        const struct Row *row = *state;
+        RequestEntry entries[N_ENTRIES_MAX];
+        char gone[N_ENTRIES_MAX + 1] = "";
+        size_t n = 0;
+
+        memcpy(entries, row->entries, sizeof(entries));
+        while (n < N_ENTRIES_MAX && entries[n].owner)
+                n++;
+
+        assert_int_equal(request_plan(entries, n, row->n_more, LIMIT), row->fits);
+        for (char letter = 'a'; letter < 'a' + N_ENTRIES_MAX; letter++)
+                for (size_t i = 0; i < n; i++)
+                        if (entries[i].owner[0] == letter && entries[i].must_go)
+                                gone[strlen(gone)] = letter;
+        assert_string_equal(gone, row->gone);
+}
+
+int main(void) {
+        struct CMUnitTest tests[N_ROWS];
+
+        for (size_t i = 0; i < N_ROWS; i++)
+                tests[i] = (struct CMUnitTest){
+                        .name = rows[i].name,
+                        .test_func = test_row,
+                        .initial_state = (void *) &rows[i],
+                };
+
+        return _cmocka_run_group_tests("request-plan", tests, N_ROWS, NULL, NULL);
+}
