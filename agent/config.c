@@ -3,42 +3,46 @@
 #include "agent/config.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/file.h"
 #include "agent/document/documents.h"
 
 #define CONFIG_SIZE_MAX (1 << 20)
 
-static int give_value(const char *key, json_object *value, ConfigValue on_value, void *userdata,
-                      Error *reterr) {
+typedef struct Reader {
+        bool (*takes_list)(const char *key);
+        ConfigValue on_value;
+        void *userdata;
+} Reader;
+
+static int give_value(const char *key, json_object *value, const Reader *reader, Error *reterr) {
         if (json_object_is_type(value, json_type_object) ||
             json_object_is_type(value, json_type_array) ||
             json_object_is_type(value, json_type_null))
                 return error_set(reterr, ERROR_INVALID, "%s: expected a text or a number", key);
 
-        return on_value(key, json_object_get_string(value), userdata, reterr);
+        return reader->on_value(key, json_object_get_string(value), reader->userdata, reterr);
 }
 
-static int give_member(const char *key, json_object *value, ConfigValue on_value, void *userdata,
-                       Error *reterr) {
+static int give_member(const char *key, json_object *value, const Reader *reader, Error *reterr) {
         int r = 0;
 
         if (!json_object_is_type(value, json_type_array))
-                return give_value(key, value, on_value, userdata, reterr);
+                return give_value(key, value, reader, reterr);
+        if (!reader->takes_list(key))
+                return error_set(reterr, ERROR_INVALID, "%s: expected one value, got a list", key);
 
         for (size_t i = 0; r >= 0 && i < json_object_array_length(value); i++)
-                r = give_value(key, json_object_array_get_idx(value, i), on_value, userdata,
-                               reterr);
+                r = give_value(key, json_object_array_get_idx(value, i), reader, reterr);
         return r;
 }
 
-static int give_all(const char *text, size_t size, ConfigValue on_value, void *userdata,
-                    Error *reterr) {
+static int give_all(const char *text, size_t size, const Reader *reader, Error *reterr) {
         cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
         int r;
 
@@ -51,7 +55,7 @@ static int give_all(const char *text, size_t size, ConfigValue on_value, void *u
                 return error_set(reterr, ERROR_INVALID, "expected one mapping of keys to values");
 
         json_object_object_foreach(documents.items[0], key, value) {
-                r = give_member(key, value, on_value, userdata, reterr);
+                r = give_member(key, value, reader, reterr);
                 if (r < 0)
                         return r;
         }
@@ -81,25 +85,36 @@ static int read_text(int fd, char **ret, size_t *ret_size, Error *reterr) {
         return 0;
 }
 
-int config_read(const char *path, ConfigValue on_value, void *userdata, Error *reterr) {
+static int open_config(const char *path, int *ret, Error *reterr) {
+        struct stat status;
+        int r;
+
+        r = file_open(path, &status, ret);
+        if (r < 0)
+                return error_set(reterr, r == -ENOENT ? ERROR_NOT_FOUND : ERROR_INVALID, "%s",
+                                 r == -EINVAL ? "not a file" : strerror(-r));
+
+        return 0;
+}
+
+int config_read(const char *path, bool (*takes_list)(const char *key), ConfigValue on_value,
+                void *userdata, Error *reterr) {
+        const Reader reader = { takes_list, on_value, userdata };
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(free_p) char *text = NULL;
         cleanup(close_p) int fd = -1;
         size_t size = 0;
         int r;
 
-        fd = open(path ?: CONFIG_PATH, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-        if (fd < 0 && errno == ENOENT && !path)
+        r = open_config(path ?: CONFIG_PATH, &fd, &error);
+        if (error.kind == ERROR_NOT_FOUND && !path)
                 return 0;
-        if (fd < 0)
-                return error_set(reterr, ERROR_INVALID, "%s: %s", path ?: CONFIG_PATH,
-                                 strerror(errno));
-
-        r = read_text(fd, &text, &size, &error);
         if (r >= 0)
-                r = give_all(text, size, on_value, userdata, &error);
+                r = read_text(fd, &text, &size, &error);
+        if (r >= 0)
+                r = give_all(text, size, &reader, &error);
         if (error.kind != ERROR_NONE)
-                return error_set(reterr, error.kind, "%s: %s", path ?: CONFIG_PATH,
+                return error_set(reterr, ERROR_INVALID, "%s: %s", path ?: CONFIG_PATH,
                                  error_message(&error));
 
         return r;

@@ -5,6 +5,8 @@
  * The config file: one YAML mapping of keys to values or lists of them
  */
 
+#include <stdbool.h>
+
 #include "agent/base/error.h"
 
 #define CONFIG_PATH "/etc/inplaced/config.yaml"
@@ -12,5 +14,7 @@
 /* One value, or each one of a list. A refusal says what is wrong with it. */
 typedef int (*ConfigValue)(const char *key, const char *value, void *userdata, Error *reterr);
 
-/* path NULL: CONFIG_PATH, which may be missing. */
-int config_read(const char *path, ConfigValue on_value, void *userdata, Error *reterr);
+/* path NULL: CONFIG_PATH, which may be missing. A list is refused for another key than those that
+ * takes_list() says may have one. */
+int config_read(const char *path, bool (*takes_list)(const char *key), ConfigValue on_value,
+                void *userdata, Error *reterr);

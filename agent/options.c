@@ -277,6 +277,14 @@ static int on_config_value(const char *key, const char *value, void *userdata, E
         return refuse(reterr, key, "is no key of the configuration");
 }
 
+static bool takes_list(const char *key) {
+        for (size_t i = 0; i < N_SETTINGS; i++)
+                if (settings[i].key && strcmp(settings[i].key, key) == 0)
+                        return settings[i].set == add_endpoint;
+
+        return false;
+}
+
 /* Endpoints add up, but those of the flags replace those of the file. */
 static void drop_endpoints(Options *options) {
         for (size_t i = 0; i < options->n_endpoints; i++)
@@ -284,6 +292,7 @@ static void drop_endpoints(Options *options) {
         options->n_endpoints = 0;
 }
 
+/* The name of the machine is that of the Node in lower case, as the kubelet makes it. */
 static int default_node_name(Options *options, Error *reterr) {
         const char *name = getenv("NODE_NAME");
         char host[HOST_NAME_MAX + 1];
@@ -293,6 +302,9 @@ static int default_node_name(Options *options, Error *reterr) {
         if (!name || !name[0]) {
                 if (gethostname(host, sizeof(host)) < 0)
                         return -errno;
+                for (char *at = host; *at; at++)
+                        if (*at >= 'A' && *at <= 'Z')
+                                *at = (char) (*at - 'A' + 'a');
                 name = host;
         }
 
@@ -323,7 +335,7 @@ int options_read(int argc, char **argv, Options *ret, Error *reterr) {
                 return r;
 
         if (!flags.wants_help && !flags.wants_version) {
-                r = config_read(flags.config_path, on_config_value, &options, reterr);
+                r = config_read(flags.config_path, takes_list, on_config_value, &options, reterr);
                 if (r < 0)
                         return r;
         }

@@ -202,31 +202,25 @@ static int check_provider(struct json_object *object, const JsonPath *path, Erro
                 "name", "matchImages", "defaultCacheDuration", "apiVersion",
                 "args", "env",         "tokenAttributes",      NULL
         };
-        const JsonPath token_path = { .parent = path, .key = "tokenAttributes" };
-        struct json_object *token = NULL;
-        int r;
 
         if (!json_object_is_type(object, json_type_object))
                 return json_refuse(path, reterr, "expected an object");
-        r = strict_check_fields(object, path, fields, reterr);
-        if (r < 0)
-                return r;
 
-        if (json_object_object_get_ex(object, token_path.key, &token) && token)
-                return json_refuse(&token_path, reterr,
-                                   "a plugin that needs a pod's service account token cannot be "
-                                   "used, since images are pulled here without a pod");
-        return 0;
+        return strict_check_fields(object, path, fields, reterr);
 }
 
 static int read_provider(struct json_object *object, const JsonPath *path,
                          CredentialProviderSpec *spec, Error *reterr) {
+        struct json_object *token = NULL;
         size_t n_arguments;
         int r;
 
         r = check_provider(object, path, reterr);
         if (r < 0)
                 return r;
+
+        (void) json_object_object_get_ex(object, "tokenAttributes", &token);
+        spec->wants_token = token != NULL;
         r = read_name(object, path, &spec->name, reterr);
         if (r < 0)
                 return r;
@@ -335,7 +329,7 @@ int credential_providers_spec_parse(const char *text, size_t size, CredentialPro
 
 bool credential_provider_spec_matches(const CredentialProviderSpec *spec,
                                       const char *canonical_name) {
-        for (size_t i = 0; i < spec->n_match_images; i++)
+        for (size_t i = 0; !spec->wants_token && i < spec->n_match_images; i++)
                 if (keyring_key_matches(spec->match_images[i], canonical_name))
                         return true;
 

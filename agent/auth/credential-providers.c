@@ -63,6 +63,18 @@ static int read_config(const char *path, CredentialProvidersSpec *ret, Error *re
         return r;
 }
 
+/* The kubelet makes one for the pod that the image is for. */
+static void note_token_wanted(const CredentialProvidersSpec *spec, const char *config_path,
+                              Log *log) {
+        for (size_t i = 0; i < spec->n_items; i++)
+                if (spec->items[i].wants_token)
+                        log_warning(log, NULL,
+                                    "Cannot use the credential provider %s of `%s`: it needs the "
+                                    "token of a pod's service account, and images are pulled here "
+                                    "without a pod; going on with the others.",
+                                    spec->items[i].name, config_path);
+}
+
 int credential_providers_new(sd_event *event, Log *log, const char *config_path,
                              const char *bin_dir, CredentialProviders **ret, Error *reterr) {
         cleanup(credential_providers_free_p) CredentialProviders *providers = NULL;
@@ -76,6 +88,7 @@ int credential_providers_new(sd_event *event, Log *log, const char *config_path,
         r = read_config(config_path, &providers->spec, reterr);
         if (r < 0)
                 return r;
+        note_token_wanted(&providers->spec, config_path, log);
         r = credential_cache_new(ANSWERS_MAX, &providers->cache);
         if (r < 0)
                 return r;

@@ -3,11 +3,11 @@
 #include "agent/auth/secret-file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/file.h"
 
 void secret_file_done(SecretFile *file) {
         if (file->text)
@@ -29,8 +29,6 @@ static int refuse_errno(Error *reterr, const char *path, int number) {
 }
 
 static int check(const char *path, const struct stat *status, Error *reterr) {
-        if (!S_ISREG(status->st_mode))
-                return refuse(reterr, path, "not a file");
         if (status->st_size == 0)
                 return refuse(reterr, path, "empty");
         if (status->st_size > SECRET_FILE_SIZE_MAX)
@@ -44,9 +42,11 @@ int secret_file_read(const char *path, SecretFile *ret, Error *reterr) {
         struct stat status;
         int r;
 
-        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-        if (fd < 0 || fstat(fd, &status) < 0)
-                return refuse_errno(reterr, path, errno);
+        r = file_open(path, &status, &fd);
+        if (r == -EINVAL)
+                return refuse(reterr, path, "not a file");
+        if (r < 0)
+                return refuse_errno(reterr, path, -r);
         r = check(path, &status, reterr);
         if (r < 0)
                 return r;

@@ -8,9 +8,16 @@
 
 #include "agent/base/cleanup.h"
 
+/* To open a device can do something by itself, so it is asked before what it is; and again when it is
+ * open, since it may be something else by then. */
 int file_open_at(int folder, const char *path, struct stat *ret_status, int *ret_fd) {
         cleanup(close_p) int fd = -1;
         struct stat status;
+
+        if (fstatat(folder, path, &status, 0) < 0)
+                return -errno;
+        if (!S_ISREG(status.st_mode))
+                return -EINVAL;
 
         fd = openat(folder, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
         if (fd < 0 || fstat(fd, &status) < 0)

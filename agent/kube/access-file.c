@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/file.h"
 #include "agent/document/documents.h"
 #include "agent/kube/access-text.h"
 
@@ -132,13 +133,13 @@ static int read_now(AccessFile *file, char **ret, Error *reterr) {
         size_t size;
         int r;
 
-        fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-        if (fd < 0 || fstat(fd, &file->status) < 0)
-                return refuse_file(file, errno, reterr);
+        r = file_open(file->path, &file->status, &fd);
+        if (r == -EINVAL)
+                return refuse_text(file, "is not a file", reterr);
+        if (r < 0)
+                return refuse_file(file, -r, reterr);
 
         file->is_known = !is_just_changed(&file->status);
-        if (!S_ISREG(file->status.st_mode))
-                return refuse_text(file, "is not a file", reterr);
         if (file->status.st_size > sizes_max[file->kind])
                 return refuse_text(file, "is too large", reterr);
 

@@ -228,6 +228,23 @@ def test_credential_provider_plugin(
     assert auth_registry.credentials[1] not in agent.log_text()
 
 
+def test_plugin_that_wants_a_token(
+    start_agent, containerd, auth_registry, secret_image, folder
+):
+    """A plugin that cannot be used here is one line, and the others are used."""
+    flags = provider_flags(folder, auth_registry)
+    document = json.loads((folder / "providers.yaml").read_text())
+    attributes = {"serviceAccountTokenAudience": "lab", "requireServiceAccount": True}
+    wanting = {**document["providers"][0], "name": "wanting", "tokenAttributes": attributes}
+    document["providers"].insert(0, wanting)
+    write_whole(folder / "providers.yaml", document)
+    agent = start_agent(containerd.endpoint, flags=flags)
+    agent.want(secret_image.reference)
+    agent.wait_status(secret_image.reference, "Succeeded")
+    line = the_complaint(agent)
+    assert line.startswith("Cannot use the credential provider wanting of ") and "token" in line
+
+
 def test_broken_provider_configuration(start_agent, fake_runtime, folder):
     """It is one line, and images that need no credentials come all the same."""
     write_whole(folder / "providers.yaml", {"kind": "Nonsense"})

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 import pytest
@@ -96,3 +97,35 @@ def test_node_name_of_the_environment(make_agent, fake_runtime):
     agent.want("demo/web:1")
     agent.wait_status("demo/web:1", "Succeeded")
     assert agent.status()["metadata"]["name"] == "from-environment"
+
+
+def test_node_name_of_the_machine(make_agent, fake_runtime):
+    """Without either, it is the name of the machine in lower case, as the kubelet registers it."""
+    agent = make_agent(fake_runtime.endpoint)
+    agent.argv.remove("--node-name=lab")
+    agent.argv[:0] = ["unshare", "--uts", "sh", "-c", 'hostname Lab-ONE.Example; exec "$@"', "sh"]
+    agent.start()
+    agent.want("demo/web:1")
+    agent.wait_status("demo/web:1", "Succeeded")
+    assert agent.status()["metadata"]["name"] == "lab-one.example"
+
+
+@pytest.mark.parametrize("value", [["debug", "info"], ["info"], []])
+def test_list_for_one_value(make_agent, fake_runtime, value):
+    """The last of several values is not silently taken for what was meant."""
+    agent = make_agent(fake_runtime.endpoint, config={"logLevel": value})
+    ran = run(agent, *agent.argv[1:])
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "logLevel: expected one value, got a list" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_configuration_that_is_no_file(make_agent, fake_runtime, make):
+    """Nothing is waited for, and a FIFO does not count as an empty configuration."""
+    agent = make_agent(fake_runtime.endpoint)
+    agent.config_path.unlink()
+    make(agent.config_path)
+    ran = run(agent, *agent.argv[1:])
+    assert ran.returncode == 2
+    assert ran.stderr == f"inplaced: {agent.config_path}: not a file\n"

@@ -49,7 +49,6 @@ static const struct {
         { HEAD "metadata: {}\nproviders: []",                         "metadata: there is no such field" },
         { PLUGIN(", extra: 1"),                                       "providers[0].extra: there is no such field" },
         { PLUGIN(", Args: []"),                                       "providers[0].Args: there is no such field" },
-        { PLUGIN(", tokenAttributes: {requireServiceAccount: true}"), "providers[0].tokenAttributes: a plugin that needs a pod's" },
         { PLUGIN(", args: [1]"),                                      "providers[0].args[0]: expected a string" },
         { PLUGIN(", args: x"),                                        "providers[0].args: expected a list" },
         { PLUGIN(", env: [x]"),                                       "providers[0].env[0]: expected an object" },
@@ -170,13 +169,16 @@ static void test_config(void **state) {
                 "  - {name: EMPTY}\n"
                 "  - {name: AWS_PROFILE, value: a=b}\n"
                 "- {name: other, matchImages: [docker.io], defaultCacheDuration: 0s,\n"
-                "   apiVersion: credentialprovider.kubelet.k8s.io/v1, tokenAttributes: null}\n";
+                "   apiVersion: credentialprovider.kubelet.k8s.io/v1, tokenAttributes: null}\n"
+                "- {name: third, matchImages: [docker.io], defaultCacheDuration: 0s,\n"
+                "   apiVersion: credentialprovider.kubelet.k8s.io/v1,\n"
+                "   tokenAttributes: {requireServiceAccount: true}}\n";
         cleanup(credential_providers_spec_done) CredentialProvidersSpec spec =
                 CREDENTIAL_PROVIDERS_SPEC_INIT;
         const CredentialProviderSpec *ecr;
 
         assert_int_equal(credential_providers_spec_parse(text, strlen(text), &spec, NULL), 0);
-        assert_int_equal(spec.n_items, 2);
+        assert_int_equal(spec.n_items, 3);
 
         ecr = &spec.items[0];
         assert_string_equal(ecr->name, "ecr-credential-provider");
@@ -194,6 +196,10 @@ static void test_config(void **state) {
         assert_true(credential_provider_spec_matches(ecr, "reg.example.com:5000/team/app"));
         assert_false(credential_provider_spec_matches(ecr, "reg.example.com/team/app"));
         assert_true(credential_provider_spec_matches(&spec.items[1], "docker.io/library/nginx"));
+
+        assert_false(spec.items[1].wants_token);
+        assert_true(spec.items[2].wants_token);
+        assert_false(credential_provider_spec_matches(&spec.items[2], "docker.io/library/nginx"));
 
         assert_int_equal(spec.items[1].keep_usec, 0);
         assert_null(spec.items[1].arguments[0]);
