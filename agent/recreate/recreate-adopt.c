@@ -28,6 +28,7 @@ struct RecreateOrphan {
         char *uid;
         char *pod_name;
         char *text;
+        bool is_gone; /* from the watch, while it is being taken: what comes of that is awaited */
         KubeCall *call;
         sd_event_source *retry;
         unsigned n_failures;
@@ -75,17 +76,26 @@ static int retry_later(RecreateOrphan *orphan, const KubeReply *reply) {
                                       on_retry, orphan);
 }
 
-/* Taken, or changed or gone meanwhile: the watches show what is true now. */
+static int drop_gone(RecreateOrphan *orphan) {
+        Recreate *recreate = orphan->recreate;
+
+        drop(orphan);
+        return recreate->are_orphans_overfull ? recreate_look(recreate) : 0;
+}
+
+/* Taken, or changed or gone meanwhile: the watches show what is true now, often before the answer. */
 static int on_adopted(const KubeReply *reply, const Error *error, void *userdata) {
         RecreateOrphan *orphan = userdata;
+        bool is_late = error && (error->kind == ERROR_CONFLICT || error->kind == ERROR_NOT_FOUND);
 
         orphan->call = kube_call_unref(orphan->call);
-        if (error && (error->kind == ERROR_CONFLICT || error->kind == ERROR_NOT_FOUND))
-                return 0;
+        if (!is_late)
+                recreate_note_written(orphan->recreate, RECREATE_RIGHT_PATCH, orphan->name,
+                                      orphan->n_failures, reply, error);
+        if (orphan->is_gone)
+                return drop_gone(orphan);
 
-        recreate_note_written(orphan->recreate, RECREATE_RIGHT_PATCH, orphan->name,
-                              orphan->n_failures, reply, error);
-        return error ? retry_later(orphan, reply) : 0;
+        return error && !is_late ? retry_later(orphan, reply) : 0;
 }
 
 static int adopt(RecreateOrphan *orphan, struct json_object *patch) {
@@ -126,7 +136,7 @@ static int orphan_look(RecreateOrphan *orphan) {
         const Pod *pod = pods_find(recreate->pods, orphan->namespace, orphan->pod_name);
         int r;
 
-        if (!pod || orphan->call || orphan->retry || !recreate->version)
+        if (!pod || orphan->call || orphan->is_gone || orphan->retry || !recreate->version)
                 return 0;
 
         r = reply_spec_parse(orphan->text, strlen(orphan->text), &object, &ignored);
@@ -139,7 +149,7 @@ static int orphan_look(RecreateOrphan *orphan) {
 static RecreateOrphan *find(const Recreate *recreate, const char *uid) {
         RecreateOrphan *orphan = recreate->orphans;
 
-        while (orphan && strcmp(orphan->uid, uid) != 0)
+        while (orphan && (orphan->is_gone || strcmp(orphan->uid, uid) != 0))
                 orphan = orphan->next;
 
         return orphan;
@@ -217,8 +227,8 @@ int recreate_orphan_gone(Recreate *recreate, const char *uid) {
         if (!orphan)
                 return 0;
 
-        drop(orphan);
-        return recreate->are_orphans_overfull ? recreate_look(recreate) : 0;
+        orphan->is_gone = true;
+        return orphan->call ? 0 : drop_gone(orphan);
 }
 
 int recreate_orphans_list_those_without_place(Recreate *recreate) {

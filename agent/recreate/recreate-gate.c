@@ -31,7 +31,7 @@ static int gate_failed(RecreateRequest *request, RecreateRight right, const Kube
                 recreate_note_written(request->recreate, right, request->spec->name,
                                       request->n_failures, reply, error);
                 recreate_request_rest(request, reply);
-                if (request->must_gate_close && request->n_failures >= CLOSE_FAILURES_MAX)
+                if (request->n_failures >= CLOSE_FAILURES_MAX)
                         request->is_gate_closed = true;
         }
 

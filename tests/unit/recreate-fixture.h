@@ -29,7 +29,7 @@
 #include "tests/unit/merge-patch.h"
 
 #define OBJECTS_MAX 8
-#define TEXTS_MAX 128
+#define TEXTS_MAX 256
 #define CREATED_SEC 1769860800 /* 2026-01-31T12:00:00Z, when all requests were made */
 
 struct KubeWatch {

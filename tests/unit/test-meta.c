@@ -1322,6 +1322,47 @@ static void test_gone(void **state) {
         assert_false(fake.stops[0].is_open);
 }
 
+static void show_running(Fixture *fixture, bool is_running) {
+        Pod *pod = next(fixture, "c1", "1");
+
+        fake.containers[0].is_running = pod->containers[0].is_running = is_running;
+        show_and_run(fixture, pod);
+}
+
+static const char *patch_after(Fixture *fixture, unsigned msec) {
+        fake.skipped_usec += (uint64_t) msec * 1000;
+        assert_int_equal(meta_kick(fixture->meta), 0);
+        return fake_patch();
+}
+
+/* A container that does not run is told of after ten seconds, not before, and as soon as it runs
+ * again; from then on the time begins anew. */
+static void test_not_running(void **state) {
+        Fixture *fixture = *state;
+
+        settle(fixture);
+        for (size_t i = 0; i < 2; i++) {
+                show_running(fixture, false);
+                assert_null(fake_patch());
+                assert_null(patch_after(fixture, 9800));
+                show_running(fixture, true);
+                assert_null(fake_patch());
+                rest();
+        }
+
+        show_running(fixture, false);
+        assert_null(patch_after(fixture, 9800));
+        assert_non_null(patch_after(fixture, 300));
+        assert_non_null(strstr(fake_patch(), "\"NotRunning\""));
+        assert_non_null(strstr(fake_patch(), "\"False\""));
+        accept_patch(fixture);
+        assert_null(patch_after(fixture, 20000));
+
+        show_running(fixture, true);
+        assert_non_null(strstr(fake_patch(), "\"Verified\""));
+        accept_patch(fixture);
+}
+
 static void test_first_list(void **state) {
         Fixture *fixture = *state;
 
@@ -1376,6 +1417,7 @@ int main(void) {
                 TEST(test_many),
                 TEST(test_gone),
                 TEST(test_first_list),
+                TEST(test_not_running),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

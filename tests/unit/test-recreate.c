@@ -26,6 +26,11 @@ static const char *find_call(size_t from, const char *part) {
         return NULL;
 }
 
+static void retry(void) {
+        assert_int_equal(recreate_kick(node.recreate), 0);
+        settle();
+}
+
 static const char *phase(size_t i) {
         return get_text(node.objects[i], "/status/phase");
 }
@@ -554,6 +559,66 @@ static void test_orphan(void **state) {
         assert_int_equal(node.recreate->n_requests, 0);
 }
 
+static void let_retry(void) {
+        size_t n_texts = node.n_texts;
+
+        while (node.n_texts == n_texts)
+                assert_true(sd_event_run(node.event, 10 * 1000000) > 0);
+        settle();
+}
+
+/* It is tried again by itself, ever more slowly, and at once when the server is known to answer. */
+static void test_adoption_refused(void **state) {
+        static const struct {
+                int code;
+                ErrorKind kind;
+        } refusals[] = { { 403, ERROR_DENIED }, { 503, ERROR_NONE } };
+
+        for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+                size_t n_texts = node.n_texts;
+
+                node.refused = "\"inplaced.io/managed\":\"true\"";
+                node.refused_code = refusals[i].code;
+                create(REQUEST("r", "", "", "{'name':'app'}"));
+                assert_int_equal(node.n_texts, n_texts + 1);
+                assert_int_equal(recreate_error(node.recreate)->kind, refusals[i].kind);
+                assert_int_equal(node.watcher->on_pod(&node.pod, NULL, node.watcher->userdata), 0);
+                settle();
+                assert_int_equal(node.n_texts, n_texts + 1);
+                let_retry();
+                assert_int_equal(node.n_texts, n_texts + 2);
+                assert_int_equal(node.n_warnings, i + 1);
+
+                node.refused = NULL;
+                retry();
+                assert_string_equal(phase(0), "Recreating");
+                assert_int_equal(recreate_error(node.recreate)->kind, ERROR_NONE);
+                remove_object(0);
+        }
+}
+
+/* Changed or gone meanwhile: the watch shows it, and nothing is tried again before. */
+static void test_adoption_is_late(void **state) {
+        static const int codes[] = { 404, 409 };
+
+        for (size_t i = 0; i < 2; i++) {
+                size_t n_texts = node.n_texts;
+
+                node.refused = "\"inplaced.io/managed\":\"true\"";
+                node.refused_code = codes[i];
+                create(REQUEST("r", "", "", "{'name':'app'}"));
+                retry();
+                assert_int_equal(node.n_texts, n_texts + 1);
+                assert_int_equal(node.n_warnings, 0);
+                assert_int_equal(recreate_error(node.recreate)->kind, ERROR_NONE);
+
+                node.refused = NULL;
+                patch_by_others(0, "{'metadata':{'labels':{'x':'y'}}}");
+                assert_string_equal(phase(0), "Recreating");
+                remove_object(0);
+        }
+}
+
 static void test_deadline(void **state) {
         create(MANAGED("r", "'activeDeadlineSeconds':1,'ttlSecondsAfterFinished':0,"));
         assert_string_equal(get_text(node.objects[0], "/status/message"),
@@ -632,6 +697,7 @@ static void test_managed_drain(void **state) {
         assert_int_equal(node.n_stops, 1);
 }
 
+#define POD_PATCH "PATCH /api/v1/namespaces/d/pods/web/status "
 #define GATE_POD(condition) \
         "{\"metadata\":{\"uid\":\"p-1\"},\"status\":{\"conditions\":[" condition "]}}"
 #define GATE_CLOSED                                                      \
@@ -667,11 +733,6 @@ static void test_gate_after_restart(void **state) {
         assert_int_equal(node.recreate->n_requests, 0);
 }
 
-static void retry(void) {
-        assert_int_equal(recreate_kick(node.recreate), 0);
-        settle();
-}
-
 static void sync_all(void) {
         for (size_t i = 0; i < 2; i++) {
                 node.watches[i]->state = KUBE_WATCH_SYNCED;
@@ -683,7 +744,6 @@ static void sync_all(void) {
 }
 
 #define LISTED(name) "{\"userAgent\":\"ContainerRecreateRequest\",\"key\":\"d/" name "\"}"
-#define POD_PATCH "PATCH /api/v1/namespaces/d/pods/web/status "
 #define GET_REQUEST "GET /apis/apps.kruise.io/v1beta1/namespaces/d/containerrecreaterequests/r "
 
 /* A pod that is unready for a request of which the watches show nothing. */
@@ -781,6 +841,127 @@ static void test_gate_of_successor(void **state) {
         settle();
         for (size_t i = 0; i < node.n_texts; i++)
                 assert_false(strstr(node.texts[i], POD_PATCH) && strstr(node.texts[i], "\"True\""));
+}
+
+static size_t count_calls(const char *part) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < node.n_texts; i++)
+                n += strstr(node.texts[i], part) != NULL;
+
+        return n;
+}
+
+static bool is_drained(void) {
+        return strcmp(get_text(node.objects[0], "/status/conditions/0/type"), "PreRecreateGrace") ==
+               0;
+}
+
+static void refuse_gate(int code) {
+        node.pod.has_kruise_gate = true;
+        node.pod_json = GATE_POD("");
+        node.refused = POD_PATCH;
+        node.refused_code = code;
+}
+
+#define GATED MANAGED("r", "'strategy':{'unreadyGracePeriodSeconds':50},")
+#define CLOSE_TRIES 5
+
+/* What cannot be closed is tried so often, ever more slowly, and then the request goes on. */
+static void test_gate_cannot_be_closed(void **state) {
+        static const int codes[] = { 403, 503, 422 };
+
+        for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+                size_t n_before = count_calls(POD_PATCH);
+
+                refuse_gate(codes[i]);
+                create(GATED);
+                for (size_t n = 1; n < CLOSE_TRIES; n++) {
+                        assert_int_equal(count_calls(POD_PATCH), n_before + n);
+                        assert_false(is_drained());
+                        look();
+                        assert_int_equal(count_calls(POD_PATCH), n_before + n);
+                        assert_true(node.recreate->requests[0]->rest_usec >
+                                    recreate_now_usec(node.recreate) + 100 * 1000);
+                        retry();
+                }
+                retry();
+                assert_int_equal(count_calls(POD_PATCH), n_before + CLOSE_TRIES);
+                assert_true(is_drained());
+                assert_int_equal(recreate_error(node.recreate)->kind,
+                                 codes[i] == 403 ? ERROR_DENIED : ERROR_NONE);
+                if (codes[i] == 403)
+                        assert_string_equal(error_message(recreate_error(node.recreate)),
+                                            "the right to patch pods/status is missing: code 403");
+                node.refused = NULL;
+                node.pod.has_kruise_gate = false;
+                remove_object(0);
+                retry();
+                assert_int_equal(node.recreate->n_requests, 0);
+                node.recreate = recreate_free(node.recreate);
+                begin_agent();
+        }
+}
+
+/* Somebody was quicker: it is read anew and tried again, as often as it takes, and no word of it. */
+static void test_gate_conflicts(void **state) {
+        refuse_gate(409);
+        create(GATED);
+        for (size_t n = 1; n <= 2 * CLOSE_TRIES; n++) {
+                assert_int_equal(count_calls(POD_PATCH), n);
+                assert_int_equal(count_calls("GET "), n);
+                look();
+                assert_int_equal(count_calls(POD_PATCH), n);
+                assert_true(node.recreate->requests[0]->rest_usec >
+                            recreate_now_usec(node.recreate) + 400 * 1000);
+                if (n < 2 * CLOSE_TRIES)
+                        retry();
+        }
+        assert_false(is_drained());
+        assert_int_equal(node.n_warnings, 0);
+        assert_int_equal(recreate_error(node.recreate)->kind, ERROR_NONE);
+
+        node.refused = NULL;
+        retry();
+        assert_true(is_drained());
+}
+
+/* Where there is no pod any more there is nothing to close, nor to open. */
+static void test_gate_of_no_pod(void **state) {
+        refuse_gate(404);
+        create(GATED);
+        assert_int_equal(count_calls(POD_PATCH), 1);
+        assert_true(is_drained());
+        assert_int_equal(node.n_warnings, 0);
+
+        node.pod_json = GATE_POD(GATE_CLOSED);
+        remove_object(0);
+        assert_int_equal(count_calls(POD_PATCH), 2);
+        assert_int_equal(node.recreate->n_requests, 0);
+}
+
+/* What is closed is tried to be opened until it is: nothing else is done with the request. */
+static void test_gate_cannot_be_opened(void **state) {
+        refuse_gate(0);
+        node.refused = NULL;
+        create(GATED);
+        assert_true(is_drained());
+        node.pod_json = GATE_POD(GATE_CLOSED);
+        node.refused = POD_PATCH;
+        node.refused_code = 403;
+        patch_by_others(0, "{'status':{'phase':'Completed','completionTime':"
+                           "'2026-01-31T12:01:00Z','message':'enough'}}");
+        for (size_t n = 1; n <= 3 * CLOSE_TRIES; n++) {
+                assert_int_equal(count_calls(POD_PATCH), 1 + n);
+                if (n < 3 * CLOSE_TRIES)
+                        retry();
+        }
+        assert_null(find_call(0, "\"crr.apps.kruise.io/active\":null"));
+        node.refused = NULL;
+        retry();
+        assert_non_null(find_call(0, "\"type\":\"KruisePodReady\",\"status\":\"True\""));
+        assert_non_null(find_call(0, "\"crr.apps.kruise.io/active\":null"));
+        assert_int_equal(node.recreate->n_requests, 0);
 }
 
 /* Without a gate there is nothing to wait for. */
@@ -1010,6 +1191,8 @@ int main(void) {
                 TEST(test_bad_drain_time),
                 TEST(test_drain),
                 TEST(test_orphan),
+                TEST(test_adoption_refused),
+                TEST(test_adoption_is_late),
                 TEST(test_deadline),
                 TEST(test_clock_ahead),
                 TEST(test_clock_ahead_of_container),
@@ -1017,6 +1200,10 @@ int main(void) {
                 TEST(test_pod_gone),
                 TEST(test_managed_drain),
                 TEST(test_gate_after_restart),
+                TEST(test_gate_cannot_be_closed),
+                TEST(test_gate_conflicts),
+                TEST(test_gate_of_no_pod),
+                TEST(test_gate_cannot_be_opened),
                 TEST(test_remnants),
                 TEST(test_remnant_in_time),
                 TEST(test_gate_of_successor),
