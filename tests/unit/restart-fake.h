@@ -56,6 +56,7 @@ static struct FakeNode {
         PodsWatcher *watcher;
         uint64_t now_usec;
         sd_event_source *timer; /* the one that is set; NULL: none */
+        uint64_t timer_usec;    /* for which it was set */
 } fake;
 
 RpcClient *runtimes_client(const Runtimes *runtimes) {
@@ -156,10 +157,12 @@ int sd_event_add_time_relative(sd_event *event, sd_event_source **ret, clockid_t
         int r = sd_event_add_time(event, ret, clock, UINT64_MAX, accuracy, callback, userdata);
 
         fake.timer = *ret;
+        fake.timer_usec = usec;
         return r;
 }
 
 int sd_event_source_set_time_relative(sd_event_source *source, uint64_t usec) {
+        fake.timer_usec = usec;
         return sd_event_source_set_time(source, UINT64_MAX);
 }
 

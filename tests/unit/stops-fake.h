@@ -23,6 +23,7 @@
 #include "agent/pod/stop-journal.h"
 #include "agent/pod/stops.h"
 #include "cri/client.h"
+#include "tests/unit/still-clock.h"
 
 #define FAKE_MAX 64
 #define WAIT_USEC ((uint64_t) 10000000)

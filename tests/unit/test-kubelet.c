@@ -24,6 +24,7 @@
 #include "agent/base/rfc3339.h"
 #include "agent/pod/kubelet.h"
 #include "tests/unit/kube-fake.h"
+#include "tests/unit/still-clock.h"
 
 #define LEASES "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/"
 
@@ -188,6 +189,107 @@ static void test_goes_unasked(void **state) {
         fake_close();
 }
 
+/* An answer is believed for half a second. */
+static void test_pace_of_answers(void **state) {
+        Asker asker = { 0 };
+        char address[32];
+        uint16_t port = 0;
+        Kubelet *kubelet;
+        int fd = serve(&port);
+
+        fake_open();
+        still_begin();
+        snprintf(address, sizeof(address), "127.0.0.1:%u", port);
+        kubelet = open_kubelet(address, true);
+        ask(kubelet, &asker);
+        wait_for(&asker, 1);
+        assert_int_equal(asker.state, KUBELET_ALIVE);
+        close(fd);
+
+        still_pass(fake.event, 499999);
+        ask(kubelet, &asker);
+        wait_for(&asker, 2);
+        assert_int_equal(asker.state, KUBELET_ALIVE);
+        still_pass(fake.event, 1);
+        ask(kubelet, &asker);
+        wait_for(&asker, 3);
+        assert_int_equal(asker.state, KUBELET_AWAY);
+        kubelet_free(kubelet);
+        still_end();
+        fake_close();
+}
+
+/* One that was never there is looked for every 30 seconds. */
+static void test_pace_of_the_search(void **state) {
+        for (int early = 0; early < 2; early++) {
+                Asker asker = { 0 };
+                char address[32];
+                uint16_t port = 0;
+                Kubelet *kubelet;
+                int fd = serve(&port);
+
+                close(fd);
+                fake_open();
+                still_begin();
+                snprintf(address, sizeof(address), "127.0.0.1:%u", port);
+                kubelet = open_kubelet(address, false);
+                still_pass(fake.event, 0);
+                still_pass(fake.event, 29999999);
+                fd = serve(&port);
+                still_pass(fake.event, early ? 0 : 1);
+                close(fd);
+                still_pass(fake.event, early ? 0 : 500000);
+                ask(kubelet, &asker);
+                wait_for(&asker, 1);
+                assert_int_equal(asker.state, early ? KUBELET_UNKNOWN : KUBELET_AWAY);
+                kubelet_free(kubelet);
+                still_end();
+                fake_close();
+        }
+}
+
+/* Of a backlog that is full nothing is heard. */
+static int fill(uint16_t *port, int connections[4]) {
+        struct sockaddr_in address = { .sin_family = AF_INET };
+        int fd = serve(port);
+
+        assert_int_equal(listen(fd, 0), 0);
+        address.sin_port = htons(*port);
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        for (int i = 0; i < 4; i++) {
+                connections[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+                (void) connect(connections[i], (struct sockaddr *) &address, sizeof(address));
+        }
+        return fd;
+}
+
+/* Connecting may take half a second, the Lease 1.4: whoever asks is answered within two. */
+static void test_pace_of_an_attempt(void **state) {
+        Asker asker = { 0 };
+        int connections[4];
+        char address[32];
+        uint16_t port = 0;
+        Kubelet *kubelet;
+        int fd = fill(&port, connections);
+
+        fake_open();
+        still_begin();
+        snprintf(address, sizeof(address), "127.0.0.1:%u", port);
+        kubelet = open_kubelet(address, true);
+        ask(kubelet, &asker);
+        still_pass(fake.event, 499999);
+        assert_int_equal(fake.n_begun, 0);
+        still_pass(fake.event, 1);
+        assert_int_equal(fake.n_begun, 1);
+        assert_int_equal(fake.calls[0]->request.timeout_usec, 1400000);
+        kubelet_free(kubelet);
+        still_end();
+        fake_close();
+        for (int i = 0; i < 4; i++)
+                close(connections[i]);
+        close(fd);
+}
+
 static const struct LeaseCase {
         int age_sec; /* for "%s"  */
         int code;
@@ -298,9 +400,15 @@ static void test_dropped(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_address),      cmocka_unit_test(test_comes_and_goes),
-                cmocka_unit_test(test_lease),        cmocka_unit_test(test_nobody_to_ask),
-                cmocka_unit_test(test_goes_unasked), cmocka_unit_test(test_dropped),
+                cmocka_unit_test(test_address),
+                cmocka_unit_test(test_comes_and_goes),
+                cmocka_unit_test(test_lease),
+                cmocka_unit_test(test_nobody_to_ask),
+                cmocka_unit_test(test_goes_unasked),
+                cmocka_unit_test(test_dropped),
+                cmocka_unit_test(test_pace_of_answers),
+                cmocka_unit_test(test_pace_of_the_search),
+                cmocka_unit_test(test_pace_of_an_attempt),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -298,7 +298,9 @@ static void test_waits_for_the_runtime(void **state) {
 
         options.must_wait = true;
         start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
+        assert_int_equal(fake.timer_usec, LOOK_USEC);
         fake_pass(LOOK_USEC);
+        assert_int_equal(fake.timer_usec, LOOK_USEC);
         fake_list(LIST({ "1", .name = "app", .is_running = true })); /* not known to have ended */
         fake_pass(LOOK_USEC);
         fake_refuse(ERROR_UNAVAILABLE, "Socket closed");

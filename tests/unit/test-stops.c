@@ -27,7 +27,7 @@ typedef struct Owner {
 typedef struct Fixture {
         Stops *stops;
         char folder[32];
-        char counted[128]; /* owner and result of each that has ended */
+        char counted[256]; /* owner and result of each that has ended */
 } Fixture;
 
 static int on_check(Stop *stop, void *userdata) {
@@ -110,6 +110,7 @@ static int tear_down(void **state) {
         char path[64];
 
         f->stops = stops_free(f->stops);
+        still_end();
         for (CallKind kind = CALL_LIST; kind <= CALL_STOP; kind++)
                 assert_int_equal(count_calls(kind), 0);
         for (size_t i = 0; i < 4; i++)
@@ -1007,6 +1008,94 @@ static void test_crowd(void **state) {
 }
 
 /* Owners who cannot say whether it still holds do not keep others waiting. */
+/* A slot is free again after that long, and no sooner. */
+static void test_pace_of_slots(void **state) {
+        Owner owners[CROWD];
+        Fixture *f = *state;
+        char id[32];
+
+        still_begin();
+        for (int i = 0; i < CROWD; i++) {
+                owners[i] = (Owner){ .says = 1 };
+                StopOptions options = options_of(&owners[i]);
+                snprintf(id, sizeof(id), "c%d", i);
+                options.container_id = id;
+                add_with(f, &owners[i], &options);
+        }
+        turn();
+        assert_int_equal(count_calls(CALL_LIST), 16);
+        still_pass(world.event, 249999);
+        assert_int_equal(count_calls(CALL_LIST), 16);
+        still_pass(world.event, 1);
+        assert_int_equal(count_calls(CALL_LIST), CROWD);
+}
+
+/* Whether the kubelet is back is asked once a second. */
+static void test_pace_of_questions(void **state) {
+        Owner owner = { .says = 1 };
+        StopOptions options = options_of(&owner);
+        Fixture *f = *state;
+
+        still_begin();
+        options.needs_kubelet = true;
+        add_with(f, &owner, &options);
+        answer_list(RUNNING);
+        for (unsigned i = 1; i < 4; i++) {
+                assert_int_equal(world.n_questions, i);
+                answer_kubelet(KUBELET_AWAY, "nobody answers");
+                still_pass(world.event, 999999);
+                assert_int_equal(world.n_questions, i);
+                still_pass(world.event, 1);
+        }
+        stop_leave(owner.stop);
+}
+
+/* A runtime that refuses is asked again after one second, then after two. */
+static void test_pace_of_refusals(void **state) {
+        Owner owner = { .says = 1 };
+        Fixture *f = *state;
+
+        still_begin();
+        add(f, &owner);
+        for (unsigned i = 1; i < 3; i++) {
+                refuse(wait_for_call(CALL_LIST), ERROR_INTERNAL, "confused");
+                still_pass(world.event, i * 1000000 - 1);
+                assert_int_equal(count_calls(CALL_LIST), 0);
+                still_pass(world.event, 1);
+                assert_int_equal(count_calls(CALL_LIST), 1);
+        }
+        refuse(wait_for_call(CALL_LIST), ERROR_INTERNAL, "confused");
+        assert_done(&owner, STOP_FAILED, "confused");
+}
+
+/* What is left of the grace period when the hook has ended, by the second. */
+static void test_pace_of_the_hook(void **state) {
+        static const struct {
+                uint64_t hook_usec;
+                int64_t left_sec;
+        } rows[] = { { 0, 9 },       { 999999, 9 },  { 1000000, 8 }, { 6000000, 3 },
+                     { 6999999, 3 }, { 7000000, 2 }, { 9000000, 2 }, { 60000000, 2 } };
+        Fixture *f = *state;
+
+        annotations.hook = EXEC_HOOK;
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                Owner owner = { .says = 1 };
+
+                still_begin();
+                add(f, &owner);
+                answer_list(RUNNING);
+                turn();
+                assert_int_equal(the_hook()->timeout_usec, 9000000);
+                still_pass(world.event, rows[i].hook_usec);
+                assert_int_equal(the_hook()->on_done(NULL, the_hook()->userdata), 0);
+                assert_int_equal(wait_for_call(CALL_STOP)->grace_sec, rows[i].left_sec);
+                answer_stop();
+                answer_status(EXITED, now_nsec());
+                assert_done(&owner, STOP_STOPPED, "");
+                assert_int_equal(stops_forget(f->stops, "metadata", "c1"), 0);
+        }
+}
+
 static void test_undecided(void **state) {
         Owner owners[CROWD], second = { .says = 1, .name = "recreate/u" };
         StopOptions options;
@@ -1233,6 +1322,10 @@ int main(void) {
                 TEST(test_two_owners),
                 TEST(test_two_owners_and_no_kubelet),
                 TEST(test_crowd),
+                TEST(test_pace_of_slots),
+                TEST(test_pace_of_questions),
+                TEST(test_pace_of_refusals),
+                TEST(test_pace_of_the_hook),
                 TEST(test_undecided),
                 TEST(test_overtaken),
                 TEST(test_overtaken_long_since),
