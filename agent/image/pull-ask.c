@@ -118,12 +118,6 @@ int pull_identify(Pull *pull) {
                                 on_image_status, pull, &pull->call);
 }
 
-/* Only who was not let in should come back with another key. Registries that hide what they have
- * say "not found" instead of "denied". */
-static bool is_denial(PullReason reason) {
-        return reason == PULL_REASON_UNAUTHORIZED || reason == PULL_REASON_NOT_FOUND;
-}
-
 static int on_pulled(const void *reply, const Error *error, void *userdata) {
         const CriPullReply *answer = reply;
         Pull *pull = userdata;
@@ -132,7 +126,7 @@ static int on_pulled(const void *reply, const Error *error, void *userdata) {
         if (error && error->kind == ERROR_TIMEOUT)
                 return pull_refused(pull, PULL_REASON_DEADLINE,
                                     "the attempt took longer than its timeoutSeconds");
-        if (error && is_denial(pull_reason_from_error(error)) &&
+        if (error && pull_reason_is_denial(pull_reason_from_error(error)) &&
             pull_request_next_credential(&pull->request))
                 return pull_handle(pull, PULL_ON_DENIED);
         if (error)
@@ -225,7 +219,7 @@ static int on_keys(PullKeys *keys, const Error *error, void *userdata) {
 
 /* Those of the last attempt did not do, or there were none. */
 static bool keys_may_be_stale(PullReason reason) {
-        return is_denial(reason) || reason == PULL_REASON_INVALID_CREDENTIALS;
+        return pull_reason_is_denial(reason) && reason != PULL_REASON_RATE_LIMITED;
 }
 
 /* Each attempt asks for the credentials anew: they may have been mended. */

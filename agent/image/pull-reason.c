@@ -166,6 +166,11 @@ static const struct {
         { "not known to registry",                       PULL_REASON_NOT_FOUND            },
         { "no such image",                               PULL_REASON_NOT_FOUND            },
 
+        /* A token server that takes no credentials like these, and says so in its own way. */
+        { "token: unexpected status",                    PULL_REASON_UNAUTHORIZED         },
+        { "token: invalid status code",                  PULL_REASON_UNAUTHORIZED         },
+        { "token: received unexpected http status",      PULL_REASON_UNAUTHORIZED         },
+
         { "could not fetch content descriptor",          PULL_REASON_REGISTRY_ERROR       },
         { "unexpected status",                           PULL_REASON_REGISTRY_ERROR       },
         { "failed with status code",                     PULL_REASON_REGISTRY_ERROR       },
@@ -314,6 +319,33 @@ PullReason pull_reason_from_string(const char *text) {
                         return reason;
 
         return PULL_REASON_UNKNOWN;
+}
+
+bool pull_reason_is_denial(PullReason reason) {
+        switch (reason) {
+        case PULL_REASON_NOT_FOUND:
+        case PULL_REASON_UNAUTHORIZED:
+        case PULL_REASON_INVALID_CREDENTIALS:
+        case PULL_REASON_RATE_LIMITED: return true;
+
+        case PULL_REASON_NONE:
+        case PULL_REASON_INVALID_REFERENCE:
+        case PULL_REASON_INVALID_SPEC:
+        case PULL_REASON_REGISTRY_UNREACHABLE:
+        case PULL_REASON_TLS:
+        case PULL_REASON_REGISTRY_ERROR:
+        case PULL_REASON_WRONG_CONTENT:
+        case PULL_REASON_NO_SPACE:
+        case PULL_REASON_NO_PROGRESS:
+        case PULL_REASON_DEADLINE:
+        case PULL_REASON_CANCELED:
+        case PULL_REASON_RUNTIME_UNAVAILABLE:
+        case PULL_REASON_UNSUPPORTED:
+        case PULL_REASON_UNKNOWN:
+        case _PULL_REASON_MAX: break;
+        }
+
+        return false;
 }
 
 const char *pull_reason_advice(PullReason reason) {

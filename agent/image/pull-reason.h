@@ -44,6 +44,10 @@ const char *pull_reason_to_string(PullReason reason);
 /* PULL_REASON_UNKNOWN for a word that is none of them. */
 PullReason pull_reason_from_string(const char *text);
 
+/* Whether other credentials may do better: those that were used may have been wrong, or the account's
+ * limit reached. Registries that hide what they have say "not found" instead of "denied". */
+bool pull_reason_is_denial(PullReason reason);
+
 /* What the operator can do about it, as the end of a sentence, e.g. "check the name and the tag".
  * Never NULL. */
 const char *pull_reason_advice(PullReason reason);

@@ -282,6 +282,11 @@ class FakeRegistry:
                 with suppress(ConnectionError):
                     registry._serve(self, "HEAD")
 
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                with suppress(ConnectionError):
+                    registry._serve(self, "POST")
+
             def log_message(self, format: str, *arguments: object) -> None:
                 """Not on the test's terminal; `requests` tells it all."""
 

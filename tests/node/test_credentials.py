@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 
 import pytest
 
 from fake import behaviours
+from fake import registry as fakes
 from lab.documents import node_image, write_whole
+from lab.image import build_image
+from lab.layers import random_layer
 from lab.preload import Preload
 from lab.trouble import pull_another, the_complaint
 from lab.wait import wait_until
@@ -85,6 +89,63 @@ def test_wrong_ones_are_not_followed_by_an_anonymous_pull(start_agent, fake_runt
     agent.want("hub.test/demo/web:1", backoffLimit=0)
     agent.wait_status("hub.test/demo/web:1", "Failed")
     assert used(fake_runtime) == ["two", "one"]
+
+
+def _user_of(request) -> str:
+    kind, _, text = request.headers.get("Authorization", "").partition(" ")
+    return base64.b64decode(text).decode().partition(":")[0] if kind == "Basic" else ""
+
+
+def _basic(status: int) -> fakes.Behaviour:
+    """Answers whoever is called "first" with the status."""
+
+    def behave(connection, request, reply) -> None:
+        refusals = {"": fakes.refuse(401), "first": fakes.refuse(status)}
+        refuse = refusals.get(_user_of(request))
+        refuse(connection, request, reply) if refuse else connection.send(reply)
+
+    return behave
+
+
+def _token(registry, status: int) -> fakes.Behaviour:
+    """A registry that sends to its own token server, which answers "first" with the status."""
+    challenge = f'Bearer realm="http://{registry.host}/token",service="fake"'
+    challenge = fakes.refuse(401, WWW_Authenticate=challenge)
+    token = fakes.Reply(200, {"Content-Type": "application/json"}, b'{"token": "good"}')
+
+    def behave(connection, request, reply) -> None:
+        if request.path != "/token":
+            is_in = request.headers.get("Authorization") == "Bearer good"
+            connection.send(reply) if is_in else challenge(connection, request, reply)
+        elif request.method == "POST":
+            connection.send(reply)  # it is not there, so GET follows
+        else:
+            refuse = fakes.refuse(status) if _user_of(request) == "first" else None
+            refuse(connection, request, reply) if refuse else connection.send(token)
+
+    return behave
+
+
+@pytest.mark.parametrize(
+    ("where", "status"),
+    [
+        *(("registry", status) for status in (401, 403, 404, 429)),
+        *(("token-server", status) for status in (400, 401, 403, 404, 429)),
+    ],
+)
+def test_refusals_of_one_credential(agent, containerd, fake_registry, image_name, where, status):
+    """The next one is tried after whatever the first may have caused, within one attempt."""
+    image = fake_registry.add(image_name, "1", build_image([random_layer(1000)]))
+    behaviour = _basic(status) if where == "registry" else _token(fake_registry, status)
+    for kind in ("manifest", "config", "layer", "other"):
+        fake_registry.on(kind, behaviour)
+    agent.give_credentials(f"{fake_registry.host}/t", "first", "x", file="a.json")
+    agent.give_credentials(fake_registry.host, "second", "x", file="b.json")
+    agent.want(image.reference, backoffLimit=0)
+    agent.wait_status(image.reference, "Succeeded")
+    users = [_user_of(request) for request in fake_registry.requests()]
+    assert users.index("first") < users.index("second")
+    containerd.remove_image(image.reference)
 
 
 @pytest.mark.parametrize(

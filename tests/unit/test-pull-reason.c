@@ -56,6 +56,11 @@ static const struct Case {
         { ERROR_INTERNAL, PULL_REASON_UNAUTHORIZED, RESOLVE(APP) "pull access denied, repository does not exist or may require authorization: authorization failed: no basic auth credentials" },
         { ERROR_INTERNAL, PULL_REASON_UNAUTHORIZED, RESOLVE(APP) "failed to authorize: failed to fetch oauth token: unexpected status: 401 Unauthorized" },
         { ERROR_INTERNAL, PULL_REASON_UNAUTHORIZED, RESOLVE(APP) "failed to authorize: failed to fetch oauth token: unexpected status from POST request to https://auth.docker.io/token: 401 Unauthorized - Server message: not found" },
+        { ERROR_INTERNAL, PULL_REASON_UNAUTHORIZED, RESOLVE(APP) "failed to authorize: failed to fetch oauth token: unexpected status: 400 Bad Request" },
+        { ERROR_INTERNAL, PULL_REASON_UNAUTHORIZED, RESOLVE(APP) "failed to authorize: failed to fetch oauth token: unexpected status from GET request to https://auth.docker.io/token?service=x: 400 Bad Request" },
+        { ERROR_INTERNAL, PULL_REASON_UNAUTHORIZED, RESOLVE(APP) TOKEN "unexpected status: 400 Bad Request" },
+        { ERROR_INTERNAL, PULL_REASON_RATE_LIMITED, RESOLVE(APP) "failed to authorize: failed to fetch oauth token: unexpected status: 429 Too Many Requests" },
+        { ERROR_INTERNAL, PULL_REASON_REGISTRY_ERROR, RESOLVE(APP) "failed to authorize: failed to fetch oauth token: unexpected status: 500 Internal Server Error" },
         { ERROR_INTERNAL, PULL_REASON_RATE_LIMITED, COPY("unexpected status code https://registry-1.docker.io/v2/library/busybox/manifests/" DIGEST ": 429 Too Many Requests - Server message: toomanyrequests: You have reached your pull rate limit. You may increase the limit by authenticating and upgrading: https://www.docker.com/increase-rate-limit") },
         { ERROR_INTERNAL, PULL_REASON_RATE_LIMITED, RESOLVE(APP) "unexpected status code [manifests 1]: 429 Too Many Requests" },
         { ERROR_INTERNAL, PULL_REASON_REGISTRY_ERROR, COPY("unexpected status code https://reg.example.com/v2/a/blobs/" DIGEST ": 500 Internal Server Error") },
@@ -104,6 +109,10 @@ static const struct Case {
         { ERROR_INTERNAL, PULL_REASON_REGISTRY_UNREACHABLE, "error pinging docker registry reg.example.com: Get \"https://reg.example.com/v2/\": proxyconnect tcp: dial tcp: lookup http: Temporary failure in name resolution" },
         { ERROR_INTERNAL, PULL_REASON_REGISTRY_ERROR, "initializing source docker://reg.example.com/a:1: reading manifest 1 in reg.example.com/a: received unexpected HTTP status: 503 Service Unavailable" },
         { ERROR_INTERNAL, PULL_REASON_REGISTRY_ERROR, "pinging container registry reg.example.com: invalid status code from registry 502 (Bad Gateway)" },
+        { ERROR_INTERNAL, PULL_REASON_UNAUTHORIZED, "initializing source docker://reg.example.com/a:1: Requesting bearer token: invalid status code from registry 400 (Bad Request)" },
+        { ERROR_INTERNAL, PULL_REASON_REGISTRY_ERROR, "initializing source docker://reg.example.com/a:1: Requesting bearer token: invalid status code from registry 503 (Service Unavailable)" },
+        { ERROR_INTERNAL, PULL_REASON_UNAUTHORIZED, "initializing source docker://reg.example.com/a:1: Requesting bearer token: received unexpected HTTP status: 400 Bad Request" },
+        { ERROR_INTERNAL, PULL_REASON_NOT_FOUND, "initializing source docker://team/redirects: reading manifest 1 in team/redirects: manifest unknown" },
         { ERROR_INTERNAL, PULL_REASON_UNSUPPORTED, "choosing image instance: no image found in manifest list for architecture amd64, variant \"\", OS linux" },
         { ERROR_INTERNAL, PULL_REASON_WRONG_CONTENT, "writing blob: Digest did not match, expected " DIGEST ", got " DIGEST },
         { ERROR_INTERNAL, PULL_REASON_INVALID_REFERENCE, "short-name \"nginx\" did not resolve to an alias and no unqualified-search registries are defined in \"/etc/containers/registries.conf\"" },
@@ -164,6 +173,16 @@ static void test_every_kind_has_a_reason(void **state) {
         }
 }
 
+/* After these and no others another credential is tried. */
+static void test_denials(void **state) {
+        for (PullReason reason = PULL_REASON_NONE; reason < _PULL_REASON_MAX; reason++)
+                assert_int_equal(pull_reason_is_denial(reason),
+                                 reason == PULL_REASON_NOT_FOUND ||
+                                         reason == PULL_REASON_UNAUTHORIZED ||
+                                         reason == PULL_REASON_INVALID_CREDENTIALS ||
+                                         reason == PULL_REASON_RATE_LIMITED);
+}
+
 /* The error is borrowed: looking for the reason must not write into its text. */
 static void test_text_is_left_alone(void **state) {
         char text[] = "Failed \"TO\" pull HTTPS://x: 401 Unauthorized";
@@ -176,7 +195,7 @@ static void test_text_is_left_alone(void **state) {
 #define N_CASES (sizeof(cases) / sizeof(cases[0]))
 
 int main(void) {
-        struct CMUnitTest tests[N_CASES + 3];
+        struct CMUnitTest tests[N_CASES + 4];
         size_t n = 0;
 
         for (; n < N_CASES; n++)
@@ -187,6 +206,7 @@ int main(void) {
                 };
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_every_reason_is_written_and_read);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_every_kind_has_a_reason);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_denials);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_text_is_left_alone);
 
         return _cmocka_run_group_tests("pull-reason", tests, n, NULL, NULL);
