@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/image/pull-failure.h"
 #include "agent/node/api-internal.h"
 #include "agent/node/owner.h"
 #include "agent/node/preload-event.h"
@@ -22,8 +23,9 @@ typedef Inplaced__V1__PreloadRequest PreloadMessage;
 /* One image of a request. */
 typedef struct PreloadItem {
         char *asked; /* as the caller wrote it */
-        char *name;
+        char *name;  /* NULL: what was written is no reference, and the refusal says why */
         char *tag;
+        ImageStatus refusal;
         const Image *image; /* NULL: nobody wants it any more */
         bool is_pending;    /* the caller does not know the newest state */
         bool is_finished;   /* and the caller knows */
@@ -65,6 +67,7 @@ void preload_drop(Preload *preload) {
                 free(preload->items[i].asked);
                 free(preload->items[i].name);
                 free(preload->items[i].tag);
+                image_status_done(&preload->items[i].refusal);
         }
         free(preload->items);
         free(preload->owner);
@@ -93,11 +96,13 @@ static ImageStatus canceled_status(void) {
 static ImageStatus status_of(const Preload *preload, const PreloadItem *item) {
         const ImageStatus *status;
 
+        if (!item->name)
+                return item->refusal; /* borrowed for the event, as is the other one */
         if (!item->image || !is_wanted(preload, item->image))
                 return canceled_status();
 
         status = image_status_for(item->image, preload->owner, item->name);
-        return status ? *status /* borrowed for the event */
+        return status ? *status
                       : (ImageStatus){ .phase = IMAGE_WAITING, .step = IMAGE_STEP_QUEUED };
 }
 
@@ -181,21 +186,37 @@ int preload_on_image(Preload *preload, const Image *image) {
         return rpc_request_can_send(preload->request) ? on_ready(preload->request, preload) : 0;
 }
 
-static int item_init(PreloadItem *item, const char *asked, Error *reterr) {
+/* What is no reference fails alone. */
+static int item_init(PreloadItem *item, const char *asked) {
+        cleanup(error_done) Error error = ERROR_INIT;
         ImageRef ref;
         int r;
 
-        r = image_ref_parse(asked, &ref, reterr);
-        if (r < 0)
-                return r;
-
         item->asked = strdup(asked);
-        item->tag = strdup(image_ref_tag_or_digest(&ref));
-        if (!item->asked || !item->tag)
+        if (!item->asked)
                 return -ENOMEM;
 
         item->is_pending = true;
-        return image_ref_familiar_name(&ref, &item->name);
+        r = image_ref_parse(asked, &ref, &error);
+        if (error.kind != ERROR_NONE) {
+                item->refusal.phase = IMAGE_FAILED;
+                return pull_failure_describe(&item->refusal, PULL_REASON_INVALID_REFERENCE,
+                                             error_message(&error), 1, 1);
+        }
+        if (r < 0)
+                return r;
+
+        item->tag = strdup(image_ref_tag_or_digest(&ref));
+        return item->tag ? image_ref_familiar_name(&ref, &item->name) : -ENOMEM;
+}
+
+/* The first image that can be asked for, or NULL. */
+static const PreloadItem *preload_first(const Preload *preload) {
+        for (size_t i = 0; i < preload->n_items; i++)
+                if (preload->items[i].name)
+                        return &preload->items[i];
+
+        return NULL;
 }
 
 static int preload_read_images(Preload *preload, const PreloadMessage *message, Error *reterr) {
@@ -213,12 +234,14 @@ static int preload_read_images(Preload *preload, const PreloadMessage *message, 
 
         for (size_t i = 0; i < message->n_images; i++) {
                 preload->n_items++;
-                r = item_init(&preload->items[i], message->images[i], reterr);
+                r = item_init(&preload->items[i], message->images[i]);
                 if (r < 0)
                         return r;
         }
 
         preload->n_unfinished = preload->n_items;
+        if (!preload_first(preload))
+                return image_ref_parse(message->images[0], &(ImageRef){ .tag = "" }, reterr);
         return 0;
 }
 
@@ -303,6 +326,7 @@ static int by_image(const void *a, const void *b) {
 /* One wish for each image, however often it is asked for. */
 static int collect_wishes(Preload *preload, const PreloadMessage *message, WishList *wishes) {
         cleanup(free_p) const PreloadItem **sorted = NULL;
+        size_t n = 0;
         int r;
 
         sorted = calloc(preload->n_items, sizeof(sorted[0]));
@@ -310,10 +334,11 @@ static int collect_wishes(Preload *preload, const PreloadMessage *message, WishL
                 return -ENOMEM;
 
         for (size_t i = 0; i < preload->n_items; i++)
-                sorted[i] = &preload->items[i];
-        qsort(sorted, preload->n_items, sizeof(sorted[0]), by_image);
+                if (preload->items[i].name)
+                        sorted[n++] = &preload->items[i];
+        qsort(sorted, n, sizeof(sorted[0]), by_image);
 
-        for (size_t i = 0; i < preload->n_items; i++) {
+        for (size_t i = 0; i < n; i++) {
                 ImageWish wish;
 
                 if (i > 0 && by_image(&sorted[i - 1], &sorted[i]) == 0)
@@ -333,7 +358,7 @@ static int collect_wishes(Preload *preload, const PreloadMessage *message, WishL
 }
 
 static int preload_log(const Preload *preload) {
-        const char *first = preload->items[0].asked;
+        const char *first = preload_first(preload)->asked;
 
         if (preload->n_items == 1)
                 return api_log_change(preload->api, preload->request, preload->id,
@@ -363,8 +388,9 @@ static int preload_ask(Preload *preload, const PreloadMessage *message) {
                 return r;
 
         for (size_t i = 0; i < preload->n_items; i++)
-                preload->items[i].image =
-                        images_find(images, preload->items[i].name, preload->items[i].tag);
+                if (preload->items[i].name)
+                        preload->items[i].image =
+                                images_find(images, preload->items[i].name, preload->items[i].tag);
 
         /* The caller leaves when it is told that the request is accepted. */
         return preload->detach ? state_file_write_now(preload->api->state_file) : 0;

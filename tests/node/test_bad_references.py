@@ -98,8 +98,27 @@ def test_malformed_reference_in_folder(agent, asked_for, case):
 
 @pytest.mark.parametrize("case", MALFORMED)
 def test_malformed_reference_by_api(agent, asked_for, case):
-    """A request with one malformed reference is refused as a whole, in one line."""
-    request = agent.messages.PreloadRequest(images=["good/one:1", written(case)])
+    """A malformed reference fails at once by itself, in one line; what it is asked for with is pulled."""
+    request = agent.messages.PreloadRequest(images=[written(case), "good/one:1", written(case)])
+    with no_leak(agent), node_stub(agent) as node:
+        events = list(node.Preload(request, timeout=10 * sanitizers.SLOWNESS))
+        pull_another(agent)
+    bad = [event for event in events if event.image == written(case)]
+    assert [(event.phase, event.reason) for event in bad] == [
+        (agent.messages.PHASE_FAILED, "InvalidReference")
+    ] * 2
+    assert "invalid image reference" in bad[0].message
+    assert_clear(bad[0].message)
+    good = [event.phase for event in events if event.image == "good/one:1"]
+    assert good[-1] == agent.messages.PHASE_SUCCEEDED
+    assert asked_for() == {"good/first:1", "good/one:1", "good/another:1"}
+    assert complaints(agent) == []
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_nothing_but_malformed_references_by_api(agent, asked_for, case):
+    """A request without one that can be used is refused as a whole, in one line."""
+    request = agent.messages.PreloadRequest(images=[written(case), "UPPER"])
     with no_leak(agent), node_stub(agent) as node:
         with pytest.raises(grpc.RpcError) as error:
             list(node.Preload(request, timeout=10 * sanitizers.SLOWNESS))
@@ -113,12 +132,21 @@ def test_malformed_reference_by_api(agent, asked_for, case):
 
 @pytest.mark.parametrize("case", ["space", "uppercase", "two-colons", "5000-characters"])
 def test_malformed_reference_by_command(agent, case):
-    """`inplacectl pull` says it in one line, does not succeed, and pulls nothing."""
-    done = agent.ctl("pull", "good/one:1", written(case))
-    assert done.returncode in (1, 2)
-    assert done.stderr.count("\n") == 1 and "invalid image reference" in done.stderr
-    assert_clear(done.stderr.rstrip("\n"))
-    assert agent.tag_status("good/one:1") is None
+    """`inplacectl pull` pulls what it can, and says the rest; nothing can be done about it alone."""
+    done = agent.ctl("pull", "good/one:1", written(case), "good/two:1")
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    (line,) = [line for line in done.stdout.splitlines() if "InvalidReference" in line]
+    assert "invalid image reference" in line
+    for reference in ("good/one:1", "good/two:1"):
+        agent.wait_status(reference, "Succeeded")
+    alone = agent.ctl("pull", written(case))
+    assert alone.returncode == 2
+    assert alone.stderr.count("\n") == 1 and "invalid image reference" in alone.stderr
+    assert_clear(alone.stderr.rstrip("\n"))
+    left = agent.ctl("pull", "--no-wait", written(case), "good/three:1")
+    assert left.returncode == 3
+    agent.wait_status("good/three:1", "Succeeded")
 
 
 @pytest.mark.parametrize("text", ["good/one:1\0junk", "\0", "good/one:1\0"])

@@ -151,7 +151,7 @@ def test_one_fails_the_other_is_there(start_agent, fake_runtime):
     "fields", [{}, {"images": ["UPPER CASE"]}, {"images": ["good:1"] * 4097}, {"images": [""]}]
 )
 def test_bad_requests_are_refused_whole(start_agent, fake_runtime, fields):
-    """A request with a malformed reference, none or too many is refused, and nothing is pulled."""
+    """A request with malformed references alone, none or too many is refused; nothing is pulled."""
     agent = start_agent(fake_runtime.endpoint)
     with pytest.raises(grpc.RpcError) as error:
         list(agent.node.Preload(agent.messages.PreloadRequest(**fields), timeout=10))
