@@ -87,6 +87,8 @@ typedef struct Fake {
         ModelImage images[N_MODELS];
         bool is_away; /* the runtime */
         bool refuses_status;
+        bool has_other_info; /* a verbose status has another entry before the one that counts, */
+        bool lacks_info;     /* and lacks that */
         Call calls[N_CALLS];
         size_t n_calls, n_answered[CALL_PATCH + 1];
         FakeStop stops[32];
@@ -103,6 +105,8 @@ typedef struct Fake {
         Pod *live;      /* the answer to the next GET; taken over */
         bool needs_pod; /* an envelope is opened */
         uint64_t skipped_usec;
+        sd_event_source *timer; /* that was set last */
+        uint64_t timer_usec;
 } Fake;
 
 static Fake fake;
@@ -369,9 +373,7 @@ static inline int fake_refuse(Call *call, ErrorKind kind) {
 }
 
 static inline int fake_answer_status(Call *call) {
-        Runtime__V1__ContainerStatusResponse__InfoEntry entry =
-                RUNTIME__V1__CONTAINER_STATUS_RESPONSE__INFO_ENTRY__INIT;
-        Runtime__V1__ContainerStatusResponse__InfoEntry *entries[] = { &entry };
+        Runtime__V1__ContainerStatusResponse__InfoEntry entries[2], *list[2];
         CriContainerStatus reply = RUNTIME__V1__CONTAINER_STATUS_RESPONSE__INIT;
         char info[256] = "{}";
 
@@ -384,10 +386,17 @@ static inline int fake_answer_status(Call *call) {
                                         "{\"runtimeSpec\":{\"process\":{\"env\":[\"VALUE=%s\"]}}}",
                                         fake.containers[i].value);
 
-        entry.key = (char *) "info";
-        entry.value = info;
-        reply.info = entries;
-        reply.n_info = 1;
+        for (size_t i = 0; i < 2; i++) {
+                if (i == 0 ? !fake.has_other_info : fake.lacks_info)
+                        continue;
+
+                runtime__v1__container_status_response__info_entry__init(&entries[i]);
+                entries[i].key = (char *) (i == 0 ? "other" : "info");
+                entries[i].value = (char *) (i == 0 ? "{}" : info);
+                list[reply.n_info++] = &entries[i];
+        }
+
+        reply.info = list;
         return call->done(&reply, NULL, call->userdata);
 }
 
@@ -482,7 +491,20 @@ int sd_event_now(sd_event *event, clockid_t clock, uint64_t *ret) {
 int sd_event_source_set_time(sd_event_source *source, uint64_t usec) {
         int (*set_time)(sd_event_source *, uint64_t) = dlsym(RTLD_NEXT, "sd_event_source_set_time");
 
+        fake.timer = source;
+        fake.timer_usec = usec;
         return set_time(source, usec > fake.skipped_usec ? usec - fake.skipped_usec : 0);
+}
+
+/* Puts the clock forward to the time of the timer that was set last. */
+static inline void fake_skip_to_timer(sd_event *event) {
+        uint64_t now;
+
+        assert_non_null(fake.timer);
+        assert_true(sd_event_now(event, CLOCK_MONOTONIC, &now) >= 0);
+        if (fake.timer_usec > now)
+                fake.skipped_usec += fake.timer_usec - now;
+        assert_true(sd_event_source_set_time(fake.timer, fake.timer_usec) >= 0);
 }
 
 static inline void fake_end_stop(FakeStop *stop, StopResult result) {

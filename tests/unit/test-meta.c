@@ -220,6 +220,7 @@ static void settle(Fixture *fixture) {
 }
 
 static void let_pass(Fixture *fixture) {
+        fake_skip_to_timer(fixture->event);
         assert_true(sd_event_run(fixture->event, WAIT_USEC) > 0);
 }
 
@@ -239,6 +240,13 @@ static FakeStop *open_stop(void) {
 /* Asks the stop whether it is still wanted. */
 static void check_stop(FakeStop *stop) {
         assert_int_equal(stop->on_check((Stop *) stop, stop->userdata), 0);
+}
+
+static uint64_t now_of(Fixture *fixture) {
+        uint64_t now;
+
+        assert_true(sd_event_now(fixture->event, CLOCK_MONOTONIC, &now) >= 0);
+        return now;
 }
 
 static void test_annotation(void **state) {
@@ -1009,6 +1017,54 @@ static void test_kubelets_hash(void **state) {
         assert_int_equal(fake.n_stops, 1);
 }
 
+/* Its hash alone may be that of an older kubelet; but where the image is not the right one either,
+ * it will restart the container. */
+static void test_kubelets_hash_alone(void **state) {
+        Fixture *fixture = *state;
+        Pod *pod = make_pod(fixture, "c1", "1");
+        char hash[16];
+
+        (void) snprintf(hash, sizeof(hash), "%x", (unsigned) pod->containers[0].plain_hash);
+        fake.containers[0] = model("c1", "1", 1);
+        fake.containers[0].hash = hash;
+        show_and_run(fixture, pod);
+        accept_patch(fixture);
+        assert_string_equal(fixture->reason, "Verified");
+
+        pod = next(fixture, "c1", "1");
+        pod->containers[0].plain_hash++;
+        show_and_run(fixture, pod);
+        assert_null(fake_patch());
+
+        fake.images[0].id = ID_B;
+        assert_int_equal(meta_image_changed(fixture->meta, "docker.io/library/nginx:1"), 0);
+        fake_run_runtime();
+        accept_patch(fixture);
+        assert_string_equal(fixture->reason, "Restarting");
+        assert_int_equal(fake.n_stops, 0);
+}
+
+/* Whoever else has moved the tag: within five and a half minutes that is seen. */
+static void test_refresh(void **state) {
+        Fixture *fixture = *state;
+        uint64_t began;
+
+        fake.containers[0] = model("c1", "1", 1);
+        show_and_run(fixture, make_pod(fixture, "c1", "1"));
+        accept_patch(fixture);
+        for (size_t i = 0; i < 2; i++) {
+                began = now_of(fixture);
+                while (!fake_find(CALL_IMAGE))
+                        let_pass(fixture);
+                assert_null(fake_find(CALL_LIST));
+                assert_in_range(now_of(fixture) - began, 299900000, 331000000);
+                fake.images[0].id = i == 0 ? ID_A : ID_B;
+                fake_run_runtime();
+        }
+        accept_patch(fixture);
+        assert_string_equal(fixture->reason, "ImageStale");
+}
+
 static void test_image_moved(void **state) {
         Fixture *fixture = *state;
 
@@ -1073,6 +1129,35 @@ static void test_write_failures(void **state) {
         assert_null(fake_patch());
         assert_int_equal(fixture->n_refused, 8);
         assert_int_equal(fixture->n_written, 2);
+}
+
+/* A right that is granted later is made use of within half a minute, whatever happens meanwhile. */
+static void test_granted_later(void **state) {
+        Fixture *fixture = *state;
+
+        fake.containers[0] = model("c1", "1", 1);
+        show_and_run(fixture, make_pod(fixture, "c1", "1"));
+        for (size_t i = 0; i < 5; i++) {
+                uint64_t began = now_of(fixture);
+
+                assert_true(refuse_all(403, ERROR_DENIED) > 0);
+                assert_int_equal(meta_error(fixture->meta)->kind, ERROR_DENIED);
+                show_and_run(fixture, next(fixture, "c1", "1"));
+                assert_null(fake_patch());
+                while (!fake_patch())
+                        let_pass(fixture);
+                if (i == 0)
+                        assert_in_range(now_of(fixture) - began, 14900000, 30100000);
+        }
+
+        for (size_t i = 0; i < 2; i++) {
+                while (!fake_patch())
+                        let_pass(fixture);
+                accept_patch(fixture);
+        }
+        assert_int_equal(meta_error(fixture->meta)->kind, ERROR_NONE);
+        assert_non_null(fixture->annotation);
+        assert_string_equal(fixture->reason, "Verified");
 }
 
 /* Whichever of the two is refused, the other one is written; and the refused one, too, once it is
@@ -1207,6 +1292,46 @@ static void test_runtime_in_trouble(void **state) {
         }
         while (fake.n_stops == 0)
                 let_pass(fixture);
+}
+
+/* What the runtime says of a container has no environment in it. */
+static void test_no_info(void **state) {
+        for (unsigned i = 0; i < 2; i++) {
+                Fixture *fixture = *state;
+                Pod *pod;
+
+                fake.lacks_info = true;
+                fake.has_other_info = i == 1;
+                fake.containers[0] = model("c1", "1", 1);
+                show_and_run(fixture, make_pod(fixture, "c1", "1"));
+                assert_int_equal(meta_environment(fixture->meta, "default", "web", "web", "app"),
+                                 META_ENVIRONMENT_UNKNOWN);
+                accept_patch(fixture);
+                assert_null(strstr(fixture->annotation, "extractedEnvFromMetadataHash"));
+
+                /* So nothing is restarted for it. */
+                rest();
+                show_and_run(fixture, next(fixture, "c1", "2"));
+                assert_int_equal(fake.n_stops, 0);
+
+                /* It is asked again, after a while. */
+                fake.n_answered[CALL_STATUS] = 0;
+                pod = next(fixture, "c1", "1");
+                show_and_run(fixture, pod);
+                assert_int_equal(fake.n_answered[CALL_STATUS], 0);
+                fake.lacks_info = false;
+                while (fake.n_answered[CALL_STATUS] == 0) {
+                        let_pass(fixture);
+                        fake_run_runtime();
+                }
+                assert_int_equal(meta_environment(fixture->meta, "default", "web", "web", "app"),
+                                 META_ENVIRONMENT_CURRENT);
+                while (fake_patch())
+                        accept_patch(fixture);
+                assert_non_null(strstr(fixture->annotation, "extractedEnvFromMetadataHash"));
+                assert_int_equal(tear_down(state), 0);
+                assert_int_equal(set_up(state), 0);
+        }
 }
 
 static void test_stop_fails(void **state) {
@@ -1405,8 +1530,12 @@ int main(void) {
                 TEST(test_kubelet_does_not_say),
                 TEST(test_left_to_the_kubelet),
                 TEST(test_kubelets_hash),
+                TEST(test_kubelets_hash_alone),
+                TEST(test_refresh),
+                TEST(test_no_info),
                 TEST(test_image_moved),
                 TEST(test_write_failures),
+                TEST(test_granted_later),
                 TEST(test_one_is_refused),
                 TEST(test_another_writer),
                 TEST(test_refused_and_over),
