@@ -10,6 +10,7 @@
 #include "agent/agent-api.h"
 #include "agent/agent-auth.h"
 #include "agent/agent-cluster.h"
+#include "agent/agent-files.h"
 #include "agent/agent-http.h"
 #include "agent/agent-log.h"
 #include "agent/agent-metrics.h"
@@ -38,6 +39,7 @@ struct Agent {
         CompletionQueue *completions;
         Runtimes *runtimes;
         AgentAuth auth;
+        AgentFiles *files;
         AgentCluster cluster;
         Images *images;
         ImagesWatcher watcher;
@@ -203,6 +205,17 @@ static void on_reachable(void *userdata) {
         (void) agent_pods_kick(&agent->pods);
 }
 
+static int agent_add_files(Agent *agent, const Options *options) {
+        int r;
+
+        r = agent_files_new(options, agent->auth.docker, &agent->files);
+        if (r < 0)
+                return r;
+
+        agent->subject.files = agent_files_diagnosis(agent->files);
+        return agent_files_log(agent->files, agent->log);
+}
+
 static int agent_add_auth(Agent *agent, const Options *options, Error *reterr) {
         int r;
 
@@ -211,6 +224,10 @@ static int agent_add_auth(Agent *agent, const Options *options, Error *reterr) {
                 return r;
 
         agent->subject.auth_dir = agent->auth.dir;
+        r = agent_add_files(agent, options);
+        if (r < 0)
+                return r;
+
         agent->cluster = (AgentCluster){
                 .metrics = &agent->metrics,
                 .on_changed = on_source_changed,
@@ -361,6 +378,7 @@ Agent *agent_free(Agent *agent) {
         images_free(agent->images);
         agent_cluster_done(&agent->cluster);
         agent_auth_done(&agent->auth);
+        agent_files_free(agent->files);
         runtimes_free(agent->runtimes);
         completion_queue_free(agent->completions);
         agent_metrics_done(&agent->metrics);
@@ -375,6 +393,9 @@ int agent_reload(Agent *agent, const Options *options) {
         images_set_limits(agent->images, (unsigned) options->max_parallel_pulls,
                           (uint64_t) options->stall_timeout_sec * USEC_PER_SEC);
         agent_metrics_on_reload(&agent->metrics, true);
+        r = agent_files_log(agent->files, agent->log);
+        if (r < 0)
+                return r;
 
         r = agent->folder ? folder_rescan(agent->folder) : 0;
         if (r < 0)

@@ -206,5 +206,7 @@ int diagnosis_visit(const DiagnosisSubject *subject, const DiagnosisVisitor *vis
                 r = visit_auth(subject, visitor);
         if (r >= 0 && subject->state_file)
                 r = visit_state(subject, visitor);
+        if (r >= 0 && subject->files.visit)
+                r = subject->files.visit(subject->files.source, visitor);
         return r;
 }

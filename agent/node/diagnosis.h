@@ -23,6 +23,7 @@ typedef struct DiagnosisSubject {
         const char *images_path;
         DiagnosisSource cluster; /* instead of a folder */
         DiagnosisSource pods;    /* in a cluster */
+        DiagnosisSource files;   /* who else may write or read them */
 } DiagnosisSubject;
 
 int diagnosis_visit(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor);

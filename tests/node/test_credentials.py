@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 import threading
 
 import pytest
@@ -15,7 +16,7 @@ from lab.documents import node_image, write_whole
 from lab.image import build_image
 from lab.layers import random_layer
 from lab.preload import Preload
-from lab.trouble import pull_another, the_complaint
+from lab.trouble import complaints, problems, pull_another, the_complaint
 from lab.wait import wait_until
 
 _REFUSED = behaviours.fail("UNKNOWN", "failed with status code [manifests 1]: 401 Unauthorized")
@@ -236,6 +237,34 @@ def test_malformed_file_is_reported(start_agent, fake_runtime):
     assert used(fake_runtime) == ["somebody"]
     ran = agent.ctl("doctor")
     assert ran.returncode == 1 and "bad.json" in ran.stdout
+
+
+def test_exposed_files(make_agent, fake_runtime):
+    """What other users may write, or read of secrets, is used, and said at the start and by doctor."""
+    agent = make_agent(fake_runtime.endpoint)
+    write_whole(agent.auth_dir / "all.json", auths("somebody", "hidden", "other.example"))
+    write_whole(agent.auth_dir / "root.json", auths("somebody", "hidden", "third.example"))
+    (agent.auth_dir / "all.json").chmod(0o644)
+    (agent.auth_dir / "root.json").chmod(0o600)
+    agent.config_path.chmod(0o666)
+    agent.images_dir.chmod(0o777)
+    for path in (agent.folder.parent, agent.folder):  # else none of them could come near
+        path.chmod(0o755)
+    agent.start()
+    exposed = {
+        str(agent.auth_dir / "all.json"): "other users may read it (mode 0644)",
+        str(agent.config_path): "other users may write it (mode 0666)",
+        str(agent.images_dir): "other users may write it (mode 0777)",
+    }
+    assert problems(agent) == exposed
+    said = [line for line in complaints(agent) if line.startswith("Using `")]
+    for path, why in exposed.items():
+        assert sum(f"`{path}` although {why}: " in line for line in said) == 1
+    assert len(said) == len(exposed)
+    pull_another(agent)
+    for path in exposed:
+        Path(path).chmod(0o700)
+    assert problems(agent) == {}
 
 
 _PLUGIN = """#!/bin/sh

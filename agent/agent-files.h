@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The files that say what the agent does, or hold what it is trusted with
+ *
+ * They are read whatever their owner and mode are: that other users may write or read them is for the
+ * administrator to decide. But it is said: in a line at the start and at a reload, and by the doctor.
+ */
+
+#include "agent/auth/docker-config.h"
+#include "agent/base/diagnosis-visitor.h"
+#include "agent/base/log.h"
+#include "agent/options.h"
+
+typedef struct AgentFiles AgentFiles;
+
+/* Everything is copied. */
+int agent_files_new(const Options *options, const DockerConfig *docker, AgentFiles **ret);
+AgentFiles *agent_files_free(AgentFiles *files);
+
+int agent_files_log(const AgentFiles *files, Log *log);
+DiagnosisSource agent_files_diagnosis(const AgentFiles *files);
