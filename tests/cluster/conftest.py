@@ -51,7 +51,8 @@ HASTY = {
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Builds the control plane, if need be, before the first test's time runs."""
-    if session.items and not session.config.option.collectonly:
+    # With several workers only these have tests, and the first one builds.
+    if getattr(session, "items", None) and not session.config.option.collectonly:
         find_programs()
 
 
