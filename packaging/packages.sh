@@ -24,7 +24,7 @@ lab_packages=("${query_packages[@]}" containerd runc docker-registry busybox-sta
 # For the tests.
 test_packages=(
     "${lab_packages[@]}" git libcmocka-dev
-    python3-pytest python3-pytest-timeout python3-yaml
+    python3-pytest python3-pytest-timeout python3-pytest-xdist python3-yaml
     clang-format shellcheck mandoc systemd
 )
 
