@@ -27,7 +27,7 @@ struct HttpPeer {
         char *key;
         char *username;
         char *password;
-        char *proxy;
+        char *proxy; /* NULL: none */
         bool is_unverified;
 };
 

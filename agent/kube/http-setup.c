@@ -153,18 +153,11 @@ static bool set_up_tls(HttpTransfer *transfer) {
                (!peer->key || set_pem(transfer, CURLOPT_SSLKEY_BLOB, peer->key));
 }
 
-/* A proxy that was given is for every server, whatever the environment excepts; without one the
- * environment decides. client-go does the same. */
+/* What the environment says was decided already; curl would read it in another way. */
 static bool set_up_proxy(HttpTransfer *transfer) {
-        const HttpPeer *peer = transfer->peer;
-
-        if (!http_set(transfer, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L))
-                return false;
-        if (peer->proxy)
-                return http_set(transfer, CURLOPT_PROXY, peer->proxy) &&
-                       http_set(transfer, CURLOPT_NOPROXY, "");
-
-        return !peer->target.is_loopback || http_set(transfer, CURLOPT_PROXY, "");
+        return http_set(transfer, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L) &&
+               http_set(transfer, CURLOPT_PROXY, transfer->peer->proxy ?: "") &&
+               http_set(transfer, CURLOPT_NOPROXY, "");
 }
 
 static bool set_up_user(HttpTransfer *transfer, const HttpRequest *request) {

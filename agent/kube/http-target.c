@@ -35,9 +35,12 @@ static bool address_get(const Address *address, CURLUPart part, unsigned flags, 
         return *ret;
 }
 
-static bool is_loopback(const char *host) {
-        return strcasecmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 ||
-               strcmp(host, "[::1]") == 0;
+/* Without the brackets of an address of IPv6. */
+static int copy_name(const char *host, char **ret) {
+        size_t size = strlen(host);
+
+        *ret = size > 2 && host[0] == '[' ? strndup(host + 1, size - 2) : strdup(host);
+        return *ret ? 0 : -ENOMEM;
 }
 
 /* Without the slash that curl puts behind a host. */
@@ -74,14 +77,9 @@ static bool parse(const Address *address, const char *server, bool *ret_is_plain
 
 static int rename_host(const Address *address, const char *host, const char *name,
                        HttpTarget *target) {
-        cleanup(free_p) char *port = NULL;
-
-        if (!address_get(address, CURLUPART_PORT, CURLU_DEFAULT_PORT, &port))
-                return -ENOMEM;
-
-        if (asprintf(&target->connect_to, "::%s:%s", host, port) < 0)
+        if (asprintf(&target->connect_to, "::%s:%s", host, target->port) < 0)
                 target->connect_to = NULL;
-        if (asprintf(&target->host, "Host: %s:%s", host, port) < 0)
+        if (asprintf(&target->host, "Host: %s:%s", host, target->port) < 0)
                 target->host = NULL;
         if (!target->connect_to || !target->host)
                 return -ENOMEM;
@@ -105,7 +103,13 @@ int http_target_read(const HttpLibrary *curl, const char *server, const char *tl
                 return error_set(reterr, ERROR_INVALID,
                                  "the server's address is not one such as https://10.0.0.1:6443");
 
-        target.is_loopback = is_loopback(host);
+        if (!address_get(&address, CURLUPART_PORT, CURLU_DEFAULT_PORT, &target.port))
+                return -ENOMEM;
+
+        r = copy_name(host, &target.name);
+        if (r < 0)
+                return r;
+
         r = copy_url(&address, &target.server);
         if (r < 0)
                 return r;
@@ -132,5 +136,7 @@ void http_target_done(HttpTarget *target) {
         free(target->base);
         free(target->connect_to);
         free(target->host);
+        free(target->name);
+        free(target->port);
         *target = (HttpTarget){ .server = NULL };
 }

@@ -20,7 +20,8 @@ typedef struct HttpTarget {
         char *connect_to; /* "::10.96.0.1:443", or NULL: what base says */
         char *host;       /* "Host: 10.96.0.1:443", or NULL: what base says */
         bool is_plain;    /* no TLS */
-        bool is_loopback; /* which no proxy of the environment can reach */
+        char *name;       /* of the host, or its address without brackets */
+        char *port;
 } HttpTarget;
 
 int http_target_read(const HttpLibrary *curl, const char *server, const char *tls_server_name,

@@ -3,12 +3,16 @@
 #include "agent/kube/http.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/kube/http-error.h"
 #include "agent/kube/http-internal.h"
+#include "agent/kube/proxy-spec.h"
+
+#define RETRY_AFTER_MAX_SECONDS 86400
 
 static HttpPeer *http_peer_free(HttpPeer *peer) {
         if (!peer)
@@ -96,6 +100,15 @@ static void http_transfer_describe(HttpTransfer *transfer, CURLcode code, Error 
                 http_error_describe(code, transfer->peer->target.server, text, (int) os_errno, ret);
 }
 
+/* A server may say any number. */
+static uint64_t to_usec(curl_off_t seconds) {
+        if (seconds <= 0)
+                return 0;
+
+        return (uint64_t) (seconds < RETRY_AFTER_MAX_SECONDS ? seconds : RETRY_AFTER_MAX_SECONDS) *
+               1000000;
+}
+
 static int http_transfer_end(HttpTransfer *transfer, CURLcode code) {
         cleanup(error_done) Error error = ERROR_INIT;
         const HttpLibrary *curl = &transfer->peer->curl;
@@ -111,7 +124,7 @@ static int http_transfer_end(HttpTransfer *transfer, CURLcode code) {
 
         end = (HttpEnd){
                 .code = (int) status,
-                .retry_after_usec = retry_after > 0 ? (uint64_t) retry_after * 1000000 : 0,
+                .retry_after_usec = to_usec(retry_after),
                 .error = error.kind != ERROR_NONE ? &error : NULL,
                 .is_plain = is_plain,
         };
@@ -239,6 +252,27 @@ static int copy(const char *text, char **ret) {
         return text && !*ret ? -ENOMEM : 0;
 }
 
+/* One of several variables that has a value. */
+static const char *get_variable(const char *name, const char *small) {
+        const char *value = getenv(name);
+
+        return value && value[0] ? value : getenv(small);
+}
+
+/* A proxy that was given is for every server, whatever the environment excepts; without one the
+ * environment decides. client-go does the same. */
+static const char *choose_proxy(const HttpTarget *target, const KubeCredentials *credentials) {
+        const ProxyEnvironment environment = {
+                .https = get_variable("HTTPS_PROXY", "https_proxy"),
+                .http = get_variable("HTTP_PROXY", "http_proxy"),
+                .none = get_variable("NO_PROXY", "no_proxy"),
+        };
+
+        return credentials->proxy
+                       ?: proxy_spec_choose(&environment, target->is_plain, target->name,
+                                            target->port);
+}
+
 static int http_peer_copy_credentials(HttpPeer *peer, const KubeCredentials *credentials) {
         bool is_copied;
 
@@ -248,7 +282,7 @@ static int http_peer_copy_credentials(HttpPeer *peer, const KubeCredentials *cre
                     copy(credentials->key, &peer->key) == 0 &&
                     copy(credentials->username, &peer->username) == 0 &&
                     copy(credentials->password, &peer->password) == 0 &&
-                    copy(credentials->proxy, &peer->proxy) == 0;
+                    copy(choose_proxy(&peer->target, credentials), &peer->proxy) == 0;
 
         return is_copied ? 0 : -ENOMEM;
 }

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 import yaml
 
+from fake.connect_proxy import ConnectProxy
 from lab import sanitizers
 from lab.certificates import make_certificates
 from lab.documents import write_whole
@@ -204,3 +205,41 @@ def test_as_pod(make_agent, containerd, control_plane, folder, node_name, node_i
     agent.start()
     serves(node_image, push)
     assert problems(agent) == {}
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_asked"),
+    [
+        ({"HTTPS_PROXY": "proxy", "NO_PROXY": "*.inplaced.test:1,.api.inplaced.test"}, True),
+        ({"https_proxy": "proxy", "no_proxy": "10.0.0.0/8"}, True),
+        ({"HTTPS_PROXY": "proxy", "NO_PROXY": "*.inplaced.test"}, False),
+        ({"HTTPS_PROXY": "proxy", "NO_PROXY": "api.inplaced.test:6443"}, False),
+        ({"ALL_PROXY": "proxy", "HTTP_PROXY": "proxy"}, False),
+    ],
+)
+def test_proxy_of_the_environment(
+    start_agent, containerd, control_plane, folder, node_name, node_image, push, variables, is_asked
+):
+    """The server's name is known to the proxy alone: the variables say what they say to kubectl."""
+    path = control_plane.write_kubeconfig(
+        folder / "agent.conf",
+        "https://api.inplaced.test:6443",
+        token=control_plane.service_account_token("inplaced", "inplaced"),
+        tls_server_name="localhost",
+    )
+    with ConnectProxy(("127.0.0.1", control_plane.port)) as proxy:
+        agent = start_agent(
+            containerd.endpoint,
+            kubeconfig=path,
+            node_name=node_name,
+            environment={
+                name: proxy.url if value == "proxy" else value for name, value in variables.items()
+            },
+        )
+        if is_asked:
+            serves(node_image, push)
+            assert set(proxy.asked) == {"api.inplaced.test:6443"}
+        else:
+            wait_problem(agent, "cannot be resolved")
+            assert proxy.asked == []
+        agent.terminate()
