@@ -66,7 +66,7 @@ static void read_fraction(const char **text, uint64_t *ret, uint64_t *ret_scale)
 
 /* Adds one number with its unit. */
 static bool read_part(const char **text, uint64_t *nsec) {
-        uint64_t value, part, fraction = 0, scale = 1;
+        uint64_t value, part, rest, fraction = 0, scale = 1;
         const char *start = *text;
         const struct Unit *unit;
         size_t n_digits, size;
@@ -87,9 +87,9 @@ static bool read_part(const char **text, uint64_t *nsec) {
         if (n_digits == 0 || !unit || __builtin_mul_overflow(value, unit->nsec, &part))
                 return false;
 
-        part += (uint64_t) ((long double) fraction / (long double) scale *
-                            (long double) unit->nsec);
-        return !__builtin_add_overflow(*nsec, part, nsec) && *nsec <= INT64_MAX;
+        rest = (uint64_t) ((long double) fraction / (long double) scale * (long double) unit->nsec);
+        return !__builtin_add_overflow(part, rest, &part) &&
+               !__builtin_add_overflow(*nsec, part, nsec) && *nsec <= INT64_MAX;
 }
 
 int duration_parse(const char *text, int64_t *ret_usec, Error *reterr) {

@@ -57,11 +57,14 @@ static bool is_same(const struct stat *one, const struct stat *other) {
 
 /* It may be written again without its times showing it. */
 static bool is_just_changed(const struct stat *status) {
+        const struct timespec *changed = &status->st_ctim;
         struct timespec now;
 
         (void) clock_gettime(CLOCK_REALTIME, &now);
-        return ((int64_t) now.tv_sec - status->st_ctim.tv_sec) * 1000000000 + now.tv_nsec -
-                       status->st_ctim.tv_nsec <
+        if (now.tv_sec > changed->tv_sec + 1 || now.tv_sec < changed->tv_sec)
+                return now.tv_sec < changed->tv_sec;
+
+        return (now.tv_sec - changed->tv_sec) * 1000000000 + now.tv_nsec - changed->tv_nsec <
                TICK_NSEC;
 }
 

@@ -96,6 +96,7 @@ static const struct {
         { "-0",          0 },
         { "2540400h",    INT64_C(9145440000000000) },
         { "0.100000000000000000000000000000001s", 100000 },
+        { "18446744073.9s", -1 }, /* more nanoseconds than there are numbers, by the fraction alone */
         { "",            -1 },
         { "-",           -1 },
         { "5",           -1 },

@@ -120,6 +120,22 @@ static void test_time_of_server(void **state) {
         }
 }
 
+/* A number of seconds that is one of microseconds no more. */
+static void test_retry_after_without_end(void **state) {
+        static const char *const heads[] = {
+                "429 No\r\nRetry-After: 18446744073710",
+                "429 No\r\nRetry-After: 9223372036854775807",
+        };
+
+        for (size_t i = 0; i < 2; i++) {
+                Fixture *f = *state;
+                Ask ask = {};
+
+                exchange(f, &ask, heads[i], "");
+                assert_true(ask.retry_after_usec == (uint64_t) 86400 * 1000000);
+        }
+}
+
 static void test_redirect_is_not_followed(void **state) {
         Fixture *f = *state;
         Ask ask = {};
@@ -351,6 +367,7 @@ int main(void) {
                 TEST(test_refusal),
                 TEST(test_retry_after_date),
                 TEST(test_time_of_server),
+                TEST(test_retry_after_without_end),
                 TEST(test_redirect_is_not_followed),
                 TEST(test_large_reply),
                 TEST(test_large_refusal),
