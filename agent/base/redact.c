@@ -239,6 +239,11 @@ static bool redact_query(Redaction *text) {
         return true;
 }
 
+/* However it is spelled, it has slashes. Most texts have none. */
+static bool may_have_url(const char *text, size_t size) {
+        return memchr(text, '/', size) || memchr(text, '%', size) || memchr(text, '\\', size);
+}
+
 size_t redact_urls(char *start, size_t size) {
         Redaction text = {
                 .start = start,
@@ -247,6 +252,9 @@ size_t redact_urls(char *start, size_t size) {
                 .end = start + size,
                 .url_end = start,
         };
+
+        if (!may_have_url(start, size))
+                return size;
 
         while (text.at < text.end)
                 if (!redact_user(&text) && !redact_query(&text))
