@@ -132,11 +132,13 @@ def test_is_read_by_name_only(
     secret.create(*auth_registry.credentials)
     node_image.want(image.reference, secrets=[secret.reference])
     node_image.wait_status(image.reference, "Succeeded")
-    asked = [
-        entry
-        for entry in control_plane.audit()
-        if entry.get("objectRef", {}).get("resource") == "secrets"
-    ]
-    assert {entry["verb"] for entry in asked} == {"get"}
-    mine = [e for e in asked if e["objectRef"]["name"] == secret.reference["name"]]
-    assert len(mine) == 1
+
+    def asked(**about: str) -> list[dict]:
+        about["resource"] = "secrets"
+        entries = control_plane.audit()
+        return [one for one in entries if about.items() <= one.get("objectRef", {}).items()]
+
+    name = secret.reference["name"]
+    wait_until(lambda: asked(name=name), 10 * SLOWLY, "logged read")
+    assert len(asked(name=name)) == 1
+    assert {entry["verb"] for entry in asked()} == {"get"}

@@ -181,7 +181,8 @@ class ControlPlane:
     def audit(self, **wanted: Any) -> list[Object]:
         """What service accounts have asked for, oldest first.
 
-        With arguments only what is so, as in verb="patch" or userAgent="…".
+        With arguments only what is so, as in verb="patch" or userAgent="…". What the server has
+        just done it logs a moment later: wait for it.
         """
         if not self._audit.exists():
             return []
