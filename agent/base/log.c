@@ -20,6 +20,8 @@
 #define SD_JOURNAL_SUPPRESS_LOCATION /* it would always name this file */
 #include <systemd/sd-journal.h>
 
+#include "agent/base/utf8.h"
+
 /*
  * Nothing here allocates memory per line. A line on stderr is at most PIPE_BUF bytes: a pipe takes
  * it whole, so that lines of several writers do not mix, and a pipe that poll() calls writable has
@@ -90,31 +92,6 @@ static bool line_append(Line *line, const char *data, size_t size) {
 
 static bool line_puts(Line *line, const char *text) {
         return line_append(line, text, strlen(text));
-}
-
-/* The length of the character that the NUL-terminated text begins with, or 0 if it is not UTF-8:
- * overlong forms, surrogates and numbers above U+10FFFF are not. */
-static size_t utf8_decode(const char *text, uint32_t *ret) {
-        static const uint32_t min[] = { 0, 0, 0x80, 0x800, 0x10000 };
-        const unsigned char *p = (const unsigned char *) text;
-        size_t size = *p < 0x80 ? 1 : *p < 0xc0 ? 0 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : 4;
-        uint32_t c = *p;
-
-        if (size == 0 || *p > 0xf4)
-                return 0;
-        if (size > 1)
-                c &= 0x7f >> size;
-
-        for (size_t i = 1; i < size; i++) {
-                if ((p[i] & 0xc0) != 0x80)
-                        return 0;
-                c = c << 6 | (p[i] & 0x3f);
-        }
-        if (c < min[size] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
-                return 0;
-
-        *ret = c;
-        return size;
 }
 
 /* C0 and C1 steer a terminal, the two separators break lines in some viewers. */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "agent/ctl/terminal-text.h"
-#include "agent/ctl/utf8.h"
+#include "agent/base/utf8.h"
 #include "agent/ctl/yaml.h"
 
 /* json-c escapes what JSON demands, which is less than what a terminal obeys. Such characters can

@@ -8,7 +8,7 @@
 #include <wchar.h>
 #include <wctype.h>
 
-#include "agent/ctl/utf8.h"
+#include "agent/base/utf8.h"
 
 #define ELLIPSIS "..."
 

@@ -84,11 +84,11 @@ static bool is_news(char **complaint, const Error *error) {
 
 static int set_wishes(Folder *folder, const char *name, const WishList *wishes) {
         cleanup(free_p) char *owner = NULL;
+        int r;
 
-        if (asprintf(&owner, OWNER_FILE "%s", name) < 0) {
-                owner = NULL;
-                return -ENOMEM;
-        }
+        r = owner_of_file(name, &owner);
+        if (r < 0)
+                return r;
 
         return images_set_wishes(folder->images, owner, wishes, false);
 }

@@ -3,9 +3,12 @@
 #include "agent/node/owner.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/utf8.h"
 #include "agent/node/node-image.h"
 
 static const struct {
@@ -27,6 +30,38 @@ static size_t find_kind(const char *owner) {
                 i++;
 
         return i;
+}
+
+static bool is_utf8(const char *text) {
+        size_t n = 1;
+
+        for (uint32_t c; *text && n > 0; text += n)
+                n = utf8_decode(text, &c);
+
+        return n > 0;
+}
+
+int owner_of_file(const char *name, char **ret) {
+        char *owner, *to;
+
+        owner = malloc(strlen(OWNER_FILE "./") + 3 * strlen(name) + 1);
+        if (!owner)
+                return -ENOMEM;
+
+        *ret = owner;
+        if (is_utf8(name)) {
+                stpcpy(stpcpy(owner, OWNER_FILE), name);
+                return 0;
+        }
+
+        to = stpcpy(owner, OWNER_FILE "./");
+        for (; *name; name++)
+                if ((unsigned char) *name >= 0x80 || *name == '%')
+                        to += sprintf(to, "%%%02X", (unsigned) (unsigned char) *name);
+                else
+                        *to++ = *name;
+        *to = '\0';
+        return 0;
 }
 
 const char *owner_kind(const char *owner) {

@@ -19,6 +19,10 @@
 #define NODE_IMAGE_EXPIRED "inplaced.io/expired"
 #define NODE_IMAGE_OUTCOMES "inplaced.io/outcomes"
 
+/* The owner of what a file says; the caller owns *ret. Owners go into JSON, so a name that is no UTF-8
+ * becomes "./" and the name with those bytes as "%FF", which no other file can be called. */
+int owner_of_file(const char *name, char **ret);
+
 /* "file/web.yaml" → kind "File", name "web.yaml", borrowed from the owner. NULL: it is neither. */
 const char *owner_kind(const char *owner);
 const char *owner_name(const char *owner);

@@ -224,6 +224,31 @@ def test_pull_outlives_one_of_its_owners(start_agent, fake_runtime):
     assert len(fake_runtime.calls("PullImage")) == 1
 
 
+def test_name_that_is_no_utf8(start_agent, fake_runtime):
+    """Any name will do; the status stays JSON, and what the file was served with is remembered."""
+    agent = start_agent(fake_runtime.endpoint)
+    documents = [node_image((f"demo/web:{number}",)) for number in range(3)]
+    names = [b"\xff.yaml", b"\xfe.yaml", b"%FF.yaml"]
+    for name, document in zip(names, documents):
+        path = os.path.join(os.fsencode(agent.images_dir), name)
+        with open(path + b".half", "w") as file:
+            json.dump(document, file)
+        os.rename(path + b".half", path)
+    for number in range(3):
+        agent.wait_status(f"demo/web:{number}", "Succeeded")
+    assert agent.owners("demo/web:0") == [("File", "./%FF.yaml")]
+    assert agent.owners("demo/web:1") == [("File", "./%FE.yaml")]
+    assert agent.owners("demo/web:2") == [("File", "%FF.yaml")]
+    assert "./%FF.yaml" in agent.ctl("images", "-o", "json").stdout
+    for image in fake_runtime.images.copy():
+        del fake_runtime.images[image]
+    agent.terminate()
+    agent.start()
+    agent.want("demo/next:1", file="next.yaml")
+    agent.wait_status("demo/next:1", "Succeeded")
+    assert len(fake_runtime.calls("PullImage")) == 4
+
+
 def test_bad_file_keeps_its_last_good_content(start_agent, fake_runtime):
     """A file that cannot be understood is named with its line, and its last good content counts."""
     agent = start_agent(fake_runtime.endpoint)

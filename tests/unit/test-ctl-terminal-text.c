@@ -13,7 +13,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/ctl/terminal-text.h"
-#include "agent/ctl/utf8.h"
+#include "agent/base/utf8.h"
 
 #define WIDE "\xE6\xBC\xA2" /* one character, two columns */
 #define E_ACUTE "\xC3\xA9"

@@ -37,6 +37,19 @@ static const struct Owner {
         { "",                      NULL,      NULL,             ""                      },
 };
 
+/* What owns what a file says. */
+static const struct File {
+        const char *name;
+        const char *owner;
+} files[] = {
+        { "web.yaml",           "file/web.yaml"            },
+        { "",                   "file/"                    },
+        { "caf\303\251%41.yaml", "file/caf\303\251%41.yaml" },
+        { "\377.yaml",          "file/./%FF.yaml"          },
+        { "\303\251\376%",      "file/./%C3%A9%FE%25"      },
+        { "\303",               "file/./%C3"               },
+};
+
 /* References to objects that are none of ours. */
 static const struct Stranger {
         const char *name;
@@ -77,6 +90,15 @@ static void test_owner(void **state) {
                          owner->owner + strlen(owner->owner));
 }
 
+static void test_file(void **state) {
+        for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+                cleanup(free_p) char *owner = NULL;
+
+                assert_int_equal(owner_of_file(files[i].name, &owner), 0);
+                assert_string_equal(owner, files[i].owner);
+        }
+}
+
 /* As a reference and back. */
 static void test_there_and_back(void **state) {
         for (size_t i = 0; i < N_OWNERS; i++) {
@@ -111,11 +133,12 @@ static void test_reference_without_a_name(void **state) {
 }
 
 int main(void) {
-        struct CMUnitTest tests[2 + N_OWNERS + N_STRANGERS] = {
+        struct CMUnitTest tests[3 + N_OWNERS + N_STRANGERS] = {
                 cmocka_unit_test(test_there_and_back),
                 cmocka_unit_test(test_reference_without_a_name),
+                cmocka_unit_test(test_file),
         };
-        size_t n = 2;
+        size_t n = 3;
 
         for (size_t i = 0; i < N_OWNERS; i++)
                 tests[n++] = (struct CMUnitTest){

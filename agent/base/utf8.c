@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "agent/ctl/utf8.h"
+#include "agent/base/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

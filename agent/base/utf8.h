@@ -4,8 +4,8 @@
 /*
  * UTF-8
  *
- * What the agent and the runtime say may hold any bytes. These functions look at them without
- * trusting them, and do not depend on the locale.
+ * What people and runtimes say may hold any bytes. These functions look at them without trusting
+ * them, and do not depend on the locale.
  */
 
 #include <stddef.h>
