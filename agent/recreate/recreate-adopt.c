@@ -67,13 +67,26 @@ static int on_retry(sd_event_source *source, uint64_t usec, void *userdata) {
         return orphan_look(orphan);
 }
 
+static int look_later(RecreateOrphan *orphan, uint64_t usec) {
+        return loop_add_time_relative(orphan->recreate->event, &orphan->retry, CLOCK_MONOTONIC,
+                                      usec, 0, on_retry, orphan);
+}
+
 static int retry_later(RecreateOrphan *orphan, const KubeReply *reply) {
         uint32_t random = 0;
 
         (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
-        return loop_add_time_relative(orphan->recreate->event, &orphan->retry, CLOCK_MONOTONIC,
-                                      kube_retry_usec(++orphan->n_failures, reply, random), 0,
-                                      on_retry, orphan);
+        return look_later(orphan, kube_retry_usec(++orphan->n_failures, reply, random));
+}
+
+/* Until it may be taken once more, if somebody else lets it go each time; 0: it may. */
+static uint64_t get_rest_usec(const RecreateOrphan *orphan) {
+        const Recreate *recreate = orphan->recreate;
+        uint64_t now_usec = recreate_now_usec(recreate);
+        uint64_t usec = recreate_repeats_when_usec(&recreate->repeats, orphan->uid,
+                                                   RECREATE_FIELD_LABELS, 0);
+
+        return usec > now_usec ? usec - now_usec : 0;
 }
 
 static int drop_gone(RecreateOrphan *orphan) {
@@ -89,6 +102,10 @@ static int on_adopted(const KubeReply *reply, const Error *error, void *userdata
         bool is_late = error && (error->kind == ERROR_CONFLICT || error->kind == ERROR_NOT_FOUND);
 
         orphan->call = kube_call_unref(orphan->call);
+        if (!error)
+                recreate_repeats_note(&orphan->recreate->repeats, orphan->uid,
+                                      RECREATE_FIELD_LABELS, 0,
+                                      recreate_now_usec(orphan->recreate));
         if (!is_late)
                 recreate_note_written(orphan->recreate, RECREATE_RIGHT_PATCH, orphan->name,
                                       orphan->n_failures, reply, error);
@@ -134,10 +151,13 @@ static int orphan_look(RecreateOrphan *orphan) {
         cleanup(error_done) Error ignored = ERROR_INIT;
         const Recreate *recreate = orphan->recreate;
         const Pod *pod = pods_find(recreate->pods, orphan->namespace, orphan->pod_name);
+        uint64_t rest_usec = get_rest_usec(orphan);
         int r;
 
         if (!pod || orphan->call || orphan->is_gone || orphan->retry || !recreate->version)
                 return 0;
+        if (rest_usec > 0)
+                return look_later(orphan, rest_usec);
 
         r = reply_spec_parse(orphan->text, strlen(orphan->text), &object, &ignored);
         if (r < 0)

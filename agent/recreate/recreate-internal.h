@@ -12,6 +12,7 @@
 #include "agent/kube/discovery.h"
 #include "agent/kube/report.h"
 #include "agent/kube/watch.h"
+#include "agent/recreate/recreate-repeats.h"
 #include "agent/recreate/recreate-spec.h"
 #include "agent/recreate/recreate.h"
 
@@ -70,6 +71,7 @@ struct Recreate {
         size_t n_allocated;
         bool is_overfull; /* some requests had no place; they are listed again when there is */
         bool has_found_remnants;
+        RecreateRepeats repeats;
         RecreateOrphan *orphans;
         size_t n_orphans;
         bool are_orphans_overfull; /* some had no place, as above */

@@ -101,6 +101,17 @@ static int do_planned(RecreateRequest *request, RecreateChore chore) {
         abort();
 }
 
+static uint64_t get_chore_usec(const RecreateRequest *request, RecreateChore chore) {
+        uint64_t usec = 0;
+
+        if (chore == RECREATE_CHORE_DRAIN)
+                usec = recreate_request_repeat_usec(request, REQUEST_WRITE_DRAIN);
+        if (chore == RECREATE_CHORE_UNLABEL)
+                usec = recreate_request_repeat_usec(request, REQUEST_WRITE_UNLABEL);
+
+        return request->rest_usec > usec ? request->rest_usec : usec;
+}
+
 /* Who deletes a request does not want its pod to stay unready. */
 static RecreateChore chore_of_gone(const RecreateRequest *request) {
         return recreate_request_owes_gate(request) && recreate_request_pod(request)
@@ -109,7 +120,7 @@ static RecreateChore chore_of_gone(const RecreateRequest *request) {
 }
 
 int recreate_request_do_chore(RecreateRequest *request, bool has_turn) {
-        uint64_t now_usec = recreate_now_usec(request->recreate);
+        uint64_t now_usec = recreate_now_usec(request->recreate), usec;
         RecreateChore chore;
 
         if (!request->spec->is_managed || request->call)
@@ -121,9 +132,10 @@ int recreate_request_do_chore(RecreateRequest *request, bool has_turn) {
                 chore = make_plan(request, has_turn).chore;
         else
                 chore = RECREATE_CHORE_NONE;
-        if (chore == RECREATE_CHORE_NONE || request->rest_usec <= now_usec)
+        usec = get_chore_usec(request, chore);
+        if (chore == RECREATE_CHORE_NONE || usec <= now_usec)
                 return do_planned(request, chore);
 
-        recreate_request_wait(request, request->rest_usec - now_usec);
+        recreate_request_wait(request, usec - now_usec);
         return 0;
 }

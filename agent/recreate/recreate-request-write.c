@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
@@ -37,6 +36,40 @@ static const struct {
                                     RECREATE_RIGHT_DELETE },
 };
 /* clang-format on */
+
+static bool find_field(RequestWrite write, RecreateField *ret) {
+        switch (write) {
+        case REQUEST_WRITE_STATUS: *ret = RECREATE_FIELD_STATUS; return true;
+        case REQUEST_WRITE_DRAIN: *ret = RECREATE_FIELD_DRAIN; return true;
+        case REQUEST_WRITE_UNLABEL: *ret = RECREATE_FIELD_ACTIVE; return true;
+        case REQUEST_WRITE_DELETE:
+        case REQUEST_WRITE_GATE:
+        case _REQUEST_WRITE_MAX: break;
+        }
+
+        return false;
+}
+
+uint64_t recreate_request_repeat_usec(const RecreateRequest *request, RequestWrite write) {
+        bool is_status = write == REQUEST_WRITE_STATUS;
+        uint64_t digest = is_status ? recreate_status_digest(&request->wanted) : 0;
+        RecreateField field;
+
+        return find_field(write, &field)
+                       ? recreate_repeats_when_usec(&request->recreate->repeats, request->spec->uid,
+                                                    field, digest)
+                       : 0;
+}
+
+static void note_repeat(RecreateRequest *request) {
+        bool is_status = request->write == REQUEST_WRITE_STATUS;
+        uint64_t digest = is_status ? recreate_status_digest(&request->sent) : 0;
+        RecreateField field;
+
+        if (find_field(request->write, &field))
+                recreate_repeats_note(&request->recreate->repeats, request->spec->uid, field,
+                                      digest, recreate_now_usec(request->recreate));
+}
 
 void recreate_request_note_end(RecreateRequest *request, bool is_by_us) {
         const RecreateSpec *spec = request->spec;
@@ -110,7 +143,7 @@ static int note_written(RecreateRequest *request, const KubeReply *reply) {
         bool was_completed = spec->status.is_completed;
         int r;
 
-        request->is_sent_taken = request->is_sent_taken || request->write == REQUEST_WRITE_STATUS;
+        note_repeat(request);
         r = read_version(reply, &version);
         if (r < 0)
                 return r;
@@ -238,26 +271,12 @@ static bool may_write(RecreateRequest *request) {
         return true;
 }
 
-/* Somebody has overwritten what we have written: it is written again, but ever more slowly. */
-static bool is_repetition(const RecreateRequest *request) {
-        return request->is_sent_taken && recreate_status_is_same(&request->sent, &request->wanted);
-}
-
 static uint64_t get_rest(const RecreateRequest *request, uint64_t now_usec) {
-        uint64_t until = request->rest_usec;
+        uint64_t until = recreate_request_repeat_usec(request, REQUEST_WRITE_STATUS);
 
-        if (is_repetition(request) && request->repeat_usec > until)
-                until = request->repeat_usec;
+        if (request->rest_usec > until)
+                until = request->rest_usec;
         return until > now_usec ? until - now_usec : 0;
-}
-
-static void note_sent(RecreateRequest *request, uint64_t now_usec) {
-        uint32_t random = 0;
-
-        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
-        request->n_repeated = is_repetition(request) ? request->n_repeated + 1 : 0;
-        request->repeat_usec = now_usec + backoff_usec(request->n_repeated + 1, random);
-        request->is_sent_taken = false;
 }
 
 /* What a controller would tell by a write of its own. */
@@ -312,7 +331,6 @@ int recreate_request_write_status(RecreateRequest *request) {
         if (r < 0)
                 return r;
 
-        note_sent(request, now_usec);
         recreate_status_done(&request->sent);
         r = recreate_status_copy(&request->wanted, &request->sent);
         if (r < 0)

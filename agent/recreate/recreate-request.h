@@ -80,10 +80,7 @@ struct RecreateRequest {
         RequestWrite write;
         RecreateStatus sent; /* the last status, even after it was taken */
         bool is_phase_sent;
-        bool is_sent_taken;
-        unsigned n_repeated;  /* how often that was written because somebody had overwritten it */
-        uint64_t repeat_usec; /* not to be written again before */
-        bool is_missing;      /* there is no such object any more */
+        bool is_missing; /* there is no such object any more */
         unsigned n_failures;
         uint64_t rest_usec;
         bool is_gate_closed;
@@ -165,5 +162,7 @@ bool recreate_request_owes_gate(const RecreateRequest *request);
 /* Sends one of the writes to the object itself. The answer comes to
  * recreate_request_on_written(). */
 int recreate_request_send(RecreateRequest *request, RequestWrite write, struct json_object *body);
+/* When something may be written that another writer may have changed back: ever more slowly. */
+uint64_t recreate_request_repeat_usec(const RecreateRequest *request, RequestWrite write);
 /* To be waited for before the next write; counted. */
 void recreate_request_rest(RecreateRequest *request, const KubeReply *reply);

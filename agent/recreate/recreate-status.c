@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/repeat.h"
 #include "agent/base/rfc3339.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
@@ -174,8 +175,20 @@ static bool are_states_equal(const RecreateStatus *known, const RecreateStatus *
         return true;
 }
 
-bool recreate_status_is_same(const RecreateStatus *a, const RecreateStatus *b) {
-        return a->phase == b->phase && a->is_completed == b->is_completed && are_states_equal(a, b);
+uint64_t recreate_status_digest(const RecreateStatus *status) {
+        uint64_t digest = repeat_digest(0, phases[status->phase]);
+
+        digest = repeat_digest(digest, status->is_completed ? "completed" : NULL);
+        for (size_t i = 0; i < status->n_states; i++) {
+                const RecreateState *state = &status->states[i];
+
+                digest = repeat_digest(digest, state->name);
+                digest = repeat_digest(digest, phases[state->phase]);
+                digest = repeat_digest(digest, state->message);
+                digest = repeat_digest(digest, state->is_killed ? "killed" : NULL);
+        }
+
+        return digest;
 }
 
 /* Before anybody has looked there is nothing to write. */

@@ -62,8 +62,8 @@ int recreate_state_set(RecreateState *state, RecreatePhase phase, const char *me
 /* The request is over, at this time. The message is copied, and cut if it is long. */
 int recreate_status_complete(RecreateStatus *status, int64_t now_sec, const char *message);
 
-/* They say the same, but for the time and the message of the end. */
-bool recreate_status_is_same(const RecreateStatus *a, const RecreateStatus *b);
+/* Of what it says, but for the time and the message of the end; see repeat.h. */
+uint64_t recreate_status_digest(const RecreateStatus *status);
 
 /* All containers have been restarted. */
 bool recreate_status_is_success(const RecreateStatus *status);

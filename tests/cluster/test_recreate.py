@@ -19,7 +19,7 @@ from fake.runtime_proxy import RuntimeProxy
 from lab import sanitizers
 from lab.kubelet import is_ready
 from lab.pod import container, shell, until_term
-from lab.recreate_request import RecreateRequest
+from lab.recreate_request import PREFIX, RecreateRequest
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -437,6 +437,47 @@ def test_a_request_made_while_no_agent_runs(node_agent, pair, ask):
     node_agent.start()
     request.wait_phase("Completed")
     assert pair.restarts() == {"one": 1, "two": 0}
+
+
+def find_label(name: str, request):
+    """Of the node, or of being active; None if there is none."""
+    return request["metadata"].get("labels", {}).get(f"{PREFIX}/{name}")
+
+
+def take_node(request):
+    return find_label("node-name", request) and {f"{PREFIX}/node-name": None}
+
+
+def make_active(request):
+    is_ended = request.get("status", {}).get("phase") == "Completed"
+    return is_ended and not find_label("active", request) and {f"{PREFIX}/active": "true"}
+
+
+def set_back(request):
+    return request.get("status", {}).get("phase") == "Recreating" and {"phase": "Pending"}
+
+
+def end_drain(request):
+    return request.get("status", {}).get("conditions") and {"conditions": []}
+
+
+@pytest.mark.parametrize("spoil", [take_node, make_active, set_back, end_drain])
+def test_another_writer_changes_it_back(node_agent, pair, ask, spoil):
+    """At once and always: neither of the two makes the other one write without end."""
+    name = "three" if spoil is make_active else "one"
+    request = ask(pair, name, unreadyGracePeriodSeconds=0 if spoil is make_active else 300)
+    n_changed = 0
+    begun = {"fieldSelector": f"metadata.name={request.name}", "timeoutSeconds": "8"}
+    for event in pair.kube.watch(_REQUESTS, **begun):
+        change = spoil(event["object"])
+        if change and spoil in (set_back, end_drain):
+            pair.kube.patch(f"{request.path}/status", {"status": change})
+        elif change:
+            pair.kube.patch(request.path, {"metadata": {"labels": change}})
+        n_changed += bool(change)
+    # Every time twice as long after the last one.
+    assert 2 <= n_changed <= 10
+    assert pair.restarts() == {"one": 0, "two": 0}
 
 
 @pytest.fixture

@@ -31,6 +31,26 @@ static void retry(void) {
         settle();
 }
 
+static void look(void) {
+        assert_int_equal(recreate_look(node.recreate), 0);
+        settle();
+}
+
+/* What was written last was so a while ago. */
+static void let_repeat(void) {
+        for (size_t i = 0; i < node.recreate->repeats.n_items; i++)
+                node.recreate->repeats.items[i].repeat.sent_usec -= REPEAT_MAX_USEC;
+}
+
+static size_t count_calls(const char *part) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < node.n_texts; i++)
+                n += strstr(node.texts[i], part) != NULL;
+
+        return n;
+}
+
 static const char *phase(size_t i) {
         return get_text(node.objects[i], "/status/phase");
 }
@@ -258,11 +278,6 @@ static RecreateRequest *find_request(const char *name) {
         return NULL;
 }
 
-static void look(void) {
-        assert_int_equal(recreate_look(node.recreate), 0);
-        settle();
-}
-
 /* It was made, but not begun yet when it was to be stopped. */
 static void test_begins_later(void **state) {
         create(PREPARED("r", "'strategy':{'forceRecreate':true,'orderedRecreate':true},"));
@@ -472,12 +487,10 @@ static void test_overwritten(void **state) {
                 n_texts = node.n_texts;
                 patch_by_others(0, nothing);
                 assert_int_equal(node.n_texts, n_texts);
-                assert_in_range(request->repeat_usec - now_usec, (800 * 1000) << (n - 1),
-                                (1200 * 1000) << (n - 1));
-
-                request->repeat_usec = 0;
-                assert_int_equal(recreate_look(node.recreate), 0);
-                settle();
+                assert_in_range(request->due_usec - now_usec, (REPEAT_MIN_USEC << (n - 1)) / 2,
+                                REPEAT_MIN_USEC << (n - 1));
+                let_repeat();
+                look();
                 assert_string_equal(states(0), "Pending Pending");
                 assert_int_equal(node.n_texts, n_texts + 1);
         }
@@ -487,6 +500,40 @@ static void test_overwritten(void **state) {
         assert_true(stop_begin(node.stops[0]));
         stop_end(node.stops[0], STOP_STOPPED, NULL);
         assert_string_equal(states(0), "Recreating! Pending");
+}
+
+/* Another writer takes a label away, or gives one back, each time at once. */
+static void test_labels_overwritten(void **state) {
+        static const struct {
+                const char *request, *spoil, *written;
+        } labels[] = {
+                { REQUEST("r", "", "'strategy':{'unreadyGracePeriodSeconds':50},",
+                          "{'name':'app'}"),
+                  "{'metadata':{'labels':{'crr.apps.kruise.io/node-name':null}}}",
+                  "\"inplaced.io/managed\":\"true\"" },
+                { MANAGED("r", "'activeDeadlineSeconds':1,"),
+                  "{'metadata':{'labels':{'crr.apps.kruise.io/active':'true'}}}",
+                  "\"crr.apps.kruise.io/active\":null" },
+                { MANAGED("r", "'strategy':{'unreadyGracePeriodSeconds':50},"),
+                  "{'status':{'conditions':null}}", "PreRecreateGrace" },
+        };
+
+        for (size_t i = 0; i < sizeof(labels) / sizeof(labels[0]); i++) {
+                size_t n_before = count_calls(labels[i].written);
+
+                create(labels[i].request);
+                for (unsigned n = 1; n <= 3; n++) {
+                        assert_int_equal(count_calls(labels[i].written), n_before + n);
+                        patch_by_others(0, labels[i].spoil);
+                        look();
+                        retry();
+                        assert_int_equal(count_calls(labels[i].written), n_before + n);
+                        let_repeat();
+                        look();
+                        retry();
+                }
+                remove_object(0);
+        }
 }
 
 /* Killed between the stop and the report. */
@@ -594,6 +641,7 @@ static void test_adoption_refused(void **state) {
                 assert_string_equal(phase(0), "Recreating");
                 assert_int_equal(recreate_error(node.recreate)->kind, ERROR_NONE);
                 remove_object(0);
+                let_repeat();
         }
 }
 
@@ -616,6 +664,7 @@ static void test_adoption_is_late(void **state) {
                 patch_by_others(0, "{'metadata':{'labels':{'x':'y'}}}");
                 assert_string_equal(phase(0), "Recreating");
                 remove_object(0);
+                let_repeat();
         }
 }
 
@@ -841,15 +890,6 @@ static void test_gate_of_successor(void **state) {
         settle();
         for (size_t i = 0; i < node.n_texts; i++)
                 assert_false(strstr(node.texts[i], POD_PATCH) && strstr(node.texts[i], "\"True\""));
-}
-
-static size_t count_calls(const char *part) {
-        size_t n = 0;
-
-        for (size_t i = 0; i < node.n_texts; i++)
-                n += strstr(node.texts[i], part) != NULL;
-
-        return n;
 }
 
 static bool is_drained(void) {
@@ -1186,6 +1226,7 @@ int main(void) {
                 TEST(test_doubt_ends),
                 TEST(test_min_started),
                 TEST(test_overwritten),
+                TEST(test_labels_overwritten),
                 TEST(test_crash),
                 TEST(test_runtime_unknown),
                 TEST(test_bad_drain_time),
