@@ -10,6 +10,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
+#include "agent/base/repeat.h"
 #include "agent/cluster/registration-spec.h"
 #include "agent/cluster/tidy-spec.h"
 #include "agent/document/json-cleanup.h"
@@ -26,6 +27,8 @@ struct RegistrationKeep {
         bool is_outdated; /* a patch of the object was sent, so the watch will show another one */
         bool are_labels_due; /* for a look at the Node */
         size_t n_tags;       /* that the patch under way removes; 0: it is one of the labels */
+        uint64_t digest;     /* of these */
+        Repeat tidied;       /* somebody may put them back */
 
         KubeCall *call;          /* one at a time */
         sd_event_source *labels; /* the next look at the labels */
@@ -49,6 +52,13 @@ static int arm_after(sd_event_source *source, uint64_t usec) {
 
 static bool is_armed(sd_event_source *source) {
         return sd_event_source_get_enabled(source, NULL) > 0;
+}
+
+static uint64_t now_usec(RegistrationKeep *keep) {
+        uint64_t usec = 0;
+
+        (void) sd_event_now(kube_client_event(keep->api->client), CLOCK_MONOTONIC, &usec);
+        return usec;
 }
 
 static int keep_labels_done(RegistrationKeep *keep) {
@@ -108,6 +118,7 @@ static int on_patched(const KubeReply *reply, const Error *error, void *userdata
 
         keep_succeeded(keep, REGISTRATION_PATCH);
         if (is_tidying) {
+                repeat_note(&keep->tidied, keep->digest, now_usec(keep));
                 log_info(keep->log, NULL,
                          "Removed %zu finished tag%s from the spec of the NodeImage `%s`.",
                          keep->n_tags, keep->n_tags == 1 ? "" : "s", keep->api->node_name);
@@ -186,6 +197,17 @@ static int keep_wait_for(RegistrationKeep *keep, int64_t at) {
         return r < 0 ? r : sd_event_source_set_enabled(keep->end, SD_EVENT_ONESHOT);
 }
 
+/* Who puts back what has left must not have us remove it without end. */
+static int keep_remove_tags(RegistrationKeep *keep, const TidyPlan *plan) {
+        uint64_t now = now_usec(keep), when = repeat_when_usec(&keep->tidied, plan->digest);
+
+        if (when > now)
+                return arm_after(keep->rest, when - now);
+
+        keep->digest = plan->digest;
+        return keep_patch(keep, plan->patch, plan->n_tags);
+}
+
 static int keep_tidy(RegistrationKeep *keep) {
         cleanup(json_object_put_p) json_object *patch = NULL;
         struct timespec now;
@@ -199,7 +221,7 @@ static int keep_tidy(RegistrationKeep *keep) {
 
         patch = plan.patch;
         if (patch)
-                return keep_patch(keep, patch, plan.n_tags);
+                return keep_remove_tags(keep, &plan);
 
         keep_settle(keep);
         return keep_wait_for(keep, plan.next_at);

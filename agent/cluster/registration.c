@@ -10,6 +10,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
+#include "agent/base/repeat.h"
 #include "agent/cluster/registration-api.h"
 #include "agent/cluster/registration-keep.h"
 #include "agent/cluster/registration-spec.h"
@@ -18,7 +19,8 @@
 #define SEC ((uint64_t) 1000000)
 #define PATIENCE_USEC (5 * SEC)
 #define LABELS_USEC (300 * SEC)
-#define SHOW_USEC (60 * SEC) /* for the watch to show what was created */
+#define CREATION ((uint64_t) 1) /* it is always the same */
+#define SHOW_USEC (60 * SEC)    /* for the watch to show what was created */
 
 typedef enum RegistrationState {
         REGISTRATION_UNTOLD,  /* the watch has not told anything */
@@ -41,6 +43,7 @@ struct Registration {
         sd_event_source *timer; /* while waiting or resting */
         unsigned n_failures;    /* in a row */
         Error error;            /* why it could not be created */
+        Repeat created;         /* somebody may delete it each time */
         RegistrationKeep *keep; /* it has the object if that is ours */
 };
 
@@ -52,6 +55,21 @@ static int registration_wait(Registration *registration, RegistrationState state
         registration->state = state;
         r = sd_event_source_set_time_relative(registration->timer, usec);
         return r < 0 ? r : sd_event_source_set_enabled(registration->timer, SD_EVENT_ONESHOT);
+}
+
+static uint64_t now_usec(Registration *registration) {
+        uint64_t usec = 0;
+
+        (void) sd_event_now(kube_client_event(registration->api.client), CLOCK_MONOTONIC, &usec);
+        return usec;
+}
+
+/* How long somebody else has time to make one, and to leave ours alone. */
+static uint64_t patience_usec(Registration *registration) {
+        uint64_t when = repeat_when_usec(&registration->created, CREATION);
+        uint64_t now = now_usec(registration);
+
+        return when > now + registration->patience_usec ? when - now : registration->patience_usec;
 }
 
 static void registration_succeeded(Registration *registration) {
@@ -84,10 +102,12 @@ static int on_created(const KubeReply *reply, const Error *error, void *userdata
 
         registration->call = kube_call_unref(registration->call);
         registration->is_creating = false;
-        if (!error)
+        if (!error) {
                 log_info(registration->log, NULL,
                          "Created the NodeImage `%s`, since nobody else did.",
                          registration->api.node_name);
+                repeat_note(&registration->created, CREATION, now_usec(registration));
+        }
 
         /* The watch was faster than the answer. */
         if (registration->state == REGISTRATION_PRESENT)
@@ -220,7 +240,7 @@ static int registration_on_gone(Registration *registration) {
             registration->state != REGISTRATION_PRESENT)
                 return 0;
 
-        return registration_wait(registration, REGISTRATION_WAITING, registration->patience_usec);
+        return registration_wait(registration, REGISTRATION_WAITING, patience_usec(registration));
 }
 
 int registration_on_object(Registration *registration, const KubeObject *object) {

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/repeat.h"
+#include "agent/base/rfc3339.h"
 #include "agent/cluster/observed-status.h"
 #include "agent/cluster/patch-spec.h"
 #include "agent/cluster/status-diff.h"
@@ -52,6 +54,17 @@ static int64_t find_end(const Tidying *tidying, const char *name, struct json_ob
         return end;
 }
 
+/* That this tag leaves, of which it is known that it may since then. */
+static void note_leaving(TidyPlan *plan, const char *name, struct json_object *item, int64_t end) {
+        struct json_object *tag = observed_member(item, "tag", json_type_string);
+        char time[RFC3339_SIZE];
+
+        plan->n_tags++;
+        plan->digest = repeat_digest(plan->digest, name);
+        plan->digest = repeat_digest(plan->digest, json_object_get_string(tag));
+        plan->digest = repeat_digest(plan->digest, rfc3339_format(end, time));
+}
+
 static int tidy_tags(Tidying *tidying, const char *name, struct json_object *tags,
                      struct json_object *kept) {
         int r;
@@ -61,7 +74,7 @@ static int tidy_tags(Tidying *tidying, const char *name, struct json_object *tag
                 int64_t end = find_end(tidying, name, item);
 
                 if (end <= tidying->now) {
-                        tidying->plan.n_tags++;
+                        note_leaving(&tidying->plan, name, item, end);
                         continue;
                 }
                 if (end < tidying->plan.next_at)

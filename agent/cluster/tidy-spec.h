@@ -15,6 +15,7 @@
 typedef struct TidyPlan {
         struct json_object *patch; /* owned by the caller; NULL: there is nothing to remove */
         size_t n_tags;             /* that the patch removes */
+        uint64_t digest;           /* of these, see repeat.h: another end is another one */
         int64_t next_at;           /* when the next one of the others is due; INT64_MAX: none is */
 } TidyPlan;
 

@@ -278,6 +278,29 @@ static void test_creates_one(void **state) {
         expect_nothing(fixture);
 }
 
+/* One who deletes it each time is outwaited. */
+static void test_is_deleted_each_time(void **state) {
+        Fixture *fixture = *state;
+        uint64_t began, now;
+
+        start(fixture, MSEC, NEVER_USEC);
+        show_nothing(fixture);
+        sd_event_now(fixture->client.event, CLOCK_MONOTONIC, &began);
+        for (unsigned i = 0; i < 4; i++) {
+                expect(fixture, "GET", NODE_PATH);
+                answer(fixture, 200, NODE);
+                expect(fixture, "POST", OBJECTS_PATH);
+                answer(fixture, 201, "{}");
+                show(fixture, "1", OBJECT_LIKE_NODE, "");
+                expect(fixture, "GET", NODE_PATH);
+                answer(fixture, 200, NODE);
+                show_nothing(fixture);
+        }
+        sd_event_now(fixture->client.event, CLOCK_MONOTONIC, &now);
+        assert_true(now - began >= 1750 * MSEC); /* 0.25, 0.5 and 1 s */
+        expect_nothing(fixture);
+}
+
 static void test_somebody_else_is_quicker(void **state) {
         Fixture *fixture = *state;
 
@@ -522,6 +545,37 @@ static void test_finished_tags_leave(void **state) {
         expect_nothing(fixture);
 }
 
+/* One who puts them back as they were is outwaited; what has ended anew is not. */
+static void test_tags_come_back(void **state) {
+        Fixture *fixture = *state;
+        int64_t ended_at = time(NULL) - 60;
+        uint64_t began, now;
+
+        start(fixture, MSEC, NEVER_USEC);
+        show_finished(fixture, "1", ended_at, 30);
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 200, NODE);
+        sd_event_now(fixture->client.event, CLOCK_MONOTONIC, &began);
+        for (unsigned i = 0; i < 3; i++) {
+                const char *version = (const char *[]){ "1", "2", "3" }[i];
+
+                if (i > 0)
+                        show_finished(fixture, version, ended_at, 30);
+                expect_tidying(fixture, version);
+                answer(fixture, 200, "{}");
+        }
+        sd_event_now(fixture->client.event, CLOCK_MONOTONIC, &now);
+        assert_true(now - began >= 750 * MSEC); /* 0.25 and 0.5 s */
+
+        show_finished(fixture, "4", ended_at, 30);
+        expect_nothing(fixture);
+        assert_int_equal(registration_kick(fixture->registration), 0);
+        expect_nothing(fixture);
+        show_finished(fixture, "5", ended_at + 1, 30);
+        expect_nothing(fixture);
+        expect_tidying(fixture, "5");
+}
+
 static void test_finished_tags_leave_in_time(void **state) {
         Fixture *fixture = *state;
         int64_t now = time(NULL);
@@ -659,6 +713,7 @@ static void test_ends_in_the_middle(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 TEST(test_creates_one),
+                TEST(test_is_deleted_each_time),
                 TEST(test_somebody_else_is_quicker),
                 TEST(test_patience),
                 TEST(test_leaves_others_alone),
@@ -673,6 +728,7 @@ int main(void) {
                 TEST(test_conflict_waits_for_the_next_object),
                 TEST(test_finished_tags_leave),
                 TEST(test_finished_tags_leave_in_time),
+                TEST(test_tags_come_back),
                 TEST(test_tidies_without_the_node),
                 TEST(test_news_before_the_answer),
                 TEST(test_answer_to_a_patch_is_lost),
