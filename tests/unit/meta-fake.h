@@ -105,6 +105,7 @@ typedef struct Fake {
         Pod *live;      /* the answer to the next GET; taken over */
         bool needs_pod; /* an envelope is opened */
         uint64_t skipped_usec;
+        uint64_t still_usec;    /* the clock stands there, but for what is skipped; 0: it goes */
         sd_event_source *timer; /* that was set last */
         uint64_t timer_usec;
 } Fake;
@@ -484,6 +485,8 @@ int sd_event_now(sd_event *event, clockid_t clock, uint64_t *ret) {
         int r;
 
         r = now(event, clock, ret);
+        if (fake.still_usec > 0)
+                *ret = fake.still_usec;
         *ret += fake.skipped_usec;
         return r;
 }

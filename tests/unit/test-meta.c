@@ -972,6 +972,22 @@ static void test_kubelet_does_not_say(void **state) {
                 let_pass(fixture);
 }
 
+/* A stop begins when that much has passed, and not before. */
+static void assert_stops_after(Fixture *fixture, uint64_t usec) {
+        fake.skipped_usec += usec - 1;
+        assert_int_equal(meta_kick(fixture->meta), 0);
+        assert_int_equal(fake.n_stops, 0);
+        fake.skipped_usec++;
+        assert_int_equal(meta_kick(fixture->meta), 0);
+        assert_int_equal(fake.n_stops, 1);
+}
+
+static void test_pace_of_a_kubelet_behind(void **state) {
+        fake.still_usec = 1000000000;
+        shut_and_change(*state);
+        assert_stops_after(*state, 1500000);
+}
+
 static void test_left_to_the_kubelet(void **state) {
         Fixture *fixture = *state;
         Pod *pod;
@@ -993,6 +1009,34 @@ static void test_left_to_the_kubelet(void **state) {
         assert_non_null(strstr(fake_patch(), "\"Verified\""));
         assert_non_null(strstr(fake_patch(), "app runs sha256:bbbbbbbbbbbb"));
         accept_patch(fixture);
+}
+
+/* Which may take its grace period and 15 seconds more, but no longer than a day. */
+static void test_pace_of_the_kubelets_restart(void **state) {
+        static const struct {
+                int64_t grace_sec;
+                uint64_t wait_sec;
+        } rows[] = {
+                { 30, 45 }, { 0, 15 }, { -7, 15 }, { 86400, 86415 }, { 864000, 86415 },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                Fixture *fixture;
+                Pod *pod;
+
+                assert_int_equal(set_up(state), 0);
+                fixture = *state;
+                fake.still_usec = 1000000000;
+                settle(fixture);
+                pod = next(fixture, "c1", "2");
+                set(&pod->containers[0].image, "nginx:2");
+                pod->grace_sec = rows[i].grace_sec;
+                show_and_run(fixture, pod);
+                assert_int_equal(fake.n_stops, 0);
+                accept_patch(fixture);
+                assert_stops_after(fixture, rows[i].wait_sec * 1000000);
+                assert_int_equal(tear_down(state), 0);
+        }
 }
 
 /* A kubelet whose hash is of name and image alone tells by it what it will restart. */
@@ -1528,7 +1572,9 @@ int main(void) {
                 TEST(test_flapping),
                 TEST(test_kubelet_is_behind),
                 TEST(test_kubelet_does_not_say),
+                TEST(test_pace_of_a_kubelet_behind),
                 TEST(test_left_to_the_kubelet),
+                cmocka_unit_test(test_pace_of_the_kubelets_restart),
                 TEST(test_kubelets_hash),
                 TEST(test_kubelets_hash_alone),
                 TEST(test_refresh),
