@@ -2,15 +2,16 @@
 #pragma once
 
 /*
- * Pods that can be found by name and by UID: part of pods.h
+ * Pods by namespace and name: part of pods.h
+ *
+ * Not by UID, which is what many a text of somebody else's names: whoever has one compares it with
+ * that of the pod that he means.
  */
 
 #include "agent/pod/pod.h"
 
-/* Both arrays have the same pods in them, which are owned. */
 typedef struct PodList {
-        Pod **by_name; /* namespace, and name */
-        Pod **by_uid;  /* and then as above: a server may tell nonsense */
+        Pod **items; /* owned, in that order */
         size_t n_items;
         size_t n_room;
 } PodList;
@@ -23,6 +24,5 @@ int pod_list_put(PodList *list, Pod **pod, Pod **ret_before);
 Pod *pod_list_take(PodList *list, const char *namespace, const char *name);
 
 const Pod *pod_list_find(const PodList *list, const char *namespace, const char *name);
-const Pod *pod_list_find_uid(const PodList *list, const char *uid);
 
 void pod_list_done(PodList *list);

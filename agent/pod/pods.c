@@ -283,16 +283,12 @@ const Pod *pods_find(const Pods *pods, const char *namespace, const char *name) 
         return pod_list_find(&pods->list, namespace, name);
 }
 
-const Pod *pods_find_uid(const Pods *pods, const char *uid) {
-        return pod_list_find_uid(&pods->list, uid);
-}
-
 size_t pods_count(const Pods *pods) {
         return pods->list.n_items;
 }
 
 const Pod *pods_get(const Pods *pods, size_t i) {
-        return pods->list.by_name[i];
+        return pods->list.items[i];
 }
 
 int pods_kick(Pods *pods) {

@@ -53,7 +53,6 @@ const Error *pods_error(const Pods *pods);
 
 /* Borrowed until the pod changes; NULL: no such pod here. */
 const Pod *pods_find(const Pods *pods, const char *namespace, const char *name);
-const Pod *pods_find_uid(const Pods *pods, const char *uid);
 
 size_t pods_count(const Pods *pods);
 /* In no particular order; i is less than the count. */

@@ -1491,6 +1491,37 @@ static void test_gone(void **state) {
         assert_false(fake.stops[0].is_open);
 }
 
+/* Its UID alone does not make a container one of this pod. */
+static void test_another_pods_container(void **state) {
+        Fixture *fixture = *state;
+
+        fake.containers[0] = model("c1", "1", 1);
+        fake.containers[0].pod_name = "etcd-0";
+        show_and_run(fixture, make_pod(fixture, "c1", "1"));
+        assert_null(fake_patch()); /* unlike in settle() */
+        assert_int_equal(meta_environment(fixture->meta, "default", "web", "web", "app"),
+                         META_ENVIRONMENT_UNKNOWN);
+}
+
+static void test_environment_of_another_pod(void **state) {
+        static const struct {
+                const char *namespace, *pod, *uid;
+                MetaEnvironment environment;
+        } pods[] = {
+                { "default", "web", "web", META_ENVIRONMENT_CURRENT },
+                { "default", "etcd-0", "web", META_ENVIRONMENT_NONE },
+                { "kube-system", "web", "web", META_ENVIRONMENT_NONE },
+                { "default", "web", "u", META_ENVIRONMENT_NONE },
+        };
+        Fixture *fixture = *state;
+
+        settle(fixture);
+        for (size_t i = 0; i < sizeof(pods) / sizeof(pods[0]); i++)
+                assert_int_equal(meta_environment(fixture->meta, pods[i].namespace, pods[i].pod,
+                                                  pods[i].uid, "app"),
+                                 pods[i].environment);
+}
+
 static void show_running(Fixture *fixture, bool is_running) {
         Pod *pod = next(fixture, "c1", "1");
 
@@ -1593,6 +1624,8 @@ int main(void) {
                 TEST(test_gone),
                 TEST(test_first_list),
                 TEST(test_not_running),
+                TEST(test_another_pods_container),
+                TEST(test_environment_of_another_pod),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
