@@ -142,7 +142,8 @@ static const char *find_url_end(const char *begin, const char *limit, int quote)
         if (end < limit && *end == '"')
                 return end - n_backslashes;
 
-        while (end > begin && is_in(end[-1], "'`)]},.:;!"))
+        while (end > begin && is_in(end[-1], "'`)]},.:;!") &&
+               !(end[-1] == ']' && memchr(begin, '[', (size_t) (end - begin))))
                 end--;
         return end;
 }
@@ -169,16 +170,16 @@ static bool is_host(const char *at, const char *end, unsigned level) {
 
 /* Where the host begins. In a URL that cannot be understood that is its end. */
 static const char *skip_user(const Redaction *text) {
-        const char *host, *end;
+        const char *end, *host;
 
         end = find_any(text->at, text->url_end, "/?#", text->level);
-        host = find_last(text->at, end, '@', text->level);
-        if (host)
+        host = find_last(text->at, end, '@', text->level) ?: text->at;
+        if (is_host(host, end, text->level))
                 return host;
-        if (is_host(text->at, end, text->level))
-                return text->at;
 
-        return find_last(text->at, text->url_end, '@', text->level) ?: text->url_end;
+        host = find_last(end, text->url_end, '@', text->level);
+        end = host ? find_any(host, text->url_end, "/?#", text->level) : NULL;
+        return host && is_host(host, end, text->level) ? host : text->url_end;
 }
 
 static void copy(Redaction *text, size_t n) {

@@ -10,7 +10,7 @@
  *
  * A URL may be escaped, once or twice, as in JSON or within another URL, or be cut off anywhere;
  * a text of several parts should be redacted before it is cut all the same, since not every cut
- * can be recognised. A text that was redacted stays as it is when that is done again.
+ * can be recognised.
  */
 
 #include <stddef.h>
