@@ -10,6 +10,7 @@
 #include "agent/base/program.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -27,6 +28,9 @@
 
 /* For what the program started, and what still holds its stdout when it has ended. */
 #define GRACE_USEC ((uint64_t) 1000000)
+
+/* For its death, when this process is about to end. */
+#define EXIT_MSEC 200
 
 /* Of what it complains about, what is read and what is shown: secrets are taken out in between. */
 #define COMPLAINT_SIZE 4096
@@ -94,6 +98,14 @@ static void program_quiet(Program *program) {
         program->not_started = sd_event_source_disable_unref(program->not_started);
 }
 
+/* When the loop has ended, nothing is left that could reap it later. */
+static bool await_end(const Program *program) {
+        struct pollfd life = { .fd = sd_event_source_get_io_fd(program->life), .events = POLLIN };
+
+        return sd_event_get_state(program->event) == SD_EVENT_FINISHED &&
+               poll(&life, 1, EXIT_MSEC) > 0;
+}
+
 /* One that does not die at once, as it waits for a disk, is not waited for: its last event source
  * stays behind alone, in the care of the loop, and reaps it; see on_life(). */
 static void program_kill(Program *program) {
@@ -105,7 +117,7 @@ static void program_kill(Program *program) {
                 (void) kill(-program->pid, SIGKILL);
                 if (!program->life) {
                         is_reaped = waitpid(program->pid, NULL, 0) > 0;
-                } else if (program->has_ended) {
+                } else if (program->has_ended || await_end(program)) {
                         is_reaped = waitpid(program->pid, NULL, WNOHANG) > 0;
                 } else {
                         (void) sd_event_source_set_userdata(program->life, NULL);

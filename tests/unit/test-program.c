@@ -519,6 +519,34 @@ static void test_too_slow_in_another_session(void **state) {
         lifeline_wait_cut(&line, fixture->event);
 }
 
+/* Nothing is left to the loop when that has ended. */
+static void test_freed_at_the_end(void **state) {
+        Fixture *fixture = *state;
+        const char *arguments[3];
+        struct pollfd fd;
+        Lifeline line;
+
+        lifeline_make(&line, IN_ANOTHER_SESSION "echo >&9; sleep 1000");
+        start(fixture, &(ProgramOptions){
+                               .path = "sh",
+                               .arguments = shell(line.script, arguments),
+                               .output_max = OUTPUT_MAX,
+                               .timeout_usec = 1000 * SECOND_USEC,
+                       });
+        lifeline_wait(&line);
+        lifeline_wait(&line);
+        assert_int_equal(sd_event_exit(fixture->event, 0), 0);
+        assert_int_equal(sd_event_loop(fixture->event), 0);
+        fixture->program = program_free(fixture->program);
+
+        fd = (struct pollfd){ .fd = line.fd };
+        assert_int_equal(poll(&fd, 1, 20000), 1);
+        assert_true(fd.revents & POLLHUP);
+        lifeline_check(&line);
+        while (waitpid(-1, NULL, 0) > 0)
+                ;
+}
+
 /* What may belong to a program that still runs is left alone as long as that one runs. */
 static void test_beside_another(void **state) {
         Fixture *fixture = *state;
@@ -574,7 +602,7 @@ static void test_many(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
-        struct CMUnitTest tests[24 + N_ENDINGS] = {
+        struct CMUnitTest tests[25 + N_ENDINGS] = {
                 TEST(test_input),
                 TEST(test_large_input),
                 TEST(test_no_input),
@@ -597,12 +625,13 @@ int main(void) {
                 TEST(test_left_session),
                 TEST(test_left_group),
                 TEST(test_too_slow_in_another_session),
+                TEST(test_freed_at_the_end),
                 TEST(test_beside_another),
                 TEST(test_many),
         };
 
         for (size_t i = 0; i < N_ENDINGS; i++)
-                tests[24 + i] = (struct CMUnitTest){
+                tests[25 + i] = (struct CMUnitTest){
                         .name = endings[i].name,
                         .test_func = test_ending,
                         .setup_func = set_up_ending,
@@ -610,5 +639,5 @@ int main(void) {
                         .initial_state = (void *) &endings[i],
                 };
 
-        return _cmocka_run_group_tests("program", tests, 24 + N_ENDINGS, NULL, NULL);
+        return _cmocka_run_group_tests("program", tests, 25 + N_ENDINGS, NULL, NULL);
 }
