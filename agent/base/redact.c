@@ -110,10 +110,9 @@ static size_t slashes_size(const Redaction *text) {
         return other > 0 ? one + other : 0;
 }
 
-/* How many backslashes stand before the quote that opens the URL, whose scheme was written last, or
- * -1 if there is no such quote. */
-static int opening_quote(const Redaction *text) {
-        const char *at = text->to;
+/* How many backslashes stand before the quote that opens the URL, whose scheme was written up to
+ * `at`, or -1 if there is no such quote. */
+static int opening_quote(const Redaction *text, const char *at) {
         int n = 0;
 
         while (at > text->start && (is_alnum(at[-1]) || is_in(at[-1], "+.-")))
@@ -207,13 +206,13 @@ static bool copy_separator(Redaction *text) {
 
 /* A URL in the path of another one ends where that one does. */
 static bool redact_user(Redaction *text) {
-        int quote = opening_quote(text);
+        const char *scheme_end = text->to;
 
         if (!copy_separator(text))
                 return false;
 
         if (text->at >= text->url_end)
-                text->url_end = find_url_end(text->at, text->end, quote);
+                text->url_end = find_url_end(text->at, text->end, opening_quote(text, scheme_end));
         text->at = skip_user(text);
         return true;
 }
