@@ -300,15 +300,34 @@ def test_the_agent_is_killed_between_stop_and_report(node_agent, coloured, settl
 
 def test_the_agent_is_killed_in_a_hook(node_agent, coloured, settle):
     """A hook that has begun is not run again."""
-    hook = {"preStop": {"exec": {"command": shell("echo hook >>/data/notes; sleep 3")}}}
+    # containerd 1.6 hangs if its caller goes before such a command has quite started.
+    command = shell("echo hook >>/data/notes; sleep 1; : >/data/begun; sleep 3")
+    hook = {"preStop": {"exec": {"command": command}}}
     pod = coloured(until_term("echo term >>/data/notes"), lifecycle=hook)
     pod.wait_meta()
     pod.begin_update(annotations=_BLUE)
-    wait_until(lambda: pod.lines("notes"), 10 * SLOWLY, "hook")
+    wait_until(pod.file("begun").exists, 10 * SLOWLY, "hook")
     node_agent.kill9()
     node_agent.start()
     assert_healed(pod, settle)
     assert pod.lines("notes") == ["hook", "term"]
+
+
+def test_taken_back_while_no_agent_runs(node_agent, coloured, settle):
+    """A container that was told to end, and does not, is ended though nothing asks for it now."""
+    grace = 12
+    pod = coloured(until_term("echo term >>/data/notes; sleep 3600"), grace=grace)
+    pod.wait_meta()
+    pod.begin_update(annotations=_BLUE)
+    wait_until(lambda: pod.lines("notes"), 10 * SLOWLY, "SIGTERM")
+    told = time.time()
+    node_agent.kill9()
+    pod.change(annotations={"colour": "red"})
+    node_agent.start()
+    assert_healed(pod, settle, "red")
+    old = pod.runtime_status("main", 0)
+    assert old.exit_code == 128 + signal.SIGKILL
+    assert grace - 2 <= old.finished_at / 1e9 - told <= grace + 5 * SLOWLY
 
 
 def test_a_change_while_no_agent_runs(node_agent, coloured, settle):

@@ -282,6 +282,7 @@ static void test_pace_of_an_attempt(void **state) {
         still_pass(fake.event, 1);
         assert_int_equal(fake.n_begun, 1);
         assert_int_equal(fake.calls[0]->request.timeout_usec, 1400000);
+        asker.question = kubelet_question_free(asker.question);
         kubelet_free(kubelet);
         still_end();
         fake_close();
