@@ -19,6 +19,13 @@ static void on_refused(ListenerRefusal refusal, void *userdata) {
         api->on_changed(api->userdata);
 }
 
+/* So does one that makes gRPC hold much without a single request. */
+static void on_freed(void *userdata) {
+        AgentApi *api = userdata;
+
+        api->on_changed(api->userdata);
+}
+
 int agent_api_init(AgentApi *api, const ApiOptions *parts, const Options *options, Error *reterr) {
         ApiOptions whole = *parts;
         int r;
@@ -32,6 +39,7 @@ int agent_api_init(AgentApi *api, const ApiOptions *parts, const Options *option
         whole.restart_group = local_socket_find_restart_group(options->restart_group, parts->log);
         whole.on_request = on_request;
         whole.on_refused = on_refused;
+        whole.on_freed = on_freed;
         whole.userdata = api;
         if (whole.listener.fd < 0)
                 local_socket_make_folder(options->socket);

@@ -31,6 +31,7 @@ struct Api {
         char *restart_group_name;
         ApiObserver on_request;
         ApiRefused on_refused;
+        ApiFreed on_freed;
         void *userdata;
 
         RpcServer *server;

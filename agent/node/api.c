@@ -106,6 +106,12 @@ static void on_left(void *connection, void *userdata) {
         rpc_channel_end(connection);
 }
 
+static void on_freed(void *userdata) {
+        Api *api = userdata;
+
+        api->on_freed(api->userdata);
+}
+
 static void on_refused(ListenerRefusal refusal, void *userdata) {
         Api *api = userdata;
 
@@ -137,6 +143,7 @@ int api_new(const ApiOptions *options, Api **ret, Error *reterr) {
                 .restart_group = options->restart_group,
                 .on_request = options->on_request,
                 .on_refused = options->on_refused,
+                .on_freed = options->on_freed,
                 .userdata = options->userdata,
                 .watcher = { .on_image = on_image, .userdata = api },
         };
@@ -155,6 +162,7 @@ int api_new(const ApiOptions *options, Api **ret, Error *reterr) {
         if (r < 0)
                 return r;
 
+        rpc_server_observe(api->server, on_freed);
         listener = options->listener;
         listener.on_accepted = on_accepted;
         listener.on_left = on_left;

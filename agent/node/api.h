@@ -17,6 +17,7 @@ typedef struct Api Api;
 /* A request was answered; the method is "Preload" and so on. */
 typedef void (*ApiObserver)(const char *method, ErrorKind result, void *userdata);
 typedef void (*ApiRefused)(ListenerRefusal refusal, void *userdata);
+typedef void (*ApiFreed)(void *userdata);
 
 typedef struct ApiOptions {
         CompletionQueue *completions;
@@ -34,6 +35,7 @@ typedef struct ApiOptions {
         StateFile *state_file;          /* where a request that outlives its caller is kept */
         ApiObserver on_request;
         ApiRefused on_refused;
+        ApiFreed on_freed; /* the memory of a connection */
         void *userdata;
 } ApiOptions;
 

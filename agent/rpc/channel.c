@@ -66,6 +66,8 @@ RpcChannel *rpc_channel_unref(RpcChannel *channel) {
         if (--channel->n_refs > 0)
                 return NULL;
 
+        if (channel->server->on_freed && !channel->server->is_stopping)
+                channel->server->on_freed(channel->server->userdata);
         list_remove(&channel->server->channels, channel);
         rpc_server_unref(channel->server);
         peer_done(&channel->peer);

@@ -17,6 +17,7 @@ struct RpcServer {
         const RpcService *services;
         size_t n_services;
         void *userdata;
+        RpcChannelFreed on_freed; /* may be NULL */
         bool is_stopping;
         RpcChannel *channels; /* also those that have ended, but have calls */
 };

@@ -34,6 +34,10 @@ int rpc_server_new(CompletionQueue *queue, const RpcService *services, size_t n_
         return 0;
 }
 
+void rpc_server_observe(RpcServer *server, RpcChannelFreed on_freed) {
+        server->on_freed = on_freed;
+}
+
 RpcServer *rpc_server_unref(RpcServer *server) {
         if (--server->n_refs == 0)
                 free(server);

@@ -39,6 +39,10 @@ typedef struct RpcService {
 int rpc_server_new(CompletionQueue *queue, const RpcService *services, size_t n_services,
                    void *userdata, RpcServer **ret);
 
+/* What a connection made gRPC hold has been freed, which may take some time after its end. */
+typedef void (*RpcChannelFreed)(void *userdata);
+void rpc_server_observe(RpcServer *server, RpcChannelFreed on_freed);
+
 /* Cancels the calls that it still serves; their requests must have been unreferenced. The server
  * is gone for good when the completion queue is freed, not earlier. Returns NULL. */
 RpcServer *rpc_server_free(RpcServer *server);

@@ -5,12 +5,14 @@ those that want something, and leave nothing behind.
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import struct
 import subprocess
 import sys
-from contextlib import ExitStack
+import time
+from contextlib import ExitStack, suppress
 
 import grpc
 import pytest
@@ -203,6 +205,31 @@ def test_one_user_locks_nobody_out(shared_agent):
             wait_until(all_refused, 30 * SLOWLY, "the refusal of each call", 0.2)
         assert_prompt(agent, 5)
     assert complaints(agent) == []
+
+
+def test_memory_of_a_flood_comes_back(agent):
+    """What gRPC holds for clients that flood it is given back when they are gone."""
+    before = agent.memory().anonymous
+    used = lambda: agent.memory().anonymous - before  # noqa: E731
+    with ExitStack() as stack:
+        clients = [stack.enter_context(connect(agent.socket, OPENING)) for _ in range(4)]
+        unsent = [b""] * len(clients)
+        streams = itertools.count(1, 2)
+        end = time.monotonic() + 30
+        while used() < 80_000 and time.monotonic() < end:
+            for number, client in enumerate(clients):
+                if not unsent[number]:
+                    unsent[number] = b"".join(map(_reset_call, itertools.islice(streams, 200)))
+                with suppress(BlockingIOError):
+                    unsent[number] = unsent[number][client.send(unsent[number]) :]
+    if not sanitizers.NAME:  # which keep freed memory
+        wait_until(lambda: used() < 30_000, 30, lambda: f"end: {used()} KiB are held", 0.2)
+    assert_prompt(agent, 5)
+
+
+def _reset_call(stream: int) -> bytes:
+    call = http2.request(stream, PATH + "GetVersion", None)
+    return call + frame(http2.RST_STREAM, 0, stream, bytes(4))
 
 
 def test_callers_that_vanish(agent, fake_runtime):
