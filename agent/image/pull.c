@@ -206,13 +206,32 @@ int pull_start(Pull *pull) {
         return pull_act(pull, PULL_DO_QUEUE, pull->state);
 }
 
+/* Where it waits for a turn, or will next; NULL: it has had its last one. */
+static Queue *pull_queue(const Pull *pull) {
+        switch (pull->state) {
+        case PULL_QUEUED:
+        case PULL_BACKING_OFF:
+        case PULL_PARKED: return pull->context->looks;
+        case PULL_LOOKING:
+        case PULL_WAITING: return pull->context->pulls;
+        case PULL_AUTHENTICATING:
+        case PULL_PULLING:
+        case PULL_IDENTIFYING:
+        case PULL_SUCCEEDED:
+        case PULL_FAILED:
+        case _PULL_STATE_MAX: break;
+        }
+
+        return NULL;
+}
+
 int pull_join(Pull *pull, const char *owner) {
-        bool is_queued = pull->state == PULL_QUEUED;
-        Queue *queue = is_queued ? pull->context->looks : pull->context->pulls;
+        bool is_waiting = pull->state == PULL_QUEUED || pull->state == PULL_WAITING;
+        Queue *queue = pull_queue(pull);
         char *copy;
 
         /* Behind the others of a busy owner it would only wait longer. */
-        if ((!is_queued && pull->state != PULL_WAITING) || queue_has_waiting(queue, owner))
+        if (!queue || queue_has_waiting(queue, owner))
                 return 0;
 
         copy = strdup(owner);
@@ -221,7 +240,7 @@ int pull_join(Pull *pull, const char *owner) {
 
         free(pull->owner);
         pull->owner = copy;
-        return queue_enter(queue, &pull->ticket, owner);
+        return is_waiting ? queue_enter(queue, &pull->ticket, owner) : 0;
 }
 
 bool pull_covers(const Pull *pull, const ImageWish *wish) {

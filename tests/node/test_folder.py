@@ -189,9 +189,9 @@ def test_wishes_are_merged(start_agent, fake_runtime):
     agent = start_agent(fake_runtime.endpoint)
     released = threading.Event()
     fake_runtime.on("PullImage", behaviours.when(released))
-    agent.want("nginx:1", file="a.yaml", version=2)
+    agent.want("nginx:1", file="a.yaml", policy="Always", version=2)
     wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
-    agent.want("docker.io/library/nginx:1", file="b.yaml")
+    agent.want("docker.io/library/nginx:1", file="b.yaml", policy="Always")
     wait_until(
         lambda: agent.owners("nginx:1") == [("File", "a.yaml"), ("File", "b.yaml")],
         10,

@@ -258,6 +258,82 @@ def test_turns_are_fair(start_agent, fake_runtime, limit):
     assert turns.index("demo/one:1") <= 3 * limit, turns
 
 
+def wait_owners(agent, reference: str, n: int) -> None:
+    wait_until(lambda: len(agent.owners(reference)) == n, 10, lambda: f"{agent.owners(reference)}")
+
+
+def test_idle_owner_joins_a_pull_that_waits(start_agent, fake_runtime):
+    """What is wanted by a busy owner and then by an idle one has its turn with the idle one's."""
+    released = threading.Event()
+    fake_runtime.on("PullImage", behaviours.when(released))
+    agent = start_agent(fake_runtime.endpoint, max_parallel_pulls=1)
+    references = [f"demo/many:{number:02}" for number in range(40)]
+    many = Preload(agent, *references)
+    wait_until(lambda: len(fake_runtime.calls("ImageStatus")) == 40, 10, "looks at all")
+    one = Preload(agent, references[-1])
+    wait_owners(agent, references[-1], 2)
+    released.set()
+    one.wait_end()
+    many.wait_end()
+    turns = [call.image for call in fake_runtime.calls("PullImage")]
+    assert turns.index(references[-1]) <= 2 and sorted(turns) == references
+
+
+@pytest.mark.parametrize("n_images", [12, 40], ids=["being-looked-for", "before-that"])
+def test_idle_owner_joins_early(start_agent, fake_runtime, n_images):
+    """The same while the runtime is still asked whether it has the images, 16 at a time."""
+    looked, released = threading.Event(), threading.Event()
+    fake_runtime.on("ImageStatus", behaviours.when(looked))
+    fake_runtime.on("PullImage", behaviours.when(released))
+    agent = start_agent(fake_runtime.endpoint, max_parallel_pulls=1)
+    references = [f"demo/many:{number:02}" for number in range(n_images)]
+    many = Preload(agent, *references)
+    n_looks = min(n_images, 16)
+    wait_until(lambda: len(fake_runtime.calls("ImageStatus")) == n_looks, 10, "first looks")
+    one = Preload(agent, references[-1])
+    wait_owners(agent, references[-1], 2)
+    looked.set()
+    wait_until(lambda: len(fake_runtime.calls("ImageStatus")) == n_images, 10, "looks at all")
+    released.set()
+    one.wait_end()
+    many.wait_end()
+    turns = [call.image for call in fake_runtime.calls("PullImage")]
+    assert turns.index(references[-1]) <= 3 and sorted(turns) == references
+
+
+def test_joined_pull_keeps_its_slot(start_agent, fake_runtime):
+    """A second owner of a pull that runs changes nothing about whose turn comes next."""
+    released = threading.Event()
+    fake_runtime.on("PullImage", behaviours.when(released))
+    agent = start_agent(fake_runtime.endpoint, max_parallel_pulls=1)
+    first = Preload(agent, "demo/web:1")
+    wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
+    next_one = Preload(agent, "demo/next:1")
+    wait_until(lambda: fake_runtime.calls("ImageStatus", "demo/next:1"), 10, "look at the next")
+    agent.want("demo/web:1")
+    wait_owners(agent, "demo/web:1", 2)
+    # Would the next one have its turn now, it would be before this one is looked at.
+    agent.want("demo/last:1", file="last.yaml")
+    wait_until(lambda: fake_runtime.calls("ImageStatus", "demo/last:1"), 10, "look at the last")
+    assert [call.image for call in fake_runtime.calls("PullImage")] == ["demo/web:1"]
+    released.set()
+    for preload in (first, next_one):
+        assert preload.wait_end().phase == agent.messages.PHASE_SUCCEEDED
+    assert not fake_runtime.calls("PullImage")[0].cancelled
+
+
+def test_deadline_of_a_pull_that_was_joined_late(start_agent, fake_runtime):
+    """Who comes when a part of the time is over has the whole of its own."""
+    fake_runtime.on("PullImage", behaviours.in_turn(behaviours.hang(), behaviours.normal()))
+    agent = start_agent(fake_runtime.endpoint)
+    limits = {"backoffLimit": 0, "activeDeadlineSeconds": 2}
+    agent.want("demo/web:1", **limits)
+    wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
+    late = Preload(agent, "demo/web:1", backoff_limit=0, active_deadline_seconds=2)
+    assert late.wait_end().phase == agent.messages.PHASE_SUCCEEDED
+    assert len(fake_runtime.calls("PullImage")) == 2
+
+
 def test_stalled_pull_ends(start_agent, containerd, fake_registry, gate):
     """When a registry stops to send, the attempt ends, says so, and the next one succeeds."""
     agent = start_agent(containerd.endpoint, stall_timeout=2)
