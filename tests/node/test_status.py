@@ -81,11 +81,13 @@ def test_times(agent, push):
 
 def test_failure_names_its_class(start_agent, fake_runtime):
     """A failure has a message with its class, the runtime's words and an advice; and is counted."""
-    fake_runtime.on("PullImage", behaviours.fail("NOT_FOUND", "no such image"), image="demo/bad:1")
+    text = "no such image: /var/lib/x"
+    fake_runtime.on("PullImage", behaviours.fail("NOT_FOUND", text), image="demo/bad:1")
     agent = start_agent(fake_runtime.endpoint)
     agent.want("demo/bad:1", "demo/good:1", backoffLimit=0)
     status = agent.wait_status("demo/bad:1", "Failed")
-    assert status["message"].startswith("NotFound: no such image; ")
+    assert status["message"].startswith(f"NotFound: {text}; ")
+    assert text in (agent.state_dir / "nodeimage.json").read_text(), "it cannot be searched for"
     assert "completionTime" in status and "imageID" not in status
     wait_counts(agent, desired=2, succeeded=1, failed=1)
 
