@@ -150,6 +150,8 @@ static int note_written(RecreateRequest *request, const KubeReply *reply) {
         if (version && recreate_spec_is_older(version, spec->version))
                 return 0;
 
+        /* The watch does not show it any more, unless somebody has given the label back already. */
+        request->is_missing = request->is_missing || request->write == REQUEST_WRITE_UNLABEL;
         if (request->write == REQUEST_WRITE_STATUS) {
                 r = copy_sent_states(request);
                 if (r < 0)
@@ -216,8 +218,7 @@ static int on_written(const KubeReply *reply, const Error *error, void *userdata
                 if (r < 0)
                         return r;
         }
-        if (!error &&
-            (request->write == REQUEST_WRITE_UNLABEL || request->write == REQUEST_WRITE_DELETE))
+        if (!error && request->write == REQUEST_WRITE_DELETE)
                 request->is_missing = true;
 
         return recreate_look(recreate);

@@ -466,6 +466,7 @@ def test_another_writer_changes_it_back(node_agent, pair, ask, spoil):
     """At once and always: neither of the two makes the other one write without end."""
     name = "three" if spoil is make_active else "one"
     request = ask(pair, name, unreadyGracePeriodSeconds=0 if spoil is make_active else 300)
+    request.wait_phase("Completed" if spoil is make_active else "Recreating")
     n_changed = 0
     begun = {"fieldSelector": f"metadata.name={request.name}", "timeoutSeconds": "8"}
     for event in pair.kube.watch(_REQUESTS, **begun):

@@ -71,10 +71,11 @@ static struct Node {
         KubeWatch *watches[2];
         json_object *objects[OBJECTS_MAX];
         size_t n_objects;
-        int version;
-        KubeCall *answered;  /* unless it was dropped meanwhile */
-        int next_code;       /* of the next patch; 0: as it should be */
-        const char *refused; /* in the text of what is always answered so; NULL: nothing */
+        int version, replied_version;
+        const char *spoilt, *spoil; /* what is changed back before its answer, once, and how */
+        KubeCall *answered;         /* unless it was dropped meanwhile */
+        int next_code;              /* of the next patch; 0: as it should be */
+        const char *refused;        /* in the text of what is always answered so; NULL: nothing */
         int refused_code;
         const char *pod_json;   /* what the server has of the pod */
         bool is_deaf;           /* the watch shows nothing */
@@ -293,6 +294,13 @@ static inline int serve_patch(const KubeRequest *request, size_t i) {
                 return 422;
 
         patch_object(&node.objects[i], patch);
+        node.replied_version = node.version;
+        if (node.spoil && strstr(request->body, node.spoilt)) {
+                json_object *spoil = parse_quoted(take_ptr(node.spoil));
+
+                patch_object(&node.objects[i], spoil);
+                json_object_put(spoil);
+        }
         return 200;
 }
 
@@ -335,7 +343,7 @@ static inline int on_called(sd_event_source *source, void *userdata) {
                 return 0; /* what the watch has shown meanwhile was enough */
         if (code == 200)
                 (void) snprintf(body, sizeof(body), "{\"metadata\":{\"resourceVersion\":\"%d\"}}",
-                                node.version);
+                                node.replied_version);
         if (code >= 300)
                 (void) error_set(&error, kind_of(code), "code %d", code);
         return request.on_replied(&(KubeReply){ .code = code, .body = body, .size = strlen(body) },

@@ -536,6 +536,20 @@ static void test_labels_overwritten(void **state) {
         }
 }
 
+/* … and is seen to do so before the answer is: what is shown is not forgotten. */
+static void test_label_given_back_early(void **state) {
+        node.spoilt = "\"crr.apps.kruise.io/active\":null";
+        node.spoil = "{'metadata':{'labels':{'crr.apps.kruise.io/active':'true'}}}";
+        create(MANAGED("r", "'activeDeadlineSeconds':1,"));
+        assert_null(node.spoil);
+        assert_int_equal(count_calls(node.spoilt), 1);
+        assert_int_equal(node.recreate->n_requests, 1);
+        let_repeat();
+        look();
+        assert_int_equal(count_calls(node.spoilt), 2);
+        assert_int_equal(node.recreate->n_requests, 0);
+}
+
 /* Killed between the stop and the report. */
 static void test_crash(void **state) {
         create(PREPARED("r", ""));
@@ -1227,6 +1241,7 @@ int main(void) {
                 TEST(test_min_started),
                 TEST(test_overwritten),
                 TEST(test_labels_overwritten),
+                TEST(test_label_given_back_early),
                 TEST(test_crash),
                 TEST(test_runtime_unknown),
                 TEST(test_bad_drain_time),
