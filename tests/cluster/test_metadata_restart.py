@@ -41,6 +41,12 @@ nc -ll -p 8080 -e /bin/sh -c '
     printf "HTTP/1.0 204 No Content\\r\\n\\r\\n"
     cat >/dev/null
 ' &"""
+# Whatever comes is answered in plain HTTP, and noted.
+_ANSWERS_PLAINLY = """\
+nc -ll -p 8080 -e /bin/sh -c '
+    printf "HTTP/1.0 204 No Content\\r\\n\\r\\n"
+    cat >>/data/notes
+' &"""
 _LISTENS = ":1F90 "  # as /proc tells of a socket that listens on port 8080
 
 # Who only connects does not wait until that is noted. But when SIGTERM comes, the connection must
@@ -268,6 +274,23 @@ def test_runs_the_hook_before_the_stop(coloured, settle, kind):
     settle()
     assert [line.rstrip() for line in pod.lines("notes")] == [note, "term"]
     assert pod.restarts() == {"main": 1}
+    assert pod.events("FailedPreStopHook") == []
+
+
+def test_a_hook_that_was_to_use_tls(coloured):
+    """Is asked once more in plain HTTP, but without its secret; the pod's events tell."""
+    headers = [{"name": name, "value": "s3cret"} for name in ("Authorization", "X-Other")]
+    hook = {"httpGet": {"scheme": "HTTPS", "port": 8080, "httpHeaders": headers}}
+    pod = coloured(_ANSWERS_PLAINLY, lifecycle={"preStop": hook})
+    sockets = Path(f"/proc/{pod.process('main')}/net/tcp6")
+    wait_until(lambda: _LISTENS in sockets.read_text(), 10, "listener")
+    pod.begin_update(annotations={"colour": "blue"})
+    wait_blue(pod)
+    event = pod.wait_event("LifecycleHTTPFallback", 10 * SLOWLY)
+    assert event["type"] == "Warning" and ":8080 got HTTP response" in event["message"]
+    assert "fieldPath" not in event["involvedObject"]
+    wait_until(lambda: b"X-Other: s3cret" in pod.file("notes").read_bytes(), 10, "request")
+    assert b"Authorization" not in pod.file("notes").read_bytes()
     assert pod.events("FailedPreStopHook") == []
 
 
