@@ -31,6 +31,7 @@ typedef struct MetaFact {
         uint64_t kubelet_hash;
         uint32_t env_hash; /* 0: unknown */
         bool knows_env;
+        bool was_running; /* when the runtime was asked */
 } MetaFact;
 
 /* What a container is stopped for. The name of the stop's owner says it, and so it is known in the
@@ -74,6 +75,8 @@ typedef struct MetaContainer {
         unsigned n_check_failures;
         char *refused_version; /* of the pod that did not ask for a stop, or NULL */
         MetaStopped stopped;
+        uint64_t await_usec; /* for so long the runtime is asked for its successor */
+        bool has_successor;  /* the runtime has one, of which nothing else is known */
         bool has_failed;     /* a restart for the expected hash did not heal it */
         unsigned n_restarts; /* for the expected hash, after which it had the one of before */
         RestartPlan reported;
@@ -127,6 +130,9 @@ struct MetaPod {
         bool is_look_trouble_told;
         uint64_t refresh_usec;
 
+        RpcCall *poll; /* for successors */
+        uint64_t poll_usec;
+
         uint64_t busy_usec;   /* for so long the kubelet may have the newest state in hand */
         uint64_t behind_usec; /* for so long one from before the last change of the metadata */
         bool is_gate_last; /* the newest state it may have in hand is that of the gate being shut */
@@ -176,6 +182,8 @@ const PodContainer *meta_container_state(const MetaContainer *container);
 bool meta_container_has_env(const MetaContainer *container);
 /* The container that the pod's status names is the one that is known. */
 bool meta_container_is_known(const MetaContainer *container);
+/* The runtime has started one that the pod's status does not name yet. */
+bool meta_container_is_ahead(const MetaContainer *container);
 /* The kubelet makes it from a file of the node: what the API server has is a picture of that. */
 bool meta_pod_is_static(const MetaPod *pod);
 /* The kubelet will restart it, since its image is another one now. */
@@ -199,6 +207,11 @@ int meta_container_check(MetaContainer *container);
 void meta_stop_owner(const MetaRestart *restart, char buffer[static META_OWNER_SIZE]);
 /* What a container was stopped for, in an earlier run of the agent, if that was the hash. */
 bool meta_stop_find(const Meta *meta, uint32_t hash, const char *id, MetaRestart *ret);
+
+/* meta-watch.c */
+int meta_pod_watch(MetaPod *pod);
+/* It was stopped. */
+void meta_container_await(MetaContainer *container);
 
 /* meta-tell.c: what the pod's annotation and condition should be, and what they are. */
 const MetaText *meta_pod_written(const MetaPod *pod); /* NULL: see its state */

@@ -32,7 +32,7 @@ static bool container_wants_list(const MetaContainer *container) {
 
         if (!is_looked_at(state))
                 return false;
-        if (container->is_incomplete || lacks_env(container))
+        if (container->is_incomplete || container->has_successor || lacks_env(container))
                 return true;
 
         return !meta_container_is_known(container) &&
@@ -166,6 +166,7 @@ static int container_take_fact(MetaContainer *container, const PodLookAnswer *an
                         return r;
         }
 
+        fact->was_running = answer->is_running;
         r = fact_complete(container, answer);
         if (r < 0)
                 return r;
@@ -189,6 +190,7 @@ static int container_take(MetaContainer *container, const PodLookAnswer *answer,
         if (is_listing) {
                 free(container->looked_id);
                 container->looked_id = asked_id;
+                container->has_successor = false;
         } else {
                 free(asked_id);
         }

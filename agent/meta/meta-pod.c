@@ -44,6 +44,14 @@ bool meta_container_is_known(const MetaContainer *container) {
                strcmp(container->fact.full_id, meta_container_state(container)->container_id) == 0;
 }
 
+bool meta_container_is_ahead(const MetaContainer *container) {
+        const PodContainer *state = meta_container_state(container);
+
+        return container->fact.full_id && container->fact.was_running &&
+               !meta_container_is_known(container) && container->looked_id &&
+               strcmp(container->looked_id, state->container_id) == 0;
+}
+
 /* Where the kubelet's convention is not known, a container is taken to have been made from what the
  * pod asked for when it was first seen. */
 bool meta_container_is_kubelets(const MetaContainer *container) {
@@ -91,6 +99,10 @@ int meta_pod_step(MetaPod *pod) {
 
         pod->next_usec = UINT64_MAX;
         r = meta_pod_restart(pod);
+        if (r < 0)
+                return r;
+
+        r = meta_pod_watch(pod);
         if (r < 0)
                 return r;
 
@@ -252,6 +264,7 @@ MetaPod *meta_pod_free(MetaPod *pod) {
         if (pod->write)
                 pod->meta->n_writes--;
         pod_look_free(pod->look);
+        rpc_call_unref(pod->poll);
         kube_call_unref(pod->write);
         sd_event_source_disable_unref(pod->timer);
         for (size_t i = 0; i < pod->n_containers; i++)

@@ -193,6 +193,7 @@ static int container_stopped(MetaContainer *container, bool is_ours) {
         container->stopped.id = id;
         container->stopped.restart = container->stop_for;
         container->stopped.is_ours = is_ours;
+        meta_container_await(container);
         return meta_container_judge(container);
 }
 

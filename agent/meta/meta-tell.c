@@ -52,6 +52,10 @@ static int tell_container(const MetaContainer *container, const ContainersMeta *
         return containers_meta_add(meta, &entry);
 }
 
+static bool container_runs(const MetaContainer *container) {
+        return meta_container_state(container)->is_running || meta_container_is_ahead(container);
+}
+
 /* In the order of their statuses, which for any kind have numbers of their own. */
 static int tell_kind(const MetaPod *pod, PodContainerKind kind, const ContainersMeta *old,
                      ContainersMeta *meta) {
@@ -67,7 +71,7 @@ static int tell_kind(const MetaPod *pod, PodContainerKind kind, const Containers
 
                 if (state->kind == kind && state->status_index >= 0 &&
                     (size_t) state->status_index < pod->n_containers &&
-                    (kind != POD_CONTAINER_SIDECAR || state->is_running))
+                    (kind != POD_CONTAINER_SIDECAR || container_runs(container)))
                         order[state->status_index] = container;
         }
 
@@ -132,6 +136,10 @@ bool meta_container_is_restarting(const MetaContainer *container) {
 
         if (restart_plan_is_restarting(container->plan))
                 return true;
+        /* What becomes of it is decided once the pod's status names it. */
+        if (meta_container_is_ahead(container) && !container->has_failed &&
+            container->fact.knows_env && container->fact.env_hash != container->expected_hash)
+                return true;
 
         return meta_container_is_kubelets(container) &&
                (strcmp(container->fact.image, state->image) != 0 ||
@@ -149,8 +157,9 @@ static ConditionContainer condition_container(const MetaContainer *container) {
                 .reference = state->image,
                 .reference_id = has_reference ? container->reference_id : "",
                 .running_id = fact->running_id ?: "",
-                .is_running = state->is_running,
-                .is_known = meta_container_is_known(container),
+                .is_running = container_runs(container),
+                .is_known =
+                        meta_container_is_known(container) || meta_container_is_ahead(container),
                 .is_restarting = meta_container_is_restarting(container),
                 .has_environment = meta_container_has_env(container),
                 .knows_environment = fact->knows_env,

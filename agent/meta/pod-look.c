@@ -24,6 +24,7 @@ typedef struct Item {
         char *image_ref;
         char *running_id;
         char *reference_id;
+        bool is_running;
         unsigned restart_count;
         uint64_t kubelet_hash;
         uint32_t env_hash;
@@ -70,6 +71,7 @@ static int look_finish(PodLook *look) {
 
                 answers[i] = (PodLookAnswer){
                         .id = item->id ?: "",
+                        .is_running = item->is_running,
                         .restart_count = item->restart_count,
                         .kubelet_hash = item->kubelet_hash,
                         .env_hash = item->env_hash,
@@ -204,6 +206,7 @@ static int item_take(Item *item, const RuntimeContainer *container) {
         if (r < 0)
                 return r;
 
+        item->is_running = container->is_running;
         item->restart_count = container->restart_count;
         item->kubelet_hash = container->kubelet_hash;
         if (strcmp(item->id, item->known_id) == 0)

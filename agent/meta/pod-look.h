@@ -25,6 +25,7 @@ typedef struct PodLookQuestion {
 typedef struct PodLookAnswer {
         const char
                 *id; /* of the newest container of this name, unless it is only just being made */
+        bool is_running;
         unsigned restart_count;
         uint64_t kubelet_hash;
         uint32_t env_hash; /* 0: not asked for, or not known */

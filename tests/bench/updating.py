@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from itertools import count
@@ -10,7 +11,7 @@ from statistics import median
 
 from lab.kube import Object
 from lab.kubelet import is_ready
-from lab.pod import Pod
+from lab.pod import GATE, META, Pod, container, expected_meta, from_labels
 
 from node import Node
 from object_watch import ObjectWatch
@@ -22,11 +23,15 @@ from table import Limit, Row
 # In all 300 MB, in as many layers as are fetched side by side.
 _LAYERS = [100 * 10**6] * 3
 
+# Not one that the agent knows.
+_OTHER_GATE = "example.org/Updated"
+
 Way = Callable[[], float]
 
 
 def measure(node: Node) -> list[Row]:
     with PodNode(node, scheduler=True) as lab:
+        managed, told = _Managed(lab).run_rounds()
         updates = _Updates(lab)
         metadata = updates.run_rounds(
             {
@@ -44,6 +49,8 @@ def measure(node: Node) -> list[Row]:
         )
     aim = Limit(0.2, "> 80 % less", "ratio")
     return [
+        _managed_row("metadata change by OpenKruise: gate shut → new container told of", told),
+        _managed_row("metadata change by OpenKruise: gate shut → ready again", managed),
         _row("metadata change → ready: in place, or a new pod", metadata, "replace"),
         _row("metadata change → ready: in place, or a bare StopContainer", metadata, "stop"),
         _row("300 MB image → ready: preloaded and in place, or a new pod", image, "replace", aim),
@@ -162,6 +169,112 @@ class _Updates:
         self._lab.delete_all(self._users)
         self._users.clear()
         self._lab.cri.remove_image(self.new)
+
+
+class _Managed:
+    """The bench plays OpenKruise's manager: it shuts a pod's readiness gate, changes a label, and
+    opens the gate once pod and annotation tell of one and the same container, with the new value.
+
+    By hand, beside it, is what cannot be less: the gate of a pod that the agent has nothing to do
+    with is shut, its label changed, its container stopped as soon as the kubelet has made the pod
+    unready, and the gate opened as soon as the status tells of another container. That is what is
+    left of the kubelet's period when the container ends, and two periods more: for the status, and
+    for the gate. It is a third one where the kubelet takes up the news of the container that it has
+    started before that of the gate, and always where the pod's metadata is written in between.
+
+    The new container is told of by annotation and condition, or by hand by the pod's status.
+    """
+
+    def __init__(self, lab: PodNode) -> None:
+        self._lab = lab
+        self._n_rounds = 2 if lab.quick else 12
+        self._pace = Pace(lab)
+        n = self._n_rounds + 1
+        self._pods = {
+            "agent": [self._create(f"managed-{i}", GATE, True) for i in range(n)],
+            "bare": [self._create(f"unmanaged-{i}", _OTHER_GATE, False) for i in range(n)],
+        }
+        lab.wait_ready([pod for pods in self._pods.values() for pod in pods])
+        lab.wait_known(self._pods["agent"])
+        self._watch = ObjectWatch(lab)
+
+    def run_rounds(self) -> tuple[Rounds, Rounds]:
+        """Until it is ready, and until the new container is told of. In an order that goes round;
+        the very first is not counted."""
+        ready: dict[str, list[float]] = {"agent": [], "bare": []}
+        told: dict[str, list[float]] = {"agent": [], "bare": []}
+        order = list(ready)
+        for number in range(-1, self._n_rounds):
+            self._pace.begin_round()
+            for way in order:
+                ready_after, told_after = self._time(way, self._pods[way][number])
+                if number >= 0:
+                    ready[way].append(ready_after)
+                    told[way].append(told_after)
+            order.reverse()
+        self._lab.delete_all([pod for pods in self._pods.values() for pod in pods])
+        return Rounds(ready), Rounds(told)
+
+    def _create(self, name: str, gate: str, has_owner: bool) -> Pod:
+        main = container("main", self._lab.image, env=from_labels(ROUND="round"), volumeMounts=[])
+        pod = Pod(
+            *(self._lab.kubelet, main),
+            **dict(name=name, owner=has_owner, labels={"round": "one"}, volumes=[]),
+            readinessGates=[{"conditionType": gate}],
+        ).create()
+        pod.set_condition(gate, "True")
+        return pod
+
+    def _time(self, way: str, pod: Pod) -> tuple[float, float]:
+        gate = GATE if way == "agent" else _OTHER_GATE
+        before = pod.container_id("main")
+        container_id = running_containers(self._lab.cri)[pod.uid]
+        self._pace.wait_turn()
+        began, n_seen = time.monotonic(), len(self._watch.seen)
+        pod.set_condition(gate, "False")
+        pod.change(labels={"round": "two"})
+        if way == "bare":
+            self._wait(pod, lambda seen: not is_ready(seen), n_seen)
+            stop_container(self._lab.cri, container_id)
+
+        def is_complete(seen: Object) -> bool:
+            status = seen["status"]["containerStatuses"][0]
+            if status["containerID"] == before or "running" not in status["state"]:
+                return False
+            return way == "bare" or _meta_of(seen) == expected_meta(seen)
+
+        def is_told(seen: Object) -> bool:
+            if way == "bare":
+                return is_complete(seen)
+            return [one["containerID"] for one in _meta_of(seen) or []] != [before]
+
+        self._wait(pod, is_complete, n_seen)
+        n_complete = len(self._watch.seen)
+        pod.set_condition(gate, "True")
+        ready_at = self._wait(pod, is_ready, n_complete)
+        return ready_at - began, self._wait(pod, is_told, n_seen) - began
+
+    def _wait(self, pod: Pod, condition: Callable[[Object], bool], since: int) -> float:
+        def is_so(seen: Object) -> bool:
+            return seen["metadata"]["name"] == pod.name and condition(seen)
+
+        return self._watch.wait_for(is_so, since, timeout=60)
+
+
+def _meta_of(pod: Object) -> list[Object] | None:
+    return json.loads(pod["metadata"]["annotations"].get(META, "{}")).get("containers")
+
+
+def _managed_row(name: str, rounds: Rounds) -> Row:
+    return Row(
+        name,
+        rounds.median("agent"),
+        rounds.median("bare"),
+        "s",
+        ratio=rounds.ratio("agent"),
+        excess=rounds.excess("agent"),
+        digits=2,
+    )
 
 
 def _row(name: str, rounds: Rounds, base: str, limit: Limit | None = None) -> Row:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves that a container that a late kubelet has started with its old environment is restarted once
-more, until it has the new one."""
+more, until it has the new one, and that nothing waits for the kubelet to tell of a container.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pytest
 from conftest import HASTY
 from fake.tcp_proxy import TcpProxy
 from lab import sanitizers
-from lab.pod import VERIFIED, Pod, container, from_annotations
+from lab.pod import VERIFIED, Pod, container, from_annotations, until_term
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -32,18 +33,22 @@ def late_node(make_node, line):
     return make_node(config=HASTY, server=f"https://127.0.0.1:{line.port}")
 
 
-@pytest.mark.parametrize("is_killed", [False, True], ids=["", "agent-killed"])
-def test_a_kubelet_that_learns_of_a_change_too_late(
-    late_node, line, start_agent, control_plane, folder, tools, is_killed
-):
-    """The successor has the values of before; the agent needs nobody to tell it that, and also
-    the next one knows how often that was."""
-    agent = start_agent(
+@pytest.fixture
+def late_agent(late_node, start_agent, control_plane, folder):
+    return start_agent(
         late_node.containerd.endpoint,
         kubeconfig=control_plane.write_agent_kubeconfig(folder / "agent.conf"),
         node_name=late_node.name,
         flags=[f"--kubelet-health-address={late_node.health_address}"],
     )
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["", "agent-killed"])
+def test_a_kubelet_that_learns_of_a_change_too_late(
+    late_node, line, late_agent, tools, is_killed
+):
+    """The successor has the values of before; the agent needs nobody to tell it that, and also
+    the next one knows how often that was."""
     main = container("main", tools, env=from_annotations(COLOUR="colour"))
     pod = Pod(late_node, main, annotations={"colour": "red"}).start()
     pod.wait_meta()
@@ -61,8 +66,8 @@ def test_a_kubelet_that_learns_of_a_change_too_late(
     line.thaw()
     pod.wait_restarted("main")
     if is_killed:
-        agent.kill9()
-        agent.start()
+        late_agent.kill9()
+        late_agent.start()
 
     pod.wait_restarted("main", 2, timeout=60 * SLOWLY)
     assert pod.environment("main")["COLOUR"] == "blue"
@@ -70,4 +75,30 @@ def test_a_kubelet_that_learns_of_a_change_too_late(
     pod.wait_condition(VERIFIED, "True", 20 * SLOWLY)
     assert pod.events("InPlaceRestartFailed") == []
     assert pod.restarts() == {"main": 2}
+    pod.delete()
+
+
+def test_what_is_told_does_not_wait_for_the_kubelet(late_node, line, late_agent, tools):
+    """The runtime has the successor; the pod's status still names the one before."""
+    command = until_term("echo term >>/data/notes; sleep 2")
+    main = container("main", tools, env=from_annotations(COLOUR="colour"), command=command)
+    pod = Pod(
+        late_node, main, annotations={"colour": "red"}, terminationGracePeriodSeconds=10
+    ).start()
+    (before,) = pod.wait_meta()
+    pod.begin_update(annotations={"colour": "blue"})
+    wait_until(lambda: pod.lines("notes"), 20 * SLOWLY, "SIGTERM")
+    line.freeze()
+
+    def is_told() -> bool:
+        (entry,) = pod.meta()["containers"]
+        return entry["containerID"] != before["containerID"]
+
+    wait_until(is_told, 15 * SLOWLY, "word of the successor", pause=0.05)
+    assert pod.container_id("main") == before["containerID"]
+    assert pod.condition(VERIFIED)["status"] == "True"
+    line.thaw()
+    pod.wait_restarted("main")
+    assert pod.environment("main")["COLOUR"] == "blue"
+    pod.wait_meta()
     pod.delete()

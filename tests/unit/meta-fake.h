@@ -32,7 +32,7 @@
 #include "cri/client.h"
 #include "cri/runtimes.h"
 
-#define N_CALLS 256
+#define N_CALLS 1024
 #define N_MODELS 8
 #define ID_A "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define ID_B "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"

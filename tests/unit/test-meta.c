@@ -512,6 +512,86 @@ static void test_restart(void **state) {
         assert_string_equal(fake.forgotten, "");
 }
 
+/* The stop is over, and what it was for: the runtime is asked for the successor. */
+static void stop_and_poll(Fixture *fixture) {
+        settle(fixture);
+        show(fixture, next(fixture, "c1", "2"));
+        accept_patch(fixture);
+        fake_end_stop(open_stop(), STOP_STOPPED);
+        fake.containers[0].is_running = false;
+        assert_null(fake_find(CALL_LIST));
+        let_pass(fixture);
+        assert_int_equal(fake_n_open(CALL_LIST), 1);
+        fake_run_runtime();
+        assert_null(fake_patch());
+        let_pass(fixture);
+}
+
+/* What is written of the successor does not wait for the pod's status to name it. */
+static void test_ahead_of_the_status(void **state) {
+        Fixture *fixture = *state;
+        Pod *pod;
+
+        stop_and_poll(fixture);
+        fake.containers[1] = model("c2", "2", 2);
+        fake_run_runtime();
+        assert_non_null(strstr(fake_patch(), "containerd://c2"));
+        assert_non_null(strstr(fake_patch(), "\"True\",\"reason\":\"Verified\""));
+        accept_patch(fixture);
+
+        /* Nor is anything more to be said by the time it does. */
+        for (size_t i = 0; i < 3; i++) {
+                pod = next(fixture, i < 2 ? "c1" : "c2", "2");
+                pod->containers[0].is_running = i != 1;
+                show_and_run(fixture, pod);
+                assert_null(fake_patch());
+        }
+        assert_int_equal(fixture->n_written, 3);
+        assert_int_equal(fake.n_stops, 1);
+        fake.n_answered[CALL_LIST] = 0;
+        let_pass(fixture);
+        assert_null(fake_find(CALL_LIST));
+}
+
+/* Also what is wrong with it is decided, and told, once the pod's status names it. */
+static void test_ahead_and_not_healed(void **state) {
+        Fixture *fixture = *state;
+
+        stop_and_poll(fixture);
+        fake.containers[1] = model("c2", "1", 2);
+        fake_run_runtime();
+        assert_null(fake_patch());
+        fake.skipped_usec += 6000000;
+        assert_int_equal(meta_kick(fixture->meta), 0);
+        assert_int_equal(fake.n_stops, 1);
+        while (fake_patch())
+                accept_patch(fixture);
+        assert_string_equal(fixture->reason, "Restarting");
+        show_and_run(fixture, next(fixture, "c2", "2"));
+        assert_int_equal(fake.n_stops, 2);
+        assert_string_equal(open_stop()->id, "c2");
+}
+
+/* Not for ever: then the pod's status has to tell. */
+static void test_polls_are_bounded(void **state) {
+        Fixture *fixture = *state;
+        uint64_t began;
+
+        stop_and_poll(fixture);
+        began = now_of(fixture);
+        fake.n_answered[CALL_LIST] = 0;
+        while (now_of(fixture) - began < 21000000) {
+                fake_run_runtime();
+                let_pass(fixture);
+        }
+        assert_in_range(fake.n_answered[CALL_LIST], 350, 410);
+        assert_null(fake_find(CALL_LIST));
+
+        fake.containers[1] = model("c2", "2", 2);
+        show_and_run(fixture, next(fixture, "c2", "2"));
+        assert_non_null(strstr(fake_patch(), "containerd://c2"));
+}
+
 static void test_sidecar(void **state) {
         Fixture *fixture = *state;
         const char *values[] = { "1", "2" };
@@ -1583,6 +1663,9 @@ int main(void) {
                 TEST(test_asks_for_it_meanwhile),
                 TEST(test_not_there_any_more),
                 TEST(test_restart),
+                TEST(test_ahead_of_the_status),
+                TEST(test_ahead_and_not_healed),
+                TEST(test_polls_are_bounded),
                 TEST(test_sidecar),
                 TEST(test_not_healed),
                 TEST(test_not_healed_in_an_earlier_life),
