@@ -14,7 +14,7 @@
 #include "agent/node/preload-event.h"
 #include "agent/pod/restart.h"
 
-#define RESTARTINGS_MAX 256
+#define RESTARTINGS_MAX 256 /* more than all users but root have calls */
 
 typedef Inplaced__V1__RestartRequest RestartMessage;
 typedef Inplaced__V1__RestartEvent EventMessage;

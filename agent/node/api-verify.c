@@ -8,7 +8,7 @@
 #include "agent/node/api-internal.h"
 #include "agent/node/preload-event.h"
 
-#define VERIFICATIONS_MAX 64
+#define VERIFICATIONS_MAX 256 /* more than all users but root have calls */
 
 typedef Inplaced__V1__VerifyRequest VerifyMessage;
 typedef Inplaced__V1__VerifiedContainer ContainerMessage;

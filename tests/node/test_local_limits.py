@@ -10,6 +10,7 @@ from contextlib import ExitStack
 import grpc
 import pytest
 
+from fake import behaviours
 from lab import http2, sanitizers
 from lab.http2 import PREFACE, connect, settings
 from lab.trouble import assert_prompt, complaints, no_leak
@@ -119,6 +120,22 @@ def test_answers_that_nobody_reads(agent):
                 wait_until(fewer, 90, lambda: f"end: {agent.memory().anonymous - before} KiB", 0.5)
         assert_prompt(agent, 5)
     assert complaints(agent, "API") == []
+
+
+def test_root_may_verify(start_agent, fake_runtime, folder):
+    """A user whose calls wait for the runtime does not keep root from making the same call."""
+    fake_runtime.on("ListContainers", behaviours.hang())
+    folder.path.chmod(0o711)
+    agent = start_agent(fake_runtime.endpoint, flags=["--socket-group=daemon"])
+    request = agent.messages.VerifyRequest()
+    asked = lambda: len(fake_runtime.calls("ListContainers"))  # noqa: E731
+    with node_stub_of(agent, NOBODY, DAEMON) as node, node_stub_of(agent, 0, 0) as root:
+        calls = [node.Verify.future(request) for _ in range(64)]
+        wait_until(lambda: asked() == 64, 20 * SLOWLY, lambda: f"64 calls, but {asked()}")
+        calls.append(root.Verify.future(request))
+        wait_until(lambda: asked() == 65, 5 * SLOWLY, "call of root's")
+        for call in calls:
+            call.cancel()
 
 
 def test_requests_that_are_never_whole(agent):
