@@ -269,10 +269,27 @@ bool image_wish_equal(const ImageWish *a, const ImageWish *b) {
                key_values_equal(a->annotations, b->annotations, a->n_annotations);
 }
 
+/* There may be many thousand: each one more must not copy all of them. */
+static int wish_list_grow(WishList *list) {
+        size_t n = list->n_items < 8 ? 8 : 2 * list->n_items;
+        ImageWish *grown;
+
+        if (list->n_items < list->n_allocated)
+                return 0;
+
+        grown = reallocarray(list->items, n, sizeof(*grown));
+        if (!grown)
+                return -ENOMEM;
+
+        list->items = grown;
+        list->n_allocated = n;
+        return 0;
+}
+
 int wish_list_take(WishList *list, ImageWish *wish) {
         int r;
 
-        r = grow(&list->items, list->n_items, sizeof(*list->items));
+        r = wish_list_grow(list);
         if (r < 0) {
                 image_wish_done(wish);
                 return r;

@@ -69,6 +69,7 @@ typedef struct ImageWish {
 typedef struct WishList {
         ImageWish *items;
         size_t n_items;
+        size_t n_allocated;
 } WishList;
 
 #define WISH_LIST_INIT ((WishList){ .items = NULL })
