@@ -38,6 +38,8 @@
 
 #define CHUNK_SIZE ((size_t) 4096)
 
+#define STATUS_IS_LOST "ended, and its status is lost: SIGCHLD must not be ignored"
+
 typedef struct Buffer {
         char *data; /* with room for a NUL */
         size_t size;
@@ -196,8 +198,7 @@ static int finish_failed(Program *program) {
                 (void) error_set(&error, ERROR_UNAVAILABLE, "was killed by SIG%s%s%s",
                                  sigabbrev_np(status->si_status) ?: "RT", colon, line);
         else
-                (void) error_set(&error, ERROR_UNAVAILABLE,
-                                 "ended, and its status is lost: SIGCHLD must not be ignored");
+                (void) error_set(&error, ERROR_UNAVAILABLE, STATUS_IS_LOST);
         return program_finish(program, &error);
 }
 
@@ -304,7 +305,10 @@ static int refuse_start(Program *program, int number) {
                                                                 : ERROR_UNAVAILABLE;
 
         program_kill(program);
-        (void) error_set(&program->error, kind, "cannot be started: %s", strerror(number));
+        if (number == ESRCH) /* it has ended already, and left no trace */
+                (void) error_set(&program->error, kind, STATUS_IS_LOST);
+        else
+                (void) error_set(&program->error, kind, "cannot be started: %s", strerror(number));
         return loop_add_defer(program->event, &program->not_started, on_not_started, program);
 }
 
