@@ -236,7 +236,8 @@ def test_sidecars_end_after_what_they_serve(node_agent, make_pod, tools):
         return container(name, tools, command=command, **more)
 
     sidecars = [ends(name, restartPolicy="Always") for name in ("first", "second")]
-    pod = make_pod(ends("main", 2), initContainers=sidecars, owner=False)
+    more = {"initContainers": sidecars, "terminationGracePeriodSeconds": 30}
+    pod = make_pod(ends("main", 1), owner=False, **more)
     ran, said = restart(node_agent, pod.name, "--wait")
     assert ran.returncode == 0, ran.stderr
     assert {one["container"]: one["phase"] for one in said} == dict.fromkeys(
