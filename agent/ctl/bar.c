@@ -8,7 +8,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/ctl/format.h"
-#include "agent/ctl/terminal-text.h"
+#include "agent/ctl/terminal.h"
 
 #define GAP 2
 #define STEP_WIDTH 11  /* "downloading" */

@@ -4,12 +4,11 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "agent/base/loop.h"
 #include "agent/ctl/socket-check.h"
-#include "agent/ctl/terminal-text.h"
+#include "agent/ctl/terminal.h"
 
 #define TIMEOUT_SEC 60
 #define USEC_PER_SEC 1000000
@@ -30,20 +29,6 @@ typedef struct Question {
         NodeClient *client;
         RpcCall *call;
 } Question;
-
-void complain(const char *format, ...) {
-        cleanup(free_p) char *text = NULL, *escaped = NULL;
-        va_list args;
-
-        va_start(args, format);
-        if (vasprintf(&text, format, args) < 0)
-                text = NULL;
-        va_end(args);
-
-        escaped = text ? terminal_text_escape(text) : NULL;
-        (void) fflush(stdout); /* what was said before comes before */
-        fprintf(stderr, "inplacectl: %s\n", escaped ?: "out of memory");
-}
 
 static int node_client_watch_signals(NodeClient *client, sd_event_signal_handler_t on_interrupt,
                                      void *userdata) {

@@ -38,7 +38,4 @@ typedef int (*PrintRefusal)(const Error *error, const Options *options);
 int node_ask(const Options *options, const RpcMethod *method, const ProtobufCMessage *request,
              PrintReply print_reply, PrintRefusal print_refusal);
 
-/* Prints "inplacectl: REASON" to stderr, safe for a terminal and in one line. */
-void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
 DEFINE_CLEANUP(NodeClient *, node_client_free)

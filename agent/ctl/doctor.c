@@ -8,9 +8,8 @@
 
 #include "agent/ctl/connect.h"
 #include "agent/ctl/doctor-local.h"
-#include "agent/ctl/output.h"
-#include "agent/ctl/problems.h"
-#include "agent/ctl/table.h"
+#include "agent/ctl/terminal.h"
+#include "agent/ctl/view.h"
 #include "cri/discover.h"
 #include "proto/inplaced/v1/node.pb-c.h"
 

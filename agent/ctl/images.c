@@ -3,11 +3,12 @@
 #include "agent/ctl/images.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "agent/ctl/connect.h"
 #include "agent/ctl/format.h"
-#include "agent/ctl/output.h"
-#include "agent/ctl/table.h"
+#include "agent/ctl/view.h"
 #include "proto/inplaced/v1/node.pb-c.h"
 
 static const RpcMethod images_method = {
@@ -25,6 +26,28 @@ static const TableColumn columns[] = {
         { .title = "WANTED BY", .may_be_cut = true                 },
 };
 /* clang-format on */
+
+/* Texts joined with commas; "" if there are none. NULL if there is no memory. */
+static char *text_join(char *const *texts, size_t n) {
+        size_t size = 1;
+        char *joined, *end;
+
+        for (size_t i = 0; i < n; i++)
+                size += strlen(texts[i]) + 1;
+
+        joined = end = malloc(size);
+        if (!joined)
+                return NULL;
+
+        *end = '\0';
+        for (size_t i = 0; i < n; i++) {
+                if (i > 0)
+                        end = stpcpy(end, ",");
+                end = stpcpy(end, texts[i]);
+        }
+
+        return joined;
+}
 
 static int add_row(Table *table, const Inplaced__V1__Image *image, bool is_wide) {
         cleanup(free_p) char *names = text_join(image->repo_tags, image->n_repo_tags);

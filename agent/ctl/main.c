@@ -20,6 +20,7 @@
 #include "agent/ctl/pull.h"
 #include "agent/ctl/restart.h"
 #include "agent/ctl/status.h"
+#include "agent/ctl/terminal.h"
 #include "agent/ctl/verify.h"
 #include "agent/ctl/version.h"
 

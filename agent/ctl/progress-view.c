@@ -6,7 +6,7 @@
 
 #include "agent/ctl/bar.h"
 #include "agent/ctl/pull-report.h"
-#include "agent/ctl/terminal-text.h"
+#include "agent/ctl/terminal.h"
 
 struct ProgressView {
         FILE *file;

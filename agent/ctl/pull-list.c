@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/ctl/terminal-text.h"
+#include "agent/ctl/terminal.h"
 
 static PullItem *pull_list_find(const PullList *list, const char *image) {
         for (size_t i = 0; i < list->n_items; i++)

@@ -10,11 +10,10 @@
 #include "agent/base/clock.h"
 #include "agent/base/loop.h"
 #include "agent/ctl/connect.h"
-#include "agent/ctl/output.h"
 #include "agent/ctl/progress-view.h"
 #include "agent/ctl/pull-report.h"
-#include "agent/ctl/terminal-text.h"
 #include "agent/ctl/terminal.h"
+#include "agent/ctl/view.h"
 #include "agent/image/pull-reason.h"
 
 #define REDRAW_USEC 125000

@@ -8,8 +8,8 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/ctl/format.h"
-#include "agent/ctl/output.h"
-#include "agent/ctl/terminal-text.h"
+#include "agent/ctl/terminal.h"
+#include "agent/ctl/view.h"
 
 #define SHORT_ID_WIDTH 19 /* "sha256:" and 12 digits */
 

@@ -10,6 +10,7 @@
 #include "agent/ctl/connect.h"
 #include "agent/ctl/pull-list.h"
 #include "agent/ctl/pull-output.h"
+#include "agent/ctl/terminal.h"
 #include "agent/image/pull-reason.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)

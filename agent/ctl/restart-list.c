@@ -10,8 +10,8 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/ctl/format.h"
-#include "agent/ctl/output.h"
-#include "agent/ctl/terminal-text.h"
+#include "agent/ctl/terminal.h"
+#include "agent/ctl/view.h"
 
 #define USEC_PER_MSEC 1000
 #define USEC_PER_SEC 1000000

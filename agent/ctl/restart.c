@@ -9,8 +9,9 @@
 
 #include "agent/base/clock.h"
 #include "agent/ctl/connect.h"
-#include "agent/ctl/output.h"
 #include "agent/ctl/restart-list.h"
+#include "agent/ctl/terminal.h"
+#include "agent/ctl/view.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 

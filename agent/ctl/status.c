@@ -9,10 +9,9 @@
 
 #include "agent/ctl/connect.h"
 #include "agent/ctl/format.h"
-#include "agent/ctl/output.h"
-#include "agent/ctl/problems.h"
 #include "agent/ctl/status-rows.h"
-#include "agent/ctl/table.h"
+#include "agent/ctl/terminal.h"
+#include "agent/ctl/view.h"
 #include "proto/inplaced/v1/node.pb-c.h"
 
 static const RpcMethod status_method = {

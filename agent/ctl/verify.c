@@ -8,8 +8,8 @@
 
 #include "agent/ctl/connect.h"
 #include "agent/ctl/format.h"
-#include "agent/ctl/output.h"
-#include "agent/ctl/table.h"
+#include "agent/ctl/terminal.h"
+#include "agent/ctl/view.h"
 #include "proto/inplaced/v1/node.pb-c.h"
 
 #define STALE "Stale" /* as the agent calls an environment */

@@ -5,8 +5,8 @@
 #include <errno.h>
 
 #include "agent/ctl/connect.h"
-#include "agent/ctl/output.h"
-#include "agent/ctl/problems.h"
+#include "agent/ctl/terminal.h"
+#include "agent/ctl/view.h"
 #include "proto/inplaced/v1/node.pb-c.h"
 
 static const RpcMethod version_method = {

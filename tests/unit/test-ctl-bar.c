@@ -14,7 +14,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/ctl/bar.h"
-#include "agent/ctl/terminal-text.h"
+#include "agent/ctl/terminal.h"
 
 #define NAME "registry.example/team/app:1.2"
 

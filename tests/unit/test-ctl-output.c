@@ -12,8 +12,7 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/ctl/output.h"
-#include "agent/ctl/yaml.h"
+#include "agent/ctl/view.h"
 
 /* One JSON value and how it is written as YAML. */
 static const struct Row {

@@ -11,9 +11,9 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/ctl/output.h"
 #include "agent/ctl/pull-list.h"
 #include "agent/ctl/pull-report.h"
+#include "agent/ctl/view.h"
 
 #define SEC ((uint64_t) 1000000)
 #define ID "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

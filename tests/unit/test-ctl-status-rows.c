@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "agent/ctl/output.h"
 #include "agent/ctl/status-rows.h"
+#include "agent/ctl/view.h"
 
 static json_object *parse(const char *text) {
         json_object *tree = json_tokener_parse(text);

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/ctl/terminal-text.h"
 #include "agent/base/utf8.h"
+#include "agent/ctl/terminal.h"
 
 #define WIDE "\xE6\xBC\xA2" /* one character, two columns */
 #define E_ACUTE "\xC3\xA9"

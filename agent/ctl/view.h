@@ -2,7 +2,11 @@
 #pragma once
 
 /*
- * Documents
+ * What commands print on stdout
+ *
+ * A person gets a table: aligned columns with a heading. On a terminal a column that may be cut
+ * gives way when the line is too long; elsewhere nothing is cut. Cells are made safe for a terminal
+ * here.
  *
  * What -o json and -o yaml print is one tree. The texts in it come from outside: bytes that are not
  * UTF-8 are replaced, and what a terminal would obey is escaped as the format allows.
@@ -16,6 +20,27 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/error.h"
 #include "agent/ctl/options.h"
+#include "proto/inplaced/v1/node.pb-c.h"
+
+typedef struct Table Table;
+
+typedef struct TableColumn {
+        const char *title;
+        bool is_right; /* aligned to the right */
+        bool may_be_cut;
+        bool is_wide; /* only there with -o wide */
+} TableColumn;
+
+int table_new(const TableColumn *columns, size_t n_columns, bool is_wide, Table **ret);
+Table *table_free(Table *table);
+
+/* One cell for each column, also for those that are left out. NULL is an empty cell. Copied. */
+int table_add_row(Table *table, const char *const *cells);
+
+/* Does nothing if there is no row. */
+int table_print(Table *table);
+
+DEFINE_CLEANUP(Table *, table_free)
 
 static inline void json_put_p(json_object **tree) {
         json_object_put(*tree);
@@ -27,6 +52,11 @@ int output_tree(OutputFormat format, json_object *tree);
 /* The tree as JSON text with a line feed at its end. NULL if there is no memory. */
 char *output_json(json_object *tree);
 
+/* The tree as one YAML document, in block style, pure ASCII. Reading it gives the same tree back: a
+ * string that looks like a number, a truth value or nothing is quoted. NULL if there is no
+ * memory. */
+char *yaml_from_json(json_object *tree);
+
 /* Reads a document that the agent sent. */
 int output_parse(const char *text, json_object **ret, Error *reterr);
 
@@ -37,3 +67,9 @@ bool output_add_string(json_object *object, const char *key, const char *value);
 bool output_add_number(json_object *object, const char *key, uint64_t value);
 bool output_add_bool(json_object *object, const char *key, bool value);
 bool output_add_strings(json_object *object, const char *key, char *const *values, size_t n);
+
+/* Prints "problem: SUBJECT: MESSAGE; ADVICE" for each, to stdout. */
+int problems_print(Inplaced__V1__Problem *const *problems, size_t n_problems);
+
+/* The same as an array. NULL if there is no memory. */
+json_object *problems_json(Inplaced__V1__Problem *const *problems, size_t n_problems);
