@@ -74,7 +74,7 @@ class _Updates:
         layers = [size // 10 for size in _LAYERS] if lab.quick else _LAYERS
         self.new = lab.push_version("new", layers)
         self._lab = lab
-        self._n_rounds = 1 if lab.quick else 4
+        self._n_rounds = 2 if lab.quick else 4
         self._pace = Pace(lab)
         self._numbers = count(1)
         self._users: list[Pod] = []  # of the new image
