@@ -4,36 +4,266 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "agent/auth/auth-internal.h"
+#include "agent/auth/complaints.h"
 #include "agent/base/cleanup.h"
+#include "agent/base/list.h"
 #include "agent/base/loop.h"
+#include "agent/base/quote.h"
 
-int auth_new(const AuthOptions *options, Auth **ret) {
+/* How many pull secrets of one image are read at the same time. */
+#define READS_MAX 8
+
+/* A pull secret that the wish names. */
+typedef struct Slot {
+        PullKeysAsk *ask;
+        const char *namespace; /* NULL: a file of the folder */
+        const char *name;
+        const char *label;   /* "namespace/name", or the name */
+        KubeSecretAsk *read; /* while it is read */
+        Keyring *keyring;    /* when it was read */
+        Error error;         /* or why it cannot be used */
+} Slot;
+
+/* Slots, and behind them their texts. */
+struct PullKeysAsk {
         Auth *auth;
+        LIST_LINKS(PullKeysAsk);
+        PullKeysReady on_ready;
+        void *userdata;
+        bool was_denied;
+        sd_event_source *ready; /* goes off when there is nothing more to wait for */
 
-        auth = calloc(1, sizeof(*auth));
-        if (!auth)
-                return -ENOMEM;
+        CredentialProvidersAsk *providers_ask;
+        Keyring *provided;
 
-        auth->options = *options;
+        size_t n_slots;
+        size_t i_next; /* the first that is not being read yet */
+        size_t n_reads;
+        Slot slots[];
+};
 
-        *ret = auth;
-        return 0;
+struct Auth {
+        AuthOptions options;
+        KubeSecrets *secrets;
+        Complaints complaints;
+        PullKeysAsk *asks;
+};
+
+static bool has_namespace(const SecretRef *secret) {
+        return secret->namespace && *secret->namespace;
 }
 
-Auth *auth_free(Auth *auth) {
-        free(auth);
-        return NULL;
+/* The size of the texts behind the slots: each namespace and name twice, with separators. */
+static size_t slots_texts_size(const ImageWish *wish) {
+        size_t size = 0;
+
+        for (size_t i = 0; i < wish->n_secrets; i++) {
+                const SecretRef *secret = &wish->secrets[i];
+
+                size += 2 * (strlen(secret->namespace ?: "") + strlen(secret->name) + 2);
+        }
+
+        return size;
 }
 
-/* If there is nothing to pull with, nobody waits for the plugins. */
-void auth_settle(PullKeysAsk *ask) {
+/* Returns what is behind the texts. */
+static char *slot_init(Slot *slot, PullKeysAsk *ask, const SecretRef *secret, char *text) {
+        slot->ask = ask;
+        slot->name = text;
+        text = stpcpy(text, secret->name) + 1;
+        slot->label = slot->name;
+        if (!has_namespace(secret))
+                return text;
+
+        slot->namespace = text;
+        text = stpcpy(text, secret->namespace) + 1;
+        slot->label = text;
+        text = stpcpy(stpcpy(text, secret->namespace), "/");
+        return stpcpy(text, secret->name) + 1;
+}
+
+static void slots_init(PullKeysAsk *ask, const ImageWish *wish) {
+        char *text = (char *) &ask->slots[wish->n_secrets];
+
+        for (size_t i = 0; i < wish->n_secrets; i++)
+                text = slot_init(&ask->slots[i], ask, &wish->secrets[i], text);
+        ask->n_slots = wish->n_secrets;
+}
+
+static void slots_done(PullKeysAsk *ask) {
+        for (size_t i = 0; i < ask->n_slots; i++) {
+                Slot *slot = &ask->slots[i];
+
+                slot->read = kube_secret_ask_unref(slot->read);
+                slot->keyring = keyring_free(slot->keyring);
+                error_done(&slot->error);
+        }
+}
+
+/* There is one that can be used, or there is none at all. */
+static bool slots_have_usable(const PullKeysAsk *ask) {
+        for (size_t i = 0; i < ask->n_slots; i++)
+                if (ask->slots[i].keyring)
+                        return true;
+
+        return ask->n_slots == 0;
+}
+
+/* Ends the wait when nothing is left to wait for. Without a usable pull secret, the plugins make no
+ * difference. */
+static void settle(PullKeysAsk *ask) {
         if (ask->i_next < ask->n_slots || ask->n_reads > 0)
                 return;
 
-        if (!ask->providers_ask || !auth_slots_have_usable(ask))
+        if (!ask->providers_ask || !slots_have_usable(ask))
                 (void) sd_event_source_set_enabled(ask->ready, SD_EVENT_ONESHOT);
+}
+
+/* Remembers either what was read or why it was not. */
+static int slot_take(Slot *slot, int r, Keyring *keyring) {
+        if (slot->error.kind == ERROR_NONE && r >= 0) {
+                slot->keyring = keyring;
+                return 0;
+        }
+
+        keyring_free(keyring);
+        return slot->error.kind == ERROR_NONE ? r : 0;
+}
+
+static int slot_read_file(Slot *slot) {
+        Keyring *keyring;
+        int r;
+
+        r = keyring_new(&keyring);
+        if (r < 0)
+                return r;
+
+        r = auth_dir_add_named(slot->ask->auth->options.dir, slot->name, keyring, &slot->error);
+        return slot_take(slot, r, keyring);
+}
+
+static int slot_read_text(Slot *slot, const char *text, size_t size) {
+        Keyring *keyring;
+        int r;
+
+        r = keyring_new(&keyring);
+        if (r < 0)
+                return r;
+
+        r = keyring_add_text(keyring, slot->label, text, size, &slot->error);
+        return slot_take(slot, r, keyring);
+}
+
+static int slots_read(PullKeysAsk *ask);
+
+static int on_secret_read(const char *text, size_t size, const Error *error, void *userdata) {
+        Slot *slot = userdata;
+        PullKeysAsk *ask = slot->ask;
+        int r;
+
+        if (error)
+                (void) error_copy(&slot->error, error);
+        else {
+                r = slot_read_text(slot, text, size);
+                if (r < 0)
+                        return r;
+        }
+
+        slot->read = kube_secret_ask_unref(slot->read);
+        ask->n_reads--;
+        r = slots_read(ask);
+        if (r < 0)
+                return r;
+
+        settle(ask);
+        return 0;
+}
+
+static int slot_begin(Slot *slot) {
+        PullKeysAsk *ask = slot->ask;
+        int r;
+
+        if (!slot->namespace || !ask->auth->secrets)
+                return slot_read_file(slot);
+
+        r = kube_secrets_get(ask->auth->secrets, slot->namespace, slot->name, ask->was_denied,
+                             on_secret_read, slot, &slot->read);
+        if (r < 0)
+                return r;
+
+        ask->n_reads++;
+        return 0;
+}
+
+/* Begins to read as many as may be read at the same time. When all are read, settle(). */
+static int slots_read(PullKeysAsk *ask) {
+        while (ask->i_next < ask->n_slots && ask->n_reads < READS_MAX) {
+                int r;
+
+                r = slot_begin(&ask->slots[ask->i_next++]);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+/* Whatever is not read by now is not going to be. */
+static void slots_give_up(PullKeysAsk *ask) {
+        for (size_t i = 0; i < ask->n_slots; i++) {
+                Slot *slot = &ask->slots[i];
+
+                if (slot->keyring || slot->error.kind != ERROR_NONE)
+                        continue;
+
+                slot->read = kube_secret_ask_unref(slot->read);
+                (void) error_set(&slot->error, ERROR_UNAVAILABLE,
+                                 "secret %s: the API server is not asked any more", slot->label);
+        }
+
+        ask->i_next = ask->n_slots;
+        ask->n_reads = 0;
+        settle(ask);
+}
+
+/* The reason is that of the last one. */
+static int refuse(const PullKeysAsk *ask, Error *reterr) {
+        const Error *last = &ask->slots[ask->n_slots - 1].error;
+
+        return error_set(reterr, last->kind, "no pull secret can be used: %s", error_message(last));
+}
+
+static void complain_secret(Auth *auth, const Slot *slot) {
+        if (complaints_is_new(&auth->complaints, slot->label, error_message(&slot->error)))
+                log_warning(auth->options.log, NULL,
+                            "Cannot use the pull secret %s, going on with the others: %s",
+                            quote(slot->label, (char[QUOTE_SIZE]){ 0 }),
+                            error_message(&slot->error));
+}
+
+/* What can be used, in the order of the wish, and a complaint about the rest. If nothing can be used
+ * that is a refusal: an anonymous pull in its place might bring another image. */
+static int slots_collect(PullKeysAsk *ask, Keyring *keyring, Error *reterr) {
+        if (!slots_have_usable(ask))
+                return refuse(ask, reterr);
+
+        for (size_t i = 0; i < ask->n_slots; i++) {
+                const Slot *slot = &ask->slots[i];
+                int r;
+
+                if (!slot->keyring) {
+                        complain_secret(ask->auth, slot);
+                        continue;
+                }
+
+                r = keyring_add_all(keyring, slot->keyring);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
 }
 
 static int on_provided(const Keyring *keyring, const Error *error, void *userdata) {
@@ -48,11 +278,11 @@ static int on_provided(const Keyring *keyring, const Error *error, void *userdat
                 return r;
 
         ask->providers_ask = credential_providers_ask_unref(ask->providers_ask);
-        auth_settle(ask);
+        settle(ask);
         return 0;
 }
 
-static void complain(Auth *auth, const Error *error) {
+static void complain_general(Auth *auth, const Error *error) {
         if (complaints_is_new(&auth->complaints, "", error_message(error)))
                 log_warning(auth->options.log, NULL,
                             "Credentials of this node cannot be used, going on without them: %s",
@@ -60,7 +290,7 @@ static void complain(Auth *auth, const Error *error) {
 }
 
 static int on_file_problem(const char *file, const Error *error, void *userdata) {
-        complain(userdata, error);
+        complain_general(userdata, error);
         return 0;
 }
 
@@ -76,7 +306,7 @@ static int collect_general(PullKeysAsk *ask, Keyring *keyring) {
         if (auth->options.docker) {
                 r = docker_config_add(auth->options.docker, keyring, &error);
                 if (error.kind != ERROR_NONE)
-                        complain(auth, &error);
+                        complain_general(auth, &error);
                 else if (r < 0)
                         return r;
         }
@@ -91,7 +321,7 @@ static int collect(PullKeysAsk *ask, PullKeys *keys, Error *reterr) {
                 r = keyring_new(&keys->named);
                 if (r < 0)
                         return r;
-                r = auth_slots_collect(ask, keys->named, reterr);
+                r = slots_collect(ask, keys->named, reterr);
                 if (r < 0)
                         return r;
         }
@@ -122,7 +352,7 @@ static PullKeysAsk *auth_drop(PullKeysAsk *ask) {
                 return NULL;
 
         list_remove(&ask->auth->asks, ask);
-        auth_slots_done(ask);
+        slots_done(ask);
         credential_providers_ask_unref(ask->providers_ask);
         keyring_free(ask->provided);
         sd_event_source_disable_unref(ask->ready);
@@ -138,13 +368,13 @@ static int ask_new(Auth *auth, const PullKeysQuestion *question, PullKeysAsk **r
         int r;
 
         ask = calloc(1, sizeof(*ask) + wish->n_secrets * sizeof(ask->slots[0]) +
-                                auth_slots_texts_size(wish));
+                                slots_texts_size(wish));
         if (!ask)
                 return -ENOMEM;
 
         ask->auth = auth;
         ask->was_denied = question->was_denied;
-        auth_slots_init(ask, wish);
+        slots_init(ask, wish);
         list_prepend(&auth->asks, ask);
 
         r = loop_add_defer(auth->options.event, &ask->ready, on_ready, ask);
@@ -186,13 +416,31 @@ static int auth_ask(void *source, const PullKeysQuestion *question, PullKeysRead
         r = ask_providers(ask, question->ref);
         if (r < 0)
                 return r;
-        r = auth_slots_read(ask);
+        r = slots_read(ask);
         if (r < 0)
                 return r;
 
-        auth_settle(ask);
+        settle(ask);
         *ret = take_ptr(ask);
         return 0;
+}
+
+int auth_new(const AuthOptions *options, Auth **ret) {
+        Auth *auth;
+
+        auth = calloc(1, sizeof(*auth));
+        if (!auth)
+                return -ENOMEM;
+
+        auth->options = *options;
+
+        *ret = auth;
+        return 0;
+}
+
+Auth *auth_free(Auth *auth) {
+        free(auth);
+        return NULL;
 }
 
 void auth_set_secrets(Auth *auth, KubeSecrets *secrets) {
@@ -202,7 +450,7 @@ void auth_set_secrets(Auth *auth, KubeSecrets *secrets) {
         auth->secrets = secrets;
         for (PullKeysAsk *ask = auth->asks; ask; ask = ask->next)
                 if (ask->n_reads > 0)
-                        auth_slots_give_up(ask);
+                        slots_give_up(ask);
 }
 
 PullKeySource auth_source(Auth *auth) {

@@ -11,7 +11,6 @@
 
 #include <systemd/sd-event.h>
 
-#include "agent/auth/auth-dir.h"
 #include "agent/auth/credential-providers.h"
 #include "agent/auth/docker-config.h"
 #include "agent/image/pull-keys.h"

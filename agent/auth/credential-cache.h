@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include "agent/auth/credential-answer-spec.h"
+#include "agent/auth/credential-provider-spec.h"
 #include "agent/image/credentials.h"
 
 /* Shared by those who use it; wiped when the last one is gone. */

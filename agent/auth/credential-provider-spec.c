@@ -6,20 +6,189 @@
 #include <json-c/json_object.h>
 #include <json-c/linkhash.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "agent/auth/duration-spec.h"
-#include "agent/auth/strict-spec.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/document/documents.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
-#include "agent/image/credentials-spec.h"
+#include "agent/document/json-wipe.h"
 #include "agent/image/credentials.h"
 
 #define KIND "CredentialProviderConfig"
 #define CONFIG_GROUP "kubelet.config.k8s.io/"
 #define PLUGIN_GROUP "credentialprovider.kubelet.k8s.io/"
+
+#define NSEC_PER_USEC 1000
+
+/* clang-format off */
+static const struct Unit {
+        const char *name;
+        uint64_t nsec;
+} units[] = {
+        { "ns",           1 },
+        { "us",           1000 },
+        { "\xc2\xb5s",    1000 }, /* the micro sign */
+        { "\xce\xbcs",    1000 }, /* the letter mu */
+        { "ms",           1000000 },
+        { "s",            1000000000 },
+        { "m",            (uint64_t) 60 * 1000000000 },
+        { "h",            (uint64_t) 3600 * 1000000000 },
+};
+/* clang-format on */
+
+static bool is_digit(char c) {
+        return c >= '0' && c <= '9';
+}
+
+/* The unit that ends where the next number begins. */
+static const struct Unit *find_unit(const char *text, size_t size) {
+        for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+                if (strlen(units[i].name) == size && memcmp(units[i].name, text, size) == 0)
+                        return &units[i];
+
+        return NULL;
+}
+
+static bool read_integer(const char **text, uint64_t *ret) {
+        uint64_t value = 0;
+
+        for (; is_digit(**text); (*text)++)
+                if (__builtin_mul_overflow(value, (uint64_t) 10, &value) ||
+                    __builtin_add_overflow(value, (uint64_t) (**text - '0'), &value))
+                        return false;
+
+        *ret = value;
+        return true;
+}
+
+/* The digits behind the point; more of them than can count are passed over. */
+static void read_fraction(const char **text, uint64_t *ret, uint64_t *ret_scale) {
+        uint64_t value = 0, scale = 1;
+
+        for (; is_digit(**text); (*text)++)
+                if (scale < (uint64_t) 1000000000000000) {
+                        value = value * 10 + (uint64_t) (**text - '0');
+                        scale *= 10;
+                }
+
+        *ret = value;
+        *ret_scale = scale;
+}
+
+/* Adds one number with its unit. */
+static bool read_part(const char **text, uint64_t *nsec) {
+        uint64_t value, part, rest, fraction = 0, scale = 1;
+        const char *start = *text;
+        const struct Unit *unit;
+        size_t n_digits, size;
+
+        if (!read_integer(text, &value))
+                return false;
+        n_digits = (size_t) (*text - start);
+        if (**text == '.') {
+                (*text)++;
+                start = *text;
+                read_fraction(text, &fraction, &scale);
+                n_digits += (size_t) (*text - start);
+        }
+
+        size = strcspn(*text, ".0123456789");
+        unit = find_unit(*text, size);
+        *text += size;
+        if (n_digits == 0 || !unit || __builtin_mul_overflow(value, unit->nsec, &part))
+                return false;
+
+        rest = (uint64_t) ((long double) fraction / (long double) scale * (long double) unit->nsec);
+        return !__builtin_add_overflow(part, rest, &part) &&
+               !__builtin_add_overflow(*nsec, part, nsec) && *nsec <= INT64_MAX;
+}
+
+int duration_parse(const char *text, int64_t *ret_usec, Error *reterr) {
+        bool is_negative = text[0] == '-';
+        const char *at = text + (text[0] == '-' || text[0] == '+');
+        uint64_t nsec = 0;
+        bool is_good = *at != '\0';
+
+        if (strcmp(at, "0") != 0)
+                while (is_good && *at)
+                        is_good = read_part(&at, &nsec);
+
+        if (!is_good)
+                return error_set(reterr, ERROR_INVALID,
+                                 "expected a duration such as \"12h\" or \"5m30s\", got %s",
+                                 quote(text, (char[QUOTE_SIZE]){ 0 }));
+
+        *ret_usec = (int64_t) (nsec / NSEC_PER_USEC) * (is_negative ? -1 : 1);
+        return 0;
+}
+
+/* It is the group, such as "kubelet.config.k8s.io/" with its slash, and v1, v1beta1 or v1alpha1. */
+static bool is_known_version(const char *api_version, const char *group) {
+        static const char *const versions[] = { "v1", "v1beta1", "v1alpha1" };
+
+        if (strncmp(api_version, group, strlen(group)) != 0)
+                return false;
+
+        for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++)
+                if (strcmp(api_version + strlen(group), versions[i]) == 0)
+                        return true;
+
+        return false;
+}
+
+/* Refuses a field of the object that is not among the names, which end with NULL. */
+static int check_fields(struct json_object *object, const JsonPath *path, const char *const *names,
+                        Error *reterr) {
+        json_object_object_foreach(object, key, value) {
+                size_t i = 0;
+
+                (void) value;
+                while (names[i] && strcmp(names[i], key) != 0)
+                        i++;
+                if (!names[i])
+                        return json_refuse(&(JsonPath){ .parent = path, .key = key }, reterr,
+                                           "there is no such field");
+        }
+
+        return 0;
+}
+
+/* Copies a list of texts, whose values are in no error. *ret ends with NULL, also if there is no such
+ * list, and is set on failure, too, with what was read. */
+static int read_texts(struct json_object *object, const JsonPath *parent, const char *key,
+                      char ***ret, size_t *ret_n, Error *reterr) {
+        const JsonPath path = { .parent = parent, .key = key };
+        struct json_object *list;
+        size_t n;
+        int r;
+
+        r = json_read_list(object, parent, key, &list, reterr);
+        if (r < 0)
+                return r;
+
+        n = list ? json_object_array_length(list) : 0;
+        *ret = calloc(n + 1, sizeof(**ret));
+        if (!*ret)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < n; i++) {
+                struct json_object *item = json_object_array_get_idx(list, i);
+
+                if (!json_object_is_type(item, json_type_string))
+                        return json_refuse(&(JsonPath){ .parent = &path, .index = i }, reterr,
+                                           "expected a string (in quotes)");
+                (*ret)[i] = strdup(json_object_get_string(item));
+                if (!(*ret)[i])
+                        return -ENOMEM;
+        }
+
+        *ret_n = n;
+        return 0;
+}
 
 static void free_texts(char **texts) {
         for (size_t i = 0; texts && texts[i]; i++) {
@@ -75,7 +244,7 @@ static int read_api_version(struct json_object *object, const JsonPath *path, ch
         if (r < 0)
                 return r;
 
-        if (!text || !strict_is_known_version(text, PLUGIN_GROUP))
+        if (!text || !is_known_version(text, PLUGIN_GROUP))
                 return json_refuse(&here, reterr,
                                    "expected " PLUGIN_GROUP "v1, v1beta1 or v1alpha1, got %s",
                                    text ? quote(text, (char[QUOTE_SIZE]){ 0 }) : "nothing");
@@ -89,8 +258,8 @@ static int read_match_images(struct json_object *object, const JsonPath *parent,
         const JsonPath path = { .parent = parent, .key = "matchImages" };
         int r;
 
-        r = strict_read_texts(object, parent, path.key, &spec->match_images, &spec->n_match_images,
-                              reterr);
+        r = read_texts(object, parent, path.key, &spec->match_images, &spec->n_match_images,
+                       reterr);
         if (r < 0)
                 return r;
 
@@ -152,7 +321,7 @@ static int read_variable(struct json_object *item, const JsonPath *path, char **
 
         if (!json_object_is_type(item, json_type_object))
                 return json_refuse(path, reterr, "expected an object with a name and a value");
-        r = strict_check_fields(item, path, fields, reterr);
+        r = check_fields(item, path, fields, reterr);
         if (r < 0)
                 return r;
         r = json_read_string(item, path, "name", &name, reterr);
@@ -206,7 +375,7 @@ static int check_provider(struct json_object *object, const JsonPath *path, Erro
         if (!json_object_is_type(object, json_type_object))
                 return json_refuse(path, reterr, "expected an object");
 
-        return strict_check_fields(object, path, fields, reterr);
+        return check_fields(object, path, fields, reterr);
 }
 
 static int read_provider(struct json_object *object, const JsonPath *path,
@@ -233,7 +402,7 @@ static int read_provider(struct json_object *object, const JsonPath *path,
         r = read_default_keep(object, path, &spec->keep_usec, reterr);
         if (r < 0)
                 return r;
-        r = strict_read_texts(object, path, "args", &spec->arguments, &n_arguments, reterr);
+        r = read_texts(object, path, "args", &spec->arguments, &n_arguments, reterr);
         if (r < 0)
                 return r;
 
@@ -294,13 +463,13 @@ static int read_config(struct json_object *config, CredentialProvidersSpec *spec
                 return r;
         if (!kind || strcmp(kind, KIND) != 0)
                 return error_set(reterr, ERROR_INVALID, "is not a " KIND);
-        if (!api_version || !strict_is_known_version(api_version, CONFIG_GROUP))
+        if (!api_version || !is_known_version(api_version, CONFIG_GROUP))
                 return json_refuse(&(JsonPath){ .key = "apiVersion" }, reterr,
                                    "expected " CONFIG_GROUP "v1, v1beta1 or v1alpha1, got %s",
                                    api_version ? quote(api_version, (char[QUOTE_SIZE]){ 0 })
                                                : "nothing");
 
-        r = strict_check_fields(config, NULL, fields, reterr);
+        r = check_fields(config, NULL, fields, reterr);
         return r < 0 ? r : read_providers(config, spec, reterr);
 }
 
@@ -334,4 +503,147 @@ bool credential_provider_spec_matches(const CredentialProviderSpec *spec,
                         return true;
 
         return false;
+}
+
+int credential_provider_request_format(const char *api_version, const char *canonical_name,
+                                       char **ret) {
+        cleanup(json_object_put_p) struct json_object *request = json_object_new_object();
+        const char *text;
+        int r;
+
+        if (!request)
+                return -ENOMEM;
+
+        r = patch_add_text(request, "kind", "CredentialProviderRequest");
+        r = r < 0 ? r : patch_add_text(request, "apiVersion", api_version);
+        r = r < 0 ? r : patch_add_text(request, "image", canonical_name);
+        if (r < 0)
+                return r;
+
+        text = json_object_to_json_string_ext(request, JSON_C_TO_STRING_PLAIN |
+                                                               JSON_C_TO_STRING_NOSLASHESCAPE);
+        *ret = text ? strdup(text) : NULL;
+        return *ret ? 0 : -ENOMEM;
+}
+
+/* clang-format off */
+static const char *const scope_names[_CREDENTIAL_SCOPE_MAX] = {
+        [CREDENTIAL_SCOPE_IMAGE]    = "Image",
+        [CREDENTIAL_SCOPE_REGISTRY] = "Registry",
+        [CREDENTIAL_SCOPE_GLOBAL]   = "Global",
+};
+/* clang-format on */
+
+static int check_word(struct json_object *response, const char *key, const char *expected,
+                      Error *reterr) {
+        const char *word;
+        int r;
+
+        r = json_read_string(response, NULL, key, &word, reterr);
+        if (r < 0)
+                return r;
+
+        if (!word || strcmp(word, expected) != 0)
+                return json_refuse(&(JsonPath){ .key = key }, reterr, "expected \"%s\", got %s",
+                                   expected,
+                                   word ? quote(word, (char[QUOTE_SIZE]){ 0 }) : "nothing");
+        return 0;
+}
+
+static int read_scope(struct json_object *response, CredentialScope *ret, Error *reterr) {
+        static const char key[] = "cacheKeyType";
+        const char *word;
+        int r;
+
+        r = json_read_string(response, NULL, key, &word, reterr);
+        if (r < 0)
+                return r;
+
+        for (int i = 0; word && i < _CREDENTIAL_SCOPE_MAX; i++)
+                if (strcmp(word, scope_names[i]) == 0) {
+                        *ret = (CredentialScope) i;
+                        return 0;
+                }
+
+        return json_refuse(&(JsonPath){ .key = key }, reterr,
+                           "expected \"Image\", \"Registry\" or \"Global\", got %s",
+                           word ? quote(word, (char[QUOTE_SIZE]){ 0 }) : "nothing");
+}
+
+static int read_keep(struct json_object *response, CredentialProviderResponse *ret, Error *reterr) {
+        static const char key[] = "cacheDuration";
+        cleanup(error_done) Error error = ERROR_INIT;
+        const char *text;
+        int64_t usec;
+        int r;
+
+        r = json_read_string(response, NULL, key, &text, reterr);
+        if (r < 0 || !text)
+                return r;
+
+        r = duration_parse(text, &usec, &error);
+        if (r < 0)
+                return json_refuse(&(JsonPath){ .key = key }, reterr, "%s", error_message(&error));
+
+        ret->has_keep = true;
+        ret->keep_usec = usec > 0 ? (uint64_t) usec : 0;
+        return 0;
+}
+
+static int read_auth(struct json_object *response, CredentialsSpec *ret, Error *reterr) {
+        struct json_object *auth = NULL;
+
+        if (!json_object_object_get_ex(response, "auth", &auth) || !auth)
+                return 0;
+        if (!json_object_is_type(auth, json_type_object))
+                return error_set(reterr, ERROR_INVALID, "auth: not an object");
+
+        return credentials_spec_read(auth, ret, reterr);
+}
+
+static int read_response(struct json_object *json, const char *api_version,
+                         CredentialProviderResponse *ret, Error *reterr) {
+        int r;
+
+        if (!json_object_is_type(json, json_type_object))
+                return error_set(reterr, ERROR_INVALID, "not a JSON object");
+
+        r = check_word(json, "kind", "CredentialProviderResponse", reterr);
+        if (r < 0)
+                return r;
+        r = check_word(json, "apiVersion", api_version, reterr);
+        if (r < 0)
+                return r;
+        r = read_scope(json, &ret->scope, reterr);
+        if (r < 0)
+                return r;
+        r = read_keep(json, ret, reterr);
+        if (r < 0)
+                return r;
+
+        return read_auth(json, &ret->credentials, reterr);
+}
+
+int credential_provider_response_parse(const char *text, size_t size, const char *api_version,
+                                       CredentialProviderResponse *ret, Error *reterr) {
+        cleanup(credential_provider_response_done) CredentialProviderResponse response =
+                CREDENTIAL_PROVIDER_RESPONSE_INIT;
+        cleanup(json_object_wipe_p) struct json_object *json = NULL;
+        int r;
+
+        r = credentials_json_parse(text, size, &json, reterr);
+        if (r < 0)
+                return r;
+        r = read_response(json, api_version, &response, reterr);
+        if (r < 0)
+                return r;
+
+        *ret = response;
+        response = CREDENTIAL_PROVIDER_RESPONSE_INIT;
+        return 0;
+}
+
+void credential_provider_response_done(CredentialProviderResponse *response) {
+        credentials_spec_done(&response->credentials);
+        *response = CREDENTIAL_PROVIDER_RESPONSE_INIT;
 }

@@ -2,11 +2,15 @@
 #pragma once
 
 /*
- * The configuration of credential provider plugins
+ * The documents of credential provider plugins
  *
  * A CredentialProviderConfig (kubelet.config.k8s.io) lists programs and the images that they are for.
- * It is read strictly, as the kubelet does: a field that nobody knows makes it invalid. Values of the
- * environment are wiped when they are freed, and are in no error.
+ * It is read strictly, as the kubelet does: an unknown field makes it invalid.
+ *
+ * A plugin reads a CredentialProviderRequest and writes a CredentialProviderResponse
+ * (credentialprovider.kubelet.k8s.io), which may have unknown fields.
+ *
+ * Passwords, tokens and values of the environment are wiped when they are freed, and are in no error.
  */
 
 #include <stdbool.h>
@@ -14,6 +18,7 @@
 #include <stdint.h>
 
 #include "agent/base/error.h"
+#include "agent/image/credentials-spec.h"
 
 #define CREDENTIAL_PROVIDERS_MAX 64
 
@@ -42,3 +47,34 @@ void credential_providers_spec_done(CredentialProvidersSpec *spec);
 
 bool credential_provider_spec_matches(const CredentialProviderSpec *spec,
                                       const char *canonical_name);
+
+/* JSON, ended by a NUL; owned by the caller. */
+int credential_provider_request_format(const char *api_version, const char *canonical_name,
+                                       char **ret);
+
+/* What else an answer may be used for. */
+typedef enum CredentialScope {
+        CREDENTIAL_SCOPE_IMAGE, /* all tags of the same repository */
+        CREDENTIAL_SCOPE_REGISTRY,
+        CREDENTIAL_SCOPE_GLOBAL,
+        _CREDENTIAL_SCOPE_MAX,
+} CredentialScope;
+
+typedef struct CredentialProviderResponse {
+        CredentialScope scope;
+        bool has_keep; /* it says how long */
+        uint64_t keep_usec;
+        CredentialsSpec credentials;
+} CredentialProviderResponse;
+
+#define CREDENTIAL_PROVIDER_RESPONSE_INIT ((CredentialProviderResponse){ .has_keep = false })
+
+/* JSON. api_version is the one that the request had, and the answer must have. */
+int credential_provider_response_parse(const char *text, size_t size, const char *api_version,
+                                       CredentialProviderResponse *ret, Error *reterr);
+void credential_provider_response_done(CredentialProviderResponse *response);
+
+/* A duration as Kubernetes writes them, such as "12h0m0s", "1.5h", "300ms", "-5s" or "0", in
+ * microseconds, cut to whole ones. Refused are other texts and more than 292 years; *ret is left
+ * alone then. */
+int duration_parse(const char *text, int64_t *ret_usec, Error *reterr);

@@ -3,31 +3,57 @@
 #include "agent/auth/credential-providers.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "agent/auth/credential-cache.h"
 #include "agent/auth/credential-provider-spec.h"
-#include "agent/auth/credential-runs.h"
 #include "agent/auth/secret-file.h"
 #include "agent/base/cleanup.h"
+#include "agent/base/list.h"
 #include "agent/base/loop.h"
+#include "agent/base/program.h"
 
 #define ANSWERS_MAX 256
+#define RUNS_MAX 4
+#define OUTPUT_MAX ((size_t) 1 << 20)
+#define TIMEOUT_USEC ((uint64_t) 60 * 1000000)
+
+typedef struct Run Run;
+typedef struct Slot Slot;
 
 struct CredentialProviders {
         sd_event *event;
+        Log *log;
+        char *bin_dir;
         CredentialProvidersSpec spec;
         CredentialCache *cache;
-        CredentialRuns *runs;
+        Error *failures; /* of each plugin, the last one, or unset */
+        Run *runs;       /* the newest first */
+        size_t n_running;
+        sd_event_source *turn; /* a run was dropped, so that the next may begin */
+};
+
+/* One plugin asked for one image. All slots that need the answer share the run; only a few runs go on
+ * at once. A run that no slot waits for any more is ended. */
+struct Run {
+        CredentialProviders *providers;
+        size_t i_plugin;
+        char *canonical_name;
+        Program *program; /* NULL: not started yet */
+        Slot *slots;      /* that wait for it */
+        LIST_LINKS(Run);
 };
 
 /* One plugin that is for the image. */
-typedef struct Slot {
+struct Slot {
         CredentialProvidersAsk *ask;
-        CredentialWaiter waiter;
+        Run *run;                 /* NULL: it does not wait */
         CredentialAnswer *answer; /* NULL: none yet, or it failed */
-} Slot;
+        LIST_LINKS(Slot);
+};
 
 struct CredentialProvidersAsk {
         CredentialProvidersReady on_ready;
@@ -41,6 +67,7 @@ struct CredentialProvidersAsk {
 
 DEFINE_CLEANUP(CredentialProviders *, credential_providers_free)
 DEFINE_CLEANUP(CredentialProvidersAsk *, credential_providers_ask_unref)
+DEFINE_CLEANUP(CredentialAnswer *, credential_answer_unref)
 DEFINE_CLEANUP(Keyring *, keyring_free)
 
 /* That there is no file is no error. */
@@ -75,6 +102,267 @@ static void note_token_wanted(const CredentialProvidersSpec *spec, const char *c
                                     spec->items[i].name, config_path);
 }
 
+/* Takes it off the list, and ends its program. */
+static void run_free(Run *run) {
+        CredentialProviders *providers = run->providers;
+
+        list_remove(&providers->runs, run);
+        if (run->program)
+                providers->n_running--;
+        program_free(run->program);
+        free(run->canonical_name);
+        free(run);
+}
+
+static const CredentialProviderSpec *spec_of(const Run *run) {
+        return &run->providers->spec.items[run->i_plugin];
+}
+
+static uint64_t now(const CredentialProviders *providers) {
+        uint64_t usec = 0;
+
+        (void) sd_event_now(providers->event, CLOCK_BOOTTIME, &usec);
+        return usec;
+}
+
+/* Reads what the plugin wrote, and keeps it as long as it says. */
+static int take_output(Run *run, const char *output, size_t size, CredentialAnswer **ret,
+                       Error *reterr) {
+        cleanup(credential_provider_response_done) CredentialProviderResponse response =
+                CREDENTIAL_PROVIDER_RESPONSE_INIT;
+        cleanup(credential_answer_unref_p) CredentialAnswer *answer = NULL;
+        cleanup(keyring_free_p) Keyring *keyring = NULL;
+        const CredentialProviderSpec *spec = spec_of(run);
+        char source[512];
+        int r;
+
+        r = credential_provider_response_parse(output, size, spec->api_version, &response, reterr);
+        if (r < 0)
+                return r;
+
+        r = keyring_new(&keyring);
+        if (r < 0)
+                return r;
+        (void) snprintf(source, sizeof(source), "credential provider %s", spec->name);
+        r = keyring_add_spec(keyring, source, &response.credentials);
+        if (r < 0)
+                return r;
+
+        r = credential_answer_new(keyring, &answer);
+        if (r < 0)
+                return r;
+        keyring = NULL;
+
+        r = credential_cache_put(run->providers->cache, run->i_plugin, response.scope,
+                                 run->canonical_name, now(run->providers),
+                                 response.has_keep ? response.keep_usec : spec->keep_usec, answer);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(answer);
+        return 0;
+}
+
+static void note_success(Run *run) {
+        Error *failure = &run->providers->failures[run->i_plugin];
+
+        if (failure->kind == ERROR_NONE)
+                return;
+
+        error_done(failure);
+        log_info(run->providers->log, NULL, "The credential provider `%s` works again.",
+                 spec_of(run)->name);
+}
+
+/* Logged is the first failure, and one for another reason. */
+static void note_failure(Run *run, const Error *error) {
+        Error *failure = &run->providers->failures[run->i_plugin];
+
+        if (failure->kind == error->kind &&
+            strcmp(error_message(failure), error_message(error)) == 0)
+                return;
+
+        error_done(failure);
+        (void) error_copy(failure, error);
+        log_warning(run->providers->log, NULL, "Going on without what a plugin knows: %s",
+                    error_message(error));
+}
+
+static void slot_end(Slot *slot, CredentialAnswer *answer, const Error *error) {
+        CredentialProvidersAsk *ask = slot->ask;
+
+        slot->run = NULL;
+        if (answer)
+                slot->answer = credential_answer_ref(answer);
+        else {
+                error_done(&ask->error);
+                (void) error_copy(&ask->error, error);
+        }
+
+        if (--ask->n_pending == 0)
+                (void) sd_event_source_set_enabled(ask->ready, SD_EVENT_ONESHOT);
+}
+
+/* Gives every slot that waited the answer, or NULL and an error, and frees the run. */
+static void run_end(Run *run, CredentialAnswer *answer, const Error *error) {
+        Slot *slots = take_ptr(run->slots);
+
+        run_free(run);
+        while (slots) {
+                Slot *slot = slots;
+
+                list_remove(&slots, slot);
+                slot_end(slot, answer, error);
+        }
+}
+
+static int start_next(CredentialProviders *providers);
+
+static int on_program_done(const char *output, size_t size, const Error *error, void *userdata) {
+        cleanup(credential_answer_unref_p) CredentialAnswer *answer = NULL;
+        cleanup(error_done) Error refusal = ERROR_INIT, named = ERROR_INIT;
+        Run *run = userdata;
+        CredentialProviders *providers = run->providers;
+        int r;
+
+        if (!error) {
+                r = take_output(run, output, size, &answer, &refusal);
+                if (r < 0 && refusal.kind == ERROR_NONE)
+                        return r;
+        }
+
+        if (answer)
+                note_success(run);
+        else {
+                (void) error_set(&named, error ? error->kind : refusal.kind,
+                                 "credential provider %s: %s%s", spec_of(run)->name,
+                                 error ? "" : "its answer makes no sense: ",
+                                 error_message(error ?: &refusal));
+                note_failure(run, &named);
+        }
+
+        run_end(run, answer, answer ? NULL : &named);
+        return start_next(providers);
+}
+
+static int run_start(Run *run) {
+        const CredentialProviderSpec *spec = spec_of(run);
+        cleanup(free_p) char *path = NULL;
+        cleanup(free_p) char *request = NULL;
+        int r;
+
+        if (asprintf(&path, "%s/%s", run->providers->bin_dir, spec->name) < 0) {
+                path = NULL;
+                return -ENOMEM;
+        }
+        r = credential_provider_request_format(spec->api_version, run->canonical_name, &request);
+        if (r < 0)
+                return r;
+
+        r = program_run(run->providers->event,
+                        &(ProgramOptions){
+                                .path = path,
+                                .arguments = (const char *const *) spec->arguments,
+                                .environment = (const char *const *) spec->environment,
+                                .input = request,
+                                .input_size = strlen(request),
+                                .output_max = OUTPUT_MAX,
+                                .timeout_usec = TIMEOUT_USEC,
+                        },
+                        on_program_done, run, &run->program);
+        if (r < 0)
+                return r;
+
+        run->providers->n_running++;
+        return 0;
+}
+
+static int start_next(CredentialProviders *providers) {
+        while (providers->n_running < RUNS_MAX) {
+                Run *oldest = NULL;
+                int r;
+
+                for (Run *run = providers->runs; run; run = run->next)
+                        if (!run->program)
+                                oldest = run;
+                if (!oldest)
+                        return 0;
+
+                r = run_start(oldest);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static int on_turn(sd_event_source *source, void *userdata) {
+        return start_next(userdata);
+}
+
+static Run *find_run(CredentialProviders *providers, size_t i_plugin, const char *name) {
+        for (Run *run = providers->runs; run; run = run->next)
+                if (run->i_plugin == i_plugin && strcmp(run->canonical_name, name) == 0)
+                        return run;
+
+        return NULL;
+}
+
+static int run_new(CredentialProviders *providers, size_t i_plugin, const char *name, Run **ret) {
+        Run *run;
+
+        run = calloc(1, sizeof(*run));
+        if (!run)
+                return -ENOMEM;
+
+        run->canonical_name = strdup(name);
+        if (!run->canonical_name) {
+                free(run);
+                return -ENOMEM;
+        }
+        run->providers = providers;
+        run->i_plugin = i_plugin;
+        list_prepend(&providers->runs, run);
+
+        *ret = run;
+        return 0;
+}
+
+static int slot_join_run(Slot *slot, CredentialProviders *providers, size_t i_plugin,
+                         const char *canonical_name) {
+        Run *run = find_run(providers, i_plugin, canonical_name);
+        int r;
+
+        if (!run) {
+                r = run_new(providers, i_plugin, canonical_name, &run);
+                if (r < 0)
+                        return r;
+        }
+
+        slot->run = run;
+        list_prepend(&run->slots, slot);
+        slot->ask->n_pending++;
+        return start_next(providers);
+}
+
+/* Does nothing to a slot that does not wait. */
+static void slot_leave_run(Slot *slot) {
+        Run *run = slot->run;
+        CredentialProviders *providers;
+
+        if (!run)
+                return;
+
+        providers = run->providers;
+        list_remove(&run->slots, slot);
+        slot->run = NULL;
+        if (run->slots)
+                return;
+
+        run_free(run);
+        (void) sd_event_source_set_enabled(providers->turn, SD_EVENT_ONESHOT);
+}
+
 int credential_providers_new(sd_event *event, Log *log, const char *config_path,
                              const char *bin_dir, CredentialProviders **ret, Error *reterr) {
         cleanup(credential_providers_free_p) CredentialProviders *providers = NULL;
@@ -85,23 +373,23 @@ int credential_providers_new(sd_event *event, Log *log, const char *config_path,
                 return -ENOMEM;
 
         providers->event = sd_event_ref(event);
+        providers->log = log;
         r = read_config(config_path, &providers->spec, reterr);
         if (r < 0)
                 return r;
         note_token_wanted(&providers->spec, config_path, log);
+
+        providers->bin_dir = strdup(bin_dir);
+        providers->failures = calloc(providers->spec.n_items + 1, sizeof(*providers->failures));
+        if (!providers->bin_dir || !providers->failures)
+                return -ENOMEM;
         r = credential_cache_new(ANSWERS_MAX, &providers->cache);
         if (r < 0)
                 return r;
-
-        r = credential_runs_new(
-                &(CredentialRunsOptions){
-                        .event = event,
-                        .log = log,
-                        .bin_dir = bin_dir,
-                        .spec = &providers->spec,
-                        .cache = providers->cache,
-                },
-                &providers->runs);
+        r = loop_add_defer(event, &providers->turn, on_turn, providers);
+        if (r < 0)
+                return r;
+        r = sd_event_source_set_enabled(providers->turn, SD_EVENT_OFF);
         if (r < 0)
                 return r;
 
@@ -113,10 +401,16 @@ CredentialProviders *credential_providers_free(CredentialProviders *providers) {
         if (!providers)
                 return NULL;
 
-        credential_runs_free(providers->runs);
+        while (providers->runs)
+                run_free(providers->runs);
+        for (size_t i = 0; providers->failures && i < providers->spec.n_items; i++)
+                error_done(&providers->failures[i]);
+        free(providers->failures);
+        sd_event_source_disable_unref(providers->turn);
         credential_cache_free(providers->cache);
         credential_providers_spec_done(&providers->spec);
         sd_event_unref(providers->event);
+        free(providers->bin_dir);
         free(providers);
         return NULL;
 }
@@ -130,7 +424,7 @@ CredentialProvidersAsk *credential_providers_ask_unref(CredentialProvidersAsk *a
                 return NULL;
 
         for (size_t i = 0; i < ask->n_slots; i++) {
-                credential_runs_leave(&ask->slots[i].waiter);
+                slot_leave_run(&ask->slots[i]);
                 credential_answer_unref(ask->slots[i].answer);
         }
         sd_event_source_disable_unref(ask->ready);
@@ -174,21 +468,6 @@ static int on_ready(sd_event_source *source, void *userdata) {
         return ask->on_ready(keyring, error.kind == ERROR_NONE ? NULL : &error, ask->userdata);
 }
 
-static void on_run_done(CredentialAnswer *answer, const Error *error, void *userdata) {
-        Slot *slot = userdata;
-        CredentialProvidersAsk *ask = slot->ask;
-
-        if (answer)
-                slot->answer = credential_answer_ref(answer);
-        else {
-                error_done(&ask->error);
-                (void) error_copy(&ask->error, error);
-        }
-
-        if (--ask->n_pending == 0)
-                (void) sd_event_source_set_enabled(ask->ready, SD_EVENT_ONESHOT);
-}
-
 static int ask_new(CredentialProviders *providers, const char *canonical_name,
                    CredentialProvidersAsk **ret) {
         cleanup(credential_providers_ask_unref_p) CredentialProvidersAsk *ask = NULL;
@@ -223,19 +502,15 @@ static int fill_slot(CredentialProviders *providers, size_t i_plugin, const char
                 return 0;
         }
 
-        slot->ask->n_pending++;
-        slot->waiter.on_done = on_run_done;
-        slot->waiter.userdata = slot;
-        return credential_runs_join(providers->runs, i_plugin, canonical_name, &slot->waiter);
+        return slot_join_run(slot, providers, i_plugin, canonical_name);
 }
 
 static int fill_slots(CredentialProviders *providers, const char *canonical_name,
                       bool must_be_fresh, CredentialProvidersAsk *ask) {
-        uint64_t now_usec = 0;
+        uint64_t now_usec = now(providers);
         size_t n = 0;
         int r;
 
-        (void) sd_event_now(providers->event, CLOCK_BOOTTIME, &now_usec);
         credential_cache_purge(providers->cache, now_usec);
 
         for (size_t i = 0; i < providers->spec.n_items; i++) {

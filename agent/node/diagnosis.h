@@ -8,7 +8,7 @@
  * nothing.
  */
 
-#include "agent/auth/auth-dir.h"
+#include "agent/auth/docker-config.h"
 #include "agent/base/diagnosis-visitor.h"
 #include "agent/node/folder.h"
 #include "agent/node/state-file.h"

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/auth/credential-answer-spec.h"
 #include "agent/auth/credential-provider-spec.h"
 #include "agent/base/cleanup.h"
 #include "tests/fuzz/fuzz.h"

@@ -15,10 +15,8 @@
 
 #include <cmocka.h>
 
-#include "agent/auth/credential-answer-spec.h"
 #include "agent/auth/credential-cache.h"
 #include "agent/auth/credential-provider-spec.h"
-#include "agent/auth/duration-spec.h"
 #include "agent/base/cleanup.h"
 
 #define SECRET "hunter2"

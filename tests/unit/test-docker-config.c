@@ -17,7 +17,6 @@
 
 #include <cmocka.h>
 
-#include "agent/auth/auth-dir.h"
 #include "agent/auth/docker-config.h"
 #include "agent/base/cleanup.h"
 
