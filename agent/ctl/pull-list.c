@@ -3,10 +3,47 @@
 #include "agent/ctl/pull-list.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/ctl/format.h"
 #include "agent/ctl/terminal.h"
+#include "agent/ctl/view.h"
+
+#define SMOOTHING_SEC 2.0
+#define SAMPLE_USEC_MIN 50000
+#define SHORT_ID_WIDTH 19 /* "sha256:" and 12 digits */
+
+static void rate_begin(Rate *rate, uint64_t now_usec, uint64_t bytes) {
+        *rate = (Rate){ .has_sample = true, .at_usec = now_usec, .bytes = bytes };
+}
+
+void rate_update(Rate *rate, uint64_t now_usec, uint64_t bytes) {
+        double seconds, current, weight;
+
+        if (!rate->has_sample || bytes < rate->bytes || now_usec < rate->at_usec) {
+                rate_begin(rate, now_usec, bytes);
+                return;
+        }
+
+        if (now_usec - rate->at_usec < SAMPLE_USEC_MIN)
+                return;
+
+        seconds = (double) (now_usec - rate->at_usec) / 1e6;
+        current = (double) (bytes - rate->bytes) / seconds;
+        /* The first bytes have no past to be weighed against. */
+        weight = rate->bytes_per_sec > 0 ? seconds / (seconds + SMOOTHING_SEC) : 1;
+
+        rate->bytes_per_sec += (current - rate->bytes_per_sec) * weight;
+        rate->at_usec = now_usec;
+        rate->bytes = bytes;
+}
+
+uint64_t rate_get(const Rate *rate) {
+        return (uint64_t) rate->bytes_per_sec;
+}
 
 static PullItem *pull_list_find(const PullList *list, const char *image) {
         for (size_t i = 0; i < list->n_items; i++)
@@ -163,4 +200,119 @@ ExitStatus pull_list_exit_status(const PullList *list) {
         if (n_failed == 0)
                 return EXIT_STATUS_DONE;
         return n_failed < list->n_items ? EXIT_STATUS_PARTLY : EXIT_STATUS_FAILED;
+}
+
+static const char *phase_to_string(Inplaced__V1__Phase phase) {
+        switch (phase) {
+        case INPLACED__V1__PHASE__PHASE_SUCCEEDED: return "Succeeded";
+        case INPLACED__V1__PHASE__PHASE_FAILED: return "Failed";
+        case INPLACED__V1__PHASE__PHASE_PULLING: return "Pulling";
+        default: return "Waiting";
+        }
+}
+
+static uint64_t item_bytes(const PullItem *item) {
+        return item->bytes_total > item->bytes_done ? item->bytes_total : item->bytes_done;
+}
+
+/* What is not known is a dash: a hole would shift the columns behind it. */
+static char *succeeded_text(const PullItem *item, bool has_full_id) {
+        cleanup(free_p) char *id = terminal_text_escape(item->image_id[0] ? item->image_id : "-");
+        const char *size = "-";
+        FormatBuffer buffer;
+        char *text;
+
+        if (item->was_present)
+                size = "present";
+        else if (item_bytes(item) > 0)
+                size = format_size(item_bytes(item), &buffer);
+
+        if (!id ||
+            asprintf(&text, "%.*s  %s  %s", has_full_id ? (int) strlen(id) : SHORT_ID_WIDTH, id,
+                     size, format_elapsed(item->ended_usec - item->begun_usec, FORMAT_BUFFER)) < 0)
+                return NULL;
+
+        return text;
+}
+
+/* A message usually begins with the reason, since a NodeImage has no other place for it. */
+static bool begins_with(const char *message, const char *reason) {
+        size_t size = strlen(reason);
+
+        return strncmp(message, reason, size) == 0 && message[size] == ':';
+}
+
+static char *failed_text(const PullItem *item) {
+        const char *shown = item->reason[0] ? item->reason : "Unknown";
+        cleanup(free_p) char *reason = terminal_text_escape(shown);
+        cleanup(free_p) char *message = terminal_text_escape(item->message);
+        char *text;
+
+        if (!reason || !message ||
+            asprintf(&text, "failed  %s%s%s", begins_with(item->message, shown) ? "" : reason,
+                     message[0] && !begins_with(item->message, shown) ? ": " : "", message) < 0)
+                return NULL;
+
+        return text;
+}
+
+char *pull_report_line(const PullItem *item, const PullReportStyle *style) {
+        size_t used = terminal_text_width(item->label);
+        cleanup(free_p) char *text = NULL;
+        char *line;
+
+        if (item->phase == INPLACED__V1__PHASE__PHASE_SUCCEEDED)
+                text = succeeded_text(item, style->has_full_id);
+        else if (item->phase == INPLACED__V1__PHASE__PHASE_FAILED)
+                text = failed_text(item);
+        else
+                text = strdup("requested");
+
+        if (!text ||
+            asprintf(&line, "%s%*s  %s", item->label,
+                     used < style->name_width ? (int) (style->name_width - used) : 0, "", text) < 0)
+                return NULL;
+
+        return line;
+}
+
+/* Without a text of its own json-c would write 0.1 as 0.10000000000000001. */
+static json_object *seconds_json(uint64_t usec) {
+        char text[40];
+
+        snprintf(text, sizeof(text), "%.3f", (double) usec / 1e6);
+        return json_object_new_double_s((double) usec / 1e6, text);
+}
+
+static json_object *item_json(const PullItem *item) {
+        cleanup(json_put_p) json_object *object = json_object_new_object();
+        bool is_finished = pull_item_is_finished(item);
+        uint64_t usec = is_finished ? item->ended_usec - item->begun_usec : 0;
+
+        if (!object || !output_add_string(object, "image", item->image) ||
+            !output_add_string(object, "phase", phase_to_string(item->phase)) ||
+            !output_add_string(object, "imageID", item->image_id) ||
+            !output_add_string(object, "reason", item->reason) ||
+            !output_add_string(object, "message", item->message) ||
+            !output_add_number(object, "bytes", item_bytes(item)) ||
+            !output_add(object, "seconds", seconds_json(usec)) ||
+            !output_add_bool(object, "wasPresent", item->was_present))
+                return NULL;
+
+        return take_ptr(object);
+}
+
+json_object *pull_report_json(const PullList *list) {
+        cleanup(json_put_p) json_object *tree = json_object_new_object();
+        json_object *results = json_object_new_array();
+
+        if (!tree || !output_add(tree, "results", results) ||
+            !output_add_string(tree, "requestID", list->request_id))
+                return NULL;
+
+        for (size_t i = 0; i < list->n_items; i++)
+                if (!output_append(results, item_json(&list->items[i])))
+                        return NULL;
+
+        return take_ptr(tree);
 }

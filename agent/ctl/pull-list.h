@@ -4,16 +4,38 @@
 /*
  * The images that were asked for, and what is known of each
  *
- * Fed with the events of the agent, read by those who print. It knows neither terminal nor clock.
+ * Fed with the events of the agent, read by those who print. It has no terminal and no clock: the
+ * caller says what time it is.
+ *
+ *     nginx:1.25  sha256:1a2b3c4d5e6f  67.1 MB  12s
+ *     nginx:1,25  failed  InvalidReference: no such thing as a tag "1,25"
  */
 
+#include <json-c/json.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "agent/ctl/options.h"
-#include "agent/ctl/rate.h"
 #include "proto/inplaced/v1/node.pb-c.h"
+
+/* Rate of a download, smoothed over a few seconds, so that a person can read it and the time left
+ * can be estimated from it. */
+typedef struct Rate {
+        bool has_sample;
+        uint64_t at_usec;
+        uint64_t bytes;
+        double bytes_per_sec;
+} Rate;
+
+#define RATE_INIT ((Rate){ .has_sample = false })
+
+/* To be called about as often as the rate is shown, also when no byte arrived. Fewer bytes than the
+ * last time mean that the download began anew. */
+void rate_update(Rate *rate, uint64_t now_usec, uint64_t bytes);
+
+/* Bytes per second; 0 if it is not known or nothing arrives. */
+uint64_t rate_get(const Rate *rate);
 
 typedef struct PullItem {
         const char *image; /* as it was asked for; borrowed from the command line */
@@ -60,3 +82,15 @@ bool pull_list_is_finished(const PullList *list);
 
 /* Of the finished ones. */
 ExitStatus pull_list_exit_status(const PullList *list);
+
+typedef struct PullReportStyle {
+        size_t name_width; /* names are filled up to it; 0: they are not */
+        bool has_full_id;
+} PullReportStyle;
+
+/* The line of an image that is finished, or was asked for without waiting. NULL if there is no
+ * memory. */
+char *pull_report_line(const PullItem *item, const PullReportStyle *style);
+
+/* All images as one document. NULL if there is no memory. */
+json_object *pull_report_json(const PullList *list);

@@ -3,27 +3,34 @@
 #include "agent/ctl/pull.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "agent/base/clock.h"
 #include "agent/base/loop.h"
 #include "agent/ctl/connect.h"
+#include "agent/ctl/progress-view.h"
 #include "agent/ctl/pull-list.h"
-#include "agent/ctl/pull-output.h"
 #include "agent/ctl/terminal.h"
+#include "agent/ctl/view.h"
 #include "agent/image/pull-reason.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define RECONNECT_USEC (USEC_PER_SEC / 4)
 #define AWAY_USEC_MAX (30 * USEC_PER_SEC)
 #define GOODBYE_USEC (2 * USEC_PER_SEC)
+#define REDRAW_USEC (USEC_PER_SEC / 8)
 
 typedef struct Pull {
         const Options *options;
         NodeClient *client;
         RpcCall *call;
         PullList list;
-        PullOutput *output;
+        ProgressView *view; /* NULL unless progress is shown */
+        sd_event_source *redraw;
+        sd_event_source *resize;
         sd_event_source *timer; /* to connect again, or to wait no longer for the end */
         bool was_heard;         /* the agent has said something */
         uint64_t away_since;    /* 0 while it is there */
@@ -35,6 +42,170 @@ static const RpcMethod preload_method = {
         .path = "/inplaced.v1.Node/Preload",
         .reply = &inplaced__v1__preload_event__descriptor,
 };
+
+static int draw(Pull *pull) {
+        return progress_view_draw(pull->view, &pull->list, pull->away_since > 0,
+                                  clock_monotonic_usec());
+}
+
+static int on_redraw(sd_event_source *source, uint64_t usec, void *userdata) {
+        int r;
+
+        r = draw(userdata);
+        if (r < 0)
+                return r;
+
+        r = sd_event_source_set_time_relative(source, REDRAW_USEC);
+        if (r < 0)
+                return r;
+
+        return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+static int on_resize(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata) {
+        Pull *pull = userdata;
+        size_t rows, columns;
+
+        terminal_get_size(STDOUT_FILENO, &rows, &columns);
+        progress_view_resize(pull->view, rows, columns);
+        return draw(pull);
+}
+
+static int show_progress(Pull *pull) {
+        sd_event *event = node_client_event(pull->client);
+        size_t rows, columns;
+        int r;
+
+        terminal_get_size(STDOUT_FILENO, &rows, &columns);
+        r = progress_view_new(stdout, rows, columns, pull->options->format == OUTPUT_WIDE,
+                              &pull->view);
+        if (r < 0)
+                return r;
+
+        r = loop_add_time_relative(event, &pull->redraw, CLOCK_MONOTONIC, REDRAW_USEC, 0, on_redraw,
+                                   pull);
+        if (r < 0)
+                return r;
+
+        return loop_add_signal(event, &pull->resize, SIGWINCH, on_resize, pull);
+}
+
+static bool wants_progress(const Options *options) {
+        return options_wants_table(options) && !options->quiet && !options->no_wait &&
+               terminal_is_capable(STDOUT_FILENO);
+}
+
+static int print_id(const PullItem *item) {
+        cleanup(free_p) char *id = terminal_text_escape(item->image_id);
+
+        if (!id)
+                return -ENOMEM;
+
+        if (item->phase == INPLACED__V1__PHASE__PHASE_SUCCEEDED)
+                printf("%s\n", id);
+        else if (item->phase == INPLACED__V1__PHASE__PHASE_FAILED)
+                complain("%s: %s: %s", item->image, item->reason, item->message);
+        return 0;
+}
+
+static int print_line(const PullItem *item) {
+        cleanup(free_p) char *line = NULL;
+
+        line = pull_report_line(item, &(PullReportStyle){ .has_full_id = true });
+        if (!line)
+                return -ENOMEM;
+
+        puts(line);
+        return 0;
+}
+
+static int print_items(Pull *pull, bool with_unfinished) {
+        for (size_t i = 0; i < pull->list.n_items; i++) {
+                PullItem *item = &pull->list.items[i];
+                int r;
+
+                if (item->is_printed || !(with_unfinished || pull_item_is_finished(item)))
+                        continue;
+
+                r = pull->options->quiet ? print_id(item) : print_line(item);
+                if (r < 0)
+                        return r;
+
+                item->is_printed = true;
+        }
+
+        (void) fflush(stdout); /* whoever reads it wants the line now */
+        return 0;
+}
+
+/* To be called when an image has finished. */
+static int print_update(Pull *pull) {
+        if (pull->view)
+                return draw(pull);
+
+        return options_wants_table(pull->options) ? print_items(pull, false) : 0;
+}
+
+/* To be called when nothing will change any more. */
+static int print_end(Pull *pull) {
+        cleanup(json_put_p) json_object *tree = NULL;
+
+        if (pull->view)
+                return draw(pull);
+        if (options_wants_table(pull->options))
+                return print_items(pull, true);
+
+        tree = pull_report_json(&pull->list);
+        return tree ? output_tree(pull->options->format, tree) : -ENOMEM;
+}
+
+/* The same if nothing was begun: a person is told nothing about each image. */
+static int print_abandoned(Pull *pull) {
+        if (!options_wants_table(pull->options))
+                return print_end(pull);
+
+        if (pull->view)
+                progress_view_clear(pull->view);
+        return 0;
+}
+
+/* The first one that failed, and whether all of them failed for the same reason. */
+static const PullItem *failed_item(const PullList *list, bool *ret_is_same) {
+        const PullItem *first = NULL;
+
+        *ret_is_same = true;
+        for (size_t i = 0; i < list->n_items; i++) {
+                const PullItem *item = &list->items[i];
+
+                if (item->phase != INPLACED__V1__PHASE__PHASE_FAILED)
+                        continue;
+                if (!first)
+                        first = item;
+                else if (strcmp(first->reason, item->reason) != 0)
+                        *ret_is_same = false;
+        }
+
+        return first;
+}
+
+/* Says on stderr in one line that images failed, if some did. */
+static void print_summary(const PullList *list) {
+        size_t n_failed = pull_list_count(list, INPLACED__V1__PHASE__PHASE_FAILED);
+        const PullItem *failed;
+        const char *advice;
+        bool is_same;
+
+        failed = failed_item(list, &is_same);
+        if (!failed)
+                return;
+
+        advice = is_same ? pull_reason_advice(pull_reason_from_string(failed->reason))
+                         : "see the reason of each";
+        if (n_failed == 1)
+                complain("cannot pull %s: %s; %s", failed->image, failed->reason, advice);
+        else
+                complain("%zu of %zu images failed; %s", n_failed, list->n_items, advice);
+}
 
 static int pull_ask(Pull *pull);
 
@@ -100,9 +271,11 @@ static int on_reconnect(sd_event_source *source, uint64_t usec, void *userdata) 
 /* The agent restarts, most likely. What it was asked for is forgotten with it, but asking twice for
  * an image costs nothing. */
 static int pull_lost(Pull *pull) {
-        if (pull->away_since == 0)
+        if (pull->away_since == 0) {
                 pull->away_since = clock_monotonic_usec();
-        pull_output_set_away(pull->output, true);
+                if (!pull->view)
+                        complain("inplaced went away, connecting again");
+        }
 
         if (clock_monotonic_usec() - pull->away_since > AWAY_USEC_MAX)
                 return pull_give_up(pull);
@@ -121,13 +294,12 @@ static int on_event(const void *message, void *userdata) {
 
         pull->was_heard = true;
         pull->away_since = 0;
-        pull_output_set_away(pull->output, false);
 
         r = pull_list_apply(&pull->list, message, clock_monotonic_usec(), &item);
         if (r < 0 || !item || !pull_item_is_finished(item))
                 return r;
 
-        r = pull_output_update(pull->output);
+        r = print_update(pull);
         if (r < 0 || !pull_list_is_finished(&pull->list))
                 return r;
 
@@ -202,7 +374,9 @@ static int on_interrupt(sd_event_source *source, const struct signalfd_siginfo *
 static void pull_done(Pull *pull) {
         rpc_call_unref(pull->call);
         sd_event_source_disable_unref(pull->timer);
-        pull_output_free(pull->output);
+        sd_event_source_disable_unref(pull->resize);
+        sd_event_source_disable_unref(pull->redraw);
+        progress_view_free(pull->view);
         node_client_free(pull->client);
         pull_list_done(&pull->list);
         error_done(&pull->refused);
@@ -233,7 +407,7 @@ static ExitStatus pull_conclude(const Pull *pull) {
         if (pull->refused.kind != ERROR_NONE)
                 complain("%s", error_message(&pull->refused));
         else
-                pull_output_print_summary(&pull->list);
+                print_summary(&pull->list);
 
         if (pull->refused.kind == ERROR_INVALID)
                 return EXIT_STATUS_USAGE;
@@ -253,15 +427,17 @@ int command_pull(const Options *options) {
         if (r < 0)
                 return r;
 
-        r = pull_output_new(node_client_event(pull.client), options, &pull.list, &pull.output);
-        if (r < 0)
-                return r;
+        if (wants_progress(options)) {
+                r = show_progress(&pull);
+                if (r < 0)
+                        return r;
+        }
 
         r = pull_run(&pull);
         if (r < 0)
                 return r;
 
-        r = pull.was_heard ? pull_output_finish(pull.output) : pull_output_abandon(pull.output);
+        r = pull.was_heard ? print_end(&pull) : print_abandoned(&pull);
         if (r < 0)
                 return r;
 

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/ctl/bar.h"
+#include "agent/ctl/progress-view.h"
 #include "agent/ctl/terminal.h"
 
 #define NAME "registry.example/team/app:1.2"

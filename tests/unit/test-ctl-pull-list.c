@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/ctl/progress-view.h"
 #include "agent/ctl/pull-list.h"
-#include "agent/ctl/pull-report.h"
 #include "agent/ctl/view.h"
 
 #define SEC ((uint64_t) 1000000)
@@ -235,6 +235,38 @@ static void test_bars(void **state) {
         }
 }
 
+static void test_rate_is_smooth(void **state) {
+        Rate rate = RATE_INIT;
+        uint64_t now = SEC, bytes = 0;
+
+        assert_int_equal(rate_get(&rate), 0);
+        for (int i = 0; i < 100; i++, now += SEC / 10, bytes += 1000000)
+                rate_update(&rate, now, bytes);
+        assert_in_range(rate_get(&rate), 9900000, 10100000);
+
+        /* One second without a byte does not make it forget, a minute does. */
+        bytes -= 1000000;
+        for (int i = 0; i < 10; i++, now += SEC / 10)
+                rate_update(&rate, now, bytes);
+        assert_in_range(rate_get(&rate), 4000000, 9000000);
+        for (int i = 0; i < 600; i++, now += SEC / 10)
+                rate_update(&rate, now, bytes);
+        assert_int_equal(rate_get(&rate), 0);
+}
+
+static void test_rate_begins_anew(void **state) {
+        Rate rate = RATE_INIT;
+
+        rate_update(&rate, SEC, 0);
+        rate_update(&rate, 2 * SEC, 5000000);
+        assert_int_equal(rate_get(&rate), 5000000);
+
+        rate_update(&rate, 3 * SEC, 100); /* the next attempt */
+        assert_int_equal(rate_get(&rate), 0);
+        rate_update(&rate, 4 * SEC, 1000100);
+        assert_int_equal(rate_get(&rate), 1000000);
+}
+
 #define LIST_TEST(function) cmocka_unit_test_setup_teardown(function, make_list, free_list)
 
 int main(void) {
@@ -249,6 +281,8 @@ int main(void) {
                 LIST_TEST(test_the_size_stays_when_the_last_event_has_none),
                 LIST_TEST(test_document),
                 LIST_TEST(test_bars),
+                cmocka_unit_test(test_rate_is_smooth),
+                cmocka_unit_test(test_rate_begins_anew),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
