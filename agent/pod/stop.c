@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+#include "agent/pod/stop.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,13 +12,18 @@
 #include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
-#include "agent/pod/stops-internal.h"
+#include "agent/pod/runtime-pod.h"
+#include "cri/client.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
+#define NSEC_PER_SEC ((int64_t) 1000000000)
 #define KUBELET_USEC USEC_PER_SEC /* between two questions whether it is back */
 #define OWNER_SIZE 64             /* of the part that metrics are told */
+#define NODE_ADDRESS "127.0.0.1"  /* of a pod in the host's network, which has none of its own */
 
-uint64_t stop_now_usec(const Stop *stop) {
+DEFINE_CLEANUP(Stop *, stop_destroy)
+
+static uint64_t stop_now_usec(const Stop *stop) {
         uint64_t usec = 0;
 
         (void) sd_event_now(stop->stops->event, CLOCK_MONOTONIC, &usec);
@@ -40,6 +47,625 @@ static int stop_wait(Stop *stop, uint64_t usec) {
         return loop_add_time_relative(stop->stops->event, &stop->timer, CLOCK_MONOTONIC, usec,
                                       /* accuracy= */ 1000, on_timer, stop);
 }
+
+/* Its runtime */
+
+static bool is_wanted(const Stop *stop, Runtime *runtime) {
+        return strcmp(runtime_name(runtime), stop->runtime) == 0;
+}
+
+static Runtime *find_runtime(const Stop *stop) {
+        const Runtimes *runtimes = stop->stops->runtimes;
+
+        if (!stop->runtime)
+                return runtimes_chosen(runtimes);
+
+        for (size_t i = 0; i < runtimes_count(runtimes); i++)
+                if (is_wanted(stop, runtimes_get(runtimes, i)))
+                        return runtimes_get(runtimes, i);
+        return NULL;
+}
+
+static const char *stop_runtime_name(const Stop *stop) {
+        Runtime *runtime = stop->runtime ? NULL : find_runtime(stop);
+
+        return runtime ? runtime_name(runtime) : stop->runtime;
+}
+
+RpcClient *stop_client(const Stop *stop) {
+        Runtime *runtime = find_runtime(stop);
+
+        return runtime && runtime_is_alive(runtime) ? runtime_client(runtime) : NULL;
+}
+
+/* The journal, what is announced, and the hook */
+
+static int64_t now_nsec(void) {
+        struct timespec now;
+
+        (void) clock_gettime(CLOCK_REALTIME, &now);
+        return (int64_t) now.tv_sec * NSEC_PER_SEC + now.tv_nsec;
+}
+
+/* A stop goes on without its file; what is lost is what a crash would want to know. */
+static void stops_note_journal(Stops *stops, const Error *error) {
+        bool is_broken = error->kind != ERROR_NONE;
+
+        if (is_broken && !stops->is_journal_broken)
+                log_error(stops->log, NULL,
+                          "Cannot write down which containers are being stopped: %s.",
+                          error_message(error));
+        if (!is_broken && stops->is_journal_broken)
+                log_info(stops->log, NULL,
+                         "Which containers are being stopped is written down again.");
+        stops->is_journal_broken = is_broken;
+}
+
+static int stop_note_phase(Stop *stop, StopPhase phase) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        uint64_t now_usec = stop_now_usec(stop), left_usec = 0;
+        StopRecord record;
+        StopClock now;
+        int r;
+
+        stop_clock_read(&now);
+        if (stop->deadline_usec > now_usec)
+                left_usec = stop->deadline_usec - now_usec;
+
+        record = (StopRecord){
+                .owner = stop->owner,
+                .container_id = stop->container_id,
+                .runtime = (char *) stop_runtime_name(stop),
+                .phase = phase,
+                .began_sec = stop->began_nsec / NSEC_PER_SEC,
+                .deadline_sec = now.wall_sec + (int64_t) (left_usec / USEC_PER_SEC),
+                .changed_sec = now.wall_sec,
+                .uptime_sec = now.uptime_sec,
+                .boot_id = now.boot_id,
+        };
+        r = stop_journal_set(stop->stops->journal, &record, &error);
+        if (r < 0 && error.kind == ERROR_NONE)
+                return r;
+
+        stops_note_journal(stop->stops, &error);
+        return 0;
+}
+
+int stops_forget(Stops *stops, const char *owner, const char *container_id) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        const StopRecord record = {
+                .owner = (char *) owner,
+                .container_id = (char *) container_id,
+                .changed_sec = now_nsec() / NSEC_PER_SEC,
+        };
+        int r;
+
+        if (!stop_journal_find(stops->journal, owner, container_id))
+                return 0;
+
+        r = stop_journal_set(stops->journal, &record, &error);
+        if (r < 0 && error.kind == ERROR_NONE)
+                return r;
+
+        stops_note_journal(stops, &error);
+        return 0;
+}
+
+/* field_path: NULL if it is about the whole pod. */
+static int send_event_of(Stop *stop, const char *field_path, const char *type, const char *reason,
+                         const char *message) {
+        const KubeReference object = {
+                .api_version = "v1",
+                .kind = "Pod",
+                .namespace = stop->namespace,
+                .name = stop->pod,
+                .uid = stop->uid,
+                .field_path = field_path,
+        };
+
+        if (!stop->stops->events || !stop->container || !stop->pod || !stop->namespace)
+                return 0;
+
+        return kube_event_send(stop->stops->events, &object, type, reason, message);
+}
+
+static int send_event(Stop *stop, const char *type, const char *reason, const char *message) {
+        cleanup(free_p) char *field_path = NULL;
+
+        if (asprintf(&field_path, "spec.%s{%s}", stop->is_init ? "initContainers" : "containers",
+                     stop->container ?: "") < 0) {
+                field_path = NULL;
+                return -ENOMEM;
+        }
+
+        return send_event_of(stop, field_path, type, reason, message);
+}
+
+static int stop_announce(Stop *stop) {
+        log_info(stop->stops->log,
+                 LOG_FIELDS({ "POD_NAMESPACE", stop->namespace }, { "POD", stop->pod },
+                            { "CONTAINER", stop->container },
+                            { "CONTAINER_ID", stop->container_id }),
+                 "%s, in pod `%s/%s`.", stop->cause, stop->namespace ?: "", stop->pod ?: "");
+        return send_event(stop, "Normal", "Killing", stop->cause);
+}
+
+static void stop_announce_resumed(const Stop *stop) {
+        log_info(stop->stops->log,
+                 LOG_FIELDS({ "POD_NAMESPACE", stop->namespace }, { "POD", stop->pod },
+                            { "CONTAINER", stop->container },
+                            { "CONTAINER_ID", stop->container_id }),
+                 "Stopping container %s, in pod `%s/%s`; this had begun before the agent was "
+                 "started, for `%s`.",
+                 stop->container ?: stop->container_id, stop->namespace ?: "", stop->pod ?: "",
+                 stop->owner);
+}
+
+static int stop_announce_wait(Stop *stop, const char *why) {
+        cleanup(free_p) char *message = NULL;
+
+        if (stop->is_wait_told)
+                return 0;
+
+        stop->is_wait_told = true;
+        if (asprintf(
+                    &message,
+                    "Container %s waits to be restarted, since no kubelet would start it again: %s",
+                    stop->container ?: "", why) < 0) {
+                message = NULL;
+                return -ENOMEM;
+        }
+
+        log_warning(stop->stops->log,
+                    LOG_FIELDS({ "POD_NAMESPACE", stop->namespace }, { "POD", stop->pod },
+                               { "CONTAINER", stop->container }),
+                    "Pod `%s/%s`: %s.", stop->namespace ?: "", stop->pod ?: "", message);
+        return send_event(stop, "Warning", "WaitingForKubelet", message);
+}
+
+static void stop_set_begun(Stop *stop, int64_t began_nsec, int64_t grace_sec) {
+        stop->has_begun = true;
+        stop->began_nsec = began_nsec;
+        stop->began_usec = stop_now_usec(stop);
+        stop->deadline_usec = stop->began_usec + (uint64_t) grace_sec * USEC_PER_SEC;
+}
+
+void stop_resume(Stop *stop, const StopRecord *record) {
+        int64_t left_sec;
+        StopClock now;
+
+        stop_clock_read(&now);
+        left_sec = stop_record_left_sec(record, &now);
+        stop->is_resumed = true;
+        stop_set_begun(stop, record->began_sec * NSEC_PER_SEC,
+                       stop_plan_grace_sec(left_sec, NULL, NULL));
+}
+
+static int stop_begin_first(Stop *stop) {
+        stops_overtake_others(stop);
+        stop_set_begun(stop, now_nsec(), stop->look_grace_sec);
+        return stop_announce(stop);
+}
+
+static int stop_begin(Stop *stop, StopPhase phase) {
+        const StopRecord *record =
+                stop_journal_find(stop->stops->journal, stop->owner, stop->container_id);
+        int r = 0;
+
+        if (stop->has_begun && record && record->phase == phase)
+                return 0;
+
+        if (!stop->has_begun)
+                r = stop_begin_first(stop);
+        return r < 0 ? r : stop_note_phase(stop, phase);
+}
+
+static int stop_tell_hook_failure(Stop *stop, const char *hook, const char *why) {
+        cleanup(free_p) char *message = NULL;
+        cleanup(free_p) char *event = NULL;
+
+        if (asprintf(&message, "%s: %s", hook, why) < 0)
+                message = NULL;
+        if (asprintf(&event, "%s for Container \"%s\" in Pod \"%s_%s(%s)\" failed - error: %s",
+                     hook, stop->container ?: "", stop->pod ?: "", stop->namespace ?: "",
+                     stop->uid ?: "", why) < 0)
+                event = NULL;
+        if (!message || !event)
+                return -ENOMEM;
+
+        log_warning(stop->stops->log,
+                    LOG_FIELDS({ "POD_NAMESPACE", stop->namespace }, { "POD", stop->pod },
+                               { "CONTAINER", stop->container },
+                               { "CONTAINER_ID", stop->container_id }),
+                    "%s.", event);
+        free(stop->hook_message);
+        stop->hook_message = take_ptr(message);
+        return send_event(stop, "Warning", "FailedPreStopHook", event);
+}
+
+static int stop_note_hook_failure(Stop *stop, const char *why) {
+        cleanup(free_p) char *hook = NULL;
+        int r;
+
+        if (stop->hook_trouble)
+                return stop_tell_hook_failure(stop, "preStop hook", why);
+
+        r = hook_spec_describe(&stop->hook_spec, &hook);
+        return r < 0 ? r : stop_tell_hook_failure(stop, hook, why);
+}
+
+/* As the kubelet says it: of the pod. */
+static int stop_tell_fallback(Stop *stop, const char *host) {
+        cleanup(free_p) char *message = NULL;
+
+        if (asprintf(
+                    &message,
+                    "request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded",
+                    host) < 0) {
+                message = NULL;
+                return -ENOMEM;
+        }
+
+        log_warning(stop->stops->log,
+                    LOG_FIELDS({ "POD_NAMESPACE", stop->namespace }, { "POD", stop->pod },
+                               { "CONTAINER", stop->container },
+                               { "CONTAINER_ID", stop->container_id }),
+                    "Pod `%s/%s`: %s.", stop->namespace ?: "", stop->pod ?: "", message);
+        return send_event_of(stop, NULL, "Warning", "LifecycleHTTPFallback", message);
+}
+
+static int on_hook_done(const Error *error, void *userdata) {
+        Stop *stop = userdata;
+        const char *plain_host = hook_plain_host(stop->hook);
+        int r = 0;
+
+        if (error)
+                r = stop_note_hook_failure(stop, error_message(error));
+        else if (plain_host)
+                r = stop_tell_fallback(stop, plain_host);
+        stop->hook = hook_free(stop->hook);
+        return r < 0 ? r : stop_handle(stop, STOP_ON_HOOKED);
+}
+
+static int stop_run_hook(Stop *stop, StopEvent *ret_event) {
+        const HookTarget target = {
+                .client = stop_client(stop),
+                .container_id = stop->container_id,
+                .address = stop->address,
+        };
+        int r;
+
+        r = stop_begin(stop, STOP_PHASE_HOOK);
+        if (r < 0)
+                return r;
+
+        if (stop->hook_trouble) {
+                *ret_event = STOP_ON_HOOKED;
+                return stop_note_hook_failure(stop, stop->hook_trouble);
+        }
+
+        return hook_run(stop->stops->event, &stop->hook_spec, &target,
+                        stop->deadline_usec - stop->began_usec, on_hook_done, stop, &stop->hook);
+}
+
+static int stop_read_hook(Stop *stop, const char *handler, const char *ports) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        hook_spec_done(&stop->hook_spec);
+        free(stop->hook_trouble);
+        stop->hook_trouble = NULL;
+        r = hook_spec_parse(handler, ports, &stop->hook_spec, &error);
+        if (r >= 0 || error.kind == ERROR_NONE)
+                return r;
+
+        stop->hook_trouble = strdup(error_message(&error));
+        return stop->hook_trouble ? 0 : -ENOMEM;
+}
+
+/* What it asks of the runtime */
+
+static int stop_miss_runtime(Stop *stop) {
+        char *message;
+
+        if (asprintf(&message, "the container runtime%s%s is not there", stop->runtime ? " " : "",
+                     stop->runtime ?: "") < 0)
+                return -ENOMEM;
+
+        stop_set_message(stop, message);
+        return 0;
+}
+
+/* Why it goes on later, or not at all. */
+static int stop_take_error(Stop *stop, const Error *error) {
+        char *message = strdup(error_message(error));
+
+        if (!message)
+                return -ENOMEM;
+
+        stop_set_message(stop, message);
+        return 0;
+}
+
+static StopEvent event_over(Stop *stop, StopResult result) {
+        stop->result = result;
+        if (result != STOP_FAILED)
+                stop_set_message(stop, NULL);
+        return STOP_ON_OVER;
+}
+
+/* A runtime that is there and refuses again and again will not do it. */
+static StopEvent event_of_refusal(Stop *stop) {
+        stop->n_refusals++;
+        return stop->n_refusals < STOP_REFUSALS_MAX ? STOP_ON_REFUSED
+                                                    : event_over(stop, STOP_FAILED);
+}
+
+/* Of a question that changes nothing: it may be asked for ever while nobody answers. */
+static int event_of_error(Stop *stop, const Error *error, StopEvent *ret_event) {
+        int r;
+
+        if (!stop_client(stop)) {
+                *ret_event = STOP_ON_RUNTIME_AWAY;
+                return stop_miss_runtime(stop);
+        }
+
+        r = stop_take_error(stop, error);
+        if (r < 0)
+                return r;
+
+        *ret_event =
+                stop_plan_is_silence(error->kind) ? STOP_ON_RUNTIME_AWAY : event_of_refusal(stop);
+        return 0;
+}
+
+static int replace(char **text, const char *source) {
+        char *copy = source ? strdup(source) : NULL;
+
+        if (source && !copy)
+                return -ENOMEM;
+
+        free(*text);
+        *text = copy;
+        return 0;
+}
+
+static int stop_take_container(Stop *stop, const CriContainer *container) {
+        const struct {
+                char **text;
+                const char *source;
+        } texts[] = {
+                { &stop->sandbox_id, container->pod_sandbox_id },
+                { &stop->container, cri_container_label(container, LABEL_CONTAINER_NAME) },
+                { &stop->pod, cri_container_label(container, LABEL_POD_NAME) },
+                { &stop->namespace, cri_container_label(container, LABEL_POD_NAMESPACE) },
+                { &stop->uid, cri_container_label(container, LABEL_POD_UID) },
+        };
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < sizeof(texts) / sizeof(texts[0]); i++)
+                r = replace(texts[i].text, texts[i].source);
+        if (r < 0)
+                return r;
+
+        stop->look_grace_sec =
+                stop_plan_grace_sec(stop->grace_sec,
+                                    cri_container_annotation(container, ANNOTATION_DELETION_GRACE),
+                                    cri_container_annotation(container,
+                                                             ANNOTATION_TERMINATION_GRACE));
+        return stop_read_hook(stop, cri_container_annotation(container, ANNOTATION_PRE_STOP),
+                              cri_container_annotation(container, ANNOTATION_PORTS));
+}
+
+/* The runtime takes the beginning of an ID, too. */
+static const CriContainer *find_container(const Stop *stop, const CriContainerList *list) {
+        for (size_t i = 0; i < list->n_containers; i++)
+                if (strcmp(list->containers[i]->id, stop->container_id) == 0)
+                        return list->containers[i];
+
+        return NULL;
+}
+
+static int take_running(Stop *stop, const CriContainer *container, StopEvent *ret_event) {
+        int r;
+
+        stop->n_refusals = 0;
+        r = stop_take_container(stop, container);
+        if (r < 0)
+                return r;
+
+        *ret_event = stop->is_resumed ? STOP_ON_BEGUN : STOP_ON_RUNNING;
+        if (stop->is_resumed)
+                stop_announce_resumed(stop);
+        return 0;
+}
+
+static int event_of_look(Stop *stop, const CriContainerList *list, StopEvent *ret_event) {
+        const StopRecord *record =
+                stop_journal_find(stop->stops->journal, stop->owner, stop->container_id);
+        const CriContainer *container = find_container(stop, list);
+
+        if (container && container->state == RUNTIME__V1__CONTAINER_STATE__CONTAINER_RUNNING)
+                return take_running(stop, container, ret_event);
+
+        if (container && stop->is_resumed)
+                *ret_event = STOP_ON_EXITED;
+        else
+                *ret_event = event_over(stop, record ? STOP_STOPPED : STOP_GONE);
+        return 0;
+}
+
+static int on_looked(const void *reply, const Error *error, void *userdata) {
+        Stop *stop = userdata;
+        StopEvent event;
+        int r;
+
+        stop->n_silences = error ? stop->n_silences : 0;
+        r = error ? event_of_error(stop, error, &event) : event_of_look(stop, reply, &event);
+        stop->call = rpc_call_unref(stop->call);
+        return r < 0 ? r : stop_handle(stop, event);
+}
+
+static int stop_look(Stop *stop, StopEvent *ret_event) {
+        CriContainerFilter filter = RUNTIME__V1__CONTAINER_FILTER__INIT;
+        RpcClient *client = stop_client(stop);
+
+        if (!client) {
+                *ret_event = STOP_ON_RUNTIME_AWAY;
+                return stop_miss_runtime(stop);
+        }
+
+        filter.id = stop->container_id;
+        stop->is_overtaken = stops_has_begun_other(stop);
+        return cri_list_containers(client, &filter, on_looked, stop, &stop->call);
+}
+
+static int event_of_sandbox(Stop *stop, const CriSandboxStatus *reply, StopEvent *ret_event) {
+        const char *address = NODE_ADDRESS;
+
+        if (reply->status && reply->status->network && *reply->status->network->ip)
+                address = reply->status->network->ip;
+
+        *ret_event = STOP_ON_ADDRESS;
+        return replace(&stop->address, address);
+}
+
+/* Without an address the hook fails, and says so. */
+static int on_sandbox(const void *reply, const Error *error, void *userdata) {
+        StopEvent event = STOP_ON_ADDRESS;
+        Stop *stop = userdata;
+        int r = 0;
+
+        if (error && (!stop_client(stop) || stop_plan_is_silence(error->kind)))
+                r = event_of_error(stop, error, &event);
+        else if (!error)
+                r = event_of_sandbox(stop, reply, &event);
+        stop->call = rpc_call_unref(stop->call);
+        return r < 0 ? r : stop_handle(stop, event);
+}
+
+static bool needs_address(const Stop *stop) {
+        const HookSpec *hook = &stop->hook_spec;
+
+        return stop->look_grace_sec > 0 && !hook->host &&
+               (hook->kind == HOOK_HTTP || hook->kind == HOOK_TCP);
+}
+
+static int stop_find_address(Stop *stop, StopEvent *ret_event) {
+        RpcClient *client = stop_client(stop);
+
+        *ret_event = STOP_ON_ADDRESS;
+        if (!needs_address(stop))
+                return 0;
+        if (stop->pod_address)
+                return replace(&stop->address, stop->pod_address);
+
+        if (!client) {
+                *ret_event = STOP_ON_RUNTIME_AWAY;
+                return stop_miss_runtime(stop);
+        }
+
+        *ret_event = STOP_ON_NOTHING;
+        return cri_sandbox_status(client, stop->sandbox_id, on_sandbox, stop, &stop->call);
+}
+
+static int on_stopped(const void *reply, const Error *error, void *userdata) {
+        StopEvent event = STOP_ON_ANSWERED;
+        Stop *stop = userdata;
+        int r = 0;
+
+        stop->is_accepted = !error;
+        if (error && !stop_client(stop)) {
+                event = STOP_ON_RUNTIME_AWAY;
+                r = stop_miss_runtime(stop);
+        } else if (error) {
+                stop->n_refusals++;
+                r = stop_take_error(stop, error);
+        }
+        stop->call = rpc_call_unref(stop->call);
+        return r < 0 ? r : stop_handle(stop, event);
+}
+
+static int stop_stop(Stop *stop, StopEvent *ret_event) {
+        RpcClient *client = stop_client(stop);
+        int r;
+
+        if (!client) {
+                *ret_event = STOP_ON_RUNTIME_AWAY;
+                return stop_miss_runtime(stop);
+        }
+
+        r = stop_begin(stop, STOP_PHASE_STOPPING);
+        if (r < 0)
+                return r;
+
+        return cri_stop_container(client, stop->container_id,
+                                  stop_plan_left_sec(stop->deadline_usec, stop_now_usec(stop)),
+                                  on_stopped, stop, &stop->call);
+}
+
+/* Of a container that still runs: so the runtime has refused, or it has not been told yet. */
+static int event_of_survivor(Stop *stop, StopEvent *ret_event) {
+        char *message;
+
+        if (stop->is_accepted) {
+                message = strdup("it still runs, though the runtime says that it has stopped it");
+                if (!message)
+                        return -ENOMEM;
+
+                stop_set_message(stop, message);
+                stop->is_accepted = false;
+                stop->n_refusals++;
+        }
+
+        *ret_event = stop->n_refusals == 0                  ? STOP_ON_RUNNING
+                     : stop->n_refusals < STOP_REFUSALS_MAX ? STOP_ON_REFUSED
+                                                            : event_over(stop, STOP_FAILED);
+        return 0;
+}
+
+/* It was us who ended it if it ended after we began. */
+static int event_of_status(Stop *stop, const CriContainerStatus *reply, StopEvent *ret_event) {
+        const Runtime__V1__ContainerStatus *status = reply->status;
+
+        if (status && status->state == RUNTIME__V1__CONTAINER_STATE__CONTAINER_RUNNING)
+                return event_of_survivor(stop, ret_event);
+
+        *ret_event =
+                event_over(stop, status && status->finished_at >= stop->began_nsec ? STOP_STOPPED
+                                                                                   : STOP_GONE);
+        return 0;
+}
+
+static int on_status(const void *reply, const Error *error, void *userdata) {
+        Stop *stop = userdata;
+        StopEvent event;
+        int r = 0;
+
+        stop->n_silences = error ? stop->n_silences : 0;
+        if (!error)
+                r = event_of_status(stop, reply, &event);
+        else if (error->kind == ERROR_NOT_FOUND)
+                event = event_over(stop, stop->is_accepted ? STOP_STOPPED : STOP_GONE);
+        else
+                r = event_of_error(stop, error, &event);
+        stop->call = rpc_call_unref(stop->call);
+        return r < 0 ? r : stop_handle(stop, event);
+}
+
+static int stop_confirm(Stop *stop, StopEvent *ret_event) {
+        RpcClient *client = stop_client(stop);
+
+        if (!client) {
+                *ret_event = STOP_ON_RUNTIME_AWAY;
+                return stop_miss_runtime(stop);
+        }
+
+        return cri_container_status(client, stop->container_id, /* is_verbose= */ false, on_status,
+                                    stop, &stop->call);
+}
+
+/* What each event leads to */
 
 /* A runtime that is there, and silent, will not announce itself again. */
 static int stop_park(Stop *stop) {
@@ -192,8 +818,6 @@ static void stop_count(const Stop *stop, uint64_t duration_usec) {
         if (stops->on_stopped)
                 stops->on_stopped(owner, stop->result, duration_usec, stops->userdata);
 }
-
-DEFINE_CLEANUP(Stop *, stop_destroy)
 
 /* Whoever is told may free all stops, but this one is none of them any more. */
 static int stop_finish(Stop *stop) {

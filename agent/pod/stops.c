@@ -8,7 +8,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
-#include "agent/pod/stops-internal.h"
+#include "agent/pod/stop.h"
 
 /* So many stops are beginning at a time. One keeps containerd busy for about 60 ms, and the kubelet
  * with what follows: 16 leave both able to do something else meanwhile, and 110 stops, a node full

@@ -2,10 +2,9 @@
 #pragma once
 
 /*
- * What the files of stops.h share
+ * The life of one stop, from the queue to its end
  *
- * stop.c is the life of one stop, stop-runtime.c what it asks of the runtime, stop-hook.c how it is
- * announced and its hook run, stops.c the queue of all of them.
+ * A part of stops.h: stops.c keeps the queue of all of them.
  */
 
 #include "agent/base/list.h"
@@ -104,35 +103,13 @@ void stop_destroy(Stop *stop);
 /* Takes over the text. */
 void stop_set_message(Stop *stop, char *message);
 
-uint64_t stop_now_usec(const Stop *stop);
-
-/* NULL: it is not known. */
-const char *stop_runtime_name(const Stop *stop);
-
 /* NULL while it is away. */
 RpcClient *stop_client(const Stop *stop);
 
-/* Each begins one question, or says at once what follows. */
-int stop_look(Stop *stop, StopEvent *ret_event);
-int stop_find_address(Stop *stop, StopEvent *ret_event);
-int stop_stop(Stop *stop, StopEvent *ret_event);
-int stop_confirm(Stop *stop, StopEvent *ret_event);
-int stop_run_hook(Stop *stop, StopEvent *ret_event);
-
 /* What a run of the agent that has been killed had begun, goes on with what is left of its time. */
 void stop_resume(Stop *stop, const StopRecord *record);
-/* That it does, in the log; once it is known what it is. */
-void stop_announce_resumed(const Stop *stop);
 
-/* From now on there is no way back: it is announced and written down. */
-int stop_begin(Stop *stop, StopPhase phase);
-int stop_note_phase(Stop *stop, StopPhase phase);
-
-/* Whoever waits for the restart should know why nothing happens. Once. */
-int stop_announce_wait(Stop *stop, const char *why);
-
-/* Which hook its annotations ask for. */
-int stop_read_hook(Stop *stop, const char *handler, const char *ports);
+/* The rest is in stops.c. */
 
 /* Another stop of the same container is past the point of no return. */
 bool stops_has_begun_other(const Stop *stop);
