@@ -7,10 +7,12 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/slice.h"
 #include "agent/kube/protobuf.h"
-#include "agent/pod/container-spec.h"
-#include "agent/pod/spec-text.h"
+#include "agent/pod/env-hash.h"
 
+#define NAME_SIZE_MAX ((size_t) 253)
+#define TEXT_SIZE_MAX ((size_t) 4096)
 #define KRUISE_GATE "KruisePodReady"
 #define GRACE_SEC_DEFAULT 30
 #define GRACE_SEC_MIN 1
@@ -19,6 +21,8 @@
 typedef Kubernetes__V1__PodSpec SpecMessage;
 typedef Kubernetes__V1__PodStatus StatusMessage;
 typedef Kubernetes__V1__PodCondition ConditionMessage;
+typedef Kubernetes__V1__ObjectMeta__LabelsEntry LabelMessage;
+typedef Kubernetes__V1__ObjectMeta__AnnotationsEntry AnnotationMessage;
 
 DEFINE_CLEANUP(Pod *, pod_free)
 
@@ -26,10 +30,365 @@ static inline void message_free_p(void *message) {
         kube_protobuf_free(*(void **) message);
 }
 
-static int copy_note(const KubeObjectMeta *meta, const char *key, char **to, Error *reterr) {
+/* A text that is not set is NULL in a message, and "" in ours. */
+
+static bool is_text(const char *text, const char *expected) {
+        return text && strcmp(text, expected) == 0;
+}
+
+static bool has_text(const char *text) {
+        return text && text[0];
+}
+
+/* A longer one is refused. Frees what *to was. what: of the error. */
+static int copy_text(const char *text, size_t size_max, const char *what, char **to,
+                     Error *reterr) {
+        char *copy;
+
+        if (text && strlen(text) > size_max)
+                return error_set(reterr, ERROR_INVALID, "%s: has more than %zu bytes", what,
+                                 size_max);
+
+        copy = strdup(text ?: "");
+        if (!copy)
+                return -ENOMEM;
+
+        free(*to);
+        *to = copy;
+        return 0;
+}
+
+/* One that is missing is refused, too. */
+static int copy_name(const char *name, const char *what, char **to, Error *reterr) {
+        if (!has_text(name))
+                return error_set(reterr, ERROR_INVALID, "%s: is missing", what);
+
+        return copy_text(name, NAME_SIZE_MAX, what, to, reterr);
+}
+
+/* Its containers */
+
+static int compare_labels(const void *a, const void *b) {
+        const LabelMessage *left = *(LabelMessage *const *) a, *right = *(LabelMessage *const *) b;
+
+        return strcmp(left->key ?: "", right->key ?: "");
+}
+
+static int compare_annotations(const void *a, const void *b) {
+        const AnnotationMessage *left = *(AnnotationMessage *const *) a;
+        const AnnotationMessage *right = *(AnnotationMessage *const *) b;
+
+        return strcmp(left->key ?: "", right->key ?: "");
+}
+
+/* There may be thousands, and as many variables that ask for one. */
+static void sort_entries(const KubeObjectMeta *meta) {
+        if (meta->n_labels > 1)
+                qsort(meta->labels, meta->n_labels, sizeof(*meta->labels), compare_labels);
+        if (meta->n_annotations > 1)
+                qsort(meta->annotations, meta->n_annotations, sizeof(*meta->annotations),
+                      compare_annotations);
+}
+
+static int compare_key(const char *text, Slice key) {
+        int r = strncmp(text, key.data, key.size);
+
+        return r != 0 ? r : text[key.size] != '\0';
+}
+
+/* The entries are sorted. What is not there has the value "". */
+static const char *find_entry(const KubeObjectMeta *meta, bool is_label, Slice key) {
+        size_t first = 0, end = is_label ? meta->n_labels : meta->n_annotations;
+
+        while (first < end) {
+                size_t i = first + (end - first) / 2;
+                const char *text = is_label ? meta->labels[i]->key : meta->annotations[i]->key;
+                int r = compare_key(text ?: "", key);
+
+                if (r == 0)
+                        return (is_label ? meta->labels[i]->value : meta->annotations[i]->value)
+                                       ?: "";
+                if (r < 0)
+                        first = i + 1;
+                else
+                        end = i;
+        }
+
+        return "";
+}
+
+/* False if the variable is not made from labels or annotations. */
+static bool read_variable(const Kubernetes__V1__EnvVar *variable, const KubeObjectMeta *meta,
+                          EnvValue *ret) {
+        const Kubernetes__V1__EnvVarSource *source = variable->valuefrom;
+        const char *name = variable->name ?: "";
+        bool is_label;
+        Slice key;
+
+        if ((variable->value && variable->value[0]) || !source || !source->fieldref ||
+            env_hash_skips(name) ||
+            !env_hash_parse_field(source->fieldref->fieldpath ?: "", &is_label, &key))
+                return false;
+
+        *ret = (EnvValue){ .name = name, .value = find_entry(meta, is_label, key) };
+        return true;
+}
+
+static int copy_env_names(PodContainer *container, const EnvValue *values, size_t n_values) {
+        container->env_names = calloc(n_values + 1, sizeof(*container->env_names));
+        if (!container->env_names)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < n_values; i++) {
+                container->env_names[i] = strdup(values[i].name);
+                if (!container->env_names[i])
+                        return -ENOMEM;
+        }
+
+        return 0;
+}
+
+typedef struct NamedVariable {
+        const char *name;
+        size_t index;
+        bool is_ours;
+} NamedVariable;
+
+static int compare_variables(const void *a, const void *b) {
+        const NamedVariable *left = a, *right = b;
+        int r = strcmp(left->name, right->name);
+
+        return r != 0 ? r : (left->index > right->index) - (left->index < right->index);
+}
+
+/* Of several variables of one name the last one wins. There may be thousands. */
+static int is_any_overridden(const KubeContainer *message, const KubeObjectMeta *meta, bool *ret) {
+        cleanup(free_p) NamedVariable *all = calloc(message->n_env + 1, sizeof(*all));
+        EnvValue value;
+
+        if (!all)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < message->n_env; i++)
+                all[i] = (NamedVariable){
+                        .name = message->env[i]->name ?: "",
+                        .index = i,
+                        .is_ours = read_variable(message->env[i], meta, &value),
+                };
+        qsort(all, message->n_env, sizeof(*all), compare_variables);
+
+        *ret = false;
+        for (size_t i = 0; i + 1 < message->n_env; i++)
+                if (all[i].is_ours && strcmp(all[i].name, all[i + 1].name) == 0)
+                        *ret = true;
+
+        return 0;
+}
+
+static int read_env(const KubeContainer *message, const KubeObjectMeta *meta,
+                    PodContainer *container) {
+        cleanup(free_p) EnvValue *values = NULL;
+        size_t n_values = 0;
+        int r;
+
+        if (message->n_env > 0) {
+                values = malloc(message->n_env * sizeof(*values));
+                if (!values)
+                        return -ENOMEM;
+        }
+
+        for (size_t i = 0; i < message->n_env; i++)
+                if (read_variable(message->env[i], meta, &values[n_values]))
+                        n_values++;
+
+        r = copy_env_names(container, values, n_values);
+        if (r < 0)
+                return r;
+
+        r = n_values > 0 ? is_any_overridden(message, meta, &container->is_env_overridden) : 0;
+        if (r < 0)
+                return r;
+
+        return env_hash(values, n_values, &container->env_hash);
+}
+
+/* What else a rule may ask for, only the kubelet can tell. */
+static bool has_unknown_rule(const KubeContainer *message) {
+        for (size_t i = 0; i < message->n_restartpolicyrules; i++)
+                if (!is_text(message->restartpolicyrules[i]->action, "Restart"))
+                        return true;
+
+        return false;
+}
+
+static int read_restart(const KubeContainer *message, const Kubernetes__V1__PodSpec *spec,
+                        PodContainer *container, Error *reterr) {
+        const char *policy = has_text(message->restartpolicy) ? message->restartpolicy
+                             : has_text(spec->restartpolicy)  ? spec->restartpolicy
+                                                              : "Always";
+
+        if (container->kind == POD_CONTAINER_INIT && is_text(message->restartpolicy, "Always"))
+                container->kind = POD_CONTAINER_SIDECAR;
+
+        container->comes_back = container->kind != POD_CONTAINER_INIT &&
+                                strcmp(policy, "Always") == 0 && !has_unknown_rule(message);
+        return copy_text(policy, NAME_SIZE_MAX, "restartPolicy", &container->restart_policy,
+                         reterr);
+}
+
+static int copy_ids(const char *id, const char *former_id, PodContainer *container, Error *reterr) {
+        int r;
+
+        r = copy_text(id, TEXT_SIZE_MAX, "containerID", &container->container_id, reterr);
+        if (r < 0)
+                return r;
+
+        return copy_text(former_id, TEXT_SIZE_MAX, "lastState.terminated.containerID",
+                         &container->former_id, reterr);
+}
+
+static int read_container(const KubeContainer *message, const KubePod *pod, PodContainer *container,
+                          Error *reterr) {
+        int r;
+
+        r = copy_name(message->name, "the name of a container", &container->name, reterr);
+        if (r < 0)
+                return r;
+
+        r = copy_text(message->image, TEXT_SIZE_MAX, "image", &container->image, reterr);
+        if (r < 0)
+                return r;
+
+        r = copy_ids(NULL, NULL, container, reterr);
+        if (r < 0)
+                return r;
+
+        r = read_restart(message, pod->spec, container, reterr);
+        if (r < 0)
+                return r;
+
+        r = plain_hash(container->name, container->image, &container->plain_hash);
+        if (r < 0)
+                return r;
+
+        return read_env(message, pod->metadata, container);
+}
+
+static int read_containers(KubeContainer **messages, size_t n_messages, PodContainerKind kind,
+                           const KubePod *message, Pod *pod, Error *reterr) {
+        for (size_t i = 0; i < n_messages; i++) {
+                PodContainer *container = &pod->containers[pod->n_containers++];
+                int r;
+
+                *container = (PodContainer){ .kind = kind, .status_index = -1 };
+                r = read_container(messages[i], message, container, reterr);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static int read_container_status(const KubeContainerStatus *status, int index,
+                                 PodContainer *container, Error *reterr) {
+        const Kubernetes__V1__ContainerStateRunning *running =
+                status->state ? status->state->running : NULL;
+        const Kubernetes__V1__ContainerStateTerminated *former =
+                status->laststate ? status->laststate->terminated : NULL;
+
+        container->status_index = index;
+        container->restart_count = status->restartcount;
+        container->is_ready = status->ready;
+        container->is_running = running;
+        container->started_at_sec = running && running->startedat ? running->startedat->seconds : 0;
+        return copy_ids(status->containerid, former ? former->containerid : NULL, container,
+                        reterr);
+}
+
+static PodContainer *find_container(Pod *pod, const char *name, bool is_main) {
+        for (size_t i = 0; i < pod->n_containers; i++)
+                if (is_text(name, pod->containers[i].name) &&
+                    is_main == (pod->containers[i].kind == POD_CONTAINER_MAIN))
+                        return &pod->containers[i];
+
+        return NULL;
+}
+
+static int read_statuses(KubeContainerStatus **statuses, size_t n_statuses, bool is_main, Pod *pod,
+                         Error *reterr) {
+        for (size_t i = 0; i < n_statuses; i++) {
+                PodContainer *container = find_container(pod, statuses[i]->name, is_main);
+                int r;
+
+                if (!container)
+                        continue;
+
+                r = read_container_status(statuses[i], (int) i, container, reterr);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static int check_counts(size_t n_main, size_t n_init, Error *reterr) {
+        if (n_main > POD_CONTAINERS_MAX || n_init > POD_CONTAINERS_MAX - n_main)
+                return error_set(reterr, ERROR_INVALID, "it has more than %zu containers",
+                                 POD_CONTAINERS_MAX);
+
+        return 0;
+}
+
+/* The message has metadata, whose labels and annotations are sorted here, and a spec. What was read
+ * before something is refused stays. */
+static int read_all_containers(const KubePod *message, Pod *pod, Error *reterr) {
+        const Kubernetes__V1__PodSpec *spec = message->spec;
+        int r;
+
+        r = check_counts(spec->n_containers, spec->n_initcontainers, reterr);
+        if (r < 0)
+                return r;
+
+        pod->containers =
+                calloc(spec->n_containers + spec->n_initcontainers + 1, sizeof(*pod->containers));
+        if (!pod->containers)
+                return -ENOMEM;
+
+        sort_entries(message->metadata);
+        r = read_containers(spec->containers, spec->n_containers, POD_CONTAINER_MAIN, message, pod,
+                            reterr);
+        if (r < 0)
+                return r;
+
+        return read_containers(spec->initcontainers, spec->n_initcontainers, POD_CONTAINER_INIT,
+                               message, pod, reterr);
+}
+
+/* Of two statuses that have the same name, the last one counts; of containers that the spec does
+ * not have, none. */
+static int read_container_statuses(const KubePod *message, Pod *pod, Error *reterr) {
+        const Kubernetes__V1__PodStatus *status = message->status;
+        int r;
+
+        r = check_counts(status->n_containerstatuses, status->n_initcontainerstatuses, reterr);
+        if (r < 0)
+                return r;
+
+        r = read_statuses(status->containerstatuses, status->n_containerstatuses, true, pod,
+                          reterr);
+        if (r < 0)
+                return r;
+
+        return read_statuses(status->initcontainerstatuses, status->n_initcontainerstatuses, false,
+                             pod, reterr);
+}
+
+/* The pod itself */
+
+static int copy_annotation(const KubeObjectMeta *meta, const char *key, char **to, Error *reterr) {
         const char *note = kube_protobuf_annotation(meta, key);
 
-        return note ? spec_copy_text(note, SPEC_NOTE_SIZE_MAX, key, to, reterr) : 0;
+        return note ? copy_text(note, POD_ANNOTATIONS_SIZE_MAX, key, to, reterr) : 0;
 }
 
 /* Old pods may have a negative one, which Kubernetes takes for the shortest there is. */
@@ -47,46 +406,46 @@ static int64_t read_grace(const SpecMessage *spec) {
 static void read_spec(const SpecMessage *spec, Pod *pod) {
         pod->grace_sec = read_grace(spec);
         for (size_t i = 0; i < spec->n_readinessgates; i++)
-                if (spec_is_text(spec->readinessgates[i]->conditiontype, KRUISE_GATE))
+                if (is_text(spec->readinessgates[i]->conditiontype, KRUISE_GATE))
                         pod->has_kruise_gate = true;
 }
 
 static int read_verified(const ConditionMessage *condition, Pod *pod, Error *reterr) {
         int r;
 
-        r = spec_copy_text(condition->status, SPEC_NAME_SIZE_MAX, POD_VERIFIED_CONDITION,
-                           &pod->verified_status, reterr);
+        r = copy_text(condition->status, NAME_SIZE_MAX, POD_VERIFIED_CONDITION,
+                      &pod->verified_status, reterr);
         if (r < 0)
                 return r;
 
-        r = spec_copy_text(condition->reason, SPEC_TEXT_SIZE_MAX, POD_VERIFIED_CONDITION,
-                           &pod->verified_reason, reterr);
+        r = copy_text(condition->reason, TEXT_SIZE_MAX, POD_VERIFIED_CONDITION,
+                      &pod->verified_reason, reterr);
         if (r < 0)
                 return r;
 
-        return spec_copy_text(condition->message, SPEC_NOTE_SIZE_MAX, POD_VERIFIED_CONDITION,
-                              &pod->verified_message, reterr);
+        return copy_text(condition->message, POD_ANNOTATIONS_SIZE_MAX, POD_VERIFIED_CONDITION,
+                         &pod->verified_message, reterr);
 }
 
 /* One that is too long for us is as if it said nothing: nobody reads the pod worse for it. */
 static int read_gate(const ConditionMessage *condition, Pod *pod, Error *reterr) {
-        if (!spec_is_text(condition->status, "False") || !spec_has_text(condition->message) ||
-            strlen(condition->message) > SPEC_NOTE_SIZE_MAX)
+        if (!is_text(condition->status, "False") || !has_text(condition->message) ||
+            strlen(condition->message) > POD_ANNOTATIONS_SIZE_MAX)
                 return 0;
 
-        return spec_copy_text(condition->message, SPEC_NOTE_SIZE_MAX, KRUISE_GATE,
-                              &pod->kruise_message, reterr);
+        return copy_text(condition->message, POD_ANNOTATIONS_SIZE_MAX, KRUISE_GATE,
+                         &pod->kruise_message, reterr);
 }
 
 static int read_condition(const ConditionMessage *condition, Pod *pod, Error *reterr) {
-        if (spec_is_text(condition->type, "InPlaceUpdateReady"))
-                pod->update = spec_is_text(condition->status, "False") ? POD_UPDATE_RUNNING
-                                                                       : POD_UPDATE_READY;
-        else if (spec_is_text(condition->type, "Ready"))
-                pod->is_ready = spec_is_text(condition->status, "True");
-        else if (spec_is_text(condition->type, POD_VERIFIED_CONDITION))
+        if (is_text(condition->type, "InPlaceUpdateReady"))
+                pod->update =
+                        is_text(condition->status, "False") ? POD_UPDATE_RUNNING : POD_UPDATE_READY;
+        else if (is_text(condition->type, "Ready"))
+                pod->is_ready = is_text(condition->status, "True");
+        else if (is_text(condition->type, POD_VERIFIED_CONDITION))
                 return read_verified(condition, pod, reterr);
-        else if (spec_is_text(condition->type, KRUISE_GATE))
+        else if (is_text(condition->type, KRUISE_GATE))
                 return read_gate(condition, pod, reterr);
 
         return 0;
@@ -96,14 +455,13 @@ static int read_status(const StatusMessage *status, Pod *pod, Error *reterr) {
         const char *ip = status->podip;
         int r;
 
-        if (!spec_has_text(ip) && status->n_podips > 0)
+        if (!has_text(ip) && status->n_podips > 0)
                 ip = status->podips[0]->ip;
-        r = spec_copy_text(ip, SPEC_NAME_SIZE_MAX, "podIP", &pod->ip, reterr);
+        r = copy_text(ip, NAME_SIZE_MAX, "podIP", &pod->ip, reterr);
         if (r < 0)
                 return r;
 
-        pod->is_finished =
-                spec_is_text(status->phase, "Succeeded") || spec_is_text(status->phase, "Failed");
+        pod->is_finished = is_text(status->phase, "Succeeded") || is_text(status->phase, "Failed");
         for (size_t i = 0; i < status->n_conditions; i++) {
                 r = read_condition(status->conditions[i], pod, reterr);
                 if (r < 0)
@@ -126,8 +484,8 @@ static bool is_of_kruise(const KubeObjectMeta *meta) {
 
 static bool is_of_node(const KubeObjectMeta *meta) {
         for (size_t i = 0; i < meta->n_ownerreferences; i++)
-                if (spec_is_text(meta->ownerreferences[i]->kind, "Node") &&
-                    spec_is_text(meta->ownerreferences[i]->apiversion, "v1"))
+                if (is_text(meta->ownerreferences[i]->kind, "Node") &&
+                    is_text(meta->ownerreferences[i]->apiversion, "v1"))
                         return true;
 
         return false;
@@ -137,37 +495,37 @@ static bool is_of_node(const KubeObjectMeta *meta) {
 static bool is_mirror(const KubeObjectMeta *meta) {
         const char *source = kube_protobuf_annotation(meta, "kubernetes.io/config.source");
 
-        return is_of_node(meta) && (spec_is_text(source, "file") || spec_is_text(source, "http"));
+        return is_of_node(meta) && (is_text(source, "file") || is_text(source, "http"));
 }
 
 /* The API server's copy of a static pod has an UID of its own. */
 static const char *find_runtime_uid(const KubeObjectMeta *meta) {
         const char *uid = kube_protobuf_annotation(meta, "kubernetes.io/config.mirror");
 
-        return spec_has_text(uid) && is_mirror(meta) ? uid : meta->uid;
+        return has_text(uid) && is_mirror(meta) ? uid : meta->uid;
 }
 
 static int read_names(const KubeObjectMeta *meta, Pod *pod, Error *reterr) {
         int r;
 
-        r = spec_copy_name(meta->namespace_, "metadata.namespace", &pod->namespace, reterr);
+        r = copy_name(meta->namespace_, "metadata.namespace", &pod->namespace, reterr);
         if (r < 0)
                 return r;
 
-        r = spec_copy_name(meta->name, "metadata.name", &pod->name, reterr);
+        r = copy_name(meta->name, "metadata.name", &pod->name, reterr);
         if (r < 0)
                 return r;
 
-        r = spec_copy_name(meta->uid, "metadata.uid", &pod->uid, reterr);
+        r = copy_name(meta->uid, "metadata.uid", &pod->uid, reterr);
         if (r < 0)
                 return r;
 
-        r = spec_copy_name(find_runtime_uid(meta), "metadata.uid", &pod->runtime_uid, reterr);
+        r = copy_name(find_runtime_uid(meta), "metadata.uid", &pod->runtime_uid, reterr);
         if (r < 0)
                 return r;
 
-        return spec_copy_text(meta->resourceversion, SPEC_NAME_SIZE_MAX, "metadata.resourceVersion",
-                              &pod->resource_version, reterr);
+        return copy_text(meta->resourceversion, NAME_SIZE_MAX, "metadata.resourceVersion",
+                         &pod->resource_version, reterr);
 }
 
 /* "false", and what names no container, is like no annotation. */
@@ -185,12 +543,12 @@ static int read_metadata(const KubeObjectMeta *meta, Pod *pod, Error *reterr) {
         if (r < 0)
                 return r;
 
-        r = copy_note(meta, POD_RESTART_ANNOTATION, &pod->restart_wish, reterr);
+        r = copy_annotation(meta, POD_RESTART_ANNOTATION, &pod->restart_wish, reterr);
         if (r < 0)
                 return r;
 
         drop_idle_wish(pod);
-        r = copy_note(meta, POD_META_ANNOTATION, &pod->meta, reterr);
+        r = copy_annotation(meta, POD_META_ANNOTATION, &pod->meta, reterr);
         if (r < 0)
                 return r;
 
@@ -211,17 +569,17 @@ static int read_pod(const KubePod *message, Pod *pod, Error *reterr) {
                 return r;
 
         read_spec(message->spec, pod);
-        r = container_spec_read(message, pod, reterr);
+        r = read_all_containers(message, pod, reterr);
         if (r < 0)
                 return r;
         if (!message->status)
-                return spec_copy_text(NULL, 0, "podIP", &pod->ip, reterr);
+                return copy_text(NULL, 0, "podIP", &pod->ip, reterr);
 
         r = read_status(message->status, pod, reterr);
         if (r < 0)
                 return r;
 
-        return container_spec_read_status(message, pod, reterr);
+        return read_container_statuses(message, pod, reterr);
 }
 
 int pod_spec_parse(const uint8_t *bytes, size_t size, Pod **ret, Error *reterr) {

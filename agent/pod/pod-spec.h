@@ -8,5 +8,8 @@
 #include "agent/base/error.h"
 #include "agent/pod/pod.h"
 
+/* What Kubernetes allows all annotations together; a longer text is refused. */
+#define POD_ANNOTATIONS_SIZE_MAX ((size_t) 256 << 10)
+
 /* The caller owns *ret. */
 int pod_spec_parse(const uint8_t *bytes, size_t size, Pod **ret, Error *reterr);

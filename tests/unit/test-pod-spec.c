@@ -16,7 +16,6 @@
 #include "agent/base/cleanup.h"
 #include "agent/pod/env-hash.h"
 #include "agent/pod/pod-spec.h"
-#include "agent/pod/spec-text.h"
 #include "tests/unit/container-vectors.h"
 #include "tests/unit/pod-message.h"
 
@@ -492,7 +491,7 @@ static void test_conditions(void **state) {
 }
 
 static void test_kruise_gate(void **state) {
-        static char long_text[SPEC_NOTE_SIZE_MAX + 2];
+        static char long_text[POD_ANNOTATIONS_SIZE_MAX + 2];
         static const struct {
                 const char *status, *message, *kept;
         } gates[] = {
