@@ -3,6 +3,7 @@
 #include "agent/pod/kubelet.h"
 
 #include <errno.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +13,10 @@
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
 #include "agent/base/quote.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-reader.h"
 #include "agent/kube/path.h"
-#include "agent/pod/lease-spec.h"
+#include "agent/kube/reply-spec.h"
 #include "agent/pod/tcp-knock.h"
 
 #define KNOCK_USEC ((uint64_t) 500 * 1000)
@@ -22,6 +25,14 @@
 #define SEEK_USEC ((uint64_t) 30 * 1000 * 1000) /* until it was alive once */
 #define REPLY_SIZE_MAX 65536
 #define HOST_SIZE 64
+#define NEVER_SEC INT64_MIN
+#define LEASE_DURATION_SEC 40 /* where it does not say itself for how long it holds */
+
+/* coordination.k8s.io/v1: by it a kubelet says that it lives. */
+typedef struct Lease {
+        int64_t renewed_sec; /* since 1970 */
+        int64_t duration_sec;
+} Lease;
 
 struct KubeletQuestion {
         LIST_LINKS(KubeletQuestion);
@@ -54,6 +65,47 @@ struct Kubelet {
 
 DEFINE_CLEANUP(Kubelet *, kubelet_free)
 DEFINE_CLEANUP(KubeletQuestion *, kubelet_question_free)
+
+static int lease_read_spec(struct json_object *spec, const JsonPath *path, Lease *lease,
+                           Error *reterr) {
+        int r;
+
+        r = json_read_time(spec, path, "renewTime", &lease->renewed_sec, reterr);
+        if (r < 0)
+                return r;
+
+        return json_read_integer(spec, path, "leaseDurationSeconds", &lease->duration_sec, reterr);
+}
+
+/* The text need not end with a NUL. */
+static int lease_parse(const char *text, size_t size, Lease *ret, Error *reterr) {
+        cleanup(json_object_put_p) struct json_object *object = NULL;
+        const JsonPath path = { .key = "spec" };
+        Lease lease = { .renewed_sec = NEVER_SEC, .duration_sec = LEASE_DURATION_SEC };
+        struct json_object *spec = NULL;
+        int r;
+
+        r = reply_spec_parse(text, size, &object, reterr);
+        if (r < 0)
+                return r;
+
+        if (!json_object_is_type(object, json_type_object))
+                return json_refuse_type(NULL, object, "a Lease", reterr);
+        r = json_read_object(object, NULL, path.key, &spec, reterr);
+        if (r < 0)
+                return r;
+
+        if (spec)
+                r = lease_read_spec(spec, &path, &lease, reterr);
+        if (r < 0)
+                return r;
+
+        if (lease.renewed_sec == NEVER_SEC || lease.duration_sec <= 0)
+                return error_set(reterr, ERROR_INVALID, "it does not say when it was renewed");
+
+        *ret = lease;
+        return 0;
+}
 
 static uint64_t now_usec(const Kubelet *kubelet) {
         uint64_t usec = 0;
@@ -118,7 +170,7 @@ static int on_lease(const KubeReply *reply, const Error *error, void *userdata) 
         int r = 0;
 
         if (!error)
-                r = lease_spec_parse(reply->body, reply->size, &lease, &ignored);
+                r = lease_parse(reply->body, reply->size, &lease, &ignored);
         kubelet->call = kube_call_unref(kubelet->call);
         if (error || ignored.kind != ERROR_NONE)
                 return kubelet_answer(kubelet, KUBELET_UNKNOWN, NULL);
