@@ -15,7 +15,6 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
-#include "agent/document/json-wipe.h"
 #include "agent/image/credentials.h"
 
 #define KIND "CredentialProviderConfig"

@@ -10,7 +10,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/document/json-merge.h"
+#include "agent/document/json-patch.h"
 #include "agent/image/image-spec.h"
 
 #define OWNER_PREFIX "nodeimage/"

@@ -15,3 +15,9 @@ static inline void json_tokener_free_p(json_tokener **tokener) {
         if (*tokener)
                 json_tokener_free(*tokener);
 }
+
+/* Overwrites all texts in it, however deep, for secrets: what it means is lost, the object stays. */
+void json_wipe(json_object *json);
+
+/* Wipes the object and puts it; nobody else may hold it. */
+void json_object_wipe_p(json_object **json);

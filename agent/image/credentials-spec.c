@@ -15,7 +15,6 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/document/json-wipe.h"
 
 #define DEPTH_MAX 16
 

@@ -12,7 +12,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
-#include "agent/document/json-wipe.h"
+#include "agent/document/json-cleanup.h"
 #include "agent/kube/reply-spec.h"
 
 #define NAME_MAX_SIZE 253

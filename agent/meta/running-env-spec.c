@@ -9,7 +9,6 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/document/json-wipe.h"
 #include "agent/pod/env-hash.h"
 
 #define DEPTH_MAX 64

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 #include <json-c/json.h>
 
-#include "agent/document/json-merge.h"
+#include "agent/document/json-patch.h"
 
 static const struct {
         const char *document;

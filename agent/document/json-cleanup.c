@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "agent/document/json-wipe.h"
+#include "agent/document/json-cleanup.h"
 
 #include <json-c/json.h>
 #include <string.h>
