@@ -3,20 +3,294 @@
 #include "agent/observe/metrics.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/error.h"
-#include "agent/observe/metrics-table.h"
-#include "agent/observe/process.h"
 
+#define MAX_LABELS 2
+#define N_BUCKETS 12
 #define MAX_VALUES 251
+
+typedef enum MetricType {
+        METRIC_TYPE_COUNTER,
+        METRIC_TYPE_GAUGE,
+        METRIC_TYPE_HISTOGRAM,
+} MetricType;
+
+/* A closed set of label values. */
+typedef enum MetricLabelSet {
+        METRIC_SET_PULL_RESULT,
+        METRIC_SET_PHASE,
+        METRIC_SET_STATE,
+        METRIC_SET_WRITE_RESULT,
+        METRIC_SET_REFUSED_REASON,
+        METRIC_SET_VERDICT,
+        METRIC_SET_STOP_CAUSE,
+        METRIC_SET_STOP_RESULT,
+        METRIC_SET_VERB,
+        METRIC_SET_CODE,           /* of HTTP; "none": nobody answered */
+        METRIC_SET_REQUEST_RESULT, /* "ok" and the error kinds */
+        METRIC_SET_PULL_REASON,    /* from here on: given to metrics_new() */
+        METRIC_SET_CRI_METHOD,
+        METRIC_SET_LOCAL_API_METHOD,
+        METRIC_SET_VERSION,
+        _METRIC_SET_MAX,
+} MetricLabelSet;
+
+typedef struct MetricLabel {
+        const char *name;
+        MetricLabelSet set;
+} MetricLabel;
+
+typedef struct Metric {
+        const char *name;
+        MetricType type;
+        const double *bounds;           /* of a histogram, N_BUCKETS; +Inf goes without saying */
+        MetricLabel labels[MAX_LABELS]; /* unused ones have no name */
+        const char *help;
+} Metric;
+
+/* NULL for a set that is not known before metrics_new(). */
+static const char *const *const fixed_sets[_METRIC_SET_MAX] = {
+        [METRIC_SET_PULL_RESULT] = METRIC_LABELS("succeeded", "failed", "canceled", "present"),
+        [METRIC_SET_PHASE] = METRIC_LABELS("waiting", "pulling", "succeeded", "failed"),
+        [METRIC_SET_STATE] = METRIC_LABELS("accepted", "refused"),
+        [METRIC_SET_WRITE_RESULT] = METRIC_LABELS("succeeded", "failed"),
+        [METRIC_SET_REFUSED_REASON] = METRIC_LABELS("limit", "junk", "silent", "denied"),
+        [METRIC_SET_VERDICT] = METRIC_LABELS("unknown", "current", "stale"),
+        [METRIC_SET_STOP_CAUSE] = METRIC_LABELS("metadata", "recreate", "request"),
+        [METRIC_SET_STOP_RESULT] = METRIC_LABELS("stopped", "gone", "not-asked", "failed"),
+        [METRIC_SET_VERB] = METRIC_LABELS("get", "list", "watch", "create", "patch", "delete"),
+        [METRIC_SET_CODE] = METRIC_LABELS("none", "200", "201", "400", "401", "403", "404", "409",
+                                          "410", "422", "429", "500", "502", "503", "504", "other"),
+};
+
+/* In seconds. */
+static const double pull_bounds[N_BUCKETS] = {
+        0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800
+};
+static const double request_bounds[N_BUCKETS] = { 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1,
+                                                  0.5,   1,      5,     10,   60,    300 };
+
+/* clang-format off */
+static const Metric metric_table[_METRIC_MAX] = {
+        [METRIC_PULLS] = {
+                "inplaced_pulls_total", METRIC_TYPE_COUNTER, NULL,
+                { { "result", METRIC_SET_PULL_RESULT }, { "reason", METRIC_SET_PULL_REASON } },
+                "Image pulls that ended, by how they ended and why they failed." },
+        [METRIC_PULL_DURATION] = {
+                "inplaced_pull_duration_seconds", METRIC_TYPE_HISTOGRAM, pull_bounds,
+                { { "result", METRIC_SET_PULL_RESULT } },
+                "How long image pulls took, without the time in the queue." },
+        [METRIC_PULL_BYTES] = {
+                "inplaced_pull_bytes_total", METRIC_TYPE_COUNTER, NULL, { { 0 } },
+                "Bytes of image content that pulls brought to this node." },
+        [METRIC_PULLS_QUEUED] = {
+                "inplaced_pulls_queued", METRIC_TYPE_GAUGE, NULL, { { 0 } },
+                "Image pulls that wait for their turn." },
+        [METRIC_PULLS_RUNNING] = {
+                "inplaced_pulls_running", METRIC_TYPE_GAUGE, NULL, { { 0 } },
+                "Image pulls that run now." },
+        [METRIC_IMAGES_WANTED] = {
+                "inplaced_images_wanted", METRIC_TYPE_GAUGE, NULL,
+                { { "phase", METRIC_SET_PHASE } },
+                "Images that somebody asked for, by phase." },
+        [METRIC_RUNTIME_READY] = {
+                "inplaced_runtime_ready", METRIC_TYPE_GAUGE, NULL, { { 0 } },
+                "Whether the container runtime answers (1) or not (0)." },
+        [METRIC_RUNTIME_RECONNECTS] = {
+                "inplaced_runtime_reconnects_total", METRIC_TYPE_COUNTER, NULL, { { 0 } },
+                "How often the container runtime came back after it was lost." },
+        [METRIC_CRI_REQUESTS] = {
+                "inplaced_cri_requests_total", METRIC_TYPE_COUNTER, NULL,
+                { { "method", METRIC_SET_CRI_METHOD }, { "result", METRIC_SET_REQUEST_RESULT } },
+                "Requests to the container runtime, by how they ended." },
+        [METRIC_CRI_REQUEST_DURATION] = {
+                "inplaced_cri_request_duration_seconds", METRIC_TYPE_HISTOGRAM, request_bounds,
+                { { "method", METRIC_SET_CRI_METHOD } },
+                "How long requests to the container runtime took." },
+        [METRIC_DESIRED_DOCUMENTS] = {
+                "inplaced_desired_documents", METRIC_TYPE_GAUGE, NULL,
+                { { "state", METRIC_SET_STATE } },
+                "Documents of desired state, by whether they could be used." },
+        [METRIC_LOCAL_API_REQUESTS] = {
+                "inplaced_local_api_requests_total", METRIC_TYPE_COUNTER, NULL,
+                { { "method", METRIC_SET_LOCAL_API_METHOD },
+                  { "result", METRIC_SET_REQUEST_RESULT } },
+                "Requests to the local API, by how they ended." },
+        [METRIC_LOCAL_API_CONNECTIONS] = {
+                "inplaced_local_api_connections", METRIC_TYPE_GAUGE, NULL, { { 0 } },
+                "Connections to the local API that are open now." },
+        [METRIC_LOCAL_API_REFUSED] = {
+                "inplaced_local_api_refused_connections_total", METRIC_TYPE_COUNTER, NULL,
+                { { "reason", METRIC_SET_REFUSED_REASON } },
+                "Connections to the local API that were closed without being served." },
+        [METRIC_STATUS_WRITES] = {
+                "inplaced_status_writes_total", METRIC_TYPE_COUNTER, NULL,
+                { { "result", METRIC_SET_WRITE_RESULT } },
+                "Writes of the status." },
+        [METRIC_STATUS_LAST_WRITE] = {
+                "inplaced_status_last_write_timestamp_seconds", METRIC_TYPE_GAUGE, NULL, { { 0 } },
+                "When the status was last written, in seconds since the epoch; 0 is never." },
+        [METRIC_API_SERVER_REQUESTS] = {
+                "inplaced_api_server_requests_total", METRIC_TYPE_COUNTER, NULL,
+                { { "verb", METRIC_SET_VERB }, { "code", METRIC_SET_CODE } },
+                "Requests to the API server, by the HTTP status of the answer." },
+        [METRIC_API_SERVER_REQUEST_DURATION] = {
+                "inplaced_api_server_request_duration_seconds", METRIC_TYPE_HISTOGRAM,
+                request_bounds, { { "verb", METRIC_SET_VERB } },
+                "How long requests to the API server took; watches do not count." },
+        [METRIC_WATCH_RESTARTS] = {
+                "inplaced_watch_restarts_total", METRIC_TYPE_COUNTER, NULL, { { 0 } },
+                "How often a list or a watch was begun again." },
+        [METRIC_NODE_IMAGE_WRITES] = {
+                "inplaced_nodeimage_status_writes_total", METRIC_TYPE_COUNTER, NULL,
+                { { "result", METRIC_SET_WRITE_RESULT } },
+                "Writes of the NodeImage's status to the API server." },
+        [METRIC_NODE_IMAGE_LAST_WRITE] = {
+                "inplaced_nodeimage_status_last_write_timestamp_seconds", METRIC_TYPE_GAUGE, NULL,
+                { { 0 } },
+                "When the NodeImage's status was last written, in seconds since the epoch; 0 is "
+                "never." },
+        [METRIC_PODS] = {
+                "inplaced_pods", METRIC_TYPE_GAUGE, NULL, { { 0 } },
+                "Pods of this node, as the API server has them." },
+        [METRIC_CONTAINERS] = {
+                "inplaced_containers", METRIC_TYPE_GAUGE, NULL,
+                { { "verdict", METRIC_SET_VERDICT } },
+                "Running containers of pods, by whether they run the image that is asked for." },
+        [METRIC_POD_WRITES] = {
+                "inplaced_pod_status_writes_total", METRIC_TYPE_COUNTER, NULL,
+                { { "result", METRIC_SET_WRITE_RESULT } },
+                "Writes of annotation and condition of pods to the API server." },
+        [METRIC_STOPS] = {
+                "inplaced_container_stops_total", METRIC_TYPE_COUNTER, NULL,
+                { { "cause", METRIC_SET_STOP_CAUSE }, { "result", METRIC_SET_STOP_RESULT } },
+                "Stops of containers that ended, by who asked and how they ended." },
+        [METRIC_STOP_DURATION] = {
+                "inplaced_container_stop_duration_seconds", METRIC_TYPE_HISTOGRAM, request_bounds,
+                { { "cause", METRIC_SET_STOP_CAUSE } },
+                "How long stops of containers took, with their preStop hooks." },
+        [METRIC_STOPS_RUNNING] = {
+                "inplaced_container_stops_running", METRIC_TYPE_GAUGE, NULL, { { 0 } },
+                "Stops of containers that wait or run now." },
+        [METRIC_RECREATE_REQUESTS] = {
+                "inplaced_recreate_requests_total", METRIC_TYPE_COUNTER, NULL,
+                { { "result", METRIC_SET_WRITE_RESULT } },
+                "ContainerRecreateRequests that were completed, by whether all went well." },
+        [METRIC_RECREATE_REQUESTS_OPEN] = {
+                "inplaced_recreate_requests_open", METRIC_TYPE_GAUGE, NULL, { { 0 } },
+                "ContainerRecreateRequests for this node that are not completed." },
+        [METRIC_RECREATE_WRITES] = {
+                "inplaced_recreate_request_status_writes_total", METRIC_TYPE_COUNTER, NULL,
+                { { "result", METRIC_SET_WRITE_RESULT } },
+                "Writes of the status of ContainerRecreateRequests to the API server." },
+        [METRIC_CONFIG_RELOADS] = {
+                "inplaced_config_reloads_total", METRIC_TYPE_COUNTER, NULL,
+                { { "result", METRIC_SET_WRITE_RESULT } },
+                "How often the configuration was read again." },
+        [METRIC_BUILD_INFO] = {
+                "inplaced_build_info", METRIC_TYPE_GAUGE, NULL,
+                { { "version", METRIC_SET_VERSION } },
+                "Always 1; the version is in the label." },
+};
+/* clang-format on */
+
+/* What the kernel knows about this process, read for every answer. What cannot be read, e.g. because
+ * /proc is not mounted, is negative. */
+typedef struct ProcessFacts {
+        int64_t resident_bytes;
+        int64_t n_open_fds;
+        int64_t max_fds;
+        double cpu_seconds; /* user and system, of all threads */
+} ProcessFacts;
+
+DEFINE_CLEANUP(FILE *, fclose)
+DEFINE_CLEANUP(DIR *, closedir)
+
+static double clock_read(clockid_t clock) {
+        struct timespec now;
+
+        if (clock_gettime(clock, &now) < 0)
+                return -1;
+
+        return (double) now.tv_sec + (double) now.tv_nsec / 1e9;
+}
+
+static int64_t resident_bytes(void) {
+        cleanup(fclose_p) FILE *file = fopen("/proc/self/statm", "re");
+        int64_t n_pages;
+
+        if (!file || fscanf(file, "%*d %" SCNd64, &n_pages) != 1)
+                return -1;
+
+        return n_pages * sysconf(_SC_PAGESIZE);
+}
+
+static int64_t n_open_fds(void) {
+        cleanup(closedir_p) DIR *directory = opendir("/proc/self/fd");
+        int64_t n = 0;
+
+        if (!directory)
+                return -1;
+
+        for (const struct dirent *entry; (entry = readdir(directory));)
+                n += entry->d_name[0] != '.';
+
+        return n - 1; /* the one that reads this */
+}
+
+static int64_t max_fds(void) {
+        struct rlimit limit;
+
+        if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > INT64_MAX)
+                return -1;
+
+        return (int64_t) limit.rlim_cur;
+}
+
+static ProcessFacts process_facts_read(void) {
+        return (ProcessFacts){
+                .resident_bytes = resident_bytes(),
+                .n_open_fds = n_open_fds(),
+                .max_fds = max_fds(),
+                .cpu_seconds = clock_read(CLOCK_PROCESS_CPUTIME_ID),
+        };
+}
+
+/* In seconds since the epoch. Asked once: the answer moves when somebody sets the clock. */
+static double process_start_time(void) {
+        cleanup(fclose_p) FILE *file = fopen("/proc/self/stat", "re");
+        char text[1024] = "";
+        const char *rest;
+        uint64_t ticks;
+
+        /* The name of the program, in parentheses, may contain anything, also a parenthesis. */
+        if (!file || !fgets(text, sizeof(text), file) || !(rest = strrchr(text, ')')))
+                return -1;
+
+        /* Field 22: when it started, in ticks since boot. */
+        if (sscanf(rest + 1,
+                   " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d "
+                   "%" SCNu64,
+                   &ticks) != 1)
+                return -1;
+
+        return clock_read(CLOCK_REALTIME) - clock_read(CLOCK_BOOTTIME) +
+               (double) ticks / (double) sysconf(_SC_CLK_TCK);
+}
 
 static const char *const type_names[] = {
         [METRIC_TYPE_COUNTER] = "counter",
@@ -28,7 +302,7 @@ static const char *const type_names[] = {
 typedef struct Series Series;
 struct Series {
         Series *next; /* in the order of the label values in their sets */
-        uint8_t labels[METRIC_MAX_LABELS];
+        uint8_t labels[MAX_LABELS];
         double value;       /* of a histogram: the sum */
         uint64_t buckets[]; /* only of a histogram; the last one is +Inf; not cumulative */
 };
@@ -65,7 +339,7 @@ static int metrics_take_pull_reasons(Metrics *metrics, const char *const *reason
 static void metrics_set_sets(Metrics *metrics, const MetricsOptions *options) {
         static const char *const empty[] = { NULL };
 
-        memcpy(metrics->sets, metric_fixed_sets, sizeof(metrics->sets));
+        memcpy(metrics->sets, fixed_sets, sizeof(metrics->sets));
 
         metrics->request_results[0] = "ok";
         for (ErrorKind kind = ERROR_NONE + 1; kind < _ERROR_KIND_MAX; kind++)
@@ -117,10 +391,10 @@ Metrics *metrics_free(Metrics *metrics) {
 
 /* Finds the positions of the label values in their sets. */
 static bool labels_resolve(const Metrics *metrics, MetricId id, const char *const *labels,
-                           uint8_t ret[static METRIC_MAX_LABELS]) {
+                           uint8_t ret[static MAX_LABELS]) {
 
-        memset(ret, 0, METRIC_MAX_LABELS);
-        for (size_t i = 0; i < METRIC_MAX_LABELS && metric_table[id].labels[i].name; i++) {
+        memset(ret, 0, MAX_LABELS);
+        for (size_t i = 0; i < MAX_LABELS && metric_table[id].labels[i].name; i++) {
                 const char *const *set = metrics->sets[metric_table[id].labels[i].set];
                 size_t n = 0;
 
@@ -138,25 +412,24 @@ static bool labels_resolve(const Metrics *metrics, MetricId id, const char *cons
 
 /* Finds the series, or makes it. Returns NULL if that cannot be. */
 static Series *metrics_get(Metrics *metrics, MetricId id, const char *const *labels) {
-        size_t n_buckets =
-                metric_table[id].type == METRIC_TYPE_HISTOGRAM ? METRIC_N_BUCKETS + 1 : 0;
+        size_t n_buckets = metric_table[id].type == METRIC_TYPE_HISTOGRAM ? N_BUCKETS + 1 : 0;
         Series **place = &metrics->series[id];
-        uint8_t positions[METRIC_MAX_LABELS];
+        uint8_t positions[MAX_LABELS];
         Series *series;
 
         if (!labels_resolve(metrics, id, labels, positions))
                 return NULL;
 
-        while (*place && memcmp((*place)->labels, positions, METRIC_MAX_LABELS) < 0)
+        while (*place && memcmp((*place)->labels, positions, MAX_LABELS) < 0)
                 place = &(*place)->next;
-        if (*place && memcmp((*place)->labels, positions, METRIC_MAX_LABELS) == 0)
+        if (*place && memcmp((*place)->labels, positions, MAX_LABELS) == 0)
                 return *place;
 
         series = calloc(1, sizeof(*series) + n_buckets * sizeof(series->buckets[0]));
         if (!series)
                 return NULL;
 
-        memcpy(series->labels, positions, METRIC_MAX_LABELS);
+        memcpy(series->labels, positions, MAX_LABELS);
         series->next = *place;
         *place = series;
         return series;
@@ -213,7 +486,7 @@ void metrics_observe(Metrics *metrics, MetricId id, const char *const *labels, d
         if (!series)
                 return;
 
-        while (i < METRIC_N_BUCKETS && value > metric_table[id].bounds[i])
+        while (i < N_BUCKETS && value > metric_table[id].bounds[i])
                 i++;
         series->buckets[i]++;
         series->value += value;
@@ -253,7 +526,7 @@ static void write_sample(FILE *file, const Metrics *metrics, const Metric *metri
         const char *separator = "{";
 
         (void) fprintf(file, "%s%s", metric->name, suffix);
-        for (size_t i = 0; i < METRIC_MAX_LABELS && metric->labels[i].name; i++) {
+        for (size_t i = 0; i < MAX_LABELS && metric->labels[i].name; i++) {
                 const MetricLabel *label = &metric->labels[i];
 
                 write_label(file, separator, label->name,
@@ -274,10 +547,10 @@ static void write_histogram(FILE *file, const Metrics *metrics, const Metric *me
 
         uint64_t n = 0;
 
-        for (size_t i = 0; i <= METRIC_N_BUCKETS; i++) {
+        for (size_t i = 0; i <= N_BUCKETS; i++) {
                 char bound[32] = "+Inf";
 
-                if (i < METRIC_N_BUCKETS)
+                if (i < N_BUCKETS)
                         (void) snprintf(bound, sizeof(bound), "%g", metric->bounds[i]);
                 n += series->buckets[i];
                 write_sample(file, metrics, metric, series, "_bucket", bound, (double) n);

@@ -5,7 +5,7 @@
  * Metrics
  *
  * What the agent counts about itself, in the text format of Prometheus. Which metrics there are,
- * and which labels they have, is fixed in one table, metrics-table.c; the values of a label come
+ * and which labels they have, is fixed in one table in metrics.c; the values of a label come
  * from closed sets, so that the number of series has a limit that nobody outside can raise. A
  * series takes memory, and appears, once it was used; a metric without labels is always there.
  *
