@@ -4,27 +4,35 @@
  * The program leads a session, and so a process group, of its own, which is what gets killed. Its
  * process ID must not go to somebody else before that. So it is not reaped as soon as it ends, but
  * only behind the last kill(); until then it is a zombie that keeps the ID. What has left the group
- * is killed when it was reaped, see leftovers.h.
+ * is killed when it was reaped.
  */
 
 #include "agent/base/program.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/types.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/base/child-environment.h"
 #include "agent/base/cleanup.h"
-#include "agent/base/leftovers.h"
 #include "agent/base/loop.h"
 #include "agent/base/redact.h"
-#include "agent/base/spawn.h"
 
 /* For what the program started, and what still holds its stdout when it has ended. */
 #define GRACE_USEC ((uint64_t) 1000000)
@@ -39,6 +47,290 @@
 #define CHUNK_SIZE ((size_t) 4096)
 
 #define STATUS_IS_LOST "ended, and its status is lost: SIGCHLD must not be ignored"
+
+#define PROGRAMS_MAX 64 /* with more of them running, none that has left its session is killed */
+
+/*
+ * Leftovers: processes that a program has started, and that outlive it. Its session is known; the
+ * kernel does not know who has left it as one of the program's any more. But since leftovers_adopt()
+ * all of these become children of this process when their parents end. So once no other program of
+ * ours runs, every child is such a leftover, and is killed. While another one runs, whose child it
+ * might be, only those of the session that has ended are.
+ */
+
+/* Children that have a pidfd. */
+typedef struct Programs {
+        pid_t pids[PROGRAMS_MAX];
+        size_t n;
+} Programs;
+
+DEFINE_CLEANUP(FILE *, fclose)
+DEFINE_CLEANUP(DIR *, closedir)
+
+/* To be called before a program is started. */
+static void leftovers_adopt(void) {
+        (void) prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+static bool has_children(void) {
+        return waitid(P_ALL, 0, &(siginfo_t){ 0 }, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+/* The process behind a pidfd; 0 for another descriptor, -1 for one that was reaped. */
+static pid_t read_pid(DIR *folder, const char *name) {
+        cleanup(fclose_p) FILE *file = NULL;
+        char path[sizeof("/proc/self/fdinfo/") + NAME_MAX];
+        char line[256];
+        int pid;
+
+        (void) snprintf(path, sizeof(path), "/proc/self/fdinfo/%s", name);
+        file = fopen(path, "re");
+        while (file && fgets(line, sizeof(line), file))
+                if (sscanf(line, "Pid: %d", &pid) == 1)
+                        return pid;
+
+        return 0;
+}
+
+/* Asked of the kernel, since those who run programs know nothing of each other. */
+static bool read_programs(Programs *ret) {
+        cleanup(closedir_p) DIR *folder = opendir("/proc/self/fdinfo");
+
+        if (!folder)
+                return false;
+
+        for (const struct dirent *entry; (entry = readdir(folder));) {
+                pid_t pid = entry->d_name[0] == '.' ? 0 : read_pid(folder, entry->d_name);
+
+                if (pid > 0 && ret->n == PROGRAMS_MAX)
+                        return false;
+                if (pid > 0)
+                        ret->pids[ret->n++] = pid;
+        }
+
+        return true;
+}
+
+static bool is_program(const Programs *programs, pid_t pid) {
+        for (size_t i = 0; i < programs->n; i++)
+                if (programs->pids[i] == pid)
+                        return true;
+
+        return false;
+}
+
+static void leftovers_kill(sd_event *event, pid_t session);
+
+/* It is dead. */
+static int on_leftover_end(sd_event_source *source, int fd, uint32_t revents, void *userdata) {
+        sd_event *event = sd_event_ref(sd_event_source_get_event(source));
+
+        (void) waitid(P_PIDFD, (id_t) fd, &(siginfo_t){ 0 }, WEXITED | WNOHANG);
+        (void) sd_event_source_set_enabled(source, SD_EVENT_OFF);
+        (void) sd_event_source_set_floating(source, false);
+        leftovers_kill(event, (pid_t) (intptr_t) userdata);
+        sd_event_unref(event);
+        return 0;
+}
+
+/* What cannot be watched is killed nevertheless, and reaped when this process ends. */
+static void kill_one(sd_event *event, pid_t pid, pid_t session) {
+        cleanup(close_p) int fd = pidfd_open(pid, 0);
+        sd_event_source *source = NULL;
+
+        (void) kill(pid, SIGKILL);
+        if (fd < 0 || loop_add_io(event, &source, fd, EPOLLIN, on_leftover_end,
+                                  (void *) (intptr_t) session) < 0)
+                return;
+
+        (void) sd_event_source_set_io_fd_own(source, true);
+        (void) take_fd(&fd);
+        (void) sd_event_source_set_floating(source, true);
+        sd_event_source_unref(source);
+}
+
+/* To be called when a program, the leader of that session, was reaped. Those it finds are killed at
+ * once, and reaped by the loop when they are dead; then it looks for theirs. A program counts as
+ * running as long as this process holds a pidfd of it. */
+static void leftovers_kill(sd_event *event, pid_t session) {
+        cleanup(fclose_p) FILE *children = NULL;
+        Programs programs = { .n = 0 };
+        char path[64];
+        bool are_all_ours;
+        int pid;
+
+        if (!has_children())
+                return;
+
+        are_all_ours = read_programs(&programs) && programs.n == 0;
+        (void) snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int) getpid());
+        children = fopen(path, "re");
+        while (children && fscanf(children, "%d", &pid) == 1)
+                if (!is_program(&programs, pid) && (are_all_ours || getsid(pid) == session))
+                        kill_one(event, pid, session);
+}
+
+/*
+ * How the process begins. What it gets on stdin is a file in memory rather than a pipe: nothing has
+ * to be fed to it, and nobody minds if it does not read.
+ */
+
+typedef struct Spawned {
+        pid_t pid;
+        int life; /* a pidfd */
+        int out;  /* what it writes; reading does not block */
+        int err;
+} Spawned;
+
+#define SPAWNED_INIT ((Spawned){ .life = -1, .out = -1, .err = -1 })
+
+/* The child's ends. */
+typedef struct Ends {
+        int in, out, err;
+} Ends;
+
+static void ends_done(Ends *ends) {
+        close_p(&ends->in);
+        close_p(&ends->out);
+        close_p(&ends->err);
+}
+
+static size_t count(const char *const *texts) {
+        size_t n = 0;
+
+        while (texts && texts[n])
+                n++;
+        return n;
+}
+
+static const char **make_arguments(const ProgramOptions *options) {
+        size_t n = count(options->arguments);
+        const char **arguments;
+
+        arguments = calloc(n + 2, sizeof(*arguments));
+        if (!arguments)
+                return NULL;
+
+        arguments[0] = options->path;
+        for (size_t i = 0; i < n; i++)
+                arguments[i + 1] = options->arguments[i];
+        return arguments;
+}
+
+/* Returns an errno, as the functions of its kind do. */
+static int set_descriptors(posix_spawn_file_actions_t *actions, const Ends *ends) {
+        return posix_spawn_file_actions_adddup2(actions, ends->in, STDIN_FILENO)
+               ?: posix_spawn_file_actions_adddup2(actions, ends->out, STDOUT_FILENO)
+               ?: posix_spawn_file_actions_adddup2(actions, ends->err, STDERR_FILENO)
+               ?: posix_spawn_file_actions_addclosefrom_np(actions, STDERR_FILENO + 1);
+}
+
+static int set_attributes(posix_spawnattr_t *attributes) {
+        sigset_t none, all;
+
+        (void) sigemptyset(&none);
+        (void) sigfillset(&all);
+        return posix_spawnattr_setsigmask(attributes, &none)
+               ?: posix_spawnattr_setsigdefault(attributes, &all)
+               ?: posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
+                                                               POSIX_SPAWN_SETSIGDEF);
+}
+
+/* 0, or an errno that says why it cannot be started, or negative for a local failure. */
+static int spawn_process(const ProgramOptions *options, const Ends *ends, pid_t *ret) {
+        cleanup(free_p) const char **arguments = NULL;
+        cleanup(free_p) const char **environment = NULL;
+        posix_spawn_file_actions_t actions;
+        posix_spawnattr_t attributes;
+        int number;
+
+        arguments = make_arguments(options);
+        environment = child_environment_new(environ, options->environment);
+        if (!arguments || !environment)
+                return -ENOMEM;
+        if (posix_spawn_file_actions_init(&actions) != 0)
+                return -ENOMEM;
+        if (posix_spawnattr_init(&attributes) != 0) {
+                (void) posix_spawn_file_actions_destroy(&actions);
+                return -ENOMEM;
+        }
+
+        number = set_descriptors(&actions, ends)
+                         ?: set_attributes(&attributes)
+                         ?: posix_spawnp(ret, options->path, &actions, &attributes,
+                                         (char *const *) arguments, (char *const *) environment);
+
+        (void) posix_spawnattr_destroy(&attributes);
+        (void) posix_spawn_file_actions_destroy(&actions);
+        return number;
+}
+
+/* Returns 0 or an errno, as above. */
+static int make_input(const ProgramOptions *options, int *ret) {
+        cleanup(close_p) int fd = -1;
+        size_t size = options->input ? options->input_size : 0;
+
+        fd = memfd_create("input", MFD_CLOEXEC);
+        if (fd < 0)
+                return errno;
+
+        for (size_t at = 0; at < size;) {
+                ssize_t n = pwrite(fd, options->input + at, size - at, (off_t) at);
+
+                if (n < 0)
+                        return errno;
+                at += (size_t) n;
+        }
+
+        *ret = take_fd(&fd);
+        return 0;
+}
+
+/* Returns 0 or an errno. */
+static int make_pipe(int *ret_reader, int *ret_writer) {
+        int fds[2];
+
+        if (pipe2(fds, O_CLOEXEC) < 0)
+                return errno;
+
+        *ret_reader = fds[0];
+        *ret_writer = fds[1];
+        return fcntl(fds[0], F_SETFL, O_NONBLOCK) < 0 ? errno : 0;
+}
+
+static void spawned_done(Spawned *spawned) {
+        close_p(&spawned->life);
+        close_p(&spawned->out);
+        close_p(&spawned->err);
+}
+
+/* Takes path, arguments, environment and input from the options. Returns 0, an errno that says why
+ * it cannot be started, or a negative errno for a local failure. */
+static int spawn(const ProgramOptions *options, Spawned *ret) {
+        cleanup(ends_done) Ends ends = { .in = -1, .out = -1, .err = -1 };
+        cleanup(spawned_done) Spawned spawned = SPAWNED_INIT;
+        int r;
+
+        leftovers_adopt();
+        r = make_input(options, &ends.in)
+                    ?: make_pipe(&spawned.out, &ends.out)
+                    ?: make_pipe(&spawned.err, &ends.err)
+                    ?: spawn_process(options, &ends, &spawned.pid);
+        if (r != 0)
+                return r;
+
+        spawned.life = pidfd_open(spawned.pid, 0);
+        if (spawned.life < 0) {
+                r = errno;
+                (void) kill(-spawned.pid, SIGKILL);
+                (void) waitpid(spawned.pid, NULL, 0);
+                return r;
+        }
+
+        *ret = spawned;
+        spawned = SPAWNED_INIT;
+        return 0;
+}
 
 typedef struct Buffer {
         char *data; /* with room for a NUL */
