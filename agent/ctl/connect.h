@@ -38,4 +38,15 @@ typedef int (*PrintRefusal)(const Error *error, const Options *options);
 int node_ask(const Options *options, const RpcMethod *method, const ProtobufCMessage *request,
              PrintReply print_reply, PrintRefusal print_refusal);
 
+/* Connects and hangs up. Returns 0, or the negative errno: -ENOENT, -ENOTSOCK, -ECONNREFUSED,
+ * -EACCES ... */
+int socket_check(const char *path);
+
+/* The same in words: "no such file". */
+const char *socket_check_to_string(int result);
+
+/* The words, and what to do about it, for the socket of the agent: "no such file; is it running?
+ * try: systemctl status inplaced". NULL if there is no memory. */
+char *socket_check_advise(const char *path, int result);
+
 DEFINE_CLEANUP(NodeClient *, node_client_free)

@@ -2,12 +2,23 @@
 #pragma once
 
 /*
- * inplacectl doctor
- *
- * What the agent found on this node, what is wrong with it and how to mend it.
+ * What inplacectl knows about the node without the agent
  */
 
-#include "agent/ctl/options.h"
+#include "agent/base/error.h"
+#include "cri/discover.h"
+#include "proto/inplaced/v1/node.pb-c.h"
 
-/* Returns an ExitStatus, or a negative errno for a local failure. */
-int command_doctor(const Options *options);
+/* A diagnosis as the agent would send it: the sockets of runtimes are facts, and that the agent
+ * cannot be reached is a problem. */
+typedef struct LocalDiagnosis {
+        Inplaced__V1__DiagnoseResponse response; /* borrows from what follows */
+        Inplaced__V1__Fact facts[DISCOVER_SOCKETS_MAX];
+        Inplaced__V1__Fact *fact_list[DISCOVER_SOCKETS_MAX];
+        Inplaced__V1__Problem problems[2];
+        Inplaced__V1__Problem *problem_list[2];
+} LocalDiagnosis;
+
+/* sockets ends with NULL; it and the error are borrowed. *ret must stay where it is. */
+void doctor_local_diagnose(const char *const *sockets, const Error *unreachable,
+                           LocalDiagnosis *ret);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "agent/ctl/images.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/ctl/commands.h"
 #include "agent/ctl/connect.h"
 #include "agent/ctl/format.h"
 #include "agent/ctl/view.h"

@@ -3,8 +3,10 @@
 #include "agent/ctl/progress-view.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/cleanup.h"
 #include "agent/ctl/format.h"
 #include "agent/ctl/terminal.h"
 

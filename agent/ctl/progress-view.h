@@ -24,7 +24,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "agent/base/cleanup.h"
 #include "agent/ctl/pull-list.h"
 
 typedef enum BarKind {
@@ -71,5 +70,3 @@ int progress_view_draw(ProgressView *view, PullList *list, bool is_agent_away, u
 
 /* Takes away what can be drawn over. */
 void progress_view_clear(ProgressView *view);
-
-DEFINE_CLEANUP(ProgressView *, progress_view_free)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "agent/ctl/pull.h"
-
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,6 +8,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/loop.h"
+#include "agent/ctl/commands.h"
 #include "agent/ctl/connect.h"
 #include "agent/ctl/progress-view.h"
 #include "agent/ctl/pull-list.h"

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "agent/ctl/status.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "agent/ctl/commands.h"
 #include "agent/ctl/connect.h"
 #include "agent/ctl/format.h"
 #include "agent/ctl/status-rows.h"

@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/ctl/doctor-local.h"
-#include "agent/ctl/socket-check.h"
+#include "agent/ctl/connect.h"
+#include "agent/ctl/doctor.h"
 
 #define FILE_NAME "file"
 #define SERVED_NAME "served.sock"
