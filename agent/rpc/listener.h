@@ -46,7 +46,9 @@ typedef struct ListenerOptions {
         void *userdata;
 } ListenerOptions;
 
-/* Makes the socket with mode 0660, see socket-file.h. */
+/* Makes the socket with mode 0660. The socket file of a process that does not listen any more is
+ * replaced; a file that is not a socket, or a socket that is served, is left alone and refused in
+ * words. */
 int listener_new(sd_event *event, const ListenerOptions *options, Listener **ret, Error *reterr);
 
 /* Closes the door and removes the socket file, if it made it. Returns NULL. */
