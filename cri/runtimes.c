@@ -3,15 +3,48 @@
 #include "cri/runtimes.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
+#include "cri/client.h"
 
 /* While a runtime is needed it is back within this time; the others are only looked for. */
 #define RETRY_NEEDED_USEC ((uint64_t) 250 * 1000)
 #define RETRY_OTHERS_USEC ((uint64_t) 30 * 1000000)
 
+/* A runtime that takes longer for its version than this is not of use. */
+#define VERSION_TIMEOUT_USEC ((uint64_t) 2 * 1000000)
+
+#define WORD_SIZE_MAX 64 /* a name or version that is longer makes no sense */
+
+struct Runtime {
+        Runtimes *runtimes; /* of which it is one */
+        char *path;
+        uint64_t retry_usec; /* between two tries */
+
+        RuntimeState state;
+        RuntimeState told_state; /* when it was last said to have changed */
+        bool is_same_state;
+        ErrorKind refusal; /* of whoever is there, as far as it is told apart; or unset */
+        RpcClient *client;
+        RpcCall *call;
+        sd_event_source *retry;
+        unsigned n_connects;
+
+        char *name;
+        char *version;
+        char *api_version;
+        char *image_path;
+        char *sentence;
+};
+
 struct Runtimes {
+        CompletionQueue *completions;
         Runtime **items;
         size_t n_items;
         Runtime *chosen;
@@ -22,10 +55,13 @@ struct Runtimes {
 
 DEFINE_CLEANUP(Runtimes *, runtimes_free)
 
+/* A try that fails sets the timer of the next one. */
+static int runtime_try(Runtime *runtime);
+
 /* One that is still being asked may turn out to be the better choice. */
 static Runtime *first_ready(const Runtimes *runtimes) {
         for (size_t i = 0; i < runtimes->n_items; i++)
-                switch (runtime_state(runtimes->items[i])) {
+                switch (runtimes->items[i]->state) {
                 case RUNTIME_READY: return runtimes->items[i];
                 case RUNTIME_CONNECTING: return NULL;
                 case RUNTIME_ABSENT:
@@ -43,40 +79,291 @@ static void runtimes_choose(Runtimes *runtimes) {
         runtimes->chosen = first_ready(runtimes);
         for (size_t i = 0; runtimes->chosen && i < runtimes->n_items; i++)
                 if (runtimes->items[i] != runtimes->chosen)
-                        runtime_set_retry(runtimes->items[i], RETRY_OTHERS_USEC);
+                        runtimes->items[i]->retry_usec = RETRY_OTHERS_USEC;
 }
 
-static int on_runtime_changed(Runtime *runtime, void *userdata) {
-        Runtimes *runtimes = userdata;
-
-        runtimes_choose(runtimes);
-        return runtimes->on_changed(runtime, runtimes->userdata);
+static void runtime_disconnect(Runtime *runtime) {
+        runtime->call = rpc_call_unref(runtime->call);
+        runtime->client = rpc_client_free(runtime->client);
+        free(take_ptr(runtime->name));
+        free(take_ptr(runtime->version));
+        free(take_ptr(runtime->api_version));
+        free(take_ptr(runtime->image_path));
 }
 
-static void on_runtime_call(const RpcMethod *method, uint64_t duration_usec, ErrorKind result,
-                            void *userdata) {
-        Runtimes *runtimes = userdata;
+/* Takes the sentence over. */
+static int runtime_become(Runtime *runtime, RuntimeState state, ErrorKind refusal, char *sentence) {
+        bool is_same = state == runtime->state && refusal == runtime->refusal;
+        bool is_news = !is_same || !runtime->sentence || !sentence ||
+                       (state != RUNTIME_REFUSED && strcmp(sentence, runtime->sentence) != 0);
 
-        if (runtimes->on_call)
-                runtimes->on_call(method, duration_usec, result, runtimes->userdata);
+        runtime->is_same_state = state == runtime->told_state;
+        runtime->told_state = state;
+        runtime->refusal = refusal;
+        free(runtime->sentence);
+        runtime->sentence = sentence;
+        runtime->state = state;
+        if (!is_news)
+                return 0;
+
+        runtimes_choose(runtime->runtimes);
+        return runtime->runtimes->on_changed(runtime, runtime->runtimes->userdata);
 }
 
-static int runtimes_add(Runtimes *runtimes, CompletionQueue *queue, const char *path) {
-        const RuntimeOptions options = {
-                .path = path,
-                .retry_usec = RETRY_NEEDED_USEC,
-                .on_changed = on_runtime_changed,
-                .on_call = on_runtime_call,
-                .userdata = runtimes,
-        };
+static int on_retry(sd_event_source *source, uint64_t usec, void *userdata) {
+        return runtime_try(userdata);
+}
+
+static int runtime_try_later(Runtime *runtime) {
+        sd_event *event = completion_queue_get_event(runtime->runtimes->completions);
+
+        runtime->retry = sd_event_source_disable_unref(runtime->retry);
+        return loop_add_time_relative(event, &runtime->retry, CLOCK_MONOTONIC, runtime->retry_usec,
+                                      0, on_retry, runtime);
+}
+
+static int runtime_fail(Runtime *runtime, RuntimeState state, ErrorKind refusal, char *sentence) {
         int r;
 
-        r = runtime_new(queue, &options, &runtimes->items[runtimes->n_items]);
+        runtime_disconnect(runtime);
+        r = runtime_try_later(runtime);
         if (r < 0)
                 return r;
 
-        runtimes->n_items++;
+        return runtime_become(runtime, state, refusal, sentence);
+}
+
+__attribute__((format(printf, 1, 2))) static char *format(const char *pattern, ...) {
+        va_list args;
+        char *text;
+
+        va_start(args, pattern);
+        if (vasprintf(&text, pattern, args) < 0)
+                text = NULL;
+        va_end(args);
+        return text;
+}
+
+static int runtime_starts(Runtime *runtime) {
+        return runtime_fail(runtime, RUNTIME_ABSENT, ERROR_UNAVAILABLE,
+                            format("the runtime at %s is not ready yet", runtime->path));
+}
+
+/* What containerd says until its CRI plugin has read its state. */
+static bool is_starting(const Error *error) {
+        return strstr(error_message(error), "not initialized yet") != NULL;
+}
+
+/* One that has told its version is a runtime, and not the first one that listens before it serves. */
+static int runtime_hangs_up(Runtime *runtime) {
+        if (runtime->name)
+                return runtime_starts(runtime);
+
+        return runtime_fail(runtime, RUNTIME_REFUSED, ERROR_INTERNAL,
+                            format("%s ends connections at once: is it a container runtime?",
+                                   runtime->path));
+}
+
+/* Whether gRPC notices first that the connection is closed or that what came is not HTTP/2 is a matter
+ * of luck, from one try to the next: so both are the same refusal, and no news after one another. */
+static int runtime_refuse(Runtime *runtime, const Error *error) {
+        const char *path = runtime->path;
+        ErrorKind refusal = error->kind;
+        char *sentence;
+
+        if (is_starting(error))
+                return runtime_starts(runtime);
+        if (refusal == ERROR_UNAVAILABLE)
+                return runtime_hangs_up(runtime);
+        if (refusal == ERROR_UNSUPPORTED)
+                sentence = format("%s does not speak CRI v1: update the runtime, or enable its CRI "
+                                  "plugin",
+                                  path);
+        else if (refusal == ERROR_TIMEOUT)
+                sentence = format("%s accepts connections but does not answer: restart the runtime",
+                                  path);
+        else
+                sentence = format("%s answers but not as a CRI runtime: %s", path,
+                                  error_message(error));
+
+        return runtime_fail(runtime, RUNTIME_REFUSED, refusal, sentence);
+}
+
+/* The runtime's words are shown to people and compared by programs: no surprises in them. */
+static char *copy_word(const char *word) {
+        size_t size = strnlen(word, WORD_SIZE_MAX);
+        char *copy = strndup(word, size);
+
+        for (size_t i = 0; copy && i < size; i++)
+                if ((unsigned char) copy[i] < 0x21 || (unsigned char) copy[i] > 0x7e)
+                        copy[i] = '?';
+
+        return copy;
+}
+
+static int runtime_is_ready(Runtime *runtime) {
+        runtime->n_connects++;
+        return runtime_become(runtime, RUNTIME_READY, ERROR_NONE,
+                              format("%s %s at %s is ready", runtime->name, runtime->version,
+                                     runtime->path));
+}
+
+static const char *path_of(const CriImageFsInfo *info) {
+        return info->n_image_filesystems > 0 && info->image_filesystems[0]->fs_id
+                       ? info->image_filesystems[0]->fs_id->mountpoint
+                       : "";
+}
+
+/* A runtime that has just started answers for its version before it can do anything else. */
+static int on_image_fs_info(const void *reply, const Error *error, void *userdata) {
+        Runtime *runtime = userdata;
+
+        runtime->call = rpc_call_unref(runtime->call);
+        if (error && error->kind != ERROR_UNSUPPORTED)
+                return runtime_refuse(runtime, error);
+
+        if (!error) {
+                runtime->image_path = strdup(path_of(reply));
+                if (!runtime->image_path)
+                        return -ENOMEM;
+        }
+
+        return runtime_is_ready(runtime);
+}
+
+static int on_version(const void *reply, const Error *error, void *userdata) {
+        const CriVersion *version = reply;
+        Runtime *runtime = userdata;
+
+        runtime->call = rpc_call_unref(runtime->call);
+        if (error)
+                return runtime_refuse(runtime, error);
+
+        runtime->name = copy_word(version->runtime_name);
+        runtime->version = copy_word(version->runtime_version);
+        runtime->api_version = copy_word(version->runtime_api_version);
+        if (!runtime->name || !runtime->version || !runtime->api_version)
+                return -ENOMEM;
+
+        return cri_image_fs_info(runtime->client, on_image_fs_info, runtime, &runtime->call);
+}
+
+static int on_closed(void *userdata) {
+        Runtime *runtime = userdata;
+
+        if (runtime->state == RUNTIME_READY)
+                return runtime_fail(runtime, RUNTIME_ABSENT, ERROR_NONE,
+                                    format("the runtime at %s has ended the connection",
+                                           runtime->path));
+
+        return runtime_hangs_up(runtime);
+}
+
+/* Tries to connect now, unless it has. */
+static int runtime_try(Runtime *runtime) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        if (runtime->client)
+                return 0;
+
+        runtime->retry = sd_event_source_disable_unref(runtime->retry);
+        r = rpc_client_connect(runtime->runtimes->completions, runtime->path, on_closed, runtime,
+                               &runtime->client, &error);
+        if (error.kind != ERROR_NONE)
+                return runtime_fail(runtime, RUNTIME_ABSENT, ERROR_NONE,
+                                    format("no runtime at %s", error_message(&error)));
+        if (r < 0)
+                return r;
+
+        rpc_client_set_observer(runtime->client, runtime->runtimes->on_call,
+                                runtime->runtimes->userdata);
+        if (runtime->refusal == ERROR_NONE) {
+                free(runtime->sentence);
+                runtime->sentence = format("asking the runtime at %s", runtime->path);
+                runtime->state = RUNTIME_CONNECTING;
+        }
+        return cri_version(runtime->client, VERSION_TIMEOUT_USEC, on_version, runtime,
+                           &runtime->call);
+}
+
+static Runtime *runtime_free(Runtime *runtime) {
+        if (!runtime)
+                return NULL;
+
+        runtime_disconnect(runtime);
+        sd_event_source_disable_unref(runtime->retry);
+        free(runtime->sentence);
+        free(runtime->path);
+        free(runtime);
+        return NULL;
+}
+
+DEFINE_CLEANUP(Runtime *, runtime_free)
+
+static int runtime_new(Runtimes *runtimes, const char *path, Runtime **ret) {
+        cleanup(runtime_free_p) Runtime *runtime = NULL;
+
+        runtime = malloc(sizeof(*runtime));
+        if (!runtime)
+                return -ENOMEM;
+
+        *runtime = (Runtime){
+                .runtimes = runtimes,
+                .path = strdup(path),
+                .retry_usec = RETRY_NEEDED_USEC,
+                .state = RUNTIME_ABSENT,
+                .sentence = format("%s was not tried yet", path),
+        };
+        if (!runtime->path || !runtime->sentence)
+                return -ENOMEM;
+
+        *ret = take_ptr(runtime);
         return 0;
+}
+
+RuntimeState runtime_state(const Runtime *runtime) {
+        return runtime->state;
+}
+
+RpcClient *runtime_client(const Runtime *runtime) {
+        return runtime->state == RUNTIME_READY ? runtime->client : NULL;
+}
+
+bool runtime_is_alive(const Runtime *runtime) {
+        return runtime->state == RUNTIME_READY && rpc_client_is_connected(runtime->client);
+}
+
+bool runtime_is_as_before(const Runtime *runtime) {
+        return runtime->is_same_state;
+}
+
+const char *runtime_path(const Runtime *runtime) {
+        return runtime->path;
+}
+
+const char *runtime_name(const Runtime *runtime) {
+        return runtime->name ?: "";
+}
+
+const char *runtime_version(const Runtime *runtime) {
+        return runtime->version ?: "";
+}
+
+const char *runtime_api_version(const Runtime *runtime) {
+        return runtime->api_version ?: "";
+}
+
+const char *runtime_image_path(const Runtime *runtime) {
+        return runtime->image_path && runtime->image_path[0] ? runtime->image_path : NULL;
+}
+
+const char *runtime_sentence(const Runtime *runtime) {
+        return runtime->sentence ?: "out of memory";
+}
+
+unsigned runtime_n_connects(const Runtime *runtime) {
+        return runtime->n_connects;
 }
 
 int runtimes_new(CompletionQueue *queue, const RuntimesOptions *options, Runtimes **ret) {
@@ -88,6 +375,7 @@ int runtimes_new(CompletionQueue *queue, const RuntimesOptions *options, Runtime
                 return -ENOMEM;
 
         *runtimes = (Runtimes){
+                .completions = queue,
                 .items = calloc(options->n_paths + 1, sizeof(runtimes->items[0])),
                 .on_changed = options->on_changed,
                 .on_call = options->on_call,
@@ -97,9 +385,11 @@ int runtimes_new(CompletionQueue *queue, const RuntimesOptions *options, Runtime
                 return -ENOMEM;
 
         for (size_t i = 0; i < options->n_paths; i++) {
-                r = runtimes_add(runtimes, queue, options->paths[i]);
+                r = runtime_new(runtimes, options->paths[i], &runtimes->items[i]);
                 if (r < 0)
                         return r;
+
+                runtimes->n_items++;
         }
 
         *ret = take_ptr(runtimes);

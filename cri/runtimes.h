@@ -2,18 +2,35 @@
 #pragma once
 
 /*
- * The runtimes of this node
+ * The container runtimes of this node
  *
- * Either those that somebody named, or those that are found at the usual places. Several can be
- * connected at a time, and one of them is chosen to hold the images: the first in order that became
- * ready. The choice stays when that one goes away, since another runtime has another image store.
+ * Either those that somebody named, or those that are found at the usual places. Each is a socket
+ * that is connected to, asked for its version, watched for its end, and tried again. A runtime never
+ * fails: it has a state, and a sentence that explains it.
+ *
+ * Several can be connected at a time, and one of them is chosen to hold the images: the first in
+ * order that became ready. The choice stays when that one goes away, since another runtime has
+ * another image store.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 
-#include "cri/runtime.h"
+#include "agent/rpc/client.h"
 
+typedef struct Runtime Runtime;
 typedef struct Runtimes Runtimes;
+
+typedef enum RuntimeState {
+        RUNTIME_ABSENT,     /* no socket, or nobody behind it */
+        RUNTIME_CONNECTING, /* connected, and asked for its version and whether it works */
+        RUNTIME_READY,
+        RUNTIME_REFUSED, /* somebody is there who does not speak CRI v1, or does not answer */
+        _RUNTIME_STATE_MAX,
+} RuntimeState;
+
+/* The state or the sentence changed. */
+typedef int (*RuntimeChanged)(Runtime *runtime, void *userdata);
 
 typedef struct RuntimesOptions {
         const char *const *paths; /* of sockets; copied */
@@ -43,3 +60,24 @@ Runtime *runtimes_get(const Runtimes *runtimes, size_t i);
 
 /* Tries those that are not connected now rather than later. */
 int runtimes_try(Runtimes *runtimes);
+
+/* One of them. */
+RuntimeState runtime_state(const Runtime *runtime);
+
+/* In on_changed: the state is the same as when that was called last; there is but another reason. */
+bool runtime_is_as_before(const Runtime *runtime);
+
+/* NULL unless ready. Borrowed until the state changes. */
+RpcClient *runtime_client(const Runtime *runtime);
+
+/* False as soon as the kernel knows that the connection has ended, even before on_changed. */
+bool runtime_is_alive(const Runtime *runtime);
+
+const char *runtime_path(const Runtime *runtime);
+const char *runtime_name(const Runtime *runtime);        /* "containerd"; "" if not ready */
+const char *runtime_version(const Runtime *runtime);     /* "1.7.2" */
+const char *runtime_api_version(const Runtime *runtime); /* "v1" */
+/* Where it keeps the images, or NULL if it does not tell. */
+const char *runtime_image_path(const Runtime *runtime);
+const char *runtime_sentence(const Runtime *runtime);
+unsigned runtime_n_connects(const Runtime *runtime); /* how often it became ready */
