@@ -2,8 +2,11 @@
 
 #include "agent/node/images-dir.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <json-c/json_object.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
@@ -12,7 +15,8 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/clock.h"
 #include "agent/base/loop.h"
-#include "agent/node/images-list.h"
+#include "agent/document/documents.h"
+#include "agent/image/image-spec.h"
 
 #define MSEC ((uint64_t) 1000)
 #define SEC ((uint64_t) 1000000)
@@ -23,6 +27,18 @@
 #define LOOK_USEC (50 * MSEC)        /* at once; the rest of it when others had their turn */
 #define CHECK_USEC (60 * SEC)        /* what links point to is not watched */
 #define CHECK_MISSING_USEC (2 * SEC)
+
+/* A file that changes twice within a tick of the kernel's clock looks the same afterwards. */
+#define TICK_USEC ((int64_t) 10000)
+#define AGAIN_AFTER_TICK_USEC (20 * MSEC)
+#define AGAIN_AFTER_WRITE_USEC SEC
+
+/* Objects take many times the size of their text. Once they are gone the heap keeps the memory,
+ * which nothing needs again for as long as nobody changes the file. */
+#define LARGE_SIZE ((off_t) 64 << 10)
+
+#define QUIET_USEC SEC
+#define OUTDATED_MAX 8 /* looks in a row, before what they have found is used nevertheless */
 
 #define FOLDER_EVENTS \
         (IN_CREATE | IN_DELETE | IN_MOVE | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
@@ -59,7 +75,506 @@ struct ImagesDir {
         Error error;
 };
 
+DEFINE_CLEANUP(ImagesFile *, images_file_free)
 DEFINE_CLEANUP(ImagesDir *, images_dir_free)
+
+/* One file: whether it changed, and what it says. */
+
+static FileStamp stamp_of(const struct stat *status) {
+        return (FileStamp){
+                .device = status->st_dev,
+                .inode = status->st_ino,
+                .size = status->st_size,
+                .modified = status->st_mtim,
+                .changed = status->st_ctim,
+        };
+}
+
+static bool equal_times(struct timespec a, struct timespec b) {
+        return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+static bool equal_stamps(const FileStamp *a, const FileStamp *b) {
+        return a->device == b->device && a->inode == b->inode && a->size == b->size &&
+               equal_times(a->modified, b->modified) && equal_times(a->changed, b->changed);
+}
+
+static bool is_recent(struct timespec time) {
+        struct timespec now;
+        int64_t age_usec;
+
+        clock_gettime(CLOCK_REALTIME, &now);
+        age_usec = (int64_t) (now.tv_sec - time.tv_sec) * 1000000 +
+                   (now.tv_nsec - time.tv_nsec) / 1000;
+        return age_usec >= 0 && age_usec < TICK_USEC;
+}
+
+static int refuse_errno(Error *reterr, int number) {
+        ErrorKind kind = number == EACCES || number == EPERM     ? ERROR_DENIED
+                         : number == ENOENT || number == ENOTDIR ? ERROR_NOT_FOUND
+                                                                 : ERROR_UNAVAILABLE;
+
+        return error_set(reterr, kind, "cannot be read: %s", strerror(number));
+}
+
+static int check_regular(const struct stat *status, Error *reterr) {
+        return S_ISREG(status->st_mode) ? 0
+                                        : error_set(reterr, ERROR_INVALID, "is not a regular file");
+}
+
+/* Returns the number of bytes, which is less than the size of the buffer unless that was full. */
+static ssize_t read_all(int fd, char *buffer, size_t size) {
+        size_t n_read = 0;
+
+        while (n_read < size) {
+                ssize_t n = read(fd, buffer + n_read, size - n_read);
+
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0)
+                        return -errno;
+                if (n == 0)
+                        break;
+                n_read += (size_t) n;
+        }
+
+        return (ssize_t) n_read;
+}
+
+/* Returns 0 if the wishes of one document were added. */
+static int add_wishes(WishList *all, struct json_object *document, Error *reterr) {
+        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+        int r;
+
+        r = image_spec_parse(document, &wishes, reterr);
+
+        for (size_t i = 0; r >= 0 && i < wishes.n_items; i++)
+                r = wish_list_take(all, &wishes.items[i]);
+
+        return r;
+}
+
+static int parse_wishes(const Documents *documents, WishList *ret, Error *reterr) {
+        cleanup(wish_list_done) WishList all = WISH_LIST_INIT;
+        int r;
+
+        for (size_t i = 0; i < documents->n_items; i++) {
+                cleanup(error_done) Error error = ERROR_INIT;
+
+                r = add_wishes(&all, documents->items[i], &error);
+                if (r < 0 && error.kind != ERROR_NONE && documents->n_items > 1)
+                        return error_set(reterr, error.kind, "document %zu: %s", i + 1,
+                                         error_message(&error));
+                if (r < 0 && error.kind != ERROR_NONE)
+                        return error_set(reterr, error.kind, "%s", error_message(&error));
+                if (r < 0)
+                        return r;
+        }
+
+        *ret = all;
+        all = WISH_LIST_INIT;
+        return 0;
+}
+
+static int take_content(ImagesFile *file, const char *text, size_t size, Error *reterr) {
+        cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
+        WishList wishes = WISH_LIST_INIT;
+        int r;
+
+        r = documents_parse(text, size, &documents, reterr);
+        if (r < 0)
+                return r;
+        r = parse_wishes(&documents, &wishes, reterr);
+        if (r < 0)
+                return r;
+
+        wish_list_done(&file->new_wishes);
+        file->new_wishes = wishes;
+        file->new_n_documents = documents.n_items;
+        file->has_new_content = true;
+        return 0;
+}
+
+/* Reads and takes the content, and remembers which one it was. Sets *ret_again_usec and takes
+ * nothing if the file changed meanwhile. */
+static int load_fd(ImagesFile *file, int fd, uint64_t *ret_again_usec, Error *reterr) {
+        cleanup(free_p) char *text = NULL;
+        FileStamp stamp, stamp_after;
+        struct stat status;
+        ssize_t size;
+        int r;
+
+        if (fstat(fd, &status) < 0)
+                return refuse_errno(reterr, errno);
+        r = check_regular(&status, reterr);
+        if (r < 0)
+                return r;
+
+        stamp = stamp_of(&status);
+        if ((size_t) status.st_size > DOCUMENTS_SIZE_MAX) {
+                file->stamp = stamp;
+                return error_set(reterr, ERROR_INVALID, "is larger than %zu MiB",
+                                 DOCUMENTS_SIZE_MAX >> 20);
+        }
+
+        text = malloc((size_t) status.st_size + 1);
+        if (!text)
+                return -ENOMEM;
+
+        size = read_all(fd, text, (size_t) status.st_size + 1);
+        if (size < 0)
+                return refuse_errno(reterr, (int) -size);
+        if (fstat(fd, &status) < 0)
+                return refuse_errno(reterr, errno);
+
+        stamp_after = stamp_of(&status);
+        if (size != stamp.size || !equal_stamps(&stamp, &stamp_after)) {
+                *ret_again_usec = AGAIN_AFTER_WRITE_USEC;
+                return 0;
+        }
+
+        if (is_recent(stamp.changed))
+                *ret_again_usec = AGAIN_AFTER_TICK_USEC;
+        else
+                file->stamp = stamp;
+        return take_content(file, text, (size_t) size, reterr);
+}
+
+/* Opening a device can do something, so it is looked at before, and because it may be another file
+ * by then, again afterwards. */
+static int load(ImagesFile *file, int folder, uint64_t *ret_again_usec, Error *reterr) {
+        cleanup(close_p) int fd = -1;
+
+        fd = openat(folder, file->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        if (fd < 0)
+                return refuse_errno(reterr, errno);
+
+        return load_fd(file, fd, ret_again_usec, reterr);
+}
+
+static bool equal_errors(const Error *a, const Error *b) {
+        return a->kind == b->kind && strcmp(error_message(a), error_message(b)) == 0;
+}
+
+int images_file_look(ImagesFile *file, int folder, uint64_t *ret_again_usec) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        FileStamp stamp;
+        struct stat status;
+        int r;
+
+        *ret_again_usec = 0;
+
+        if (fstatat(folder, file->name, &status, 0) < 0)
+                r = refuse_errno(&error, errno);
+        else {
+                stamp = stamp_of(&status);
+                if (equal_stamps(&stamp, &file->stamp))
+                        return 0;
+
+                r = check_regular(&status, &error);
+        }
+
+        file->stamp = (FileStamp){ .size = 0 };
+        if (r >= 0) {
+                r = load(file, folder, ret_again_usec, &error);
+                if (status.st_size >= LARGE_SIZE)
+                        (void) malloc_trim(0);
+        }
+        if (r < 0 && error.kind == ERROR_NONE)
+                return r;
+        if (*ret_again_usec == AGAIN_AFTER_WRITE_USEC)
+                return 0;
+
+        error_done(&file->new_error);
+        file->new_error = error;
+        error = ERROR_INIT;
+        file->has_news = true;
+        return 0;
+}
+
+bool images_file_take_news(ImagesFile *file) {
+        bool is_same;
+
+        if (!file->has_news)
+                return false;
+
+        is_same = !file->has_new_content && file->new_error.kind != ERROR_NONE &&
+                  equal_errors(&file->new_error, &file->error);
+        if (file->has_new_content) {
+                wish_list_done(&file->wishes);
+                file->wishes = file->new_wishes;
+                file->new_wishes = WISH_LIST_INIT;
+                file->n_documents = file->new_n_documents;
+                file->n_contents++;
+        }
+
+        error_done(&file->error);
+        file->error = file->new_error;
+        file->new_error = ERROR_INIT;
+        file->has_news = file->has_new_content = false;
+        return !is_same;
+}
+
+int images_file_new(const char *name, ImagesFile **ret) {
+        cleanup(images_file_free_p) ImagesFile *file = NULL;
+
+        file = calloc(1, sizeof(*file));
+        if (!file)
+                return -ENOMEM;
+
+        file->error = ERROR_INIT;
+        file->new_error = ERROR_INIT;
+        file->name = strdup(name);
+        if (!file->name)
+                return -ENOMEM;
+
+        *ret = take_ptr(file);
+        return 0;
+}
+
+ImagesFile *images_file_free(ImagesFile *file) {
+        if (!file)
+                return NULL;
+
+        error_done(&file->new_error);
+        wish_list_done(&file->new_wishes);
+        error_done(&file->error);
+        wish_list_done(&file->wishes);
+        free(file->name);
+        free(file);
+        return NULL;
+}
+
+/* The list of the files, and one look at the folder after the other. */
+
+/* A name that documents have: not hidden, and with one of the endings. */
+static bool images_list_is_document(const char *name) {
+        static const char *const endings[] = { ".yaml", ".yml", ".json" };
+        const char *ending = strrchr(name, '.');
+
+        if (!ending || name[0] == '.')
+                return false;
+
+        for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++)
+                if (strcmp(ending, endings[i]) == 0)
+                        return true;
+        return false;
+}
+
+static int is_document_entry(const struct dirent *entry) {
+        return images_list_is_document(entry->d_name);
+}
+
+static int compare_entries(const struct dirent **a, const struct dirent **b) {
+        return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* Returns the position of a file, or where it would be. */
+static size_t images_list_find(const ImagesList *list, const char *name, bool *ret_found) {
+        size_t from = 0, to = list->n_files;
+
+        *ret_found = false;
+        while (from < to && !*ret_found) {
+                size_t middle = from + (to - from) / 2;
+                int order = strcmp(list->files[middle]->name, name);
+
+                *ret_found = order == 0;
+                if (order < 0)
+                        from = middle + 1;
+                else
+                        to = middle;
+        }
+
+        return to;
+}
+
+static int images_list_get_or_add(ImagesList *list, const char *name, ImagesFile **ret) {
+        cleanup(images_file_free_p) ImagesFile *file = NULL;
+        ImagesFile **files;
+        bool found;
+        size_t at;
+        int r;
+
+        at = images_list_find(list, name, &found);
+        if (found) {
+                *ret = list->files[at];
+                return 0;
+        }
+
+        r = images_file_new(name, &file);
+        if (r < 0)
+                return r;
+
+        files = reallocarray(list->files, list->n_files + 1, sizeof(*files));
+        if (!files)
+                return -ENOMEM;
+
+        list->files = files;
+        memmove(files + at + 1, files + at, (list->n_files - at) * sizeof(*files));
+        *ret = files[at] = take_ptr(file);
+        list->n_files++;
+        return 0;
+}
+
+int images_list_note_written(ImagesList *list, const char *name, uint64_t now_usec) {
+        ImagesFile *file;
+        int r;
+
+        if (!images_list_is_document(name))
+                return 0;
+
+        r = images_list_get_or_add(list, name, &file);
+        if (r < 0)
+                return r;
+
+        file->written_usec = now_usec;
+        file->is_there = true;
+        return 0;
+}
+
+void images_list_note_closed(ImagesList *list, const char *name) {
+        bool found;
+        size_t at;
+
+        at = images_list_find(list, name, &found);
+        if (found)
+                list->files[at]->written_usec = 0;
+}
+
+void images_list_note_change(ImagesList *list) {
+        list->is_outdated = true;
+}
+
+/* Returns true if any file was forgotten. */
+static bool images_list_sweep(ImagesList *list) {
+        size_t n_left = 0;
+        bool swept;
+
+        for (size_t i = 0; i < list->n_files; i++)
+                if (list->files[i]->is_there)
+                        list->files[n_left++] = list->files[i];
+                else
+                        images_file_free(list->files[i]);
+
+        swept = n_left < list->n_files;
+        list->n_files = n_left;
+        return swept;
+}
+
+static int images_list_look_at_file(ImagesList *list, const char *name, int folder,
+                                    uint64_t now_usec) {
+        ImagesFile *file;
+        uint64_t again_usec;
+        int r;
+
+        r = images_list_get_or_add(list, name, &file);
+        if (r < 0)
+                return r;
+
+        file->is_there = true;
+        if (file->written_usec != 0 && now_usec < file->written_usec + QUIET_USEC)
+                again_usec = file->written_usec + QUIET_USEC - now_usec;
+        else {
+                file->written_usec = 0;
+                r = images_file_look(file, folder, &again_usec);
+        }
+
+        /* It may have gone since it was listed. A link to nowhere has not. */
+        if (file->new_error.kind == ERROR_NOT_FOUND)
+                file->is_there = faccessat(folder, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+
+        if (again_usec > 0 && now_usec + again_usec < list->again_usec)
+                list->again_usec = now_usec + again_usec;
+        return r;
+}
+
+static void images_list_forget_look(ImagesList *list) {
+        for (int i = 0; i < list->n_names; i++)
+                free(list->names[i]);
+        free(take_ptr(list->names));
+        list->n_names = 0;
+}
+
+static int images_list_begin_look(ImagesList *list, int folder, Error *reterr) {
+        int n;
+
+        n = scandirat(folder, ".", &list->names, is_document_entry, compare_entries);
+        if (n < 0) {
+                list->names = NULL;
+                return errno == ENOMEM ? -ENOMEM
+                                       : error_set(reterr, ERROR_UNAVAILABLE, "cannot be read: %s",
+                                                   strerror(errno));
+        }
+
+        list->n_names = n;
+        list->n_looked = 0;
+        list->again_usec = UINT64_MAX;
+        list->is_outdated = false;
+        for (size_t i = 0; i < list->n_files; i++)
+                list->files[i]->is_there = false;
+        return 0;
+}
+
+static bool images_list_end_look(ImagesList *list) {
+        bool changed = images_list_sweep(list);
+
+        images_list_forget_look(list);
+        for (size_t i = 0; i < list->n_files; i++)
+                changed |= images_file_take_news(list->files[i]);
+
+        return changed;
+}
+
+int images_list_look(ImagesList *list, int folder, uint64_t now_usec, uint64_t until_usec,
+                     uint64_t *ret_again_usec, Error *reterr) {
+        int r;
+
+        if (!list->names) {
+                r = images_list_begin_look(list, folder, reterr);
+                if (r < 0)
+                        return r;
+        }
+
+        while (list->n_looked < list->n_names) {
+                r = images_list_look_at_file(list, list->names[list->n_looked]->d_name, folder,
+                                             now_usec);
+                if (r < 0)
+                        return r;
+
+                list->n_looked++;
+                if (list->n_looked < list->n_names && clock_monotonic_usec() >= until_usec) {
+                        *ret_again_usec = now_usec;
+                        return 0;
+                }
+        }
+
+        if (list->is_outdated && list->n_outdated < OUTDATED_MAX) {
+                list->n_outdated++;
+                images_list_forget_look(list);
+                *ret_again_usec = now_usec;
+                return 0;
+        }
+
+        list->n_outdated = 0;
+        *ret_again_usec = list->is_outdated ? now_usec : list->again_usec;
+        return images_list_end_look(list);
+}
+
+int images_list_clear(ImagesList *list) {
+        images_list_forget_look(list);
+        for (size_t i = 0; i < list->n_files; i++)
+                list->files[i]->is_there = false;
+
+        return images_list_sweep(list);
+}
+
+void images_list_done(ImagesList *list) {
+        (void) images_list_clear(list);
+        free(list->files);
+        *list = IMAGES_LIST_INIT;
+}
+
+/* When to look. */
 
 static uint64_t images_dir_now(ImagesDir *dir) {
         uint64_t now = 0;
@@ -215,10 +730,6 @@ static int images_dir_look_for_folder(ImagesDir *dir, Error *reterr) {
 
         return error_set(reterr, r == EACCES ? ERROR_DENIED : ERROR_UNAVAILABLE,
                          "cannot be opened: %s", strerror(r));
-}
-
-static bool equal_errors(const Error *a, const Error *b) {
-        return a->kind == b->kind && strcmp(error_message(a), error_message(b)) == 0;
 }
 
 /* Returns 1 if anything is different now. */

@@ -13,13 +13,46 @@
  * has open and writes to is left alone until it is closed, or was not written to for a second.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
 #include <systemd/sd-event.h>
+#include <time.h>
 
 #include "agent/base/error.h"
-#include "agent/node/images-file.h"
+#include "agent/image/wish.h"
 
 typedef struct ImagesDir ImagesDir;
+
+/* What changes when a file does. */
+typedef struct FileStamp {
+        dev_t device;
+        ino_t inode;
+        off_t size;
+        struct timespec modified;
+        struct timespec changed;
+} FileStamp;
+
+/* One file of the folder: NodeImage documents, and what they wish for. Content that cannot be taken,
+ * whatever the reason, leaves the wishes of the last good content in force. */
+typedef struct ImagesFile {
+        char *name;          /* without the folder */
+        WishList wishes;     /* of the last good content */
+        size_t n_documents;  /* of the same */
+        unsigned n_contents; /* how often there was a good one; the wishes are new when this is */
+        Error error;         /* why the newest content was refused, or unset. One line, which does
+                             * not name the file. */
+
+        /* private to images-dir.c */
+        bool has_news, has_new_content;
+        WishList new_wishes; /* with these, if there is new content */
+        size_t new_n_documents;
+        Error new_error;
+        FileStamp stamp; /* all zero when the content has to be read in any case */
+        uint64_t written_usec;
+        bool is_there;
+} ImagesFile;
 
 /* Something that the functions below tell may be different now. Runs from the event loop, never
  * from within one of these functions. May free the folder. A negative errno ends the event loop. */
@@ -44,3 +77,59 @@ const ImagesFile *images_dir_get_file(const ImagesDir *dir, size_t i);
  * has no files while it is missing. If there is any other reason, the files are what they were
  * last. */
 const Error *images_dir_get_error(const ImagesDir *dir);
+
+/* What follows is for images-dir.c and its tests: one file, and the list of all of them. */
+
+/* The name is copied. Nothing is read yet. */
+int images_file_new(const char *name, ImagesFile **ret);
+ImagesFile *images_file_free(ImagesFile *file);
+
+/* Reads the file again if it changed, and keeps what is new for images_file_take_news().
+ * *ret_again_usec is set if the file may change without a trace, or did change, during the look:
+ * then there should be another look after that time. */
+int images_file_look(ImagesFile *file, int folder, uint64_t *ret_again_usec);
+
+/* Puts into force what the looks have found. Returns true if anything of what is public above may be
+ * different now. */
+bool images_file_take_news(ImagesFile *file);
+
+struct dirent;
+
+/* The files, in the order of their names, and how they compare with what is in the folder now. */
+typedef struct ImagesList {
+        ImagesFile **files;
+        size_t n_files;
+
+        /* private to images-dir.c */
+        struct dirent **names; /* in the folder when the look began; NULL: none is under way */
+        int n_names;
+        int n_looked;        /* at so many of them */
+        uint64_t again_usec; /* when one of them asked for another look */
+        bool is_outdated;
+        unsigned n_outdated; /* looks in a row that were so at their end */
+} ImagesList;
+
+#define IMAGES_LIST_INIT ((ImagesList){ .files = NULL })
+
+void images_list_done(ImagesList *list);
+
+/* Somebody writes to a file: it is not read until it was closed, or for a second. Names that cannot
+ * be documents are ignored. */
+int images_list_note_written(ImagesList *list, const char *name, uint64_t now_usec);
+void images_list_note_closed(ImagesList *list, const char *name);
+
+/* Something in the folder is different: a look that is under way may have missed it. */
+void images_list_note_change(ImagesList *list);
+
+/* Goes on with a look, or begins one: reads what is new in the folder and forgets what is gone. Large
+ * files take their time, so no further one is read after until_usec (of CLOCK_MONOTONIC, as is
+ * now_usec). Whatever was found is put into force at the end of the look, all of it at once: what is
+ * moved from one file to another is never missing. If the folder has changed meanwhile it is looked
+ * at once more before that. Returns 1 if that made a difference. A folder that cannot be read is a
+ * refusal, and changes nothing. *ret_again_usec is when to call again: UINT64_MAX if there is no
+ * need, and now_usec if the look is not at its end. */
+int images_list_look(ImagesList *list, int folder, uint64_t now_usec, uint64_t until_usec,
+                     uint64_t *ret_again_usec, Error *reterr);
+
+/* Forgets all files. Returns 1 if there were any. */
+int images_list_clear(ImagesList *list);

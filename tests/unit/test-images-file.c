@@ -21,7 +21,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/document/documents.h"
-#include "agent/node/images-file.h"
+#include "agent/node/images-dir.h"
 
 #define HEAD "apiVersion: apps.kruise.io/v1alpha1\nkind: NodeImage\n"
 #define WISH(tag) HEAD "spec: {images: {nginx: {tags: [{tag: \"" tag "\"}]}}}\n"

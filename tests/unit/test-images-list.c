@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/node/images-list.h"
+#include "agent/node/images-dir.h"
 
 #define NOW ((uint64_t) 1000)
 #define AT_ONCE 0 /* a time that has passed */
