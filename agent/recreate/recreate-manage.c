@@ -1,17 +1,340 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "agent/recreate/recreate-manage-plan.h"
+#include "agent/recreate/recreate-internal.h"
 
 #include <errno.h>
 #include <json-c/json.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
 
+#include "agent/base/cleanup.h"
+#include "agent/base/list.h"
+#include "agent/base/loop.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/kube/path.h"
+#include "agent/kube/reply-spec.h"
+#include "agent/kube/retry.h"
 #include "agent/recreate/recreate-json.h"
+#include "agent/recreate/recreate-manage-plan.h"
 #include "agent/recreate/recreate-manage-spec.h"
-#include "agent/recreate/recreate-request.h"
 
 #define SEC ((uint64_t) 1000000)
-#define LOOK_AGAIN_SEC 60 /* clocks are set */
+#define CONFLICT_USEC ((uint64_t) 500 * 1000)
+#define CLOSE_FAILURES_MAX 5 /* then the request goes on without the gate */
+#define LOOK_AGAIN_SEC 60    /* clocks are set */
+#define TEXT_MAX ((size_t) 64 << 10)
+
+DEFINE_CLEANUP(char **, recreate_gate_requests_free)
+
+/* The gate of the pod's readiness */
+
+static int gate_failed(RecreateRequest *request, RecreateRight right, const KubeReply *reply,
+                       const Error *error) {
+        if (error->kind == ERROR_NOT_FOUND) {
+                request->is_gate_closed = true;
+                request->is_gate_opened = !request->must_gate_close;
+        } else if (error->kind == ERROR_CONFLICT) {
+                request->rest_usec = recreate_now_usec(request->recreate) + CONFLICT_USEC;
+        } else {
+                recreate_note_written(request->recreate, right, request->spec->name,
+                                      request->n_failures, reply, error);
+                recreate_request_rest(request, reply);
+                if (request->n_failures >= CLOSE_FAILURES_MAX)
+                        request->is_gate_closed = true;
+        }
+
+        return recreate_look(request->recreate);
+}
+
+static int gate_done(RecreateRequest *request) {
+        request->n_failures = 0;
+        request->is_gate_closed = true;
+        request->is_gate_opened = !request->must_gate_close;
+        return recreate_look(request->recreate);
+}
+
+static int on_gate_patched(const KubeReply *reply, const Error *error, void *userdata) {
+        RecreateRequest *request = userdata;
+
+        request->call = kube_call_unref(request->call);
+        if (error)
+                return gate_failed(request, RECREATE_RIGHT_PATCH_POD, reply, error);
+
+        recreate_note_written(request->recreate, RECREATE_RIGHT_PATCH_POD, request->spec->name, 0,
+                              reply, NULL);
+        return gate_done(request);
+}
+
+static int call_pod(RecreateRequest *request, KubeRequest *call, const char *subresource) {
+        const KubePath path = {
+                .version = "v1",
+                .namespace = request->spec->namespace,
+                .resource = "pods",
+                .name = request->spec->pod_name,
+                .subresource = subresource,
+        };
+        cleanup(free_p) char *text = NULL;
+        int r;
+
+        r = kube_path_format(&path, &text);
+        if (r < 0)
+                return r;
+
+        call->path = text;
+        call->userdata = request;
+        request->write = REQUEST_WRITE_GATE;
+        return kube_call(request->recreate->client, call, &request->call);
+}
+
+static int patch_gate(RecreateRequest *request, struct json_object *pod) {
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        struct json_object *metadata = recreate_json_get(pod, "metadata", json_type_object);
+        KubeRequest call = {
+                .verb = "patch",
+                .method = "PATCH",
+                .accept = KUBE_METADATA_ONLY,
+                .content_type = KUBE_STRATEGIC_MERGE_PATCH,
+                .on_replied = on_gate_patched,
+        };
+        int r;
+
+        if (!request->spec->pod_uid || !recreate_json_is(metadata, "uid", request->spec->pod_uid))
+                return gate_done(request); /* it is another pod now */
+
+        r = recreate_manage_gate(pod, request->spec, request->must_gate_close,
+                                 recreate_server_usec(request->recreate) / (int64_t) SEC, &patch);
+        if (r < 0)
+                return r;
+        if (!patch)
+                return gate_done(request);
+
+        call.body = recreate_json_body(patch);
+        return call.body ? call_pod(request, &call, "status") : -ENOMEM;
+}
+
+static int on_pod(const KubeReply *reply, const Error *error, void *userdata) {
+        cleanup(json_object_put_p) json_object *pod = NULL;
+        cleanup(error_done) Error unread = ERROR_INIT;
+        RecreateRequest *request = userdata;
+        int r;
+
+        request->call = kube_call_unref(request->call);
+        if (error)
+                return gate_failed(request, RECREATE_RIGHT_GET_POD, reply, error);
+
+        r = reply_spec_parse(reply->body, reply->size, &pod, &unread);
+        if (r < 0 && unread.kind == ERROR_NONE)
+                return r;
+        if (r < 0)
+                return gate_failed(request, RECREATE_RIGHT_GET_POD, reply, &unread);
+
+        recreate_note_read(request->recreate, RECREATE_RIGHT_GET_POD);
+        return patch_gate(request, pod);
+}
+
+/* It is there, and may have made the pod unready itself. */
+static int read_successor(const RecreateRequest *request, const KubeReply *reply, bool *ret_keeps) {
+        cleanup(json_object_put_p) json_object *object = NULL;
+        cleanup(error_done) Error ignored = ERROR_INIT;
+        RecreateSpec *spec;
+        int r;
+
+        *ret_keeps = true;
+        r = reply_spec_parse(reply->body, reply->size, &object, &ignored);
+        if (r >= 0)
+                r = recreate_spec_parse(object, request->recreate->dialect, &spec, &ignored);
+        if (r < 0)
+                return ignored.kind == ERROR_NONE ? r : 0;
+
+        *ret_keeps = recreate_gate_may_be_of(spec, request->spec->pod_name);
+        recreate_spec_free(spec);
+        return 0;
+}
+
+static int on_proved(const KubeReply *reply, const Error *error, void *userdata) {
+        RecreateRequest *request = userdata;
+        const RecreateSpec *spec = request->spec;
+        bool keeps_gate = false;
+        int r = 0;
+
+        request->call = kube_call_unref(request->call);
+        if (error && error->kind != ERROR_NOT_FOUND) {
+                recreate_note_written(request->recreate, RECREATE_RIGHT_GET, spec->name,
+                                      request->n_failures, reply, error);
+                recreate_request_rest(request, reply);
+                return recreate_look(request->recreate);
+        }
+        if (!error)
+                r = read_successor(request, reply, &keeps_gate);
+        if (r < 0)
+                return r;
+
+        recreate_note_read(request->recreate, RECREATE_RIGHT_GET);
+        if (keeps_gate)
+                return gate_done(request);
+
+        request->is_unproven = false;
+        request->n_failures = 0;
+        log_info(request->recreate->log, NULL,
+                 "The restart request `%s/%s` is gone, but keeps the pod `%s` unready: making the "
+                 "pod ready again.",
+                 spec->namespace, spec->name, spec->pod_name);
+        return recreate_look(request->recreate);
+}
+
+/* Asks whether there is such a request. */
+static int prove(RecreateRequest *request) {
+        const KubePath path = {
+                .group = RECREATE_GROUP,
+                .version = request->recreate->version,
+                .namespace = request->spec->namespace,
+                .resource = RECREATE_RESOURCE,
+                .name = request->spec->name,
+        };
+        KubeRequest call = {
+                .verb = "get",
+                .method = "GET",
+                .on_replied = on_proved,
+                .userdata = request,
+        };
+        cleanup(free_p) char *text = NULL;
+        int r;
+
+        if (!path.version)
+                return 0;
+        r = kube_path_format(&path, &text);
+        if (r < 0)
+                return r;
+
+        call.path = text;
+        request->write = REQUEST_WRITE_GATE;
+        return kube_call(request->recreate->client, &call, &request->call);
+}
+
+/* Makes the pod unready, or ready again as far as this request is concerned. */
+static int set_gate(RecreateRequest *request, bool is_closed) {
+        request->must_gate_close = is_closed;
+        if (request->is_unproven)
+                return prove(request);
+
+        return call_pod(request,
+                        &(KubeRequest){
+                                .verb = "get",
+                                .method = "GET",
+                                .on_replied = on_pod,
+                        },
+                        NULL);
+}
+
+static bool is_named(const RecreateRequest *request, const char *namespace, const char *name) {
+        return strcmp(request->spec->name, name) == 0 &&
+               strcmp(request->spec->namespace, namespace) == 0;
+}
+
+/* Another request has its name by now, and so what is written in the pod is about that one. */
+static bool has_successor(const RecreateRequest *request) {
+        const Recreate *recreate = request->recreate;
+        const RecreateSpec *spec = request->spec;
+
+        for (size_t i = 0; i < recreate->n_requests; i++) {
+                const RecreateRequest *other = recreate->requests[i];
+
+                if (other != request && !other->is_gone && !other->is_missing &&
+                    is_named(other, spec->namespace, spec->name) &&
+                    recreate_gate_may_be_of(other->spec, spec->pod_name ?: ""))
+                        return true;
+        }
+
+        return false;
+}
+
+bool recreate_request_owes_gate(const RecreateRequest *request) {
+        const Pod *pod = recreate_request_pod(request);
+
+        if (!request->is_gate_closed || request->is_gate_opened || has_successor(request))
+                return false;
+
+        return pod ? pod->has_kruise_gate : !pods_are_synced(request->recreate->pods);
+}
+
+static bool is_known(const Recreate *recreate, const Pod *pod, const char *name) {
+        for (size_t i = 0; i < recreate->n_requests; i++)
+                if (is_named(recreate->requests[i], pod->namespace, name))
+                        return true;
+
+        return false;
+}
+
+/* A request of which nothing is left but the pod that it keeps unready. */
+static int add_remnant(Recreate *recreate, const Pod *pod, const char *name) {
+        RecreateRequest *request;
+        RecreateSpec *spec;
+        int r;
+
+        spec = malloc(sizeof(*spec));
+        if (!spec)
+                return -ENOMEM;
+
+        *spec = (RecreateSpec){
+                .namespace = strdup(pod->namespace),
+                .name = strdup(name),
+                .version = strdup(""),
+                .pod_uid = strdup(pod->uid),
+                .pod_name = strdup(pod->name),
+                .is_managed = true,
+                .grace_sec = -1,
+                .deadline_sec = -1,
+                .ttl_sec = -1,
+        };
+        /* No object has such a UID. */
+        if (asprintf(&spec->uid, "%s/%s/%s", pod->uid, pod->namespace, name) < 0)
+                spec->uid = NULL;
+        if (!spec->namespace || !spec->name || !spec->uid || !spec->version || !spec->pod_uid ||
+            !spec->pod_name) {
+                recreate_spec_free(spec);
+                return -ENOMEM;
+        }
+
+        r = recreate_add(recreate, spec, NULL, &request);
+        if (r < 0 || !request)
+                return r;
+
+        request->is_gone = request->is_unproven = request->is_gate_closed = true;
+        return 0;
+}
+
+static int look_at_pod(Recreate *recreate, const Pod *pod) {
+        cleanup(recreate_gate_requests_free_p) char **names = NULL;
+        int r;
+
+        if (!pod->has_kruise_gate || !pod->kruise_message)
+                return 0;
+
+        r = recreate_gate_requests(pod, &names);
+        for (size_t i = 0; r >= 0 && names[i]; i++)
+                if (!is_known(recreate, pod, names[i]))
+                        r = add_remnant(recreate, pod, names[i]);
+
+        return r;
+}
+
+int recreate_find_remnants(Recreate *recreate) {
+        int r = 0;
+
+        if (recreate->has_found_remnants || !pods_are_synced(recreate->pods) ||
+            !recreate_is_synced(recreate))
+                return 0;
+
+        recreate->has_found_remnants = true;
+        for (size_t i = 0; i < pods_count(recreate->pods) && r >= 0; i++)
+                r = look_at_pod(recreate, pods_get(recreate->pods, i));
+
+        return r;
+}
+
+/* What a controller does */
 
 /* A server that does not tell its time has made the request no earlier than it was seen: this node's
  * clock may run ahead, and end requests that nobody has served. */
@@ -82,8 +405,8 @@ static int do_planned(RecreateRequest *request, RecreateChore chore) {
         switch (chore) {
         case RECREATE_CHORE_NONE:
         case RECREATE_CHORE_COMPLETE: return 0; /* the status is on its way */
-        case RECREATE_CHORE_CLOSE_GATE: return recreate_request_set_gate(request, true);
-        case RECREATE_CHORE_OPEN_GATE: return recreate_request_set_gate(request, false);
+        case RECREATE_CHORE_CLOSE_GATE: return set_gate(request, true);
+        case RECREATE_CHORE_OPEN_GATE: return set_gate(request, false);
         case RECREATE_CHORE_DRAIN:
                 r = recreate_manage_drain(request->object, spec, request->recreate->dialect,
                                           recreate_server_usec(request->recreate) / (int64_t) SEC,
@@ -138,4 +461,275 @@ int recreate_request_do_chore(RecreateRequest *request, bool has_turn) {
 
         recreate_request_wait(request, usec - now_usec);
         return 0;
+}
+
+/* Requests that nobody has prepared */
+
+/* A request without a node: for a pod of another one, for one that is still to come, or for one
+ * here that is being taken. Kept as text, which is small. */
+struct RecreateOrphan {
+        Recreate *recreate;
+        char *namespace;
+        char *name;
+        char *uid;
+        char *pod_name;
+        char *text;
+        bool is_gone; /* from the watch, while it is being taken: what comes of that is awaited */
+        KubeCall *call;
+        sd_event_source *retry;
+        unsigned n_failures;
+        LIST_LINKS(struct RecreateOrphan);
+};
+
+static RecreateOrphan *orphan_free(RecreateOrphan *orphan) {
+        if (!orphan)
+                return NULL;
+
+        kube_call_unref(orphan->call);
+        sd_event_source_disable_unref(orphan->retry);
+        free(orphan->text);
+        free(orphan->pod_name);
+        free(orphan->uid);
+        free(orphan->name);
+        free(orphan->namespace);
+        free(orphan);
+        return NULL;
+}
+
+DEFINE_CLEANUP(RecreateOrphan *, orphan_free)
+
+static void orphan_drop(RecreateOrphan *orphan) {
+        list_remove(&orphan->recreate->orphans, orphan);
+        orphan->recreate->n_orphans--;
+        orphan_free(orphan);
+}
+
+static int on_retry(sd_event_source *source, uint64_t usec, void *userdata);
+
+static int look_later(RecreateOrphan *orphan, uint64_t usec) {
+        return loop_add_time_relative(orphan->recreate->event, &orphan->retry, CLOCK_MONOTONIC,
+                                      usec, 0, on_retry, orphan);
+}
+
+/* Until it may be taken once more, if somebody else lets it go each time; 0: it may. */
+static uint64_t get_rest_usec(const RecreateOrphan *orphan) {
+        const Recreate *recreate = orphan->recreate;
+        uint64_t now_usec = recreate_now_usec(recreate);
+        uint64_t usec = recreate_repeats_when_usec(&recreate->repeats, orphan->uid,
+                                                   RECREATE_FIELD_LABELS, 0);
+
+        return usec > now_usec ? usec - now_usec : 0;
+}
+
+static int retry_later(RecreateOrphan *orphan, const KubeReply *reply) {
+        uint32_t random = 0;
+
+        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
+        return look_later(orphan, kube_retry_usec(++orphan->n_failures, reply, random));
+}
+
+static int drop_gone(RecreateOrphan *orphan) {
+        Recreate *recreate = orphan->recreate;
+
+        orphan_drop(orphan);
+        return recreate->are_orphans_overfull ? recreate_look(recreate) : 0;
+}
+
+/* Taken, or changed or gone meanwhile: the watches show what is true now, often before the answer. */
+static int on_adopted(const KubeReply *reply, const Error *error, void *userdata) {
+        RecreateOrphan *orphan = userdata;
+        bool is_late = error && (error->kind == ERROR_CONFLICT || error->kind == ERROR_NOT_FOUND);
+
+        orphan->call = kube_call_unref(orphan->call);
+        if (!error)
+                recreate_repeats_note(&orphan->recreate->repeats, orphan->uid,
+                                      RECREATE_FIELD_LABELS, 0,
+                                      recreate_now_usec(orphan->recreate));
+        if (!is_late)
+                recreate_note_written(orphan->recreate, RECREATE_RIGHT_PATCH, orphan->name,
+                                      orphan->n_failures, reply, error);
+        if (orphan->is_gone)
+                return drop_gone(orphan);
+
+        return error && !is_late ? retry_later(orphan, reply) : 0;
+}
+
+static int adopt(RecreateOrphan *orphan, struct json_object *patch) {
+        Recreate *recreate = orphan->recreate;
+        const KubePath path = {
+                .group = RECREATE_GROUP,
+                .version = recreate->version,
+                .namespace = orphan->namespace,
+                .resource = RECREATE_RESOURCE,
+                .name = orphan->name,
+        };
+        KubeRequest call = {
+                .verb = "patch",
+                .method = "PATCH",
+                .accept = KUBE_METADATA_ONLY,
+                .content_type = KUBE_MERGE_PATCH,
+                .body = recreate_json_body(patch),
+                .on_replied = on_adopted,
+                .userdata = orphan,
+        };
+        cleanup(free_p) char *text = NULL;
+        int r;
+
+        if (!call.body)
+                return -ENOMEM;
+        r = kube_path_format(&path, &text);
+        if (r < 0)
+                return r;
+
+        call.path = text;
+        return kube_call(recreate->client, &call, &orphan->call);
+}
+
+static int orphan_look(RecreateOrphan *orphan) {
+        cleanup(json_object_put_p) json_object *object = NULL, *patch = NULL;
+        cleanup(error_done) Error ignored = ERROR_INIT;
+        const Recreate *recreate = orphan->recreate;
+        const Pod *pod = pods_find(recreate->pods, orphan->namespace, orphan->pod_name);
+        uint64_t rest_usec = get_rest_usec(orphan);
+        int r;
+
+        if (!pod || orphan->call || orphan->is_gone || orphan->retry || !recreate->version)
+                return 0;
+        if (rest_usec > 0)
+                return look_later(orphan, rest_usec);
+
+        r = reply_spec_parse(orphan->text, strlen(orphan->text), &object, &ignored);
+        if (r < 0)
+                return ignored.kind == ERROR_NONE ? r : 0;
+        r = recreate_manage_adopt(object, pod, recreate->node_name, &patch);
+        return r < 0 ? r : adopt(orphan, patch);
+}
+
+static int on_retry(sd_event_source *source, uint64_t usec, void *userdata) {
+        RecreateOrphan *orphan = userdata;
+
+        orphan->retry = sd_event_source_disable_unref(orphan->retry);
+        return orphan_look(orphan);
+}
+
+static RecreateOrphan *find_orphan(const Recreate *recreate, const char *uid) {
+        RecreateOrphan *orphan = recreate->orphans;
+
+        while (orphan && (orphan->is_gone || strcmp(orphan->uid, uid) != 0))
+                orphan = orphan->next;
+
+        return orphan;
+}
+
+static void tell_overfull(Recreate *recreate) {
+        if (!recreate->are_orphans_overfull)
+                log_warning(recreate->log, NULL,
+                            "There are more than %d restart requests that nobody has prepared: the "
+                            "others wait.",
+                            RECREATE_REQUESTS_MAX);
+        recreate->are_orphans_overfull = true;
+}
+
+static int add_orphan(Recreate *recreate, const RecreateSpec *spec, struct json_object *object) {
+        cleanup(orphan_free_p) RecreateOrphan *orphan = NULL;
+        const char *text;
+
+        if (recreate->n_orphans >= RECREATE_REQUESTS_MAX) {
+                tell_overfull(recreate);
+                return 0;
+        }
+        text = recreate_json_body(object);
+        if (!text)
+                return -ENOMEM;
+        if (strlen(text) > TEXT_MAX) {
+                log_warning(recreate->log, NULL,
+                            "The restart request `%s/%s` is too large to be prepared.",
+                            spec->namespace, spec->name);
+                return 0;
+        }
+
+        orphan = malloc(sizeof(*orphan));
+        if (!orphan)
+                return -ENOMEM;
+        *orphan = (RecreateOrphan){
+                .recreate = recreate,
+                .namespace = strdup(spec->namespace),
+                .name = strdup(spec->name),
+                .uid = strdup(spec->uid),
+                .pod_name = strdup(spec->pod_name),
+                .text = strdup(text),
+        };
+        if (!orphan->namespace || !orphan->name || !orphan->uid || !orphan->pod_name ||
+            !orphan->text)
+                return -ENOMEM;
+
+        list_prepend(&recreate->orphans, orphan);
+        recreate->n_orphans++;
+        return orphan_look(take_ptr(orphan));
+}
+
+int recreate_orphan_show(Recreate *recreate, const KubeObject *object) {
+        cleanup(error_done) Error ignored = ERROR_INIT;
+        RecreateSpec *spec = NULL;
+        int r;
+
+        r = recreate_orphan_gone(recreate, object->uid);
+        if (r < 0)
+                return r;
+        r = recreate_spec_parse(object->json, recreate->dialect, &spec, &ignored);
+        if (r < 0)
+                return ignored.kind == ERROR_NONE ? r : 0;
+
+        /* Without the name of a pod it is nobody's. */
+        if (spec->pod_name && !spec->is_deleted && !spec->status.is_completed)
+                r = add_orphan(recreate, spec, object->json);
+        recreate_spec_free(spec);
+        return r;
+}
+
+int recreate_orphan_gone(Recreate *recreate, const char *uid) {
+        RecreateOrphan *orphan = find_orphan(recreate, uid);
+
+        if (!orphan)
+                return 0;
+
+        orphan->is_gone = true;
+        return orphan->call ? 0 : drop_gone(orphan);
+}
+
+int recreate_orphans_list_those_without_place(Recreate *recreate) {
+        if (!recreate->are_orphans_overfull || !recreate->orphaned.watch ||
+            recreate->n_orphans > RECREATE_REQUESTS_MAX / 2)
+                return 0;
+
+        recreate->are_orphans_overfull = false;
+        return recreate_list_orphans_again(recreate);
+}
+
+int recreate_orphans_look(Recreate *recreate, const Pod *pod) {
+        int r = 0;
+
+        for (RecreateOrphan *orphan = recreate->orphans; orphan && r >= 0; orphan = orphan->next)
+                if (strcmp(orphan->pod_name, pod->name) == 0 &&
+                    strcmp(orphan->namespace, pod->namespace) == 0)
+                        r = orphan_look(orphan);
+
+        return r;
+}
+
+int recreate_orphans_kick(Recreate *recreate) {
+        int r = 0;
+
+        for (RecreateOrphan *orphan = recreate->orphans; orphan && r >= 0; orphan = orphan->next)
+                if (orphan->retry) {
+                        orphan->retry = sd_event_source_disable_unref(orphan->retry);
+                        r = orphan_look(orphan);
+                }
+
+        return r;
+}
+
+void recreate_orphans_drop(Recreate *recreate) {
+        while (recreate->orphans)
+                orphan_drop(recreate->orphans);
 }

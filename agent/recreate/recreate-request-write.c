@@ -14,7 +14,7 @@
 #include "agent/kube/retry.h"
 #include "agent/recreate/recreate-json.h"
 #include "agent/recreate/recreate-manage-spec.h"
-#include "agent/recreate/recreate-request.h"
+#include "agent/recreate/recreate-internal.h"
 
 #define CONFLICT_USEC ((uint64_t) 500 * 1000)
 

@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "agent/recreate/recreate-request.h"
+#include "agent/recreate/recreate-internal.h"
 
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
+#include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
+#include "cri/client.h"
 
 #define SEC ((uint64_t) 1000000)
 #define POLL_USEC (10 * SEC) /* between two looks for which nobody has given a reason */
 #define GIVE_UP_FAILURES 8   /* to write to what is gone from the watch */
 #define FOREVER_USEC (24 * 3600 * SEC)
+#define DOUBT_USEC (10 * SEC) /* how long one older than our own write is not believed */
+#define NSEC_PER_USEC 1000
+#define REST_USEC SEC /* before a stop that came to nothing is tried again */
 
 DEFINE_CLEANUP(RecreateRequest *, recreate_request_free)
 
@@ -53,7 +59,7 @@ const Pod *recreate_request_pod(const RecreateRequest *request) {
         return pod && (!spec->pod_uid || strcmp(pod->uid, spec->pod_uid) == 0) ? pod : NULL;
 }
 
-RequestContainer *recreate_request_find(RecreateRequest *request, const char *name) {
+static RequestContainer *find_container(RecreateRequest *request, const char *name) {
         for (size_t i = 0; i < request->n_containers; i++)
                 if (strcmp(request->containers[i].name, name) == 0)
                         return &request->containers[i];
@@ -66,6 +72,11 @@ bool recreate_request_is_over(const RecreateRequest *request) {
 
         return request->is_gone || request->is_missing || spec->is_deleted ||
                spec->status.is_completed;
+}
+
+/* Also if that is not written yet. */
+static bool is_decided(const RecreateRequest *request) {
+        return recreate_request_is_over(request) || request->wanted.is_completed;
 }
 
 bool recreate_request_is_useless(const RecreateRequest *request) {
@@ -88,6 +99,667 @@ int recreate_request_complete(RecreateRequest *request, const char *message) {
                                         recreate_server_usec(request->recreate) / (int64_t) SEC,
                                         message);
 }
+
+/* What the watch shows */
+
+static void container_done(RequestContainer *container) {
+        free(container->name);
+        free(container->id);
+        free(container->ended_id);
+}
+
+static void drop_containers(RecreateRequest *request) {
+        for (size_t i = 0; i < request->n_containers; i++)
+                container_done(&request->containers[i]);
+        free(request->containers);
+        request->containers = NULL;
+        request->n_containers = 0;
+}
+
+static bool has_same_containers(const RecreateRequest *request, const RecreateSpec *spec) {
+        if (request->n_containers != spec->n_containers || !request->containers)
+                return false;
+
+        for (size_t i = 0; i < spec->n_containers; i++)
+                if (strcmp(request->containers[i].name, spec->containers[i].name) != 0)
+                        return false;
+
+        return true;
+}
+
+static void forget_stop(RecreateRequest *request) {
+        request->check = rpc_call_unref(request->check);
+        request->check_usec = 0;
+        request->n_check_failures = 0;
+        request->stop = NULL;
+        request->stop_name = (free(request->stop_name), NULL);
+        request->stop_id = (free(request->stop_id), NULL);
+}
+
+/* Drops a stop that has not begun. */
+static void drop_stop(RecreateRequest *request) {
+        if (!request->stop || recreate_request_is_stopping(request))
+                return;
+
+        stop_leave(request->stop);
+        forget_stop(request);
+}
+
+/* At the first sight, or when somebody has changed what cannot be changed: what is done for those
+ * of before is not known any more, but what was written about them is. */
+static int set_containers(RecreateRequest *request, const RecreateSpec *spec) {
+        drop_containers(request);
+        drop_stop(request);
+        recreate_status_done(&request->wanted);
+
+        request->containers = calloc(spec->n_containers + 1, sizeof(request->containers[0]));
+        if (!request->containers)
+                return -ENOMEM;
+        for (size_t i = 0; i < spec->n_containers; i++) {
+                request->containers[i].name = strdup(spec->containers[i].name);
+                if (!request->containers[i].name)
+                        return -ENOMEM;
+                request->n_containers++;
+        }
+
+        return recreate_status_copy(&spec->status, &request->wanted);
+}
+
+static int copy_message(RecreateStatus *to, const char *message) {
+        free(to->message);
+        to->message = message ? strdup(message) : NULL;
+        return message && !to->message ? -ENOMEM : 0;
+}
+
+static int follow(RecreateRequest *request) {
+        const RecreateStatus *known = &request->spec->status;
+        RecreateStatus *wanted = &request->wanted;
+
+        wanted->phase = known->phase;
+        wanted->is_completed = known->is_completed;
+        wanted->completed_at = known->completed_at;
+        return copy_message(wanted, known->message);
+}
+
+/* Somebody else may have decided more than we; what is final stays. */
+static int merge_status(RecreateRequest *request) {
+        const RecreateStatus *known = &request->spec->status;
+        int r;
+
+        for (size_t i = 0; i < known->n_states; i++) {
+                const RecreateState *theirs = &known->states[i];
+                RecreateState *ours = &request->wanted.states[i];
+
+                ours->is_killed = ours->is_killed || theirs->is_killed;
+                if (!recreate_phase_is_final(theirs->phase) || recreate_phase_is_final(ours->phase))
+                        continue;
+                r = recreate_state_set(ours, theirs->phase, theirs->message);
+                if (r < 0)
+                        return r;
+        }
+
+        return known->is_completed ? follow(request) : recreate_request_reconsider(request);
+}
+
+int recreate_request_reconsider(RecreateRequest *request) {
+        return request->call ? 0 : follow(request);
+}
+
+static void note_drain(RecreateRequest *request) {
+        uint64_t now_usec = recreate_now_usec(request->recreate);
+        const RecreateSpec *spec = request->spec;
+
+        if (!spec->is_drained) {
+                request->undrained_usec = now_usec;
+                request->drained_usec = 0;
+                return;
+        }
+        if (request->drained_usec > 0)
+                return;
+
+        /* In an earlier life we may have closed the gate: whoever drains closes it before. */
+        if (spec->is_managed && spec->unready_sec >= 0)
+                request->is_gate_closed = true;
+        request->drained_usec = now_usec;
+        request->drain_done_usec =
+                spec->unready_sec < 0
+                        ? 0
+                        : recreate_plan_drained_usec(spec, recreate_server_usec(request->recreate),
+                                                     request->undrained_usec > 0
+                                                             ? now_usec - request->undrained_usec
+                                                             : UINT64_MAX);
+}
+
+static void tell_problem(RecreateRequest *request) {
+        const RecreateSpec *spec = request->spec;
+
+        if (request->is_problem_told || !spec->problem)
+                return;
+
+        request->is_problem_told = true;
+        log_warning(request->recreate->log, NULL, "The restart request `%s/%s` makes no sense: %s.",
+                    spec->namespace, spec->name, spec->problem);
+}
+
+/* The watch may be quicker than the answer to the write. */
+static bool is_our_end(const RecreateRequest *request) {
+        const RecreateStatus *status = &request->spec->status, *sent = &request->sent;
+
+        return request->call && request->write == REQUEST_WRITE_STATUS && sent->is_completed &&
+               status->completed_at == sent->completed_at && status->message && sent->message &&
+               strcmp(status->message, sent->message) == 0;
+}
+
+/* The newest that there is; both are taken over, and may be what it has already. */
+static int believe(RecreateRequest *request, RecreateSpec *spec, struct json_object *object) {
+        int r;
+
+        request->is_gone = false;
+        request->is_stale = true;
+        if (request->spec != spec) {
+                recreate_spec_free(request->spec);
+                json_object_put(request->object);
+                request->spec = spec;
+                request->object = object;
+        }
+        request->doubted = recreate_spec_free(request->doubted);
+        json_object_put(request->doubted_object);
+        request->doubted_object = NULL;
+
+        r = has_same_containers(request, spec) ? merge_status(request)
+                                               : set_containers(request, spec);
+        if (r < 0)
+                return r;
+
+        note_drain(request);
+        tell_problem(request);
+        if (spec->status.is_completed)
+                recreate_request_note_end(request, is_our_end(request));
+        return 0;
+}
+
+static int doubt(RecreateRequest *request, RecreateSpec *spec, struct json_object *object) {
+        if (!request->doubted)
+                request->doubted_usec = recreate_now_usec(request->recreate);
+        recreate_spec_free(request->doubted);
+        json_object_put(request->doubted_object);
+        request->doubted = spec;
+        request->doubted_object = object;
+        return 0;
+}
+
+int recreate_request_show(RecreateRequest *request, RecreateSpec *spec,
+                          struct json_object *object) {
+        request->is_unseen = false;
+        return recreate_spec_is_older(spec->version, request->spec->version)
+                       ? doubt(request, spec, object)
+                       : believe(request, spec, object);
+}
+
+void recreate_request_show_gone(RecreateRequest *request) {
+        request->is_gone = true;
+        request->doubted = recreate_spec_free(request->doubted);
+        json_object_put(request->doubted_object);
+        request->doubted_object = NULL;
+}
+
+/* Believes an older one after all, if nothing newer has come for long. */
+static int look_at_doubted(RecreateRequest *request) {
+        uint64_t now_usec = recreate_now_usec(request->recreate);
+        int r;
+
+        if (!request->doubted)
+                return 0;
+        if (now_usec < request->doubted_usec + DOUBT_USEC) {
+                recreate_request_wait(request, request->doubted_usec + DOUBT_USEC - now_usec);
+                return 0;
+        }
+
+        r = believe(request, take_ptr(request->doubted), take_ptr(request->doubted_object));
+        return r < 0 ? r : recreate_look(request->recreate); /* whose turn it is may differ */
+}
+
+/* What the runtime has */
+
+/* As the runtime calls the pod; NULL: not known. */
+static const char *get_runtime_uid(const RecreateRequest *request) {
+        const Pod *pod = recreate_request_pod(request);
+
+        return pod ? pod->runtime_uid : request->spec->pod_uid;
+}
+
+/* The request's pod in the runtime, by the runtime's own labels. */
+static const RuntimePod *find_running_pod(const RecreateRequest *request,
+                                          const RuntimePods *running) {
+        const RecreateSpec *spec = request->spec;
+        const char *uid = get_runtime_uid(request);
+
+        return uid && spec->pod_name
+                       ? runtime_pods_find(running, spec->namespace, spec->pod_name, uid)
+                       : NULL;
+}
+
+static bool is_of(const CriContainer *container, const char *name) {
+        const char *label = cri_container_label(container, LABEL_CONTAINER_NAME);
+
+        return label && strcmp(label, name) == 0;
+}
+
+static bool is_running(const CriContainerList *list, const char *id) {
+        for (size_t i = 0; i < list->n_containers; i++)
+                if (strcmp(list->containers[i]->id, id) == 0)
+                        return list->containers[i]->state ==
+                               RUNTIME__V1__CONTAINER_STATE__CONTAINER_RUNNING;
+
+        return false;
+}
+
+/* Whether one of its containers was ended for this request. One that runs was not, whatever has
+ * begun with it. */
+static bool was_killed(const RecreateRequest *request, const CriContainerList *list,
+                       const RequestContainer *container, const char *context_id) {
+        const Stops *stops = request->recreate->stops;
+        const char *id = context_id ? strstr(context_id, "://") : NULL;
+        cleanup(free_p) char *owner = NULL;
+
+        if (asprintf(&owner, "recreate/%s", request->spec->uid) < 0) {
+                owner = NULL;
+                return false;
+        }
+
+        id = id ? id + strlen("://") : NULL;
+        if (id && !is_running(list, id) && stops_has_stopped(stops, owner, id))
+                return true;
+
+        for (size_t i = 0; i < list->n_containers; i++) {
+                const CriContainer *listed = list->containers[i];
+
+                if (is_of(listed, container->name) && !is_running(list, listed->id) &&
+                    stops_has_stopped(stops, owner, listed->id))
+                        return true;
+        }
+
+        return false;
+}
+
+static void note_missing(RequestContainer *container) {
+        free(container->id);
+        container->id = NULL;
+}
+
+static int note_newest(RequestContainer *container, const RuntimeContainer *newest,
+                       uint64_t now_usec) {
+        if (!container->id || strcmp(container->id, newest->id) != 0) {
+                free(container->id);
+                container->id = strdup(newest->id);
+                if (!container->id)
+                        return -ENOMEM;
+                container->is_running = false;
+        }
+        if (newest->is_running && !container->is_running)
+                container->seen_usec = now_usec;
+
+        container->is_running = newest->is_running;
+        container->is_exited = newest->is_exited;
+        container->restart_count = newest->restart_count;
+        container->created_at_nsec = newest->created_at_nsec;
+        return 0;
+}
+
+static int note_list(RecreateRequest *request, const CriContainerList *list) {
+        cleanup(runtime_pods_done) RuntimePods pods = RUNTIME_PODS_INIT;
+        uint64_t now_usec = recreate_now_usec(request->recreate);
+        const RuntimePod *pod;
+        int r;
+
+        r = runtime_pods_read(list, &pods);
+        if (r < 0)
+                return r;
+
+        pod = find_running_pod(request, &pods);
+        for (size_t i = 0; i < request->n_containers; i++) {
+                RequestContainer *container = &request->containers[i];
+                const RuntimeContainer *newest =
+                        pod ? runtime_pod_find(pod, container->name) : NULL;
+
+                container->was_killed = was_killed(request, list, container,
+                                                   request->spec->containers[i].context_id);
+                r = newest ? note_newest(container, newest, now_usec) : 0;
+                if (r < 0)
+                        return r;
+                if (!newest)
+                        note_missing(container);
+        }
+
+        return 0;
+}
+
+static int on_listed(const void *reply, const Error *error, void *userdata) {
+        RecreateRequest *request = userdata;
+        uint32_t random = 0;
+        int r;
+
+        request->list = rpc_call_unref(request->list);
+        if (error) {
+                (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
+                request->is_stale = true;
+                request->list_rest_usec = recreate_now_usec(request->recreate) +
+                                          backoff_usec(++request->n_list_failures, random);
+                log_debug(request->recreate->log, NULL,
+                          "Cannot look at the pod of the restart request `%s/%s`: %s.",
+                          request->spec->namespace, request->spec->name, error_message(error));
+                return recreate_look(request->recreate);
+        }
+
+        request->n_list_failures = 0;
+        r = note_list(request, reply);
+        return r < 0 ? r : recreate_look(request->recreate);
+}
+
+/* Asks the runtime, unless that is under way or has to wait. */
+static int ask_runtime(RecreateRequest *request, RpcClient *client) {
+        uint64_t now_usec = recreate_now_usec(request->recreate);
+        const char *uid = get_runtime_uid(request);
+
+        if (request->list || !uid)
+                return 0;
+        if (request->list_rest_usec > now_usec) {
+                recreate_request_wait(request, request->list_rest_usec - now_usec);
+                return 0;
+        }
+
+        request->is_stale = false;
+        return cri_list_pod_containers(client, uid, on_listed, request, &request->list);
+}
+
+static bool has_id(const char *container_id, const char *id) {
+        const char *end = container_id ? strstr(container_id, "://") : NULL;
+
+        return end && id && strcmp(end + strlen("://"), id) == 0;
+}
+
+/* A controller's copy of the pod's status, for when the pod cannot be seen. */
+static bool is_ready_in_snapshot(const RecreateSpec *spec, const RequestContainer *container) {
+        for (size_t i = 0; i < spec->n_snapshot; i++)
+                if (strcmp(spec->snapshot[i].name, container->name) == 0)
+                        return spec->snapshot[i].is_ready &&
+                               has_id(spec->snapshot[i].container_id, container->id);
+
+        return false;
+}
+
+/* Because it has been seen running for so long, or by the clock of this node. The pod tells the
+ * second in which it began, of which it may have been the end. */
+static uint64_t get_age(const RecreateRequest *request, const RequestContainer *container,
+                        const PodContainer *in_pod) {
+        uint64_t seen_usec = recreate_now_usec(request->recreate) - container->seen_usec;
+        int64_t now_usec = recreate_wall_usec(), end_usec;
+
+        if (!container->is_running)
+                return 0;
+        if (!in_pod || !has_id(in_pod->container_id, container->id) ||
+            in_pod->started_at_sec <= 0 || in_pod->started_at_sec >= now_usec / (int64_t) SEC)
+                return seen_usec;
+
+        end_usec = (in_pod->started_at_sec + 1) * (int64_t) SEC;
+        return (uint64_t) (now_usec - end_usec) > seen_usec ? (uint64_t) (now_usec - end_usec)
+                                                            : seen_usec;
+}
+
+/* Unless it had not even begun, and runs now. */
+static bool is_ended(const RequestContainer *container) {
+        return !container->is_running && container->id && container->ended_id &&
+               strcmp(container->id, container->ended_id) == 0;
+}
+
+/* The runtime goes by the clock of this node, a request's creation by the server's. */
+static int64_t get_created_sec(const RecreateRequest *request, const RequestContainer *container) {
+        int64_t ahead_usec = recreate_wall_usec() - recreate_server_usec(request->recreate);
+
+        return (container->created_at_nsec / NSEC_PER_USEC - ahead_usec) / (int64_t) SEC;
+}
+
+static void fill_fact(RecreateRequest *request, const RequestContainer *container, const Pod *pod,
+                      RecreateFact *ret) {
+        uint64_t now_usec = recreate_now_usec(request->recreate);
+        const PodContainer *in_pod = pod ? pod_find(pod, container->name) : NULL;
+        const char *id = container->id;
+
+        *ret = (RecreateFact){
+                .is_here = id,
+                .is_running = container->is_running,
+                .is_exited = container->is_exited || is_ended(container),
+                .id = id,
+                .was_killed = container->was_killed,
+                .restart_count = container->restart_count,
+                .created_at_sec = get_created_sec(request, container),
+                .age_usec = id ? get_age(request, container, in_pod) : 0,
+                .is_pod_known = pod,
+                .is_in_pod = in_pod,
+                .is_ready = in_pod && in_pod->is_ready && in_pod->is_running &&
+                            has_id(in_pod->container_id, id),
+                .is_stopping = request->stop && strcmp(request->stop_name, container->name) == 0,
+                .rest_usec = container->rest_usec > now_usec ? container->rest_usec - now_usec : 0,
+        };
+        if (!pod || !pods_are_synced(request->recreate->pods))
+                ret->is_ready = ret->is_ready || is_ready_in_snapshot(request->spec, container);
+}
+
+/* What is known now; the caller frees the list. */
+static int make_facts(RecreateRequest *request, RecreateFact **ret) {
+        const Pod *pod = recreate_request_pod(request);
+        RecreateFact *facts;
+
+        facts = calloc(request->n_containers + 1, sizeof(facts[0]));
+        if (!facts)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < request->n_containers; i++)
+                fill_fact(request, &request->containers[i], pod, &facts[i]);
+
+        *ret = facts;
+        return 0;
+}
+
+/* Stopping */
+
+bool recreate_request_is_stopping(const RecreateRequest *request) {
+        return request->stop && stop_has_begun(request->stop);
+}
+
+static int note_ended(RequestContainer *container, const char *id, bool was_killed) {
+        free(container->ended_id);
+        container->ended_id = strdup(id);
+        container->was_killed = container->was_killed || was_killed;
+        return container->ended_id ? 0 : -ENOMEM;
+}
+
+static int note_failed(RecreateRequest *request, RecreateState *state, const char *reason) {
+        cleanup(free_p) char *message = NULL;
+
+        request->owes_report = true;
+        if (asprintf(&message, "kill container error: %s", reason ?: "unknown") < 0) {
+                message = NULL;
+                return -ENOMEM;
+        }
+
+        return recreate_state_set(state, RECREATE_FAILED, message);
+}
+
+static int note_report(RecreateRequest *request, const StopReport *report) {
+        RequestContainer *container = find_container(request, request->stop_name);
+        RecreateState *state;
+
+        if (!container)
+                return 0; /* somebody has taken it out of the request meanwhile */
+
+        state = &request->wanted.states[container - request->containers];
+        switch (report->result) {
+        case STOP_STOPPED:
+                request->owes_report = true;
+                state->is_killed = true;
+                if (recreate_state_set(state, RECREATE_RECREATING, NULL) < 0)
+                        return -ENOMEM;
+                return note_ended(container, request->stop_id, true);
+        case STOP_GONE:
+                container->rest_usec = recreate_now_usec(request->recreate) + REST_USEC;
+                return note_ended(container, request->stop_id, false);
+        case STOP_NOT_ASKED:
+                container->rest_usec = recreate_now_usec(request->recreate) + REST_USEC;
+                return 0;
+        case STOP_FAILED: return note_failed(request, state, report->message);
+        case _STOP_RESULT_MAX: break;
+        }
+
+        abort();
+}
+
+static int on_stop_done(const StopReport *report, void *userdata) {
+        RecreateRequest *request = userdata;
+        int r;
+
+        r = note_report(request, report);
+        forget_stop(request);
+        if (r < 0)
+                return r;
+
+        request->is_stale = true;
+        return recreate_look(request->recreate);
+}
+
+static int answer(RecreateRequest *request, const char *why_not) {
+        request->check_usec = 0;
+        request->n_check_failures = 0;
+        return stop_answer(request->stop, !why_not, why_not);
+}
+
+/* Whoever is told that it is not asked for forgets how far it came in an earlier life of the agent,
+ * and its hook would run again: a runtime that does not tell now is asked again. */
+static int check_later(RecreateRequest *request, const char *reason) {
+        const RecreateSpec *spec = request->spec;
+        uint32_t random = 0;
+
+        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
+        request->check_usec = recreate_now_usec(request->recreate) +
+                              backoff_usec(++request->n_check_failures, random);
+        log_debug(request->recreate->log, NULL,
+                  "Whether the restart request `%s/%s` still asks for container `%s` to be stopped "
+                  "is not known, looking again: %s.",
+                  spec->namespace, spec->name, request->stop_name, reason);
+        return recreate_look(request->recreate);
+}
+
+static int compare_newest(RecreateRequest *request, const CriContainerList *list) {
+        cleanup(runtime_pods_done) RuntimePods pods = RUNTIME_PODS_INIT;
+        const RuntimeContainer *newest;
+        const RuntimePod *pod;
+        bool is_newest;
+        int r;
+
+        r = runtime_pods_read(list, &pods);
+        if (r < 0)
+                return r;
+
+        pod = find_running_pod(request, &pods);
+        newest = pod ? runtime_pod_find(pod, request->stop_name) : NULL;
+        is_newest = newest && strcmp(newest->id, request->stop_id) == 0;
+        return answer(request, is_newest ? NULL : "it is not the newest any more");
+}
+
+static int on_checked(const void *reply, const Error *error, void *userdata) {
+        RecreateRequest *request = userdata;
+
+        request->check = rpc_call_unref(request->check);
+        if (is_decided(request))
+                return answer(request, "the request is over");
+
+        return error ? check_later(request, error_message(error)) : compare_newest(request, reply);
+}
+
+static int ask_for_newest(RecreateRequest *request) {
+        const char *uid = get_runtime_uid(request);
+        Runtime *runtime;
+        bool may_come;
+
+        if (is_decided(request))
+                return answer(request, "the request is over");
+
+        runtime = recreate_find_runtime(request->recreate, request->stop_scheme, &may_come);
+        if (!runtime || !uid)
+                return check_later(request, "the runtime cannot be asked");
+
+        request->check_usec = 0;
+        request->check = rpc_call_unref(request->check);
+        return cri_list_pod_containers(runtime_client(runtime), uid, on_checked, request,
+                                       &request->check);
+}
+
+static int on_check(Stop *stop, void *userdata) {
+        return ask_for_newest(userdata);
+}
+
+/* Answers a stop that asks, if that is due. */
+static int check_stop(RecreateRequest *request) {
+        uint64_t now_usec = recreate_now_usec(request->recreate);
+
+        if (!request->stop || request->check_usec == 0)
+                return 0;
+        if (request->check_usec <= now_usec)
+                return ask_for_newest(request);
+
+        recreate_request_wait(request, request->check_usec - now_usec);
+        return 0;
+}
+
+static int add_stop(RecreateRequest *request, const char *name) {
+        const Pod *pod = recreate_request_pod(request);
+        const PodContainer *in_pod = pod ? pod_find(pod, name) : NULL;
+        cleanup(free_p) char *owner = NULL;
+        cleanup(free_p) char *cause = NULL;
+        StopOptions options = {
+                .runtime = request->stop_scheme[0] ? request->stop_scheme : NULL,
+                .container_id = request->stop_id,
+                .pod_address = pod && pod->ip[0] ? pod->ip : NULL,
+                .grace_sec = request->spec->grace_sec >= 0 ? request->spec->grace_sec
+                                                           : STOP_GRACE_OF_POD,
+                .needs_kubelet = in_pod && in_pod->comes_back,
+                .is_init = in_pod && in_pod->kind != POD_CONTAINER_MAIN,
+                .on_check = on_check,
+                .on_done = on_stop_done,
+                .userdata = request,
+        };
+
+        if (asprintf(&owner, "recreate/%s", request->spec->uid) < 0) {
+                owner = NULL;
+                return -ENOMEM;
+        }
+        if (asprintf(&cause, "Stopping container %s by ContainerRecreateRequest %s", name,
+                     request->spec->name) < 0) {
+                cause = NULL;
+                return -ENOMEM;
+        }
+
+        options.owner = owner;
+        options.cause = cause;
+        return stops_add(request->recreate->stops, &options, &request->stop);
+}
+
+static int begin_stop(RecreateRequest *request, size_t index, const char *scheme) {
+        const RequestContainer *container = &request->containers[index];
+
+        if (request->stop)
+                return 0;
+
+        request->stop_name = strdup(container->name);
+        request->stop_id = strdup(container->id);
+        if (!request->stop_name || !request->stop_id)
+                return -ENOMEM;
+
+        (void) snprintf(request->stop_scheme, sizeof(request->stop_scheme), "%s", scheme);
+        return add_stop(request, container->name);
+}
+
+/* The turn of the request */
 
 static int complete_with_summary(RecreateRequest *request) {
         cleanup(free_p) char *message = NULL;
@@ -150,7 +822,7 @@ static int do_step(RecreateRequest *request, const RecreateFact *facts, const ch
         recreate_request_wait(request, step.wait_usec < POLL_USEC ? step.wait_usec : POLL_USEC);
         switch (step.kind) {
         case RECREATE_STEP_WAIT: return 0;
-        case RECREATE_STEP_STOP: return recreate_request_stop(request, step.index, scheme);
+        case RECREATE_STEP_STOP: return begin_stop(request, step.index, scheme);
         case RECREATE_STEP_COMPLETE: return complete_with_summary(request);
         case _RECREATE_STEP_KIND_MAX: break;
         }
@@ -166,7 +838,7 @@ static int serve(RecreateRequest *request) {
         bool may_come;
         int r;
 
-        r = recreate_request_make_facts(request, &facts);
+        r = make_facts(request, &facts);
         if (r < 0)
                 return r;
         r = recreate_plan_runtime(request->spec, facts, scheme, &problem);
@@ -188,7 +860,7 @@ static int serve(RecreateRequest *request) {
                 return 0; /* it will be told when it is there */
         }
         if (request->is_stale || request->list)
-                return recreate_request_ask(request, runtime_client(runtime));
+                return ask_runtime(request, runtime_client(runtime));
 
         return do_step(request, facts, scheme);
 }
@@ -213,8 +885,8 @@ static int decide(RecreateRequest *request, bool has_turn) {
         if (r < 0)
                 return r;
 
-        if (recreate_request_is_over(request) || request->wanted.is_completed) {
-                recreate_request_drop_stop(request);
+        if (is_decided(request)) {
+                drop_stop(request);
                 return 0;
         }
         if (request->spec->problem)
@@ -231,11 +903,11 @@ int recreate_request_look(RecreateRequest *request, bool has_turn) {
         int r;
 
         request->due_usec = UINT64_MAX;
-        r = recreate_request_look_at_doubted(request);
+        r = look_at_doubted(request);
         if (r >= 0)
                 r = decide(request, has_turn);
         if (r >= 0)
-                r = recreate_request_check(request);
+                r = check_stop(request);
         if (r >= 0)
                 r = recreate_request_write_status(request);
         if (r >= 0)
@@ -268,7 +940,7 @@ int recreate_request_new(Recreate *recreate, RecreateSpec *spec, struct json_obj
         if (r >= 0)
                 r = sd_event_source_set_enabled(request->timer, SD_EVENT_OFF);
         if (r >= 0)
-                r = recreate_request_believe(request, spec, object);
+                r = believe(request, spec, object);
         if (r < 0)
                 return r;
 
@@ -290,7 +962,7 @@ RecreateRequest *recreate_request_free(RecreateRequest *request) {
         json_object_put(request->doubted_object);
         recreate_status_done(&request->sent);
         recreate_status_done(&request->wanted);
-        recreate_request_drop_containers(request);
+        drop_containers(request);
         free(request->stop_id);
         free(request->stop_name);
         recreate_spec_free(request->spec);

@@ -4,14 +4,20 @@
 
 #include <errno.h>
 #include <json-c/json.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
+#include "agent/kube/retry.h"
+#include "agent/recreate/recreate-internal.h"
 #include "agent/recreate/recreate-queue.h"
-#include "agent/recreate/recreate-request.h"
+
+#define SCHEMES_MAX 64
+#define ABSENT_USEC ((uint64_t) 60 * 1000 * 1000) /* nobody serves it, and may do so one day */
 
 DEFINE_CLEANUP(Recreate *, recreate_free)
 
@@ -39,6 +45,195 @@ int recreate_look(Recreate *recreate) {
         return sd_event_source_set_enabled(recreate->look, SD_EVENT_ONESHOT);
 }
 
+static void notify_changed(Recreate *recreate) {
+        recreate->on_changed(recreate->userdata);
+}
+
+/* Pods, runtimes, and what the API server says to writes */
+
+static int note_pod(Recreate *recreate, const Pod *pod) {
+        bool has_request = false;
+
+        for (size_t i = 0; i < recreate->n_requests; i++)
+                if (recreate->requests[i]->spec->pod_uid
+                            ? strcmp(recreate->requests[i]->spec->pod_uid, pod->uid) == 0
+                            : strcmp(recreate->requests[i]->spec->pod_name ?: "", pod->name) == 0)
+                        has_request = recreate->requests[i]->is_stale = true;
+
+        return has_request ? recreate_look(recreate) : 0;
+}
+
+static int on_pod(const Pod *pod, const Pod *before, void *userdata) {
+        Recreate *recreate = userdata;
+        int r;
+
+        r = note_pod(recreate, pod);
+        return r < 0 ? r : recreate_orphans_look(recreate, pod);
+}
+
+static int on_pod_gone(const Pod *pod, void *userdata) {
+        return note_pod(userdata, pod);
+}
+
+static int on_pods_state(bool is_synced, void *userdata) {
+        return recreate_look(userdata);
+}
+
+static void watch_pods(Recreate *recreate) {
+        recreate->watcher = (PodsWatcher){
+                .on_pod = on_pod,
+                .on_gone = on_pod_gone,
+                .on_state = on_pods_state,
+                .userdata = recreate,
+        };
+        pods_watch(recreate->pods, &recreate->watcher);
+}
+
+static bool is_known_scheme(const Recreate *recreate, const char *scheme) {
+        for (size_t i = 0; i < recreate->n_schemes; i++)
+                if (strcmp(recreate->schemes[i], scheme) == 0)
+                        return true;
+
+        return false;
+}
+
+/* Remembers the names of the runtimes that are there. */
+static int note_runtimes(Recreate *recreate) {
+        for (size_t i = 0; i < runtimes_count(recreate->runtimes); i++) {
+                const char *name = runtime_name(runtimes_get(recreate->runtimes, i));
+                char **schemes;
+
+                if (!name[0] || is_known_scheme(recreate, name) ||
+                    recreate->n_schemes >= SCHEMES_MAX)
+                        continue;
+                schemes = reallocarray(recreate->schemes, recreate->n_schemes + 1,
+                                       sizeof(schemes[0]));
+                if (!schemes)
+                        return -ENOMEM;
+                recreate->schemes = schemes;
+                schemes[recreate->n_schemes] = strdup(name);
+                if (!schemes[recreate->n_schemes])
+                        return -ENOMEM;
+                recreate->n_schemes++;
+        }
+
+        return 0;
+}
+
+Runtime *recreate_find_runtime(const Recreate *recreate, const char *scheme, bool *ret_may_come) {
+        Runtime *chosen = runtimes_chosen(recreate->runtimes);
+        bool is_any_ready = false;
+
+        *ret_may_come = true;
+        if (!scheme[0])
+                return chosen && runtime_client(chosen) ? chosen : NULL;
+
+        for (size_t i = 0; i < runtimes_count(recreate->runtimes); i++) {
+                Runtime *runtime = runtimes_get(recreate->runtimes, i);
+
+                if (!runtime_client(runtime))
+                        continue;
+                if (strcmp(runtime_name(runtime), scheme) == 0)
+                        return runtime;
+                is_any_ready = true;
+        }
+
+        *ret_may_come = is_known_scheme(recreate, scheme) || !is_any_ready ||
+                        !runtimes_are_settled(recreate->runtimes);
+        return NULL;
+}
+
+static bool may_pass(const Error *error) {
+        return error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT;
+}
+
+static void warn(const Recreate *recreate, const char *what, const Error *reason) {
+        const Error *trouble = kube_client_trouble(recreate->client);
+
+        if (!trouble || trouble->kind == ERROR_NONE)
+                log_warning(recreate->log, NULL,
+                            "Cannot write about the restart request `%s`: %s, retrying.", what,
+                            error_message(reason));
+}
+
+void recreate_note_read(Recreate *recreate, RecreateRight right) {
+        bool was_denied = recreate->refusals[right].kind == ERROR_DENIED;
+
+        error_done(&recreate->refusals[right]);
+        if (was_denied)
+                notify_changed(recreate);
+}
+
+static void note_refusal(Recreate *recreate, RecreateRight right, const char *what,
+                         const KubeReply *reply, const Error *error) {
+        /* clang-format off */
+        static const char *const names[_RECREATE_RIGHT_MAX] = {
+                [RECREATE_RIGHT_GET]          = "get " RECREATE_RESOURCE "." RECREATE_GROUP,
+                [RECREATE_RIGHT_PATCH]        = "patch " RECREATE_RESOURCE "." RECREATE_GROUP,
+                [RECREATE_RIGHT_PATCH_STATUS] =
+                        "patch " RECREATE_RESOURCE "/status." RECREATE_GROUP,
+                [RECREATE_RIGHT_DELETE]       = "delete " RECREATE_RESOURCE "." RECREATE_GROUP,
+                [RECREATE_RIGHT_GET_POD]      = "get pods",
+                [RECREATE_RIGHT_PATCH_POD]    = "patch pods/status",
+        };
+        /* clang-format on */
+        Error *said = &recreate->refusals[right];
+        bool is_said = said->kind == error->kind;
+
+        error_done(said);
+        if (reply->code == 403)
+                (void) error_set(said, error->kind, "the right to %s is missing: %s", names[right],
+                                 error_message(error));
+        else
+                (void) error_copy(said, error);
+        if (!is_said)
+                warn(recreate, what, said);
+        notify_changed(recreate);
+}
+
+void recreate_note_written(Recreate *recreate, RecreateRight right, const char *what,
+                           unsigned n_failures, const KubeReply *reply, const Error *error) {
+        const Error *said = &recreate->refusals[right];
+
+        recreate->on_written(error, recreate->userdata);
+        if (!error) {
+                recreate_note_read(recreate, right);
+                return;
+        }
+
+        /* That one request is wrong is told of that one; the others are written all the same. */
+        if (error->kind == ERROR_INVALID) {
+                if (n_failures == 0)
+                        warn(recreate, what, error);
+                return;
+        }
+        /* A server that is busy says nothing about the right that was missing before. */
+        if (said->kind != ERROR_DENIED || !may_pass(error))
+                note_refusal(recreate, right, what, reply, error);
+}
+
+/* Newer first: what is stored need not be converted then. */
+static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
+
+/* The watches */
+
+static bool is_ours(const RecreateWatch *watch) {
+        return watch == &watch->recreate->ours;
+}
+
+static void watch_done(RecreateWatch *watch) {
+        watch->watch = kube_watch_free(watch->watch);
+}
+
+/* Lets go of all that needs a served version. */
+static void drop_watches(Recreate *recreate) {
+        watch_done(&recreate->ours);
+        watch_done(&recreate->orphaned);
+        recreate_orphans_drop(recreate);
+        kube_report_answered(&recreate->report);
+        recreate->version = (free(recreate->version), NULL);
+}
+
 static RecreateRequest *find(const Recreate *recreate, const char *uid) {
         for (size_t i = 0; i < recreate->n_requests; i++)
                 if (strcmp(recreate->requests[i]->spec->uid, uid) == 0)
@@ -59,6 +254,260 @@ static void replace(Recreate *recreate, const RecreateSpec *by) {
                 request->is_missing = true;
         }
 }
+
+/* Both are taken over, even on failure. */
+static int show(Recreate *recreate, RecreateSpec *spec, struct json_object *object) {
+        RecreateRequest *request = find(recreate, spec->uid);
+
+        if (request)
+                return recreate_request_show(request, spec, object);
+
+        replace(recreate, spec);
+        return recreate_add(recreate, spec, object, &request);
+}
+
+static int show_object(Recreate *recreate, const KubeObject *object) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        RecreateSpec *spec;
+        int r;
+
+        r = recreate_spec_parse(object->json, recreate->dialect, &spec, &error);
+        if (r < 0 && error.kind == ERROR_NONE)
+                return r;
+        if (r < 0) {
+                log_warning(recreate->log, NULL, "A restart request cannot be read: %s.",
+                            error_message(&error));
+                return 0;
+        }
+
+        r = show(recreate, spec, spec->is_managed ? json_object_get(object->json) : NULL);
+        return r < 0 ? r : recreate_look(recreate);
+}
+
+static int on_object(const KubeObject *object, void *userdata) {
+        RecreateWatch *watch = userdata;
+
+        return is_ours(watch) ? show_object(watch->recreate, object)
+                              : recreate_orphan_show(watch->recreate, object);
+}
+
+static int show_gone(Recreate *recreate, const KubeObject *object) {
+        RecreateRequest *request = find(recreate, object->uid);
+
+        if (!request)
+                return 0;
+
+        recreate_request_show_gone(request);
+        return recreate_look(recreate);
+}
+
+static int on_gone(const KubeObject *object, void *userdata) {
+        RecreateWatch *watch = userdata;
+
+        if (is_ours(watch))
+                return show_gone(watch->recreate, object);
+
+        return recreate_orphan_gone(watch->recreate, object->uid);
+}
+
+static int on_rediscover(sd_event_source *source, uint64_t usec, void *userdata);
+
+static int discover_later(Recreate *recreate, bool is_absent) {
+        uint32_t random = 0;
+        uint64_t usec;
+
+        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
+        recreate->n_failures = is_absent ? 0 : recreate->n_failures + 1;
+        usec = is_absent ? ABSENT_USEC - ABSENT_USEC / 5 + random % (ABSENT_USEC * 2 / 5)
+                         : kube_retry_usec(recreate->n_failures, NULL, random);
+        recreate->rediscover = sd_event_source_disable_unref(recreate->rediscover);
+        return loop_add_time_relative(recreate->event, &recreate->rediscover, CLOCK_MONOTONIC, usec,
+                                      0, on_rediscover, recreate);
+}
+
+/* None of them can be seen any more. */
+static int lose_all(Recreate *recreate) {
+        for (size_t i = 0; i < recreate->n_requests; i++)
+                recreate_request_show_gone(recreate->requests[i]);
+
+        return recreate_look(recreate);
+}
+
+/* The kind has been taken away; or it is still named among those that are served, for a while or
+ * because an aggregated server is broken. */
+static int on_absent(Recreate *recreate) {
+        int r;
+
+        drop_watches(recreate);
+        r = lose_all(recreate);
+        return r < 0 ? r : discover_later(recreate, false);
+}
+
+static int lose_unmarked(Recreate *recreate) {
+        for (size_t i = 0; i < recreate->n_requests; i++)
+                if (recreate->requests[i]->is_unseen)
+                        recreate_request_show_gone(recreate->requests[i]);
+
+        return recreate_look(recreate);
+}
+
+/* As a rule both watches are in the same trouble, and it is over when it is for both. */
+static int on_synced(RecreateWatch *watch) {
+        Recreate *recreate = watch->recreate;
+
+        if (recreate_is_synced(recreate)) {
+                recreate->n_failures = 0;
+                if (kube_report_well(&recreate->report))
+                        log_info(recreate->log, NULL, "The restart requests can be seen again.");
+        }
+        return is_ours(watch) ? lose_unmarked(recreate) : recreate_look(recreate);
+}
+
+static int on_state(KubeWatchState state, void *userdata) {
+        RecreateWatch *watch = userdata;
+        const Error *error = kube_watch_error(watch->watch);
+        Recreate *recreate = watch->recreate;
+        int r = 0;
+
+        if (state == KUBE_WATCH_SYNCED)
+                r = on_synced(watch);
+        else if (state == KUBE_WATCH_TROUBLED)
+                r = error->kind == ERROR_NOT_FOUND ? on_absent(recreate)
+                                                   : kube_report_trouble(&recreate->report, error);
+
+        notify_changed(recreate);
+        return r;
+}
+
+static void on_restart(void *userdata) {
+        RecreateWatch *watch = userdata;
+
+        watch->recreate->on_restart(watch->recreate->userdata);
+}
+
+static int watch_begin(RecreateWatch *watch, const char *selector) {
+        const KubeWatchOptions options = {
+                .client = watch->recreate->client,
+                .path = { .group = RECREATE_GROUP,
+                          .version = watch->recreate->version,
+                          .resource = RECREATE_RESOURCE },
+                .selector = selector,
+                .on_object = on_object,
+                .on_gone = on_gone,
+                .on_state = on_state,
+                .on_restart = on_restart,
+                .userdata = watch,
+        };
+
+        return kube_watch_new(&options, &watch->watch);
+}
+
+static int select_begin(RecreateWatch *watch, const char *labels) {
+        cleanup(free_p) char *escaped = NULL;
+        cleanup(free_p) char *selector = NULL;
+        int r;
+
+        r = kube_path_escape(labels, &escaped);
+        if (r < 0)
+                return r;
+        if (asprintf(&selector, "labelSelector=%s", escaped) < 0) {
+                selector = NULL;
+                return -ENOMEM;
+        }
+
+        return watch_begin(watch, selector);
+}
+
+static int watch_ours(Recreate *recreate) {
+        cleanup(free_p) char *labels = NULL;
+
+        if (asprintf(&labels, RECREATE_LABEL_NODE "=%s," RECREATE_LABEL_ACTIVE "=true",
+                     recreate->node_name) < 0) {
+                labels = NULL;
+                return -ENOMEM;
+        }
+
+        return select_begin(&recreate->ours, labels);
+}
+
+static int watch_orphaned(Recreate *recreate) {
+        return select_begin(&recreate->orphaned, "!" RECREATE_LABEL_NODE);
+}
+
+static int begin(Recreate *recreate, const char *version) {
+        int r;
+
+        recreate->version = strdup(version);
+        if (!recreate->version)
+                return -ENOMEM;
+
+        recreate->dialect = strcmp(version, "v1alpha1") == 0 ? RECREATE_V1ALPHA1 : RECREATE_V1BETA1;
+        log_info(recreate->log, NULL, "Watching the restart requests (%s) for the node `%s`.",
+                 version, recreate->node_name);
+        r = watch_ours(recreate);
+        return r < 0 ? r : watch_orphaned(recreate);
+}
+
+static int on_discovered(const char *version, const Error *error, void *userdata) {
+        Recreate *recreate = userdata;
+        int r = 0;
+
+        recreate->discovery = kube_discovery_free(recreate->discovery);
+        error_done(&recreate->absence);
+        if (error) {
+                r = kube_report_trouble(&recreate->report, error);
+                (void) error_copy(&recreate->absence, error);
+        } else {
+                kube_report_answered(&recreate->report);
+        }
+        if (r < 0)
+                return r;
+
+        r = version ? begin(recreate, version) : discover_later(recreate, !error);
+        notify_changed(recreate);
+        return r;
+}
+
+/* Finds out which version is served, and watches. */
+static int discover(Recreate *recreate) {
+        recreate->rediscover = sd_event_source_disable_unref(recreate->rediscover);
+        recreate->discovery = kube_discovery_free(recreate->discovery);
+        return kube_discover(recreate->client, RECREATE_GROUP, versions, RECREATE_RESOURCE,
+                             on_discovered, recreate, &recreate->discovery);
+}
+
+static int on_rediscover(sd_event_source *source, uint64_t usec, void *userdata) {
+        return discover(userdata);
+}
+
+static bool is_synced(const RecreateWatch *watch) {
+        return watch->watch && kube_watch_state(watch->watch) == KUBE_WATCH_SYNCED;
+}
+
+bool recreate_is_synced(const Recreate *recreate) {
+        return is_synced(&recreate->ours) && is_synced(&recreate->orphaned);
+}
+
+/* All are about to be shown again, and those that were not are gone then. */
+static void unmark_all(Recreate *recreate) {
+        for (size_t i = 0; i < recreate->n_requests; i++)
+                recreate->requests[i]->is_unseen = true;
+}
+
+/* Lists the requests of this node anew. */
+static int list_again(Recreate *recreate) {
+        watch_done(&recreate->ours);
+        unmark_all(recreate);
+        return watch_ours(recreate);
+}
+
+int recreate_list_orphans_again(Recreate *recreate) {
+        watch_done(&recreate->orphaned);
+        recreate_orphans_drop(recreate);
+        return watch_orphaned(recreate);
+}
+
+/* All requests, and their turns */
 
 static int make_place(Recreate *recreate) {
         size_t n = recreate->n_allocated > 0 ? recreate->n_allocated * 2 : 16;
@@ -110,65 +559,6 @@ int recreate_add(Recreate *recreate, RecreateSpec *spec, struct json_object *obj
 
         recreate->requests[recreate->n_requests++] = *ret = request;
         return 0;
-}
-
-/* Both are taken over, even on failure. */
-static int show(Recreate *recreate, RecreateSpec *spec, struct json_object *object) {
-        RecreateRequest *request = find(recreate, spec->uid);
-
-        if (request)
-                return recreate_request_show(request, spec, object);
-
-        replace(recreate, spec);
-        return recreate_add(recreate, spec, object, &request);
-}
-
-int recreate_show(Recreate *recreate, const KubeObject *object) {
-        cleanup(error_done) Error error = ERROR_INIT;
-        RecreateSpec *spec;
-        int r;
-
-        r = recreate_spec_parse(object->json, recreate->dialect, &spec, &error);
-        if (r < 0 && error.kind == ERROR_NONE)
-                return r;
-        if (r < 0) {
-                log_warning(recreate->log, NULL, "A restart request cannot be read: %s.",
-                            error_message(&error));
-                return 0;
-        }
-
-        r = show(recreate, spec, spec->is_managed ? json_object_get(object->json) : NULL);
-        return r < 0 ? r : recreate_look(recreate);
-}
-
-int recreate_show_gone(Recreate *recreate, const KubeObject *object) {
-        RecreateRequest *request = find(recreate, object->uid);
-
-        if (!request)
-                return 0;
-
-        recreate_request_show_gone(request);
-        return recreate_look(recreate);
-}
-
-void recreate_unmark_all(Recreate *recreate) {
-        for (size_t i = 0; i < recreate->n_requests; i++)
-                recreate->requests[i]->is_unseen = true;
-}
-
-int recreate_lose_unmarked(Recreate *recreate) {
-        for (size_t i = 0; i < recreate->n_requests; i++)
-                if (recreate->requests[i]->is_unseen)
-                        recreate_request_show_gone(recreate->requests[i]);
-
-        return recreate_look(recreate);
-}
-
-int recreate_lose_all(Recreate *recreate) {
-        for (size_t i = 0; i < recreate->n_requests; i++)
-                recreate_request_show_gone(recreate->requests[i]);
-
-        return recreate_look(recreate);
 }
 
 static void sweep(Recreate *recreate) {
@@ -236,7 +626,7 @@ static int list_those_without_place(Recreate *recreate) {
                 return 0;
 
         recreate->is_overfull = false;
-        return recreate_list_again(recreate);
+        return list_again(recreate);
 }
 
 static int on_look(sd_event_source *source, void *userdata) {
@@ -297,15 +687,15 @@ int recreate_new(const RecreateOptions *options, Recreate **ret) {
                 .ours = { .recreate = recreate },
                 .orphaned = { .recreate = recreate },
         };
-        recreate_watch_pods(recreate);
+        watch_pods(recreate);
         if (!recreate->node_name)
                 return -ENOMEM;
 
         r = add_look(recreate);
         if (r >= 0)
-                r = recreate_note_runtimes(recreate);
+                r = note_runtimes(recreate);
         if (r >= 0)
-                r = recreate_discover(recreate);
+                r = discover(recreate);
         if (r < 0)
                 return r;
 
@@ -318,7 +708,7 @@ Recreate *recreate_free(Recreate *recreate) {
                 return NULL;
 
         pods_unwatch(recreate->pods, &recreate->watcher);
-        recreate_drop_parts(recreate);
+        drop_watches(recreate);
         kube_discovery_free(recreate->discovery);
         sd_event_source_disable_unref(recreate->rediscover);
         sd_event_source_disable_unref(recreate->look);
@@ -348,7 +738,7 @@ int recreate_runtime_changed(Recreate *recreate) {
                         recreate->requests[i]->check_usec = 1;
         }
 
-        r = recreate_note_runtimes(recreate);
+        r = note_runtimes(recreate);
         return r < 0 ? r : recreate_look(recreate);
 }
 
@@ -358,7 +748,7 @@ int recreate_kick(Recreate *recreate) {
         for (size_t i = 0; i < recreate->n_requests; i++)
                 recreate->requests[i]->rest_usec = 0;
 
-        r = recreate->rediscover ? recreate_discover(recreate) : 0;
+        r = recreate->rediscover ? discover(recreate) : 0;
         if (r >= 0 && recreate->ours.watch)
                 r = kube_watch_kick(recreate->ours.watch);
         if (r >= 0 && recreate->orphaned.watch)

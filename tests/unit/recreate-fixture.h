@@ -24,7 +24,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/pod/runtime-pod.h"
 #include "agent/recreate/recreate-json.h"
-#include "agent/recreate/recreate-request.h"
+#include "agent/recreate/recreate-internal.h"
 #include "cri/client.h"
 #include "tests/unit/merge-patch.h"
 
