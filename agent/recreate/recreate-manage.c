@@ -17,7 +17,6 @@
 #include "agent/kube/reply-spec.h"
 #include "agent/kube/retry.h"
 #include "agent/recreate/recreate-json.h"
-#include "agent/recreate/recreate-manage-plan.h"
 #include "agent/recreate/recreate-manage-spec.h"
 
 #define SEC ((uint64_t) 1000000)

@@ -2,16 +2,26 @@
 #pragma once
 
 /*
- * What to do next for a request that has its turn
+ * Which request comes first, what to do next for one that has its turn, and what a controller would
  *
- * Pure: given what is asked for, what the runtime and the pod say of each container, and what has
- * been done for the request already. It decides nothing but the next step; after that step, or
- * whatever else happens, everything is looked at again.
+ * Pure. What to do next is decided given what is asked for, what the runtime and the pod say of each
+ * container, and what has been done for the request already. It is nothing but the next step; after
+ * that step, or whatever else happens, everything is looked at again. Where OpenKruise's controller
+ * is, it does all that recreate_manage_plan() decides, and the agent none.
  */
 
 #include "agent/recreate/recreate-spec.h"
 
 #define RECREATE_SCHEME_SIZE 64
+
+/* Both are about the same pod. A pod is told by its UID, so that a request for an earlier pod of the
+ * same name is in nobody's way. */
+bool recreate_queue_is_same_pod(const RecreateSpec *a, const RecreateSpec *b);
+
+/* For qsort(): those of a pod stand together; of them, first the one that has begun, then those
+ * that know that they wait, then the others; the older first, and those of one second by their
+ * names. */
+int recreate_queue_compare(const RecreateSpec *a, const RecreateSpec *b);
 
 /* Of one container of the spec. */
 typedef struct RecreateFact {
@@ -64,3 +74,37 @@ int recreate_plan_runtime(const RecreateSpec *spec, const RecreateFact *facts,
  * all. */
 uint64_t recreate_plan_drained_usec(const RecreateSpec *spec, int64_t now_usec,
                                     uint64_t since_undrained_usec);
+
+/* What a controller looks at. */
+typedef struct RecreateView {
+        int64_t now_sec;     /* since 1970, by the server's clock */
+        uint64_t known_sec;  /* for so long the request has been known */
+        bool has_turn;       /* and nothing of the pod stands in its way */
+        bool is_stopping;    /* one of its stops has begun and not ended */
+        bool are_pods_known; /* all of this node */
+        bool has_pod;        /* the one with the request's UID; then these are about it: */
+        bool is_pod_deleted;
+        bool is_pod_finished;
+        bool has_pod_gate;   /* a condition of ours decides whether it is ready */
+        bool is_gate_closed; /* we have made it unready */
+        bool is_gate_opened; /* and ready again */
+} RecreateView;
+
+typedef enum RecreateChore {
+        RECREATE_CHORE_NONE,
+        RECREATE_CHORE_COMPLETE,   /* with the message */
+        RECREATE_CHORE_CLOSE_GATE, /* make the pod unready */
+        RECREATE_CHORE_DRAIN,      /* say in the request that it is */
+        RECREATE_CHORE_OPEN_GATE,  /* make it ready again */
+        RECREATE_CHORE_UNLABEL,    /* nobody needs to look at the request any more */
+        RECREATE_CHORE_DELETE,
+        _RECREATE_CHORE_MAX,
+} RecreateChore;
+
+typedef struct RecreateChorePlan {
+        RecreateChore chore;
+        const char *message; /* borrowed from the spec, or static */
+        uint64_t wait_sec;   /* then there may be one; UINT64_MAX: never */
+} RecreateChorePlan;
+
+RecreateChorePlan recreate_manage_plan(const RecreateSpec *spec, const RecreateView *view);

@@ -41,6 +41,8 @@ typedef struct RecreateStatus {
         bool is_foreign; /* what is there are not these states in this order */
 } RecreateStatus;
 
+#define RECREATE_TEXT_MAX 1024 /* bytes */
+
 #define RECREATE_STATUS_INIT ((RecreateStatus){ .phase = RECREATE_NONE })
 
 const char *recreate_phase_to_string(RecreatePhase phase);
@@ -81,3 +83,7 @@ int recreate_status_diff(const RecreateStatus *known, const RecreateStatus *want
  * custom resource the API server does not heed the UID in a merge patch of the status. Only for a
  * patch without a version, whose object has a status. The caller owns *ret. */
 int recreate_status_bind(struct json_object *patch, const char *uid, struct json_object **ret);
+
+/* For texts of others that become part of a status: one line of UTF-8, whatever the text is, cut if
+ * it is longer than the limit. The caller owns it; NULL: no memory. */
+char *recreate_text_copy(const char *text);

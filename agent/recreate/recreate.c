@@ -14,7 +14,6 @@
 #include "agent/base/loop.h"
 #include "agent/kube/retry.h"
 #include "agent/recreate/recreate-internal.h"
-#include "agent/recreate/recreate-queue.h"
 
 #define SCHEMES_MAX 64
 #define ABSENT_USEC ((uint64_t) 60 * 1000 * 1000) /* nobody serves it, and may do so one day */

@@ -14,10 +14,9 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/recreate/recreate-manage-plan.h"
 #include "agent/recreate/recreate-manage-spec.h"
 #include "agent/recreate/recreate-plan.h"
-#include "agent/recreate/recreate-text.h"
+#include "agent/recreate/recreate-status.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/unit/merge-patch.h"
 

@@ -17,7 +17,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/recreate/recreate-json.h"
-#include "agent/recreate/recreate-manage-plan.h"
+#include "agent/recreate/recreate-plan.h"
 #include "agent/recreate/recreate-manage-spec.h"
 
 #define HERE .are_pods_known = true, .has_pod = true

@@ -16,7 +16,6 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/recreate/recreate-plan.h"
-#include "agent/recreate/recreate-queue.h"
 
 #define SEC ((uint64_t) 1000000)
 #define CREATED 1000

@@ -18,7 +18,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/recreate/recreate-spec.h"
-#include "agent/recreate/recreate-text.h"
+#include "agent/recreate/recreate-status.h"
 
 DEFINE_CLEANUP(RecreateSpec *, recreate_spec_free)
 
