@@ -21,6 +21,11 @@
 #define OWNER_SIZE 64             /* of the part that metrics are told */
 #define NODE_ADDRESS "127.0.0.1"  /* of a pod in the host's network, which has none of its own */
 
+/* Of each line of the log that is about a stop. */
+#define STOP_FIELDS(stop)                                                          \
+        LOG_FIELDS({ "POD_NAMESPACE", (stop)->namespace }, { "POD", (stop)->pod }, \
+                   { "CONTAINER", (stop)->container }, { "CONTAINER_ID", (stop)->container_id })
+
 DEFINE_CLEANUP(Stop *, stop_destroy)
 
 static uint64_t stop_now_usec(const Stop *stop) {
@@ -30,9 +35,20 @@ static uint64_t stop_now_usec(const Stop *stop) {
         return usec;
 }
 
-void stop_set_message(Stop *stop, char *message) {
+/* Takes over the text. */
+static void stop_set_message(Stop *stop, char *message) {
         free(stop->message);
         stop->message = message;
+}
+
+int stop_copy_message(Stop *stop, const char *text) {
+        char *message = strdup(text);
+
+        if (!message)
+                return -ENOMEM;
+
+        stop_set_message(stop, message);
+        return 0;
 }
 
 static void drop_timer(sd_event_source **timer) {
@@ -182,19 +198,13 @@ static int send_event(Stop *stop, const char *type, const char *reason, const ch
 }
 
 static int stop_announce(Stop *stop) {
-        log_info(stop->stops->log,
-                 LOG_FIELDS({ "POD_NAMESPACE", stop->namespace }, { "POD", stop->pod },
-                            { "CONTAINER", stop->container },
-                            { "CONTAINER_ID", stop->container_id }),
-                 "%s, in pod `%s/%s`.", stop->cause, stop->namespace ?: "", stop->pod ?: "");
+        log_info(stop->stops->log, STOP_FIELDS(stop), "%s, in pod `%s/%s`.", stop->cause,
+                 stop->namespace ?: "", stop->pod ?: "");
         return send_event(stop, "Normal", "Killing", stop->cause);
 }
 
 static void stop_announce_resumed(const Stop *stop) {
-        log_info(stop->stops->log,
-                 LOG_FIELDS({ "POD_NAMESPACE", stop->namespace }, { "POD", stop->pod },
-                            { "CONTAINER", stop->container },
-                            { "CONTAINER_ID", stop->container_id }),
+        log_info(stop->stops->log, STOP_FIELDS(stop),
                  "Stopping container %s, in pod `%s/%s`; this had begun before the agent was "
                  "started, for `%s`.",
                  stop->container ?: stop->container_id, stop->namespace ?: "", stop->pod ?: "",
@@ -273,11 +283,7 @@ static int stop_tell_hook_failure(Stop *stop, const char *hook, const char *why)
         if (!message || !event)
                 return -ENOMEM;
 
-        log_warning(stop->stops->log,
-                    LOG_FIELDS({ "POD_NAMESPACE", stop->namespace }, { "POD", stop->pod },
-                               { "CONTAINER", stop->container },
-                               { "CONTAINER_ID", stop->container_id }),
-                    "%s.", event);
+        log_warning(stop->stops->log, STOP_FIELDS(stop), "%s.", event);
         free(stop->hook_message);
         stop->hook_message = take_ptr(message);
         return send_event(stop, "Warning", "FailedPreStopHook", event);
@@ -306,11 +312,8 @@ static int stop_tell_fallback(Stop *stop, const char *host) {
                 return -ENOMEM;
         }
 
-        log_warning(stop->stops->log,
-                    LOG_FIELDS({ "POD_NAMESPACE", stop->namespace }, { "POD", stop->pod },
-                               { "CONTAINER", stop->container },
-                               { "CONTAINER_ID", stop->container_id }),
-                    "Pod `%s/%s`: %s.", stop->namespace ?: "", stop->pod ?: "", message);
+        log_warning(stop->stops->log, STOP_FIELDS(stop), "Pod `%s/%s`: %s.", stop->namespace ?: "",
+                    stop->pod ?: "", message);
         return send_event_of(stop, NULL, "Warning", "LifecycleHTTPFallback", message);
 }
 
@@ -376,17 +379,6 @@ static int stop_miss_runtime(Stop *stop) {
         return 0;
 }
 
-/* Why it goes on later, or not at all. */
-static int stop_take_error(Stop *stop, const Error *error) {
-        char *message = strdup(error_message(error));
-
-        if (!message)
-                return -ENOMEM;
-
-        stop_set_message(stop, message);
-        return 0;
-}
-
 static StopEvent event_over(Stop *stop, StopResult result) {
         stop->result = result;
         if (result != STOP_FAILED)
@@ -410,7 +402,7 @@ static int event_of_error(Stop *stop, const Error *error, StopEvent *ret_event) 
                 return stop_miss_runtime(stop);
         }
 
-        r = stop_take_error(stop, error);
+        r = stop_copy_message(stop, error_message(error));
         if (r < 0)
                 return r;
 
@@ -580,7 +572,7 @@ static int on_stopped(const void *reply, const Error *error, void *userdata) {
                 r = stop_miss_runtime(stop);
         } else if (error) {
                 stop->n_refusals++;
-                r = stop_take_error(stop, error);
+                r = stop_copy_message(stop, error_message(error));
         }
         stop->call = rpc_call_unref(stop->call);
         return r < 0 ? r : stop_handle(stop, event);
@@ -606,14 +598,14 @@ static int stop_stop(Stop *stop, StopEvent *ret_event) {
 
 /* Of a container that still runs: so the runtime has refused, or it has not been told yet. */
 static int event_of_survivor(Stop *stop, StopEvent *ret_event) {
-        char *message;
+        int r;
 
         if (stop->is_accepted) {
-                message = strdup("it still runs, though the runtime says that it has stopped it");
-                if (!message)
-                        return -ENOMEM;
+                r = stop_copy_message(
+                        stop, "it still runs, though the runtime says that it has stopped it");
+                if (r < 0)
+                        return r;
 
-                stop_set_message(stop, message);
                 stop->is_accepted = false;
                 stop->n_refusals++;
         }
@@ -703,18 +695,17 @@ static int stop_wait_for_kubelet(Stop *stop) {
 
 static int on_kubelet(KubeletState state, const char *why, void *userdata) {
         Stop *stop = userdata;
-        char *message;
+        int r;
 
         if (state != KUBELET_AWAY) {
                 stop->question = kubelet_question_free(stop->question);
                 return stop_handle(stop, STOP_ON_KUBELET_THERE);
         }
 
-        message = strdup(why ?: "there is no kubelet");
-        if (!message)
-                return -ENOMEM;
+        r = stop_copy_message(stop, why ?: "there is no kubelet");
+        if (r < 0)
+                return r;
 
-        stop_set_message(stop, message);
         stop->question = kubelet_question_free(stop->question);
         return stop_handle(stop, STOP_ON_KUBELET_AWAY);
 }
@@ -772,9 +763,7 @@ static int stop_act(Stop *stop, StopAction action, StopEvent *ret_event) {
 
 static void stop_log_end(const Stop *stop, uint64_t duration_usec) {
         const char *name = stop->container ?: stop->container_id;
-        const LogField *fields = LOG_FIELDS({ "POD_NAMESPACE", stop->namespace },
-                                            { "POD", stop->pod }, { "CONTAINER", stop->container },
-                                            { "CONTAINER_ID", stop->container_id });
+        const LogField *fields = STOP_FIELDS(stop);
 
         switch (stop->result) {
         case STOP_STOPPED:
@@ -919,7 +908,7 @@ int stop_handle_later(Stop *stop, StopEvent event) {
 }
 
 int stop_answer(Stop *stop, bool is_asked, const char *why_not) {
-        char *message = NULL;
+        int r;
 
         if (stop->state != STOP_STATE_CHECKING || stop->next_event != STOP_ON_NOTHING)
                 return 0;
@@ -927,11 +916,12 @@ int stop_answer(Stop *stop, bool is_asked, const char *why_not) {
                 return stop_handle_later(stop, STOP_ON_ASKED);
 
         if (why_not) {
-                message = strdup(why_not);
-                if (!message)
-                        return -ENOMEM;
+                r = stop_copy_message(stop, why_not);
+                if (r < 0)
+                        return r;
+        } else {
+                stop_set_message(stop, NULL);
         }
-        stop_set_message(stop, message);
         stop->result = STOP_NOT_ASKED;
         return stop_handle_later(stop, STOP_ON_OVER);
 }

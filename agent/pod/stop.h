@@ -91,7 +91,7 @@ struct Stop {
         bool is_wait_told; /* to everybody: that it waits for a kubelet */
 };
 
-/* Carries out what the event leads to. Whoever calls it must not touch the stop any more. */
+/* Carries out what the event leads to. The caller must not touch the stop any more. */
 int stop_handle(Stop *stop, StopEvent event);
 
 /* The same, but when the loop goes on. */
@@ -100,10 +100,10 @@ int stop_handle_later(Stop *stop, StopEvent event);
 /* Lets go of all that it owns. The stop is on no list. */
 void stop_destroy(Stop *stop);
 
-/* Takes over the text. */
-void stop_set_message(Stop *stop, char *message);
+/* Why it waits or has failed. */
+int stop_copy_message(Stop *stop, const char *text);
 
-/* NULL while it is away. */
+/* Of its runtime; NULL while that is away. */
 RpcClient *stop_client(const Stop *stop);
 
 /* What a run of the agent that has been killed had begun, goes on with what is left of its time. */

@@ -196,12 +196,12 @@ static int stop_new(Stops *stops, const StopOptions *options, Stop **ret) {
 
 /* Such a container cannot be there; and the journal could not name it. */
 static int stop_refuse(Stop *stop) {
-        char *message = strdup("no container can have that ID");
+        int r;
 
-        if (!message)
-                return -ENOMEM;
+        r = stop_copy_message(stop, "no container can have that ID");
+        if (r < 0)
+                return r;
 
-        stop_set_message(stop, message);
         stop->result = STOP_FAILED;
         return stop_handle_later(stop, STOP_ON_OVER);
 }
