@@ -1,15 +1,270 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "agent/image/image-internal.h"
+#include "agent/image/image.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/image/merge.h"
+#include "agent/image/pull-failure.h"
+
+/* What a previous run of the agent has served, until its owner comes back for it. */
+typedef struct Served {
+        LIST_LINKS(struct Served);
+        char *owner;
+        int64_t version;
+        bool is_expired;
+        ImageStatus *outcome;
+} Served;
+
+/* All zero: nobody wants it. */
+typedef struct Wants {
+        Want *first; /* sorted by owner */
+        Served *served;
+} Wants;
+
+typedef bool (*WantFilter)(const Want *want);
+
+struct Image {
+        ImageDirty on_dirty;
+        void *userdata;
+
+        char *key;
+        char *name;
+        char *tag;
+        Error malformed; /* why the reference is none */
+
+        Wants wants;
+        bool must_restart;
+        ImageNotes notes;
+        ImageWish wish; /* all wants together; without a name if there are none */
+
+        Pull *pull;
+        ImageStatus status; /* of the last round that ended */
+};
 
 DEFINE_CLEANUP(Image *, image_free)
+
+/* The wants of one image */
+
+static ImageStatus *status_free(ImageStatus *status) {
+        if (status)
+                image_status_done(status);
+        free(status);
+        return NULL;
+}
+
+/* A copy of NULL is NULL. */
+static int status_new(const ImageStatus *status, ImageStatus **ret) {
+        ImageStatus *copy;
+
+        *ret = NULL;
+        if (!status)
+                return 0;
+
+        copy = calloc(1, sizeof(*copy));
+        if (!copy)
+                return -ENOMEM;
+
+        if (image_status_copy(status, copy) < 0) {
+                free(copy);
+                return -ENOMEM;
+        }
+
+        *ret = copy;
+        return 0;
+}
+
+static void served_free(Wants *wants, Served *served) {
+        list_remove(&wants->served, served);
+        status_free(served->outcome);
+        free(served->owner);
+        free(served);
+}
+
+static void wants_remove(Wants *wants, Want *want) {
+        list_remove(&wants->first, want);
+        image_wish_done(&want->wish);
+        status_free(want->outcome);
+        free(want->owner);
+        free(want);
+}
+
+/* The want has been served, with this outcome; NULL: it is the image's status. Copied. */
+static int want_serve(Want *want, const ImageStatus *outcome) {
+        ImageStatus *copy;
+        int r;
+
+        r = status_new(outcome, &copy);
+        if (r < 0)
+                return r;
+
+        status_free(want->outcome);
+        want->outcome = copy;
+        want->is_served = true;
+        want->is_in_round = false;
+        return 0;
+}
+
+/* It has to be served anew. */
+static void want_renew(Want *want) {
+        want->outcome = status_free(want->outcome);
+        want->is_served = want->is_expired = want->is_news = want->is_refused = false;
+}
+
+/* The image's status, which so far was their outcome as well, is about to become another one. */
+static int wants_keep_outcome(const Wants *wants, const ImageStatus *status) {
+        for (Want *want = wants->first; want; want = want->next) {
+                int r;
+
+                if (!want->is_served || want->outcome)
+                        continue;
+
+                r = status_new(status, &want->outcome);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static void wants_forget(Wants *wants) {
+        while (wants->served)
+                served_free(wants, wants->served);
+}
+
+static void wants_done(Wants *wants) {
+        while (wants->first)
+                wants_remove(wants, wants->first);
+        wants_forget(wants);
+}
+
+static bool want_is_current(const Want *want) {
+        return !want->is_expired;
+}
+
+/* Not expired, nor served. */
+static bool want_is_due(const Want *want) {
+        return !want->is_expired && !want->is_served;
+}
+
+static const Want *wants_first(const Wants *wants, WantFilter filter) {
+        const Want *want = wants->first;
+
+        while (want && !filter(want))
+                want = want->next;
+        return want;
+}
+
+/* All that pass as one wish; without a name if none does. */
+static int wants_merge(const Wants *wants, WantFilter filter, ImageWish *ret) {
+        cleanup(free_p) const ImageWish **wishes = NULL;
+        size_t n = 0;
+
+        for (const Want *want = wants->first; want; want = want->next)
+                n++;
+        wishes = calloc(n + 1, sizeof(wishes[0]));
+        if (!wishes)
+                return -ENOMEM;
+
+        n = 0;
+        for (const Want *want = wants->first; want; want = want->next)
+                if (filter(want))
+                        wishes[n++] = &want->wish;
+
+        *ret = (ImageWish){ .name = NULL };
+        return n > 0 ? merge_wishes(wishes, n, ret) : 0;
+}
+
+static Want *wants_find(const Wants *wants, const char *owner, const char *name) {
+        for (Want *want = wants->first; want; want = want->next)
+                if (strcmp(want->owner, owner) == 0 && strcmp(want->wish.name, name) == 0)
+                        return want;
+
+        return NULL;
+}
+
+static void insert_sorted(Wants *wants, Want *want) {
+        Want *previous = NULL;
+
+        for (Want *w = wants->first; w && strcmp(w->owner, want->owner) <= 0; w = w->next)
+                previous = w;
+        if (!previous) {
+                list_prepend(&wants->first, want);
+                return;
+        }
+
+        want->previous = previous;
+        want->next = previous->next;
+        if (want->next)
+                want->next->previous = want;
+        previous->next = want;
+}
+
+/* A want without a wish yet. */
+static int wants_add(Wants *wants, const char *owner, Want **ret) {
+        Want *want;
+
+        want = calloc(1, sizeof(*want));
+        if (!want)
+                return -ENOMEM;
+
+        want->owner = strdup(owner);
+        if (!want->owner) {
+                free(want);
+                return -ENOMEM;
+        }
+
+        insert_sorted(wants, want);
+        *ret = want;
+        return 0;
+}
+
+/* The owner has been served this version before; outcome is as in want_serve(). */
+static int wants_remember(Wants *wants, const char *owner, int64_t version, bool is_expired,
+                          const ImageStatus *outcome) {
+        Served *served;
+
+        served = calloc(1, sizeof(*served));
+        if (!served)
+                return -ENOMEM;
+
+        served->owner = strdup(owner);
+        if (!served->owner || status_new(outcome, &served->outcome) < 0) {
+                free(served->owner);
+                free(served);
+                return -ENOMEM;
+        }
+
+        served->version = version;
+        served->is_expired = is_expired;
+        list_prepend(&wants->served, served);
+        return 0;
+}
+
+/* Gives the want what is remembered for its owner. */
+static int wants_claim(const Wants *wants, Want *want) {
+        for (const Served *served = wants->served; served; served = served->next) {
+                int r;
+
+                if (strcmp(served->owner, want->owner) != 0 ||
+                    served->version != want->wish.version)
+                        continue;
+
+                want->is_expired = want->is_expired || served->is_expired;
+                r = want_serve(want, served->outcome ?: want->outcome);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+/* The image */
 
 static int image_identify(Image *image, const char *name, const char *tag) {
         ImageRef ref;
@@ -133,6 +388,199 @@ bool image_is_wanted(const Image *image) {
 const ImageWish *image_wish(const Image *image) {
         return image->wish.name ? &image->wish : NULL;
 }
+
+void image_restore_status(Image *image, ImageStatus *status) {
+        image_status_done(&image->status);
+        image->status = *status;
+        *status = (ImageStatus){ 0 };
+}
+
+/* Another round has ended, or something like it: takes its status over. Whom the last one has served
+ * keeps what it was. */
+static int image_set_status(Image *image, ImageStatus *status) {
+        int r;
+
+        r = wants_keep_outcome(&image->wants, &image->status);
+        if (r < 0)
+                return r;
+
+        image_restore_status(image, status);
+        return 0;
+}
+
+/* To be called after each change of the wants. */
+static int image_update_wish(Image *image) {
+        ImageWish wish;
+        int r;
+
+        r = wants_merge(&image->wants, want_is_current, &wish);
+        if (r < 0)
+                return r;
+
+        image_wish_done(&image->wish);
+        image->wish = wish;
+        image->on_dirty(image, image->userdata);
+        return 0;
+}
+
+/* Nothing can be done about it before it is written differently. */
+static int image_refuse(Image *image, Want *want) {
+        cleanup(image_status_done) ImageStatus status = { .phase = IMAGE_FAILED };
+        bool is_malformed = image->malformed.kind != ERROR_NONE;
+        int r;
+
+        status.version = want->wish.version;
+        status.started_at = status.completed_at = time(NULL);
+        r = pull_failure_describe(
+                &status, is_malformed ? PULL_REASON_INVALID_REFERENCE : PULL_REASON_INVALID_SPEC,
+                is_malformed ? error_message(&image->malformed) : want->wish.fault, 1, 1);
+        if (r < 0)
+                return r;
+
+        want->is_news = want->is_refused = true;
+        if (!is_malformed && (image->pull || image_phase_is_final(image->status.phase)))
+                return want_serve(want, &status);
+
+        r = image_set_status(image, &status);
+        return r < 0 ? r : want_serve(want, NULL);
+}
+
+static bool is_refused(const Image *image, const Want *want) {
+        return !want->is_served && (image->malformed.kind != ERROR_NONE || want->wish.fault);
+}
+
+int image_set_want(Image *image, const char *owner, const ImageWish *wish, bool is_transient) {
+        Want *want = wants_find(&image->wants, owner, wish->name);
+        bool is_new = !want;
+        ImageWish copy;
+        int r;
+
+        if (want && image_wish_equal(&want->wish, wish)) {
+                want->is_seen = true;
+                return 0;
+        }
+
+        r = image_wish_copy(wish, &copy);
+        if (r < 0)
+                return r;
+
+        if (is_new) {
+                r = wants_add(&image->wants, owner, &want);
+                if (r < 0) {
+                        image_wish_done(&copy);
+                        return r;
+                }
+        } else if (want->wish.version != wish->version) {
+                image->must_restart = image->must_restart || want->is_in_round;
+                want_renew(want);
+        }
+
+        image_wish_done(&want->wish);
+        want->wish = copy;
+        want->is_transient = is_transient;
+        want->is_seen = true;
+        if (is_new)
+                r = wants_claim(&image->wants, want);
+        if (r >= 0 && is_refused(image, want))
+                r = image_refuse(image, want);
+        return r < 0 ? r : image_update_wish(image);
+}
+
+int image_sweep_wants(Image *image, const char *owner) {
+        bool is_changed = false;
+        Want *next;
+
+        for (Want *want = image->wants.first; want; want = next) {
+                next = want->next;
+                if (strcmp(want->owner, owner) != 0)
+                        continue;
+
+                if (!want->is_seen) {
+                        wants_remove(&image->wants, want);
+                        is_changed = true;
+                        continue;
+                }
+                want->is_seen = false;
+        }
+
+        return is_changed ? image_update_wish(image) : 0;
+}
+
+int image_withdraw(Image *image, const char *owner) {
+        Want *next;
+        int n = 0;
+        int r;
+
+        for (Want *want = image->wants.first; want; want = next) {
+                next = want->next;
+                if (want->is_served || strcmp(want->owner, owner) != 0)
+                        continue;
+
+                wants_remove(&image->wants, want);
+                n++;
+        }
+
+        r = n > 0 ? image_update_wish(image) : 0;
+        return r < 0 ? r : n;
+}
+
+int image_restore_served(Image *image, const char *owner, int64_t version, bool is_expired,
+                         const ImageStatus *outcome) {
+        return wants_remember(&image->wants, owner, version, is_expired, outcome);
+}
+
+void image_restore_end(Image *image) {
+        wants_forget(&image->wants);
+}
+
+int image_settle(Image *image, const char *owner, const char *name, int64_t version,
+                 ImageStatus *status) {
+        Want *want = wants_find(&image->wants, owner, name);
+        int r;
+
+        if (!want || want->wish.version != version || (want->is_served && !want->is_news))
+                return 0;
+
+        r = image_set_status(image, status);
+        if (r < 0)
+                return r;
+
+        r = want_serve(want, NULL);
+        if (r < 0)
+                return r;
+
+        want->is_news = false;
+        image->on_dirty(image, image->userdata);
+        return 1;
+}
+
+int image_expire(Image *image, int64_t now, int64_t *ret_next) {
+        bool is_changed = false;
+        Want *next;
+
+        *ret_next = INT64_MAX;
+        for (Want *want = image->wants.first; want; want = next) {
+                const ImageStatus *outcome = want->outcome ?: &image->status;
+                int64_t end = outcome->completed_at + want->wish.ttl_sec;
+
+                next = want->next;
+                if (!want->is_served || want->is_expired || want->wish.ttl_sec == WISH_NO_LIMIT)
+                        continue;
+                if (end > now) {
+                        *ret_next = end < *ret_next ? end : *ret_next;
+                        continue;
+                }
+
+                is_changed = true;
+                want->is_expired = true;
+                if (want->is_transient)
+                        wants_remove(&image->wants, want);
+        }
+
+        return is_changed ? image_update_wish(image) : 0;
+}
+
+/* Its rounds */
 
 static bool is_covered(const Image *image, const Want *want) {
         return !image->pull || want->is_in_round || pull_covers(image->pull, &want->wish);

@@ -7,12 +7,36 @@
  * It is pulled in rounds: a round serves all wants that were there when it began, and a want is
  * served once. So a new owner, or a new version of an old one, starts a round; an owner that leaves
  * does not.
+ *
+ * A want that is served keeps its outcome, whatever becomes of the image for others later. As long as
+ * that is what the image's own status says, nothing is copied.
  */
 
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/base/list.h"
+#include "agent/image/image-status.h"
 #include "agent/image/pull.h"
-#include "agent/image/want.h"
+#include "agent/image/wish.h"
 
 typedef struct Image Image;
+
+/* Each owner of an image has a want of its own: a wish, and whether it has been served. */
+typedef struct Want {
+        LIST_LINKS(struct Want);
+        char *owner; /* "file/web.yaml", "request/7f3a..." */
+        ImageWish wish;
+        ImageStatus *outcome; /* if it is served, and the image's status is another one; or NULL */
+        bool is_served;
+        bool is_news;    /* it was served, or refused, and this is not reported yet */
+        bool is_refused; /* without a pull: its wish has a fault */
+        bool is_in_round;
+        bool is_late;    /* it joined a round whose pull was under way */
+        bool is_expired; /* its time to live is over: it is kept only so as not to be served again */
+        bool is_transient; /* leaves when it expires */
+        bool is_seen;      /* scratch of images_set_wishes() */
+} Want;
 
 /* What those who look after an image write down with it. */
 typedef struct ImageNotes {
