@@ -3,19 +3,30 @@
 #include "agent/image/images.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
-#include "agent/image/image-index.h"
-#include "agent/image/images-log.h"
 
 /* Questions that the runtime answers from memory; a thousand at once would only cost some of ours. */
 #define LOOKS_MAX 16
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
+
+/* Of a name or a tag, which may be anything. */
+#define TEXT_SIZE_MAX 256
+
+#define ALLOCATED_MIN 16 /* of an index */
+
+/* Images in the order of their keys. All zero: empty. The images are not owned by it. */
+typedef struct ImageIndex {
+        Image **items;
+        size_t n_items;
+        size_t n_allocated;
+} ImageIndex;
 
 struct Images {
         PullContext context;
@@ -32,6 +43,66 @@ struct Images {
 };
 
 DEFINE_CLEANUP(Images *, images_free)
+
+static void image_index_done(ImageIndex *index) {
+        free(index->items);
+        *index = (ImageIndex){ .items = NULL };
+}
+
+/* Where the key is, or, if it returns false, where it belongs. */
+static bool image_index_find(const ImageIndex *index, const char *key, size_t *ret_at) {
+        size_t low = 0, high = index->n_items;
+
+        while (low < high) {
+                size_t middle = low + (high - low) / 2;
+                int order = strcmp(image_key(index->items[middle]), key);
+
+                if (order == 0) {
+                        *ret_at = middle;
+                        return true;
+                }
+                if (order < 0)
+                        low = middle + 1;
+                else
+                        high = middle;
+        }
+
+        *ret_at = low;
+        return false;
+}
+
+/* Makes room for one more than it has, or than n_items if that is more: what follows cannot fail. */
+static int image_index_reserve(ImageIndex *index, size_t n_items) {
+        size_t wanted = n_items > index->n_items ? n_items : index->n_items + 1;
+        size_t n = index->n_allocated > 0 ? index->n_allocated : ALLOCATED_MIN;
+        Image **items;
+
+        if (wanted <= index->n_allocated)
+                return 0;
+
+        while (n < wanted)
+                n *= 2;
+        items = reallocarray(index->items, n, sizeof(items[0]));
+        if (!items)
+                return -ENOMEM;
+
+        index->items = items;
+        index->n_allocated = n;
+        return 0;
+}
+
+static void image_index_insert(ImageIndex *index, size_t at, Image *image) {
+        memmove(&index->items[at + 1], &index->items[at],
+                (index->n_items - at) * sizeof(index->items[0]));
+        index->items[at] = image;
+        index->n_items++;
+}
+
+static void image_index_remove(ImageIndex *index, size_t at) {
+        memmove(&index->items[at], &index->items[at + 1],
+                (index->n_items - at - 1) * sizeof(index->items[0]));
+        index->n_items--;
+}
 
 /* Room for it was made when the image was. */
 static void on_dirty(Image *image, void *userdata) {
@@ -88,6 +159,46 @@ static void images_remove(Images *images, Image *image) {
         if (image_index_find(&images->index, image_key(image), &at))
                 image_index_remove(&images->index, at);
         image_free(image);
+}
+
+static const char *separator(const char *tag) {
+        return strchr(tag, ':') ? "@" : ":";
+}
+
+static void clean(char *text) {
+        for (; *text; text++)
+                if ((unsigned char) *text < ' ' || (unsigned char) *text >= 0x7f)
+                        *text = '?';
+}
+
+/* One line for each image that was pulled or could not be. */
+static void images_log_outcome(Log *log, const Image *image, const ImageStatus *status) {
+        const char *tag = image_tag(image);
+        cleanup(free_p) char *reference = NULL;
+        char duration[32];
+
+        if (asprintf(&reference, "%.*s%s%.*s", TEXT_SIZE_MAX, image_name(image), separator(tag),
+                     TEXT_SIZE_MAX, tag) < 0) {
+                reference = NULL;
+                return;
+        }
+        clean(reference);
+        (void) snprintf(duration, sizeof(duration), "%.3f",
+                        (double) status->duration_usec / 1000000);
+
+        if (status->phase == IMAGE_FAILED)
+                log_warning(log,
+                            LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_FAILED },
+                                       { "IMAGE", reference },
+                                       { "REASON", pull_reason_to_string(status->reason) },
+                                       { "DURATION_SEC", duration }),
+                            "Cannot pull `%s`: %s", reference, status->message ?: "no reason");
+        else
+                log_info(log,
+                         LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_PULLED }, { "IMAGE", reference },
+                                    { "IMAGE_ID", status->image_id }, { "DURATION_SEC", duration }),
+                         "%s `%s` as %s in %s s.", status->was_present ? "Found" : "Pulled",
+                         reference, status->image_id ?: "an unknown image", duration);
 }
 
 static int images_tell(Images *images, Image *image) {
