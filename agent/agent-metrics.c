@@ -6,7 +6,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "agent/agent-pods.h"
 #include "cri/client.h"
 
 #define USEC_PER_SEC 1e6
@@ -49,6 +48,10 @@ void agent_metrics_done(AgentMetrics *metrics) {
         metrics->metrics = metrics_free(metrics->metrics);
 }
 
+void agent_metrics_count(AgentMetrics *metrics, MetricId id, bool is_ok) {
+        metrics_add(metrics->metrics, id, METRIC_LABELS(is_ok ? "succeeded" : "failed"), 1);
+}
+
 static const char *result_of(const ImageStatus *status) {
         if (status->phase == IMAGE_FAILED)
                 return "failed";
@@ -56,8 +59,7 @@ static const char *result_of(const ImageStatus *status) {
         return status->was_present ? "present" : "succeeded";
 }
 
-void agent_metrics_on_outcome(const ImageStatus *status, void *userdata) {
-        AgentMetrics *metrics = userdata;
+void agent_metrics_on_outcome(AgentMetrics *metrics, const ImageStatus *status) {
         const char *result = result_of(status);
         const char *reason =
                 status->phase == IMAGE_FAILED ? pull_reason_to_string(status->reason) : "";
@@ -71,9 +73,8 @@ static const char *result_label(ErrorKind result) {
         return result == ERROR_NONE ? "ok" : error_kind_to_string(result);
 }
 
-void agent_metrics_on_cri_call(const RpcMethod *method, uint64_t duration_usec, ErrorKind result,
-                               void *userdata) {
-        AgentMetrics *metrics = userdata;
+void agent_metrics_on_cri_call(AgentMetrics *metrics, const RpcMethod *method,
+                               uint64_t duration_usec, ErrorKind result) {
         const char *name = cri_method_name(method);
 
         metrics_add(metrics->metrics, METRIC_CRI_REQUESTS,
@@ -82,25 +83,18 @@ void agent_metrics_on_cri_call(const RpcMethod *method, uint64_t duration_usec, 
                         (double) duration_usec / USEC_PER_SEC);
 }
 
-void agent_metrics_on_request(const char *method, ErrorKind result, void *userdata) {
-        AgentMetrics *metrics = userdata;
-
+void agent_metrics_on_request(AgentMetrics *metrics, const char *method, ErrorKind result) {
         metrics_add(metrics->metrics, METRIC_LOCAL_API_REQUESTS,
                     METRIC_LABELS(method, result_label(result)), 1);
 }
 
-void agent_metrics_on_refused(ListenerRefusal refusal, void *userdata) {
-        AgentMetrics *metrics = userdata;
-
+void agent_metrics_on_refused(AgentMetrics *metrics, ListenerRefusal refusal) {
         metrics_add(metrics->metrics, METRIC_LOCAL_API_REFUSED,
                     METRIC_LABELS(listener_refusal_to_string(refusal)), 1);
 }
 
-void agent_metrics_on_written(int result, void *userdata) {
-        AgentMetrics *metrics = userdata;
-
-        metrics_add(metrics->metrics, METRIC_STATUS_WRITES,
-                    METRIC_LABELS(result < 0 ? "failed" : "succeeded"), 1);
+void agent_metrics_on_written(AgentMetrics *metrics, int result) {
+        agent_metrics_count(metrics, METRIC_STATUS_WRITES, result >= 0);
         if (result >= 0)
                 metrics_set(metrics->metrics, METRIC_STATUS_LAST_WRITE, NULL, (double) time(NULL));
 }
@@ -122,9 +116,8 @@ static const char *code_label(int code) {
         return "other";
 }
 
-void agent_metrics_on_api_call(const char *verb, int code, uint64_t duration_usec, void *userdata) {
-        AgentMetrics *metrics = userdata;
-
+void agent_metrics_on_api_call(AgentMetrics *metrics, const char *verb, int code,
+                               uint64_t duration_usec) {
         metrics_add(metrics->metrics, METRIC_API_SERVER_REQUESTS,
                     METRIC_LABELS(verb, code_label(code)), 1);
         if (strcmp(verb, "watch") != 0)
@@ -132,17 +125,12 @@ void agent_metrics_on_api_call(const char *verb, int code, uint64_t duration_use
                                 METRIC_LABELS(verb), (double) duration_usec / USEC_PER_SEC);
 }
 
-void agent_metrics_on_watch_restart(void *userdata) {
-        AgentMetrics *metrics = userdata;
-
+void agent_metrics_on_watch_restart(AgentMetrics *metrics) {
         metrics_add(metrics->metrics, METRIC_WATCH_RESTARTS, NULL, 1);
 }
 
-void agent_metrics_on_reported(const Error *error, void *userdata) {
-        AgentMetrics *metrics = userdata;
-
-        metrics_add(metrics->metrics, METRIC_NODE_IMAGE_WRITES,
-                    METRIC_LABELS(error ? "failed" : "succeeded"), 1);
+void agent_metrics_on_reported(AgentMetrics *metrics, const Error *error) {
+        agent_metrics_count(metrics, METRIC_NODE_IMAGE_WRITES, !error);
         if (!error)
                 metrics_set(metrics->metrics, METRIC_NODE_IMAGE_LAST_WRITE, NULL,
                             (double) time(NULL));
@@ -159,26 +147,6 @@ void agent_metrics_on_stopped(const char *owner, StopResult result, uint64_t dur
         if (result == STOP_STOPPED)
                 metrics_observe(metrics->metrics, METRIC_STOP_DURATION, METRIC_LABELS(cause),
                                 (double) duration_usec / USEC_PER_SEC);
-}
-
-static void count_write(AgentMetrics *metrics, MetricId id, bool is_ok) {
-        metrics_add(metrics->metrics, id, METRIC_LABELS(is_ok ? "succeeded" : "failed"), 1);
-}
-
-void agent_metrics_on_pod_written(const Error *error, void *userdata) {
-        count_write(userdata, METRIC_POD_WRITES, !error);
-}
-
-void agent_metrics_on_request_written(const Error *error, void *userdata) {
-        count_write(userdata, METRIC_RECREATE_WRITES, !error);
-}
-
-void agent_metrics_on_recreated(bool is_success, void *userdata) {
-        count_write(userdata, METRIC_RECREATE_REQUESTS, is_success);
-}
-
-void agent_metrics_on_reload(AgentMetrics *metrics, bool is_ok) {
-        count_write(metrics, METRIC_CONFIG_RELOADS, is_ok);
 }
 
 static void look_at_images(AgentMetrics *metrics) {
@@ -233,20 +201,18 @@ static void look_at_folder(AgentMetrics *metrics) {
 }
 
 static void look_at_pods(AgentMetrics *metrics) {
-        const AgentPods *pods = metrics->pods;
-
         metrics_set(metrics->metrics, METRIC_STOPS_RUNNING, NULL,
-                    (double) stops_n_running(pods->stops));
-        if (!pods->pods)
+                    (double) stops_n_running(metrics->stops));
+        if (!metrics->pods)
                 return;
 
-        metrics_set(metrics->metrics, METRIC_PODS, NULL, (double) pods_count(pods->pods));
+        metrics_set(metrics->metrics, METRIC_PODS, NULL, (double) pods_count(metrics->pods));
         metrics_set(metrics->metrics, METRIC_RECREATE_REQUESTS_OPEN, NULL,
-                    (double) recreate_n_open(pods->recreate));
+                    (double) recreate_n_open(metrics->recreate));
         for (Verdict verdict = 0; verdict < _VERDICT_MAX; verdict++)
                 metrics_set(metrics->metrics, METRIC_CONTAINERS,
                             METRIC_LABELS(verdict_labels[verdict]),
-                            (double) meta_count(pods->meta, verdict));
+                            (double) meta_count(metrics->meta, verdict));
 }
 
 int agent_metrics_serve(HttpReply *reply, void *userdata) {
@@ -256,7 +222,7 @@ int agent_metrics_serve(HttpReply *reply, void *userdata) {
         look_at_runtime(metrics);
         if (metrics->subject->folder)
                 look_at_folder(metrics);
-        if (metrics->pods && metrics->pods->stops)
+        if (metrics->stops)
                 look_at_pods(metrics);
         metrics_set(metrics->metrics, METRIC_LOCAL_API_CONNECTIONS, NULL,
                     (double) api_n_connections(metrics->api));

@@ -3,29 +3,33 @@
 #include "agent/agent.h"
 
 #include <errno.h>
+#include <grp.h>
+#include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <systemd/sd-daemon.h>
 #include <time.h>
 
-#include "agent/agent-api.h"
-#include "agent/agent-auth.h"
-#include "agent/agent-cluster.h"
 #include "agent/agent-files.h"
-#include "agent/agent-http.h"
-#include "agent/agent-log.h"
 #include "agent/agent-metrics.h"
-#include "agent/agent-notify.h"
-#include "agent/agent-pods.h"
-#include "agent/agent-runtimes.h"
+#include "agent/auth/auth.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
-#include "agent/node/folder.h"
-#include "agent/node/state-file.h"
+#include "agent/cluster/cluster.h"
+#include "cri/discover.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 
 /* How long the answer of a runtime is waited for before saying that we are ready. */
 #define SETTLE_USEC ((uint64_t) 40 * 1000)
+
+/* Changes that come in quick succession are reported to systemd together. */
+#define NOTIFY_USEC ((uint64_t) 500 * 1000)
+
+#define DEFAULT_GROUP "inplaced"
+#define RIGHTS "give the agent the rights of packaging/kubernetes/rbac.yaml"
 
 struct Agent {
         sd_event *event;
@@ -38,67 +42,78 @@ struct Agent {
 
         CompletionQueue *completions;
         Runtimes *runtimes;
-        AgentAuth auth;
+        AuthDir *auth_dir;
+        DockerConfig *docker;
+        CredentialProviders *providers;
+        Auth *auth;
         AgentFiles *files;
-        AgentCluster cluster;
+        Cluster *cluster; /* NULL: the node stands alone */
         Images *images;
         ImagesWatcher watcher;
         StateFile *state_file;
         Folder *folder; /* NULL in a cluster */
-        AgentPods pods;
-        AgentApi api;
-        AgentHttp *http;
-        AgentNotify *notify;
+        Kubelet *kubelet;
+        Stops *stops;
+        Pods *pods; /* these three are NULL if the node stands alone */
+        Meta *meta;
+        Recreate *recreate;
+        Api *api;
+        HttpServer *http;
+        sd_event_source *notify; /* NULL until there is something to report */
         sd_event_source *settle; /* runs until it is known which runtimes are there */
 };
 
 DEFINE_CLEANUP(Agent *, agent_free)
+DEFINE_CLEANUP(FILE *, fclose)
 
-static int on_image(Image *image, void *userdata) {
-        Agent *agent = userdata;
+/* What systemctl status shows, some time after each change. Also the moment to give memory back that
+ * a burst of work needed. */
 
-        return agent_notify_later(agent->notify);
+static int on_notify(sd_event_source *source, uint64_t usec, void *userdata) {
+        const Agent *agent = userdata;
+        ImagesWork work = images_work(agent->images);
+
+        (void) sd_notifyf(false, "STATUS=%zu images wanted, %zu being pulled, %zu waiting; %s",
+                          images_count(agent->images), work.n_pulling, work.n_queued,
+                          diagnosis_runtime_sentence(agent->runtimes));
+        if (work.n_pulling + work.n_queued == 0)
+                (void) malloc_trim(0);
+        return 0;
 }
 
-static int agent_settle(Agent *agent) {
-        agent->settle = sd_event_source_disable_unref(agent->settle);
-        agent_log_silence(agent->log, agent->runtimes);
-        agent->on_ready(agent->userdata);
-        return agent_notify_later(agent->notify);
+static int agent_notify_later(Agent *agent) {
+        int enabled;
+
+        if (!agent->notify || sd_event_source_get_enabled(agent->notify, &enabled) < 0 ||
+            enabled != SD_EVENT_OFF)
+                return 0;
+
+        (void) sd_event_source_set_time_relative(agent->notify, NOTIFY_USEC);
+        return sd_event_source_set_enabled(agent->notify, SD_EVENT_ONESHOT);
 }
 
-static int on_settle(sd_event_source *source, uint64_t usec, void *userdata) {
-        return agent_settle(userdata);
-}
-
-static int on_runtime_changed(Runtime *runtime, void *userdata) {
-        Agent *agent = userdata;
+static int agent_add_notify(Agent *agent, const Options *options, Error *reterr) {
         int r;
 
-        agent_log_runtime(agent->log, agent->runtimes, runtime);
-        r = images_runtime_changed(agent->images);
+        r = loop_add_time_relative(agent->event, &agent->notify, CLOCK_MONOTONIC, NOTIFY_USEC, 0,
+                                   on_notify, agent);
         if (r < 0)
                 return r;
 
-        r = agent_pods_runtime_changed(&agent->pods);
-        if (r < 0)
-                return r;
-
-        r = state_file_touch(agent->state_file);
-        if (r < 0)
-                return r;
-
-        if (agent->settle && runtimes_are_settled(agent->runtimes))
-                return agent_settle(agent);
-
-        return agent_notify_later(agent->notify);
+        return sd_event_set_watchdog(agent->event, true);
 }
 
-static void on_cri_call(const RpcMethod *method, uint64_t duration_usec, ErrorKind result,
-                        void *userdata) {
+/* Callbacks that several parts share. */
+
+/* The readiness, or a sentence about it, may differ. */
+static void on_changed(void *userdata) {
+        (void) agent_notify_later(userdata);
+}
+
+static void on_watch_restart(void *userdata) {
         Agent *agent = userdata;
 
-        agent_metrics_on_cri_call(method, duration_usec, result, &agent->metrics);
+        agent_metrics_on_watch_restart(&agent->metrics);
 }
 
 static int agent_add_ground(Agent *agent, const Options *options, Error *reterr) {
@@ -111,30 +126,269 @@ static int agent_add_ground(Agent *agent, const Options *options, Error *reterr)
         return completion_queue_new(agent->event, &agent->completions);
 }
 
+/* What the log says about runtimes: one line for each news, none for each try. */
+
+/* One that is away is away until it is back, however often there is another reason for it. */
+static bool is_worth_a_warning(const Runtime *runtime, bool is_chosen) {
+        if (runtime_state(runtime) == RUNTIME_REFUSED)
+                return true;
+
+        return is_chosen && !runtime_is_as_before(runtime);
+}
+
+static void log_runtime(Log *log, const Runtimes *runtimes, const Runtime *runtime) {
+        bool is_chosen = runtime == runtimes_chosen(runtimes);
+        const char *sentence = runtime_sentence(runtime);
+
+        if (runtime_state(runtime) == RUNTIME_READY)
+                log_info(log,
+                         LOG_FIELDS({ "MESSAGE_ID", MESSAGE_RUNTIME_READY },
+                                    { "RUNTIME", runtime_path(runtime) }),
+                         "The runtime %s%s.", sentence, is_chosen ? "" : " but not used");
+        else if (is_worth_a_warning(runtime, is_chosen))
+                log_warning(log,
+                            LOG_FIELDS({ "MESSAGE_ID", MESSAGE_RUNTIME_LOST },
+                                       { "RUNTIME", runtime_path(runtime) }),
+                            "Waiting for a runtime: %s.", sentence);
+        else
+                log_debug(log, LOG_FIELDS({ "RUNTIME", runtime_path(runtime) }),
+                          "Waiting for a runtime: %s.", sentence);
+}
+
+/* A runtime that is refused has had its line already. */
+static bool is_silence(const Runtimes *runtimes) {
+        for (size_t i = 0; i < runtimes_count(runtimes); i++)
+                if (runtime_state(runtimes_get(runtimes, i)) != RUNTIME_ABSENT)
+                        return false;
+
+        return true;
+}
+
+/* All have been tried once. */
+static int agent_settle(Agent *agent) {
+        agent->settle = sd_event_source_disable_unref(agent->settle);
+        if (is_silence(agent->runtimes))
+                log_warning(agent->log, LOG_FIELDS({ "MESSAGE_ID", MESSAGE_RUNTIME_LOST }),
+                            "Waiting for a runtime: %s.",
+                            diagnosis_runtime_sentence(agent->runtimes));
+
+        agent->on_ready(agent->userdata);
+        return agent_notify_later(agent);
+}
+
+static int on_settle(sd_event_source *source, uint64_t usec, void *userdata) {
+        return agent_settle(userdata);
+}
+
+/* Runtimes: the endpoints of the options, or the usual places. */
+
+static int on_runtime_changed(Runtime *runtime, void *userdata) {
+        Agent *agent = userdata;
+        int r;
+
+        log_runtime(agent->log, agent->runtimes, runtime);
+        r = images_runtime_changed(agent->images);
+        if (r >= 0 && agent->stops)
+                r = stops_runtime_changed(agent->stops);
+        if (r >= 0 && agent->meta)
+                r = meta_runtime_changed(agent->meta);
+        if (r >= 0 && agent->recreate)
+                r = recreate_runtime_changed(agent->recreate);
+        if (r >= 0)
+                r = state_file_touch(agent->state_file);
+        if (r < 0)
+                return r;
+
+        if (agent->settle && runtimes_are_settled(agent->runtimes))
+                return agent_settle(agent);
+
+        return agent_notify_later(agent);
+}
+
+static void on_cri_call(const RpcMethod *method, uint64_t duration_usec, ErrorKind result,
+                        void *userdata) {
+        Agent *agent = userdata;
+
+        agent_metrics_on_cri_call(&agent->metrics, method, duration_usec, result);
+}
+
 static int agent_add_runtimes(Agent *agent, const Options *options, Error *reterr) {
-        const RuntimesOptions runtimes = {
+        char *paths[OPTIONS_ENDPOINTS_MAX] = { NULL };
+        RuntimesOptions runtimes = {
                 .on_changed = on_runtime_changed,
                 .on_call = on_cri_call,
                 .userdata = agent,
         };
+        size_t n = 0;
         int r;
 
-        r = agent_runtimes_new(agent->completions, options, &runtimes, &agent->runtimes);
+        for (; options->n_endpoints == 0 && discover_usual_sockets[n]; n++)
+                if (asprintf(&paths[n], "%s%s", options->host_root ?: "",
+                             discover_usual_sockets[n]) < 0)
+                        return -ENOMEM;
+
+        runtimes.paths = (const char *const *) (n > 0 ? paths : (char **) options->endpoints);
+        runtimes.n_paths = n > 0 ? n : options->n_endpoints;
+        r = runtimes_new(agent->completions, &runtimes, &agent->runtimes);
+        for (size_t i = 0; i < n; i++)
+                free(paths[i]);
+
         agent->subject.runtimes = agent->runtimes;
         return r;
+}
+
+static int agent_look_for_runtimes(Agent *agent, const Options *options, Error *reterr) {
+        int r;
+
+        r = runtimes_try(agent->runtimes);
+        if (r < 0)
+                return r;
+
+        return loop_add_time_relative(agent->event, &agent->settle, CLOCK_MONOTONIC,
+                                      runtimes_are_settled(agent->runtimes) ? 0 : SETTLE_USEC, 1,
+                                      on_settle, agent);
+}
+
+/* Credentials: all sources that the options name, and who else may read or write the files. */
+
+/* A broken configuration of plugins is logged, and there are none then: images that need no
+ * credentials should not suffer. */
+static int agent_add_providers(Agent *agent, const Options *options) {
+        Error error = ERROR_INIT;
+        int r;
+
+        if (!options->provider_config || !options->provider_bin_dir)
+                return 0;
+
+        r = credential_providers_new(agent->event, agent->log, options->provider_config,
+                                     options->provider_bin_dir, &agent->providers, &error);
+        if (error.kind == ERROR_NONE)
+                return r;
+
+        log_error(agent->log, NULL, "Cannot use credential provider plugins: %s, going on without.",
+                  error_message(&error));
+        error_done(&error);
+        return 0;
+}
+
+static int agent_add_auth(Agent *agent, const Options *options, Error *reterr) {
+        AuthOptions auth = { .event = agent->event, .log = agent->log };
+        int r;
+
+        r = auth_dir_new(options->auth_dir, &agent->auth_dir);
+        if (r < 0)
+                return r;
+
+        agent->subject.auth_dir = agent->auth_dir;
+        r = docker_config_new(NULL, &agent->docker);
+        if (r < 0)
+                return r;
+
+        r = agent_add_providers(agent, options);
+        if (r < 0)
+                return r;
+
+        auth.dir = agent->auth_dir;
+        auth.docker = agent->docker;
+        auth.providers = agent->providers;
+        return auth_new(&auth, &agent->auth);
+}
+
+static int agent_add_files(Agent *agent, const Options *options, Error *reterr) {
+        int r;
+
+        r = agent_files_new(options, agent->docker, &agent->files);
+        if (r < 0)
+                return r;
+
+        agent->subject.files = agent_files_diagnosis(agent->files);
+        return agent_files_log(agent->files, agent->log);
+}
+
+/* The connection to the cluster, if this node is part of one. */
+
+static void on_api_call(const char *verb, int code, uint64_t duration_usec, void *userdata) {
+        Agent *agent = userdata;
+
+        agent_metrics_on_api_call(&agent->metrics, verb, code, duration_usec);
+}
+
+static void on_reported(const Error *error, void *userdata) {
+        Agent *agent = userdata;
+
+        agent_metrics_on_reported(&agent->metrics, error);
+}
+
+static void on_reachable(void *userdata) {
+        Agent *agent = userdata;
+        int r;
+
+        r = agent->pods ? pods_kick(agent->pods) : 0;
+        if (r >= 0 && agent->meta)
+                r = meta_kick(agent->meta);
+        if (r >= 0 && agent->recreate)
+                (void) recreate_kick(agent->recreate);
+}
+
+static bool is_cluster(const Options *options) {
+        if (options->mode == MODE_AUTO)
+                return options->kubeconfig || kube_access_is_pod(NULL);
+
+        return options->mode == MODE_CLUSTER;
+}
+
+/* The API server is not asked yet, see agent_add_source(). */
+static int agent_add_cluster(Agent *agent, const Options *options, Error *reterr) {
+        const KubeAccessOptions access = {
+                .kubeconfig = options->kubeconfig,
+                .context = options->kubeconfig_context,
+        };
+        const ClusterOptions cluster = {
+                .event = agent->event,
+                .log = agent->log,
+                .node_name = options->node_name,
+                .access = &access,
+                .must_register = options->must_register,
+                .on_called = on_api_call,
+                .on_watch_restart = on_watch_restart,
+                .on_written = on_reported,
+                .on_changed = on_changed,
+                .on_reachable = on_reachable,
+                .userdata = agent,
+        };
+        int r;
+
+        if (!is_cluster(options))
+                return 0;
+
+        r = cluster_new(&cluster, &agent->cluster, reterr);
+        if (r < 0)
+                return r;
+
+        auth_set_secrets(agent->auth, cluster_secrets(agent->cluster));
+        agent->subject.cluster = cluster_diagnosis(agent->cluster);
+        return 0;
+}
+
+/* Images, and where they are desired and reported. */
+
+static int on_image(Image *image, void *userdata) {
+        return agent_notify_later(userdata);
 }
 
 static void on_outcome(const Image *image, const ImageStatus *status, void *userdata) {
         Agent *agent = userdata;
 
-        agent_metrics_on_outcome(status, &agent->metrics);
-        (void) agent_pods_image_changed(&agent->pods, image);
+        agent_metrics_on_outcome(&agent->metrics, status);
+        if (agent->meta)
+                (void) meta_image_changed(agent->meta, image_key(image));
 }
 
 static void on_served(const Image *image, const Want *want, void *userdata) {
-        Agent *agent = userdata;
+        const Agent *agent = userdata;
 
-        agent_cluster_on_served(image, want, &agent->cluster);
+        if (agent->cluster)
+                cluster_on_served(image, want, agent->cluster);
 }
 
 static int agent_add_images(Agent *agent, const Options *options, Error *reterr) {
@@ -144,7 +398,7 @@ static int agent_add_images(Agent *agent, const Options *options, Error *reterr)
                 .runtimes = agent->runtimes,
                 .max_parallel_pulls = (unsigned) options->max_parallel_pulls,
                 .stall_usec = (uint64_t) options->stall_timeout_sec * USEC_PER_SEC,
-                .keys = auth_source(agent->auth.auth),
+                .keys = auth_source(agent->auth),
                 .on_outcome = on_outcome,
                 .on_served = on_served,
                 .outcome_userdata = agent,
@@ -168,7 +422,7 @@ static const char *get_runtime_sentence(void *userdata) {
 static void on_state_written(int result, void *userdata) {
         Agent *agent = userdata;
 
-        agent_metrics_on_written(result, &agent->metrics);
+        agent_metrics_on_written(&agent->metrics, result);
 }
 
 static int agent_add_state_file(Agent *agent, const Options *options, Error *reterr) {
@@ -178,7 +432,7 @@ static int agent_add_state_file(Agent *agent, const Options *options, Error *ret
                 .images = agent->images,
                 .directory = options->state_dir,
                 .node_name = options->node_name,
-                .in_cluster = agent->cluster.cluster,
+                .in_cluster = agent->cluster,
                 .get_runtime = get_runtime_sentence,
                 .on_written = on_state_written,
                 .userdata = agent,
@@ -193,58 +447,13 @@ static int agent_add_state_file(Agent *agent, const Options *options, Error *ret
         return 0;
 }
 
-static void on_source_changed(void *userdata) {
-        Agent *agent = userdata;
-
-        (void) agent_notify_later(agent->notify);
-}
-
-static void on_reachable(void *userdata) {
-        Agent *agent = userdata;
-
-        (void) agent_pods_kick(&agent->pods);
-}
-
-static int agent_add_files(Agent *agent, const Options *options) {
-        int r;
-
-        r = agent_files_new(options, agent->auth.docker, &agent->files);
-        if (r < 0)
-                return r;
-
-        agent->subject.files = agent_files_diagnosis(agent->files);
-        return agent_files_log(agent->files, agent->log);
-}
-
-static int agent_add_auth(Agent *agent, const Options *options, Error *reterr) {
-        int r;
-
-        r = agent_auth_init(&agent->auth, agent->event, agent->log, options);
-        if (r < 0)
-                return r;
-
-        agent->subject.auth_dir = agent->auth.dir;
-        r = agent_add_files(agent, options);
-        if (r < 0)
-                return r;
-
-        agent->cluster = (AgentCluster){
-                .metrics = &agent->metrics,
-                .on_changed = on_source_changed,
-                .on_reachable = on_reachable,
-                .userdata = agent,
-        };
-        return agent_cluster_init(&agent->cluster, agent->event, agent->log, options,
-                                  &agent->subject, agent->auth.auth, reterr);
-}
-
 static int agent_add_folder(Agent *agent, const Options *options) {
         const FolderOptions folder = {
                 .event = agent->event,
                 .log = agent->log,
                 .images = agent->images,
                 .path = options->images_dir,
-                .on_changed = on_source_changed,
+                .on_changed = on_changed,
                 .userdata = agent,
         };
         int r;
@@ -259,79 +468,367 @@ static int agent_add_folder(Agent *agent, const Options *options) {
         return 0;
 }
 
-/* Where wishes come from, besides the local API. */
+/* Where desired images come from, besides the local API. */
 static int agent_add_source(Agent *agent, const Options *options, Error *reterr) {
-        if (agent->cluster.cluster)
-                return cluster_start(agent->cluster.cluster, agent->images);
+        if (agent->cluster)
+                return cluster_start(agent->cluster, agent->images);
 
         return agent_add_folder(agent, options);
 }
 
-static int agent_add_pods(Agent *agent, const Options *options, Error *reterr) {
-        agent->pods = (AgentPods){
-                .metrics = &agent->metrics,
-                .on_changed = on_source_changed,
+/* Pods: stopping containers, and in a cluster what runs and what has to be restarted. */
+
+/* The first thing that is wrong with what is watched or written; NULL: nothing. That nobody answers
+ * at all is said elsewhere. */
+static const Error *find_trouble(const Agent *agent) {
+        const Error *errors[] = { pods_error(agent->pods), recreate_error(agent->recreate),
+                                  meta_error(agent->meta) };
+
+        for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
+                if (errors[i]->kind == ERROR_DENIED || errors[i]->kind == ERROR_INVALID)
+                        return errors[i];
+
+        return NULL;
+}
+
+static bool pods_are_ready(const void *source, const char **ret_why) {
+        const Error *trouble = find_trouble(source);
+
+        if (trouble)
+                *ret_why = error_message(trouble);
+        return !trouble;
+}
+
+static int visit_pods(const void *source, const DiagnosisVisitor *visitor) {
+        const Agent *agent = source;
+        const Error *trouble = find_trouble(agent);
+        cleanup(free_p) char *text = NULL;
+        int r;
+
+        if (trouble)
+                return visitor->on_problem("pods", error_message(trouble),
+                                           trouble->kind == ERROR_DENIED ? RIGHTS
+                                                                         : "it is tried again",
+                                           visitor->userdata);
+
+        if (asprintf(&text, "%zu of this node are %s", pods_count(agent->pods),
+                     pods_are_synced(agent->pods) ? "watched" : "known") < 0) {
+                text = NULL;
+                return -ENOMEM;
+        }
+
+        r = visitor->on_fact("pods", text, visitor->userdata);
+        if (r < 0)
+                return r;
+
+        return visitor->on_fact("restart requests",
+                                recreate_version(agent->recreate)
+                                        ? "ContainerRecreateRequests are served"
+                                        : "none; the API server has no ContainerRecreateRequests",
+                                visitor->userdata);
+}
+
+static void on_pod_written(const Error *error, void *userdata) {
+        Agent *agent = userdata;
+
+        agent_metrics_count(&agent->metrics, METRIC_POD_WRITES, !error);
+        (void) agent_notify_later(agent);
+}
+
+static void on_request_written(const Error *error, void *userdata) {
+        Agent *agent = userdata;
+
+        agent_metrics_count(&agent->metrics, METRIC_RECREATE_WRITES, !error);
+}
+
+static void on_completed(bool is_success, void *userdata) {
+        Agent *agent = userdata;
+
+        agent_metrics_count(&agent->metrics, METRIC_RECREATE_REQUESTS, is_success);
+}
+
+static int agent_add_stops(Agent *agent, const Options *options, Error *reterr) {
+        const KubeletOptions kubelet = {
+                .event = agent->event,
+                .address = options->kubelet_address,
+                .client = agent->cluster ? cluster_client(agent->cluster) : NULL,
+                .node_name = options->node_name,
+        };
+        StopsOptions stops = {
+                .event = agent->event,
+                .log = agent->log,
+                .runtimes = agent->runtimes,
+                .events = agent->cluster ? cluster_events(agent->cluster) : NULL,
+                .state_dir = options->state_dir,
+                .on_stopped = agent_metrics_on_stopped,
+                .userdata = &agent->metrics,
+        };
+        int r;
+
+        r = kubelet_new(&kubelet, &agent->kubelet, reterr);
+        if (r < 0)
+                return r;
+
+        stops.kubelet = agent->kubelet;
+        r = stops_new(&stops, &agent->stops);
+        if (r < 0)
+                return r;
+
+        agent->metrics.stops = agent->stops;
+        return 0;
+}
+
+static int agent_add_meta(Agent *agent, const Options *options) {
+        const MetaOptions meta = {
+                .event = agent->event,
+                .log = agent->log,
+                .client = cluster_client(agent->cluster),
+                .events = cluster_events(agent->cluster),
+                .pods = agent->pods,
+                .runtimes = agent->runtimes,
+                .stops = agent->stops,
+                .has_condition = options->has_pod_condition,
+                .on_written = on_pod_written,
+                .on_changed = on_changed,
                 .userdata = agent,
         };
-        agent->metrics.pods = &agent->pods;
-        return agent_pods_init(&agent->pods, agent->event, agent->log, options,
-                               agent->cluster.cluster, agent->runtimes, &agent->subject, reterr);
+
+        return meta_new(&meta, &agent->meta);
+}
+
+static int agent_add_recreate(Agent *agent, const Options *options) {
+        const RecreateOptions recreate = {
+                .event = agent->event,
+                .log = agent->log,
+                .client = cluster_client(agent->cluster),
+                .events = cluster_events(agent->cluster),
+                .pods = agent->pods,
+                .runtimes = agent->runtimes,
+                .stops = agent->stops,
+                .node_name = options->node_name,
+                .on_restart = on_watch_restart,
+                .on_written = on_request_written,
+                .on_completed = on_completed,
+                .on_changed = on_changed,
+                .userdata = agent,
+        };
+
+        return recreate_new(&recreate, &agent->recreate);
+}
+
+static int agent_add_pods(Agent *agent, const Options *options, Error *reterr) {
+        PodsOptions pods = {
+                .log = agent->log,
+                .node_name = options->node_name,
+                .on_restart = on_watch_restart,
+                .on_changed = on_changed,
+                .userdata = agent,
+        };
+        int r;
+
+        if (!agent->cluster)
+                return 0;
+
+        pods.client = cluster_client(agent->cluster);
+        r = pods_new(&pods, &agent->pods);
+        if (r < 0)
+                return r;
+
+        r = agent_add_meta(agent, options);
+        if (r < 0)
+                return r;
+
+        r = agent_add_recreate(agent, options);
+        if (r < 0)
+                return r;
+
+        agent->metrics.pods = agent->pods;
+        agent->metrics.meta = agent->meta;
+        agent->metrics.recreate = agent->recreate;
+        agent->subject.pods = (DiagnosisSource){
+                .visit = visit_pods,
+                .is_ready = pods_are_ready,
+                .source = agent,
+        };
+        return 0;
+}
+
+/* The local API: where its socket is, and who may use it beside root. */
+
+/* Where packages make their groups. Other sources of names are libraries that would stay in memory, and
+ * services that may be slow to answer; they are asked only for what somebody has named. */
+static gid_t find_default_group(void) {
+        cleanup(fclose_p) FILE *file = fopen("/etc/group", "re");
+        const struct group *group;
+
+        while (file && (group = fgetgrent(file)))
+                if (strcmp(group->gr_name, DEFAULT_GROUP) == 0)
+                        return group->gr_gid;
+
+        return (gid_t) -1;
+}
+
+/* A name or a number; "": nobody. (gid_t) -1 is nobody, also if the group does not exist, which is
+ * logged. */
+static gid_t find_group(const char *name, const char *consequence, Log *log) {
+        const struct group *group;
+        char *end;
+        unsigned long number;
+
+        if (!name[0])
+                return (gid_t) -1;
+
+        group = getgrnam(name);
+        if (group)
+                return group->gr_gid;
+
+        number = strtoul(name, &end, 10);
+        if (!*end && number < (gid_t) -1)
+                return (gid_t) number;
+
+        log_warning(log, NULL, "There is no group `%s`, only root may %s.", name, consequence);
+        return (gid_t) -1;
+}
+
+static gid_t find_socket_group(const char *name, Log *log) {
+        return name ? find_group(name, "use the socket", log) : find_default_group();
+}
+
+static gid_t find_restart_group(const char *name, Log *log) {
+        return name ? find_group(name, "restart containers through the socket", log) : (gid_t) -1;
+}
+
+/* If its own parent is there. systemd's RuntimeDirectory= makes it where there is systemd. */
+static void make_socket_folder(const char *socket) {
+        cleanup(free_p) char *parent = strdup(socket);
+        char *slash = parent ? strrchr(parent, '/') : NULL;
+
+        if (!slash || slash == parent)
+                return;
+
+        *slash = '\0';
+        (void) mkdir(parent, 0755);
+}
+
+/* A crowd of callers leaves memory behind, which on_notify() gives back. */
+static void on_request(const char *method, ErrorKind result, void *userdata) {
+        Agent *agent = userdata;
+
+        agent_metrics_on_request(&agent->metrics, method, result);
+        (void) agent_notify_later(agent);
+}
+
+static void on_refused(ListenerRefusal refusal, void *userdata) {
+        Agent *agent = userdata;
+
+        agent_metrics_on_refused(&agent->metrics, refusal);
+        (void) agent_notify_later(agent);
 }
 
 static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
-        const ApiOptions parts = {
+        const gid_t socket_group = find_socket_group(options->socket_group, agent->log);
+        const gid_t restart_group = find_restart_group(options->restart_group, agent->log);
+        const char *restart_group_name = options->restart_group;
+        const ApiOptions api = {
                 .completions = agent->completions,
                 .log = agent->log,
                 .images = agent->images,
                 .runtimes = agent->runtimes,
-                .stops = agent->pods.stops,
-                .pods = agent->pods.pods,
-                .meta = agent->pods.meta,
                 .subject = &agent->subject,
+                .stops = agent->stops,
+                .pods = agent->pods,
+                .meta = agent->meta,
+                .node_name = options->node_name,
+                .listener = {
+                        .path = options->socket,
+                        .fd = options->listening_fd,
+                        .group = socket_group,
+                },
+                .restart_group = restart_group,
+                .restart_group_name =
+                        restart_group_name && restart_group_name[0] ? restart_group_name : NULL,
                 .state_file = agent->state_file,
-        };
-
-        agent->api = (AgentApi){
-                .metrics = &agent->metrics,
-                .on_changed = on_source_changed,
+                .on_request = on_request,
+                .on_refused = on_refused,
+                .on_freed = on_changed, /* gRPC holds much for a connection, even without requests */
                 .userdata = agent,
         };
-        return agent_api_init(&agent->api, &parts, options, reterr);
+        int r;
+
+        if (options->listening_fd < 0)
+                make_socket_folder(options->socket);
+
+        r = api_new(&api, &agent->api, reterr);
+        if (r < 0)
+                return r;
+
+        agent->metrics.api = agent->api;
+        return 0;
 }
 
+/* What is served over HTTP: /metrics, /healthz and /readyz. */
+
+/* It was answered, so the loop runs. */
+static int serve_health(HttpReply *reply, void *userdata) {
+        reply->body = strdup("ok\n");
+        reply->size = strlen("ok\n");
+        return reply->body ? 0 : -ENOMEM;
+}
+
+static int serve_readiness(HttpReply *reply, void *userdata) {
+        const Agent *agent = userdata;
+        const char *why = "ok";
+        int n;
+
+        if (!diagnosis_is_ready(&agent->subject, &why))
+                reply->status = 503;
+
+        n = asprintf(&reply->body, "%s\n", why);
+        if (n < 0) {
+                reply->body = NULL;
+                return -ENOMEM;
+        }
+
+        reply->size = (size_t) n;
+        return 0;
+}
+
+/* Not being seen is no reason not to work: an address that cannot be used is logged. */
 static int agent_add_http(Agent *agent, const Options *options, Error *reterr) {
-        return agent_http_new(agent->event, agent->log, options->metrics_address, &agent->metrics,
-                              &agent->http);
-}
-
-static int agent_add_notify(Agent *agent, const Options *options, Error *reterr) {
+        cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
-        r = agent_notify_new(agent->event, agent->images, agent->runtimes, &agent->notify);
+        if (!options->metrics_address[0])
+                return 0;
+
+        r = http_server_new(agent->event, options->metrics_address, &agent->http, &error);
+        if (error.kind != ERROR_NONE) {
+                log_error(agent->log, NULL,
+                          "Cannot serve metrics and health: %s, going on without.",
+                          error_message(&error));
+                return 0;
+        }
         if (r < 0)
                 return r;
 
-        return sd_event_set_watchdog(agent->event, true);
-}
-
-static int agent_look_for_runtimes(Agent *agent, const Options *options, Error *reterr) {
-        int r;
-
-        r = runtimes_try(agent->runtimes);
+        r = http_server_add(agent->http, "/metrics", agent_metrics_serve, &agent->metrics);
         if (r < 0)
                 return r;
 
-        return loop_add_time_relative(agent->event, &agent->settle, CLOCK_MONOTONIC,
-                                      runtimes_are_settled(agent->runtimes) ? 0 : SETTLE_USEC, 1,
-                                      on_settle, agent);
+        r = http_server_add(agent->http, "/healthz", serve_health, agent);
+        if (r < 0)
+                return r;
+
+        return http_server_add(agent->http, "/readyz", serve_readiness, agent);
 }
 
 /* The order is that of the dependencies; what the agent has done before is known before anybody can
  * ask for something. */
 static int (*const steps[])(Agent *agent, const Options *options, Error *reterr) = {
-        agent_add_ground,     agent_add_runtimes, agent_add_auth,          agent_add_images,
-        agent_add_state_file, agent_add_source,   agent_add_pods,          agent_add_api,
-        agent_add_http,       agent_add_notify,   agent_look_for_runtimes,
+        agent_add_ground,  agent_add_runtimes,      agent_add_auth,       agent_add_files,
+        agent_add_cluster, agent_add_images,        agent_add_state_file, agent_add_source,
+        agent_add_stops,   agent_add_pods,          agent_add_api,        agent_add_http,
+        agent_add_notify,  agent_look_for_runtimes,
 };
 
 int agent_new(sd_event *event, Log *log, const Options *options, AgentReady on_ready,
@@ -367,17 +864,24 @@ Agent *agent_free(Agent *agent) {
                 return NULL;
 
         sd_event_source_disable_unref(agent->settle);
-        agent->notify = agent_notify_free(agent->notify);
-        agent_http_free(agent->http);
-        agent_api_done(&agent->api);
-        agent_pods_done(&agent->pods);
+        agent->notify = sd_event_source_disable_unref(agent->notify);
+        http_server_free(agent->http);
+        agent->api = api_free(agent->api);
+        agent->recreate = recreate_free(agent->recreate);
+        agent->meta = meta_free(agent->meta);
+        agent->pods = pods_free(agent->pods);
+        agent->stops = stops_free(agent->stops);
+        agent->kubelet = kubelet_free(agent->kubelet);
         folder_free(agent->folder);
         state_file_free(agent->state_file);
-        if (agent->cluster.cluster)
-                cluster_stop(agent->cluster.cluster);
+        if (agent->cluster)
+                cluster_stop(agent->cluster);
         images_free(agent->images);
-        agent_cluster_done(&agent->cluster);
-        agent_auth_done(&agent->auth);
+        agent->cluster = cluster_free(agent->cluster);
+        auth_free(agent->auth);
+        credential_providers_free(agent->providers);
+        docker_config_free(agent->docker);
+        auth_dir_free(agent->auth_dir);
         agent_files_free(agent->files);
         runtimes_free(agent->runtimes);
         completion_queue_free(agent->completions);
@@ -392,7 +896,7 @@ int agent_reload(Agent *agent, const Options *options) {
 
         images_set_limits(agent->images, (unsigned) options->max_parallel_pulls,
                           (uint64_t) options->stall_timeout_sec * USEC_PER_SEC);
-        agent_metrics_on_reload(&agent->metrics, true);
+        agent_metrics_count(&agent->metrics, METRIC_CONFIG_RELOADS, true);
         r = agent_files_log(agent->files, agent->log);
         if (r < 0)
                 return r;
@@ -405,5 +909,5 @@ int agent_reload(Agent *agent, const Options *options) {
 }
 
 void agent_reload_failed(Agent *agent) {
-        agent_metrics_on_reload(&agent->metrics, false);
+        agent_metrics_count(&agent->metrics, METRIC_CONFIG_RELOADS, false);
 }
