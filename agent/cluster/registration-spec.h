@@ -10,6 +10,8 @@
 
 #include <json-c/json_types.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "agent/base/error.h"
 
@@ -29,3 +31,16 @@ bool registration_spec_is_ours(struct json_object *object);
  * are as they should be. */
 int registration_spec_patch_labels(struct json_object *object, struct json_object *node,
                                    struct json_object **ret);
+
+/* Which tags may leave the spec: those that are finished, in the version that is asked for, since longer
+ * than their ttlSecondsAfterFinished. */
+typedef struct TidyPlan {
+        struct json_object *patch; /* owned by the caller; NULL: there is nothing to remove */
+        size_t n_tags;             /* that the patch removes */
+        uint64_t digest;           /* of these, see repeat.h: another end is another one */
+        int64_t next_at;           /* when the next one of the others is due; INT64_MAX: none is */
+} TidyPlan;
+
+/* The patch is a merge patch of the object, which the server refuses if the object has changed. An
+ * image that has no tags left leaves too. Times are seconds since the epoch. */
+int tidy_spec_plan(struct json_object *object, int64_t now, TidyPlan *ret);

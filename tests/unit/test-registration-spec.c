@@ -16,7 +16,6 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/cluster/registration-spec.h"
-#include "agent/cluster/tidy-spec.h"
 #include "agent/document/json-cleanup.h"
 #include "tests/unit/merge-patch.h"
 
