@@ -7,7 +7,6 @@
 #include "agent/base/cleanup.h"
 #include "agent/node/api-internal.h"
 #include "agent/node/owner.h"
-#include "agent/node/preload-event.h"
 
 #define OWNERS_MAX 32 /* shown per image */
 
@@ -113,7 +112,7 @@ static int image_message_init(ImageMessage *message, const Api *api, CriImage *i
         int r = 0;
 
         inplaced__v1__image__init(message);
-        message->id = is_plain_text(image->id) ? image->id : (char *) "?";
+        message->id = plain_text(image->id);
         message->repo_tags = image->repo_tags;
         message->n_repo_tags = keep_plain(image->repo_tags, image->n_repo_tags);
         message->repo_digests = image->repo_digests;

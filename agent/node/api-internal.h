@@ -6,7 +6,6 @@
  */
 
 #include "agent/base/list.h"
-#include "agent/node/api-caller.h"
 #include "agent/node/api.h"
 #include "cri/client.h"
 #include "proto/inplaced/v1/node.pb-c.h"
@@ -53,19 +52,23 @@ int api_refuse(Api *api, RpcRequest *request, ErrorKind kind, const char *reason
 int api_log_change(Api *api, const RpcRequest *request, const char *request_id, const char *format,
                    ...) __attribute__((format(printf, 4, 5)));
 
+/* Restarting containers is a right of its own: root's, and that of the members of one group. */
+int api_check_restart(const Api *api, const RpcRequest *request, Error *reterr);
+
+/* Text that every protobuf reader takes and no terminal obeys. The runtime may send anything. */
+bool is_plain_text(const char *text);
+
+/* Other text becomes "?". Borrowed. */
+char *plain_text(const char *text);
+
+/* Each other byte becomes "?", where the rest is worth reading. */
+void make_plain_text(char *text);
+
 /* api-preload.c */
 int api_preload(RpcRequest *request, const void *message, void *userdata);
-int preload_on_image(Preload *preload, const Image *image);
-void preload_drop(Preload *preload);
-Preload *preload_next(const Preload *preload);
-const char *preload_owner(const Preload *preload);
-size_t preload_n_images(const Preload *preload);
-
-/* api-room.c: forgets finished requests for so many more images of a new one, or refuses that. */
-int api_make_room(Api *api, const Peer *peer, size_t n_more, Error *reterr);
-
-/* api-cancel.c */
 int api_cancel(RpcRequest *request, const void *message, void *userdata);
+int preloads_on_image(Api *api, const Image *image);
+void preload_drop(Preload *preload);
 
 /* api-images.c */
 int api_list_images(RpcRequest *request, const void *message, void *userdata);

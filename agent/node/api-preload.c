@@ -12,13 +12,19 @@
 #include "agent/image/pull-failure.h"
 #include "agent/node/api-internal.h"
 #include "agent/node/owner.h"
-#include "agent/node/preload-event.h"
+#include "agent/node/request-plan.h"
 
 #define IMAGES_MAX 4096
 #define TTL_SEC_DEFAULT 600
 #define ID_SIZE 17
 
+/* So many images of all requests are never more than 3 KB each in the answer to GetStatus and in
+ * nodeimage.json, and fit into both beside what a cluster asks for. */
+#define REQUESTED_MAX 4096
+#define REQUESTED_OF_ROOT_MAX 5120 /* some are kept for it */
+
 typedef Inplaced__V1__PreloadRequest PreloadMessage;
+typedef Inplaced__V1__CancelRequest CancelMessage;
 
 /* One image of a request. */
 typedef struct PreloadItem {
@@ -45,21 +51,34 @@ struct Preload {
         size_t next_item; /* to look at, so that each has its turn */
 };
 
+typedef struct RequestList {
+        RequestEntry *items;
+        size_t n_items;
+} RequestList;
+
+/* clang-format off */
+static const Inplaced__V1__Phase phases[_IMAGE_PHASE_MAX] = {
+        [IMAGE_WAITING]   = INPLACED__V1__PHASE__PHASE_WAITING,
+        [IMAGE_PULLING]   = INPLACED__V1__PHASE__PHASE_PULLING,
+        [IMAGE_SUCCEEDED] = INPLACED__V1__PHASE__PHASE_SUCCEEDED,
+        [IMAGE_FAILED]    = INPLACED__V1__PHASE__PHASE_FAILED,
+};
+
+static const Inplaced__V1__Step steps[_IMAGE_STEP_MAX] = {
+        [IMAGE_STEP_NONE]                = INPLACED__V1__STEP__STEP_UNSPECIFIED,
+        [IMAGE_STEP_QUEUED]              = INPLACED__V1__STEP__STEP_QUEUED,
+        [IMAGE_STEP_WAITING_FOR_RUNTIME] = INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME,
+        [IMAGE_STEP_LOOKING]             = INPLACED__V1__STEP__STEP_LOOKING,
+        [IMAGE_STEP_RESOLVING]           = INPLACED__V1__STEP__STEP_RESOLVING,
+        [IMAGE_STEP_DOWNLOADING]         = INPLACED__V1__STEP__STEP_DOWNLOADING,
+        [IMAGE_STEP_UNPACKING]           = INPLACED__V1__STEP__STEP_UNPACKING,
+        [IMAGE_STEP_BACKING_OFF]         = INPLACED__V1__STEP__STEP_BACKING_OFF,
+};
+/* clang-format on */
+
 static inline void preload_drop_p(Preload **preload) {
         if (*preload)
                 preload_drop(*preload);
-}
-
-Preload *preload_next(const Preload *preload) {
-        return preload->next;
-}
-
-const char *preload_owner(const Preload *preload) {
-        return preload->owner;
-}
-
-size_t preload_n_images(const Preload *preload) {
-        return preload->n_items;
 }
 
 void preload_drop(Preload *preload) {
@@ -128,6 +147,40 @@ static PreloadItem *preload_find_pending(Preload *preload) {
         return NULL;
 }
 
+/* Only digests that the runtime spelled properly; the list is ours, so it may be shortened. */
+static size_t count_plain(char **texts) {
+        size_t n = 0;
+
+        while (texts && texts[n] && is_plain_text(texts[n]))
+                n++;
+
+        return n;
+}
+
+/* Borrows everything that it is given for the life of the event. */
+static void preload_event_init(Inplaced__V1__PreloadEvent *event, const char *request_id,
+                               const char *image, const ImageStatus *status) {
+        bool has_failed = status->reason != PULL_REASON_NONE;
+
+        inplaced__v1__preload_event__init(event);
+        event->request_id = (char *) request_id;
+        event->image = (char *) image;
+        event->phase = phases[status->phase];
+        event->step = steps[status->step];
+        event->attempt = status->attempt;
+        event->bytes_done = status->bytes_done;
+        event->bytes_total = status->bytes_total;
+        event->reason = (char *) (has_failed ? pull_reason_to_string(status->reason) : "");
+        event->message = status->message ?: (char *) "";
+        if (status->phase != IMAGE_SUCCEEDED)
+                return;
+
+        event->image_id = status->image_id ?: (char *) "";
+        event->was_present = status->was_present;
+        event->repo_digests = status->repo_digests;
+        event->n_repo_digests = count_plain(status->repo_digests);
+}
+
 static int preload_send(Preload *preload, PreloadItem *item) {
         ImageStatus status = status_of(preload, item);
         Inplaced__V1__PreloadEvent event;
@@ -171,7 +224,7 @@ static int on_gone(RpcRequest *request, void *userdata) {
         return r < 0 ? r : 0;
 }
 
-int preload_on_image(Preload *preload, const Image *image) {
+static int preload_on_image(Preload *preload, const Image *image) {
         for (size_t i = 0; i < preload->n_items; i++) {
                 PreloadItem *item = &preload->items[i];
 
@@ -184,6 +237,20 @@ int preload_on_image(Preload *preload, const Image *image) {
         }
 
         return rpc_request_can_send(preload->request) ? on_ready(preload->request, preload) : 0;
+}
+
+int preloads_on_image(Api *api, const Image *image) {
+        Preload *next;
+        int r;
+
+        for (Preload *preload = api->preloads; preload; preload = next) {
+                next = preload->next;
+                r = preload_on_image(preload, image);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
 }
 
 /* What is no reference fails alone. */
@@ -260,6 +327,126 @@ static int check_limits(const PreloadMessage *message, Error *reterr) {
                                  "a number of seconds or of attempts is "
                                  "below zero");
         return 0;
+}
+
+static void request_list_done(RequestList *list) {
+        free(list->items);
+}
+
+/* Of all calls, that of the new request is among them. */
+static size_t count_open(const Api *api) {
+        size_t n = 0;
+
+        for (const Preload *preload = api->preloads; preload; preload = preload->next)
+                n += preload->n_items;
+        return n;
+}
+
+static size_t count_wants(const Api *api) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < images_count(api->images); i++)
+                for (const Want *want = image_wants(images_get(api->images, i)); want;
+                     want = want->next)
+                        n += owner_is_request(want->owner);
+        return n;
+}
+
+static void list_wants(const Image *image, RequestList *list) {
+        for (const Want *want = image_wants(image); want; want = want->next)
+                if (owner_is_request(want->owner))
+                        list->items[list->n_items++] = (RequestEntry){
+                                .owner = want->owner,
+                                .n_images = 1,
+                                .is_finished = want->is_served,
+                                .ended_at = image_status(image)->completed_at,
+                        };
+}
+
+static int by_owner(const void *a, const void *b) {
+        return strcmp(((const RequestEntry *) a)->owner, ((const RequestEntry *) b)->owner);
+}
+
+/* Makes one entry of those of each request. */
+static void merge_entries(RequestList *list) {
+        size_t n = 0;
+
+        qsort(list->items, list->n_items, sizeof(list->items[0]), by_owner);
+        for (size_t i = 0; i < list->n_items; i++) {
+                RequestEntry *last = n > 0 ? &list->items[n - 1] : NULL;
+                const RequestEntry *item = &list->items[i];
+
+                if (!last || strcmp(last->owner, item->owner) != 0) {
+                        list->items[n++] = *item;
+                        continue;
+                }
+
+                last->n_images++;
+                last->is_finished = last->is_finished && item->is_finished;
+                last->ended_at = last->ended_at > item->ended_at ? last->ended_at : item->ended_at;
+        }
+
+        list->n_items = n;
+}
+
+/* An open call has an entry for each image that it names, also for one that it names twice. */
+static void mark_open(const Api *api, RequestList *list) {
+        for (const Preload *preload = api->preloads; preload; preload = preload->next) {
+                const RequestEntry key = { .owner = preload->owner };
+                RequestEntry *entry =
+                        bsearch(&key, list->items, list->n_items, sizeof(list->items[0]), by_owner);
+
+                if (!entry)
+                        continue;
+
+                entry->n_images = preload->n_items;
+                entry->is_finished = false;
+        }
+}
+
+static int drop_requests(const Api *api, const RequestList *list) {
+        const WishList nothing = WISH_LIST_INIT;
+
+        for (size_t i = 0; i < list->n_items; i++) {
+                cleanup(free_p) char *owner = NULL;
+                int r;
+
+                if (!list->items[i].must_go)
+                        continue;
+
+                owner = strdup(list->items[i].owner); /* its last want is gone during the call */
+                r = owner ? images_set_wishes(api->images, owner, &nothing, true) : -ENOMEM;
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+/* Forgets finished requests for so many more images of a new one, or refuses that. */
+static int api_make_room(Api *api, const Peer *peer, size_t n_more, Error *reterr) {
+        cleanup(request_list_done) RequestList list = { .items = NULL };
+        size_t limit = peer_is_root(peer) ? REQUESTED_OF_ROOT_MAX : REQUESTED_MAX;
+        size_t n_wants = count_wants(api);
+
+        if (n_wants + count_open(api) <= limit)
+                return 0;
+
+        list.items = calloc(n_wants + 1, sizeof(list.items[0]));
+        if (!list.items)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < images_count(api->images); i++)
+                list_wants(images_get(api->images, i), &list);
+        merge_entries(&list);
+        mark_open(api, &list);
+        if (!request_plan(list.items, list.n_items, n_more, limit))
+                return error_set(reterr, ERROR_UNAVAILABLE,
+                                 "too many images are asked for through the socket: with %zu more "
+                                 "they would be more than %zu; wait until some are there",
+                                 n_more, limit);
+
+        return drop_requests(api, &list);
 }
 
 static int preload_new(Api *api, const PreloadMessage *message, const Peer *peer, Preload **ret,
@@ -410,4 +597,81 @@ int api_preload(RpcRequest *request, const void *message, void *userdata) {
         preload->request = request;
         rpc_request_open_stream(request, on_ready, on_gone, preload);
         return preload_ask(preload, message);
+}
+
+/* All local requests for one image. */
+static int cancel_image(Api *api, const char *text, Error *reterr) {
+        cleanup(free_p) char *name = NULL;
+        const Image *image;
+        ImageRef ref;
+        int n = 0, r;
+
+        r = image_ref_parse(text, &ref, reterr);
+        if (r < 0)
+                return r;
+
+        r = image_ref_familiar_name(&ref, &name);
+        if (r < 0)
+                return r;
+
+        image = images_find(api->images, name, image_ref_tag_or_digest(&ref));
+        for (const Want *want = image ? image_wants(image) : NULL; want;) {
+                cleanup(free_p) char *owner = NULL;
+
+                if (want->is_served || strncmp(want->owner, OWNER_REQUEST, strlen(OWNER_REQUEST))) {
+                        want = want->next;
+                        continue;
+                }
+
+                owner = strdup(want->owner); /* its want is gone after the call */
+                r = owner ? images_withdraw(api->images, owner, image) : -ENOMEM;
+                if (r < 0)
+                        return r;
+                n += r;
+                want = image_wants(image);
+        }
+
+        return n;
+}
+
+static int cancel_request(Api *api, const char *id) {
+        cleanup(free_p) char *owner = NULL;
+
+        if (asprintf(&owner, OWNER_REQUEST "%s", id) < 0) {
+                owner = NULL;
+                return -ENOMEM;
+        }
+
+        return images_withdraw(api->images, owner, NULL);
+}
+
+int api_cancel(RpcRequest *request, const void *message, void *userdata) {
+        Inplaced__V1__CancelResponse reply = INPLACED__V1__CANCEL_RESPONSE__INIT;
+        cleanup(error_done) Error error = ERROR_INIT;
+        const CancelMessage *cancel = message;
+        int r;
+
+        if (!cancel->request_id[0] == !cancel->image[0])
+                return api_refuse(userdata, request, ERROR_INVALID,
+                                  "give either a request_id or an image");
+
+        r = cancel->image[0] ? cancel_image(userdata, cancel->image, &error)
+                             : cancel_request(userdata, cancel->request_id);
+        if (error.kind != ERROR_NONE)
+                return api_refuse(userdata, request, error.kind, error_message(&error));
+        if (r < 0)
+                return r;
+
+        reply.canceled = (uint32_t) r;
+        if (r > 0) {
+                r = api_log_change(userdata, request, cancel->image[0] ? NULL : cancel->request_id,
+                                   "Canceled %d wait%s for %s%s", r, r == 1 ? "" : "s",
+                                   cancel->image[0] ? "" : "request ",
+                                   cancel->image[0] ? cancel->image : cancel->request_id);
+                if (r < 0) {
+                        rpc_request_unref(request);
+                        return r;
+                }
+        }
+        return api_reply(userdata, request, &reply.base);
 }

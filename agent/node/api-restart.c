@@ -11,7 +11,6 @@
 #include "agent/base/quote.h"
 #include "agent/node/api-internal.h"
 #include "agent/node/owner.h"
-#include "agent/node/preload-event.h"
 #include "agent/pod/restart.h"
 
 #define RESTARTINGS_MAX 256 /* more than all users but root have calls */
@@ -92,21 +91,16 @@ static RestartingItem *find_pending(Restarting *restarting) {
         return NULL;
 }
 
-/* The runtime may have said anything. */
-static char *plain(char *text) {
-        return is_plain_text(text) ? text : (char *) "?";
-}
-
 static int send_item(Restarting *restarting, RestartingItem *item) {
         EventMessage event = INPLACED__V1__RESTART_EVENT__INIT;
 
-        event.namespace_ = plain(restarting->namespace);
-        event.pod = plain(restarting->pod);
-        event.container = plain(item->container);
+        event.namespace_ = plain_text(restarting->namespace);
+        event.pod = plain_text(restarting->pod);
+        event.container = plain_text(item->container);
         event.phase = phases[item->phase];
         event.final = item->is_final;
-        event.old_container_id = plain(item->old_id);
-        event.new_container_id = plain(item->new_id);
+        event.old_container_id = plain_text(item->old_id);
+        event.new_container_id = plain_text(item->new_id);
         event.message = item->message;
         item->is_pending = false;
         return rpc_request_send(restarting->request, &event.base);
@@ -183,13 +177,6 @@ static int find_item(Restarting *restarting, const char *container, RestartingIt
         return 0;
 }
 
-/* A hook may have said anything, too, but the rest of the line is worth reading. */
-static void make_plain(char *text) {
-        for (; *text; text++)
-                if ((unsigned char) *text < ' ' || (unsigned char) *text >= 0x7f)
-                        *text = '?';
-}
-
 static int on_news(const RestartNews *news, void *userdata) {
         Restarting *restarting = userdata;
         RestartingItem *item;
@@ -206,7 +193,7 @@ static int on_news(const RestartNews *news, void *userdata) {
             set_text(&item->message, news->message) < 0)
                 return -ENOMEM;
 
-        make_plain(item->message);
+        make_plain_text(item->message); /* a hook may have said anything, too */
         item->phase = news->phase;
         item->is_final = news->is_final;
         item->is_pending = true;
@@ -283,19 +270,6 @@ static int restarting_start(Restarting *restarting, const RestartMessage *messag
                 &restarting->restart);
 }
 
-static int check_right(Api *api, const RpcRequest *request, Error *reterr) {
-        const Peer *peer = rpc_request_peer(request);
-        cleanup(caller_done) Caller caller = { .user = NULL };
-        int r;
-
-        r = caller_init(peer, &caller);
-        if (r < 0)
-                return r;
-
-        return caller_check_restart(&caller, peer, api->restart_group, api->restart_group_name,
-                                    reterr);
-}
-
 int api_restart(RpcRequest *request, const void *message, void *userdata) {
         cleanup(restarting_drop_p) Restarting *restarting = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
@@ -303,7 +277,7 @@ int api_restart(RpcRequest *request, const void *message, void *userdata) {
         Api *api = userdata;
         int r;
 
-        r = check_right(api, request, &error);
+        r = api_check_restart(api, request, &error);
         if (error.kind != ERROR_NONE) {
                 r = log_restart(api, request, message, NULL, "Refused to restart");
                 return r < 0 ? r : api_refuse(api, request, error.kind, error_message(&error));

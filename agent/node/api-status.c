@@ -8,7 +8,6 @@
 #include "agent/base/cleanup.h"
 #include "agent/node/api-internal.h"
 #include "agent/node/node-image.h"
-#include "agent/node/preload-event.h"
 
 typedef Inplaced__V1__Problem ProblemMessage;
 typedef Inplaced__V1__Fact FactMessage;
@@ -35,10 +34,8 @@ static void report_done(Report *report) {
 static char *copy_text(const char *text) {
         char *copy = strdup(text);
 
-        for (char *c = copy; copy && !is_plain_text(copy) && *c; c++)
-                if ((unsigned char) *c < ' ' || (unsigned char) *c >= 0x7f)
-                        *c = '?';
-
+        if (copy)
+                make_plain_text(copy);
         return copy;
 }
 

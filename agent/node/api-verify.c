@@ -6,7 +6,6 @@
 #include "agent/base/cleanup.h"
 #include "agent/meta/verify.h"
 #include "agent/node/api-internal.h"
-#include "agent/node/preload-event.h"
 
 #define VERIFICATIONS_MAX 256 /* more than all users but root have calls */
 
@@ -37,11 +36,6 @@ void verification_drop(Verification *verification) {
         free(verification);
 }
 
-/* The runtime may have said anything. */
-static char *plain(const char *text) {
-        return (char *) (is_plain_text(text) ? text : "?");
-}
-
 static const char *environment_of(const Api *api, const VerifyRow *row) {
         MetaEnvironment environment = META_ENVIRONMENT_NONE;
 
@@ -55,15 +49,15 @@ static const char *environment_of(const Api *api, const VerifyRow *row) {
 static void container_message_init(ContainerMessage *message, const Api *api,
                                    const VerifyRow *row) {
         inplaced__v1__verified_container__init(message);
-        message->namespace_ = plain(row->namespace);
-        message->pod = plain(row->pod);
-        message->container = plain(row->container);
-        message->reference = plain(row->reference);
-        message->reference_id = plain(row->reference_id);
-        message->running_id = plain(row->running_id);
+        message->namespace_ = plain_text(row->namespace);
+        message->pod = plain_text(row->pod);
+        message->container = plain_text(row->container);
+        message->reference = plain_text(row->reference);
+        message->reference_id = plain_text(row->reference_id);
+        message->running_id = plain_text(row->running_id);
         message->verdict = verdicts[row->verdict];
         message->environment = (char *) environment_of(api, row);
-        message->message = plain(row->message);
+        message->message = plain_text(row->message);
 }
 
 static int reply_with(Api *api, RpcRequest *request, const VerifyRow *rows, size_t n_rows) {

@@ -3,6 +3,7 @@
 #include "agent/node/api.h"
 
 #include <errno.h>
+#include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,57 @@ const char *const api_method_names[] = {
         "Verify",  "Diagnose", "GetVersion", NULL,
 };
 
+/* Who makes a call, for the log and for refusals. */
+typedef struct Caller {
+        char *user; /* NULL: /etc/passwd does not have it */
+        char uid[16];
+        char pid[16];
+        char *words; /* "jo (uid 1000, pid 4242)" */
+} Caller;
+
 DEFINE_CLEANUP(Api *, api_free)
+DEFINE_CLEANUP(FILE *, fclose)
+
+/* Only /etc/passwd is asked for the name: other sources may be slow, and stay in memory. */
+static int find_user(uid_t uid, char **ret) {
+        cleanup(fclose_p) FILE *file = fopen("/etc/passwd", "re");
+        const struct passwd *user;
+
+        while (file && (user = fgetpwent(file)))
+                if (user->pw_uid == uid) {
+                        *ret = strdup(user->pw_name);
+                        return *ret ? 0 : -ENOMEM;
+                }
+
+        return 0;
+}
+
+static void caller_done(Caller *caller) {
+        free(caller->user);
+        free(caller->words);
+        *caller = (Caller){ .user = NULL };
+}
+
+static int caller_init(const Peer *peer, Caller *ret) {
+        cleanup(caller_done) Caller caller = { .user = NULL };
+        int r;
+
+        r = find_user(peer->uid, &caller.user);
+        if (r < 0)
+                return r;
+
+        (void) snprintf(caller.uid, sizeof(caller.uid), "%u", (unsigned) peer->uid);
+        (void) snprintf(caller.pid, sizeof(caller.pid), "%d", (int) peer->pid);
+        if (asprintf(&caller.words, "%s (uid %s, pid %s)", caller.user ?: "an unknown user",
+                     caller.uid, caller.pid) < 0) {
+                caller.words = NULL;
+                return -ENOMEM;
+        }
+
+        *ret = caller;
+        caller = (Caller){ .user = NULL };
+        return 0;
+}
 
 static void api_observe(Api *api, const RpcRequest *request, ErrorKind result) {
         api->on_request(strrchr(rpc_request_path(request), '/') + 1, result, api->userdata);
@@ -74,19 +125,51 @@ int api_log_change(Api *api, const RpcRequest *request, const char *request_id, 
         return 0;
 }
 
-static int on_image(Image *image, void *userdata) {
-        Api *api = userdata;
-        Preload *next;
+int api_check_restart(const Api *api, const RpcRequest *request, Error *reterr) {
+        const Peer *peer = rpc_request_peer(request);
+        cleanup(caller_done) Caller caller = { .user = NULL };
         int r;
 
-        for (Preload *preload = api->preloads; preload; preload = next) {
-                next = preload_next(preload);
-                r = preload_on_image(preload, image);
-                if (r < 0)
-                        return r;
-        }
+        if (peer_is_root(peer) || peer_has_group(peer, api->restart_group))
+                return 0;
 
-        return 0;
+        r = caller_init(peer, &caller);
+        if (r < 0)
+                return r;
+
+        if (!api->restart_group_name)
+                return error_set(
+                        reterr, ERROR_DENIED,
+                        "%s may not restart containers, only root may; run it as root, or "
+                        "name a group that may in restartGroup of inplaced's configuration",
+                        caller.words);
+
+        return error_set(reterr, ERROR_DENIED,
+                         "%s may not restart containers, only root and the members of the group "
+                         "'%s' may; run it as root, or join this group",
+                         caller.words, api->restart_group_name);
+}
+
+bool is_plain_text(const char *text) {
+        for (; *text; text++)
+                if ((unsigned char) *text < ' ' || (unsigned char) *text >= 0x7f)
+                        return false;
+
+        return true;
+}
+
+char *plain_text(const char *text) {
+        return (char *) (is_plain_text(text) ? text : "?");
+}
+
+void make_plain_text(char *text) {
+        for (; *text; text++)
+                if ((unsigned char) *text < ' ' || (unsigned char) *text >= 0x7f)
+                        *text = '?';
+}
+
+static int on_image(Image *image, void *userdata) {
+        return preloads_on_image(userdata, image);
 }
 
 static int on_accepted(int fd, Peer *peer, const Error *refusal, void **ret, void *userdata) {
