@@ -11,7 +11,6 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/repeat.h"
 #include "agent/base/rfc3339.h"
-#include "agent/cluster/observed-status.h"
 #include "agent/cluster/registration.h"
 #include "agent/cluster/status-diff.h"
 #include "agent/document/json-cleanup.h"

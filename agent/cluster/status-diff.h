@@ -37,3 +37,9 @@ int status_diff(struct json_object *observed, const StatusEntry *entries, size_t
 /* The entry of a tag in the object's status that finishes this version, or NULL. Borrowed. */
 struct json_object *status_find_finished(struct json_object *observed, const char *name,
                                          const char *tag, int64_t version);
+
+/* When an entry ended, in seconds since the epoch; 0: it did not. */
+int64_t observed_completed_at(struct json_object *entry);
+
+/* The member if it is of the type, else NULL. The object may be NULL or none. */
+struct json_object *observed_member(struct json_object *object, const char *key, json_type type);
