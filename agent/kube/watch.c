@@ -4,40 +4,306 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <systemd/sd-event.h>
 #include <time.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
+#include "agent/kube/frames.h"
 #include "agent/kube/retry.h"
-#include "agent/kube/watch-internal.h"
+#include "agent/kube/status-error-spec.h"
+#include "agent/kube/watch-message.h"
+#include "agent/kube/watch-plan.h"
+
+#define USEC_PER_SEC ((uint64_t) 1000000)
+#define STREAM_ACCEPT_PROTOBUF KUBE_PROTOBUF ";stream=watch"
+
+/* Of a page in memory. One that is larger is asked for again with fewer objects. */
+#define PAGE_BYTES_MAX ((size_t) 8 << 20)
+#define PAGE_TIMEOUT_USEC (60 * USEC_PER_SEC)
+
+/* An object in its event is a little longer than it is alone. */
+#define FRAME_SLACK ((size_t) 4 << 10)
+
+/* Servers that do not know of streamed lists begin to watch, and never say where the list ends. */
+#define LIST_END_USEC (10 * USEC_PER_SEC)
+
+/* The server says at once whether it takes the request, unless it is very busy. */
+#define ACCEPT_USEC (60 * USEC_PER_SEC)
+
+/*
+ * How a stream that is dead or deaf is told from one on which nothing happens
+ *
+ * kube-apiserver sends a bookmark after a minute, and each minute again, if its store has a newer
+ * version than the one that the watch began from; mostly it has. So two of them must have been lost
+ * when nothing came for 150 s, and the watch can be a long one, of 5 to 10 minutes. From a server that
+ * sends none, nobody knows what to expect but the end of the watch, which then is after 120 to 150 s,
+ * so that it is as soon missed. Either is found out by trying: where a list was streamed there should
+ * be bookmarks, and if then there is silence we believe that there are none, until we see one.
+ *
+ * After a silence the agent lists: a server whose store was restored from a backup takes a watch from
+ * a version that is not there any more, and has nothing to tell. Without bookmarks that can only have
+ * happened where a watch broke, so there the next ones have as much time to tell anything. Where all is
+ * well that costs one list per change of the store's silence, not one per silence.
+ */
+#define SILENCE_USEC (150 * USEC_PER_SEC)
+#define LONG_MIN_SEC 300u
+#define LONG_SPREAD_SEC 301u
+#define SHORT_MIN_SEC 120u
+#define SHORT_SPREAD_SEC 31u
+#define END_SLACK_USEC (15 * USEC_PER_SEC)
+
+#define EARLY_USEC ((uint64_t) 1000000)
+
+/* So long after a watch broke the next ones should have told something. No longer than the shortest
+ * of them. */
+#define DOUBT_USEC ((uint64_t) 120 * 1000000)
+
+/* A watch that has lasted so long was not refused. */
+#define WORKING_USEC ((uint64_t) 10 * 1000000)
 
 #define OBJECT_MAX ((size_t) 4 << 20)
 #define PAGE_SIZE 500
 
+/* Who is known to a watch, and in which version, so that a new list shows who is new, who changed and who
+ * is gone, without any object being kept. Sorted by namespace and name. */
+typedef struct WatchKey {
+        char *namespace; /* "" if there is none; all are owned */
+        char *name;
+        char *uid;
+        char *version;
+        bool is_marked;
+} WatchKey;
+
+typedef struct WatchKeys {
+        WatchKey **items;
+        size_t n_items;
+        size_t n_allocated;
+} WatchKeys;
+
+#define WATCH_KEYS_INIT ((WatchKeys){ .items = NULL })
+
+/* In any callback the watch may be freed: whoever calls one holds a reference, and looks at
+ * is_closed afterwards. */
+struct KubeWatch {
+        unsigned n_refs;
+        bool is_closed;
+        KubeWatchOptions options; /* its texts are those below */
+        char *group;
+        char *version;
+        char *namespace;
+        char *resource;
+        char *selector;
+        sd_event *event;
+
+        KubeWatchState state;
+        Error error;
+        WatchPlan plan;
+        WatchKeys keys;
+        WatchReader reader;
+        Frames frames;
+
+        char *resource_version; /* from where to watch on; NULL before the first list */
+        char *next;             /* the next page; NULL for the first one */
+        unsigned page_size;
+        bool has_bookmarks;   /* the server sends them from time to time */
+        bool lacks_bookmarks; /* a silence has shown that it does not, for now */
+        bool has_begun;
+
+        KubeCall *call;
+        sd_event_source *pause;
+        sd_event_source *guard; /* the server has to do something before that */
+        uint64_t began_usec;    /* the call */
+        uint64_t asked_usec;    /* how long it was to last, if it is a watch */
+        uint64_t doubt_usec;    /* when it broke, if nothing has come since; 0: not so */
+        bool is_accepted;       /* the call */
+        bool has_worked;        /* the watch has told something */
+
+        /* The end of a stream that was decided inside of it, until it has ended. */
+        bool has_verdict;
+        WatchHappening verdict;
+        KubeReply verdict_reply;
+        Error verdict_error;
+        int failure; /* negative: a local one */
+};
+
 DEFINE_CLEANUP(KubeWatch *, kube_watch_free)
 
-uint32_t watch_random(void) {
+static WatchKey *watch_key_free(WatchKey *key) {
+        if (!key)
+                return NULL;
+
+        free(key->namespace);
+        free(key->name);
+        free(key->uid);
+        free(key->version);
+        free(key);
+        return NULL;
+}
+
+DEFINE_CLEANUP(WatchKey *, watch_key_free)
+
+static int compare(const WatchKey *key, const char *namespace, const char *name) {
+        int r = strcmp(key->namespace, namespace);
+
+        return r != 0 ? r : strcmp(key->name, name);
+}
+
+/* Where it is, or would be. */
+static size_t find_place(const WatchKeys *keys, const char *namespace, const char *name) {
+        size_t low = 0, high = keys->n_items;
+
+        while (low < high) {
+                size_t middle = low + (high - low) / 2;
+
+                if (compare(keys->items[middle], namespace, name) < 0)
+                        low = middle + 1;
+                else
+                        high = middle;
+        }
+
+        return low;
+}
+
+/* The key of that namespace and name, borrowed until it is taken out; NULL if it is not known. */
+static WatchKey *watch_keys_find(const WatchKeys *keys, const char *namespace, const char *name) {
+        size_t place = find_place(keys, namespace, name);
+
+        if (place == keys->n_items || compare(keys->items[place], namespace, name) != 0)
+                return NULL;
+
+        return keys->items[place];
+}
+
+static int reserve(WatchKeys *keys) {
+        size_t n_allocated = keys->n_allocated ? keys->n_allocated * 2 : 8;
+        WatchKey **items;
+
+        if (keys->n_items < keys->n_allocated)
+                return 0;
+
+        items = realloc(keys->items, n_allocated * sizeof(*items));
+        if (!items)
+                return -ENOMEM;
+
+        keys->items = items;
+        keys->n_allocated = n_allocated;
+        return 0;
+}
+
+static int key_new(const char *namespace, const char *name, const char *uid, const char *version,
+                   WatchKey **ret) {
+        cleanup(watch_key_free_p) WatchKey *key = malloc(sizeof(*key));
+
+        if (!key)
+                return -ENOMEM;
+
+        *key = (WatchKey){
+                .namespace = strdup(namespace),
+                .name = strdup(name),
+                .uid = strdup(uid),
+                .version = strdup(version),
+                .is_marked = true,
+        };
+        if (!key->namespace || !key->name || !key->uid || !key->version)
+                return -ENOMEM;
+
+        *ret = take_ptr(key);
+        return 0;
+}
+
+/* One that is not known, marked. Texts are copied. */
+static int watch_keys_add(WatchKeys *keys, const char *namespace, const char *name, const char *uid,
+                          const char *version) {
+        size_t place = find_place(keys, namespace, name);
+        WatchKey *key;
+        int r;
+
+        r = reserve(keys);
+        if (r < 0)
+                return r;
+
+        r = key_new(namespace, name, uid, version, &key);
+        if (r < 0)
+                return r;
+
+        memmove(keys->items + place + 1, keys->items + place,
+                (keys->n_items - place) * sizeof(*keys->items));
+        keys->items[place] = key;
+        keys->n_items++;
+        return 0;
+}
+
+/* Sets the version that it has now. Copied. */
+static int watch_key_set_version(WatchKey *key, const char *version) {
+        char *copy = strdup(version);
+
+        if (!copy)
+                return -ENOMEM;
+
+        free(key->version);
+        key->version = copy;
+        return 0;
+}
+
+/* Takes it out; the caller owns it. */
+static WatchKey *watch_keys_take(WatchKeys *keys, WatchKey *key) {
+        size_t place = find_place(keys, key->namespace, key->name);
+
+        assert(place < keys->n_items && keys->items[place] == key);
+
+        keys->n_items--;
+        memmove(keys->items + place, keys->items + place + 1,
+                (keys->n_items - place) * sizeof(*keys->items));
+        return key;
+}
+
+/* A list begins: whoever is not marked at its end is gone. */
+static void watch_keys_unmark(WatchKeys *keys) {
+        for (size_t i = 0; i < keys->n_items; i++)
+                keys->items[i]->is_marked = false;
+}
+
+static WatchKey *watch_keys_find_unmarked(const WatchKeys *keys) {
+        for (size_t i = 0; i < keys->n_items; i++)
+                if (!keys->items[i]->is_marked)
+                        return keys->items[i];
+
+        return NULL;
+}
+
+static void watch_keys_done(WatchKeys *keys) {
+        for (size_t i = 0; i < keys->n_items; i++)
+                watch_key_free(keys->items[i]);
+        free(keys->items);
+        *keys = WATCH_KEYS_INIT;
+}
+
+static uint32_t watch_random(void) {
         uint32_t random = 0;
 
         (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
         return random;
 }
 
-int watch_set_timer(KubeWatch *watch, uint64_t usec, sd_event_time_handler_t on_time,
-                    sd_event_source **ret) {
+static int watch_set_timer(KubeWatch *watch, uint64_t usec, sd_event_time_handler_t on_time,
+                           sd_event_source **ret) {
         return loop_add_time_relative(watch->event, ret, CLOCK_MONOTONIC, usec,
                                       /* accuracy= */ 0, on_time, watch);
 }
 
-KubeWatch *watch_ref(KubeWatch *watch) {
+static KubeWatch *watch_ref(KubeWatch *watch) {
         watch->n_refs++;
         return watch;
 }
 
-KubeWatch *watch_unref(KubeWatch *watch) {
+static KubeWatch *watch_unref(KubeWatch *watch) {
         if (--watch->n_refs > 0)
                 return NULL;
 
@@ -62,7 +328,8 @@ static bool is_same_error(const Error *a, const Error *b) {
         return a->kind == b->kind && strcmp(error_message(a), error_message(b)) == 0;
 }
 
-int watch_set_state(KubeWatch *watch, KubeWatchState state, const Error *error) {
+/* error is NULL unless the state is KUBE_WATCH_TROUBLED. */
+static int watch_set_state(KubeWatch *watch, KubeWatchState state, const Error *error) {
         const Error none = ERROR_INIT;
 
         error = error ?: &none;
@@ -74,6 +341,597 @@ int watch_set_state(KubeWatch *watch, KubeWatchState state, const Error *error) 
         if (error->kind != ERROR_NONE)
                 (void) error_copy(&watch->error, error);
         return watch->options.on_state(state, watch->options.userdata);
+}
+
+static int tell_gone(KubeWatch *watch, WatchKey *known) {
+        cleanup(watch_key_free_p) WatchKey *key = watch_keys_take(&watch->keys, known);
+        const KubeObject object = {
+                .namespace = key->namespace,
+                .name = key->name,
+                .uid = key->uid,
+        };
+
+        return watch->options.on_gone(&object, watch->options.userdata);
+}
+
+static int tell_new(KubeWatch *watch, const KubeObject *object) {
+        int r;
+
+        r = watch_keys_add(&watch->keys, object->namespace, object->name, object->uid,
+                           object->resource_version);
+        if (r < 0)
+                return r;
+
+        return watch->options.on_object(object, watch->options.userdata);
+}
+
+/* A new list has much that is known. */
+static int tell_again(KubeWatch *watch, WatchKey *key, const KubeObject *object) {
+        int r;
+
+        key->is_marked = true;
+        if (strcmp(key->version, object->resource_version) == 0)
+                return 0;
+
+        r = watch_key_set_version(key, object->resource_version);
+        if (r < 0)
+                return r;
+
+        return watch->options.on_object(object, watch->options.userdata);
+}
+
+static int tell_object(KubeWatch *watch, WatchKey *key, const KubeObject *object) {
+        int r;
+
+        if (key && strcmp(key->uid, object->uid) == 0)
+                return tell_again(watch, key, object);
+
+        if (key) {
+                r = tell_gone(watch, key);
+                if (r < 0 || watch->is_closed)
+                        return r;
+        }
+
+        return tell_new(watch, object);
+}
+
+static int watch_tell_event(KubeWatch *watch, const WatchEvent *event) {
+        const KubeObject *object = &event->object;
+        WatchKey *key = watch_keys_find(&watch->keys, object->namespace, object->name);
+
+        switch (event->type) {
+        case WATCH_EVENT_ADDED:
+        case WATCH_EVENT_MODIFIED: return tell_object(watch, key, object);
+        case WATCH_EVENT_DELETED:
+                return key && strcmp(key->uid, object->uid) == 0 ? tell_gone(watch, key) : 0;
+        case WATCH_EVENT_BOOKMARK:
+        case WATCH_EVENT_ERROR:
+        case _WATCH_EVENT_TYPE_MAX: break;
+        }
+
+        return 0;
+}
+
+static int watch_tell_rest_gone(KubeWatch *watch) {
+        WatchKey *key;
+        int r;
+
+        while (!watch->is_closed && (key = watch_keys_find_unmarked(&watch->keys))) {
+                r = tell_gone(watch, key);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static int watch_handle(KubeWatch *watch, WatchHappening happening, const KubeReply *reply,
+                        const Error *error);
+static int watch_ask_page(KubeWatch *watch);
+
+static int on_guard(sd_event_source *source, uint64_t usec, void *userdata) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        KubeWatch *watch = watch_ref(userdata);
+        int r;
+
+        watch->guard = sd_event_source_disable_unref(watch->guard);
+        watch->call = kube_call_unref(watch->call);
+        (void) error_set(&error, ERROR_TIMEOUT, "GET %s: the server does not answer",
+                         watch->resource);
+        r = watch_handle(watch, watch->is_accepted ? WATCH_ON_SILENCE : WATCH_ON_REFUSED, NULL,
+                         &error);
+        watch_unref(watch);
+        return r;
+}
+
+static int watch_set_guard(KubeWatch *watch, uint64_t usec) {
+        watch->guard = sd_event_source_disable_unref(watch->guard);
+        return watch_set_timer(watch, usec, on_guard, &watch->guard);
+}
+
+/* From now on the server has some time until its streamed list has to end. */
+static int watch_guard_list_end(KubeWatch *watch) {
+        return watch_set_guard(watch, LIST_END_USEC);
+}
+
+static bool is_success(const KubeReply *reply) {
+        return reply->code >= 200 && reply->code < 300;
+}
+
+static int set_text(char **text, const char *value) {
+        char *copy = strdup(value);
+
+        if (!copy)
+                return -ENOMEM;
+
+        free(*text);
+        *text = copy;
+        return 0;
+}
+
+/* Callbacks of a stream cannot ask for anything new: what is decided there is done when the stream
+ * has ended. */
+static void watch_decide(KubeWatch *watch, WatchHappening verdict, ErrorKind kind,
+                         const char *message) {
+        watch->has_verdict = true;
+        watch->verdict = verdict;
+        error_done(&watch->verdict_error);
+        (void) error_set(&watch->verdict_error, kind, "GET %s: %s", watch->resource, message);
+}
+
+/* Returns 0 for a refusal, which is kept, and a local failure as it is. */
+static int watch_decide_garbage(KubeWatch *watch, int r, const Error *error) {
+        if (error->kind == ERROR_NONE)
+                return r;
+
+        watch->verdict_reply = (KubeReply){ .body = "" };
+        watch_decide(watch, WATCH_ON_GARBAGE, error->kind, error_message(error));
+        return 0;
+}
+
+static void watch_take_error(KubeWatch *watch, const WatchStatus *status) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        /* A status without a code is as good as one that nobody has explained. */
+        const KubeReply reply = {
+                .code = status->code >= 400 ? status->code : 500,
+                .body = "",
+                .retry_after_usec = status->retry_after_usec,
+        };
+
+        kube_status_error(reply.code, status->message, strlen(status->message), &error);
+        watch->verdict_reply = reply;
+        watch_decide(watch,
+                     watch_plan_error_event(&watch->plan, reply.code,
+                                            kube_is_retriable(&reply, &error)),
+                     error.kind, error_message(&error));
+}
+
+static int watch_list_ended(KubeWatch *watch) {
+        watch->guard = sd_event_source_disable_unref(watch->guard);
+        watch->has_bookmarks = !watch->lacks_bookmarks;
+        return watch_handle(watch, WATCH_ON_LISTED, NULL, NULL);
+}
+
+static void watch_expect_bookmarks(KubeWatch *watch, bool has_bookmarks) {
+        watch->has_bookmarks = has_bookmarks;
+        watch->lacks_bookmarks = !has_bookmarks;
+}
+
+/* While a list is streamed its objects come in any order, but if it breaks nobody goes on from there. */
+static int watch_take_event(KubeWatch *watch, const WatchEvent *event) {
+        int r;
+
+        if (event->type == WATCH_EVENT_ERROR) {
+                watch_take_error(watch, &event->status);
+                return 0;
+        }
+
+        r = set_text(&watch->resource_version, event->object.resource_version);
+        if (r < 0)
+                return r;
+
+        if (watch->plan.step == WATCH_STREAMING && event->is_list_end)
+                return watch_list_ended(watch);
+
+        if (watch->plan.step == WATCH_WATCHING) {
+                watch->has_worked = true;
+                watch->doubt_usec = 0;
+                if (event->type == WATCH_EVENT_BOOKMARK)
+                        watch_expect_bookmarks(watch, true);
+                r = watch_set_state(watch, KUBE_WATCH_SYNCED, NULL);
+                if (r < 0 || watch->is_closed)
+                        return r;
+        }
+
+        return watch_tell_event(watch, event);
+}
+
+static int watch_take_frame(KubeWatch *watch, Slice frame) {
+        cleanup(watch_event_done) WatchEvent event = WATCH_EVENT_INIT;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        r = watch_event_read(&watch->reader, frame, &event, &error);
+        if (r < 0)
+                return watch_decide_garbage(watch, r, &error);
+
+        return watch_take_event(watch, &event);
+}
+
+static int watch_take_piece(KubeWatch *watch, Slice piece) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        Slice frame;
+        int r;
+
+        while ((r = frames_next(&watch->frames, &piece, &frame, &error)) > 0) {
+                r = watch_take_frame(watch, frame);
+                if (r < 0 || watch->is_closed || watch->has_verdict)
+                        return r;
+        }
+
+        return r < 0 ? watch_decide_garbage(watch, r, &error) : 0;
+}
+
+/* The stream has to end when the watch is closed, has a verdict or has failed. */
+static int leave_stream(KubeWatch *watch, int r) {
+        bool is_over = r < 0 || watch->is_closed || watch->has_verdict;
+
+        if (r < 0)
+                watch->failure = r;
+        watch_unref(watch);
+        return is_over ? -ECANCELED : 0;
+}
+
+static int watch_on_data(const char *data, size_t size, void *userdata) {
+        KubeWatch *watch = watch_ref(userdata);
+
+        return leave_stream(watch, watch_take_piece(watch, (Slice){ .data = data, .size = size }));
+}
+
+/* That the server takes the request says that nothing was missed, unless an event says otherwise. */
+static int watch_on_accepted(void *userdata) {
+        KubeWatch *watch = watch_ref(userdata);
+        int r;
+
+        watch->is_accepted = true;
+        if (watch->plan.step == WATCH_STREAMING)
+                return leave_stream(watch, watch_guard_list_end(watch));
+
+        watch->guard = sd_event_source_disable_unref(watch->guard);
+        r = watch_set_state(watch, KUBE_WATCH_SYNCED, NULL);
+        return leave_stream(watch, r);
+}
+
+static int watch_refused(KubeWatch *watch, const KubeReply *reply, const Error *error) {
+        bool is_retriable = is_success(reply) || kube_is_retriable(reply, error);
+
+        return watch_handle(watch, watch_plan_refusal(&watch->plan, reply->code, is_retriable),
+                            reply, error);
+}
+
+static int watch_judged(KubeWatch *watch) {
+        cleanup(error_done) Error error = watch->verdict_error;
+
+        watch->has_verdict = false;
+        watch->verdict_error = ERROR_INIT;
+        return watch_handle(watch, watch->verdict, &watch->verdict_reply, &error);
+}
+
+static int watch_fell_silent(KubeWatch *watch, const KubeReply *reply, const Error *error) {
+        cleanup(error_done) Error silence = ERROR_INIT;
+
+        watch_expect_bookmarks(watch, false);
+        (void) error_set(&silence, ERROR_TIMEOUT, "GET %s: nothing came since it broke",
+                         watch->resource);
+        return watch_handle(watch, WATCH_ON_SILENCE, reply, error ?: &silence);
+}
+
+/* Where a watch breaks, another server, or another store, may take its place. */
+static void watch_note_break(KubeWatch *watch, uint64_t now_usec) {
+        if (watch->plan.step == WATCH_WATCHING && watch->doubt_usec == 0 &&
+            now_usec - watch->began_usec + EARLY_USEC < watch->asked_usec)
+                watch->doubt_usec = now_usec;
+}
+
+static bool watch_is_in_doubt(const KubeWatch *watch, uint64_t now_usec) {
+        return watch->plan.step == WATCH_WATCHING && watch->doubt_usec > 0 &&
+               now_usec - watch->doubt_usec >= DOUBT_USEC;
+}
+
+static int watch_ended(KubeWatch *watch, uint64_t lasted_usec) {
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        (void) error_set(&error, ERROR_UNAVAILABLE, "GET %s: the server ends it at once",
+                         watch->resource);
+        return watch_handle(watch, lasted_usec < EARLY_USEC ? WATCH_ON_ENDED_EARLY : WATCH_ON_ENDED,
+                            NULL, &error);
+}
+
+static int watch_stream_ended(KubeWatch *watch, const KubeReply *reply, const Error *error) {
+        bool is_good = !error && !watch->has_verdict;
+        bool is_late = error && error->kind == ERROR_TIMEOUT;
+        uint64_t now_usec;
+        int r;
+
+        r = sd_event_now(watch->event, CLOCK_MONOTONIC, &now_usec);
+        if (r < 0)
+                return r;
+
+        if (watch->plan.step == WATCH_WATCHING && now_usec - watch->began_usec >= WORKING_USEC &&
+            (is_good || watch->has_worked))
+                watch_plan_forgive(&watch->plan);
+
+        watch_note_break(watch, now_usec);
+        if (watch->has_verdict)
+                return watch_judged(watch);
+        if (is_success(reply) && (is_late || watch_is_in_doubt(watch, now_usec)))
+                return watch_fell_silent(watch, reply, error);
+        if (!error)
+                return watch_ended(watch, now_usec - watch->began_usec);
+
+        return watch_refused(watch, reply, error);
+}
+
+static int watch_on_stream_ended(const KubeReply *reply, const Error *error, void *userdata) {
+        KubeWatch *watch = watch_ref(userdata);
+        int r = watch->failure;
+
+        watch->call = kube_call_unref(watch->call);
+        watch->guard = sd_event_source_disable_unref(watch->guard);
+        frames_done(&watch->frames);
+        if (r >= 0)
+                r = watch_stream_ended(watch, reply, error);
+        watch_unref(watch);
+        return r;
+}
+
+static int watch_tell_page(KubeWatch *watch, const WatchList *list, Error *reterr) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < list->n_items && !watch->is_closed; i++) {
+                cleanup(watch_event_done) WatchEvent event = WATCH_EVENT_INIT;
+
+                r = watch_list_item(list, i, &event, reterr);
+                if (r >= 0)
+                        r = watch_tell_event(watch, &event);
+        }
+
+        return r;
+}
+
+/* A server that gives the same page again would be asked for ever. */
+static int watch_turn_page(KubeWatch *watch, const WatchList *list, Error *reterr) {
+        int r;
+
+        if (!list->next[0]) {
+                free(watch->next);
+                watch->next = NULL;
+                r = set_text(&watch->resource_version, list->version);
+                return r < 0 ? r : watch_handle(watch, WATCH_ON_LISTED, NULL, NULL);
+        }
+
+        if (watch->next && strcmp(watch->next, list->next) == 0)
+                return error_set(reterr, ERROR_INVALID, "a page of the list follows itself");
+
+        r = set_text(&watch->next, list->next);
+        return r < 0 ? r : watch_handle(watch, WATCH_ON_PAGE, NULL, NULL);
+}
+
+static int watch_read_page(KubeWatch *watch, const KubeReply *reply, Error *reterr) {
+        cleanup(watch_list_done) WatchList list = WATCH_LIST_INIT;
+        int r;
+
+        r = watch_list_read(&watch->reader, (Slice){ .data = reply->body, .size = reply->size },
+                            &list, reterr);
+        if (r < 0)
+                return r;
+
+        r = watch_tell_page(watch, &list, reterr);
+        if (r < 0 || watch->is_closed)
+                return r;
+
+        return watch_turn_page(watch, &list, reterr);
+}
+
+static int watch_take_page(KubeWatch *watch, const KubeReply *reply) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(error_done) Error told = ERROR_INIT;
+        int r;
+
+        r = watch_read_page(watch, reply, &error);
+        if (r >= 0 || error.kind == ERROR_NONE)
+                return r;
+
+        (void) error_set(&told, error.kind, "GET %s: %s", watch->resource, error_message(&error));
+        return watch_handle(watch, WATCH_ON_GARBAGE, NULL, &told);
+}
+
+/* 500, 50, 5, 1. */
+static bool has_shrunk_page(KubeWatch *watch, const KubeReply *reply, const Error *error) {
+        if (error->kind != ERROR_INVALID || !is_success(reply) || watch->page_size <= 1)
+                return false;
+
+        watch->page_size = watch->page_size >= 10 ? watch->page_size / 10 : 1;
+        return true;
+}
+
+static int watch_on_page(const KubeReply *reply, const Error *error, void *userdata) {
+        KubeWatch *watch = watch_ref(userdata);
+        int r;
+
+        watch->call = kube_call_unref(watch->call);
+        if (!error)
+                r = watch_take_page(watch, reply);
+        else if (has_shrunk_page(watch, reply, error))
+                r = watch_ask_page(watch);
+        else
+                r = watch_refused(watch, reply, error);
+        watch_unref(watch);
+        return r;
+}
+
+static int watch_call(KubeWatch *watch, KubeRequest *request, const char *query) {
+        cleanup(free_p) char *path = NULL;
+        KubePath parts = watch->options.path;
+        int r;
+
+        parts.query = query;
+        r = kube_path_format(&parts, &path);
+        if (r < 0)
+                return r;
+
+        r = sd_event_now(watch->event, CLOCK_MONOTONIC, &watch->began_usec);
+        if (r < 0)
+                return r;
+
+        request->method = "GET";
+        request->path = path;
+        request->userdata = watch;
+        return kube_call(watch->options.client, request, &watch->call);
+}
+
+/* Whoever counts may free the watch. */
+static void count_restart(KubeWatch *watch) {
+        if (watch->has_begun && watch->options.on_restart)
+                watch->options.on_restart(watch->options.userdata);
+        watch->has_begun = true;
+}
+
+/* The same goes for whoever wants to know of lists. */
+static void begin_list(KubeWatch *watch) {
+        bool is_again = watch->has_begun;
+
+        count_restart(watch);
+        if (is_again && !watch->is_closed && watch->options.on_list)
+                watch->options.on_list(watch->options.userdata);
+        watch->doubt_usec = 0;
+        if (!watch->is_closed)
+                watch_keys_unmark(&watch->keys);
+}
+
+static int call_stream(KubeWatch *watch, const char *query, unsigned seconds,
+                       uint64_t silence_usec) {
+        KubeRequest request = {
+                .verb = "watch",
+                .accept = watch->options.is_protobuf ? STREAM_ACCEPT_PROTOBUF : KUBE_JSON,
+                .timeout_usec = seconds * USEC_PER_SEC + END_SLACK_USEC,
+                .silence_usec = silence_usec,
+                .on_accepted = watch_on_accepted,
+                .on_data = watch_on_data,
+                .on_replied = watch_on_stream_ended,
+        };
+        int r;
+
+        frames_done(&watch->frames);
+        watch->frames = FRAMES_INIT(watch->options.is_protobuf ? FRAME_LENGTH : FRAME_LINE,
+                                    watch->options.object_max + FRAME_SLACK);
+        watch->asked_usec = seconds * USEC_PER_SEC;
+        watch->is_accepted = false;
+        watch->has_worked = false;
+
+        r = watch_set_guard(watch, ACCEPT_USEC);
+        if (r < 0)
+                return r;
+
+        return watch_call(watch, &request, query);
+}
+
+static unsigned long_seconds(void) {
+        return LONG_MIN_SEC + watch_random() % LONG_SPREAD_SEC;
+}
+
+static unsigned short_seconds(void) {
+        return SHORT_MIN_SEC + watch_random() % SHORT_SPREAD_SEC;
+}
+
+static const char *selector_of(const KubeWatch *watch) {
+        return watch->selector ?: "";
+}
+
+static const char *separator_of(const KubeWatch *watch) {
+        return watch->selector ? "&" : "";
+}
+
+/* Without a version: the newest there is, since an older list could bring back what is gone. */
+static int watch_ask_stream(KubeWatch *watch) {
+        cleanup(free_p) char *query = NULL;
+        unsigned seconds = watch->lacks_bookmarks ? short_seconds() : long_seconds();
+
+        begin_list(watch);
+        if (watch->is_closed)
+                return 0;
+
+        if (asprintf(&query,
+                     "%s%swatch=true&allowWatchBookmarks=true&sendInitialEvents=true"
+                     "&resourceVersionMatch=NotOlderThan&timeoutSeconds=%u",
+                     selector_of(watch), separator_of(watch), seconds) < 0) {
+                query = NULL;
+                return -ENOMEM;
+        }
+
+        return call_stream(watch, query, seconds, watch->lacks_bookmarks ? 0 : SILENCE_USEC);
+}
+
+static int watch_ask_watch(KubeWatch *watch) {
+        cleanup(free_p) char *query = NULL;
+        cleanup(free_p) char *version = NULL;
+        unsigned seconds = watch->has_bookmarks ? long_seconds() : short_seconds();
+        int r;
+
+        count_restart(watch);
+        if (watch->is_closed)
+                return 0;
+
+        r = kube_path_escape(watch->resource_version, &version);
+        if (r < 0)
+                return r;
+
+        if (asprintf(&query,
+                     "%s%swatch=true&allowWatchBookmarks=true&resourceVersion=%s"
+                     "&timeoutSeconds=%u",
+                     selector_of(watch), separator_of(watch), version, seconds) < 0) {
+                query = NULL;
+                return -ENOMEM;
+        }
+
+        return call_stream(watch, query, seconds, watch->has_bookmarks ? SILENCE_USEC : 0);
+}
+
+static int call_page(KubeWatch *watch, const char *query) {
+        size_t object_max = watch->options.object_max + FRAME_SLACK;
+        KubeRequest request = {
+                .verb = "list",
+                .accept = watch->options.is_protobuf ? KUBE_PROTOBUF : KUBE_JSON,
+                .reply_max = object_max > PAGE_BYTES_MAX ? object_max : PAGE_BYTES_MAX,
+                .timeout_usec = PAGE_TIMEOUT_USEC,
+                .on_replied = watch_on_page,
+        };
+
+        return watch_call(watch, &request, query);
+}
+
+static int watch_ask_page(KubeWatch *watch) {
+        cleanup(free_p) char *query = NULL;
+        cleanup(free_p) char *next = NULL;
+        int r;
+
+        if (watch->next) {
+                r = kube_path_escape(watch->next, &next);
+                if (r < 0)
+                        return r;
+        } else {
+                begin_list(watch);
+                if (watch->is_closed)
+                        return 0;
+        }
+
+        if (asprintf(&query, "%s%slimit=%u%s%s", selector_of(watch), separator_of(watch),
+                     watch->page_size, next ? "&continue=" : "", next ?: "") < 0) {
+                query = NULL;
+                return -ENOMEM;
+        }
+
+        return call_page(watch, query);
 }
 
 static int watch_sync(KubeWatch *watch) {
@@ -130,8 +988,9 @@ static int watch_wait(KubeWatch *watch, WatchHappening happening, const KubeRepl
         return 0;
 }
 
-int watch_handle(KubeWatch *watch, WatchHappening happening, const KubeReply *reply,
-                 const Error *error) {
+/* Goes on with the plan. reply and error may be NULL, and are about a refusal. */
+static int watch_handle(KubeWatch *watch, WatchHappening happening, const KubeReply *reply,
+                        const Error *error) {
         switch (watch_plan_step(&watch->plan, happening)) {
         case WATCH_DO_NOTHING: return 0;
         case WATCH_DO_STREAM: return watch_ask_stream(watch);
