@@ -3,16 +3,503 @@
 #include "agent/kube/http.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/kube/http-error.h"
-#include "agent/kube/http-internal.h"
+#include "agent/base/list.h"
+#include "agent/base/loop.h"
+#include "agent/kube/http-library.h"
 #include "agent/kube/proxy-spec.h"
 
+#define HTTP_CONNECT_SECONDS 15
 #define RETRY_AFTER_MAX_SECONDS 86400
+
+#define BUFFER_SIZE 16384L /* one record of TLS; also the least that curl takes for uploads */
+
+/* Together 30 s until a peer that is gone without a word is noticed. */
+#define KEEPALIVE_IDLE_SECONDS 15
+#define KEEPALIVE_INTERVAL_SECONDS 5
+#define KEEPALIVE_PROBES 3
+#define UNACKNOWLEDGED_MSEC 30000
+
+/* With HTTP/1.1 each request has a connection of its own, and so has each watch for as long as it
+ * lasts; of those there are a handful. */
+#define CONNECTIONS_MAX 8L
+#define ACTIONS_MAX 4
+
+/* Where the server is, and under which name it has to prove who it is. With a name of its own for TLS
+ * ("tls-server-name") the requests are addressed to that name, since it is what goes into the handshake and
+ * what the certificate is compared with, while the connection and the Host header go to the server's
+ * address. */
+typedef struct HttpTarget {
+        char *server;     /* as people know it, such as "https://10.96.0.1:443" */
+        char *base;       /* what every path is added to */
+        char *connect_to; /* "::10.96.0.1:443", or NULL: what base says */
+        char *host;       /* "Host: 10.96.0.1:443", or NULL: what base says */
+        bool is_plain;    /* no TLS */
+        char *name;       /* of the host, or its address without brackets */
+        char *port;
+} HttpTarget;
+
+struct HttpPeer {
+        unsigned n_refs; /* the owner, each transfer, and whoever runs callbacks */
+        sd_event *event;
+        HttpLibrary curl;
+        CURLM *multi;
+        sd_event_source *timer;
+        bool is_initialised; /* curl is, on our behalf */
+        bool is_inside;      /* curl runs, and must not be called again from its callbacks */
+        bool is_due;         /* it wants to be called again at once */
+        HttpTransfer *transfers;
+
+        HttpTarget target;
+        char *ca;
+        char *certificate;
+        char *key;
+        char *username;
+        char *password;
+        char *proxy; /* NULL: none */
+        bool is_unverified;
+};
+
+struct HttpTransfer {
+        LIST_LINKS(HttpTransfer);
+        HttpPeer *peer;
+        CURL *easy;
+        struct curl_slist *headers;
+        struct curl_slist *connect_to;
+        int (*on_head)(int code, void *userdata);
+        int (*on_data)(const char *data, size_t size, void *userdata);
+        int (*on_end)(const HttpEnd *end, void *userdata);
+        void *userdata;
+        char trouble[CURL_ERROR_SIZE];
+        char date[40];   /* when the server made the answer, in its words; "": it does not say */
+        bool is_running; /* curl has it */
+        bool is_freed;   /* by the owner, from inside curl */
+        bool is_cut;     /* by on_head or on_data */
+        bool has_head;   /* on_head was called */
+};
+
+/* Sets an option of one transfer; true if curl takes it. curl's own macro, which checks the types, wants
+ * curl linked; this one checks the mistake easily made: an int where curl reads a long. */
+#define http_set(transfer, option, value)                                                        \
+        ({                                                                                       \
+                _Static_assert((option) >= CURLOPTTYPE_OBJECTPOINT ||                            \
+                                       sizeof(value) == sizeof(long),                            \
+                               "curl reads a long");                                             \
+                (transfer)->peer->curl.easy_setopt((transfer)->easy, option, value) == CURLE_OK; \
+        })
+
+/* The part of curl's text that says something: what follows the last of OpenSSL's many colons, or
+ * what follows curl's own introduction. */
+static const char *strip(const char *text) {
+        static const char *const introductions[] = { "SSL certificate problem: ", "SSL: " };
+        const char *last;
+
+        for (size_t i = 0; i < sizeof(introductions) / sizeof(introductions[0]); i++)
+                if (strncmp(text, introductions[i], strlen(introductions[i])) == 0)
+                        return text + strlen(introductions[i]);
+
+        last = strstr(text, "error:") ? strrchr(text, ':') : NULL;
+        return last && last[1] ? last + 1 : text;
+}
+
+static const char *certificate_hint(const char *text) {
+        if (strstr(text, "host name") || strstr(text, "IP address"))
+                return "; check server and tls-server-name";
+        if (strstr(text, "expired") || strstr(text, "not yet valid"))
+                return "; check the clocks, or renew it";
+
+        return "; check certificate-authority";
+}
+
+static void describe_tls(CURLcode code, const char *server, const char *reason, Error *ret) {
+        if (code == CURLE_PEER_FAILED_VERIFICATION)
+                (void) error_set(ret, ERROR_DENIED, "the certificate of %s cannot be trusted: %s%s",
+                                 server, reason, certificate_hint(reason));
+        else if (code == CURLE_SSL_CACERT_BADFILE)
+                (void) error_set(ret, ERROR_DENIED,
+                                 "the certificate of %s cannot be trusted: there is nothing of use "
+                                 "in certificate-authority or, where there is none, among those "
+                                 "that this machine trusts (ca-certificates)",
+                                 server);
+        else if (code == CURLE_SSL_CERTPROBLEM)
+                (void) error_set(ret, ERROR_DENIED,
+                                 "cannot use our own certificate for %s: %s; check "
+                                 "client-certificate and client-key",
+                                 server, reason);
+        else
+                (void) error_set(ret, ERROR_UNAVAILABLE, "no TLS with %s: %s", server, reason);
+}
+
+static void describe_connect(CURLcode code, const char *server, const char *reason, Error *ret) {
+        if (code == CURLE_COULDNT_RESOLVE_HOST)
+                reason = "its host name cannot be resolved";
+        if (code == CURLE_COULDNT_RESOLVE_PROXY)
+                reason = "its proxy's name cannot be resolved";
+        if (strstr(reason, "proxy scheme")) /* what follows may have a password in it */
+                reason = "the scheme of its proxy is not supported";
+
+        if (code == CURLE_OPERATION_TIMEDOUT)
+                (void) error_set(ret, ERROR_TIMEOUT, "cannot connect to %s: no answer for %d s",
+                                 server, HTTP_CONNECT_SECONDS);
+        else
+                (void) error_set(ret, ERROR_UNAVAILABLE, "cannot connect to %s: %s", server,
+                                 reason);
+}
+
+/* Fills *ret, which must be unset. text is what curl says about it, os_errno what the kernel
+ * said, or 0. Never names anything that is secret. */
+static void http_error_describe(CURLcode code, const char *server, const char *text, int os_errno,
+                                Error *ret) {
+
+        const char *reason = strip(text);
+
+        switch (code) {
+        case CURLE_COULDNT_CONNECT:
+                if (os_errno > 0)
+                        reason = strerror(os_errno);
+                describe_connect(code, server, reason, ret);
+                return;
+        case CURLE_COULDNT_RESOLVE_HOST:
+        case CURLE_COULDNT_RESOLVE_PROXY:
+        case CURLE_OPERATION_TIMEDOUT: describe_connect(code, server, reason, ret); return;
+        case CURLE_PEER_FAILED_VERIFICATION:
+        case CURLE_SSL_CACERT_BADFILE:
+        case CURLE_SSL_CERTPROBLEM:
+        case CURLE_SSL_CONNECT_ERROR: describe_tls(code, server, reason, ret); return;
+        case CURLE_OUT_OF_MEMORY: /* curl's name for a header of more than 100 KiB, too */
+                reason = "a header is too long, or there is no memory";
+                break;
+        case CURLE_HTTP2:
+        case CURLE_HTTP2_STREAM: /* the text has a number that is another one each time */
+                reason = "HTTP/2 failed";
+                break;
+        default: break;
+        }
+
+        (void) error_set(ret, ERROR_UNAVAILABLE, "the connection to %s was cut: %s", server,
+                         reason);
+}
+
+/* That is what OpenSSL makes of "HTTP/1.1 400 Bad Request". */
+static bool http_error_is_plain(CURLcode code, const char *text) {
+        return code == CURLE_SSL_CONNECT_ERROR &&
+               (strstr(text, "wrong version number") || strstr(text, "packet length too long"));
+}
+
+typedef struct Address {
+        const HttpLibrary *curl;
+        CURLU *url;
+} Address;
+
+static void address_done(Address *address) {
+        if (address->url)
+                address->curl->url_cleanup(address->url);
+}
+
+static bool address_set(const Address *address, CURLUPart part, const char *text) {
+        return address->curl->url_set(address->url, part, text, 0) == CURLUE_OK;
+}
+
+static bool address_get(const Address *address, CURLUPart part, unsigned flags, char **ret) {
+        char *text;
+
+        if (address->curl->url_get(address->url, part, &text, flags) != CURLUE_OK)
+                return false;
+
+        *ret = strdup(text);
+        address->curl->free(text);
+        return *ret;
+}
+
+/* Without the brackets of an address of IPv6. */
+static int copy_name(const char *host, char **ret) {
+        size_t size = strlen(host);
+
+        *ret = size > 2 && host[0] == '[' ? strndup(host + 1, size - 2) : strdup(host);
+        return *ret ? 0 : -ENOMEM;
+}
+
+/* Without the slash that curl puts behind a host. */
+static int copy_url(const Address *address, char **ret) {
+        cleanup(free_p) char *text = NULL;
+        size_t size;
+
+        if (!address_get(address, CURLUPART_URL, 0, &text))
+                return -ENOMEM;
+
+        size = strlen(text);
+        while (size > 0 && text[size - 1] == '/')
+                size--;
+
+        *ret = strndup(text, size);
+        return *ret ? 0 : -ENOMEM;
+}
+
+/* Who the user is belongs elsewhere than into the address, where a message would show it. */
+static bool parse(const Address *address, const char *server, bool *ret_is_plain) {
+        cleanup(free_p) char *scheme = NULL;
+        bool is_parsed;
+
+        is_parsed = address_set(address, CURLUPART_URL, server) &&
+                    address_get(address, CURLUPART_SCHEME, 0, &scheme) &&
+                    (strcmp(scheme, "https") == 0 || strcmp(scheme, "http") == 0) &&
+                    address_set(address, CURLUPART_USER, NULL) &&
+                    address_set(address, CURLUPART_PASSWORD, NULL) &&
+                    address_set(address, CURLUPART_QUERY, NULL) &&
+                    address_set(address, CURLUPART_FRAGMENT, NULL);
+        *ret_is_plain = is_parsed && strcmp(scheme, "http") == 0;
+        return is_parsed;
+}
+
+static int rename_host(const Address *address, const char *host, const char *name,
+                       HttpTarget *target) {
+        if (asprintf(&target->connect_to, "::%s:%s", host, target->port) < 0)
+                target->connect_to = NULL;
+        if (asprintf(&target->host, "Host: %s:%s", host, target->port) < 0)
+                target->host = NULL;
+        if (!target->connect_to || !target->host)
+                return -ENOMEM;
+
+        return address_set(address, CURLUPART_HOST, name) ? 0 : -EINVAL;
+}
+
+static void http_target_done(HttpTarget *target) {
+        free(target->server);
+        free(target->base);
+        free(target->connect_to);
+        free(target->host);
+        free(target->name);
+        free(target->port);
+        *target = (HttpTarget){ .server = NULL };
+}
+
+static int http_target_read(const HttpLibrary *curl, const char *server,
+                            const char *tls_server_name, HttpTarget *ret, Error *reterr) {
+
+        cleanup(http_target_done) HttpTarget target = { .server = NULL };
+        cleanup(address_done) Address address = { .curl = curl, .url = curl->url() };
+        cleanup(free_p) char *host = NULL;
+        int r;
+
+        if (!address.url)
+                return -ENOMEM;
+
+        if (!parse(&address, server, &target.is_plain) ||
+            !address_get(&address, CURLUPART_HOST, 0, &host))
+                return error_set(reterr, ERROR_INVALID,
+                                 "the server's address is not one such as https://10.0.0.1:6443");
+
+        if (!address_get(&address, CURLUPART_PORT, CURLU_DEFAULT_PORT, &target.port))
+                return -ENOMEM;
+
+        r = copy_name(host, &target.name);
+        if (r < 0)
+                return r;
+
+        r = copy_url(&address, &target.server);
+        if (r < 0)
+                return r;
+
+        if (tls_server_name) {
+                r = rename_host(&address, host, tls_server_name, &target);
+                if (r == -EINVAL)
+                        return error_set(reterr, ERROR_INVALID, "tls-server-name is not a name");
+                if (r < 0)
+                        return r;
+        }
+
+        r = copy_url(&address, &target.base);
+        if (r < 0)
+                return r;
+
+        *ret = target;
+        target = (HttpTarget){ .server = NULL };
+        return 0;
+}
+
+/* Overwrites the text before it is freed: it may be secret. */
+static void http_wipe(char *text) {
+        if (text)
+                explicit_bzero(text, strlen(text));
+        free(text);
+}
+
+static int on_socket_made(void *userdata, curl_socket_t fd, curlsocktype purpose) {
+        static const struct {
+                int level;
+                int name;
+                int value;
+        } options[] = {
+                { SOL_SOCKET, SO_KEEPALIVE, 1 },
+                { IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_SECONDS },
+                { IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_SECONDS },
+                { IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES },
+                { IPPROTO_TCP, TCP_USER_TIMEOUT, UNACKNOWLEDGED_MSEC },
+        };
+
+        /* A kernel that has not all of them still has a connection to offer. */
+        for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+                (void) setsockopt(fd, options[i].level, options[i].name, &options[i].value,
+                                  sizeof(options[i].value));
+
+        return CURL_SOCKOPT_OK;
+}
+
+static bool add_header(HttpTransfer *transfer, const char *header) {
+        struct curl_slist *headers = transfer->peer->curl.slist_append(transfer->headers, header);
+
+        if (headers)
+                transfer->headers = headers;
+        return headers;
+}
+
+static bool add_header_value(HttpTransfer *transfer, const char *format, const char *value) {
+        char *header;
+        bool is_added;
+
+        if (!value)
+                return true;
+
+        if (asprintf(&header, format, value) < 0)
+                return false;
+
+        is_added = add_header(transfer, header);
+        http_wipe(header);
+        return is_added;
+}
+
+static bool add_headers(HttpTransfer *transfer, const char *const *headers) {
+        for (; headers && *headers; headers++)
+                if (!add_header(transfer, *headers))
+                        return false;
+
+        return true;
+}
+
+/* "Expect:" without a value keeps curl from asking first whether a body is welcome. */
+static bool set_up_headers(HttpTransfer *transfer, const HttpRequest *request) {
+        const HttpTarget *target = &transfer->peer->target;
+
+        return add_header_value(transfer, "Accept: %s", request->accept) &&
+               add_header_value(transfer, "Content-Type: %s", request->content_type) &&
+               add_header_value(transfer, "Authorization: Bearer %s", request->token) &&
+               add_header_value(transfer, "%s", target->host) && add_header(transfer, "Expect:") &&
+               add_headers(transfer, request->headers) &&
+               http_set(transfer, CURLOPT_HTTPHEADER, transfer->headers);
+}
+
+static bool set_up_request(HttpTransfer *transfer, const HttpRequest *request) {
+        char *url;
+        bool is_set;
+
+        if (asprintf(&url, "%s%s", transfer->peer->target.base, request->path) < 0)
+                return false;
+
+        is_set = http_set(transfer, CURLOPT_URL, url) &&
+                 http_set(transfer, CURLOPT_PATH_AS_IS, 1L) &&
+                 http_set(transfer, CURLOPT_PROTOCOLS_STR, "http,https") &&
+                 http_set(transfer, CURLOPT_HTTP_VERSION, (long) CURL_HTTP_VERSION_2TLS) &&
+                 http_set(transfer, CURLOPT_USERAGENT, "inplaced/" INPLACED_VERSION);
+        free(url);
+
+        if (is_set && (request->body || strcmp(request->method, "POST") == 0))
+                is_set = http_set(transfer, CURLOPT_COPYPOSTFIELDS, request->body ?: "");
+
+        return is_set && http_set(transfer, CURLOPT_CUSTOMREQUEST, request->method);
+}
+
+/* Whoever comes while there is no connection yet waits for it rather than to make another one, since
+ * the handshake of TLS is going to tell whether it can be shared. Without TLS only the first answer
+ * tells, and that may be long in coming. Whoever ends a transfer does not wait until the thread in which
+ * curl looks up a name has given up. */
+static bool set_up_connection(HttpTransfer *transfer) {
+        long waits = !transfer->peer->target.is_plain;
+
+        return http_set(transfer, CURLOPT_NOSIGNAL, 1L) &&
+               http_set(transfer, CURLOPT_QUICK_EXIT, 1L) &&
+               http_set(transfer, CURLOPT_PIPEWAIT, waits) &&
+               http_set(transfer, CURLOPT_CONNECTTIMEOUT, (long) HTTP_CONNECT_SECONDS) &&
+               http_set(transfer, CURLOPT_BUFFERSIZE, BUFFER_SIZE) &&
+               http_set(transfer, CURLOPT_UPLOAD_BUFFERSIZE, BUFFER_SIZE) &&
+               http_set(transfer, CURLOPT_SOCKOPTFUNCTION, on_socket_made) &&
+               http_set(transfer, CURLOPT_ERRORBUFFER, transfer->trouble);
+}
+
+static bool set_pem(HttpTransfer *transfer, CURLoption option, char *pem) {
+        struct curl_blob blob = { .data = pem, .len = strlen(pem), .flags = CURL_BLOB_NOCOPY };
+
+        return transfer->peer->curl.easy_setopt(transfer->easy, option, &blob) == CURLE_OK;
+}
+
+/* Given an authority, we trust no other one: without an empty CAPATH curl would ask the system's
+ * folder, too. An empty password keeps OpenSSL from asking the terminal for one. */
+static bool set_up_tls(HttpTransfer *transfer) {
+        const HttpPeer *peer = transfer->peer;
+
+        if (!http_set(transfer, CURLOPT_SSLVERSION, (long) CURL_SSLVERSION_TLSv1_2) ||
+            !http_set(transfer, CURLOPT_KEYPASSWD, ""))
+                return false;
+
+        if (peer->ca && (!set_pem(transfer, CURLOPT_CAINFO_BLOB, peer->ca) ||
+                         !http_set(transfer, CURLOPT_CAPATH, NULL)))
+                return false;
+
+        if (peer->is_unverified && (!http_set(transfer, CURLOPT_SSL_VERIFYPEER, 0L) ||
+                                    !http_set(transfer, CURLOPT_SSL_VERIFYHOST, 0L)))
+                return false;
+
+        return (!peer->certificate || set_pem(transfer, CURLOPT_SSLCERT_BLOB, peer->certificate)) &&
+               (!peer->key || set_pem(transfer, CURLOPT_SSLKEY_BLOB, peer->key));
+}
+
+/* What the environment says was decided already; curl would read it in another way. */
+static bool set_up_proxy(HttpTransfer *transfer) {
+        return http_set(transfer, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L) &&
+               http_set(transfer, CURLOPT_PROXY, transfer->peer->proxy ?: "") &&
+               http_set(transfer, CURLOPT_NOPROXY, "");
+}
+
+static bool set_up_user(HttpTransfer *transfer, const HttpRequest *request) {
+        const HttpPeer *peer = transfer->peer;
+
+        if (!peer->username || request->token)
+                return true;
+
+        return http_set(transfer, CURLOPT_HTTPAUTH, CURLAUTH_BASIC) &&
+               http_set(transfer, CURLOPT_USERNAME, peer->username) &&
+               http_set(transfer, CURLOPT_PASSWORD, peer->password ?: "");
+}
+
+static bool set_up_target(HttpTransfer *transfer) {
+        const HttpTarget *target = &transfer->peer->target;
+
+        if (!target->connect_to)
+                return true;
+
+        transfer->connect_to = transfer->peer->curl.slist_append(NULL, target->connect_to);
+        return transfer->connect_to && http_set(transfer, CURLOPT_CONNECT_TO, transfer->connect_to);
+}
+
+/* Tells curl everything about the request but where its answer goes. */
+static int http_set_up(HttpTransfer *transfer, const HttpRequest *request) {
+        bool is_set;
+
+        is_set = set_up_request(transfer, request) && set_up_headers(transfer, request) &&
+                 set_up_connection(transfer) && set_up_target(transfer) && set_up_tls(transfer) &&
+                 set_up_proxy(transfer) && set_up_user(transfer, request);
+
+        return is_set ? 0 : -ENOMEM;
+}
 
 static HttpPeer *http_peer_free(HttpPeer *peer) {
         if (!peer)
@@ -40,6 +527,7 @@ HttpPeer *http_peer_unref(HttpPeer *peer) {
 }
 
 DEFINE_CLEANUP(HttpPeer *, http_peer_unref)
+
 DEFINE_CLEANUP(HttpTransfer *, http_transfer_free)
 
 /* curl lets go of it. */
@@ -131,7 +619,8 @@ static int http_transfer_end(HttpTransfer *transfer, CURLcode code) {
         return transfer->on_end(&end, transfer->userdata);
 }
 
-int http_peer_settle(HttpPeer *peer) {
+/* Curl has run: lets go of what was freed meanwhile, and tells of what has ended. */
+static int http_peer_settle(HttpPeer *peer) {
         CURLMsg *message;
         int n, r;
 
@@ -245,6 +734,113 @@ int http_send(HttpPeer *peer, const HttpRequest *request, HttpTransfer **ret) {
         transfer->is_running = true;
         *ret = take_ptr(transfer);
         return 0;
+}
+
+static int http_peer_arm(HttpPeer *peer, uint64_t usec) {
+        int r;
+
+        r = sd_event_source_set_time_relative(peer->timer, usec);
+        return r < 0 ? r : sd_event_source_set_enabled(peer->timer, SD_EVENT_ONESHOT);
+}
+
+/* After most of what it reads, curl wants to be called again at once: that need not go through the
+ * loop, which has others to serve, but can, later. */
+static int http_peer_act(HttpPeer *peer, curl_socket_t fd, int what) {
+        int n;
+
+        peer->is_due = false;
+        peer->is_inside = true;
+        (void) peer->curl.multi_socket_action(peer->multi, fd, what, &n);
+        for (unsigned i = 0; peer->is_due && i < ACTIONS_MAX; i++) {
+                peer->is_due = false;
+                (void) peer->curl.multi_socket_action(peer->multi, CURL_SOCKET_TIMEOUT, 0, &n);
+        }
+        peer->is_inside = false;
+
+        return peer->is_due ? http_peer_arm(peer, 0) : 0;
+}
+
+static int http_peer_run(HttpPeer *peer, curl_socket_t fd, int what) {
+        int r;
+
+        peer->n_refs++;
+        r = http_peer_act(peer, fd, what);
+        if (r >= 0)
+                r = http_peer_settle(peer);
+        http_peer_unref(peer);
+        return r;
+}
+
+static int on_io(sd_event_source *source, int fd, uint32_t events, void *userdata) {
+        int what = (events & (EPOLLIN | EPOLLHUP) ? CURL_CSELECT_IN : 0) |
+                   (events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
+                   (events & EPOLLERR ? CURL_CSELECT_ERR : 0);
+
+        return http_peer_run(userdata, fd, what);
+}
+
+static int on_timer(sd_event_source *source, uint64_t usec, void *userdata) {
+        return http_peer_run(userdata, CURL_SOCKET_TIMEOUT, 0);
+}
+
+static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *userdata,
+                            void *socket_userdata) {
+        HttpPeer *peer = userdata;
+        sd_event_source *source = socket_userdata;
+        uint32_t events =
+                (what & CURL_POLL_IN ? EPOLLIN : 0u) | (what & CURL_POLL_OUT ? EPOLLOUT : 0u);
+        int r;
+
+        if (what == CURL_POLL_REMOVE) {
+                sd_event_source_disable_unref(source);
+                return 0;
+        }
+        if (source)
+                return sd_event_source_set_io_events(source, events) < 0 ? -1 : 0;
+
+        r = loop_add_io(peer->event, &source, fd, events, on_io, peer);
+        if (r < 0)
+                return -1;
+
+        (void) sd_event_source_set_description(source, "http-socket");
+        return peer->curl.multi_assign(peer->multi, fd, source) == CURLM_OK ? 0 : -1;
+}
+
+static int on_timer_wanted(CURLM *multi, long timeout_msec, void *userdata) {
+        HttpPeer *peer = userdata;
+
+        peer->is_due = timeout_msec == 0;
+        if (peer->is_due && peer->is_inside)
+                return 0;
+        if (timeout_msec < 0)
+                return sd_event_source_set_enabled(peer->timer, SD_EVENT_OFF) < 0 ? -1 : 0;
+
+        return http_peer_arm(peer, (uint64_t) timeout_msec * 1000) < 0 ? -1 : 0;
+}
+
+/* Curl runs when the loop says so. */
+static bool http_run_set_up(HttpPeer *peer) {
+        CURLMcode (*set)(CURLM * multi, CURLMoption option, ...) = peer->curl.multi_setopt;
+        CURLM *multi = peer->multi;
+
+        return set(multi, CURLMOPT_PIPELINING, CURLPIPE_MULTIPLEX) == CURLM_OK &&
+               set(multi, CURLMOPT_MAX_HOST_CONNECTIONS, CONNECTIONS_MAX) == CURLM_OK &&
+               set(multi, CURLMOPT_MAXCONNECTS, CONNECTIONS_MAX) == CURLM_OK &&
+               set(multi, CURLMOPT_SOCKETFUNCTION, on_socket_wanted) == CURLM_OK &&
+               set(multi, CURLMOPT_SOCKETDATA, peer) == CURLM_OK &&
+               set(multi, CURLMOPT_TIMERFUNCTION, on_timer_wanted) == CURLM_OK &&
+               set(multi, CURLMOPT_TIMERDATA, peer) == CURLM_OK;
+}
+
+static int http_run_add_timer(HttpPeer *peer) {
+        int r;
+
+        r = loop_add_time_relative(peer->event, &peer->timer, CLOCK_MONOTONIC, 0,
+                                   /* accuracy= */ 1, on_timer, peer);
+        if (r < 0)
+                return r;
+
+        return sd_event_source_set_enabled(peer->timer, SD_EVENT_OFF);
 }
 
 static int copy(const char *text, char **ret) {
