@@ -3,16 +3,729 @@
 #include "agent/kube/access.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
-#include "agent/kube/access-file.h"
-#include "agent/kube/access-means.h"
+#include "agent/base/clock.h"
+#include "agent/base/file.h"
+#include "agent/base/program.h"
+#include "agent/base/quote.h"
+#include "agent/document/documents.h"
+#include "agent/kube/access-text.h"
+#include "agent/kube/exec-credential-spec.h"
+#include "agent/kube/kubeconfig-spec.h"
 
 #define POD_FOLDER "/var/run/secrets/kubernetes.io/serviceaccount"
+
+#define BLANKS " \t\r\n"
+
+/* Two changes within one tick of the kernel's clock cannot be told apart. */
+#define TICK_NSEC ((int64_t) 20 * 1000000)
+
+#define VARIABLE "KUBERNETES_EXEC_INFO"
+#define OUTPUT_MAX ((size_t) 1 << 20)
+#define TIMEOUT_USEC ((uint64_t) 60 * 1000000)
+
+/* What the server has taken for this long was not wrong from the start. */
+#define PROVEN_USEC ((uint64_t) 60 * 1000000)
+
+/* A file that access depends on, read again when it changed. Such files are rotated while they are in use,
+ * often by swapping a link. If one cannot be read any more, or its new content makes no sense, the content
+ * before stays in force, and the trouble is kept. What it held is wiped when it is replaced. */
+
+typedef enum AccessFileKind {
+        ACCESS_FILE_PEM,
+        ACCESS_FILE_TOKEN, /* without the white space around it */
+        ACCESS_FILE_DOCUMENT,
+        _ACCESS_FILE_KIND_MAX,
+} AccessFileKind;
+
+typedef struct AccessFile {
+        AccessFileKind kind;
+        char *path; /* NULL: there is no such file */
+        char *text; /* NULL: never read */
+        struct stat status;
+        bool is_known; /* the status is that of the text, or of the trouble */
+        Error trouble; /* why what is there now is not in force */
+} AccessFile;
+
+#define ACCESS_FILE_INIT ((AccessFile){ .path = NULL })
+
+static const off_t sizes_max[_ACCESS_FILE_KIND_MAX] = {
+        [ACCESS_FILE_PEM] = 1 << 20,
+        [ACCESS_FILE_TOKEN] = 64 << 10,
+        [ACCESS_FILE_DOCUMENT] = (off_t) DOCUMENTS_SIZE_MAX,
+};
+
+/* The path is copied; it may be NULL. */
+static int access_file_init(AccessFile *file, AccessFileKind kind, const char *path) {
+        *file = (AccessFile){ .kind = kind };
+        if (!path)
+                return 0;
+
+        file->path = strdup(path);
+        return file->path ? 0 : -ENOMEM;
+}
+
+static void access_file_done(AccessFile *file) {
+        free(file->path);
+        access_text_done(&file->text);
+        error_done(&file->trouble);
+        *file = ACCESS_FILE_INIT;
+}
+
+/* Reads it next time even if it looks the same. */
+static void access_file_forget(AccessFile *file) {
+        file->is_known = false;
+}
+
+static bool is_same_time(const struct timespec *one, const struct timespec *other) {
+        return one->tv_sec == other->tv_sec && one->tv_nsec == other->tv_nsec;
+}
+
+static bool is_same(const struct stat *one, const struct stat *other) {
+        return one->st_dev == other->st_dev && one->st_ino == other->st_ino &&
+               one->st_size == other->st_size && is_same_time(&one->st_mtim, &other->st_mtim) &&
+               is_same_time(&one->st_ctim, &other->st_ctim);
+}
+
+/* It may be written again without its times showing it. */
+static bool is_just_changed(const struct stat *status) {
+        const struct timespec *changed = &status->st_ctim;
+        struct timespec now;
+
+        (void) clock_gettime(CLOCK_REALTIME, &now);
+        if (now.tv_sec > changed->tv_sec + 1 || now.tv_sec < changed->tv_sec)
+                return now.tv_sec < changed->tv_sec;
+
+        return (now.tv_sec - changed->tv_sec) * 1000000000 + now.tv_nsec - changed->tv_nsec <
+               TICK_NSEC;
+}
+
+static int refuse_file(const AccessFile *file, int number, Error *reterr) {
+        return error_set(reterr, number == EACCES || number == EPERM ? ERROR_DENIED : ERROR_INVALID,
+                         "%s: %s", file->path, strerror(number));
+}
+
+static int refuse_text(const AccessFile *file, const char *why, Error *reterr) {
+        return error_set(reterr, ERROR_INVALID, "%s: %s", file->path, why);
+}
+
+/* *ret_size: what was there, which may have become less since its size was asked. */
+static int read_all(const AccessFile *file, int fd, size_t size, char **ret, size_t *ret_size,
+                    Error *reterr) {
+        cleanup(free_p) char *text = NULL;
+        size_t n_read = 0;
+
+        text = malloc(size + 1);
+        if (!text)
+                return -ENOMEM;
+
+        while (n_read < size) {
+                ssize_t n = read(fd, text + n_read, size - n_read);
+
+                if (n < 0) {
+                        int number = errno;
+
+                        explicit_bzero(text, n_read);
+                        return refuse_file(file, number, reterr);
+                }
+                if (n == 0)
+                        break;
+                n_read += (size_t) n;
+        }
+
+        text[n_read] = '\0';
+        *ret = take_ptr(text);
+        *ret_size = n_read;
+        return 0;
+}
+
+static void trim(char *text) {
+        size_t start = strspn(text, BLANKS), size = strlen(text);
+
+        while (size > start && strchr(BLANKS, text[size - 1]))
+                size--;
+        memmove(text, text + start, size - start);
+        explicit_bzero(text + size - start, start);
+        text[size - start] = '\0';
+}
+
+static int file_check(const AccessFile *file, char *text, Error *reterr) {
+        if (file->kind == ACCESS_FILE_TOKEN)
+                trim(text);
+
+        if (text[0] == '\0')
+                return refuse_text(file, "is empty", reterr);
+        if (file->kind == ACCESS_FILE_TOKEN && !access_text_is_line(text))
+                return refuse_text(file, "has a control character in its token", reterr);
+        if (file->kind == ACCESS_FILE_PEM && !access_text_is_pem(text))
+                return refuse_text(file, "is not PEM", reterr);
+        return 0;
+}
+
+static int read_now(AccessFile *file, char **ret, Error *reterr) {
+        cleanup(access_text_done) char *text = NULL;
+        cleanup(close_p) int fd = -1;
+        size_t size;
+        int r;
+
+        r = file_open(file->path, &file->status, &fd);
+        if (r == -EINVAL)
+                return refuse_text(file, "is not a file", reterr);
+        if (r < 0)
+                return refuse_file(file, -r, reterr);
+
+        file->is_known = !is_just_changed(&file->status);
+        if (file->status.st_size > sizes_max[file->kind])
+                return refuse_text(file, "is too large", reterr);
+
+        r = read_all(file, fd, (size_t) file->status.st_size, &text, &size, reterr);
+        if (r < 0)
+                return r;
+        if (strlen(text) != size) {
+                explicit_bzero(text, size);
+                return refuse_text(file, "has a NUL in it", reterr);
+        }
+        r = file_check(file, text, reterr);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(text);
+        return 0;
+}
+
+/* The trouble decides only if there is nothing to go on with. */
+static int file_report(const AccessFile *file, Error *reterr) {
+        if (file->text || file->trouble.kind == ERROR_NONE)
+                return 0;
+
+        return error_copy(reterr, &file->trouble);
+}
+
+/* 1: there is a new text. 0: it is as before, or there is no such file. A refusal, which names the
+ * file, only if there never was a text. Costs one stat() as long as nothing changes. */
+static int access_file_read(AccessFile *file, Error *reterr) {
+        cleanup(access_text_done) char *text = NULL;
+        struct stat status;
+        int r;
+
+        if (!file->path)
+                return 0;
+        if (file->is_known && stat(file->path, &status) == 0 && is_same(&status, &file->status))
+                return file_report(file, reterr);
+
+        file->is_known = false;
+        error_done(&file->trouble);
+        r = read_now(file, &text, &file->trouble);
+        if (file->trouble.kind != ERROR_NONE)
+                return file_report(file, reterr);
+        if (r < 0)
+                return r;
+        if (file->text && strcmp(file->text, text) == 0)
+                return 0;
+
+        access_text_done(&file->text);
+        file->text = take_ptr(text);
+        return 1;
+}
+
+/* Credentials that a program makes, see "users[].user.exec" of a kubeconfig. The program is run when they
+ * are needed, some time before they expire, and when the server has refused them. While it fails, or
+ * makes what the server refuses, it is run more and more rarely. */
+
+/* The last thing that the AccessExec does: it may be freed. */
+typedef void (*AccessExecChanged)(void *userdata);
+
+typedef struct AccessExec {
+        sd_event *event;
+        const KubeconfigExec *exec;
+        AccessExecChanged on_changed;
+        void *userdata;
+
+        Program *program;
+        ExecCredential credential;
+        bool has_credential;
+        bool is_refused; /* by the server */
+        unsigned generation;
+        Error error;         /* of the last run; unset if it succeeded */
+        unsigned n_failures; /* in a row: runs that failed, or made what was soon refused */
+        uint64_t ended_usec; /* the last run */
+        uint64_t not_before_usec;
+} AccessExec;
+
+static int64_t today(void) {
+        struct timespec now;
+
+        (void) clock_gettime(CLOCK_REALTIME, &now);
+        return now.tv_sec;
+}
+
+/* exec is borrowed until it is freed. Runs nothing yet. */
+static int access_exec_new(sd_event *event, const KubeconfigExec *kubeconfig,
+                           AccessExecChanged on_changed, void *userdata, AccessExec **ret) {
+        AccessExec *exec;
+
+        exec = malloc(sizeof(*exec));
+        if (!exec)
+                return -ENOMEM;
+
+        *exec = (AccessExec){
+                .event = sd_event_ref(event),
+                .exec = kubeconfig,
+                .on_changed = on_changed,
+                .userdata = userdata,
+        };
+        *ret = exec;
+        return 0;
+}
+
+/* Ends the program, if it runs. Returns NULL. */
+static AccessExec *access_exec_free(AccessExec *exec) {
+        if (!exec)
+                return NULL;
+
+        program_free(exec->program);
+        exec_credential_done(&exec->credential);
+        error_done(&exec->error);
+        sd_event_unref(exec->event);
+        free(exec);
+        return NULL;
+}
+
+/* Differs if the certificate does. */
+static unsigned access_exec_generation(const AccessExec *exec) {
+        return exec->generation;
+}
+
+static bool access_exec_is_running(const AccessExec *exec) {
+        return exec->program != NULL;
+}
+
+/* One failure more; counts from the last run, so what lasted a while is made anew at once. */
+static void exec_back_off(AccessExec *exec) {
+        uint32_t random = 0;
+
+        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
+        exec->n_failures++;
+        exec->not_before_usec = exec->ended_usec + backoff_usec(exec->n_failures, random);
+}
+
+static bool is_same_text(const char *one, const char *other) {
+        return strcmp(one ?: "", other ?: "") == 0;
+}
+
+static void exec_adopt(AccessExec *exec, ExecCredential *credential) {
+        if (!is_same_text(exec->credential.certificate, credential->certificate) ||
+            !is_same_text(exec->credential.key, credential->key))
+                exec->generation++;
+        if (!exec->is_refused)
+                exec->n_failures = 0;
+
+        exec_credential_done(&exec->credential);
+        exec->credential = *credential;
+        *credential = EXEC_CREDENTIAL_INIT;
+        exec->has_credential = true;
+        exec->is_refused = false;
+}
+
+/* A program that is not there is worth the hint that was given for that. */
+static void exec_note_failure(AccessExec *exec, const char *words, const Error *error) {
+        const char *hint = error->kind == ERROR_NOT_FOUND ? exec->exec->install_hint : NULL;
+        ErrorKind kind = error->kind == ERROR_NOT_FOUND || error->kind == ERROR_INVALID
+                                 ? ERROR_INVALID
+                                 : ERROR_DENIED;
+        char quoted[QUOTE_SIZE];
+
+        (void) error_set(&exec->error, kind, "the program %s %s%s%s%s",
+                         quote(exec->exec->command, quoted), words, error_message(error),
+                         hint ? "; hint: " : "", hint ? quote(hint, (char[QUOTE_SIZE]){ 0 }) : "");
+        exec_back_off(exec);
+}
+
+static int on_program_done(const char *output, size_t size, const Error *error, void *userdata) {
+        cleanup(exec_credential_done) ExecCredential credential = EXEC_CREDENTIAL_INIT;
+        cleanup(error_done) Error refusal = ERROR_INIT;
+        AccessExec *exec = userdata;
+        int r;
+
+        exec->program = program_free(exec->program);
+        exec->ended_usec = clock_monotonic_usec();
+        error_done(&exec->error);
+        if (error) {
+                exec_note_failure(exec, "", error);
+        } else {
+                r = exec_credential_parse(output, size, exec->exec->api_version, today(),
+                                          &credential, &refusal);
+                if (refusal.kind != ERROR_NONE)
+                        exec_note_failure(exec, "gave an answer that makes no sense: ", &refusal);
+                else if (r < 0)
+                        return r;
+                else
+                        exec_adopt(exec, &credential);
+        }
+
+        exec->on_changed(exec->userdata);
+        return 0;
+}
+
+static void free_environment(const char ***environment) {
+        free(*environment);
+}
+
+static int exec_start(AccessExec *exec, const ExecCredentialCluster *cluster) {
+        cleanup(free_environment) const char **environment = NULL;
+        cleanup(access_text_done) char *request = NULL;
+        cleanup(access_text_done) char *variable = NULL;
+        size_t n = 0;
+        int r;
+
+        r = exec_credential_request(exec->exec->api_version,
+                                    exec->exec->wants_cluster ? cluster : NULL, &request);
+        if (r < 0)
+                return r;
+        if (asprintf(&variable, VARIABLE "=%s", request) < 0) {
+                variable = NULL;
+                return -ENOMEM;
+        }
+
+        while (exec->exec->environment[n])
+                n++;
+        environment = calloc(n + 2, sizeof(*environment));
+        if (!environment)
+                return -ENOMEM;
+        for (size_t i = 0; i < n; i++)
+                environment[i] = exec->exec->environment[i];
+        environment[n] = variable;
+
+        return program_run(exec->event,
+                           &(ProgramOptions){
+                                   .path = exec->exec->command,
+                                   .arguments = (const char *const *) exec->exec->arguments,
+                                   .environment = environment,
+                                   .output_max = OUTPUT_MAX,
+                                   .timeout_usec = TIMEOUT_USEC,
+                           },
+                           on_program_done, exec, &exec->program);
+}
+
+static int exec_refusal(const AccessExec *exec, Error *reterr) {
+        char quoted[QUOTE_SIZE];
+
+        if (exec->error.kind != ERROR_NONE)
+                return error_copy(reterr, &exec->error);
+
+        return error_set(reterr, ERROR_DENIED, "the server refuses what the program %s makes",
+                         quote(exec->exec->command, quoted));
+}
+
+/* As kube_access_get(). The cluster is for a program that wants to know it. */
+static int access_exec_get(AccessExec *exec, const ExecCredentialCluster *cluster,
+                           const ExecCredential **ret, Error *reterr) {
+        int64_t now = today();
+        bool is_usable =
+                exec->has_credential && !exec->is_refused && now < exec->credential.expires_at;
+        int r;
+
+        if ((!is_usable || now >= exec->credential.renew_at) && !exec->program &&
+            clock_monotonic_usec() >= exec->not_before_usec) {
+                r = exec_start(exec, cluster);
+                if (r < 0)
+                        return r;
+        }
+
+        if (is_usable) {
+                *ret = &exec->credential;
+                return 1;
+        }
+
+        return exec->program ? 0 : exec_refusal(exec, reterr);
+}
+
+static void access_exec_refuse(AccessExec *exec) {
+        if (exec->program || !exec->has_credential || exec->is_refused)
+                return;
+
+        exec->is_refused = true;
+        if (clock_monotonic_usec() - exec->ended_usec >= PROVEN_USEC)
+                exec->n_failures = 0;
+        else
+                exec_back_off(exec);
+}
+
+/* One way to the API server: what a kubeconfig says, or what a pod is given, with the files and the program
+ * that belong to it. */
+typedef struct AccessMeans {
+        KubeconfigSpec spec;
+        AccessFile ca;
+        AccessFile certificate;
+        AccessFile key;
+        AccessFile token;
+        AccessExec *exec;
+        unsigned n_changes; /* of anything but the token */
+        bool is_refused;    /* what is in force, by the last answer that said so or not */
+} AccessMeans;
+
+static AccessMeans *access_means_free(AccessMeans *means) {
+        if (!means)
+                return NULL;
+
+        access_exec_free(means->exec);
+        access_file_done(&means->ca);
+        access_file_done(&means->certificate);
+        access_file_done(&means->key);
+        access_file_done(&means->token);
+        kubeconfig_spec_done(&means->spec);
+        free(means);
+        return NULL;
+}
+
+DEFINE_CLEANUP(AccessMeans *, access_means_free)
+
+/* A literal IPv6 address needs brackets. */
+static int format_server(const char *host, const char *port, char **ret) {
+        bool is_ipv6 = strchr(host, ':') != NULL;
+
+        if (asprintf(ret, "https://%s%s%s:%s", is_ipv6 ? "[" : "", host, is_ipv6 ? "]" : "", port) <
+            0) {
+                *ret = NULL;
+                return -ENOMEM;
+        }
+
+        return 0;
+}
+
+static int format_file(const char *folder, const char *name, char **ret) {
+        if (asprintf(ret, "%s/%s", folder, name) < 0) {
+                *ret = NULL;
+                return -ENOMEM;
+        }
+
+        return 0;
+}
+
+/* What is needed in a pod. Refused if the variables of the environment are not there. */
+static int access_means_read_pod(const char *folder, KubeconfigSpec *ret, Error *reterr) {
+        cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
+        const char *host = getenv("KUBERNETES_SERVICE_HOST");
+        const char *port = getenv("KUBERNETES_SERVICE_PORT");
+        int r;
+
+        if (!host || !host[0] || !port || !port[0])
+                return error_set(reterr, ERROR_INVALID,
+                                 "this is not a pod of Kubernetes: KUBERNETES_SERVICE_HOST and "
+                                 "KUBERNETES_SERVICE_PORT are not set");
+
+        r = format_server(host, port, &spec.server)
+                    ?: format_file(folder, "ca.crt", &spec.ca.file)
+                    ?: format_file(folder, "token", &spec.token_file);
+        if (r < 0)
+                return r;
+
+        *ret = spec;
+        spec = KUBECONFIG_SPEC_INIT;
+        return 0;
+}
+
+/* Counts what is new, other than the token. */
+static int read_counted(AccessMeans *means, AccessFile *file, Error *reterr) {
+        int r;
+
+        r = access_file_read(file, reterr);
+        if (r > 0)
+                means->n_changes++;
+        return r;
+}
+
+/* Both may be replaced between reading one and the other, then the first one is outdated. */
+static int read_pair(AccessMeans *means, Error *reterr) {
+        int r;
+
+        r = read_counted(means, &means->certificate, reterr);
+        if (r < 0)
+                return r;
+
+        r = read_counted(means, &means->key, reterr);
+        if (r <= 0)
+                return r;
+
+        return read_counted(means, &means->certificate, reterr);
+}
+
+/* A token that is given beside the file stands in for it. */
+static int read_token(AccessMeans *means, Error *reterr) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        r = access_file_read(&means->token, &error);
+        if (error.kind != ERROR_NONE)
+                return means->spec.token ? 0 : error_copy(reterr, &error);
+        if (r > 0)
+                means->is_refused = false;
+        return r;
+}
+
+static int read_files(AccessMeans *means, Error *reterr) {
+        int r;
+
+        r = read_counted(means, &means->ca, reterr);
+        if (r < 0)
+                return r;
+
+        r = read_pair(means, reterr);
+        if (r < 0)
+                return r;
+
+        return read_token(means, reterr);
+}
+
+static int init_files(AccessMeans *means) {
+        const KubeconfigSpec *spec = &means->spec;
+
+        return access_file_init(&means->ca, ACCESS_FILE_PEM, spec->ca.file)
+               ?: access_file_init(&means->certificate, ACCESS_FILE_PEM, spec->certificate.file)
+               ?: access_file_init(&means->key, ACCESS_FILE_PEM, spec->key.file)
+               ?: access_file_init(&means->token, ACCESS_FILE_TOKEN, spec->token_file);
+}
+
+/* The spec is taken over, also in case of a failure. All its files have to be there. */
+static int access_means_new(sd_event *event, KubeconfigSpec *spec, AccessExecChanged on_changed,
+                            void *userdata, AccessMeans **ret, Error *reterr) {
+        cleanup(access_means_free_p) AccessMeans *means = NULL;
+        int r;
+
+        means = calloc(1, sizeof(*means));
+        if (!means) {
+                kubeconfig_spec_done(spec);
+                return -ENOMEM;
+        }
+
+        means->spec = *spec;
+        *spec = KUBECONFIG_SPEC_INIT;
+        r = init_files(means);
+        if (r < 0)
+                return r;
+        r = read_files(means, reterr);
+        if (r < 0)
+                return r;
+
+        if (means->spec.exec.api_version) {
+                r = access_exec_new(event, &means->spec.exec, on_changed, userdata, &means->exec);
+                if (r < 0)
+                        return r;
+        }
+
+        *ret = take_ptr(means);
+        return 0;
+}
+
+static KubeCredentials describe(const AccessMeans *means) {
+        const KubeconfigSpec *spec = &means->spec;
+
+        return (KubeCredentials){
+                .server = spec->server,
+                .ca = spec->ca.text ?: means->ca.text,
+                .certificate = spec->certificate.text ?: means->certificate.text,
+                .key = spec->key.text ?: means->key.text,
+                .token = means->token.text ?: spec->token,
+                .username = spec->username,
+                .password = spec->password,
+                .tls_server_name = spec->tls_server_name,
+                .proxy = spec->proxy,
+                .is_unverified = spec->is_unverified,
+                .generation = means->n_changes,
+        };
+}
+
+static int add_made(AccessMeans *means, KubeCredentials *credentials, Error *reterr) {
+        const ExecCredentialCluster cluster = {
+                .server = credentials->server,
+                .tls_server_name = credentials->tls_server_name,
+                .is_unverified = credentials->is_unverified,
+                .ca = credentials->ca,
+                .proxy = credentials->proxy,
+                .config = means->spec.exec.cluster_config,
+        };
+        const ExecCredential *made;
+        int r;
+
+        r = access_exec_get(means->exec, &cluster, &made, reterr);
+        if (r <= 0)
+                return r;
+
+        credentials->token = made->token;
+        credentials->certificate = made->certificate;
+        credentials->key = made->key;
+        credentials->generation += access_exec_generation(means->exec);
+        return 1;
+}
+
+/* As kube_access_get(); *ret->generation counts from 0. */
+static int access_means_get(AccessMeans *means, KubeCredentials *ret, Error *reterr) {
+        KubeCredentials credentials;
+        int r;
+
+        r = read_files(means, reterr);
+        if (r < 0)
+                return r;
+
+        credentials = describe(means);
+        if (means->exec) {
+                r = add_made(means, &credentials, reterr);
+                if (r <= 0)
+                        return r;
+        }
+
+        *ret = credentials;
+        return 1;
+}
+
+static void access_means_refuse_token(AccessMeans *means) {
+        access_file_forget(&means->token);
+        if (means->exec)
+                access_exec_refuse(means->exec);
+        else
+                means->is_refused = true;
+}
+
+static void access_means_accept_token(AccessMeans *means) {
+        means->is_refused = false;
+}
+
+/* The server refused the token, and there has been no other one since. */
+static bool access_means_is_refused(const AccessMeans *means) {
+        return means->is_refused;
+}
+
+/* Why the content of a file is older than the file, or NULL; borrowed. */
+static const Error *access_means_trouble(const AccessMeans *means) {
+        const AccessFile *const files[] = {
+                &means->ca,
+                &means->certificate,
+                &means->key,
+                &means->token,
+        };
+
+        for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+                if (files[i]->trouble.kind != ERROR_NONE)
+                        return &files[i]->trouble;
+
+        return NULL;
+}
+
+/* A program runs. */
+static bool access_means_is_waiting(const AccessMeans *means) {
+        return means->exec && access_exec_is_running(means->exec);
+}
 
 struct KubeAccess {
         sd_event *event;
