@@ -4,16 +4,370 @@
 
 #include <errno.h>
 #include <json-c/json_object.h>
+#include <netinet/in.h>
+#include <resolv.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
+#include "agent/document/json-reader.h"
 #include "agent/kube/access-json.h"
 #include "agent/kube/access-text.h"
-#include "agent/kube/kubeconfig-entry.h"
-#include "agent/kube/kubeconfig-exec.h"
+#include "agent/kube/exec-credential-spec.h"
+
+#define EXTENSION "client.authentication.k8s.io/exec"
+
+/* Points into itself, so it must not be copied. */
+typedef struct KubeconfigEntry {
+        JsonPath list; /* "users" */
+        JsonPath item; /* [2] */
+        JsonPath path; /* .user */
+        struct json_object *object;
+} KubeconfigEntry;
+
+static void texts_done(char **texts) {
+        for (char **text = texts; text && *text; text++)
+                access_text_done(text);
+        free(texts);
+}
+
+static void kubeconfig_exec_done(KubeconfigExec *exec) {
+        free(exec->command);
+        texts_done(exec->arguments);
+        texts_done(exec->environment);
+        free(exec->install_hint);
+        access_text_done(&exec->cluster_config);
+        *exec = (KubeconfigExec){ .api_version = NULL };
+}
+
+static int read_version(struct json_object *exec, const JsonPath *path, const char **ret,
+                        Error *reterr) {
+        static const char *const versions[] = { EXEC_CREDENTIAL_V1, EXEC_CREDENTIAL_V1BETA1 };
+        const JsonPath here = { .parent = path, .key = "apiVersion" };
+        cleanup(free_p) char *text = NULL;
+        int r;
+
+        r = access_json_read_text(exec, path, here.key, &text, reterr);
+        if (r < 0)
+                return r;
+
+        for (size_t i = 0; text && i < sizeof(versions) / sizeof(versions[0]); i++)
+                if (strcmp(text, versions[i]) == 0) {
+                        *ret = versions[i];
+                        return 0;
+                }
+
+        return json_refuse(&here, reterr, "expected \"%s\" or \"%s\"", versions[0], versions[1]);
+}
+
+/* Like kubectl: a name alone is looked up in PATH. */
+static int read_command(struct json_object *exec, const JsonPath *path, const char *folder,
+                        char **ret, Error *reterr) {
+        const JsonPath here = { .parent = path, .key = "command" };
+        cleanup(free_p) char *command = NULL;
+        int r;
+
+        r = access_json_read_text(exec, path, here.key, &command, reterr);
+        if (r < 0)
+                return r;
+        if (!command)
+                return json_refuse(&here, reterr, "is missing");
+
+        if (command[0] == '/' || !strchr(command, '/'))
+                *ret = take_ptr(command);
+        else if (asprintf(ret, "%s/%s", folder, command) < 0) {
+                *ret = NULL;
+                return -ENOMEM;
+        }
+        return 0;
+}
+
+static size_t list_length(struct json_object *list) {
+        return list ? json_object_array_length(list) : 0;
+}
+
+static int read_variable(struct json_object *item, const JsonPath *path, char **ret,
+                         Error *reterr) {
+        const JsonPath name_path = { .parent = path, .key = "name" };
+        cleanup(free_p) char *name = NULL;
+        cleanup(access_text_done) char *value = NULL;
+        int r;
+
+        r = access_json_check_object(item, path, reterr)
+                    ?: access_json_read_text(item, path, "name", &name, reterr)
+                    ?: access_json_read_text(item, path, "value", &value, reterr);
+        if (r < 0)
+                return r;
+
+        if (!name || strchr(name, '='))
+                return json_refuse(&name_path, reterr, "expected the name of a variable");
+        if (asprintf(ret, "%s=%s", name, value ?: "") < 0) {
+                *ret = NULL;
+                return -ENOMEM;
+        }
+        return 0;
+}
+
+typedef int (*ReadItem)(struct json_object *item, const JsonPath *path, char **ret, Error *reterr);
+
+/* A list of texts, each read from one item. */
+static int read_texts(struct json_object *exec, const JsonPath *path, const char *key,
+                      ReadItem read_item, char ***ret, Error *reterr) {
+
+        const JsonPath here = { .parent = path, .key = key };
+        struct json_object *list;
+        int r;
+
+        r = access_json_read_list(exec, path, key, &list, reterr);
+        if (r < 0)
+                return r;
+
+        *ret = calloc(list_length(list) + 1, sizeof(**ret));
+        if (!*ret)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < list_length(list); i++) {
+                const JsonPath item_path = { .parent = &here, .index = i };
+
+                r = read_item(json_object_array_get_idx(list, i), &item_path, &(*ret)[i], reterr);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static int check_mode(struct json_object *exec, const JsonPath *path, Error *reterr) {
+        const JsonPath here = { .parent = path, .key = "interactiveMode" };
+        cleanup(free_p) char *mode = NULL;
+        int r;
+
+        r = access_json_read_text(exec, path, here.key, &mode, reterr);
+        if (r < 0 || !mode)
+                return r;
+
+        if (strcmp(mode, "Always") == 0)
+                return json_refuse(&here, reterr, "the program needs somebody at a terminal");
+        if (strcmp(mode, "Never") != 0 && strcmp(mode, "IfAvailable") != 0)
+                return json_refuse(&here, reterr,
+                                   "expected \"Never\", \"IfAvailable\" or \"Always\"");
+        return 0;
+}
+
+/* Reads the user's member "exec", if there is one. */
+static int kubeconfig_exec_read(struct json_object *user, const JsonPath *path, const char *folder,
+                                KubeconfigExec *ret, Error *reterr) {
+        const JsonPath here = { .parent = path, .key = "exec" };
+        cleanup(kubeconfig_exec_done) KubeconfigExec exec = { .api_version = NULL };
+        struct json_object *object;
+        int r;
+
+        r = access_json_read_object(user, path, here.key, &object, reterr);
+        if (r < 0 || !object)
+                return r;
+
+        r = read_version(object, &here, &exec.api_version, reterr)
+                    ?: read_command(object, &here, folder, &exec.command, reterr)
+                    ?: read_texts(object, &here, "args", access_json_copy_text, &exec.arguments, reterr)
+                    ?: read_texts(object, &here, "env", read_variable, &exec.environment, reterr)
+                    ?: check_mode(object, &here, reterr)
+                    ?: access_json_read_text(object, &here, "installHint", &exec.install_hint,
+                                             reterr)
+                    ?: access_json_read_bool(object, &here, "provideClusterInfo",
+                                             &exec.wants_cluster, reterr);
+        if (r < 0)
+                return r;
+
+        *ret = exec;
+        exec = (KubeconfigExec){ .api_version = NULL };
+        return 0;
+}
+
+static int copy_json(struct json_object *value, char **ret) {
+        const char *text = json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN);
+
+        *ret = text ? strdup(text) : NULL;
+        return *ret ? 0 : -ENOMEM;
+}
+
+/* Reads what the cluster says to that program alone: an extension. */
+static int kubeconfig_exec_read_cluster(struct json_object *cluster, const JsonPath *path,
+                                        KubeconfigExec *exec, Error *reterr) {
+        const JsonPath here = { .parent = path, .key = "extensions" };
+        struct json_object *list;
+        int r;
+
+        r = access_json_read_list(cluster, path, here.key, &list, reterr);
+        if (r < 0)
+                return r;
+
+        for (size_t i = 0; i < list_length(list); i++) {
+                struct json_object *item = json_object_array_get_idx(list, i), *extension = NULL;
+                const JsonPath item_path = { .parent = &here, .index = i };
+                cleanup(free_p) char *name = NULL;
+
+                r = access_json_check_object(item, &item_path, reterr)
+                            ?: access_json_read_text(item, &item_path, "name", &name, reterr);
+                if (r < 0)
+                        return r;
+
+                (void) json_object_object_get_ex(item, "extension", &extension);
+                if (name && strcmp(name, EXTENSION) == 0 && extension)
+                        return copy_json(extension, &exec->cluster_config);
+        }
+
+        return 0;
+}
+
+/* For "users", "user". *ret_found is false if there is none of the name. */
+static int kubeconfig_find(struct json_object *root, const char *list_key, const char *key,
+                           const char *name, KubeconfigEntry *ret, bool *ret_found, Error *reterr) {
+        struct json_object *list;
+        bool is_found = false;
+        int r;
+
+        ret->list = (JsonPath){ .key = list_key };
+        ret->path = (JsonPath){ .parent = &ret->item, .key = key };
+        r = access_json_read_list(root, NULL, list_key, &list, reterr);
+        if (r < 0)
+                return r;
+
+        for (size_t i = 0; list && i < json_object_array_length(list); i++) {
+                struct json_object *item = json_object_array_get_idx(list, i);
+                const JsonPath path = { .parent = &ret->list, .index = i };
+                cleanup(free_p) char *its_name = NULL;
+
+                r = access_json_check_object(item, &path, reterr);
+                if (r < 0)
+                        return r;
+                r = access_json_read_text(item, &path, "name", &its_name, reterr);
+                if (r < 0)
+                        return r;
+                if (strcmp(its_name ?: "", name) != 0)
+                        continue;
+                if (is_found)
+                        return json_refuse(&path, reterr, "there is another one of this name");
+
+                is_found = true;
+                ret->item = path;
+                r = access_json_read_object(item, &path, key, &ret->object, reterr);
+                if (r < 0)
+                        return r;
+                if (!ret->object)
+                        return json_refuse(&ret->path, reterr, "is missing");
+        }
+
+        *ret_found = is_found;
+        return 0;
+}
+
+/* What the context's member of that name points to. *ret_found is false if it points nowhere. */
+static int kubeconfig_follow(struct json_object *root, const KubeconfigEntry *context,
+                             const char *list_key, const char *key, KubeconfigEntry *ret,
+                             bool *ret_found, Error *reterr) {
+        const JsonPath path = { .parent = &context->path, .key = key };
+        cleanup(free_p) char *name = NULL;
+        bool is_found;
+        int r;
+
+        r = access_json_read_text(context->object, &context->path, key, &name, reterr);
+        if (r < 0)
+                return r;
+        if (!name) {
+                *ret_found = false;
+                return 0;
+        }
+
+        r = kubeconfig_find(root, list_key, key, name, ret, &is_found, reterr);
+        if (r < 0)
+                return r;
+        if (!is_found)
+                return json_refuse(&path, reterr, "there is no %s %s", key,
+                                   quote(name, (char[QUOTE_SIZE]){ 0 }));
+
+        *ret_found = true;
+        return 0;
+}
+
+/* A text without control characters. */
+static int kubeconfig_read_line(const KubeconfigEntry *entry, const char *key, char **ret,
+                                Error *reterr) {
+        const JsonPath path = { .parent = &entry->path, .key = key };
+        int r;
+
+        r = access_json_read_text(entry->object, &entry->path, key, ret, reterr);
+        if (r < 0)
+                return r;
+
+        if (*ret && !access_text_is_line(*ret))
+                return json_refuse(&path, reterr, "has a control character in it");
+        return 0;
+}
+
+/* A file, as a path from the root or, if the folder is not, from there. */
+static int kubeconfig_read_file(const KubeconfigEntry *entry, const char *folder, const char *key,
+                                char **ret, Error *reterr) {
+        cleanup(free_p) char *file = NULL;
+        int r;
+
+        r = kubeconfig_read_line(entry, key, &file, reterr);
+        if (r < 0 || !file)
+                return r;
+
+        if (file[0] == '/')
+                *ret = take_ptr(file);
+        else if (asprintf(ret, "%s/%s", folder, file) < 0) {
+                *ret = NULL;
+                return -ENOMEM;
+        }
+        return 0;
+}
+
+/* base64, in which line ends do not count; in it has to be PEM. */
+static int decode_pem(const JsonPath *path, const char *encoded, char **ret, Error *reterr) {
+        cleanup(free_p) char *place = NULL;
+        cleanup(access_text_done) char *text = NULL;
+        size_t size = strlen(encoded) / 4 * 3 + 4;
+        int n;
+
+        place = calloc(1, size);
+        if (!place)
+                return -ENOMEM;
+
+        n = b64_pton(encoded, (unsigned char *) place, size - 1);
+        text = take_ptr(place);
+        if (n < 0)
+                return json_refuse(path, reterr, "is not base64");
+        if ((size_t) n != strlen(text) || !access_text_is_pem(text)) {
+                explicit_bzero(text, size);
+                return json_refuse(path, reterr, "is not base64 of PEM");
+        }
+
+        *ret = take_ptr(text);
+        return 0;
+}
+
+/* "client-key" names a file, "client-key-data" holds what would be in it. */
+static int kubeconfig_read_source(const KubeconfigEntry *entry, const char *folder, const char *key,
+                                  const char *data_key, KubeconfigSource *ret, Error *reterr) {
+        const JsonPath path = { .parent = &entry->path, .key = data_key };
+        cleanup(access_text_done) char *encoded = NULL;
+        int r;
+
+        r = kubeconfig_read_file(entry, folder, key, &ret->file, reterr);
+        if (r < 0)
+                return r;
+        r = access_json_read_text(entry->object, &entry->path, data_key, &encoded, reterr);
+        if (r < 0 || !encoded)
+                return r;
+
+        if (ret->file)
+                return json_refuse(&path, reterr, "is there beside %s", key);
+        return decode_pem(&path, encoded, &ret->text, reterr);
+}
 
 static bool has_scheme(const char *address, const char *const *schemes) {
         for (; *schemes; schemes++) {
