@@ -42,8 +42,6 @@ typedef struct MetaRestart {
         unsigned number;      /* of the restarts in a row for that hash; from 1 */
 } MetaRestart;
 
-#define META_OWNER_SIZE 64
-
 /* A container of a runtime that has been stopped. */
 typedef struct MetaStopped {
         char *id; /* NULL: none */
@@ -197,32 +195,14 @@ bool meta_pod_is_settled(const MetaPod *pod);
 
 /* meta-restart.c */
 int meta_pod_restart(MetaPod *pod);
+/* Asks the runtime for the successors of those that were stopped. */
+int meta_pod_watch(MetaPod *pod);
 int meta_container_judge(MetaContainer *container);
-int meta_container_report(MetaContainer *container, const char *reason, const char *message);
-bool meta_container_is_asked(const Pod *pod, const PodContainer *state);
-
-/* meta-stop.c */
-int meta_container_stop(MetaContainer *container);
-int meta_container_check(MetaContainer *container);
-void meta_stop_owner(const MetaRestart *restart, char buffer[static META_OWNER_SIZE]);
 /* What a container was stopped for, in an earlier run of the agent, if that was the hash. */
 bool meta_stop_find(const Meta *meta, uint32_t hash, const char *id, MetaRestart *ret);
 
-/* meta-watch.c */
-int meta_pod_watch(MetaPod *pod);
-/* It was stopped. */
-void meta_container_await(MetaContainer *container);
-
-/* meta-tell.c: what the pod's annotation and condition should be, and what they are. */
-const MetaText *meta_pod_written(const MetaPod *pod); /* NULL: see its state */
-/* Sets meta, unless there is no change. */
-int meta_tell_annotation(const MetaPod *pod, MetaText *ret);
-/* Its end, or its successor, is awaited. */
-bool meta_container_is_restarting(const MetaContainer *container);
-/* Sets status, reason and message, or nothing. */
-int meta_tell_condition(MetaPod *pod, MetaText *ret);
-
 /* meta-write.c */
+const MetaText *meta_pod_written(const MetaPod *pod); /* NULL: see its state */
 int meta_pod_write(MetaPod *pod);
 void meta_text_done(MetaText *text);
 /* Nothing is to be written to the pod any more, or not now. */
