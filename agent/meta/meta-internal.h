@@ -13,12 +13,12 @@
 #include "agent/kube/client.h"
 #include "agent/meta/containers-meta-spec.h"
 #include "agent/meta/meta.h"
-#include "agent/meta/pod-look.h"
 #include "agent/meta/restart-plan.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 
 typedef struct MetaPod MetaPod;
+typedef struct PodLook PodLook;
 
 /* The newest container of the runtime; full_id NULL: none is known. Owned. Never changes but for
  * what was not known. */
@@ -190,6 +190,7 @@ Verdict meta_container_verdict(const MetaContainer *container);
 
 /* meta-look.c */
 int meta_pod_look(MetaPod *pod);
+PodLook *pod_look_free(PodLook *look);
 /* What there is to be known is known, as far as the runtime could be asked. */
 bool meta_pod_is_settled(const MetaPod *pod);
 
