@@ -11,7 +11,6 @@
 
 #include "agent/base/repeat.h"
 #include "agent/kube/client.h"
-#include "agent/meta/containers-meta-spec.h"
 #include "agent/meta/meta.h"
 #include "agent/meta/restart-plan.h"
 
@@ -165,10 +164,6 @@ uint32_t meta_random(void);
 /* There is room again for those that wait for it. */
 int meta_continue(Meta *meta);
 
-int meta_pod_new(Meta *meta, const Pod *pod, MetaPod **ret);
-MetaPod *meta_pod_free(MetaPod *pod);
-/* Its newest state. */
-void meta_pod_set(MetaPod *pod, const Pod *state);
 int meta_pod_step(MetaPod *pod);
 void meta_pod_wake_at(MetaPod *pod, uint64_t usec);
 

@@ -9,6 +9,7 @@
 #include "agent/kube/path.h"
 #include "agent/kube/retry.h"
 #include "agent/meta/condition-status.h"
+#include "agent/meta/containers-meta-spec.h"
 #include "agent/meta/meta-internal.h"
 #include "agent/meta/pod-patch-spec.h"
 
