@@ -36,6 +36,7 @@ struct Api {
         RpcServer *server;
         Listener *listener;
         ImagesWatcher watcher;
+        size_t status_size; /* of the last answer to GetStatus, in bytes */
         Preload *preloads;
         ImageListing *listings;
         Restarting *restartings;

@@ -124,6 +124,7 @@ int api_get_status(RpcRequest *request, const void *message, void *userdata) {
         const Runtime *runtime = runtimes_chosen(api->runtimes);
         cleanup(runtime_message_done) RuntimeMessage chosen = { .endpoint = NULL };
         cleanup(report_done) Report report = { .n_facts = 0 };
+        cleanup(error_done) Error error = ERROR_INIT;
         cleanup(free_p) char *text = NULL;
         const NodeImageOptions options = {
                 .images = api->images,
@@ -131,6 +132,13 @@ int api_get_status(RpcRequest *request, const void *message, void *userdata) {
                 .runtime = diagnosis_runtime_sentence(api->runtimes),
         };
         int r;
+
+        /* Many calls at once would keep the loop busy with answers that cannot be sent. */
+        r = rpc_request_check_reply(request, api->status_size, &error);
+        if (error.kind != ERROR_NONE)
+                return api_refuse(api, request, error.kind, error_message(&error));
+        if (r < 0)
+                return r;
 
         r = node_image_to_text(&options, &text);
         if (r < 0)
@@ -153,6 +161,7 @@ int api_get_status(RpcRequest *request, const void *message, void *userdata) {
                         (char *) api->subject->cluster.target(api->subject->cluster.source);
         reply.problems = report.problems;
         reply.n_problems = report.n_problems;
+        api->status_size = protobuf_c_message_get_packed_size(&reply.base);
         return api_reply(api, request, &reply.base);
 }
 

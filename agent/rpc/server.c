@@ -272,6 +272,10 @@ static int rpc_request_end(RpcRequest *request, const ProtobufCMessage *reply, c
         return 0;
 }
 
+int rpc_request_check_reply(const RpcRequest *request, size_t size, Error *reterr) {
+        return rpc_channel_check_reply(request->channel, size, reterr);
+}
+
 int rpc_request_reply(RpcRequest *request, const ProtobufCMessage *reply) {
         size_t size = protobuf_c_message_get_packed_size(reply);
         cleanup(error_done) Error error = ERROR_INIT;

@@ -65,6 +65,9 @@ const char *rpc_request_path(const RpcRequest *request);
 /* Who asks. */
 const Peer *rpc_request_peer(const RpcRequest *request);
 
+/* Refuses a reply of that many bytes, as rpc_request_reply() would: for what is dear to build. */
+int rpc_request_check_reply(const RpcRequest *request, size_t size, Error *reterr);
+
 /* Answer a unary call and let go of the request. A reply that is too large, or for which the caller
  * has too many others to read, becomes a refusal. */
 int rpc_request_reply(RpcRequest *request, const ProtobufCMessage *reply);
