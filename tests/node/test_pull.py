@@ -44,7 +44,8 @@ def test_names_of_one_image(start_agent, fake_runtime, names):
     for name in names:
         assert Preload(agent, name).wait_end().phase == agent.messages.PHASE_SUCCEEDED
     assert len(fake_runtime.calls("PullImage")) == 1
-    assert agent.status()["status"]["desired"] == 1
+    one = lambda: agent.status()["status"]["desired"] == 1  # noqa: E731
+    wait_until(one, 10, lambda: f"single name: {agent.status()}")
 
 
 @pytest.mark.parametrize("name", ["nginx:1", "docker.io/library/nginx:1", "index.docker.io/nginx:1"])
