@@ -73,7 +73,7 @@ static int on_notify(sd_event_source *source, uint64_t usec, void *userdata) {
         const Agent *agent = userdata;
         ImagesWork work = images_work(agent->images);
 
-        (void) sd_notifyf(false, "STATUS=%zu images wanted, %zu being pulled, %zu waiting; %s",
+        (void) sd_notifyf(false, "STATUS=%zu images desired, %zu being pulled, %zu waiting; %s",
                           images_count(agent->images), work.n_pulling, work.n_queued,
                           diagnosis_runtime_sentence(agent->runtimes));
         if (work.n_pulling + work.n_queued == 0)

@@ -19,15 +19,15 @@
 
 const char options_help[] =
         "Usage: inplaced [OPTION]...\n"
-        "Preloads container images on this node, restarts containers in place, and tells what is\n"
-        "really there.\n"
+        "Preloads container images on this node, restarts containers in place, and reports what the\n"
+        "runtime really has.\n"
         "\n"
         "  --config FILE              YAML; default /etc/inplaced/config.yaml, if it is there\n"
         "  --mode MODE                auto, cluster or standalone; auto is cluster if there is a\n"
         "                             kubeconfig or a service account; default auto\n"
         "  --kubeconfig FILE          how to reach the API server; default: as a pod\n"
         "  --kubeconfig-context NAME  which one of it; default its current context\n"
-        "  --register-node            make this node's NodeImage if nobody else does\n"
+        "  --register-node            create this node's NodeImage if no controller does\n"
         "  --pod-condition=false      do not write the condition inplaced.io/InPlaceVerified\n"
         "  --kubelet-health-address HOST:PORT\n"
         "                             nothing is restarted while the kubelet does not answer\n"

@@ -236,7 +236,7 @@ static int on_program_done(const char *output, size_t size, const Error *error, 
         else {
                 (void) error_set(&named, error ? error->kind : refusal.kind,
                                  "credential provider %s: %s%s", spec_of(run)->name,
-                                 error ? "" : "its answer makes no sense: ",
+                                 error ? "" : "its answer is invalid: ",
                                  error_message(error ?: &refusal));
                 note_failure(run, &named);
         }

@@ -610,7 +610,7 @@ static int on_created(const KubeReply *reply, const Error *error, void *userdata
         registration->is_creating = false;
         if (!error) {
                 log_info(registration->log, NULL,
-                         "Created the NodeImage `%s`, since nobody else did.",
+                         "Created the NodeImage `%s`, since no controller did.",
                          registration->api.node_name);
                 repeat_note(&registration->created, CREATION, now_usec(&registration->api));
         }

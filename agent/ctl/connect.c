@@ -124,9 +124,9 @@ int socket_check(const char *path) {
 
 const char *socket_check_to_string(int result) {
         switch (-result) {
-        case 0: return "somebody listens";
+        case 0: return "it accepts connections";
         case ENOENT: return "no such file";
-        case ECONNREFUSED: return "nobody listens there";
+        case ECONNREFUSED: return "nothing listens there";
         case EACCES:
         case EPERM: return "permission denied";
         case ENOTSOCK: return "not a socket";

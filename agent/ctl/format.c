@@ -147,7 +147,7 @@ int duration_parse(const char *text, int64_t max_sec, int64_t *ret_sec, Error *r
         } while (*p);
 
         if (total == 0)
-                return error_set(reterr, ERROR_INVALID, "a duration of zero makes no sense");
+                return error_set(reterr, ERROR_INVALID, "a duration has to be longer than zero");
 
         *ret_sec = total;
         return 0;

@@ -117,17 +117,17 @@ static const Command commands[] = {
           "  --reason TEXT                       for the event and the log\n"
           "  --timeout DURATION                  wait no longer; what has begun goes on\n" },
         { "verify", 0, 1, command_verify, OPTION_GROUP_VERIFY, "verify [POD]",
-          "Compares the image that each container runs with the one that was asked for.\n"
+          "Compares the image that each container runs with the requested one.\n"
           "The exit status is 3 if any image or environment is stale. What is unknown proves\n"
-          "nothing, and is told on standard error.\n"
+          "nothing, and is reported on standard error.\n"
           "\n"
           "  -n, --namespace NAMESPACE           only pods of this namespace\n" },
         { "status", 0, 0, command_status, OPTION_GROUP_NONE, "status",
-          "Shows what is wanted on this node and what became of it.\n" },
+          "Shows the desired images of this node and their status.\n" },
         { "images", 0, 0, command_images, OPTION_GROUP_NONE, "images",
-          "Lists the images that the runtime holds, and who asked for them.\n" },
+          "Lists the images that the runtime holds, and who requested them.\n" },
         { "doctor", 0, 0, command_doctor, OPTION_GROUP_NONE, "doctor",
-          "Says what is wrong on this node and how to mend it. Works without the agent, too.\n" },
+          "Says what is wrong on this node and how to fix it. Works without the agent, too.\n" },
         { "version", 0, 0, command_version, OPTION_GROUP_NONE, "version",
           "Shows the versions of this program, the agent and the runtime.\n" },
         { "help", 0, 1, command_help, OPTION_GROUP_NONE, "help [COMMAND]",

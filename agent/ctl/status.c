@@ -104,7 +104,7 @@ static int print_header(const Inplaced__V1__GetStatusResponse *reply, json_objec
                         return r;
         }
 
-        return print_safe("Images: %lld wanted, %lld succeeded, %lld failed, %lld pulling, "
+        return print_safe("Images: %lld desired, %lld succeeded, %lld failed, %lld pulling, "
                           "%lld waiting",
                           (long long) json_number(status, "desired"),
                           (long long) json_number(status, "succeeded"),

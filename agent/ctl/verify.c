@@ -169,7 +169,7 @@ static ExitStatus conclude(const Inplaced__V1__VerifyResponse *reply) {
         if (n_stale > 0)
                 complain("%zu of %zu containers are stale", n_stale, reply->n_containers);
         if (n_unknown > 0)
-                complain("nothing can be told of %zu of %zu containers; see -o wide", n_unknown,
+                complain("the state of %zu of %zu containers is unknown; see -o wide", n_unknown,
                          reply->n_containers);
         return n_stale > 0 ? EXIT_STATUS_PARTLY : EXIT_STATUS_DONE;
 }

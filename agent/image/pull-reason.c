@@ -43,7 +43,7 @@ static const struct {
         [PULL_REASON_DEADLINE] = { "DeadlineExceeded",
                 "allow more time, or check the network between node and registry" },
         [PULL_REASON_CANCELED] = { "Canceled",
-                "ask for the image again if it is still wanted" },
+                "request the image again if it is still needed" },
         [PULL_REASON_RUNTIME_UNAVAILABLE] = { "RuntimeUnavailable",
                 "check that the container runtime is running" },
         [PULL_REASON_UNSUPPORTED] = { "Unsupported",

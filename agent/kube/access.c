@@ -367,7 +367,7 @@ static int on_program_done(const char *output, size_t size, const Error *error, 
                 r = exec_credential_parse(output, size, exec->exec->api_version, today(),
                                           &credential, &refusal);
                 if (refusal.kind != ERROR_NONE)
-                        exec_note_failure(exec, "gave an answer that makes no sense: ", &refusal);
+                        exec_note_failure(exec, "gave an invalid answer: ", &refusal);
                 else if (r < 0)
                         return r;
                 else

@@ -150,7 +150,7 @@ static int check_mode(struct json_object *exec, const JsonPath *path, Error *ret
                 return r;
 
         if (strcmp(mode, "Always") == 0)
-                return json_refuse(&here, reterr, "the program needs somebody at a terminal");
+                return json_refuse(&here, reterr, "the program needs a terminal");
         if (strcmp(mode, "Never") != 0 && strcmp(mode, "IfAvailable") != 0)
                 return json_refuse(&here, reterr,
                                    "expected \"Never\", \"IfAvailable\" or \"Always\"");
@@ -449,10 +449,10 @@ static int refuse_others(const KubeconfigEntry *user, Error *reterr) {
                 const char *words;
         } others[] = {
                 { "auth-provider", "is not supported, as in kubectl since 1.26; use \"exec\"" },
-                { "as", "acting as somebody else is not supported" },
-                { "as-uid", "acting as somebody else is not supported" },
-                { "as-groups", "acting as somebody else is not supported" },
-                { "as-user-extra", "acting as somebody else is not supported" },
+                { "as", "impersonation is not supported" },
+                { "as-uid", "impersonation is not supported" },
+                { "as-groups", "impersonation is not supported" },
+                { "as-user-extra", "impersonation is not supported" },
         };
 
         for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {

@@ -82,8 +82,7 @@ static void tell_restart(FILE *to, const ConditionContainer *container) {
 
 static void tell_unknown(FILE *to, const ConditionContainer *container) {
         if (verdict_of(container->reference_id, container->running_id) == VERDICT_CURRENT)
-                (void) fprintf(to, "the environment of container %s cannot be told",
-                               container->name);
+                (void) fprintf(to, "the environment of container %s is unknown", container->name);
         else if (container->is_known)
                 tell_images(to, container);
         else

@@ -88,7 +88,7 @@ static int item_say(Item *item, const Error *error) {
                              item->reference);
         else if (!item->reference_id || !item->running_id)
                 r = asprintf(&item->message, "the runtime cannot be asked: %s",
-                             error ? error_message(error) : "it tells no image");
+                             error ? error_message(error) : "it reports no image");
         else if (!item->reference[0])
                 r = asprintf(&item->message, "it is not known which image is asked for");
         else if (!item->reference_id[0])

@@ -32,7 +32,7 @@ typedef struct PreloadItem {
         char *name;  /* NULL: what was written is no reference, and the refusal says why */
         char *tag;
         ImageStatus refusal;
-        const Image *image; /* NULL: nobody wants it any more */
+        const Image *image; /* NULL: it is no longer requested */
         bool is_pending;    /* the caller does not know the newest state */
         bool is_finished;   /* and the caller knows */
 } PreloadItem;
@@ -107,7 +107,7 @@ static ImageStatus canceled_status(void) {
         return (ImageStatus){
                 .phase = IMAGE_FAILED,
                 .reason = PULL_REASON_CANCELED,
-                .message = (char *) "Canceled: nobody wants the image any more",
+                .message = (char *) "Canceled: the image is no longer requested",
         };
 }
 

@@ -118,7 +118,7 @@ static int visit_files(const ImagesDir *dir, const DiagnosisSubject *subject,
                 }
 
                 r = visitor->on_problem(name, error_message(&file->error),
-                                        "mend the file; until then its last good content counts",
+                                        "correct the file; until then its last good content counts",
                                         visitor->userdata);
                 if (r < 0)
                         return r;
@@ -134,7 +134,7 @@ static int visit_folder(const DiagnosisSubject *subject, const DiagnosisVisitor 
         int r;
 
         if (error->kind == ERROR_NOT_FOUND)
-                r = asprintf(&text, "%s is not there, which is fine if nobody needs it",
+                r = asprintf(&text, "%s does not exist, which is fine if it is not needed",
                              subject->images_path);
         else
                 r = asprintf(&text, "%s, %zu files", subject->images_path,

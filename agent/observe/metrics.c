@@ -106,7 +106,7 @@ static const Metric metric_table[_METRIC_MAX] = {
         [METRIC_IMAGES_WANTED] = {
                 "inplaced_images_wanted", METRIC_TYPE_GAUGE, NULL,
                 { { "phase", METRIC_SET_PHASE } },
-                "Images that somebody asked for, by phase." },
+                "Requested images, by phase." },
         [METRIC_RUNTIME_READY] = {
                 "inplaced_runtime_ready", METRIC_TYPE_GAUGE, NULL, { { 0 } },
                 "Whether the container runtime answers (1) or not (0)." },

@@ -144,7 +144,7 @@ static int kubelet_answer(Kubelet *kubelet, KubeletState state, char *why) {
 static int answer_away(Kubelet *kubelet) {
         char *why;
 
-        if (asprintf(&why, "nobody answers on %s", kubelet->text) < 0)
+        if (asprintf(&why, "nothing answers on %s", kubelet->text) < 0)
                 return -ENOMEM;
 
         return kubelet_answer(kubelet, KUBELET_AWAY, why);

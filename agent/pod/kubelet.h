@@ -35,7 +35,7 @@ typedef struct KubeletOptions {
 int kubelet_new(const KubeletOptions *options, Kubelet **ret, Error *reterr);
 Kubelet *kubelet_free(Kubelet *kubelet);
 
-/* why: one line if it is away ("nobody answers on 127.0.0.1:10248"), else NULL; borrowed. Runs
+/* why: one line if it is away ("nothing answers on 127.0.0.1:10248"), else NULL; borrowed. Runs
  * once, not from within kubelet_ask(). */
 typedef int (*KubeletAnswered)(KubeletState state, const char *why, void *userdata);
 

@@ -776,7 +776,7 @@ static void stop_log_end(const Stop *stop, uint64_t duration_usec) {
                 return;
         case STOP_NOT_ASKED:
                 log_info(stop->stops->log, fields, "Container `%s` is not stopped after all: %s.",
-                         name, stop->message ?: "nobody wants it any more");
+                         name, stop->message ?: "it is no longer requested");
                 return;
         case STOP_FAILED:
                 log_error(stop->stops->log, fields, "Cannot stop container `%s`: %s.", name,

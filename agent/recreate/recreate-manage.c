@@ -623,7 +623,7 @@ static RecreateOrphan *find_orphan(const Recreate *recreate, const char *uid) {
 static void tell_overfull(Recreate *recreate) {
         if (!recreate->are_orphans_overfull)
                 log_warning(recreate->log, NULL,
-                            "There are more than %d restart requests that nobody has prepared: the "
+                            "There are more than %d unprepared restart requests: the "
                             "others wait.",
                             RECREATE_REQUESTS_MAX);
         recreate->are_orphans_overfull = true;

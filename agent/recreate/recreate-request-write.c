@@ -83,7 +83,7 @@ void recreate_request_note_end(RecreateRequest *request, bool is_by_us) {
         log_write(request->recreate->log, level, NULL,
                   "The restart request `%s/%s` for the pod `%s` is completed%s: %s.",
                   spec->namespace, spec->name, spec->pod_name ?: "",
-                  is_by_us ? "" : " by somebody else",
+                  is_by_us ? "" : " by another client",
                   spec->status.message ?: "no reason is given");
         if (is_by_us)
                 request->recreate->on_completed(is_success, request->recreate->userdata);

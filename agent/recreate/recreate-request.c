@@ -237,7 +237,7 @@ static void tell_problem(RecreateRequest *request) {
                 return;
 
         request->is_problem_told = true;
-        log_warning(request->recreate->log, NULL, "The restart request `%s/%s` makes no sense: %s.",
+        log_warning(request->recreate->log, NULL, "Cannot use the restart request `%s/%s`: %s.",
                     spec->namespace, spec->name, spec->problem);
 }
 

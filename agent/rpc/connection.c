@@ -27,7 +27,7 @@ static int refuse_connection(const char *path, int error, Error *reterr) {
         switch (error) {
         case ENOENT: return error_set(reterr, ERROR_UNAVAILABLE, "%s: no such file", path);
         case ECONNREFUSED:
-                return error_set(reterr, ERROR_UNAVAILABLE, "%s: nobody listens there", path);
+                return error_set(reterr, ERROR_UNAVAILABLE, "%s: nothing listens there", path);
         case EACCES:
         case EPERM: return error_set(reterr, ERROR_DENIED, "%s: permission denied", path);
         case EAGAIN:

@@ -36,7 +36,7 @@ static const RoomLimits call_limits = {
 
 /* One reply may be as large as a client takes. */
 static const RoomLimits reply_limits = {
-        .what = "bytes of answers that nobody reads",
+        .what = "bytes of unread answers",
         .for_user = RPC_REPLY_SIZE_MAX,
         .for_others = (size_t) 64 << 20,
         .for_all = (size_t) 128 << 20,

@@ -295,7 +295,7 @@ def test_outage_has_one_line(agent, fake_runtime):
     """However long it is away, and whatever it says while it starts."""
     fake_runtime.front.vanish(leave_file=True)
     the_complaint(agent, "has ended the connection")
-    wait_until(lambda: "nobody listens" in told(agent), 10 * SLOWLY, "the next attempt")
+    wait_until(lambda: "nothing listens" in told(agent), 10 * SLOWLY, "the next attempt")
     starting = behaviours.fail("UNKNOWN", "server is not initialized yet")
     fake_runtime.on("Version", starting)
     fake_runtime.front.listen()

@@ -144,7 +144,7 @@ def test_status(agent, push):
     name, _, tag = image.reference.rpartition(":")
     (row,) = [line for line in table.stdout.splitlines() if line.startswith(name)]
     assert row.split()[1:3] == [tag, "Succeeded"]
-    assert "1 wanted, 1 succeeded" in table.stdout
+    assert "1 desired, 1 succeeded" in table.stdout
     assert image.image_id in agent.ctl("-o", "wide", "status").stdout
     for form, load in _LOAD.items():
         assert load(agent.ctl("-o", form, "status").stdout) == agent.status()

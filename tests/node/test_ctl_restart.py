@@ -236,7 +236,7 @@ def _verified(node, container, verdict, **more):
         ([("CURRENT", "Current")], 0, ""),
         ([("CURRENT", "Stale")], 3, "1 of 1 containers are stale"),
         ([("CURRENT", ""), ("STALE", "")], 3, "1 of 2 containers are stale"),
-        ([("CURRENT", ""), ("UNKNOWN", "")], 0, "nothing can be told of 1 of 2"),
+        ([("CURRENT", ""), ("UNKNOWN", "")], 0, "the state of 1 of 2 containers"),
     ],
 )
 def test_exit_status_of_verify(ctl, node, rows, status, said):

@@ -128,7 +128,7 @@ def test_notices(start_agent, fake_runtime):
     agent.want("demo/web:1")
     agent.wait_status("demo/web:1", "Succeeded")
     wait_until(
-        lambda: any("1 images wanted" in one.value for one in agent.notify.notices("STATUS")),
+        lambda: any("1 images desired" in one.value for one in agent.notify.notices("STATUS")),
         5,
         lambda: f"status: {agent.notify.notices('STATUS')}",
     )

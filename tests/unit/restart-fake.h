@@ -68,7 +68,7 @@ Runtime *runtimes_chosen(const Runtimes *runtimes) {
 }
 
 const char *runtime_sentence(const Runtime *runtime) {
-        return "nobody listens there";
+        return "nothing listens there";
 }
 
 int cri_list_containers(RpcClient *client, const CriContainerFilter *filter, RpcDone done,

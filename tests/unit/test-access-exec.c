@@ -152,7 +152,7 @@ static void test_senseless_answer(void **state) {
         put_answer(fixture, "\"token\":[\"hunter2\"]");
         open_exec(fixture);
         assert_fails(fixture, ERROR_INVALID,
-                     "/program\" gave an answer that makes no sense: status.token: expected a "
+                     "/program\" gave an invalid answer: status.token: expected a "
                      "string (in quotes)");
         assert_null(strstr(error_message(&fixture->error), "hunter2"));
 }

@@ -94,7 +94,7 @@ static const struct {
         { { RUNS, .reference_id = ID_A, .running_id = ID_A, .has_environment = true },
           "Unknown",
           "Unknown",
-          "the environment of container app cannot be told" },
+          "the environment of container app is unknown" },
 };
 
 static void test_of_one(void **state) {

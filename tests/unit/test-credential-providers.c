@@ -468,7 +468,7 @@ static void test_failures(void **state) {
         expect_failure(fixture, "u", "credential provider broken: ended with status 3");
         write_plugin(fixture, "broken", "");
         write_file(fixture, "broken", ANSWER("b", "Nothing", ""));
-        expect_failure(fixture, "u", "credential provider broken: its answer makes no sense: ");
+        expect_failure(fixture, "u", "credential provider broken: its answer is invalid: ");
         expect_failure(fixture, "u", "cacheKeyType: expected");
         write_file(fixture, "broken", ANSWER("b", "Image", ""));
         expect(fixture, "r.io/a", false, "b u");

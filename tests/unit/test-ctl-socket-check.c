@@ -72,7 +72,7 @@ static void test_advice_says_what_to_do(void **state) {
         } rows[] = {
                 { -ENOENT, "no such file; is it running? try: systemctl status inplaced" },
                 { -ECONNREFUSED,
-                  "nobody listens there; is it running? try: systemctl status inplaced" },
+                  "nothing listens there; is it running? try: systemctl status inplaced" },
                 { -ENOTSOCK, "not a socket; check --socket" },
                 { -EACCES, "permission denied; run it as root" },
                 { -EIO, "Input/output error; try: journalctl -u inplaced" },
@@ -114,7 +114,7 @@ static void test_diagnosis_without_the_agent(void **state) {
         doctor_local_diagnose(sockets, &error, &diagnosis);
         assert_int_equal(diagnosis.response.n_problems, 1);
         assert_string_equal(diagnosis.response.facts[0]->value, "no such file");
-        assert_string_equal(diagnosis.response.facts[1]->value, "somebody listens");
+        assert_string_equal(diagnosis.response.facts[1]->value, "it accepts connections");
 }
 
 int main(void) {

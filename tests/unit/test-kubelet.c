@@ -153,7 +153,7 @@ static void test_comes_and_goes(void **state) {
         ask(kubelet, &askers[0]);
         wait_for(&askers[0], 3);
         assert_int_equal(askers[0].state, KUBELET_AWAY);
-        snprintf(why, sizeof(why), "nobody answers on %s", address);
+        snprintf(why, sizeof(why), "nothing answers on %s", address);
         assert_string_equal(askers[0].why, why);
         assert_int_equal(fake.n_begun, 0);
 

@@ -154,7 +154,7 @@ static void test_without_a_runtime(void **state) {
         fake.is_away = true;
         start(&plain_options);
         assert_int_equal(told.kind, ERROR_UNAVAILABLE);
-        assert_string_equal(told.message, "nobody listens there");
+        assert_string_equal(told.message, "nothing listens there");
 
         fake.is_away = false;
         start(&plain_options);

@@ -845,7 +845,7 @@ static void test_nobody_to_connect_to(void **state) {
 
         close_p(&fixture->listening);
         fixture->listening = -1;
-        assert_no_connection(fixture, fixture->path, ERROR_UNAVAILABLE, "nobody listens");
+        assert_no_connection(fixture, fixture->path, ERROR_UNAVAILABLE, "nothing listens");
 
         memset(path, 'x', sizeof(path));
         path[sizeof(path) - 1] = '\0';
