@@ -44,8 +44,9 @@ nc -ll -p 8080 -e /bin/sh -c '
 # Whatever comes is answered in plain HTTP, and noted.
 _ANSWERS_PLAINLY = """\
 nc -ll -p 8080 -e /bin/sh -c '
+    dd bs=8192 count=1 >>/data/notes
     printf "HTTP/1.0 204 No Content\\r\\n\\r\\n"
-    cat >>/data/notes
+    cat >/dev/null
 ' &"""
 _LISTENS = ":1F90 "  # as /proc tells of a socket that listens on port 8080
 
