@@ -27,6 +27,7 @@
 
 /* Changes that come in quick succession are reported to systemd together. */
 #define NOTIFY_USEC ((uint64_t) 500 * 1000)
+#define TRIM_USEC ((uint64_t) 3 * 1000 * 1000)
 
 #define DEFAULT_GROUP "inplaced"
 #define RIGHTS "give the agent the rights of packaging/kubernetes/rbac.yaml"
@@ -60,6 +61,7 @@ struct Agent {
         Api *api;
         HttpServer *http;
         sd_event_source *notify; /* NULL until there is something to report */
+        sd_event_source *trim;
         sd_event_source *settle; /* runs until it is known which runtimes are there */
 };
 
@@ -76,8 +78,17 @@ static int on_notify(sd_event_source *source, uint64_t usec, void *userdata) {
         (void) sd_notifyf(false, "STATUS=%zu images desired, %zu being pulled, %zu waiting; %s",
                           images_count(agent->images), work.n_pulling, work.n_queued,
                           diagnosis_runtime_sentence(agent->runtimes));
-        if (work.n_pulling + work.n_queued == 0)
-                (void) malloc_trim(0);
+        if (work.n_pulling + work.n_queued > 0)
+                return 0;
+
+        (void) malloc_trim(0);
+        (void) sd_event_source_set_time_relative(agent->trim, TRIM_USEC);
+        return sd_event_source_set_enabled(agent->trim, SD_EVENT_ONESHOT);
+}
+
+/* Once more, since gRPC's threads may free what they have read some time later. */
+static int on_trim(sd_event_source *source, uint64_t usec, void *userdata) {
+        (void) malloc_trim(0);
         return 0;
 }
 
@@ -97,6 +108,11 @@ static int agent_add_notify(Agent *agent, const Options *options, Error *reterr)
 
         r = loop_add_time_relative(agent->event, &agent->notify, CLOCK_MONOTONIC, NOTIFY_USEC, 0,
                                    on_notify, agent);
+        if (r < 0)
+                return r;
+
+        r = loop_add_time(agent->event, &agent->trim, CLOCK_MONOTONIC, UINT64_MAX, 0, on_trim,
+                          agent);
         if (r < 0)
                 return r;
 
@@ -865,6 +881,7 @@ Agent *agent_free(Agent *agent) {
 
         sd_event_source_disable_unref(agent->settle);
         agent->notify = sd_event_source_disable_unref(agent->notify);
+        agent->trim = sd_event_source_disable_unref(agent->trim);
         http_server_free(agent->http);
         agent->api = api_free(agent->api);
         agent->recreate = recreate_free(agent->recreate);
