@@ -18,7 +18,7 @@ CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 20),
-    ("grpc.min_reconnect_backoff_ms", 20),
+    ("grpc.min_reconnect_backoff_ms", 5000),  # also how long a peer may take to say hello
     ("grpc.max_reconnect_backoff_ms", 200),
 ]
 

@@ -66,8 +66,8 @@ def _become_foreground() -> None:
 
 @pytest.mark.slow
 def test_bytes_grow_to_the_total(agent, push):
-    """While 200 MB arrive, the bar tells more and more bytes of the real total, then the ID."""
-    image = push([50 << 20] * 4)
+    """While 400 MB arrive, the bar tells more and more bytes of the real total, then the ID."""
+    image = push([50 << 20] * 8)
     terminal = Terminal(agent, "pull", image.reference)
     assert terminal.wait_end() == 0, terminal.text
     told = [(float(done), total, unit) for done, total, unit in _BYTES.findall(terminal.text)]
