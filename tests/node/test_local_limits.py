@@ -90,7 +90,9 @@ def test_finished_requests_make_room(start_agent, fake_runtime):
         identities.append(last.request_id)
     assert not fake_runtime.calls("PullImage")
     status = agent.node.GetStatus(agent.messages.GetStatusRequest()).node_image_json
-    assert [identity in status for identity in identities] == [False, True, True, True]
+    # Which of those that ended within one second goes is left open.
+    kept = [identity in status for identity in identities]
+    assert kept.count(False) == 1 and kept[-1], kept
 
 
 def test_answers_that_nobody_reads(agent):
