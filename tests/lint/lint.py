@@ -36,14 +36,19 @@ def is_script(root, name, *interpreters):
 
 
 def complaints_about_samples(check, samples):
-    """Maps the name of each sample to what the check has to say about it alone."""
+    """Maps the name of each sample to what the check has to say about it alone.
+
+    A sample is the text of the file with that name, or a dict of several files.
+    """
     found = {}
-    for name, text in samples.items():
+    for name, sample in samples.items():
+        files = sample if isinstance(sample, dict) else {name: sample}
         with tempfile.TemporaryDirectory(prefix="lint-") as folder:
-            path = pathlib.Path(folder) / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-            found[name] = check(pathlib.Path(folder), [name])
+            for file, text in files.items():
+                path = pathlib.Path(folder) / file
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            found[name] = check(pathlib.Path(folder), sorted(files))
     return found
 
 

@@ -73,7 +73,7 @@ def checkout(folder: Path, write_script: Callable[[str, str], Path]) -> Path:
     """The scripts of this project around one that has nothing to build; CMakeLists.txt is the test's."""
     root = folder / "checkout"
     for name in ("tests/run", "tests/count.py", "tests/cmocka.py", "tests/expected-skips", "tests/fuzz/run",
-                 "packaging/root.sh"):
+                 "tests/lint/counts.py", "tests/lint/lint.py", "packaging/root.sh"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / name, root / name)
     write_script(

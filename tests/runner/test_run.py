@@ -54,6 +54,14 @@ def test_last_line_and_status(run_stage, tests, status, last_line):
 
 
 @only_root
+def test_structure_is_counted(checkout, run_stage):
+    (checkout / "agent").mkdir()
+    (checkout / "agent/x.c").write_text("int a;\n")
+    said = run_stage(PASS).stdout.splitlines()
+    assert "files: 1" in said and "cycles between files: 0" in said
+
+
+@only_root
 def test_skips_are_named(run_stage):
     assert "skipped: lint/s: SKIP_RETURN_CODE=77 (lint, dev)" in run_stage(PASS + SKIP).stdout
 
