@@ -212,7 +212,7 @@ static void look_at_pods(AgentMetrics *metrics) {
         for (Verdict verdict = 0; verdict < _VERDICT_MAX; verdict++)
                 metrics_set(metrics->metrics, METRIC_CONTAINERS,
                             METRIC_LABELS(verdict_labels[verdict]),
-                            (double) meta_count(metrics->meta, verdict));
+                            (double) inplace_count(metrics->meta, verdict));
 }
 
 int agent_metrics_serve(HttpReply *reply, void *userdata) {

@@ -8,7 +8,7 @@
  * counts it here. What is a state and no event is read when the metrics are scraped.
  */
 
-#include "agent/node/api.h"
+#include "agent/api/api.h"
 #include "agent/observe/http.h"
 #include "agent/observe/metrics.h"
 #include "agent/recreate/recreate.h"
@@ -19,7 +19,7 @@ typedef struct AgentMetrics {
         const Api *api;
         const Stops *stops;
         const Pods *pods; /* these three are NULL if the node stands alone */
-        const Meta *meta;
+        const InPlace *meta;
         const Recreate *recreate;
         const char *reasons[_PULL_REASON_MAX + 1];
         uint64_t bytes_counted;

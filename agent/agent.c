@@ -56,7 +56,7 @@ struct Agent {
         Kubelet *kubelet;
         Stops *stops;
         Pods *pods; /* these three are NULL if the node stands alone */
-        Meta *meta;
+        InPlace *meta;
         Recreate *recreate;
         Api *api;
         HttpServer *http;
@@ -207,7 +207,7 @@ static int on_runtime_changed(Runtime *runtime, void *userdata) {
         if (r >= 0 && agent->stops)
                 r = stops_runtime_changed(agent->stops);
         if (r >= 0 && agent->meta)
-                r = meta_runtime_changed(agent->meta);
+                r = inplace_runtime_changed(agent->meta);
         if (r >= 0 && agent->recreate)
                 r = recreate_runtime_changed(agent->recreate);
         if (r >= 0)
@@ -341,7 +341,7 @@ static void on_reachable(void *userdata) {
 
         r = agent->pods ? pods_kick(agent->pods) : 0;
         if (r >= 0 && agent->meta)
-                r = meta_kick(agent->meta);
+                r = inplace_kick(agent->meta);
         if (r >= 0 && agent->recreate)
                 (void) recreate_kick(agent->recreate);
 }
@@ -397,7 +397,7 @@ static void on_outcome(const Image *image, const ImageStatus *status, void *user
 
         agent_metrics_on_outcome(&agent->metrics, status);
         if (agent->meta)
-                (void) meta_image_changed(agent->meta, image_key(image));
+                (void) inplace_image_changed(agent->meta, image_key(image));
 }
 
 static void on_served(const Image *image, const Want *want, void *userdata) {
@@ -498,7 +498,7 @@ static int agent_add_source(Agent *agent, const Options *options, Error *reterr)
  * at all is said elsewhere. */
 static const Error *find_trouble(const Agent *agent) {
         const Error *errors[] = { pods_error(agent->pods), recreate_error(agent->recreate),
-                                  meta_error(agent->meta) };
+                                  inplace_error(agent->meta) };
 
         for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
                 if (errors[i]->kind == ERROR_DENIED || errors[i]->kind == ERROR_INVALID)
@@ -594,8 +594,8 @@ static int agent_add_stops(Agent *agent, const Options *options, Error *reterr) 
         return 0;
 }
 
-static int agent_add_meta(Agent *agent, const Options *options) {
-        const MetaOptions meta = {
+static int agent_add_inplace(Agent *agent, const Options *options) {
+        const InPlaceOptions meta = {
                 .event = agent->event,
                 .log = agent->log,
                 .client = cluster_client(agent->cluster),
@@ -609,7 +609,7 @@ static int agent_add_meta(Agent *agent, const Options *options) {
                 .userdata = agent,
         };
 
-        return meta_new(&meta, &agent->meta);
+        return inplace_new(&meta, &agent->meta);
 }
 
 static int agent_add_recreate(Agent *agent, const Options *options) {
@@ -650,7 +650,7 @@ static int agent_add_pods(Agent *agent, const Options *options, Error *reterr) {
         if (r < 0)
                 return r;
 
-        r = agent_add_meta(agent, options);
+        r = agent_add_inplace(agent, options);
         if (r < 0)
                 return r;
 
@@ -885,7 +885,7 @@ Agent *agent_free(Agent *agent) {
         http_server_free(agent->http);
         agent->api = api_free(agent->api);
         agent->recreate = recreate_free(agent->recreate);
-        agent->meta = meta_free(agent->meta);
+        agent->meta = inplace_free(agent->meta);
         agent->pods = pods_free(agent->pods);
         agent->stops = stops_free(agent->stops);
         agent->kubelet = kubelet_free(agent->kubelet);

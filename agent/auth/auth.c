@@ -15,7 +15,7 @@
 /* How many pull secrets of one image are read at the same time. */
 #define READS_MAX 8
 
-/* A pull secret that the wish names. */
+/* A pull secret that the desired image names. */
 typedef struct Slot {
         PullKeysAsk *ask;
         const char *namespace; /* NULL: a file of the folder */
@@ -56,11 +56,11 @@ static bool has_namespace(const SecretRef *secret) {
 }
 
 /* The size of the texts behind the slots: each namespace and name twice, with separators. */
-static size_t slots_texts_size(const ImageWish *wish) {
+static size_t slots_texts_size(const DesiredImage *desired) {
         size_t size = 0;
 
-        for (size_t i = 0; i < wish->n_secrets; i++) {
-                const SecretRef *secret = &wish->secrets[i];
+        for (size_t i = 0; i < desired->n_secrets; i++) {
+                const SecretRef *secret = &desired->secrets[i];
 
                 size += 2 * (strlen(secret->namespace ?: "") + strlen(secret->name) + 2);
         }
@@ -84,12 +84,12 @@ static char *slot_init(Slot *slot, PullKeysAsk *ask, const SecretRef *secret, ch
         return stpcpy(text, secret->name) + 1;
 }
 
-static void slots_init(PullKeysAsk *ask, const ImageWish *wish) {
-        char *text = (char *) &ask->slots[wish->n_secrets];
+static void slots_init(PullKeysAsk *ask, const DesiredImage *desired) {
+        char *text = (char *) &ask->slots[desired->n_secrets];
 
-        for (size_t i = 0; i < wish->n_secrets; i++)
-                text = slot_init(&ask->slots[i], ask, &wish->secrets[i], text);
-        ask->n_slots = wish->n_secrets;
+        for (size_t i = 0; i < desired->n_secrets; i++)
+                text = slot_init(&ask->slots[i], ask, &desired->secrets[i], text);
+        ask->n_slots = desired->n_secrets;
 }
 
 static void slots_done(PullKeysAsk *ask) {
@@ -243,7 +243,7 @@ static void complain_secret(Auth *auth, const Slot *slot) {
                             error_message(&slot->error));
 }
 
-/* What can be used, in the order of the wish, and a complaint about the rest. If nothing can be used
+/* What can be used, in the order of the desired image, and a complaint about the rest. If nothing can be used
  * that is a refusal: an anonymous pull in its place might bring another image. */
 static int slots_collect(PullKeysAsk *ask, Keyring *keyring, Error *reterr) {
         if (!slots_have_usable(ask))
@@ -363,18 +363,18 @@ static PullKeysAsk *auth_drop(PullKeysAsk *ask) {
 DEFINE_CLEANUP(PullKeysAsk *, auth_drop)
 
 static int ask_new(Auth *auth, const PullKeysQuestion *question, PullKeysAsk **ret) {
-        const ImageWish *wish = question->wish;
+        const DesiredImage *desired = question->desired;
         cleanup(auth_drop_p) PullKeysAsk *ask = NULL;
         int r;
 
-        ask = calloc(1, sizeof(*ask) + wish->n_secrets * sizeof(ask->slots[0]) +
-                                slots_texts_size(wish));
+        ask = calloc(1, sizeof(*ask) + desired->n_secrets * sizeof(ask->slots[0]) +
+                                slots_texts_size(desired));
         if (!ask)
                 return -ENOMEM;
 
         ask->auth = auth;
         ask->was_denied = question->was_denied;
-        slots_init(ask, wish);
+        slots_init(ask, desired);
         list_prepend(&auth->asks, ask);
 
         r = loop_add_defer(auth->options.event, &ask->ready, on_ready, ask);

@@ -4,7 +4,7 @@
 /*
  * All sources of registry credentials, as one
  *
- * First the pull secrets that a wish names: those with a namespace are read from the API server, if
+ * First the pull secrets that a desired image names: those with a namespace are read from the API server, if
  * there is one, the others from the folder of credentials. Then those of the node: the folder,
  * docker's own configuration, credential provider plugins as the kubelet has them.
  */

@@ -11,7 +11,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
-#include "agent/cluster/desired.h"
+#include "agent/cluster/node-image.h"
 #include "agent/cluster/registration.h"
 #include "agent/cluster/status-writer.h"
 #include "agent/kube/discovery.h"
@@ -42,7 +42,7 @@ struct Cluster {
         KubeSecrets *secrets;
         Images *images;
         ImagesWatcher watcher;
-        Desired *desired;
+        ClusterNodeImage *node_image;
 
         bool was_away;
         bool was_synced;
@@ -74,7 +74,7 @@ static int cluster_on_object(Cluster *cluster, const KubeObject *object) {
         int r;
 
         cluster->is_shown = true;
-        r = desired_set(cluster->desired, object);
+        r = cluster_node_image_set(cluster->node_image, object);
         if (r < 0)
                 return r;
 
@@ -95,7 +95,7 @@ static int cluster_on_object(Cluster *cluster, const KubeObject *object) {
  */
 
 static int cluster_take_object(Cluster *cluster, const KubeObject *object) {
-        const char *known = desired_resource_version(cluster->desired);
+        const char *known = cluster_node_image_resource_version(cluster->node_image);
         int r;
 
         if (known && strcmp(object->resource_version, known) == 0)
@@ -104,7 +104,7 @@ static int cluster_take_object(Cluster *cluster, const KubeObject *object) {
         log_info(cluster->log, NULL,
                  "The NodeImage `%s` is not what the watch has shown: listing it anew.",
                  cluster->node_name);
-        desired_on_list(cluster->desired);
+        cluster_node_image_on_list(cluster->node_image);
         r = cluster_on_object(cluster, object);
         return r < 0 ? r : kube_watch_relist(cluster->watch);
 }
@@ -166,7 +166,7 @@ static int cluster_on_first_sync(Cluster *cluster) {
         cluster->was_synced = true;
         log_info(cluster->log, NULL, "Watching the NodeImage `%s` (%s) of %s.", cluster->node_name,
                  cluster->version, kube_client_target(cluster->client));
-        return desired_on_first_sync(cluster->desired);
+        return cluster_node_image_on_first_sync(cluster->node_image);
 }
 
 static int on_object(const KubeObject *object, void *userdata) {
@@ -176,7 +176,7 @@ static int on_object(const KubeObject *object, void *userdata) {
 static int cluster_on_gone(Cluster *cluster) {
         int r;
 
-        r = desired_clear(cluster->desired);
+        r = cluster_node_image_clear(cluster->node_image);
         if (r < 0)
                 return r;
 
@@ -212,7 +212,7 @@ static int cluster_on_synced(Cluster *cluster) {
         int r;
 
         cluster->n_failures = 0;
-        desired_on_listed(cluster->desired);
+        cluster_node_image_on_listed(cluster->node_image);
         if (kube_report_well(&cluster->report) && cluster->was_synced)
                 log_info(cluster->log, NULL, "Watching the NodeImage `%s` again.",
                          cluster->node_name);
@@ -222,12 +222,12 @@ static int cluster_on_synced(Cluster *cluster) {
                 return r;
 
         /* It went while its kind was not served, so no watch has seen it go. */
-        if (!cluster->is_shown && desired_uid(cluster->desired))
+        if (!cluster->is_shown && cluster_node_image_uid(cluster->node_image))
                 r = cluster_on_gone(cluster);
         if (r < 0)
                 return r;
 
-        return desired_uid(cluster->desired) ? 0 : cluster_register(cluster, NULL);
+        return cluster_node_image_uid(cluster->node_image) ? 0 : cluster_register(cluster, NULL);
 }
 
 static int on_rediscover(sd_event_source *source, uint64_t usec, void *userdata);
@@ -318,7 +318,7 @@ static int on_watch_state(KubeWatchState state, void *userdata) {
 static void on_list(void *userdata) {
         Cluster *cluster = userdata;
 
-        desired_on_list(cluster->desired);
+        cluster_node_image_on_list(cluster->node_image);
 }
 
 static void on_watch_restart(void *userdata) {
@@ -354,7 +354,7 @@ static int cluster_add_watch(Cluster *cluster) {
 
         /* It has seen nothing yet, so all that it shows first is of a list. */
         cluster->is_shown = false;
-        desired_on_list(cluster->desired);
+        cluster_node_image_on_list(cluster->node_image);
         options.selector = selector;
         return kube_watch_new(&options, &cluster->watch);
 }
@@ -363,7 +363,7 @@ static int cluster_add_parts(Cluster *cluster, const char *version) {
         StatusWriterOptions writer = {
                 .client = cluster->client,
                 .log = cluster->log,
-                .desired = cluster->desired,
+                .node_image = cluster->node_image,
                 .on_written = on_written,
                 .on_settled = on_settled,
                 .on_doubt = on_doubt,
@@ -426,10 +426,10 @@ static int on_rediscover(sd_event_source *source, uint64_t usec, void *userdata)
  */
 
 /* "nginx:1.27", "nginx@sha256:..." */
-static int reference_of(const ImageWish *wish, char **ret) {
-        const char *separator = strchr(wish->tag, ':') ? "@" : ":";
+static int reference_of(const DesiredImage *desired, char **ret) {
+        const char *separator = strchr(desired->tag, ':') ? "@" : ":";
 
-        return asprintf(ret, "%s%s%s", wish->name, separator, wish->tag) < 0 ? -ENOMEM : 0;
+        return asprintf(ret, "%s%s%s", desired->name, separator, desired->tag) < 0 ? -ENOMEM : 0;
 }
 
 static int message_of(const char *reference, const ImageStatus *status, char **ret) {
@@ -445,11 +445,11 @@ static int message_of(const char *reference, const ImageStatus *status, char **r
         return n < 0 ? -ENOMEM : 0;
 }
 
-static int tell_owners(KubeEvents *events, const ImageWish *wish, const char *message) {
+static int tell_owners(KubeEvents *events, const DesiredImage *desired, const char *message) {
         int r = 0;
 
-        for (size_t i = 0; r >= 0 && i < wish->n_owners; i++) {
-                const OwnerRef *owner = &wish->owners[i];
+        for (size_t i = 0; r >= 0 && i < desired->n_owners; i++) {
+                const OwnerRef *owner = &desired->owners[i];
                 const KubeReference reference = {
                         .api_version = owner->api_version,
                         .kind = owner->kind,
@@ -468,12 +468,12 @@ static int tell_owners(KubeEvents *events, const ImageWish *wish, const char *me
 }
 
 /* node_image: what the event is about. The status is final. */
-static int send_outcome(KubeEvents *events, const KubeReference *node_image, const ImageWish *wish,
-                        const ImageStatus *status) {
+static int send_outcome(KubeEvents *events, const KubeReference *node_image,
+                        const DesiredImage *desired, const ImageStatus *status) {
         cleanup(free_p) char *reference = NULL, *message = NULL;
         int r;
 
-        r = reference_of(wish, &reference);
+        r = reference_of(desired, &reference);
         if (r < 0)
                 return r;
 
@@ -484,7 +484,7 @@ static int send_outcome(KubeEvents *events, const KubeReference *node_image, con
         if (status->phase == IMAGE_SUCCEEDED)
                 return kube_event_send(events, node_image, "Normal", REASON_SUCCEEDED, message);
 
-        r = tell_owners(events, wish, message);
+        r = tell_owners(events, desired, message);
         if (r < 0)
                 return r;
 
@@ -548,7 +548,7 @@ static int visit_server(const Cluster *cluster, const DiagnosisVisitor *visitor)
 }
 
 static int visit_node_image(const Cluster *cluster, const DiagnosisVisitor *visitor) {
-        const Error *error = desired_error(cluster->desired);
+        const Error *error = cluster_node_image_error(cluster->node_image);
         cleanup(free_p) char *text = NULL;
         int n;
 
@@ -559,7 +559,7 @@ static int visit_node_image(const Cluster *cluster, const DiagnosisVisitor *visi
                                            visitor->userdata);
         if (!cluster->was_synced)
                 return 0;
-        if (!desired_uid(cluster->desired))
+        if (!cluster_node_image_uid(cluster->node_image))
                 return visitor->on_fact("NodeImage",
                                         cluster->must_register
                                                 ? "none yet, will be made"
@@ -567,8 +567,8 @@ static int visit_node_image(const Cluster *cluster, const DiagnosisVisitor *visi
                                                   "it",
                                         visitor->userdata);
 
-        n = asprintf(&text, "%s (%s), tags: %zu", desired_name(cluster->desired),
-                     cluster->version ?: "?", desired_n_images(cluster->desired));
+        n = asprintf(&text, "%s (%s), tags: %zu", cluster_node_image_name(cluster->node_image),
+                     cluster->version ?: "?", cluster_node_image_n_images(cluster->node_image));
         if (n < 0) {
                 text = NULL;
                 return -ENOMEM;
@@ -737,7 +737,7 @@ void cluster_stop(Cluster *cluster) {
         cluster->rediscover = sd_event_source_disable_unref(cluster->rediscover);
         cluster->discovery = kube_discovery_free(cluster->discovery);
         cluster_drop_parts(cluster);
-        cluster->desired = desired_free(cluster->desired);
+        cluster->node_image = cluster_node_image_free(cluster->node_image);
 }
 
 Cluster *cluster_free(Cluster *cluster) {
@@ -770,7 +770,7 @@ KubeSecrets *cluster_secrets(Cluster *cluster) {
 int cluster_start(Cluster *cluster, Images *images) {
         int r;
 
-        r = desired_new(cluster->log, images, &cluster->desired);
+        r = cluster_node_image_new(cluster->log, images, &cluster->node_image);
         if (r < 0)
                 return r;
 
@@ -782,18 +782,18 @@ int cluster_start(Cluster *cluster, Images *images) {
 
 void cluster_on_served(const Image *image, const Want *want, void *userdata) {
         Cluster *cluster = userdata;
-        const ImageStatus *status = image_status_for(image, want->owner, want->wish.name);
+        const ImageStatus *status = image_status_for(image, want->owner, want->desired.name);
         cleanup(free_p) char *api_version = NULL;
         KubeReference reference = {
                 .kind = "NodeImage",
-                .name = desired_name(cluster->desired),
-                .uid = desired_uid(cluster->desired),
+                .name = cluster_node_image_name(cluster->node_image),
+                .uid = cluster_node_image_uid(cluster->node_image),
         };
 
-        if (!status || !desired_is_owner(cluster->desired, want->owner) || !cluster->version ||
-            asprintf(&api_version, CLUSTER_GROUP "/%s", cluster->version) < 0)
+        if (!status || !cluster_node_image_is_owner(cluster->node_image, want->owner) ||
+            !cluster->version || asprintf(&api_version, CLUSTER_GROUP "/%s", cluster->version) < 0)
                 return;
 
         reference.api_version = api_version;
-        (void) send_outcome(cluster->events, &reference, &want->wish, status);
+        (void) send_outcome(cluster->events, &reference, &want->desired, status);
 }

@@ -5,7 +5,7 @@
  * This node as part of a cluster
  *
  * Finds out which version of NodeImage the API server has, watches the one that is named like this
- * node, gives its wishes to the images, and writes back what became of them. While the server is
+ * node, gives its desired images to the images, and writes back what became of them. While the server is
  * away everything goes on, and is told when it is back.
  */
 

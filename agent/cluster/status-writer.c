@@ -24,7 +24,7 @@
 struct StatusWriter {
         KubeClient *client;
         Log *log;
-        Desired *desired;
+        ClusterNodeImage *node_image;
         char *version;
         StatusWritten on_written;
         void (*on_settled)(void *userdata);
@@ -128,7 +128,7 @@ static const char *reply_version(json_object *object) {
 
 static bool is_outdated(const StatusWriter *writer, json_object *patch) {
         const char *compared = reply_version(patch);
-        const char *version = desired_resource_version(writer->desired);
+        const char *version = cluster_node_image_resource_version(writer->node_image);
 
         return compared && version && strcmp(compared, version) != 0;
 }
@@ -169,7 +169,8 @@ static int on_replied(const KubeReply *reply, const Error *error, void *userdata
         StatusWriter *writer = userdata;
         cleanup(json_object_put_p) json_object *patch = take_ptr(writer->patch);
         cleanup(json_object_put_p) json_object *object = json_tokener_parse(reply->body);
-        const char *uid = desired_uid(writer->desired), *version = reply_version(object);
+        const char *uid = cluster_node_image_uid(writer->node_image),
+                   *version = reply_version(object);
         int r;
 
         writer->call = kube_call_unref(writer->call);
@@ -184,7 +185,7 @@ static int on_replied(const KubeReply *reply, const Error *error, void *userdata
         writer->n_failures = 0;
         repeat_note(&writer->repeat, writer->digest, now_usec(writer));
         if (uid && strcmp(uid, writer->uid) == 0) {
-                r = desired_on_written(writer->desired, patch, version);
+                r = cluster_node_image_on_written(writer->node_image, patch, version);
                 if (r < 0)
                         return r;
         }
@@ -197,7 +198,7 @@ static int writer_send(StatusWriter *writer) {
                 .group = "apps.kruise.io",
                 .version = writer->version,
                 .resource = "nodeimages",
-                .name = desired_name(writer->desired),
+                .name = cluster_node_image_name(writer->node_image),
                 .subresource = "status",
         };
         KubeRequest request = {
@@ -222,7 +223,7 @@ static int writer_send(StatusWriter *writer) {
                 return r;
 
         free(writer->uid);
-        writer->uid = strdup(desired_uid(writer->desired));
+        writer->uid = strdup(cluster_node_image_uid(writer->node_image));
         if (!writer->uid)
                 return -ENOMEM;
 
@@ -234,7 +235,7 @@ static int writer_send(StatusWriter *writer) {
 /* The patch is for what is known. An object that somebody has changed meanwhile, whose list of tags
  * it would overwrite, or that was deleted and created again, is looked at first. */
 static int writer_guard(StatusWriter *writer) {
-        const char *version = desired_resource_version(writer->desired);
+        const char *version = cluster_node_image_resource_version(writer->node_image);
         json_object *metadata = json_object_new_object();
         int r;
 
@@ -282,7 +283,7 @@ static int writer_compare(StatusWriter *writer) {
                 return 0;
 
         writer->patch = (json_object_put(writer->patch), NULL);
-        r = desired_diff(writer->desired, &writer->patch);
+        r = cluster_node_image_diff(writer->node_image, &writer->patch);
         if (r < 0)
                 return r;
         if (r == STATUS_SAME) {
@@ -294,7 +295,7 @@ static int writer_compare(StatusWriter *writer) {
 
         change = (WriteChange){
                 .is_progress = r == STATUS_PROGRESS,
-                .n_in_work = desired_n_in_work(writer->desired, WRITE_PACE_FEW),
+                .n_in_work = cluster_node_image_n_in_work(writer->node_image, WRITE_PACE_FEW),
         };
         write_pace_on_change(&writer->pace, change, now);
         when = write_pace_next_usec(&writer->pace, now);
@@ -346,7 +347,7 @@ int status_writer_new(const StatusWriterOptions *options, StatusWriter **ret) {
         *writer = (StatusWriter){
                 .client = options->client,
                 .log = options->log,
-                .desired = options->desired,
+                .node_image = options->node_image,
                 .version = strdup(options->version),
                 .on_written = options->on_written,
                 .on_settled = options->on_settled,

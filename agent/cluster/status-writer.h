@@ -2,14 +2,14 @@
 #pragma once
 
 /*
- * Writes what became of the wishes into the status of the NodeImage
+ * Writes what became of the desired images into the status of the NodeImage
  *
  * One write at a time, at the pace of write-pace.h, each a merge patch of all that differs at its
  * moment: what was true in between is never written late. While the server is away nothing is kept
  * but that something differs.
  */
 
-#include "agent/cluster/desired.h"
+#include "agent/cluster/node-image.h"
 #include "agent/kube/client.h"
 
 typedef struct StatusWriter StatusWriter;
@@ -20,7 +20,7 @@ typedef void (*StatusWritten)(const Error *error, void *userdata);
 typedef struct StatusWriterOptions {
         KubeClient *client;
         Log *log;
-        Desired *desired;
+        ClusterNodeImage *node_image;
         const char *version; /* of apps.kruise.io; copied */
         StatusWritten on_written;
         /* The last write failed, but nothing is left to write: that error is over, without another

@@ -20,14 +20,14 @@
 #define PAIRS_MAX 256 /* labels or annotations of one image */
 
 typedef struct Spec {
-        WishList wishes;
+        DesiredImages desired_images;
         size_t n_shared; /* bytes in copies */
         Error *skipped;  /* NULL: whatever is wrong with a part is wrong with the whole */
         bool is_own;     /* the agent has written it: its parts had their limits */
 } Spec;
 
 static inline void spec_done(Spec *spec) {
-        wish_list_done(&spec->wishes);
+        desired_images_done(&spec->desired_images);
 }
 
 static int check_item(struct json_object *item, const JsonPath *path, Error *reterr) {
@@ -36,7 +36,7 @@ static int check_item(struct json_object *item, const JsonPath *path, Error *ret
                        : json_refuse_type(path, item, "an object", reterr);
 }
 
-static int parse_secrets(struct json_object *image, const JsonPath *path, ImageWish *wish,
+static int parse_secrets(struct json_object *image, const JsonPath *path, DesiredImage *desired,
                          Error *reterr) {
         const JsonPath list_path = { .parent = path, .key = "pullSecrets" };
         struct json_object *list;
@@ -61,15 +61,15 @@ static int parse_secrets(struct json_object *image, const JsonPath *path, ImageW
 
                 if (!name || !*name)
                         return json_refuse(&item_path, reterr, "has no name");
-                r = image_wish_add_secret(wish, namespace, name);
+                r = desired_image_add_secret(desired, namespace, name);
         }
 
         return r;
 }
 
 static int parse_pairs(struct json_object *config, const JsonPath *path, const char *key,
-                       int (*add)(ImageWish *wish, const char *key, const char *value),
-                       ImageWish *wish, Error *reterr) {
+                       int (*add)(DesiredImage *desired, const char *key, const char *value),
+                       DesiredImage *desired, Error *reterr) {
         const JsonPath pairs_path = { .parent = path, .key = key };
         struct json_object *pairs;
         int r;
@@ -89,7 +89,7 @@ static int parse_pairs(struct json_object *config, const JsonPath *path, const c
                 if (r < 0)
                         return r;
 
-                r = add(wish, name, value ?: "");
+                r = add(desired, name, value ?: "");
                 if (r < 0)
                         return r;
         }
@@ -97,8 +97,8 @@ static int parse_pairs(struct json_object *config, const JsonPath *path, const c
         return 0;
 }
 
-static int parse_sandbox_config(struct json_object *image, const JsonPath *path, ImageWish *wish,
-                                Error *reterr) {
+static int parse_sandbox_config(struct json_object *image, const JsonPath *path,
+                                DesiredImage *desired, Error *reterr) {
         const JsonPath config_path = { .parent = path, .key = "sandboxConfig" };
         struct json_object *config;
         int r;
@@ -107,27 +107,27 @@ static int parse_sandbox_config(struct json_object *image, const JsonPath *path,
         if (r < 0 || !config)
                 return r;
 
-        r = parse_pairs(config, &config_path, "labels", image_wish_add_label, wish, reterr);
+        r = parse_pairs(config, &config_path, "labels", desired_image_add_label, desired, reterr);
         if (r < 0)
                 return r;
 
-        return parse_pairs(config, &config_path, "annotations", image_wish_add_annotation, wish,
-                           reterr);
+        return parse_pairs(config, &config_path, "annotations", desired_image_add_annotation,
+                           desired, reterr);
 }
 
 /* What is said once per image: its pull secrets and its sandbox config. */
-static int wish_spec_read_shared(struct json_object *image, const JsonPath *path, ImageWish *wish,
-                                 Error *reterr) {
+static int desired_spec_read_shared(struct json_object *image, const JsonPath *path,
+                                    DesiredImage *desired, Error *reterr) {
         int r;
 
-        r = parse_secrets(image, path, wish, reterr);
+        r = parse_secrets(image, path, desired, reterr);
         if (r < 0)
                 return r;
 
-        return parse_sandbox_config(image, path, wish, reterr);
+        return parse_sandbox_config(image, path, desired, reterr);
 }
 
-static int parse_owner(struct json_object *item, const JsonPath *path, ImageWish *wish,
+static int parse_owner(struct json_object *item, const JsonPath *path, DesiredImage *desired,
                        Error *reterr) {
         const char *texts[7];
         static const char *const keys[] = { "apiVersion", "kind", "namespace",
@@ -141,18 +141,18 @@ static int parse_owner(struct json_object *item, const JsonPath *path, ImageWish
         if (r < 0)
                 return r;
 
-        return image_wish_add_owner(wish, &(OwnerRef){
-                                                  .api_version = (char *) texts[0],
-                                                  .kind = (char *) texts[1],
-                                                  .namespace = (char *) texts[2],
-                                                  .name = (char *) texts[3],
-                                                  .uid = (char *) texts[4],
-                                                  .resource_version = (char *) texts[5],
-                                                  .field_path = (char *) texts[6],
-                                          });
+        return desired_image_add_owner(desired, &(OwnerRef){
+                                                        .api_version = (char *) texts[0],
+                                                        .kind = (char *) texts[1],
+                                                        .namespace = (char *) texts[2],
+                                                        .name = (char *) texts[3],
+                                                        .uid = (char *) texts[4],
+                                                        .resource_version = (char *) texts[5],
+                                                        .field_path = (char *) texts[6],
+                                                });
 }
 
-static int parse_owners(struct json_object *item, const JsonPath *path, ImageWish *wish,
+static int parse_owners(struct json_object *item, const JsonPath *path, DesiredImage *desired,
                         Error *reterr) {
         const JsonPath list_path = { .parent = path, .key = "ownerReferences" };
         struct json_object *list;
@@ -162,7 +162,7 @@ static int parse_owners(struct json_object *item, const JsonPath *path, ImageWis
 
         for (size_t i = 0; r >= 0 && list && i < json_object_array_length(list); i++)
                 r = parse_owner(json_object_array_get_idx(list, i),
-                                &(JsonPath){ .parent = &list_path, .index = i }, wish, reterr);
+                                &(JsonPath){ .parent = &list_path, .index = i }, desired, reterr);
 
         return r;
 }
@@ -183,7 +183,7 @@ static int read_number(struct json_object *policy, const JsonPath *path, const c
         return 0;
 }
 
-static int parse_limits(struct json_object *item, const JsonPath *path, ImageWish *wish,
+static int parse_limits(struct json_object *item, const JsonPath *path, DesiredImage *desired,
                         Error *reterr) {
         const JsonPath here = { .parent = path, .key = "pullPolicy" };
         struct json_object *policy;
@@ -193,24 +193,24 @@ static int parse_limits(struct json_object *item, const JsonPath *path, ImageWis
         if (r < 0 || !policy)
                 return r;
 
-        r = read_number(policy, &here, "timeoutSeconds", 1, WISH_TIMEOUT_SEC_DEFAULT,
-                        &wish->timeout_sec, reterr);
+        r = read_number(policy, &here, "timeoutSeconds", 1, DESIRED_IMAGE_TIMEOUT_SEC_DEFAULT,
+                        &desired->timeout_sec, reterr);
         if (r < 0)
                 return r;
-        r = read_number(policy, &here, "backoffLimit", 0, WISH_BACKOFF_LIMIT_DEFAULT,
-                        &wish->backoff_limit, reterr);
+        r = read_number(policy, &here, "backoffLimit", 0, DESIRED_IMAGE_BACKOFF_LIMIT_DEFAULT,
+                        &desired->backoff_limit, reterr);
         if (r < 0)
                 return r;
-        r = read_number(policy, &here, "activeDeadlineSeconds", 0, WISH_NO_LIMIT,
-                        &wish->active_deadline_sec, reterr);
+        r = read_number(policy, &here, "activeDeadlineSeconds", 0, DESIRED_IMAGE_NO_LIMIT,
+                        &desired->active_deadline_sec, reterr);
         if (r < 0)
                 return r;
-        return read_number(policy, &here, "ttlSecondsAfterFinished", 0, WISH_NO_LIMIT,
-                           &wish->ttl_sec, reterr);
+        return read_number(policy, &here, "ttlSecondsAfterFinished", 0, DESIRED_IMAGE_NO_LIMIT,
+                           &desired->ttl_sec, reterr);
 }
 
 static int parse_policy(struct json_object *item, const JsonPath *path, bool is_lenient,
-                        ImageWish *wish, Error *reterr) {
+                        DesiredImage *desired, Error *reterr) {
         const JsonPath here = { .parent = path, .key = "imagePullPolicy" };
         const char *policy;
         int r;
@@ -220,33 +220,33 @@ static int parse_policy(struct json_object *item, const JsonPath *path, bool is_
                 return r;
 
         if (policy && strcmp(policy, "IfNotPresent") == 0)
-                wish->policy = PULL_POLICY_IF_NOT_PRESENT;
+                desired->policy = PULL_POLICY_IF_NOT_PRESENT;
         else if (!policy || !*policy || strcmp(policy, "Always") == 0 || is_lenient)
-                wish->policy = PULL_POLICY_ALWAYS;
+                desired->policy = PULL_POLICY_ALWAYS;
         else
                 return json_refuse(&here, reterr, "expected Always or IfNotPresent, got %s",
                                    quote(policy, (char[QUOTE_SIZE]){ 0 }));
         return 0;
 }
 
-static int parse_version(struct json_object *item, const JsonPath *path, ImageWish *wish,
+static int parse_version(struct json_object *item, const JsonPath *path, DesiredImage *desired,
                          Error *reterr) {
         const JsonPath here = { .parent = path, .key = "version" };
         int r;
 
-        r = json_read_integer(item, path, here.key, &wish->version, reterr);
+        r = json_read_integer(item, path, here.key, &desired->version, reterr);
         if (r < 0)
                 return r;
-        if (wish->version < 0)
+        if (desired->version < 0)
                 return json_refuse(&here, reterr, "expected zero or more, got %lld",
-                                   (long long) wish->version);
+                                   (long long) desired->version);
         return 0;
 }
 
 /* What is said about one tag, beginning with its name. Lenient: an unknown policy is Always. What was
- * read before a refusal is in the wish. */
-static int wish_spec_read_tag(struct json_object *item, const JsonPath *path, bool is_lenient,
-                              ImageWish *wish, Error *reterr) {
+ * read before a refusal is in the desired image. */
+static int desired_spec_read_tag(struct json_object *item, const JsonPath *path, bool is_lenient,
+                                 DesiredImage *desired, Error *reterr) {
         const char *tag;
         int r;
 
@@ -259,25 +259,25 @@ static int wish_spec_read_tag(struct json_object *item, const JsonPath *path, bo
         if (!tag || !*tag)
                 return json_refuse(path, reterr, "has no tag");
 
-        free(wish->tag);
-        wish->tag = strdup(tag);
-        if (!wish->tag)
+        free(desired->tag);
+        desired->tag = strdup(tag);
+        if (!desired->tag)
                 return -ENOMEM;
 
         /* The version and the owners are needed even if the rest has a fault, to report it. */
-        r = parse_version(item, path, wish, reterr);
+        r = parse_version(item, path, desired, reterr);
         if (r < 0)
                 return r;
-        r = parse_owners(item, path, wish, reterr);
+        r = parse_owners(item, path, desired, reterr);
         if (r < 0)
                 return r;
-        r = json_read_time(item, path, "createdAt", &wish->created_at, reterr);
+        r = json_read_time(item, path, "createdAt", &desired->created_at, reterr);
         if (r < 0)
                 return r;
-        r = parse_policy(item, path, is_lenient, wish, reterr);
+        r = parse_policy(item, path, is_lenient, desired, reterr);
         if (r < 0)
                 return r;
-        return parse_limits(item, path, wish, reterr);
+        return parse_limits(item, path, desired, reterr);
 }
 
 static int refuse_kind(const char *kind, Error *reterr) {
@@ -321,18 +321,18 @@ static int check_kind(struct json_object *node_image, Error *reterr) {
         return 0;
 }
 
-static size_t shared_size(const ImageWish *wish) {
-        size_t size = sizeof(*wish) + strlen(wish->name);
+static size_t shared_size(const DesiredImage *desired) {
+        size_t size = sizeof(*desired) + strlen(desired->name);
 
-        for (size_t i = 0; i < wish->n_secrets; i++)
-                size += sizeof(SecretRef) + strlen(wish->secrets[i].name) +
-                        strlen(wish->secrets[i].namespace ?: "");
-        for (size_t i = 0; i < wish->n_labels; i++)
-                size += sizeof(KeyValue) + strlen(wish->labels[i].key) +
-                        strlen(wish->labels[i].value);
-        for (size_t i = 0; i < wish->n_annotations; i++)
-                size += sizeof(KeyValue) + strlen(wish->annotations[i].key) +
-                        strlen(wish->annotations[i].value);
+        for (size_t i = 0; i < desired->n_secrets; i++)
+                size += sizeof(SecretRef) + strlen(desired->secrets[i].name) +
+                        strlen(desired->secrets[i].namespace ?: "");
+        for (size_t i = 0; i < desired->n_labels; i++)
+                size += sizeof(KeyValue) + strlen(desired->labels[i].key) +
+                        strlen(desired->labels[i].value);
+        for (size_t i = 0; i < desired->n_annotations; i++)
+                size += sizeof(KeyValue) + strlen(desired->annotations[i].key) +
+                        strlen(desired->annotations[i].value);
 
         return size;
 }
@@ -351,25 +351,25 @@ static int spec_skip(Spec *spec, int r, Error *fault, Error *reterr) {
         return spec->skipped ? 0 : r;
 }
 
-/* The same, but the wish is kept, so that there is something that can fail. */
-static int spec_blame(Spec *spec, ImageWish *wish, int r, Error *fault, Error *reterr) {
+/* The same, but the desired image is kept, so that there is something that can fail. */
+static int spec_blame(Spec *spec, DesiredImage *desired, int r, Error *fault, Error *reterr) {
         if (r >= 0 || fault->kind == ERROR_NONE || !spec->skipped)
                 return spec_skip(spec, r, fault, reterr);
 
-        if (!wish->fault)
-                wish->fault = strdup(error_message(fault));
-        return wish->fault ? 0 : -ENOMEM;
+        if (!desired->fault)
+                desired->fault = strdup(error_message(fault));
+        return desired->fault ? 0 : -ENOMEM;
 }
 
 /* Equal tags in the order of the list. */
 static int compare_tags(const void *a, const void *b) {
-        const ImageWish *x = *(ImageWish *const *) a, *y = *(ImageWish *const *) b;
+        const DesiredImage *x = *(DesiredImage *const *) a, *y = *(DesiredImage *const *) b;
 
         return strcmp(x->tag, y->tag) ?: (x > y) - (x < y);
 }
 
 /* Of equal ones the first is left, with a fault. */
-static int drop_duplicates(Spec *spec, ImageWish **sorted, size_t n, const JsonPath *path,
+static int drop_duplicates(Spec *spec, DesiredImage **sorted, size_t n, const JsonPath *path,
                            Error *reterr) {
         size_t first = 0;
 
@@ -388,15 +388,15 @@ static int drop_duplicates(Spec *spec, ImageWish **sorted, size_t n, const JsonP
                 if (r < 0)
                         return r;
 
-                image_wish_done(sorted[i]);
+                desired_image_done(sorted[i]);
         }
 
         return 0;
 }
 
 static int check_duplicates(Spec *spec, size_t n_before, const JsonPath *path, Error *reterr) {
-        size_t n = spec->wishes.n_items - n_before, n_left = n_before;
-        cleanup(free_p) ImageWish **sorted = NULL;
+        size_t n = spec->desired_images.n_items - n_before, n_left = n_before;
+        cleanup(free_p) DesiredImage **sorted = NULL;
         int r;
 
         sorted = calloc(n + 1, sizeof(*sorted));
@@ -404,44 +404,44 @@ static int check_duplicates(Spec *spec, size_t n_before, const JsonPath *path, E
                 return -ENOMEM;
 
         for (size_t i = 0; i < n; i++)
-                sorted[i] = &spec->wishes.items[n_before + i];
+                sorted[i] = &spec->desired_images.items[n_before + i];
         qsort(sorted, n, sizeof(*sorted), compare_tags);
         r = drop_duplicates(spec, sorted, n, path, reterr);
 
         for (size_t i = n_before; i < n_before + n; i++)
-                if (spec->wishes.items[i].name)
-                        spec->wishes.items[n_left++] = spec->wishes.items[i];
-        spec->wishes.n_items = n_left;
+                if (spec->desired_images.items[i].name)
+                        spec->desired_images.items[n_left++] = spec->desired_images.items[i];
+        spec->desired_images.n_items = n_left;
         return r;
 }
 
 static int parse_tag(Spec *spec, struct json_object *item, const JsonPath *path,
-                     const ImageWish *template, Error *reterr) {
-        cleanup(image_wish_done) ImageWish wish = { .name = NULL };
+                     const DesiredImage *template, Error *reterr) {
+        cleanup(desired_image_done) DesiredImage desired = { .name = NULL };
         cleanup(error_done) Error fault = ERROR_INIT;
         int r;
 
-        r = image_wish_copy(template, &wish);
+        r = desired_image_copy(template, &desired);
         if (r < 0)
                 return r;
 
-        r = wish_spec_read_tag(item, path, spec->skipped, &wish, &fault);
-        if (r < 0 && !*wish.tag)
+        r = desired_spec_read_tag(item, path, spec->skipped, &desired, &fault);
+        if (r < 0 && !*desired.tag)
                 return spec_skip(spec, r, &fault, reterr);
 
-        r = spec_blame(spec, &wish, r, &fault, reterr);
+        r = spec_blame(spec, &desired, r, &fault, reterr);
         if (r < 0)
                 return r;
 
-        r = wish_list_take(&spec->wishes, &wish);
-        wish = (ImageWish){ .name = NULL };
+        r = desired_images_take(&spec->desired_images, &desired);
+        desired = (DesiredImage){ .name = NULL };
         return r;
 }
 
-/* Makes a wish of each tag, which differ from the template in what is said about the tag. */
+/* Makes a desired image of each tag, which differ from the template in what is said about the tag. */
 static int parse_tags(Spec *spec, struct json_object *tags, const JsonPath *path,
-                      const ImageWish *template, Error *reterr) {
-        size_t n_before = spec->wishes.n_items;
+                      const DesiredImage *template, Error *reterr) {
+        size_t n_before = spec->desired_images.n_items;
 
         for (size_t i = 0; i < json_object_array_length(tags); i++) {
                 const JsonPath item_path = { .parent = path, .index = i };
@@ -457,7 +457,7 @@ static int parse_tags(Spec *spec, struct json_object *tags, const JsonPath *path
 }
 
 static int check_shared_size(Spec *spec, size_t n_tags, const JsonPath *path,
-                             const ImageWish *template, Error *reterr) {
+                             const DesiredImage *template, Error *reterr) {
         size_t size = spec->is_own ? 0 : n_tags * shared_size(template);
 
         if (size > SHARED_SIZE_MAX - spec->n_shared)
@@ -472,40 +472,40 @@ static int check_shared_size(Spec *spec, size_t n_tags, const JsonPath *path,
 
 /* What is said once for all tags. If it has a fault, that is all that is left of it. */
 static int parse_template(Spec *spec, const char *name, struct json_object *image, size_t n_tags,
-                          const JsonPath *path, ImageWish *ret, Error *reterr) {
-        cleanup(image_wish_done) ImageWish wish = { .name = NULL };
+                          const JsonPath *path, DesiredImage *ret, Error *reterr) {
+        cleanup(desired_image_done) DesiredImage desired = { .name = NULL };
         cleanup(error_done) Error fault = ERROR_INIT;
         int r;
 
-        r = image_wish_init(&wish, name, "");
+        r = desired_image_init(&desired, name, "");
         if (r < 0)
                 return r;
 
-        r = wish_spec_read_shared(image, path, &wish, &fault);
+        r = desired_spec_read_shared(image, path, &desired, &fault);
         if (r >= 0)
-                r = check_shared_size(spec, n_tags, path, &wish, &fault);
+                r = check_shared_size(spec, n_tags, path, &desired, &fault);
         if (r >= 0) {
-                *ret = wish;
-                wish = (ImageWish){ .name = NULL };
+                *ret = desired;
+                desired = (DesiredImage){ .name = NULL };
                 return 0;
         }
 
-        image_wish_done(&wish);
-        if (fault.kind == ERROR_NONE || image_wish_init(&wish, name, "") < 0)
+        desired_image_done(&desired);
+        if (fault.kind == ERROR_NONE || desired_image_init(&desired, name, "") < 0)
                 return -ENOMEM;
 
-        r = spec_blame(spec, &wish, r, &fault, reterr);
+        r = spec_blame(spec, &desired, r, &fault, reterr);
         if (r < 0)
                 return r;
 
-        *ret = wish;
-        wish = (ImageWish){ .name = NULL };
+        *ret = desired;
+        desired = (DesiredImage){ .name = NULL };
         return 0;
 }
 
 static int parse_image(Spec *spec, const char *name, struct json_object *image,
                        const JsonPath *path, Error *reterr) {
-        cleanup(image_wish_done) ImageWish template = { .name = NULL };
+        cleanup(desired_image_done) DesiredImage template = { .name = NULL };
         const JsonPath tags_path = { .parent = path, .key = "tags" };
         struct json_object *tags;
         size_t n_tags;
@@ -526,7 +526,7 @@ static int parse_image(Spec *spec, const char *name, struct json_object *image,
                 return json_refuse(path, reterr, "has no tags");
 
         n_tags = json_object_array_length(tags);
-        if (!spec->is_own && spec->wishes.n_items + n_tags > IMAGE_SPEC_TAGS_MAX)
+        if (!spec->is_own && spec->desired_images.n_items + n_tags > IMAGE_SPEC_TAGS_MAX)
                 return json_refuse(path, reterr, "more than %d tags in this object",
                                    IMAGE_SPEC_TAGS_MAX);
 
@@ -566,10 +566,10 @@ static int parse_images(Spec *spec, struct json_object *node_image, Error *reter
         return 0;
 }
 
-static int parse(struct json_object *node_image, bool is_own, WishList *ret, Error *skipped,
+static int parse(struct json_object *node_image, bool is_own, DesiredImages *ret, Error *skipped,
                  Error *reterr) {
         cleanup(spec_done) Spec spec = {
-                .wishes = WISH_LIST_INIT,
+                .desired_images = DESIRED_IMAGES_INIT,
                 .skipped = skipped,
                 .is_own = is_own,
         };
@@ -583,20 +583,20 @@ static int parse(struct json_object *node_image, bool is_own, WishList *ret, Err
         if (r < 0)
                 return r;
 
-        *ret = spec.wishes;
-        spec.wishes = WISH_LIST_INIT;
+        *ret = spec.desired_images;
+        spec.desired_images = DESIRED_IMAGES_INIT;
         return 0;
 }
 
-int image_spec_parse(struct json_object *node_image, WishList *ret, Error *reterr) {
+int image_spec_parse(struct json_object *node_image, DesiredImages *ret, Error *reterr) {
         return parse(node_image, false, ret, NULL, reterr);
 }
 
-int image_spec_parse_each(struct json_object *node_image, WishList *ret, Error *skipped,
+int image_spec_parse_each(struct json_object *node_image, DesiredImages *ret, Error *skipped,
                           Error *reterr) {
         return parse(node_image, false, ret, skipped, reterr);
 }
 
-int image_spec_parse_own(struct json_object *node_image, WishList *ret, Error *reterr) {
+int image_spec_parse_own(struct json_object *node_image, DesiredImages *ret, Error *reterr) {
         return parse(node_image, true, ret, NULL, reterr);
 }

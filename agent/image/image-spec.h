@@ -4,7 +4,7 @@
 /*
  * Image spec
  *
- * What a NodeImage (apps.kruise.io, v1alpha1 or v1beta1) wishes for. Whatever the agent could not
+ * What a NodeImage (apps.kruise.io, v1alpha1 or v1beta1) asks for. Whatever the agent could not
  * tell apart or carry out is refused, with its path; a name or tag that no registry could have is
  * not, because that concerns one image alone and belongs into its status.
  *
@@ -15,21 +15,21 @@
 #include <json-c/json_types.h>
 
 #include "agent/base/error.h"
-#include "agent/image/wish.h"
+#include "agent/image/desired-image.h"
 
 #define IMAGE_SPEC_IMAGES_MAX 4096
 #define IMAGE_SPEC_TAGS_MAX 16384 /* of all images together */
 
-/* One wish for each tag of each image, in the order of the object. Everything is copied. The caller
+/* One desired image for each tag of each image, in the order of the object. Everything is copied. The caller
  * owns *ret, which is not touched by a failure. */
-int image_spec_parse(struct json_object *node_image, WishList *ret, Error *reterr);
+int image_spec_parse(struct json_object *node_image, DesiredImages *ret, Error *reterr);
 
 /* The same, but what is wrong with a tag, or with what is said for all tags of an image, becomes the
- * fault of these wishes. What cannot be called by a tag is left out, and the first such thing is
+ * fault of these desired images. What cannot be called by a tag is left out, and the first such thing is
  * reported in *skipped, which must be unset. Refuses only what is no NodeImage with images. */
-int image_spec_parse_each(struct json_object *node_image, WishList *ret, Error *skipped,
+int image_spec_parse_each(struct json_object *node_image, DesiredImages *ret, Error *skipped,
                           Error *reterr);
 
 /* The same for what the agent has written itself: all that it was asked for, from wherever, which has
  * no limit in sum. */
-int image_spec_parse_own(struct json_object *node_image, WishList *ret, Error *reterr);
+int image_spec_parse_own(struct json_object *node_image, DesiredImages *ret, Error *reterr);

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What became of a wish
+ * What became of a desired image
  *
  * The node's answer to one tag of a NodeImage, plus what is worth showing while it is under way.
  */

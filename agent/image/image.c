@@ -41,7 +41,7 @@ struct Image {
         Wants wants;
         bool must_restart;
         ImageNotes notes;
-        ImageWish wish; /* all wants together; without a name if there are none */
+        DesiredImage desired; /* all wants together; without a name if there are none */
 
         Pull *pull;
         ImageStatus status; /* of the last round that ended */
@@ -88,7 +88,7 @@ static void served_free(Wants *wants, Served *served) {
 
 static void wants_remove(Wants *wants, Want *want) {
         list_remove(&wants->first, want);
-        image_wish_done(&want->wish);
+        desired_image_done(&want->desired);
         status_free(want->outcome);
         free(want->owner);
         free(want);
@@ -160,29 +160,29 @@ static const Want *wants_first(const Wants *wants, WantFilter filter) {
         return want;
 }
 
-/* All that pass as one wish; without a name if none does. */
-static int wants_merge(const Wants *wants, WantFilter filter, ImageWish *ret) {
-        cleanup(free_p) const ImageWish **wishes = NULL;
+/* All that pass as one desired image; without a name if none does. */
+static int wants_merge(const Wants *wants, WantFilter filter, DesiredImage *ret) {
+        cleanup(free_p) const DesiredImage **desired_images = NULL;
         size_t n = 0;
 
         for (const Want *want = wants->first; want; want = want->next)
                 n++;
-        wishes = calloc(n + 1, sizeof(wishes[0]));
-        if (!wishes)
+        desired_images = calloc(n + 1, sizeof(desired_images[0]));
+        if (!desired_images)
                 return -ENOMEM;
 
         n = 0;
         for (const Want *want = wants->first; want; want = want->next)
                 if (filter(want))
-                        wishes[n++] = &want->wish;
+                        desired_images[n++] = &want->desired;
 
-        *ret = (ImageWish){ .name = NULL };
-        return n > 0 ? merge_wishes(wishes, n, ret) : 0;
+        *ret = (DesiredImage){ .name = NULL };
+        return n > 0 ? merge_desired_images(desired_images, n, ret) : 0;
 }
 
 static Want *wants_find(const Wants *wants, const char *owner, const char *name) {
         for (Want *want = wants->first; want; want = want->next)
-                if (strcmp(want->owner, owner) == 0 && strcmp(want->wish.name, name) == 0)
+                if (strcmp(want->owner, owner) == 0 && strcmp(want->desired.name, name) == 0)
                         return want;
 
         return NULL;
@@ -205,7 +205,7 @@ static void insert_sorted(Wants *wants, Want *want) {
         previous->next = want;
 }
 
-/* A want without a wish yet. */
+/* A want without a desired image yet. */
 static int wants_add(Wants *wants, const char *owner, Want **ret) {
         Want *want;
 
@@ -252,7 +252,7 @@ static int wants_claim(const Wants *wants, Want *want) {
                 int r;
 
                 if (strcmp(served->owner, want->owner) != 0 ||
-                    served->version != want->wish.version)
+                    served->version != want->desired.version)
                         continue;
 
                 want->is_expired = want->is_expired || served->is_expired;
@@ -324,7 +324,7 @@ Image *image_free(Image *image) {
 
         pull_free(image->pull);
         wants_done(&image->wants);
-        image_wish_done(&image->wish);
+        desired_image_done(&image->desired);
         image_status_done(&image->status);
         error_done(&image->malformed);
         free(image->key);
@@ -385,8 +385,8 @@ bool image_is_wanted(const Image *image) {
         return wants_first(&image->wants, want_is_current);
 }
 
-const ImageWish *image_wish(const Image *image) {
-        return image->wish.name ? &image->wish : NULL;
+const DesiredImage *desired_image(const Image *image) {
+        return image->desired.name ? &image->desired : NULL;
 }
 
 void image_restore_status(Image *image, ImageStatus *status) {
@@ -409,16 +409,16 @@ static int image_set_status(Image *image, ImageStatus *status) {
 }
 
 /* To be called after each change of the wants. */
-static int image_update_wish(Image *image) {
-        ImageWish wish;
+static int image_update_desired(Image *image) {
+        DesiredImage desired;
         int r;
 
-        r = wants_merge(&image->wants, want_is_current, &wish);
+        r = wants_merge(&image->wants, want_is_current, &desired);
         if (r < 0)
                 return r;
 
-        image_wish_done(&image->wish);
-        image->wish = wish;
+        desired_image_done(&image->desired);
+        image->desired = desired;
         image->on_dirty(image, image->userdata);
         return 0;
 }
@@ -429,11 +429,11 @@ static int image_refuse(Image *image, Want *want) {
         bool is_malformed = image->malformed.kind != ERROR_NONE;
         int r;
 
-        status.version = want->wish.version;
+        status.version = want->desired.version;
         status.started_at = status.completed_at = time(NULL);
         r = pull_failure_describe(
                 &status, is_malformed ? PULL_REASON_INVALID_REFERENCE : PULL_REASON_INVALID_SPEC,
-                is_malformed ? error_message(&image->malformed) : want->wish.fault, 1, 1);
+                is_malformed ? error_message(&image->malformed) : want->desired.fault, 1, 1);
         if (r < 0)
                 return r;
 
@@ -446,44 +446,45 @@ static int image_refuse(Image *image, Want *want) {
 }
 
 static bool is_refused(const Image *image, const Want *want) {
-        return !want->is_served && (image->malformed.kind != ERROR_NONE || want->wish.fault);
+        return !want->is_served && (image->malformed.kind != ERROR_NONE || want->desired.fault);
 }
 
-int image_set_want(Image *image, const char *owner, const ImageWish *wish, bool is_transient) {
-        Want *want = wants_find(&image->wants, owner, wish->name);
+int image_set_want(Image *image, const char *owner, const DesiredImage *desired,
+                   bool is_transient) {
+        Want *want = wants_find(&image->wants, owner, desired->name);
         bool is_new = !want;
-        ImageWish copy;
+        DesiredImage copy;
         int r;
 
-        if (want && image_wish_equal(&want->wish, wish)) {
+        if (want && desired_image_equal(&want->desired, desired)) {
                 want->is_seen = true;
                 return 0;
         }
 
-        r = image_wish_copy(wish, &copy);
+        r = desired_image_copy(desired, &copy);
         if (r < 0)
                 return r;
 
         if (is_new) {
                 r = wants_add(&image->wants, owner, &want);
                 if (r < 0) {
-                        image_wish_done(&copy);
+                        desired_image_done(&copy);
                         return r;
                 }
-        } else if (want->wish.version != wish->version) {
+        } else if (want->desired.version != desired->version) {
                 image->must_restart = image->must_restart || want->is_in_round;
                 want_renew(want);
         }
 
-        image_wish_done(&want->wish);
-        want->wish = copy;
+        desired_image_done(&want->desired);
+        want->desired = copy;
         want->is_transient = is_transient;
         want->is_seen = true;
         if (is_new)
                 r = wants_claim(&image->wants, want);
         if (r >= 0 && is_refused(image, want))
                 r = image_refuse(image, want);
-        return r < 0 ? r : image_update_wish(image);
+        return r < 0 ? r : image_update_desired(image);
 }
 
 int image_sweep_wants(Image *image, const char *owner) {
@@ -503,7 +504,7 @@ int image_sweep_wants(Image *image, const char *owner) {
                 want->is_seen = false;
         }
 
-        return is_changed ? image_update_wish(image) : 0;
+        return is_changed ? image_update_desired(image) : 0;
 }
 
 int image_withdraw(Image *image, const char *owner) {
@@ -520,7 +521,7 @@ int image_withdraw(Image *image, const char *owner) {
                 n++;
         }
 
-        r = n > 0 ? image_update_wish(image) : 0;
+        r = n > 0 ? image_update_desired(image) : 0;
         return r < 0 ? r : n;
 }
 
@@ -538,7 +539,7 @@ int image_settle(Image *image, const char *owner, const char *name, int64_t vers
         Want *want = wants_find(&image->wants, owner, name);
         int r;
 
-        if (!want || want->wish.version != version || (want->is_served && !want->is_news))
+        if (!want || want->desired.version != version || (want->is_served && !want->is_news))
                 return 0;
 
         r = image_set_status(image, status);
@@ -561,10 +562,11 @@ int image_expire(Image *image, int64_t now, int64_t *ret_next) {
         *ret_next = INT64_MAX;
         for (Want *want = image->wants.first; want; want = next) {
                 const ImageStatus *outcome = want->outcome ?: &image->status;
-                int64_t end = outcome->completed_at + want->wish.ttl_sec;
+                int64_t end = outcome->completed_at + want->desired.ttl_sec;
 
                 next = want->next;
-                if (!want->is_served || want->is_expired || want->wish.ttl_sec == WISH_NO_LIMIT)
+                if (!want->is_served || want->is_expired ||
+                    want->desired.ttl_sec == DESIRED_IMAGE_NO_LIMIT)
                         continue;
                 if (end > now) {
                         *ret_next = end < *ret_next ? end : *ret_next;
@@ -577,13 +579,13 @@ int image_expire(Image *image, int64_t now, int64_t *ret_next) {
                         wants_remove(&image->wants, want);
         }
 
-        return is_changed ? image_update_wish(image) : 0;
+        return is_changed ? image_update_desired(image) : 0;
 }
 
 /* Its rounds */
 
 static bool is_covered(const Image *image, const Want *want) {
-        return !image->pull || want->is_in_round || pull_covers(image->pull, &want->wish);
+        return !image->pull || want->is_in_round || pull_covers(image->pull, &want->desired);
 }
 
 /* Whoever comes while the round runs is served by it, unless it asks for more. */
@@ -611,7 +613,7 @@ static void on_pull_changed(Pull *pull, void *userdata) {
 }
 
 static int image_start_round(Image *image, const PullContext *context) {
-        cleanup(image_wish_done) ImageWish wish = { .name = NULL };
+        cleanup(desired_image_done) DesiredImage desired = { .name = NULL };
         const Want *first = wants_first(&image->wants, want_is_due);
         ImageRef ref;
         int r;
@@ -619,7 +621,7 @@ static int image_start_round(Image *image, const PullContext *context) {
         if (!first)
                 return 0;
 
-        r = wants_merge(&image->wants, want_is_due, &wish);
+        r = wants_merge(&image->wants, want_is_due, &desired);
         if (r < 0)
                 return r;
 
@@ -627,7 +629,7 @@ static int image_start_round(Image *image, const PullContext *context) {
         if (r < 0)
                 return r;
 
-        r = pull_new(context, &wish, &ref, first->owner, on_pull_changed, image, &image->pull);
+        r = pull_new(context, &desired, &ref, first->owner, on_pull_changed, image, &image->pull);
         if (r < 0)
                 return r;
 
@@ -647,7 +649,7 @@ static void image_stop_round(Image *image) {
  * have been tried with other secrets or for longer: they get a round of their own. */
 static bool is_answered(const Image *image, const Want *want) {
         return want->is_in_round && (pull_status(image->pull)->phase == IMAGE_SUCCEEDED ||
-                                     pull_fails_for(image->pull, &want->wish, want->is_late));
+                                     pull_fails_for(image->pull, &want->desired, want->is_late));
 }
 
 static int image_end_round(Image *image) {

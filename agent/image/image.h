@@ -18,24 +18,24 @@
 #include "agent/base/list.h"
 #include "agent/image/image-status.h"
 #include "agent/image/pull.h"
-#include "agent/image/wish.h"
+#include "agent/image/desired-image.h"
 
 typedef struct Image Image;
 
-/* Each owner of an image has a want of its own: a wish, and whether it has been served. */
+/* Each owner of an image has a want of its own: a desired image, and whether it has been served. */
 typedef struct Want {
         LIST_LINKS(struct Want);
         char *owner; /* "file/web.yaml", "request/7f3a..." */
-        ImageWish wish;
+        DesiredImage desired;
         ImageStatus *outcome; /* if it is served, and the image's status is another one; or NULL */
         bool is_served;
         bool is_news;    /* it was served, or refused, and this is not reported yet */
-        bool is_refused; /* without a pull: its wish has a fault */
+        bool is_refused; /* without a pull: its desired image has a fault */
         bool is_in_round;
         bool is_late;    /* it joined a round whose pull was under way */
         bool is_expired; /* its time to live is over: it is kept only so as not to be served again */
         bool is_transient; /* leaves when it expires */
-        bool is_seen;      /* scratch of images_set_wishes() */
+        bool is_seen;      /* scratch of images_set_desired() */
 } Want;
 
 /* What those who look after an image write down with it. */
@@ -48,7 +48,7 @@ typedef struct ImageNotes {
 /* The image needs another image_reconcile(). */
 typedef void (*ImageDirty)(Image *image, void *userdata);
 
-/* name and tag as spelled in the first wish. A malformed reference is a failed image, no error. */
+/* name and tag as spelled in the first desired image. A malformed reference is a failed image, no error. */
 int image_new(const char *name, const char *tag, ImageDirty on_dirty, void *userdata, Image **ret);
 Image *image_free(Image *image);
 
@@ -72,7 +72,7 @@ const Want *image_wants(const Image *image);
 const Want *image_take_news(Image *image);
 
 /* All wants that have not expired, as one. NULL if there are none. */
-const ImageWish *image_wish(const Image *image);
+const DesiredImage *desired_image(const Image *image);
 
 /* It is being pulled, or about to be. */
 bool image_has_round(const Image *image);
@@ -83,9 +83,9 @@ ImageNotes *image_notes(Image *image);
 /* Somebody wants it now. */
 bool image_is_wanted(const Image *image);
 
-/* Adds or changes the want of one owner. The wish is copied. One with a fault fails at once, as does
+/* Adds or changes the want of one owner. The desired image is copied. One with a fault fails at once, as does
  * any for a malformed reference. */
-int image_set_want(Image *image, const char *owner, const ImageWish *wish, bool is_transient);
+int image_set_want(Image *image, const char *owner, const DesiredImage *desired, bool is_transient);
 
 /* Removes the wants that were not marked as seen since the last time. */
 int image_sweep_wants(Image *image, const char *owner);

@@ -229,7 +229,8 @@ static void images_tell_outcomes(Images *images, Image *image) {
         while ((want = image_take_news(image))) {
                 if (want->is_refused)
                         images_tell_outcome(images, image,
-                                            image_status_for(image, want->owner, want->wish.name));
+                                            image_status_for(image, want->owner,
+                                                             want->desired.name));
                 images->on_served(image, want, images->outcome_userdata);
         }
 }
@@ -407,19 +408,19 @@ void images_unwatch(Images *images, ImagesWatcher *watcher) {
         list_remove(&images->watchers, watcher);
 }
 
-int images_set_wishes(Images *images, const char *owner, const WishList *wishes,
-                      bool is_transient) {
+int images_set_desired(Images *images, const char *owner, const DesiredImages *desired_images,
+                       bool is_transient) {
         Image *image;
         int r;
 
-        for (size_t i = 0; i < wishes->n_items; i++) {
-                const ImageWish *wish = &wishes->items[i];
+        for (size_t i = 0; i < desired_images->n_items; i++) {
+                const DesiredImage *desired = &desired_images->items[i];
 
-                r = images_find_or_add(images, wish->name, wish->tag, &image);
+                r = images_find_or_add(images, desired->name, desired->tag, &image);
                 if (r < 0)
                         return r;
 
-                r = image_set_want(image, owner, wish, is_transient);
+                r = image_set_want(image, owner, desired, is_transient);
                 if (r < 0)
                         return r;
         }

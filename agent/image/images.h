@@ -5,7 +5,7 @@
  * The images that this node is asked to hold
  *
  * Owners say what they want, this makes it so and says what became of it. It knows neither who the
- * owners are nor where the status goes: desired state comes in through images_set_wishes(), and
+ * owners are nor where the status goes: desired state comes in through images_set_desired(), and
  * whoever wants to know is a watcher.
  */
 
@@ -50,14 +50,15 @@ void images_watch(Images *images, ImagesWatcher *watcher);
 void images_unwatch(Images *images, ImagesWatcher *watcher);
 
 /* All that one owner wants, instead of all that it has wanted before. What a transient owner wants
- * is forgotten when its time to live is over. The wishes are copied. */
-int images_set_wishes(Images *images, const char *owner, const WishList *wishes, bool is_transient);
+ * is forgotten when its time to live is over. The desired images are copied. */
+int images_set_desired(Images *images, const char *owner, const DesiredImages *desired_images,
+                       bool is_transient);
 
 /* An owner no longer wants what it was not served with yet; of one image, or of all if that is NULL.
  * Returns how many. */
 int images_withdraw(Images *images, const char *owner, const Image *image);
 
-/* Takes over from an earlier life: what it has done for whom. To be followed by the owners' wishes
+/* Takes over from an earlier life: what it has done for whom. To be followed by the owners' desired images
  * and then by images_restore_end(). The status is taken over; one that is not final is no news. */
 int images_restore(Images *images, const char *name, const char *tag, ImageStatus *status);
 int images_restore_served(Images *images, const char *name, const char *tag, const char *owner,

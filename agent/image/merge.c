@@ -9,8 +9,8 @@
 #include "agent/base/cleanup.h"
 
 static int64_t longer(int64_t a, int64_t b) {
-        if (a == WISH_NO_LIMIT || b == WISH_NO_LIMIT)
-                return WISH_NO_LIMIT;
+        if (a == DESIRED_IMAGE_NO_LIMIT || b == DESIRED_IMAGE_NO_LIMIT)
+                return DESIRED_IMAGE_NO_LIMIT;
 
         return a > b ? a : b;
 }
@@ -30,49 +30,49 @@ static bool is_same_text(const char *a, const char *b) {
         return strcmp(a ?: "", b ?: "") == 0;
 }
 
-static bool has_secret(const ImageWish *wish, const SecretRef *secret) {
-        for (size_t i = 0; i < wish->n_secrets; i++)
-                if (is_same_text(wish->secrets[i].namespace, secret->namespace) &&
-                    is_same_text(wish->secrets[i].name, secret->name))
+static bool has_secret(const DesiredImage *desired, const SecretRef *secret) {
+        for (size_t i = 0; i < desired->n_secrets; i++)
+                if (is_same_text(desired->secrets[i].namespace, secret->namespace) &&
+                    is_same_text(desired->secrets[i].name, secret->name))
                         return true;
 
         return false;
 }
 
-static int merge_secrets(ImageWish *into, const ImageWish *from) {
+static int merge_secrets(DesiredImage *into, const DesiredImage *from) {
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < from->n_secrets; i++)
                 if (!has_secret(into, &from->secrets[i]))
-                        r = image_wish_add_secret(into, from->secrets[i].namespace,
-                                                  from->secrets[i].name);
+                        r = desired_image_add_secret(into, from->secrets[i].namespace,
+                                                     from->secrets[i].name);
         return r;
 }
 
 /* Two sandbox configs cannot be mixed: the first one that says anything counts. */
-static int merge_sandbox(ImageWish *into, const ImageWish *from) {
+static int merge_sandbox(DesiredImage *into, const DesiredImage *from) {
         int r = 0;
 
         if (into->n_labels > 0 || into->n_annotations > 0)
                 return 0;
 
         for (size_t i = 0; r >= 0 && i < from->n_labels; i++)
-                r = image_wish_add_label(into, from->labels[i].key, from->labels[i].value);
+                r = desired_image_add_label(into, from->labels[i].key, from->labels[i].value);
         for (size_t i = 0; r >= 0 && i < from->n_annotations; i++)
-                r = image_wish_add_annotation(into, from->annotations[i].key,
-                                              from->annotations[i].value);
+                r = desired_image_add_annotation(into, from->annotations[i].key,
+                                                 from->annotations[i].value);
         return r;
 }
 
-static int merge_owners(ImageWish *into, const ImageWish *from) {
+static int merge_owners(DesiredImage *into, const DesiredImage *from) {
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < from->n_owners; i++)
-                r = image_wish_add_owner(into, &from->owners[i]);
+                r = desired_image_add_owner(into, &from->owners[i]);
         return r;
 }
 
-static int merge_one(ImageWish *into, const ImageWish *from) {
+static int merge_one(DesiredImage *into, const DesiredImage *from) {
         int r;
 
         into->version = larger(into->version, from->version);
@@ -95,31 +95,32 @@ static int merge_one(ImageWish *into, const ImageWish *from) {
         return merge_owners(into, from);
 }
 
-int merge_wishes(const ImageWish *const *wishes, size_t n_wishes, ImageWish *ret) {
-        cleanup(image_wish_done) ImageWish merged = { .name = NULL };
+int merge_desired_images(const DesiredImage *const *desired_images, size_t n_desired,
+                         DesiredImage *ret) {
+        cleanup(desired_image_done) DesiredImage merged = { .name = NULL };
         int r;
 
-        assert(n_wishes > 0);
+        assert(n_desired > 0);
 
-        r = image_wish_copy(wishes[0], &merged);
+        r = desired_image_copy(desired_images[0], &merged);
         free(take_ptr(merged.fault));
-        for (size_t i = 1; r >= 0 && i < n_wishes; i++)
-                r = merge_one(&merged, wishes[i]);
+        for (size_t i = 1; r >= 0 && i < n_desired; i++)
+                r = merge_one(&merged, desired_images[i]);
         if (r < 0)
                 return r;
 
         *ret = merged;
-        merged = (ImageWish){ .name = NULL };
+        merged = (DesiredImage){ .name = NULL };
         return 0;
 }
 
-bool merge_is_within(const ImageWish *wish, const ImageWish *merged) {
-        for (size_t i = 0; i < wish->n_secrets; i++)
-                if (!has_secret(merged, &wish->secrets[i]))
+bool merge_is_within(const DesiredImage *desired, const DesiredImage *merged) {
+        for (size_t i = 0; i < desired->n_secrets; i++)
+                if (!has_secret(merged, &desired->secrets[i]))
                         return false;
 
-        return larger(wish->timeout_sec, merged->timeout_sec) == merged->timeout_sec &&
-               larger(wish->backoff_limit, merged->backoff_limit) == merged->backoff_limit &&
-               longer(wish->active_deadline_sec, merged->active_deadline_sec) ==
+        return larger(desired->timeout_sec, merged->timeout_sec) == merged->timeout_sec &&
+               larger(desired->backoff_limit, merged->backoff_limit) == merged->backoff_limit &&
+               longer(desired->active_deadline_sec, merged->active_deadline_sec) ==
                        merged->active_deadline_sec;
 }

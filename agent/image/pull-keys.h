@@ -10,11 +10,11 @@
 
 #include "agent/image/credentials.h"
 #include "agent/image/image-ref.h"
-#include "agent/image/wish.h"
+#include "agent/image/desired-image.h"
 
 /* Those that may be tried, in this order. */
 typedef struct PullKeys {
-        Keyring *named;   /* of the wish's own pull secrets; or NULL */
+        Keyring *named;   /* of the desired image's own pull secrets; or NULL */
         Keyring *general; /* of the node; or NULL */
 } PullKeys;
 
@@ -23,7 +23,7 @@ void pull_keys_done(PullKeys *keys);
 typedef struct PullKeysAsk PullKeysAsk;
 
 typedef struct PullKeysQuestion {
-        const ImageWish *wish;
+        const DesiredImage *desired;
         const ImageRef *ref;
         bool was_denied; /* the last attempt was: what is kept in a cache will not do */
 } PullKeysQuestion;

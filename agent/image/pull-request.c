@@ -122,18 +122,18 @@ static void add_label(PullRequest *request, const char *key, const char *value) 
         request->label_list[request->sandbox.n_labels++] = entry;
 }
 
-static int fill_sandbox(PullRequest *request, const ImageWish *wish) {
+static int fill_sandbox(PullRequest *request, const DesiredImage *desired) {
         int r;
 
-        r = allocate_entries(request, wish->n_labels, wish->n_annotations + 1);
+        r = allocate_entries(request, desired->n_labels, desired->n_annotations + 1);
         if (r < 0)
                 return r;
 
         runtime__v1__pod_sandbox_config__init(&request->sandbox);
-        for (size_t i = 0; i < wish->n_labels; i++)
-                add_label(request, wish->labels[i].key, wish->labels[i].value);
-        for (size_t i = 0; i < wish->n_annotations; i++)
-                add_annotation(request, wish->annotations[i].key, wish->annotations[i].value);
+        for (size_t i = 0; i < desired->n_labels; i++)
+                add_label(request, desired->labels[i].key, desired->labels[i].value);
+        for (size_t i = 0; i < desired->n_annotations; i++)
+                add_annotation(request, desired->annotations[i].key, desired->annotations[i].value);
         add_annotation(request, MARK_KEY, MARK_VALUE);
 
         request->sandbox.labels = request->label_list;
@@ -141,7 +141,7 @@ static int fill_sandbox(PullRequest *request, const ImageWish *wish) {
         return 0;
 }
 
-int pull_request_init(PullRequest *request, const ImageWish *wish, const ImageRef *ref,
+int pull_request_init(PullRequest *request, const DesiredImage *desired, const ImageRef *ref,
                       const char *reference, PullKeys *keys) {
         int r;
 
@@ -152,7 +152,7 @@ int pull_request_init(PullRequest *request, const ImageWish *wish, const ImageRe
         if (r < 0)
                 return r;
 
-        r = fill_sandbox(request, wish);
+        r = fill_sandbox(request, desired);
         if (r < 0)
                 return r;
 

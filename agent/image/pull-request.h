@@ -30,8 +30,8 @@ typedef struct PullRequest {
         SandboxAnnotation **annotation_list;
 } PullRequest;
 
-/* Takes the keys over. The wish and the reference are borrowed as long as the request lives. */
-int pull_request_init(PullRequest *request, const ImageWish *wish, const ImageRef *ref,
+/* Takes the keys over. The desired image and the reference are borrowed as long as the request lives. */
+int pull_request_init(PullRequest *request, const DesiredImage *desired, const ImageRef *ref,
                       const char *reference, PullKeys *keys);
 void pull_request_done(PullRequest *request);
 

@@ -25,7 +25,7 @@ struct Pull {
         PullChanged on_changed;
         void *userdata;
 
-        ImageWish wish;
+        DesiredImage desired;
         ImageRef ref;
         char *reference; /* what the runtime is asked for */
         char *owner;
@@ -70,11 +70,11 @@ static int pull_refused(Pull *pull, PullReason reason, const char *text) {
 
         pull->n_failures++;
         r = pull_failure_describe(&pull->status, reason, text, pull->n_failures,
-                                  (uint64_t) pull->wish.backoff_limit + 1);
+                                  (uint64_t) pull->desired.backoff_limit + 1);
         if (r < 0)
                 return r;
 
-        return pull_handle(pull, (int64_t) pull->n_failures > pull->wish.backoff_limit
+        return pull_handle(pull, (int64_t) pull->n_failures > pull->desired.backoff_limit
                                          ? PULL_ON_EXHAUSTED
                                          : PULL_ON_REFUSED);
 }
@@ -142,7 +142,7 @@ static int pull_look(Pull *pull) {
                 pull->looked_usec = pull_now(pull);
         if (pull_runtime_is_away(pull))
                 return pull_handle(pull, PULL_ON_RUNTIME_AWAY);
-        if (pull->wish.policy == PULL_POLICY_ALWAYS)
+        if (pull->desired.policy == PULL_POLICY_ALWAYS)
                 return pull_handle(pull, PULL_ON_ABSENT);
 
         return cri_image_status(runtimes_client(pull->context->runtimes), pull->reference,
@@ -203,7 +203,7 @@ static int on_deadline(sd_event_source *source, uint64_t usec, void *userdata) {
         Pull *pull = userdata;
         int r;
 
-        r = pull_failure_add_deadline(&pull->status, pull->wish.active_deadline_sec);
+        r = pull_failure_add_deadline(&pull->status, pull->desired.active_deadline_sec);
         if (r < 0)
                 return r;
 
@@ -212,13 +212,13 @@ static int on_deadline(sd_event_source *source, uint64_t usec, void *userdata) {
 
 /* The clock of activeDeadlineSeconds runs from the moment the pull has its turn. */
 static int pull_begin(Pull *pull) {
-        int64_t limit = pull->wish.active_deadline_sec;
+        int64_t limit = pull->desired.active_deadline_sec;
 
         if (pull->status.started_at > 0)
                 return 0;
 
         pull->status.started_at = time(NULL);
-        if (limit == WISH_NO_LIMIT)
+        if (limit == DESIRED_IMAGE_NO_LIMIT)
                 return 0;
 
         return loop_add_time_relative(pull->context->event, &pull->deadline, CLOCK_MONOTONIC,
@@ -234,7 +234,7 @@ static int pull_keys_failed(Pull *pull, const Error *error) {
 
         r = pull_failure_describe(&pull->status, PULL_REASON_INVALID_CREDENTIALS,
                                   error_message(error), pull->n_failures + 1,
-                                  (uint64_t) pull->wish.backoff_limit + 1);
+                                  (uint64_t) pull->desired.backoff_limit + 1);
         if (r < 0)
                 return r;
 
@@ -250,7 +250,7 @@ static int on_keys(PullKeys *keys, const Error *error, void *userdata) {
         if (error)
                 return pull_keys_failed(pull, error);
 
-        r = pull_request_init(&pull->request, &pull->wish, &pull->ref, pull->reference, keys);
+        r = pull_request_init(&pull->request, &pull->desired, &pull->ref, pull->reference, keys);
         if (r < 0)
                 return r;
 
@@ -266,7 +266,7 @@ static bool keys_may_be_stale(PullReason reason) {
 /* Each attempt asks for the credentials anew: they may have been mended. */
 static int pull_authenticate(Pull *pull) {
         const PullKeysQuestion question = {
-                .wish = &pull->wish,
+                .desired = &pull->desired,
                 .ref = &pull->ref,
                 .was_denied = pull->n_failures > 0 && keys_may_be_stale(pull->status.reason),
         };
@@ -298,7 +298,7 @@ static int pull_pull(Pull *pull) {
 
         return cri_pull_image(runtimes_client(pull->context->runtimes),
                               pull_request_message(&pull->request),
-                              (uint64_t) pull->wish.timeout_sec * USEC_PER_SEC, on_pulled, pull,
+                              (uint64_t) pull->desired.timeout_sec * USEC_PER_SEC, on_pulled, pull,
                               &pull->call);
 }
 
@@ -431,7 +431,7 @@ static int pull_handle(Pull *pull, PullEvent event) {
         return 0;
 }
 
-int pull_new(const PullContext *context, const ImageWish *wish, const ImageRef *ref,
+int pull_new(const PullContext *context, const DesiredImage *desired, const ImageRef *ref,
              const char *owner, PullChanged on_changed, void *userdata, Pull **ret) {
 
         cleanup(pull_free_p) Pull *pull = NULL;
@@ -450,12 +450,12 @@ int pull_new(const PullContext *context, const ImageWish *wish, const ImageRef *
                 .state = PULL_QUEUED,
                 .status = { .phase = IMAGE_WAITING,
                             .step = IMAGE_STEP_QUEUED,
-                            .version = wish->version },
+                            .version = desired->version },
         };
         if (!pull->owner)
                 return -ENOMEM;
 
-        r = image_wish_copy(wish, &pull->wish);
+        r = desired_image_copy(desired, &pull->desired);
         if (r < 0)
                 return r;
 
@@ -479,7 +479,7 @@ Pull *pull_free(Pull *pull) {
         sd_event_source_disable_unref(pull->deadline);
         pull_request_done(&pull->request);
         image_status_done(&pull->status);
-        image_wish_done(&pull->wish);
+        desired_image_done(&pull->desired);
         free(pull->answered_id);
         free(pull->reference);
         free(pull->owner);
@@ -528,15 +528,16 @@ int pull_join(Pull *pull, const char *owner) {
         return is_waiting ? queue_enter(queue, &pull->ticket, owner) : 0;
 }
 
-bool pull_covers(const Pull *pull, const ImageWish *wish) {
-        return wish->version <= pull->wish.version &&
-               (pull->wish.policy == PULL_POLICY_ALWAYS || wish->policy == pull->wish.policy);
+bool pull_covers(const Pull *pull, const DesiredImage *desired) {
+        return desired->version <= pull->desired.version &&
+               (pull->desired.policy == PULL_POLICY_ALWAYS ||
+                desired->policy == pull->desired.policy);
 }
 
-bool pull_fails_for(const Pull *pull, const ImageWish *wish, bool is_late) {
+bool pull_fails_for(const Pull *pull, const DesiredImage *desired, bool is_late) {
         bool is_short = is_late && pull->status.reason == PULL_REASON_DEADLINE;
 
-        return merge_is_within(wish, &pull->wish) && !is_short;
+        return merge_is_within(desired, &pull->desired) && !is_short;
 }
 
 int pull_on_slot(Ticket *ticket) {

@@ -16,7 +16,7 @@
 #include "agent/image/progress.h"
 #include "agent/image/pull-request.h"
 #include "agent/image/queue.h"
-#include "agent/image/wish.h"
+#include "agent/image/desired-image.h"
 #include "cri/runtimes.h"
 
 typedef struct Pull Pull;
@@ -35,8 +35,8 @@ typedef struct PullContext {
 /* The status changed. Must not free the pull. */
 typedef void (*PullChanged)(Pull *pull, void *userdata);
 
-/* The wish and the owner, in whose turn it waits, are borrowed during the call. */
-int pull_new(const PullContext *context, const ImageWish *wish, const ImageRef *ref,
+/* The desired image and the owner, in whose turn it waits, are borrowed during the call. */
+int pull_new(const PullContext *context, const DesiredImage *desired, const ImageRef *ref,
              const char *owner, PullChanged on_changed, void *userdata, Pull **ret);
 
 /* Stops it at once; the runtime is told. Returns NULL. */
@@ -48,12 +48,12 @@ int pull_start(Pull *pull);
 /* Somebody else wants it too: while it waits it takes whichever turn comes first. */
 int pull_join(Pull *pull, const char *owner);
 
-/* Whether its success will be what this wish asks for too. */
-bool pull_covers(const Pull *pull, const ImageWish *wish);
+/* Whether its success will be what this desired image asks for too. */
+bool pull_covers(const Pull *pull, const DesiredImage *desired);
 
-/* Whether its failure is one of this wish too, which joined it; late: when it had its turn already, so
- * that there was less time left for the wish than it gives itself. */
-bool pull_fails_for(const Pull *pull, const ImageWish *wish, bool is_late);
+/* Whether its failure is one of this desired image too, which joined it; late: when it had its turn already, so
+ * that there was less time left for the desired image than it gives itself. */
+bool pull_fails_for(const Pull *pull, const DesiredImage *desired, bool is_late);
 
 /* The queue has served this ticket of a pull. */
 int pull_on_slot(Ticket *ticket);

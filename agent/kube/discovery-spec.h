@@ -13,7 +13,7 @@
 
 #define DISCOVERY_VERSIONS_MAX 32
 
-/* Which of the wished versions, a list that ends with NULL, the group has: bit i is for the i-th. */
+/* Which of the requested versions, a list that ends with NULL, the group has: bit i is for the i-th. */
 int discovery_spec_read_group(const char *text, size_t size, const char *const *versions,
                               uint32_t *ret_served, Error *reterr);
 

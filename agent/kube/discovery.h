@@ -9,7 +9,7 @@
 
 typedef struct KubeDiscovery KubeDiscovery;
 
-/* version: the first of the wished ones that serves the resource, with its subresource "status";
+/* version: the first of the requested ones that serves the resource, with its subresource "status";
  * borrowed. NULL: none, or the error says what went wrong. */
 typedef int (*KubeDiscovered)(const char *version, const Error *error, void *userdata);
 

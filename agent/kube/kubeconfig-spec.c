@@ -539,12 +539,12 @@ static int check_kind(struct json_object *root, Error *reterr) {
         return 0;
 }
 
-static int choose_context(struct json_object *root, const char *wish, char **ret, Error *reterr) {
+static int choose_context(struct json_object *root, const char *name, char **ret, Error *reterr) {
         const JsonPath path = { .key = "current-context" };
         int r;
 
-        if (wish) {
-                *ret = strdup(wish);
+        if (name) {
+                *ret = strdup(name);
                 return *ret ? 0 : -ENOMEM;
         }
 
@@ -557,14 +557,14 @@ static int choose_context(struct json_object *root, const char *wish, char **ret
         return 0;
 }
 
-static int read_config(struct json_object *root, const char *folder, const char *wish,
+static int read_config(struct json_object *root, const char *folder, const char *name,
                        KubeconfigSpec *spec, Error *reterr) {
         const JsonPath path = { .key = "current-context" };
         KubeconfigEntry context = { .object = NULL };
         bool is_found;
         int r;
 
-        r = check_kind(root, reterr) ?: choose_context(root, wish, &spec->context, reterr);
+        r = check_kind(root, reterr) ?: choose_context(root, name, &spec->context, reterr);
         if (r < 0)
                 return r;
 
@@ -573,7 +573,7 @@ static int read_config(struct json_object *root, const char *folder, const char 
         if (r < 0)
                 return r;
         if (!is_found)
-                return json_refuse(wish ? NULL : &path, reterr, "there is no context %s",
+                return json_refuse(name ? NULL : &path, reterr, "there is no context %s",
                                    quote(spec->context, (char[QUOTE_SIZE]){ 0 }));
 
         return read_cluster_and_user(root, &context, folder, spec, reterr);

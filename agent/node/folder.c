@@ -13,12 +13,12 @@
 
 typedef struct Source Source;
 
-/* A file that has given its wishes to the images, and what was said about it. */
+/* A file that has given its desired images to the images, and what was said about it. */
 struct Source {
         LIST_LINKS(Source);
         char *name;
         char *complaint;     /* logged already; NULL if there is none */
-        unsigned n_contents; /* of its file, when the wishes were given */
+        unsigned n_contents; /* of its file, when the desired images were given */
         bool is_there;
 };
 
@@ -82,7 +82,7 @@ static bool is_news(char **complaint, const Error *error) {
         return text;
 }
 
-static int set_wishes(Folder *folder, const char *name, const WishList *wishes) {
+static int set_desired(Folder *folder, const char *name, const DesiredImages *desired_images) {
         cleanup(free_p) char *owner = NULL;
         int r;
 
@@ -90,7 +90,7 @@ static int set_wishes(Folder *folder, const char *name, const WishList *wishes) 
         if (r < 0)
                 return r;
 
-        return images_set_wishes(folder->images, owner, wishes, false);
+        return images_set_desired(folder->images, owner, desired_images, false);
 }
 
 static int folder_take_file(Folder *folder, const ImagesFile *file) {
@@ -113,11 +113,11 @@ static int folder_take_file(Folder *folder, const ImagesFile *file) {
                 return 0;
 
         source->n_contents = file->n_contents;
-        return set_wishes(folder, file->name, &file->wishes);
+        return set_desired(folder, file->name, &file->desired_images);
 }
 
 static int folder_drop_missing(Folder *folder) {
-        const WishList none = WISH_LIST_INIT;
+        const DesiredImages none = DESIRED_IMAGES_INIT;
         Source *next;
         int r;
 
@@ -128,7 +128,7 @@ static int folder_drop_missing(Folder *folder) {
                         continue;
                 }
 
-                r = set_wishes(folder, source->name, &none);
+                r = set_desired(folder, source->name, &none);
                 if (r < 0)
                         return r;
 

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Desired state from a folder: each file is an owner of wishes
+ * Desired state from a folder: each file is an owner of desired images
  */
 
 #include "agent/image/images.h"

@@ -141,27 +141,27 @@ static ssize_t read_all(int fd, char *buffer, size_t size) {
         return (ssize_t) n_read;
 }
 
-/* Returns 0 if the wishes of one document were added. */
-static int add_wishes(WishList *all, struct json_object *document, Error *reterr) {
-        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+/* Returns 0 if the desired images of one document were added. */
+static int add_desired_images(DesiredImages *all, struct json_object *document, Error *reterr) {
+        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
         int r;
 
-        r = image_spec_parse(document, &wishes, reterr);
+        r = image_spec_parse(document, &desired_images, reterr);
 
-        for (size_t i = 0; r >= 0 && i < wishes.n_items; i++)
-                r = wish_list_take(all, &wishes.items[i]);
+        for (size_t i = 0; r >= 0 && i < desired_images.n_items; i++)
+                r = desired_images_take(all, &desired_images.items[i]);
 
         return r;
 }
 
-static int parse_wishes(const Documents *documents, WishList *ret, Error *reterr) {
-        cleanup(wish_list_done) WishList all = WISH_LIST_INIT;
+static int parse_desired_images(const Documents *documents, DesiredImages *ret, Error *reterr) {
+        cleanup(desired_images_done) DesiredImages all = DESIRED_IMAGES_INIT;
         int r;
 
         for (size_t i = 0; i < documents->n_items; i++) {
                 cleanup(error_done) Error error = ERROR_INIT;
 
-                r = add_wishes(&all, documents->items[i], &error);
+                r = add_desired_images(&all, documents->items[i], &error);
                 if (r < 0 && error.kind != ERROR_NONE && documents->n_items > 1)
                         return error_set(reterr, error.kind, "document %zu: %s", i + 1,
                                          error_message(&error));
@@ -172,24 +172,24 @@ static int parse_wishes(const Documents *documents, WishList *ret, Error *reterr
         }
 
         *ret = all;
-        all = WISH_LIST_INIT;
+        all = DESIRED_IMAGES_INIT;
         return 0;
 }
 
 static int take_content(ImagesFile *file, const char *text, size_t size, Error *reterr) {
         cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
-        WishList wishes = WISH_LIST_INIT;
+        DesiredImages desired_images = DESIRED_IMAGES_INIT;
         int r;
 
         r = documents_parse(text, size, &documents, reterr);
         if (r < 0)
                 return r;
-        r = parse_wishes(&documents, &wishes, reterr);
+        r = parse_desired_images(&documents, &desired_images, reterr);
         if (r < 0)
                 return r;
 
-        wish_list_done(&file->new_wishes);
-        file->new_wishes = wishes;
+        desired_images_done(&file->new_desired);
+        file->new_desired = desired_images;
         file->new_n_documents = documents.n_items;
         file->has_new_content = true;
         return 0;
@@ -301,9 +301,9 @@ bool images_file_take_news(ImagesFile *file) {
         is_same = !file->has_new_content && file->new_error.kind != ERROR_NONE &&
                   equal_errors(&file->new_error, &file->error);
         if (file->has_new_content) {
-                wish_list_done(&file->wishes);
-                file->wishes = file->new_wishes;
-                file->new_wishes = WISH_LIST_INIT;
+                desired_images_done(&file->desired_images);
+                file->desired_images = file->new_desired;
+                file->new_desired = DESIRED_IMAGES_INIT;
                 file->n_documents = file->new_n_documents;
                 file->n_contents++;
         }
@@ -337,9 +337,9 @@ ImagesFile *images_file_free(ImagesFile *file) {
                 return NULL;
 
         error_done(&file->new_error);
-        wish_list_done(&file->new_wishes);
+        desired_images_done(&file->new_desired);
         error_done(&file->error);
-        wish_list_done(&file->wishes);
+        desired_images_done(&file->desired_images);
         free(file->name);
         free(file);
         return NULL;

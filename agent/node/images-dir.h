@@ -5,7 +5,7 @@
  * Images folder
  *
  * Watches a folder of NodeImage documents (*.yaml, *.yml, *.json, except hidden files) and knows at
- * any time what each file wishes for. Nothing is ever written there. Neither the folder nor its
+ * any time what each file asks for. Nothing is ever written there. Neither the folder nor its
  * parent needs to exist, it may be a link, and its files may be links as in a mounted ConfigMap.
  *
  * An event says no more than that something happened; then the whole folder is looked at, once it
@@ -21,7 +21,7 @@
 #include <time.h>
 
 #include "agent/base/error.h"
-#include "agent/image/wish.h"
+#include "agent/image/desired-image.h"
 
 typedef struct ImagesDir ImagesDir;
 
@@ -34,19 +34,20 @@ typedef struct FileStamp {
         struct timespec changed;
 } FileStamp;
 
-/* One file of the folder: NodeImage documents, and what they wish for. Content that cannot be taken,
- * whatever the reason, leaves the wishes of the last good content in force. */
+/* One file of the folder: NodeImage documents, and what they ask for. Content that cannot be taken,
+ * whatever the reason, leaves the desired images of the last good content in force. */
 typedef struct ImagesFile {
-        char *name;          /* without the folder */
-        WishList wishes;     /* of the last good content */
-        size_t n_documents;  /* of the same */
-        unsigned n_contents; /* how often there was a good one; the wishes are new when this is */
-        Error error;         /* why the newest content was refused, or unset. One line, which does
+        char *name;                   /* without the folder */
+        DesiredImages desired_images; /* of the last good content */
+        size_t n_documents;           /* of the same */
+        unsigned
+                n_contents; /* how often there was a good one; the desired images are new when this is */
+        Error error;        /* why the newest content was refused, or unset. One line, which does
                              * not name the file. */
 
         /* private to images-dir.c */
         bool has_news, has_new_content;
-        WishList new_wishes; /* with these, if there is new content */
+        DesiredImages new_desired; /* with these, if there is new content */
         size_t new_n_documents;
         Error new_error;
         FileStamp stamp; /* all zero when the content has to be read in any case */
@@ -69,7 +70,7 @@ ImagesDir *images_dir_free(ImagesDir *dir);
 int images_dir_rescan(ImagesDir *dir);
 
 /* The files, in the order of their names. What they return is borrowed until the event loop runs. A
- * file that could not be read yet, or is still being written, is there without wishes. */
+ * file that could not be read yet, or is still being written, is there without desired images. */
 size_t images_dir_get_n_files(const ImagesDir *dir);
 const ImagesFile *images_dir_get_file(const ImagesDir *dir, size_t i);
 

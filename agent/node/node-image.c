@@ -17,7 +17,7 @@
 
 #define JSON_FORMAT (JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE)
 
-/* A wish as the object shows it: the reverse of image-spec.h. */
+/* A desired image as the object shows it: the reverse of image-spec.h. */
 
 /* Takes the value over; NULL means that there was no memory for it. */
 static bool add(json_object *object, const char *key, json_object *value) {
@@ -54,18 +54,18 @@ static json_object *want_to_json(const Want *want) {
                 .resource_version = want->is_served ? version : NULL,
         };
 
-        (void) snprintf(version, sizeof(version), "%" PRId64, want->wish.version);
+        (void) snprintf(version, sizeof(version), "%" PRId64, want->desired.version);
         return owner_ref_to_json(&owner);
 }
 
-static json_object *owners_to_json(const ImageWish *wish, const Image *image) {
+static json_object *owners_to_json(const DesiredImage *desired, const Image *image) {
         cleanup(json_object_put_p) json_object *list = json_object_new_array();
 
         if (!list)
                 return NULL;
 
-        for (size_t i = 0; i < wish->n_owners; i++)
-                if (!append(list, owner_ref_to_json(&wish->owners[i])))
+        for (size_t i = 0; i < desired->n_owners; i++)
+                if (!append(list, owner_ref_to_json(&desired->owners[i])))
                         return NULL;
         for (const Want *want = image_wants(image); want; want = want->next)
                 if (!want->is_expired && owner_kind(want->owner) &&
@@ -75,45 +75,46 @@ static json_object *owners_to_json(const ImageWish *wish, const Image *image) {
         return take_ptr(list);
 }
 
-static json_object *policy_to_json(const ImageWish *wish) {
+static json_object *policy_to_json(const DesiredImage *desired) {
         cleanup(json_object_put_p) json_object *object = json_object_new_object();
         bool ok;
 
-        ok = object && add(object, "timeoutSeconds", json_object_new_int64(wish->timeout_sec)) &&
-             add(object, "backoffLimit", json_object_new_int64(wish->backoff_limit)) &&
-             (wish->ttl_sec == WISH_NO_LIMIT ||
-              add(object, "ttlSecondsAfterFinished", json_object_new_int64(wish->ttl_sec))) &&
-             (wish->active_deadline_sec == WISH_NO_LIMIT ||
+        ok = object && add(object, "timeoutSeconds", json_object_new_int64(desired->timeout_sec)) &&
+             add(object, "backoffLimit", json_object_new_int64(desired->backoff_limit)) &&
+             (desired->ttl_sec == DESIRED_IMAGE_NO_LIMIT ||
+              add(object, "ttlSecondsAfterFinished", json_object_new_int64(desired->ttl_sec))) &&
+             (desired->active_deadline_sec == DESIRED_IMAGE_NO_LIMIT ||
               add(object, "activeDeadlineSeconds",
-                  json_object_new_int64(wish->active_deadline_sec)));
+                  json_object_new_int64(desired->active_deadline_sec)));
         return ok ? take_ptr(object) : NULL;
 }
 
 /* An entry of spec.images.NAME.tags with everybody who wants the image. NULL: no memory. */
-static json_object *wish_tag_to_json(const ImageWish *wish, const Image *image) {
+static json_object *desired_tag_to_json(const DesiredImage *desired, const Image *image) {
         cleanup(json_object_put_p) json_object *tag = json_object_new_object();
-        const char *policy = wish->policy == PULL_POLICY_ALWAYS ? "Always" : "IfNotPresent";
+        const char *policy = desired->policy == PULL_POLICY_ALWAYS ? "Always" : "IfNotPresent";
         char time[RFC3339_SIZE];
         bool ok;
 
         ok = tag && add_text(tag, "tag", image_tag(image)) &&
-             (wish->created_at == 0 ||
-              add_text(tag, "createdAt", rfc3339_format(wish->created_at, time))) &&
-             (wish->version == 0 || add(tag, "version", json_object_new_int64(wish->version))) &&
+             (desired->created_at == 0 ||
+              add_text(tag, "createdAt", rfc3339_format(desired->created_at, time))) &&
+             (desired->version == 0 ||
+              add(tag, "version", json_object_new_int64(desired->version))) &&
              add_text(tag, "imagePullPolicy", policy) &&
-             add(tag, "pullPolicy", policy_to_json(wish)) &&
-             add(tag, "ownerReferences", owners_to_json(wish, image));
+             add(tag, "pullPolicy", policy_to_json(desired)) &&
+             add(tag, "ownerReferences", owners_to_json(desired, image));
         return ok ? take_ptr(tag) : NULL;
 }
 
-static json_object *secrets_to_json(const ImageWish *wish) {
+static json_object *secrets_to_json(const DesiredImage *desired) {
         cleanup(json_object_put_p) json_object *list = json_object_new_array();
 
-        for (size_t i = 0; list && i < wish->n_secrets; i++) {
+        for (size_t i = 0; list && i < desired->n_secrets; i++) {
                 cleanup(json_object_put_p) json_object *secret = json_object_new_object();
 
-                if (!secret || !add_text(secret, "namespace", wish->secrets[i].namespace) ||
-                    !add_text(secret, "name", wish->secrets[i].name) ||
+                if (!secret || !add_text(secret, "namespace", desired->secrets[i].namespace) ||
+                    !add_text(secret, "name", desired->secrets[i].name) ||
                     !append(list, json_object_get(secret)))
                         return NULL;
         }
@@ -131,12 +132,14 @@ static json_object *key_values_to_json(const KeyValue *items, size_t n_items) {
         return take_ptr(object);
 }
 
-static json_object *sandbox_to_json(const ImageWish *wish) {
+static json_object *sandbox_to_json(const DesiredImage *desired) {
         cleanup(json_object_put_p) json_object *object = json_object_new_object();
         bool ok;
 
-        ok = object && add(object, "labels", key_values_to_json(wish->labels, wish->n_labels)) &&
-             add(object, "annotations", key_values_to_json(wish->annotations, wish->n_annotations));
+        ok = object &&
+             add(object, "labels", key_values_to_json(desired->labels, desired->n_labels)) &&
+             add(object, "annotations",
+                 key_values_to_json(desired->annotations, desired->n_annotations));
         return ok ? take_ptr(object) : NULL;
 }
 
@@ -156,14 +159,14 @@ static int print_member(char **text, const char *key, json_object *value) {
 
 /* The members that belong to all tags of a name, as text that follows the tags: ", \"pullSecrets\":
  * [...]" or "". The caller owns it. */
-static int wish_shared_to_text(const ImageWish *wish, char **ret) {
+static int desired_shared_to_text(const DesiredImage *desired, char **ret) {
         cleanup(free_p) char *text = strdup("");
         int r = text ? 0 : -ENOMEM;
 
-        if (r >= 0 && wish->n_secrets > 0)
-                r = print_member(&text, "pullSecrets", secrets_to_json(wish));
-        if (r >= 0 && wish->n_labels + wish->n_annotations > 0)
-                r = print_member(&text, "sandboxConfig", sandbox_to_json(wish));
+        if (r >= 0 && desired->n_secrets > 0)
+                r = print_member(&text, "pullSecrets", secrets_to_json(desired));
+        if (r >= 0 && desired->n_labels + desired->n_annotations > 0)
+                r = print_member(&text, "sandboxConfig", sandbox_to_json(desired));
         if (r < 0)
                 return r;
 
@@ -178,14 +181,14 @@ static json_object *served_want_to_json(const Image *image, const Want *want) {
 
         ok = object && add_text(object, "name", image_name(image)) &&
              add_text(object, "tag", image_tag(image)) && add_text(object, "owner", want->owner) &&
-             add(object, "version", json_object_new_int64(want->wish.version));
+             add(object, "version", json_object_new_int64(want->desired.version));
         return ok ? take_ptr(object) : NULL;
 }
 
 /* The same with its outcome. */
 static json_object *outcome_to_json(const Image *image, const Want *want) {
         cleanup(json_object_put_p) json_object *object = served_want_to_json(image, want);
-        const ImageStatus *status = image_status_for(image, want->owner, want->wish.name);
+        const ImageStatus *status = image_status_for(image, want->owner, want->desired.name);
         bool ok;
 
         ok = object && add(object, "status",
@@ -221,7 +224,7 @@ static bool is_expired(const Image *image, const Want *want) {
 /* What became of it is not what the image's status says. */
 static bool has_outcome(const Image *image, const Want *want) {
         return want->is_served && !want->is_expired &&
-               image_status_for(image, want->owner, want->wish.name) != image_status(image);
+               image_status_for(image, want->owner, want->desired.name) != image_status(image);
 }
 
 /* One of the annotations that keep what a NodeImage has no place for, and which wants it is about. */
@@ -286,7 +289,7 @@ static int print_metadata(const NodeImageOptions *options, FILE *file) {
 }
 
 static int print_spec_tag(const Image *image, FILE *file) {
-        return print_json(file, wish_tag_to_json(image_wish(image), image));
+        return print_json(file, desired_tag_to_json(desired_image(image), image));
 }
 
 static int print_status_tag(const Image *image, FILE *file) {
@@ -298,7 +301,7 @@ static int print_spec_rest(const Image *image, FILE *file) {
         cleanup(free_p) char *rest = NULL;
         int r;
 
-        r = wish_shared_to_text(image_wish(image), &rest);
+        r = desired_shared_to_text(desired_image(image), &rest);
         if (r >= 0)
                 (void) fputs(rest, file);
         return r;
@@ -400,8 +403,8 @@ uint64_t node_image_fingerprint(const Image *image) {
         sum = hash_text(sum, status->image_id);
         for (const Want *want = image_wants(image); want; want = want->next) {
                 sum = hash_text(sum, want->owner);
-                sum = hash_number(sum, want->wish.version);
-                sum = hash_number(sum, want->wish.policy);
+                sum = hash_number(sum, want->desired.version);
+                sum = hash_number(sum, want->desired.policy);
                 sum = hash_number(sum, want->is_expired);
                 sum = hash_number(sum, want->is_served);
                 sum = hash_number(sum, want->outcome ? want->outcome->completed_at : 0);
@@ -458,10 +461,10 @@ int node_image_to_text(const NodeImageOptions *options, char **ret) {
 
 /* Reading it back. */
 
-/* A wish of an owner as it was before the restart; several may belong to one owner. */
+/* A desired image of an owner as it was before the restart; several may belong to one owner. */
 typedef struct Restored {
         char *owner;
-        ImageWish wish;
+        DesiredImage desired;
 } Restored;
 
 typedef struct RestoredList {
@@ -472,7 +475,7 @@ typedef struct RestoredList {
 
 static void restored_list_done(RestoredList *list) {
         for (size_t i = 0; i < list->n_items; i++) {
-                image_wish_done(&list->items[i].wish);
+                desired_image_done(&list->items[i].desired);
                 free(list->items[i].owner);
         }
         free(list->items);
@@ -482,10 +485,11 @@ static int64_t version_of(const OwnerRef *owner) {
         return owner->resource_version ? strtoll(owner->resource_version, NULL, 10) : 0;
 }
 
-/* Takes the owner over. The owners of the merged wish are not the request's. */
-static int add_request(RestoredList *list, const ImageWish *wish, char *owner, int64_t version) {
+/* Takes the owner over. The owners of the merged desired image are not the request's. */
+static int add_request(RestoredList *list, const DesiredImage *desired, char *owner,
+                       int64_t version) {
         Restored *items;
-        ImageWish copy;
+        DesiredImage copy;
         int r;
 
         items = reallocarray(list->items, list->n_items + 1, sizeof(items[0]));
@@ -495,24 +499,24 @@ static int add_request(RestoredList *list, const ImageWish *wish, char *owner, i
         }
 
         list->items = items;
-        r = image_wish_copy(wish, &copy);
+        r = desired_image_copy(desired, &copy);
         if (r < 0) {
                 free(owner);
                 return r;
         }
 
-        image_wish_clear_owners(&copy);
+        desired_image_clear_owners(&copy);
         copy.version = version;
-        items[list->n_items++] = (Restored){ .owner = owner, .wish = copy };
+        items[list->n_items++] = (Restored){ .owner = owner, .desired = copy };
         return 0;
 }
 
-static json_object *find_status_tag(json_object *root, const ImageWish *wish) {
+static json_object *find_status_tag(json_object *root, const DesiredImage *desired) {
         json_object *status, *images, *image, *tags, *tag;
 
         if (!json_object_object_get_ex(root, "status", &status) ||
             !json_object_object_get_ex(status, "imageStatuses", &images) ||
-            !json_object_object_get_ex(images, wish->name, &image) ||
+            !json_object_object_get_ex(images, desired->name, &image) ||
             !json_object_object_get_ex(image, "tags", &tags) ||
             !json_object_is_type(tags, json_type_array))
                 return NULL;
@@ -521,7 +525,7 @@ static json_object *find_status_tag(json_object *root, const ImageWish *wish) {
                 json_object *entry = json_object_array_get_idx(tags, i);
 
                 if (json_object_object_get_ex(entry, "tag", &tag) &&
-                    strcmp(json_object_get_string(tag) ?: "", wish->tag) == 0)
+                    strcmp(json_object_get_string(tag) ?: "", desired->tag) == 0)
                         return entry;
         }
 
@@ -529,7 +533,7 @@ static json_object *find_status_tag(json_object *root, const ImageWish *wish) {
 }
 
 /* Whoever is named with a version has been served, if the image is finished. */
-static int restore_owner(Images *images, const ImageWish *wish, const OwnerRef *reference,
+static int restore_owner(Images *images, const DesiredImage *desired, const OwnerRef *reference,
                          bool is_finished, RestoredList *requests) {
         cleanup(free_p) char *owner = NULL;
         int r;
@@ -539,7 +543,7 @@ static int restore_owner(Images *images, const ImageWish *wish, const OwnerRef *
                 return r == -EINVAL ? 0 : r;
 
         if (is_finished && reference->resource_version) {
-                r = images_restore_served(images, wish->name, wish->tag, owner,
+                r = images_restore_served(images, desired->name, desired->tag, owner,
                                           version_of(reference), false, NULL);
                 if (r < 0)
                         return r;
@@ -548,29 +552,29 @@ static int restore_owner(Images *images, const ImageWish *wish, const OwnerRef *
         if (!owner_is_request(owner) && !(owner_is_node_image(owner) && requests->in_cluster))
                 return 0;
 
-        return add_request(requests, wish, take_ptr(owner),
+        return add_request(requests, desired, take_ptr(owner),
                            reference->resource_version || owner_is_request(owner)
                                    ? version_of(reference)
-                                   : wish->version);
+                                   : desired->version);
 }
 
-static int restore_tag(Images *images, json_object *root, const ImageWish *wish,
+static int restore_tag(Images *images, json_object *root, const DesiredImage *desired,
                        RestoredList *requests) {
-        json_object *entry = find_status_tag(root, wish);
+        json_object *entry = find_status_tag(root, desired);
         cleanup(image_status_done) ImageStatus status = { 0 };
         bool is_finished;
         int r;
 
-        is_finished = entry && image_status_from_json(entry, wish->name, &status, NULL) >= 0 &&
+        is_finished = entry && image_status_from_json(entry, desired->name, &status, NULL) >= 0 &&
                       image_phase_is_final(status.phase) && status.completed_at > 0;
         if (is_finished) {
-                r = images_restore(images, wish->name, wish->tag, &status);
+                r = images_restore(images, desired->name, desired->tag, &status);
                 if (r < 0)
                         return r;
         }
 
-        for (size_t i = 0; i < wish->n_owners; i++) {
-                r = restore_owner(images, wish, &wish->owners[i], is_finished, requests);
+        for (size_t i = 0; i < desired->n_owners; i++) {
+                r = restore_owner(images, desired, &desired->owners[i], is_finished, requests);
                 if (r < 0)
                         return r;
         }
@@ -628,7 +632,7 @@ static int by_owner(const void *a, const void *b) {
         return strcmp(((const Restored *) a)->owner, ((const Restored *) b)->owner);
 }
 
-/* All wishes of one request together, since each call replaces what came before. */
+/* All desired images of one request together, since each call replaces what came before. */
 static int restore_requests(Images *images, RestoredList *requests) {
         size_t next;
         int r;
@@ -637,24 +641,24 @@ static int restore_requests(Images *images, RestoredList *requests) {
                 qsort(requests->items, requests->n_items, sizeof(requests->items[0]), by_owner);
 
         for (size_t i = 0; i < requests->n_items; i = next) {
-                cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+                cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
                 const char *owner = requests->items[i].owner;
 
                 for (next = i;
                      next < requests->n_items && strcmp(requests->items[next].owner, owner) == 0;
                      next++) {
-                        ImageWish copy;
+                        DesiredImage copy;
 
-                        r = image_wish_copy(&requests->items[next].wish, &copy);
+                        r = desired_image_copy(&requests->items[next].desired, &copy);
                         if (r < 0)
                                 return r;
 
-                        r = wish_list_take(&wishes, &copy);
+                        r = desired_images_take(&desired_images, &copy);
                         if (r < 0)
                                 return r;
                 }
 
-                r = images_set_wishes(images, owner, &wishes, owner_is_request(owner));
+                r = images_set_desired(images, owner, &desired_images, owner_is_request(owner));
                 if (r < 0)
                         return r;
         }
@@ -663,16 +667,16 @@ static int restore_requests(Images *images, RestoredList *requests) {
 }
 
 static int restore(Images *images, json_object *root, bool in_cluster, Error *reterr) {
-        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
         cleanup(restored_list_done) RestoredList requests = { .in_cluster = in_cluster };
         int r;
 
-        r = image_spec_parse_own(root, &wishes, reterr);
+        r = image_spec_parse_own(root, &desired_images, reterr);
         if (r < 0)
                 return r;
 
-        for (size_t i = 0; i < wishes.n_items; i++) {
-                r = restore_tag(images, root, &wishes.items[i], &requests);
+        for (size_t i = 0; i < desired_images.n_items; i++) {
+                r = restore_tag(images, root, &desired_images.items[i], &requests);
                 if (r < 0)
                         return r;
         }

@@ -4,7 +4,7 @@
 /*
  * This node as a NodeImage object
  *
- * The merged wishes as spec, what became of them as status, in the schema of apps.kruise.io/v1alpha1
+ * The merged desired images as spec, what became of them as status, in the schema of apps.kruise.io/v1alpha1
  * (compatible with OpenKruise's NodeImage). Who wants an image stands among its ownerReferences, as
  * kind File or Request of inplaced.io/v1, with the version as resourceVersion once it was served. Two
  * annotations tell whose time is over, and what became of wants that were served by another pull than

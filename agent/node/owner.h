@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-#include "agent/image/wish.h"
+#include "agent/image/desired-image.h"
 
 #define OWNER_FILE "file/"
 #define OWNER_REQUEST "request/"

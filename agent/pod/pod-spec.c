@@ -529,11 +529,11 @@ static int read_names(const KubeObjectMeta *meta, Pod *pod, Error *reterr) {
 }
 
 /* "false", and what names no container, is like no annotation. */
-static void drop_idle_wish(Pod *pod) {
-        const char *text = pod->restart_wish;
+static void drop_idle_desired(Pod *pod) {
+        const char *text = pod->restart_on_metadata;
 
         if (text && (strcmp(text, "false") == 0 || !text[strspn(text, ", \t\r\n")]))
-                pod->restart_wish = (free(pod->restart_wish), NULL);
+                pod->restart_on_metadata = (free(pod->restart_on_metadata), NULL);
 }
 
 static int read_metadata(const KubeObjectMeta *meta, Pod *pod, Error *reterr) {
@@ -543,11 +543,11 @@ static int read_metadata(const KubeObjectMeta *meta, Pod *pod, Error *reterr) {
         if (r < 0)
                 return r;
 
-        r = copy_annotation(meta, POD_RESTART_ANNOTATION, &pod->restart_wish, reterr);
+        r = copy_annotation(meta, POD_RESTART_ANNOTATION, &pod->restart_on_metadata, reterr);
         if (r < 0)
                 return r;
 
-        drop_idle_wish(pod);
+        drop_idle_desired(pod);
         r = copy_annotation(meta, POD_META_ANNOTATION, &pod->meta, reterr);
         if (r < 0)
                 return r;

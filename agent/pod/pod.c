@@ -30,7 +30,7 @@ Pod *pod_free(Pod *pod) {
         free(pod->verified_reason);
         free(pod->verified_status);
         free(pod->meta);
-        free(pod->restart_wish);
+        free(pod->restart_on_metadata);
         free(pod->ip);
         free(pod->runtime_uid);
         free(pod->resource_version);
@@ -66,16 +66,16 @@ bool pod_split_container_id(const char *id, char *scheme, size_t scheme_size, co
         return true;
 }
 
-bool pod_wishes_restart(const Pod *pod, const char *container) {
+bool pod_restarts_on_metadata(const Pod *pod, const char *container) {
         static const char between[] = ", \t\r\n";
         Slice rest;
 
-        if (!pod->restart_wish)
+        if (!pod->restart_on_metadata)
                 return false;
-        if (strcmp(pod->restart_wish, "true") == 0)
+        if (strcmp(pod->restart_on_metadata, "true") == 0)
                 return true;
 
-        rest = slice(pod->restart_wish);
+        rest = slice(pod->restart_on_metadata);
         for (;;) {
                 Slice word;
 

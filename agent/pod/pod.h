@@ -71,9 +71,9 @@ typedef struct Pod {
         bool has_kruise_gate; /* it has the readiness gate KruisePodReady */
         char *kruise_message; /* of that condition while it is False: who keeps it so; or NULL */
         PodUpdate update;
-        char *restart_wish; /* the annotation inplaced.io/restart-on-metadata-change; NULL: none, or
+        char *restart_on_metadata; /* the annotation inplaced.io/restart-on-metadata-change; NULL: none, or
                              * one that says no */
-        char *meta;         /* the annotation apps.kruise.io/runtime-containers-meta, or NULL */
+        char *meta; /* the annotation apps.kruise.io/runtime-containers-meta, or NULL */
 
         /* The condition inplaced.io/InPlaceVerified; NULL: there is none. */
         char *verified_status;
@@ -96,4 +96,4 @@ bool pod_split_container_id(const char *id, char *scheme, size_t scheme_size, co
 
 /* Whoever owns the pod takes part in restarts when its metadata changes by annotation: "true", or
  * the container's name is in its list. */
-bool pod_wishes_restart(const Pod *pod, const char *container);
+bool pod_restarts_on_metadata(const Pod *pod, const char *container);

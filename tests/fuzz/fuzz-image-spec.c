@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Node images, from somebody who means harm: every wish can be carried out as it is
+ * Node images, from somebody who means harm: every desired image can be carried out as it is
  */
 
 #include <json-c/json_object.h>
@@ -26,57 +26,57 @@ static bool is_limit(int64_t value, int64_t smallest) {
         return value >= smallest && value <= INT32_MAX;
 }
 
-static void check_wish(const ImageWish *wish) {
-        if (!*wish->name || !*wish->tag)
+static void check_desired(const DesiredImage *desired) {
+        if (!*desired->name || !*desired->tag)
                 abort();
-        if (wish->fault) {
-                if (strpbrk(wish->fault, "\r\n"))
+        if (desired->fault) {
+                if (strpbrk(desired->fault, "\r\n"))
                         abort();
                 return;
         }
-        if (wish->version < 0)
+        if (desired->version < 0)
                 abort();
-        if (wish->policy < 0 || wish->policy >= _PULL_POLICY_MAX)
+        if (desired->policy < 0 || desired->policy >= _PULL_POLICY_MAX)
                 abort();
-        if (!is_limit(wish->timeout_sec, 1) || !is_limit(wish->backoff_limit, 0) ||
-            !is_limit(wish->active_deadline_sec, WISH_NO_LIMIT) ||
-            !is_limit(wish->ttl_sec, WISH_NO_LIMIT))
+        if (!is_limit(desired->timeout_sec, 1) || !is_limit(desired->backoff_limit, 0) ||
+            !is_limit(desired->active_deadline_sec, DESIRED_IMAGE_NO_LIMIT) ||
+            !is_limit(desired->ttl_sec, DESIRED_IMAGE_NO_LIMIT))
                 abort();
-        for (size_t i = 0; i < wish->n_secrets; i++)
-                if (!*wish->secrets[i].name)
+        for (size_t i = 0; i < desired->n_secrets; i++)
+                if (!*desired->secrets[i].name)
                         abort();
 }
 
 /* One that is refused nowhere says the same in both ways. */
-static void check_each(struct json_object *object, bool is_refused, size_t n_wishes) {
-        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+static void check_each(struct json_object *object, bool is_refused, size_t n_desired) {
+        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
         cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
         int r;
 
-        r = image_spec_parse_each(object, &wishes, &skipped, &error);
+        r = image_spec_parse_each(object, &desired_images, &skipped, &error);
         if ((r < 0) != (error.kind == ERROR_INVALID) || (r < 0 && !is_refused))
                 abort();
-        if (!is_refused && (wishes.n_items != n_wishes || skipped.kind != ERROR_NONE))
+        if (!is_refused && (desired_images.n_items != n_desired || skipped.kind != ERROR_NONE))
                 abort();
 
-        for (size_t i = 0; i < wishes.n_items; i++)
-                check_wish(&wishes.items[i]);
+        for (size_t i = 0; i < desired_images.n_items; i++)
+                check_desired(&desired_images.items[i]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         cleanup(json_object_put_p) struct json_object *object = parse(data, size);
-        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
-        r = image_spec_parse(object, &wishes, &error);
+        r = image_spec_parse(object, &desired_images, &error);
         if ((r < 0) != (error.kind == ERROR_INVALID))
                 abort();
-        if (r < 0 && (wishes.n_items > 0 || strpbrk(error_message(&error), "\r\n")))
+        if (r < 0 && (desired_images.n_items > 0 || strpbrk(error_message(&error), "\r\n")))
                 abort();
 
-        for (size_t i = 0; i < wishes.n_items; i++)
-                check_wish(&wishes.items[i]);
-        check_each(object, r < 0, wishes.n_items);
+        for (size_t i = 0; i < desired_images.n_items; i++)
+                check_desired(&desired_images.items[i]);
+        check_each(object, r < 0, desired_images.n_items);
         return 0;
 }

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/meta/containers-meta-spec.h"
-#include "agent/meta/running-env-spec.h"
+#include "agent/inplace/containers-meta-spec.h"
+#include "agent/inplace/running-env-spec.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check(bool is_right) {

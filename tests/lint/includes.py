@@ -76,9 +76,9 @@ BAD = {
     "agent/image/pull-reason.c": '#include "agent/base/clock.h"\n',
     "agent/image/pull.c": "#include <grpc/grpc.h>\n",
     "agent/observe/metrics.c": "#include <microhttpd.h>\n",
-    "cri/client.c": '#include "agent/image/wish.h"\n',
+    "cri/client.c": '#include "agent/image/desired-image.h"\n',
     "agent/kube/watch.c": "#include <curl/curl.h>\n",
-    "agent/kube/event.c": '#include "agent/image/wish.h"\n',
+    "agent/kube/event.c": '#include "agent/image/desired-image.h"\n',
     "agent/unknown/x.c": "",
 }
 GOOD = {

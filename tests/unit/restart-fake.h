@@ -14,7 +14,7 @@
 #include <systemd/sd-event.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/pod/restart.h"
+#include "agent/restart/restart.h"
 #include "agent/pod/runtime-pod.h"
 #include "cri/client.h"
 

@@ -102,7 +102,7 @@ typedef struct Fixture {
         CredentialProviders *providers;
         Auth *auth;
         KubeSecrets secrets;
-        ImageWish wish;
+        DesiredImage desired;
         ImageRef ref;
 
         PullKeysAsk *ask;
@@ -179,7 +179,7 @@ static int set_up(void **state) {
         make_folder(fixture, "bin");
         assert_true(sd_event_new(&fixture->event) >= 0);
         assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_DEBUG, &fixture->log), 0);
-        assert_int_equal(image_wish_init(&fixture->wish, "r.io/a", "1"), 0);
+        assert_int_equal(desired_image_init(&fixture->desired, "r.io/a", "1"), 0);
         assert_int_equal(image_ref_parse("r.io/a:1", &fixture->ref, NULL), 0);
         *state = fixture;
         return 0;
@@ -198,7 +198,7 @@ static int tear_down(void **state) {
         credential_providers_free(fixture->providers);
         docker_config_free(fixture->docker);
         auth_dir_free(fixture->dir);
-        image_wish_done(&fixture->wish);
+        desired_image_done(&fixture->desired);
         log_free(fixture->log);
         sd_event_unref(fixture->event);
         r = nftw(fixture->folder, remove_item, 8, FTW_DEPTH | FTW_PHYS);
@@ -235,7 +235,7 @@ static int on_keys(PullKeys *keys, const Error *error, void *userdata) {
 static void ask(Fixture *fixture, bool was_denied) {
         PullKeySource source = auth_source(fixture->auth);
         const PullKeysQuestion question = {
-                .wish = &fixture->wish,
+                .desired = &fixture->desired,
                 .ref = &fixture->ref,
                 .was_denied = was_denied,
         };
@@ -272,7 +272,7 @@ static void expect_refusal(Fixture *fixture, const char *words) {
 }
 
 static void want_secret(Fixture *fixture, const char *namespace, const char *name) {
-        assert_int_equal(image_wish_add_secret(&fixture->wish, namespace, name), 0);
+        assert_int_equal(desired_image_add_secret(&fixture->desired, namespace, name), 0);
 }
 
 #define TOOL(user)                                                                              \
@@ -354,7 +354,7 @@ static void test_named_files_refused(void **state) {
         expect_refusal(fixture, "a.json\": the entry \"r.io\" is not an object");
 }
 
-/* In the order of the wish, whoever answers first. */
+/* In the order of the desired image, whoever answers first. */
 static void test_server(void **state) {
         Fixture *fixture = *state;
 

@@ -14,8 +14,8 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/meta/condition-status.h"
-#include "agent/meta/pod-patch-spec.h"
+#include "agent/inplace/condition-status.h"
+#include "agent/inplace/pod-patch-spec.h"
 
 #define ID_A "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define ID_B "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/meta/containers-meta-spec.h"
+#include "agent/inplace/containers-meta-spec.h"
 #include "agent/pod/pod.h"
 
 static void test_written_as_controllers_do(void **state) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Image spec: which wishes are in a NodeImage
+ * Image spec: which desired images are in a NodeImage
  */
 
 #include <setjmp.h>
@@ -26,7 +26,7 @@
 
 DEFINE_CLEANUP(struct json_object *, json_object_put)
 
-static int parse(const char *json, WishList *ret, Error *reterr) {
+static int parse(const char *json, DesiredImages *ret, Error *reterr) {
         cleanup(json_object_put_p) struct json_object *object = json_tokener_parse(json);
 
         assert_non_null(object);
@@ -107,7 +107,7 @@ static const struct Refusal {
 
 static void test_refusal(void **state) {
         const struct Refusal *refusal = *state;
-        WishList untouched = { .items = (ImageWish *) 1, .n_items = 42 };
+        DesiredImages untouched = { .items = (DesiredImage *) 1, .n_items = 42 };
         cleanup(error_done) Error error = ERROR_INIT;
 
         assert_true(parse(refusal->json, &untouched, &error) < 0);
@@ -117,7 +117,7 @@ static void test_refusal(void **state) {
         assert_int_equal(untouched.n_items, 42);
 }
 
-static void parse_or_fail(const char *json, WishList *ret) {
+static void parse_or_fail(const char *json, DesiredImages *ret) {
         cleanup(error_done) Error error = ERROR_INIT;
 
         if (parse(json, ret, &error) < 0)
@@ -135,30 +135,30 @@ static void test_nothing(void **state) {
         };
 
         for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-                cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+                cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
 
-                parse_or_fail(texts[i], &wishes);
-                assert_int_equal(wishes.n_items, 0);
+                parse_or_fail(texts[i], &desired_images);
+                assert_int_equal(desired_images.n_items, 0);
         }
 }
 
 static void test_defaults(void **state) {
-        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
 
         parse_or_fail(TAG("\"version\":null,\"pullPolicy\":null,\"imagePullPolicy\":\"\""),
-                      &wishes);
-        assert_int_equal(wishes.n_items, 1);
-        assert_string_equal(wishes.items[0].name, "nginx");
-        assert_string_equal(wishes.items[0].tag, "1.25");
-        assert_int_equal(wishes.items[0].version, 0);
-        assert_int_equal(wishes.items[0].created_at, 0);
-        assert_int_equal(wishes.items[0].policy, PULL_POLICY_ALWAYS);
-        assert_int_equal(wishes.items[0].timeout_sec, 600);
-        assert_int_equal(wishes.items[0].backoff_limit, 3);
-        assert_int_equal(wishes.items[0].active_deadline_sec, WISH_NO_LIMIT);
-        assert_int_equal(wishes.items[0].ttl_sec, WISH_NO_LIMIT);
-        assert_int_equal(wishes.items[0].n_secrets, 0);
-        assert_int_equal(wishes.items[0].n_owners, 0);
+                      &desired_images);
+        assert_int_equal(desired_images.n_items, 1);
+        assert_string_equal(desired_images.items[0].name, "nginx");
+        assert_string_equal(desired_images.items[0].tag, "1.25");
+        assert_int_equal(desired_images.items[0].version, 0);
+        assert_int_equal(desired_images.items[0].created_at, 0);
+        assert_int_equal(desired_images.items[0].policy, PULL_POLICY_ALWAYS);
+        assert_int_equal(desired_images.items[0].timeout_sec, 600);
+        assert_int_equal(desired_images.items[0].backoff_limit, 3);
+        assert_int_equal(desired_images.items[0].active_deadline_sec, DESIRED_IMAGE_NO_LIMIT);
+        assert_int_equal(desired_images.items[0].ttl_sec, DESIRED_IMAGE_NO_LIMIT);
+        assert_int_equal(desired_images.items[0].n_secrets, 0);
+        assert_int_equal(desired_images.items[0].n_owners, 0);
 }
 
 static const char everything[] =
@@ -179,39 +179,39 @@ static const char everything[] =
                    "{\"tag\":\"sha256:00\",\"imagePullPolicy\":\"Always\"}]}}}");
 
 static void test_said_about_a_tag(void **state) {
-        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
-        const ImageWish *wish;
+        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
+        const DesiredImage *desired;
 
-        parse_or_fail(everything, &wishes);
-        assert_int_equal(wishes.n_items, 2);
+        parse_or_fail(everything, &desired_images);
+        assert_int_equal(desired_images.n_items, 2);
 
-        wish = &wishes.items[0];
-        assert_string_equal(wish->name, "reg.example:5000/team/app");
-        assert_string_equal(wish->tag, "v1");
-        assert_int_equal(wish->version, 7);
-        assert_int_equal(wish->created_at, 1769860800);
-        assert_int_equal(wish->policy, PULL_POLICY_IF_NOT_PRESENT);
-        assert_int_equal(wish->timeout_sec, 30);
-        assert_int_equal(wish->backoff_limit, 0);
-        assert_int_equal(wish->ttl_sec, 0);
-        assert_int_equal(wish->active_deadline_sec, 90);
+        desired = &desired_images.items[0];
+        assert_string_equal(desired->name, "reg.example:5000/team/app");
+        assert_string_equal(desired->tag, "v1");
+        assert_int_equal(desired->version, 7);
+        assert_int_equal(desired->created_at, 1769860800);
+        assert_int_equal(desired->policy, PULL_POLICY_IF_NOT_PRESENT);
+        assert_int_equal(desired->timeout_sec, 30);
+        assert_int_equal(desired->backoff_limit, 0);
+        assert_int_equal(desired->ttl_sec, 0);
+        assert_int_equal(desired->active_deadline_sec, 90);
 
-        wish = &wishes.items[1];
-        assert_string_equal(wish->name, "reg.example:5000/team/app");
-        assert_string_equal(wish->tag, "sha256:00");
-        assert_int_equal(wish->version, 0);
-        assert_int_equal(wish->policy, PULL_POLICY_ALWAYS);
-        assert_int_equal(wish->n_owners, 0);
+        desired = &desired_images.items[1];
+        assert_string_equal(desired->name, "reg.example:5000/team/app");
+        assert_string_equal(desired->tag, "sha256:00");
+        assert_int_equal(desired->version, 0);
+        assert_int_equal(desired->policy, PULL_POLICY_ALWAYS);
+        assert_int_equal(desired->n_owners, 0);
 }
 
 static void test_owners(void **state) {
-        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
         const OwnerRef *owner;
 
-        parse_or_fail(everything, &wishes);
-        assert_int_equal(wishes.items[0].n_owners, 2);
+        parse_or_fail(everything, &desired_images);
+        assert_int_equal(desired_images.items[0].n_owners, 2);
 
-        owner = &wishes.items[0].owners[0];
+        owner = &desired_images.items[0].owners[0];
         assert_string_equal(owner->api_version, "apps.kruise.io/v1alpha1");
         assert_string_equal(owner->kind, "ImagePullJob");
         assert_string_equal(owner->namespace, "ns");
@@ -219,28 +219,28 @@ static void test_owners(void **state) {
         assert_string_equal(owner->uid, "u");
         assert_string_equal(owner->resource_version, "9");
         assert_string_equal(owner->field_path, "f");
-        assert_null(wishes.items[0].owners[1].name);
+        assert_null(desired_images.items[0].owners[1].name);
 }
 
 /* It is said once, and every tag has it. */
 static void test_said_about_an_image(void **state) {
-        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
 
-        parse_or_fail(everything, &wishes);
+        parse_or_fail(everything, &desired_images);
         for (size_t i = 0; i < 2; i++) {
-                const ImageWish *wish = &wishes.items[i];
+                const DesiredImage *desired = &desired_images.items[i];
 
-                assert_int_equal(wish->n_secrets, 2);
-                assert_string_equal(wish->secrets[0].namespace, "ns");
-                assert_string_equal(wish->secrets[0].name, "s1");
-                assert_null(wish->secrets[1].namespace);
-                assert_string_equal(wish->secrets[1].name, "s2");
-                assert_int_equal(wish->n_labels, 1);
-                assert_string_equal(wish->labels[0].key, "l");
-                assert_string_equal(wish->labels[0].value, "1");
-                assert_int_equal(wish->n_annotations, 2);
-                assert_string_equal(wish->annotations[1].key, "b");
-                assert_string_equal(wish->annotations[1].value, "");
+                assert_int_equal(desired->n_secrets, 2);
+                assert_string_equal(desired->secrets[0].namespace, "ns");
+                assert_string_equal(desired->secrets[0].name, "s1");
+                assert_null(desired->secrets[1].namespace);
+                assert_string_equal(desired->secrets[1].name, "s2");
+                assert_int_equal(desired->n_labels, 1);
+                assert_string_equal(desired->labels[0].key, "l");
+                assert_string_equal(desired->labels[0].value, "1");
+                assert_int_equal(desired->n_annotations, 2);
+                assert_string_equal(desired->annotations[1].key, "b");
+                assert_string_equal(desired->annotations[1].value, "");
         }
 }
 
@@ -251,9 +251,10 @@ static void test_limits_out_of_range(void **state) {
         } rows[] = {
                 { POLICY("\"timeoutSeconds\":0,\"backoffLimit\":-1,\"ttlSecondsAfterFinished\":-1,"
                          "\"activeDeadlineSeconds\":-5"),
-                  600, 3, WISH_NO_LIMIT, WISH_NO_LIMIT },
-                { POLICY("\"timeoutSeconds\":-7"), 600, 3, WISH_NO_LIMIT, WISH_NO_LIMIT },
-                { POLICY("\"activeDeadlineSeconds\":0"), 600, 3, WISH_NO_LIMIT, 0 },
+                  600, 3, DESIRED_IMAGE_NO_LIMIT, DESIRED_IMAGE_NO_LIMIT },
+                { POLICY("\"timeoutSeconds\":-7"), 600, 3, DESIRED_IMAGE_NO_LIMIT,
+                  DESIRED_IMAGE_NO_LIMIT },
+                { POLICY("\"activeDeadlineSeconds\":0"), 600, 3, DESIRED_IMAGE_NO_LIMIT, 0 },
                 { POLICY("\"timeoutSeconds\":99999999999999999999,\"backoffLimit\":4294967296,"
                          "\"ttlSecondsAfterFinished\":9223372036854775807,"
                          "\"activeDeadlineSeconds\":18446744073709551615"),
@@ -261,25 +262,25 @@ static void test_limits_out_of_range(void **state) {
         };
 
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+                cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
 
-                parse_or_fail(rows[i].json, &wishes);
-                assert_int_equal(wishes.items[0].timeout_sec, rows[i].timeout);
-                assert_int_equal(wishes.items[0].backoff_limit, rows[i].backoff);
-                assert_int_equal(wishes.items[0].ttl_sec, rows[i].ttl);
-                assert_int_equal(wishes.items[0].active_deadline_sec, rows[i].deadline);
+                parse_or_fail(rows[i].json, &desired_images);
+                assert_int_equal(desired_images.items[0].timeout_sec, rows[i].timeout);
+                assert_int_equal(desired_images.items[0].backoff_limit, rows[i].backoff);
+                assert_int_equal(desired_images.items[0].ttl_sec, rows[i].ttl);
+                assert_int_equal(desired_images.items[0].active_deadline_sec, rows[i].deadline);
         }
 }
 
 /* They fail on their own later. Their neighbours should not. */
 static void test_malformed_names_and_tags(void **state) {
-        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
 
         parse_or_fail(IMAGES("\"No Such!\":{\"tags\":[{\"tag\":\"a b\"},{\"tag\":\"@\"}]}"),
-                      &wishes);
-        assert_int_equal(wishes.n_items, 2);
-        assert_string_equal(wishes.items[0].name, "No Such!");
-        assert_string_equal(wishes.items[1].tag, "@");
+                      &desired_images);
+        assert_int_equal(desired_images.n_items, 2);
+        assert_string_equal(desired_images.items[0].name, "No Such!");
+        assert_string_equal(desired_images.items[1].tag, "@");
 }
 
 /* A NodeImage with many images of many tags, and one annotation each. */
@@ -338,16 +339,16 @@ static void test_sizes(void **state) {
                 cleanup(json_object_put_p) struct json_object *object =
                         large(rows[i].n_images, rows[i].n_tags, rows[i].name_size,
                               rows[i].annotation_size);
-                cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+                cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
                 cleanup(error_done) Error error = ERROR_INIT;
 
-                (void) image_spec_parse(object, &wishes, &error);
+                (void) image_spec_parse(object, &desired_images, &error);
                 if (!rows[i].refusal) {
                         assert_int_equal(error.kind, ERROR_NONE);
-                        assert_int_equal(wishes.n_items, rows[i].n_images * rows[i].n_tags);
+                        assert_int_equal(desired_images.n_items, rows[i].n_images * rows[i].n_tags);
                 } else {
                         assert_int_equal(error.kind, ERROR_INVALID);
-                        assert_int_equal(wishes.n_items, 0);
+                        assert_int_equal(desired_images.n_items, 0);
                         if (strncmp(error_message(&error), rows[i].refusal,
                                     strlen(rows[i].refusal)) != 0)
                                 fail_msg("%s", error_message(&error));
@@ -363,7 +364,7 @@ static void test_sizes(void **state) {
 static const struct Each {
         const char *name;
         const char *json;
-        const char *wishes; /* NAME:TAG vVERSION POLICY, and the fault */
+        const char *desired_images; /* NAME:TAG vVERSION POLICY, and the fault */
         const char *skipped;
 } each[] = {
         { "nothing is wrong", IMAGES("\"nginx\":{" TWO_TAGS "}," GOOD),
@@ -398,16 +399,16 @@ static const struct Each {
           "good:1 v0 Always; ", "spec.images.a: expected an object, got 3" },
 };
 
-static void assert_wishes(const WishList *wishes, const char *expected) {
+static void assert_desired_images(const DesiredImages *desired_images, const char *expected) {
         char text[1024] = "";
 
-        for (size_t i = 0; i < wishes->n_items; i++) {
-                const ImageWish *wish = &wishes->items[i];
+        for (size_t i = 0; i < desired_images->n_items; i++) {
+                const DesiredImage *desired = &desired_images->items[i];
 
-                sprintf(text + strlen(text), "%s:%s v%d %s%s%s; ", wish->name, wish->tag,
-                        (int) wish->version,
-                        wish->policy == PULL_POLICY_ALWAYS ? "Always" : "IfNotPresent",
-                        wish->fault ? " " : "", wish->fault ?: "");
+                sprintf(text + strlen(text), "%s:%s v%d %s%s%s; ", desired->name, desired->tag,
+                        (int) desired->version,
+                        desired->policy == PULL_POLICY_ALWAYS ? "Always" : "IfNotPresent",
+                        desired->fault ? " " : "", desired->fault ?: "");
         }
         assert_string_equal(text, expected);
 }
@@ -416,11 +417,11 @@ static void test_each(void **state) {
         const struct Each *row = *state;
         cleanup(json_object_put_p) struct json_object *object = json_tokener_parse(row->json);
         cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
-        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
 
         assert_non_null(object);
-        assert_int_equal(image_spec_parse_each(object, &wishes, &skipped, &error), 0);
-        assert_wishes(&wishes, row->wishes);
+        assert_int_equal(image_spec_parse_each(object, &desired_images, &skipped, &error), 0);
+        assert_desired_images(&desired_images, row->desired_images);
         assert_int_equal(skipped.kind, row->skipped ? ERROR_INVALID : ERROR_NONE);
         if (row->skipped)
                 assert_string_equal(error_message(&skipped), row->skipped);
@@ -430,21 +431,21 @@ static void test_each(void **state) {
 static void test_each_of_a_large_object(void **state) {
         cleanup(json_object_put_p) struct json_object *object = large(3, 30, 0, 128 << 10);
         cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
-        cleanup(wish_list_done) WishList wishes = WISH_LIST_INIT;
+        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
 
-        assert_int_equal(image_spec_parse_each(object, &wishes, &skipped, &error), 0);
+        assert_int_equal(image_spec_parse_each(object, &desired_images, &skipped, &error), 0);
         assert_int_equal(skipped.kind, ERROR_NONE);
-        assert_int_equal(wishes.n_items, 90);
-        for (size_t i = 0; i < wishes.n_items; i++) {
-                assert_int_equal(wishes.items[i].n_annotations, i < 60);
-                assert_int_equal(!wishes.items[i].fault, i < 60);
+        assert_int_equal(desired_images.n_items, 90);
+        for (size_t i = 0; i < desired_images.n_items; i++) {
+                assert_int_equal(desired_images.items[i].n_annotations, i < 60);
+                assert_int_equal(!desired_images.items[i].fault, i < 60);
         }
 }
 
 static void test_each_of_no_node_image(void **state) {
         cleanup(json_object_put_p) struct json_object *object = json_tokener_parse("[]");
         cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
-        WishList untouched = { .n_items = 42 };
+        DesiredImages untouched = { .n_items = 42 };
 
         assert_true(image_spec_parse_each(object, &untouched, &skipped, &error) < 0);
         assert_int_equal(error.kind, ERROR_INVALID);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What became of a wish
+ * What became of a desired image
  */
 
 #include <setjmp.h>

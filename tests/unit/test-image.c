@@ -26,7 +26,7 @@
 
 struct Pull {
         ImageStatus status;
-        ImageWish wish;
+        DesiredImage desired;
         char owners[64]; /* "a b ", whoever it was started for and joined by */
         char reference[64];
         bool is_started;
@@ -42,16 +42,16 @@ static struct {
         unsigned n_runtime_changes;
 } pulls;
 
-int pull_new(const PullContext *context, const ImageWish *wish, const ImageRef *ref,
+int pull_new(const PullContext *context, const DesiredImage *desired, const ImageRef *ref,
              const char *owner, PullChanged on_changed, void *userdata, Pull **ret) {
         cleanup(free_p) char *reference = NULL;
         Pull *pull = calloc(1, sizeof(*pull));
 
-        assert_int_equal(image_wish_copy(wish, &pull->wish), 0);
+        assert_int_equal(desired_image_copy(desired, &pull->desired), 0);
         assert_int_equal(image_ref_canonical_reference(ref, &reference), 0);
         snprintf(pull->reference, sizeof(pull->reference), "%s", reference);
         snprintf(pull->owners, sizeof(pull->owners), "%s ", owner);
-        pull->status.version = wish->version;
+        pull->status.version = desired->version;
         pull->on_changed = on_changed;
         pull->userdata = userdata;
         pulls.n_made++;
@@ -68,7 +68,7 @@ Pull *pull_free(Pull *pull) {
         if (pulls.last == pull)
                 pulls.last = NULL;
         image_status_done(&pull->status);
-        image_wish_done(&pull->wish);
+        desired_image_done(&pull->desired);
         free(pull);
         return NULL;
 }
@@ -84,12 +84,12 @@ int pull_join(Pull *pull, const char *owner) {
         return 0;
 }
 
-bool pull_covers(const Pull *pull, const ImageWish *wish) {
-        return wish->version <= pull->wish.version;
+bool pull_covers(const Pull *pull, const DesiredImage *desired) {
+        return desired->version <= pull->desired.version;
 }
 
-bool pull_fails_for(const Pull *pull, const ImageWish *wish, bool is_late) {
-        return merge_is_within(wish, &pull->wish) && !is_late;
+bool pull_fails_for(const Pull *pull, const DesiredImage *desired, bool is_late) {
+        return merge_is_within(desired, &pull->desired) && !is_late;
 }
 
 int pull_on_slot(Ticket *ticket) {
@@ -136,43 +136,43 @@ static void fixture_done(Fixture *fixture) {
         assert_int_equal(pulls.n_made, pulls.n_freed);
 }
 
-/* One owner wants the image under some name; ttl_sec as in a wish. */
+/* One owner wants the image under some name; ttl_sec as in a desired image. */
 static void set_want(Fixture *fixture, const char *owner, const char *name, int64_t version,
                      int64_t ttl_sec, bool is_transient) {
-        cleanup(image_wish_done) ImageWish wish;
+        cleanup(desired_image_done) DesiredImage desired;
 
-        assert_int_equal(image_wish_init(&wish, name, "1.25"), 0);
-        wish.version = version;
-        wish.ttl_sec = ttl_sec;
-        assert_int_equal(image_set_want(fixture->image, owner, &wish, is_transient), 0);
+        assert_int_equal(desired_image_init(&desired, name, "1.25"), 0);
+        desired.version = version;
+        desired.ttl_sec = ttl_sec;
+        assert_int_equal(image_set_want(fixture->image, owner, &desired, is_transient), 0);
 }
 
 /* The same with one more second or attempt, or a secret. */
 typedef enum More { MORE_NOTHING, MORE_TIMEOUT, MORE_ATTEMPTS, MORE_DEADLINE, MORE_SECRET } More;
 
 static void set_more(Fixture *fixture, const char *owner, More more) {
-        cleanup(image_wish_done) ImageWish wish;
+        cleanup(desired_image_done) DesiredImage desired;
 
-        assert_int_equal(image_wish_init(&wish, "nginx", "1.25"), 0);
-        wish.active_deadline_sec = 60 + (more == MORE_DEADLINE);
-        wish.timeout_sec += more == MORE_TIMEOUT;
-        wish.backoff_limit += more == MORE_ATTEMPTS;
+        assert_int_equal(desired_image_init(&desired, "nginx", "1.25"), 0);
+        desired.active_deadline_sec = 60 + (more == MORE_DEADLINE);
+        desired.timeout_sec += more == MORE_TIMEOUT;
+        desired.backoff_limit += more == MORE_ATTEMPTS;
         if (more == MORE_SECRET)
-                assert_int_equal(image_wish_add_secret(&wish, "team", "key"), 0);
-        assert_int_equal(image_set_want(fixture->image, owner, &wish, false), 0);
+                assert_int_equal(desired_image_add_secret(&desired, "team", "key"), 0);
+        assert_int_equal(image_set_want(fixture->image, owner, &desired, false), 0);
 }
 
 static void set_fault(Fixture *fixture, const char *owner, int64_t version, const char *fault) {
-        cleanup(image_wish_done) ImageWish wish;
+        cleanup(desired_image_done) DesiredImage desired;
 
-        assert_int_equal(image_wish_init(&wish, "nginx", "1.25"), 0);
-        wish.version = version;
-        wish.fault = strdup(fault);
-        assert_int_equal(image_set_want(fixture->image, owner, &wish, false), 0);
+        assert_int_equal(desired_image_init(&desired, "nginx", "1.25"), 0);
+        desired.version = version;
+        desired.fault = strdup(fault);
+        assert_int_equal(image_set_want(fixture->image, owner, &desired, false), 0);
 }
 
 static void want(Fixture *fixture, const char *owner, int64_t version) {
-        set_want(fixture, owner, "nginx", version, WISH_NO_LIMIT, false);
+        set_want(fixture, owner, "nginx", version, DESIRED_IMAGE_NO_LIMIT, false);
 }
 
 static void sweep(Fixture *fixture, const char *owner) {
@@ -258,7 +258,7 @@ static void test_nobody_wants_it(void **state) {
         reconcile(&fixture);
         assert_false(image_is_wanted(fixture.image));
         assert_false(image_has_round(fixture.image));
-        assert_null(image_wish(fixture.image));
+        assert_null(desired_image(fixture.image));
         assert_null(image_wants(fixture.image));
         assert_int_equal(image_status(fixture.image)->phase, IMAGE_WAITING);
         assert_int_equal(image_runtime_changed(fixture.image), 0);
@@ -322,7 +322,7 @@ static void test_new_version_starts_a_round(void **state) {
         want(&fixture, "a", 1); /* in either direction */
         reconcile(&fixture);
         assert_int_equal(pulls.n_made, 2);
-        assert_int_equal(pulls.last->wish.version, 1);
+        assert_int_equal(pulls.last->desired.version, 1);
         assert_int_equal(image_status(fixture.image)->version, 1);
 }
 
@@ -337,7 +337,7 @@ static void test_new_version_restarts_the_round(void **state) {
         reconcile(&fixture);
         assert_int_equal(pulls.n_made, 2);
         assert_int_equal(pulls.n_freed, 1);
-        assert_int_equal(pulls.last->wish.version, 2);
+        assert_int_equal(pulls.last->desired.version, 2);
         assert_wants(&fixture, "a:round b:round ");
 }
 
@@ -351,7 +351,7 @@ static void test_new_version_at_the_last_moment(void **state) {
         want(&fixture, "a", 2);
         finish(&fixture, IMAGE_SUCCEEDED);
         assert_wants(&fixture, "a:round ");
-        assert_int_equal(pulls.last->wish.version, 2);
+        assert_int_equal(pulls.last->desired.version, 2);
 }
 
 static void test_other_change_is_not_served_again(void **state) {
@@ -364,7 +364,7 @@ static void test_other_change_is_not_served_again(void **state) {
         set_want(&fixture, "a", "nginx", 1, 600, false);
         reconcile(&fixture);
         assert_int_equal(pulls.n_made, 1);
-        assert_int_equal(image_wish(fixture.image)->ttl_sec, 600);
+        assert_int_equal(desired_image(fixture.image)->ttl_sec, 600);
 }
 
 static void test_new_owner_starts_a_round(void **state) {
@@ -447,7 +447,8 @@ static void test_failure_of_a_pull_that_was_joined(void **state) {
                         if (!has_own)
                                 continue;
 
-                        assert_int_equal(pulls.last->wish.n_secrets, rows[i].more == MORE_SECRET);
+                        assert_int_equal(pulls.last->desired.n_secrets,
+                                         rows[i].more == MORE_SECRET);
                         finish(&fixture, IMAGE_FAILED);
                         assert_wants(&fixture, "a:served b:served ");
                         assert_int_equal(pulls.n_made, 2);
@@ -481,7 +482,7 @@ static void test_outcomes_are_kept(void **state) {
         assert_outcome(&fixture, "b", "nginx", "Failed");
 }
 
-/* A wish with a fault fails at once and alone. */
+/* A desired image with a fault fails at once and alone. */
 static void test_fault(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
@@ -498,7 +499,7 @@ static void test_fault(void **state) {
         want(&fixture, "b", 1);
         reconcile(&fixture);
         assert_wants(&fixture, "a:served b:round ");
-        assert_null(pulls.last->wish.fault);
+        assert_null(pulls.last->desired.fault);
         set_fault(&fixture, "c", 1, "it has no name");
         assert_outcome(&fixture, "c", "nginx", "Failed");
         finish(&fixture, IMAGE_SUCCEEDED);
@@ -531,7 +532,7 @@ static void test_settle(void **state) {
 
         fixture_init(&fixture);
         want(&fixture, "a", 1);
-        set_want(&fixture, "a", "docker.io/library/nginx", 1, WISH_NO_LIMIT, false);
+        set_want(&fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT, false);
         reconcile(&fixture);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 ImageStatus status = { .phase = IMAGE_FAILED, .completed_at = NOW };
@@ -598,7 +599,7 @@ static void test_two_spellings(void **state) {
 
         fixture_init(&fixture);
         want(&fixture, "a", 1);
-        set_want(&fixture, "a", "docker.io/library/nginx", 1, WISH_NO_LIMIT, false);
+        set_want(&fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT, false);
         reconcile(&fixture);
         assert_wants(&fixture, "a:round a:round ");
 
@@ -606,7 +607,7 @@ static void test_two_spellings(void **state) {
         want(&fixture, "a", 1);
         sweep(&fixture, "a");
         assert_wants(&fixture, "a:round ");
-        assert_string_equal(image_wants(fixture.image)->wish.name, "nginx");
+        assert_string_equal(image_wants(fixture.image)->desired.name, "nginx");
 }
 
 static void test_withdraw(void **state) {
@@ -619,7 +620,7 @@ static void test_withdraw(void **state) {
         finish(&fixture, IMAGE_SUCCEEDED);
         assert_int_equal(image_withdraw(fixture.image, "a"), 0); /* it has what it wanted */
         want(&fixture, "c", 1);
-        set_want(&fixture, "c", "docker.io/library/nginx", 1, WISH_NO_LIMIT, false);
+        set_want(&fixture, "c", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT, false);
         reconcile(&fixture);
         assert_int_equal(image_withdraw(fixture.image, "c"), 2);
         reconcile(&fixture);
@@ -633,11 +634,11 @@ static void test_wishes_are_merged(void **state) {
         fixture_init(&fixture);
         set_want(&fixture, "b", "nginx", 1, 60, false);
         set_want(&fixture, "a", "nginx", 4, 30, false);
-        assert_int_equal(image_wish(fixture.image)->version, 4);
-        assert_int_equal(image_wish(fixture.image)->ttl_sec, 60);
+        assert_int_equal(desired_image(fixture.image)->version, 4);
+        assert_int_equal(desired_image(fixture.image)->ttl_sec, 60);
         reconcile(&fixture);
-        assert_int_equal(pulls.last->wish.version, 4);
-        assert_int_equal(pulls.last->wish.ttl_sec, 60);
+        assert_int_equal(pulls.last->desired.version, 4);
+        assert_int_equal(pulls.last->desired.ttl_sec, 60);
         assert_string_equal(pulls.last->owners, "a ");
 }
 
@@ -645,7 +646,7 @@ static void test_malformed(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init_named(&fixture, "NGINX", "1.25");
-        set_want(&fixture, "a", "NGINX", 3, WISH_NO_LIMIT, false);
+        set_want(&fixture, "a", "NGINX", 3, DESIRED_IMAGE_NO_LIMIT, false);
         reconcile(&fixture);
         assert_int_equal(pulls.n_made, 0);
         assert_wants(&fixture, "a:served ");
@@ -660,7 +661,7 @@ static void test_malformed_answers_the_version(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init_named(&fixture, "NGINX", "1.25");
-        set_want(&fixture, "a", "NGINX", 3, WISH_NO_LIMIT, false);
+        set_want(&fixture, "a", "NGINX", 3, DESIRED_IMAGE_NO_LIMIT, false);
         reconcile(&fixture);
         assert_int_equal(image_status(fixture.image)->version, 3);
 }
@@ -707,7 +708,7 @@ static void test_expired_is_not_served_again(void **state) {
         finish(&fixture, IMAGE_FAILED);
         assert_expires(&fixture, NOW, INT64_MAX);
         assert_false(image_is_wanted(fixture.image));
-        assert_null(image_wish(fixture.image));
+        assert_null(desired_image(fixture.image));
         set_want(&fixture, "a", "nginx", 1, 0, false);
         reconcile(&fixture);
         assert_int_equal(pulls.n_made, 1);
@@ -776,7 +777,7 @@ static void test_restored_in_two_spellings(void **state) {
         restore(&fixture, "a", 1, false);
         restore(&fixture, "a", 1, false);
         want(&fixture, "a", 1);
-        set_want(&fixture, "a", "docker.io/library/nginx", 1, WISH_NO_LIMIT, false);
+        set_want(&fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT, false);
         image_restore_end(fixture.image);
         reconcile(&fixture);
         assert_wants(&fixture, "a:served a:served ");

@@ -47,9 +47,9 @@ static char *describe(const ImagesDir *dir) {
                 const ImagesFile *item = images_dir_get_file(dir, i);
 
                 fprintf(file, "%s%s:", i > 0 ? " | " : "", item->name);
-                for (size_t j = 0; j < item->wishes.n_items; j++)
-                        fprintf(file, " %s:%s", item->wishes.items[j].name,
-                                item->wishes.items[j].tag);
+                for (size_t j = 0; j < item->desired_images.n_items; j++)
+                        fprintf(file, " %s:%s", item->desired_images.items[j].name,
+                                item->desired_images.items[j].tag);
                 if (item->error.kind != ERROR_NONE)
                         fprintf(file, " !");
         }
@@ -391,7 +391,8 @@ static void test_many_files(void **state) {
         }
         watch(fixture, "d");
         assert_int_equal(images_dir_get_n_files(fixture->dir), 1000);
-        assert_string_equal(images_dir_get_file(fixture->dir, 999)->wishes.items[0].tag, "1");
+        assert_string_equal(images_dir_get_file(fixture->dir, 999)->desired_images.items[0].tag,
+                            "1");
 
         for (int i = 0; i < 1000; i++) {
                 snprintf(path, sizeof(path), "d/%04d.yaml", i);

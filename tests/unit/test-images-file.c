@@ -78,9 +78,9 @@ static bool look(Fixture *fixture) {
 static void assert_file(const Fixture *fixture, const char *tags, const char *message) {
         char text[256] = "";
 
-        for (size_t i = 0; i < fixture->file->wishes.n_items; i++)
+        for (size_t i = 0; i < fixture->file->desired_images.n_items; i++)
                 snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", i > 0 ? " " : "",
-                         fixture->file->wishes.items[i].tag);
+                         fixture->file->desired_images.items[i].tag);
         assert_string_equal(text, tags);
         assert_string_equal(error_message(&fixture->file->error), message);
 }
@@ -228,7 +228,7 @@ static void test_news_wait(void **state) {
         assert_int_equal(images_file_look(fixture->file, fixture->folder, &again_usec), 0);
         assert_file(fixture, "1", "none");
         assert_true(images_file_take_news(fixture->file));
-        assert_string_equal(fixture->file->wishes.items[0].tag, "22");
+        assert_string_equal(fixture->file->desired_images.items[0].tag, "22");
         assert_int_equal(fixture->file->error.kind, ERROR_INVALID);
         assert_false(images_file_take_news(fixture->file));
 }

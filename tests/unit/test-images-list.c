@@ -96,7 +96,7 @@ static void assert_list(const Fixture *fixture, const char *expected) {
                 const ImagesFile *file = fixture->list.files[i];
 
                 snprintf(one, sizeof(one), "%s%.1s:%s", i > 0 ? " " : "", file->name,
-                         file->wishes.n_items > 0 ? file->wishes.items[0].tag : "");
+                         file->desired_images.n_items > 0 ? file->desired_images.items[0].tag : "");
                 strcat(said, one);
         }
         assert_string_equal(said, expected);
@@ -137,7 +137,7 @@ static void test_change_meanwhile(void **state) {
         assert_list(fixture, "a:20 b:10");
 }
 
-/* Somebody who changes something all the time keeps nobody's wishes away for ever. */
+/* Somebody who changes something all the time keeps nobody's desired images away for ever. */
 static void test_change_all_the_time(void **state) {
         Fixture *fixture = *state;
         unsigned n = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Several wishes for one image
+ * Several asks for one image
  */
 
 #include <setjmp.h>
@@ -17,22 +17,22 @@
 #include "agent/base/cleanup.h"
 #include "agent/image/merge.h"
 
-#define N_WISHES 3
+#define N_DESIRED 3
 
-/* One number of three wishes, and what it is when they are merged. */
+/* One number of three desired images, and what it is when they are merged. */
 typedef struct Rule {
         const char *name;
         size_t offset;
-        int64_t given[N_WISHES];
+        int64_t given[N_DESIRED];
         int64_t merged;
 } Rule;
 
-#define VERSION offsetof(ImageWish, version)
-#define CREATED_AT offsetof(ImageWish, created_at)
-#define TIMEOUT offsetof(ImageWish, timeout_sec)
-#define BACKOFF_LIMIT offsetof(ImageWish, backoff_limit)
-#define DEADLINE offsetof(ImageWish, active_deadline_sec)
-#define TTL offsetof(ImageWish, ttl_sec)
+#define VERSION offsetof(DesiredImage, version)
+#define CREATED_AT offsetof(DesiredImage, created_at)
+#define TIMEOUT offsetof(DesiredImage, timeout_sec)
+#define BACKOFF_LIMIT offsetof(DesiredImage, backoff_limit)
+#define DEADLINE offsetof(DesiredImage, active_deadline_sec)
+#define TTL offsetof(DesiredImage, ttl_sec)
 
 /* clang-format off */
 static const Rule rules[] = {
@@ -45,18 +45,18 @@ static const Rule rules[] = {
         { "the most patient time-out",        TIMEOUT,       { 60, 600, 10 },          600 },
         { "the most attempts",                BACKOFF_LIMIT, { 0, 3, 1 },              3 },
         { "the latest deadline",              DEADLINE,      { 10, 30, 20 },           30 },
-        { "no deadline, first",               DEADLINE,      { WISH_NO_LIMIT, 30, 20 }, WISH_NO_LIMIT },
-        { "no deadline, last",                DEADLINE,      { 10, 30, WISH_NO_LIMIT }, WISH_NO_LIMIT },
+        { "no deadline, first",               DEADLINE,      { DESIRED_IMAGE_NO_LIMIT, 30, 20 }, DESIRED_IMAGE_NO_LIMIT },
+        { "no deadline, last",                DEADLINE,      { 10, 30, DESIRED_IMAGE_NO_LIMIT }, DESIRED_IMAGE_NO_LIMIT },
         { "a deadline that is over at once",  DEADLINE,      { 0, 0, 0 },              0 },
         { "the longest lifetime",             TTL,           { 10, 30, 20 },           30 },
-        { "no end of the lifetime",           TTL,           { 10, WISH_NO_LIMIT, 20 }, WISH_NO_LIMIT },
+        { "no end of the lifetime",           TTL,           { 10, DESIRED_IMAGE_NO_LIMIT, 20 }, DESIRED_IMAGE_NO_LIMIT },
         { "no lifetime at all",               TTL,           { 0, 0, 0 },              0 },
 };
 
-/* The policies of three wishes. */
+/* The policies of three desired images. */
 static const struct Policy {
         const char *name;
-        PullPolicy given[N_WISHES];
+        PullPolicy given[N_DESIRED];
         PullPolicy merged;
 } policies[] = {
         { "all are content with what is there",
@@ -74,91 +74,97 @@ static const struct Policy {
 #define N_RULES (sizeof(rules) / sizeof(rules[0]))
 #define N_POLICIES (sizeof(policies) / sizeof(policies[0]))
 
-static ImageWish make_wish(void) {
-        ImageWish wish;
+static DesiredImage make_desired(void) {
+        DesiredImage desired;
 
-        assert_int_equal(image_wish_init(&wish, "nginx", "1.25"), 0);
-        return wish;
+        assert_int_equal(desired_image_init(&desired, "nginx", "1.25"), 0);
+        return desired;
 }
 
-static ImageWish merge_two(const ImageWish *a, const ImageWish *b) {
-        const ImageWish *wishes[] = { a, b };
-        ImageWish merged;
+static DesiredImage merge_two(const DesiredImage *a, const DesiredImage *b) {
+        const DesiredImage *desired_images[] = { a, b };
+        DesiredImage merged;
 
-        assert_int_equal(merge_wishes(wishes, 2, &merged), 0);
+        assert_int_equal(merge_desired_images(desired_images, 2, &merged), 0);
         return merged;
 }
 
-static int64_t *number(ImageWish *wish, size_t offset) {
-        return (int64_t *) ((char *) wish + offset);
+static int64_t *number(DesiredImage *desired, size_t offset) {
+        return (int64_t *) ((char *) desired + offset);
 }
 
-static void wishes_done(ImageWish (*wishes)[N_WISHES]) {
-        for (size_t i = 0; i < N_WISHES; i++)
-                image_wish_done(&(*wishes)[i]);
+static void desired_done(DesiredImage (*desired_images)[N_DESIRED]) {
+        for (size_t i = 0; i < N_DESIRED; i++)
+                desired_image_done(&(*desired_images)[i]);
 }
 
 static void test_rule(void **state) {
         const Rule *rule = *state;
-        cleanup(wishes_done) ImageWish wishes[N_WISHES] = { make_wish(), make_wish(), make_wish() };
-        const ImageWish *list[N_WISHES] = { &wishes[0], &wishes[1], &wishes[2] };
-        cleanup(image_wish_done) ImageWish merged;
+        cleanup(desired_done)
+                DesiredImage desired_images[N_DESIRED] = { make_desired(), make_desired(),
+                                                           make_desired() };
+        const DesiredImage *list[N_DESIRED] = { &desired_images[0], &desired_images[1],
+                                                &desired_images[2] };
+        cleanup(desired_image_done) DesiredImage merged;
 
-        for (size_t i = 0; i < N_WISHES; i++)
-                *number(&wishes[i], rule->offset) = rule->given[i];
-        assert_int_equal(merge_wishes(list, N_WISHES, &merged), 0);
+        for (size_t i = 0; i < N_DESIRED; i++)
+                *number(&desired_images[i], rule->offset) = rule->given[i];
+        assert_int_equal(merge_desired_images(list, N_DESIRED, &merged), 0);
         assert_int_equal(*number(&merged, rule->offset), rule->merged);
 }
 
 static void test_policy(void **state) {
         const struct Policy *policy = *state;
-        cleanup(wishes_done) ImageWish wishes[N_WISHES] = { make_wish(), make_wish(), make_wish() };
-        const ImageWish *list[N_WISHES] = { &wishes[0], &wishes[1], &wishes[2] };
-        cleanup(image_wish_done) ImageWish merged;
+        cleanup(desired_done)
+                DesiredImage desired_images[N_DESIRED] = { make_desired(), make_desired(),
+                                                           make_desired() };
+        const DesiredImage *list[N_DESIRED] = { &desired_images[0], &desired_images[1],
+                                                &desired_images[2] };
+        cleanup(desired_image_done) DesiredImage merged;
 
-        for (size_t i = 0; i < N_WISHES; i++)
-                wishes[i].policy = policy->given[i];
-        assert_int_equal(merge_wishes(list, N_WISHES, &merged), 0);
+        for (size_t i = 0; i < N_DESIRED; i++)
+                desired_images[i].policy = policy->given[i];
+        assert_int_equal(merge_desired_images(list, N_DESIRED, &merged), 0);
         assert_int_equal(merged.policy, policy->merged);
 }
 
 static void test_one_wish_stays_as_it_is(void **state) {
-        cleanup(image_wish_done) ImageWish wish = make_wish();
-        cleanup(image_wish_done) ImageWish merged;
-        const ImageWish *list = &wish;
+        cleanup(desired_image_done) DesiredImage desired = make_desired();
+        cleanup(desired_image_done) DesiredImage merged;
+        const DesiredImage *list = &desired;
 
-        wish.version = 4;
-        wish.ttl_sec = 60;
-        assert_int_equal(image_wish_add_label(&wish, "app", "web"), 0);
-        assert_int_equal(image_wish_add_secret(&wish, NULL, "regcred"), 0);
-        assert_int_equal(merge_wishes(&list, 1, &merged), 0);
-        assert_true(image_wish_equal(&merged, &wish));
-        assert_ptr_not_equal(merged.name, wish.name);
+        desired.version = 4;
+        desired.ttl_sec = 60;
+        assert_int_equal(desired_image_add_label(&desired, "app", "web"), 0);
+        assert_int_equal(desired_image_add_secret(&desired, NULL, "regcred"), 0);
+        assert_int_equal(merge_desired_images(&list, 1, &merged), 0);
+        assert_true(desired_image_equal(&merged, &desired));
+        assert_ptr_not_equal(merged.name, desired.name);
 }
 
 static void test_names_of_the_first(void **state) {
-        cleanup(image_wish_done) ImageWish a = make_wish();
-        cleanup(image_wish_done) ImageWish b;
-        cleanup(image_wish_done) ImageWish merged;
+        cleanup(desired_image_done) DesiredImage a = make_desired();
+        cleanup(desired_image_done) DesiredImage b;
+        cleanup(desired_image_done) DesiredImage merged;
 
-        assert_int_equal(image_wish_init(&b, "docker.io/library/nginx", "1.25"), 0);
+        assert_int_equal(desired_image_init(&b, "docker.io/library/nginx", "1.25"), 0);
         merged = merge_two(&b, &a);
         assert_string_equal(merged.name, "docker.io/library/nginx");
 }
 
 /* A secret is one and the same if name and namespace are; no namespace is an empty one. */
 static void test_secrets_are_united(void **state) {
-        cleanup(image_wish_done) ImageWish a = make_wish();
-        cleanup(image_wish_done) ImageWish b = make_wish();
-        cleanup(image_wish_done) ImageWish merged;
+        cleanup(desired_image_done) DesiredImage a = make_desired();
+        cleanup(desired_image_done) DesiredImage b = make_desired();
+        cleanup(desired_image_done) DesiredImage merged;
         char text[64] = "";
 
-        assert_int_equal(image_wish_add_secret(&a, "ns", "one"), 0);
-        assert_int_equal(image_wish_add_secret(&a, NULL, "two"), 0);
-        assert_int_equal(image_wish_add_secret(&b, "ns", "three"), 0);
-        assert_int_equal(image_wish_add_secret(&b, "", "two"), 0);
-        assert_int_equal(image_wish_add_secret(&b, "other", "one"), 0);
-        assert_int_equal(image_wish_add_secret(&b, "ns", "one"), 0);
+        assert_int_equal(desired_image_add_secret(&a, "ns", "one"), 0);
+        assert_int_equal(desired_image_add_secret(&a, NULL, "two"), 0);
+        assert_int_equal(desired_image_add_secret(&b, "ns", "three"), 0);
+        assert_int_equal(desired_image_add_secret(&b, "", "two"), 0);
+        assert_int_equal(desired_image_add_secret(&b, "other", "one"), 0);
+        assert_int_equal(desired_image_add_secret(&b, "ns", "one"), 0);
 
         merged = merge_two(&a, &b);
         for (size_t i = 0; i < merged.n_secrets; i++)
@@ -169,28 +175,28 @@ static void test_secrets_are_united(void **state) {
 
 /* Labels of one and annotations of another one would describe a pod that nobody has. */
 static void test_sandbox_is_not_mixed(void **state) {
-        cleanup(image_wish_done) ImageWish none = make_wish();
-        cleanup(image_wish_done) ImageWish labels = make_wish();
-        cleanup(image_wish_done) ImageWish both = make_wish();
-        cleanup(image_wish_done) ImageWish merged;
-        const ImageWish *list[] = { &none, &labels, &both };
+        cleanup(desired_image_done) DesiredImage none = make_desired();
+        cleanup(desired_image_done) DesiredImage labels = make_desired();
+        cleanup(desired_image_done) DesiredImage both = make_desired();
+        cleanup(desired_image_done) DesiredImage merged;
+        const DesiredImage *list[] = { &none, &labels, &both };
 
-        assert_int_equal(image_wish_add_label(&labels, "app", "web"), 0);
-        assert_int_equal(image_wish_add_label(&both, "tier", "front"), 0);
-        assert_int_equal(image_wish_add_annotation(&both, "note", "x"), 0);
-        assert_int_equal(merge_wishes(list, 3, &merged), 0);
+        assert_int_equal(desired_image_add_label(&labels, "app", "web"), 0);
+        assert_int_equal(desired_image_add_label(&both, "tier", "front"), 0);
+        assert_int_equal(desired_image_add_annotation(&both, "note", "x"), 0);
+        assert_int_equal(merge_desired_images(list, 3, &merged), 0);
         assert_int_equal(merged.n_labels, 1);
         assert_string_equal(merged.labels[0].key, "app");
         assert_int_equal(merged.n_annotations, 0);
 }
 
 static void test_sandbox_of_annotations_alone(void **state) {
-        cleanup(image_wish_done) ImageWish a = make_wish();
-        cleanup(image_wish_done) ImageWish b = make_wish();
-        cleanup(image_wish_done) ImageWish merged;
+        cleanup(desired_image_done) DesiredImage a = make_desired();
+        cleanup(desired_image_done) DesiredImage b = make_desired();
+        cleanup(desired_image_done) DesiredImage merged;
 
-        assert_int_equal(image_wish_add_annotation(&a, "note", "x"), 0);
-        assert_int_equal(image_wish_add_label(&b, "app", "web"), 0);
+        assert_int_equal(desired_image_add_annotation(&a, "note", "x"), 0);
+        assert_int_equal(desired_image_add_label(&b, "app", "web"), 0);
         merged = merge_two(&a, &b);
         assert_int_equal(merged.n_labels, 0);
         assert_string_equal(merged.annotations[0].value, "x");
@@ -201,39 +207,39 @@ static void test_all_owners_are_kept(void **state) {
                 { .kind = (char *) "ImagePullJob", .name = (char *) "one", .uid = (char *) "1" },
                 { .kind = (char *) "ImagePullJob", .name = (char *) "two", .uid = (char *) "2" },
         };
-        cleanup(image_wish_done) ImageWish a = make_wish();
-        cleanup(image_wish_done) ImageWish b = make_wish();
-        cleanup(image_wish_done) ImageWish merged;
+        cleanup(desired_image_done) DesiredImage a = make_desired();
+        cleanup(desired_image_done) DesiredImage b = make_desired();
+        cleanup(desired_image_done) DesiredImage merged;
 
-        assert_int_equal(image_wish_add_owner(&a, &owners[0]), 0);
-        assert_int_equal(image_wish_add_owner(&b, &owners[1]), 0);
+        assert_int_equal(desired_image_add_owner(&a, &owners[0]), 0);
+        assert_int_equal(desired_image_add_owner(&b, &owners[1]), 0);
         merged = merge_two(&a, &b);
         assert_int_equal(merged.n_owners, 2);
         assert_string_equal(merged.owners[0].uid, "1");
         assert_string_equal(merged.owners[1].uid, "2");
 }
 
-static void randomize(ImageWish *wish) {
+static void randomize(DesiredImage *desired) {
         for (size_t i = 0; i < N_RULES; i++)
-                *number(wish, rules[i].offset) = random() % 10;
-        wish->policy = (PullPolicy) (random() % _PULL_POLICY_MAX);
-        wish->ttl_sec -= 1;
-        wish->active_deadline_sec -= 1;
+                *number(desired, rules[i].offset) = random() % 10;
+        desired->policy = (PullPolicy) (random() % _PULL_POLICY_MAX);
+        desired->ttl_sec -= 1;
+        desired->active_deadline_sec -= 1;
 }
 
 /* It does not matter who came first. */
 static void test_order_of_numbers_means_nothing(void **state) {
         for (unsigned seed = 0; seed < 2000; seed++) {
-                cleanup(image_wish_done) ImageWish a = make_wish();
-                cleanup(image_wish_done) ImageWish b = make_wish();
-                cleanup(image_wish_done) ImageWish there, back;
+                cleanup(desired_image_done) DesiredImage a = make_desired();
+                cleanup(desired_image_done) DesiredImage b = make_desired();
+                cleanup(desired_image_done) DesiredImage there, back;
 
                 srandom(seed);
                 randomize(&a);
                 randomize(&b);
                 there = merge_two(&a, &b);
                 back = merge_two(&b, &a);
-                if (!image_wish_equal(&there, &back))
+                if (!desired_image_equal(&there, &back))
                         fail_msg("seed %u: the order matters", seed);
         }
 }

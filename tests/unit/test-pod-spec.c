@@ -186,7 +186,7 @@ static void test_little(void **state) {
         assert_int_equal(pod->grace_sec, 30);
         assert_false(pod->is_deleted || pod->is_finished || pod->is_kruise || pod->has_kruise_gate);
         assert_int_equal(pod->update, POD_UPDATE_NONE);
-        assert_null(pod->restart_wish);
+        assert_null(pod->restart_on_metadata);
         assert_null(pod->meta);
         assert_null(pod->verified_status);
         assert_int_equal(pod->n_containers, 1);
@@ -369,7 +369,7 @@ static void test_metadata(void **state) {
         pod = parse();
         assert_string_equal(pod->uid, "u1");
         assert_string_equal(pod->runtime_uid, "u1");
-        assert_string_equal(pod->restart_wish, "app,web");
+        assert_string_equal(pod->restart_on_metadata, "app,web");
         assert_string_equal(pod->meta, "{}");
         assert_true(pod->is_deleted);
         assert_true(pod->is_kruise);
@@ -415,9 +415,9 @@ static void test_mirrors(void **state) {
 }
 
 /* What asks for nothing is like no annotation. */
-static void test_no_wish(void **state) {
+static void test_no_desired(void **state) {
         static const struct {
-                const char *note, *wish;
+                const char *note, *desired;
         } cases[] = {
                 { "false", NULL },  { "", NULL },           { " ,\n", NULL },
                 { "true", "true" }, { "falsey", "falsey" }, { "false,app", "false,app" },
@@ -429,10 +429,10 @@ static void test_no_wish(void **state) {
                 begin();
                 pod_message_add_annotation(&message, POD_RESTART_ANNOTATION, cases[i].note);
                 pod = parse();
-                if (cases[i].wish)
-                        assert_string_equal(pod->restart_wish, cases[i].wish);
+                if (cases[i].desired)
+                        assert_string_equal(pod->restart_on_metadata, cases[i].desired);
                 else
-                        assert_null(pod->restart_wish);
+                        assert_null(pod->restart_on_metadata);
         }
 }
 
@@ -629,9 +629,9 @@ static void test_container_ids(void **state) {
 }
 
 static const struct {
-        const char *wish, *container;
+        const char *desired, *container;
         bool is_wished;
-} wishes[] = {
+} desired_images[] = {
         { NULL, "app", false },     { "", "app", false },       { "true", "app", true },
         { "false", "app", false },  { "app", "app", true },     { "apps", "app", false },
         { "ap", "app", false },     { "web,app", "app", true }, { " web , app ", "app", true },
@@ -639,12 +639,13 @@ static const struct {
         { "True", "app", false },
 };
 
-static void test_wishes(void **state) {
-        for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++) {
-                const Pod pod = { .restart_wish = (char *) wishes[i].wish };
+static void test_desired_images(void **state) {
+        for (size_t i = 0; i < sizeof(desired_images) / sizeof(desired_images[0]); i++) {
+                const Pod pod = { .restart_on_metadata = (char *) desired_images[i].desired };
 
-                if (pod_wishes_restart(&pod, wishes[i].container) != wishes[i].is_wished)
-                        fail_msg("%s", wishes[i].wish);
+                if (pod_restarts_on_metadata(&pod, desired_images[i].container) !=
+                    desired_images[i].is_wished)
+                        fail_msg("%s", desired_images[i].desired);
         }
 }
 
@@ -661,7 +662,7 @@ int main(void) {
                 cmocka_unit_test(test_grace),
                 cmocka_unit_test(test_metadata),
                 cmocka_unit_test(test_mirrors),
-                cmocka_unit_test(test_no_wish),
+                cmocka_unit_test(test_no_desired),
                 cmocka_unit_test(test_owners),
                 cmocka_unit_test(test_conditions),
                 cmocka_unit_test(test_kruise_gate),
@@ -670,7 +671,7 @@ int main(void) {
                 cmocka_unit_test(test_too_many),
                 cmocka_unit_test(test_garbage),
                 cmocka_unit_test(test_container_ids),
-                cmocka_unit_test(test_wishes),
+                cmocka_unit_test(test_desired_images),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,20 +46,20 @@ static const struct Keys {
 #define N_KEYS (sizeof(keys) / sizeof(keys[0]))
 
 typedef struct Fixture {
-        ImageWish wish;
+        DesiredImage desired;
         ImageRef ref;
         PullRequest request;
 } Fixture;
 
 static void fixture_init(Fixture *fixture) {
         *fixture = (Fixture){ .request = { .i_credential = 0 } };
-        assert_int_equal(image_wish_init(&fixture->wish, "reg.example/team/app", "1"), 0);
+        assert_int_equal(desired_image_init(&fixture->desired, "reg.example/team/app", "1"), 0);
         assert_int_equal(image_ref_parse("reg.example/team/app:1", &fixture->ref, NULL), 0);
 }
 
 static void fixture_done(Fixture *fixture) {
         pull_request_done(&fixture->request);
-        image_wish_done(&fixture->wish);
+        desired_image_done(&fixture->desired);
 }
 
 static Keyring *make_keyring(const char *text, const char *source) {
@@ -80,7 +80,7 @@ static const CriPullRequest *make_request(Fixture *fixture, const char *named,
                 .general = make_keyring(general, "general"),
         };
 
-        assert_int_equal(pull_request_init(&fixture->request, &fixture->wish, &fixture->ref,
+        assert_int_equal(pull_request_init(&fixture->request, &fixture->desired, &fixture->ref,
                                            "reg.example/team/app:1", &pull_keys),
                          0);
         assert_null(pull_keys.named);
@@ -158,8 +158,8 @@ static void test_docker_hub(void **state) {
 
         fixture_init(&fixture);
         assert_int_equal(image_ref_parse("nginx", &fixture.ref, NULL), 0);
-        assert_int_equal(pull_request_init(&fixture.request, &fixture.wish, &fixture.ref, "nginx",
-                                           &pull_keys),
+        assert_int_equal(pull_request_init(&fixture.request, &fixture.desired, &fixture.ref,
+                                           "nginx", &pull_keys),
                          0);
         assert_string_equal(pull_request_message(&fixture.request)->auth->username, "hub");
         assert_string_equal(pull_request_message(&fixture.request)->image->image, "nginx");
@@ -174,7 +174,7 @@ static void print_sandbox(const CriSandboxConfig *sandbox, char *to) {
                               sandbox->annotations[i]->value);
 }
 
-/* A wish that says nothing about a sandbox has one nevertheless: some runtimes rely on it. */
+/* A desired image that says nothing about a sandbox has one nevertheless: some runtimes rely on it. */
 static void test_mark_alone(void **state) {
         cleanup(fixture_done) Fixture fixture;
         const CriPullRequest *message;
@@ -188,14 +188,14 @@ static void test_mark_alone(void **state) {
         assert_string_equal(message->image->image, "reg.example/team/app:1");
 }
 
-static void test_sandbox_of_the_wish(void **state) {
+static void test_sandbox_of_the_desired(void **state) {
         cleanup(fixture_done) Fixture fixture;
         char text[256];
 
         fixture_init(&fixture);
-        assert_int_equal(image_wish_add_label(&fixture.wish, "app", "web"), 0);
-        assert_int_equal(image_wish_add_label(&fixture.wish, "tier", ""), 0);
-        assert_int_equal(image_wish_add_annotation(&fixture.wish, "note", "x"), 0);
+        assert_int_equal(desired_image_add_label(&fixture.desired, "app", "web"), 0);
+        assert_int_equal(desired_image_add_label(&fixture.desired, "tier", ""), 0);
+        assert_int_equal(desired_image_add_annotation(&fixture.desired, "note", "x"), 0);
         print_sandbox(make_request(&fixture, NULL, NULL)->sandbox_config, text);
         assert_string_equal(text, "app=web tier= | note=x " MARK);
 }
@@ -209,7 +209,7 @@ static void test_packs(void **state) {
         size_t size;
 
         fixture_init(&fixture);
-        assert_int_equal(image_wish_add_label(&fixture.wish, "app", "web"), 0);
+        assert_int_equal(desired_image_add_label(&fixture.desired, "app", "web"), 0);
         message = make_request(&fixture, "{" ENTRY("reg.example", "a") "}", NULL);
         size = runtime__v1__pull_image_request__get_packed_size(message);
         assert_in_range(size, 1, sizeof(buffer));
@@ -249,7 +249,7 @@ int main(void) {
                 cmocka_unit_test(test_tokens),
                 cmocka_unit_test(test_docker_hub),
                 cmocka_unit_test(test_mark_alone),
-                cmocka_unit_test(test_sandbox_of_the_wish),
+                cmocka_unit_test(test_sandbox_of_the_desired),
                 cmocka_unit_test(test_packs),
                 cmocka_unit_test(test_used_again),
                 cmocka_unit_test(test_keys_done),

@@ -78,19 +78,19 @@ static int tear_down(void **state) {
         return 0;
 }
 
-static void make_wish(ImageWish *wish, int64_t version, PullPolicy policy) {
-        assert_int_equal(image_wish_init(wish, "nginx", "1.25"), 0);
-        wish->version = version;
-        wish->policy = policy;
+static void make_desired(DesiredImage *desired, int64_t version, PullPolicy policy) {
+        assert_int_equal(desired_image_init(desired, "nginx", "1.25"), 0);
+        desired->version = version;
+        desired->policy = policy;
 }
 
 static void start(Fixture *fixture, const char *owner, int64_t version, PullPolicy policy) {
-        cleanup(image_wish_done) ImageWish wish;
+        cleanup(desired_image_done) DesiredImage desired;
         ImageRef ref;
 
-        make_wish(&wish, version, policy);
+        make_desired(&desired, version, policy);
         assert_int_equal(image_ref_from_node_image("nginx", "1.25", &ref, NULL), 0);
-        assert_int_equal(pull_new(&fixture->context, &wish, &ref, owner, on_changed, fixture,
+        assert_int_equal(pull_new(&fixture->context, &desired, &ref, owner, on_changed, fixture,
                                   &fixture->pull),
                          0);
         assert_int_equal(pull_start(fixture->pull), 0);
@@ -192,7 +192,7 @@ static void test_join_of_a_busy_owner(void **state) {
         assert_in_range(count_before(fixture), 0, 1);
 }
 
-/* What runs with one version and policy, and whether it is good enough for another wish. */
+/* What runs with one version and policy, and whether it is good enough for another desired image. */
 static const struct Cover {
         const char *name;
         int64_t version;
@@ -222,12 +222,12 @@ static int set_up_cover(void **state) {
 }
 
 static void test_covers(void **state) {
-        cleanup(image_wish_done) ImageWish wish;
+        cleanup(desired_image_done) DesiredImage desired;
         Fixture *fixture = *state;
 
         start(fixture, "a", current->version, current->policy);
-        make_wish(&wish, current->wanted, current->wanted_policy);
-        assert_int_equal(pull_covers(fixture->pull, &wish), current->covers);
+        make_desired(&desired, current->wanted, current->wanted_policy);
+        assert_int_equal(pull_covers(fixture->pull, &desired), current->covers);
 }
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "agent/node/request-plan.h"
+#include "agent/api/request-plan.h"
 
 #define LIMIT 16 /* of which two are free again once one had to go */
 #define N_ENTRIES_MAX 8

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "agent/meta/restart-plan.h"
+#include "agent/inplace/restart-plan.h"
 
 #define STALE                                                                         \
         .is_asked = true, .is_running = true, .comes_back = true, .expected_hash = 1, \

@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "agent/pod/restart-find.h"
-#include "agent/pod/restart.h"
+#include "agent/restart/restart-find.h"
+#include "agent/restart/restart.h"
 #include "tests/unit/restart-fake.h"
 
 #define LOOK_USEC ((uint64_t) 250 * 1000)

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/meta/running-env-spec.h"
+#include "agent/inplace/running-env-spec.h"
 #include "agent/pod/env-hash.h"
 
 static void test_found(void **state) {

@@ -4,9 +4,9 @@
  * Looking at the images of all containers, with a runtime that answers what the test says
  */
 
-#include "tests/unit/meta-fake.h"
+#include "tests/unit/inplace-fake.h"
 
-#include "agent/meta/verify.h"
+#include "agent/inplace/verify.h"
 
 typedef struct Fixture {
         Verify *verify;

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What the files of the local API share
+ */
+
+#include "agent/base/list.h"
+#include "agent/api/api.h"
+#include "cri/client.h"
+#include "proto/inplaced/v1/node.pb-c.h"
+
+typedef struct Preload Preload;
+typedef struct ImageListing ImageListing;
+typedef struct Restarting Restarting;
+typedef struct Verification Verification;
+
+struct Api {
+        CompletionQueue *completions;
+        Log *log;
+        Images *images;
+        const Runtimes *runtimes;
+        const DiagnosisSubject *subject;
+        Stops *stops;
+        Pods *pods;
+        const InPlace *meta;
+        StateFile *state_file;
+        char *node_name;
+        gid_t restart_group;
+        char *restart_group_name;
+        ApiObserver on_request;
+        ApiRefused on_refused;
+        ApiFreed on_freed;
+        void *userdata;
+
+        RpcServer *server;
+        Listener *listener;
+        ImagesWatcher watcher;
+        size_t status_size; /* of the last answer to GetStatus, in bytes */
+        Preload *preloads;
+        ImageListing *listings;
+        Restarting *restartings;
+        size_t n_restartings;
+        Verification *verifications;
+        size_t n_verifications;
+};
+
+/* Answer, and count the answer. */
+int api_reply(Api *api, RpcRequest *request, const ProtobufCMessage *reply);
+int api_refuse(Api *api, RpcRequest *request, ErrorKind kind, const char *reason);
+
+/* Logs a call that changes something: "Preload 3 images for jo (uid 1000, pid 4242)". */
+int api_log_change(Api *api, const RpcRequest *request, const char *request_id, const char *format,
+                   ...) __attribute__((format(printf, 4, 5)));
+
+/* Restarting containers is a right of its own: root's, and that of the members of one group. */
+int api_check_restart(const Api *api, const RpcRequest *request, Error *reterr);
+
+/* Text that every protobuf reader takes and no terminal obeys. The runtime may send anything. */
+bool is_plain_text(const char *text);
+
+/* Other text becomes "?". Borrowed. */
+char *plain_text(const char *text);
+
+/* Each other byte becomes "?", where the rest is worth reading. */
+void make_plain_text(char *text);
+
+/* api-preload.c */
+int api_preload(RpcRequest *request, const void *message, void *userdata);
+int api_cancel(RpcRequest *request, const void *message, void *userdata);
+int preloads_on_image(Api *api, const Image *image);
+void preload_drop(Preload *preload);
+
+/* api-images.c */
+int api_list_images(RpcRequest *request, const void *message, void *userdata);
+void listing_drop(ImageListing *listing);
+
+/* api-restart.c */
+int api_restart(RpcRequest *request, const void *message, void *userdata);
+void restarting_drop(Restarting *restarting);
+
+/* api-verify.c */
+int api_verify(RpcRequest *request, const void *message, void *userdata);
+void verification_drop(Verification *verification);
+
+/* api-status.c */
+int api_get_status(RpcRequest *request, const void *message, void *userdata);
+int api_diagnose(RpcRequest *request, const void *message, void *userdata);
+int api_get_version(RpcRequest *request, const void *message, void *userdata);

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The local API (proto/inplaced/v1/node.proto) on a Unix socket
+ */
+
+#include "agent/inplace/inplace.h"
+#include "agent/api/diagnosis.h"
+#include "agent/pod/pods.h"
+#include "agent/pod/stops.h"
+#include "agent/rpc/listener.h"
+#include "agent/rpc/server.h"
+
+typedef struct Api Api;
+
+/* A request was answered; the method is "Preload" and so on. */
+typedef void (*ApiObserver)(const char *method, ErrorKind result, void *userdata);
+typedef void (*ApiRefused)(ListenerRefusal refusal, void *userdata);
+typedef void (*ApiFreed)(void *userdata);
+
+typedef struct ApiOptions {
+        CompletionQueue *completions;
+        Log *log;
+        Images *images;
+        const Runtimes *runtimes;
+        const DiagnosisSubject *subject;
+        Stops *stops;
+        Pods *pods;            /* NULL: there is no API server */
+        const InPlace *meta;   /* NULL, too; borrowed, as everything above */
+        const char *node_name; /* copied */
+        ListenerOptions listener;
+        gid_t restart_group;            /* may restart, beside root; (gid_t) -1: nobody else */
+        const char *restart_group_name; /* copied; NULL: there is none */
+        StateFile *state_file;          /* where a request that outlives its caller is kept */
+        ApiObserver on_request;
+        ApiRefused on_refused;
+        ApiFreed on_freed; /* the memory of a connection */
+        void *userdata;
+} ApiOptions;
+
+/* The names of all methods, ended by NULL. */
+extern const char *const api_method_names[];
+
+int api_new(const ApiOptions *options, Api **ret, Error *reterr);
+
+/* Ends all calls. Requests that were made go on, restarts as far as they have begun. Returns
+ * NULL. */
+Api *api_free(Api *api);
+
+size_t api_n_connections(const Api *api);

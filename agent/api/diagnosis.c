@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/api/diagnosis.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/statvfs.h>
+
+#include "agent/base/cleanup.h"
+
+/* Below this, unpacking anything but a small image fails, and the kubelet evicts pods. */
+#define FREE_PERCENT_MIN 5
+
+#define NO_RUNTIME                                                                               \
+        "no container runtime was found at the usual places; start it, or name its socket with " \
+        "--runtime-endpoint"
+
+/* Of those that are not ready, one that answers says more than one that is not there. */
+static const Runtime *most_telling(const Runtimes *runtimes) {
+        const Runtime *best = NULL;
+
+        for (size_t i = 0; i < runtimes_count(runtimes); i++) {
+                const Runtime *runtime = runtimes_get(runtimes, i);
+
+                if (runtime_state(runtime) == RUNTIME_REFUSED)
+                        return runtime;
+                if (!best)
+                        best = runtime;
+        }
+
+        return runtimes_count(runtimes) == 1 ? best : NULL;
+}
+
+const char *diagnosis_runtime_sentence(const Runtimes *runtimes) {
+        const Runtime *runtime = runtimes_chosen(runtimes) ?: most_telling(runtimes);
+
+        return runtime ? runtime_sentence(runtime) : NO_RUNTIME;
+}
+
+bool diagnosis_is_ready(const DiagnosisSubject *subject, const char **ret_why) {
+        const Runtime *chosen = subject->runtimes ? runtimes_chosen(subject->runtimes) : NULL;
+
+        if (!subject->runtimes || (!subject->folder && !subject->cluster.is_ready)) {
+                *ret_why = "starting";
+                return false;
+        }
+        if (!chosen || runtime_state(chosen) != RUNTIME_READY) {
+                *ret_why = diagnosis_runtime_sentence(subject->runtimes);
+                return false;
+        }
+
+        if (subject->cluster.is_ready &&
+            !subject->cluster.is_ready(subject->cluster.source, ret_why))
+                return false;
+
+        return !subject->pods.is_ready || subject->pods.is_ready(subject->pods.source, ret_why);
+}
+
+static int visit_runtime(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {
+        const Runtime *chosen = runtimes_chosen(subject->runtimes);
+        const char *sentence = diagnosis_runtime_sentence(subject->runtimes);
+        int r;
+
+        if (!chosen || runtime_state(chosen) != RUNTIME_READY)
+                return visitor->on_problem("container runtime", sentence,
+                                           "start it, e.g. systemctl start containerd; images are "
+                                           "pulled as soon as it is there",
+                                           visitor->userdata);
+
+        r = visitor->on_fact("container runtime", sentence, visitor->userdata);
+        if (r < 0)
+                return r;
+
+        return visitor->on_fact("progress in bytes",
+                                images_work(subject->images).has_progress
+                                        ? "yes"
+                                        : "no, this runtime does not tell",
+                                visitor->userdata);
+}
+
+static int visit_disk(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {
+        const Runtime *chosen = runtimes_chosen(subject->runtimes);
+        const char *path = chosen ? runtime_image_path(chosen) : NULL;
+        cleanup(free_p) char *text = NULL;
+        struct statvfs disk;
+        double percent;
+
+        if (!path || statvfs(path, &disk) < 0 || disk.f_blocks == 0)
+                return 0;
+
+        percent = (double) disk.f_bavail / (double) disk.f_blocks * 100;
+        if (asprintf(&text, "%s has %.1f GB free (%.0f %%)", path,
+                     (double) disk.f_bavail * (double) disk.f_frsize / 1e9, percent) < 0) {
+                text = NULL;
+                return -ENOMEM;
+        }
+
+        if (percent < FREE_PERCENT_MIN)
+                return visitor->on_problem("disk", text, "remove images or make the disk larger",
+                                           visitor->userdata);
+
+        return visitor->on_fact("disk", text, visitor->userdata);
+}
+
+static int visit_files(const ImagesDir *dir, const DiagnosisSubject *subject,
+                       const DiagnosisVisitor *visitor) {
+        for (size_t i = 0; i < images_dir_get_n_files(dir); i++) {
+                const ImagesFile *file = images_dir_get_file(dir, i);
+                cleanup(free_p) char *name = NULL;
+                int r;
+
+                if (file->error.kind == ERROR_NONE)
+                        continue;
+                if (asprintf(&name, "%s/%s", subject->images_path, file->name) < 0) {
+                        name = NULL;
+                        return -ENOMEM;
+                }
+
+                r = visitor->on_problem(name, error_message(&file->error),
+                                        "correct the file; until then its last good content counts",
+                                        visitor->userdata);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static int visit_folder(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {
+        const ImagesDir *dir = folder_dir(subject->folder);
+        const Error *error = images_dir_get_error(dir);
+        cleanup(free_p) char *text = NULL;
+        int r;
+
+        if (error->kind == ERROR_NOT_FOUND)
+                r = asprintf(&text, "%s does not exist, which is fine if it is not needed",
+                             subject->images_path);
+        else
+                r = asprintf(&text, "%s, %zu files", subject->images_path,
+                             images_dir_get_n_files(dir));
+        if (r < 0) {
+                text = NULL;
+                return -ENOMEM;
+        }
+
+        r = error->kind == ERROR_NONE || error->kind == ERROR_NOT_FOUND
+                    ? visitor->on_fact("images folder", text, visitor->userdata)
+                    : visitor->on_problem(subject->images_path, error_message(error),
+                                          "let inplaced read the folder", visitor->userdata);
+        if (r < 0)
+                return r;
+
+        return visit_files(dir, subject, visitor);
+}
+
+static int on_auth_problem(const char *file, const Error *error, void *userdata) {
+        const DiagnosisVisitor *visitor = userdata;
+
+        return visitor->on_problem(file, error_message(error), "write it like docker's config.json",
+                                   visitor->userdata);
+}
+
+static int visit_auth(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {
+        cleanup(free_p) char *text = NULL;
+        size_t n_files;
+        int r;
+
+        r = auth_dir_check(subject->auth_dir, on_auth_problem, (void *) visitor, &n_files);
+        if (r < 0)
+                return r;
+
+        if (asprintf(&text, "%s, %zu files", auth_dir_path(subject->auth_dir), n_files) < 0) {
+                text = NULL;
+                return -ENOMEM;
+        }
+
+        return visitor->on_fact("registry credentials", text, visitor->userdata);
+}
+
+static int visit_state(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {
+        const Error *error = state_file_get_error(subject->state_file);
+        const char *path = state_file_path(subject->state_file);
+
+        if (error->kind == ERROR_NONE)
+                return visitor->on_fact("status file", path, visitor->userdata);
+
+        return visitor->on_problem(path, error_message(error),
+                                   "make room, or let inplaced write there", visitor->userdata);
+}
+
+int diagnosis_visit(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {
+        int r = 0;
+
+        if (subject->runtimes && subject->images)
+                r = visit_runtime(subject, visitor);
+        if (r >= 0 && subject->runtimes)
+                r = visit_disk(subject, visitor);
+        if (r >= 0 && subject->cluster.visit)
+                r = subject->cluster.visit(subject->cluster.source, visitor);
+        if (r >= 0 && subject->pods.visit)
+                r = subject->pods.visit(subject->pods.source, visitor);
+        if (r >= 0 && subject->folder)
+                r = visit_folder(subject, visitor);
+        if (r >= 0 && subject->auth_dir)
+                r = visit_auth(subject, visitor);
+        if (r >= 0 && subject->state_file)
+                r = visit_state(subject, visitor);
+        if (r >= 0 && subject->files.visit)
+                r = subject->files.visit(subject->files.source, visitor);
+        return r;
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/api/api-internal.h"
+#include "agent/node/owner.h"
+
+#define OWNERS_MAX 32 /* shown per image */
+
+typedef Inplaced__V1__Image ImageMessage;
+
+/* A caller that waits until the runtime has listed its images. */
+struct ImageListing {
+        LIST_LINKS(ImageListing);
+        Api *api;
+        RpcRequest *request;
+        RpcCall *call;
+};
+
+void listing_drop(ImageListing *listing) {
+        list_remove(&listing->api->listings, listing);
+        rpc_call_unref(listing->call);
+        rpc_request_unref(listing->request);
+        free(listing);
+}
+
+static void image_message_done(ImageMessage *message) {
+        for (size_t i = 0; i < message->n_wanted_by; i++)
+                free(message->wanted_by[i]);
+        free(message->wanted_by);
+}
+
+typedef struct ImageMessages {
+        ImageMessage *items;
+        ImageMessage **list;
+        size_t n_items;
+} ImageMessages;
+
+static void image_messages_done(ImageMessages *messages) {
+        for (size_t i = 0; i < messages->n_items; i++)
+                image_message_done(&messages->items[i]);
+        free(messages->items);
+        free(messages->list);
+}
+
+static bool has_owner(const ImageMessage *message, const char *words) {
+        for (size_t i = 0; i < message->n_wanted_by; i++)
+                if (strcmp(message->wanted_by[i], words) == 0)
+                        return true;
+
+        return false;
+}
+
+static int add_owners(ImageMessage *message, const Image *image) {
+        int r;
+
+        for (const Want *want = image_wants(image); want; want = want->next) {
+                cleanup(free_p) char *words = NULL;
+
+                if (want->is_expired || message->n_wanted_by == OWNERS_MAX)
+                        continue;
+
+                r = owner_to_words(want->owner, &words);
+                if (r < 0)
+                        return r;
+                if (!has_owner(message, words))
+                        message->wanted_by[message->n_wanted_by++] = take_ptr(words);
+        }
+
+        return 0;
+}
+
+/* Whoever wants the image under one of its names. */
+static int add_owners_of(ImageMessage *message, const Api *api, const char *reference) {
+        cleanup(free_p) char *name = NULL;
+        const Image *image;
+        ImageRef ref;
+        int r;
+
+        if (image_ref_parse(reference, &ref, NULL) < 0)
+                return 0;
+
+        r = image_ref_familiar_name(&ref, &name);
+        if (r < 0)
+                return r;
+
+        image = images_find(api->images, name, image_ref_tag_or_digest(&ref));
+        return image ? add_owners(message, image) : 0;
+}
+
+/* Moves the texts that can be passed on to the front and counts them. */
+static size_t keep_plain(char **texts, size_t n) {
+        size_t n_kept = 0;
+
+        for (size_t i = 0; i < n; i++) {
+                char *text = texts[i];
+
+                if (!is_plain_text(text))
+                        continue;
+
+                texts[i] = texts[n_kept];
+                texts[n_kept++] = text;
+        }
+
+        return n_kept;
+}
+
+static int image_message_init(ImageMessage *message, const Api *api, CriImage *image) {
+        int r = 0;
+
+        inplaced__v1__image__init(message);
+        message->id = plain_text(image->id);
+        message->repo_tags = image->repo_tags;
+        message->n_repo_tags = keep_plain(image->repo_tags, image->n_repo_tags);
+        message->repo_digests = image->repo_digests;
+        message->n_repo_digests = keep_plain(image->repo_digests, image->n_repo_digests);
+        message->size_bytes = image->size;
+        message->pinned = image->pinned;
+        message->wanted_by = calloc(OWNERS_MAX, sizeof(message->wanted_by[0]));
+        if (!message->wanted_by)
+                return -ENOMEM;
+
+        for (size_t i = 0; r >= 0 && i < message->n_repo_tags; i++)
+                r = add_owners_of(message, api, message->repo_tags[i]);
+        for (size_t i = 0; r >= 0 && i < message->n_repo_digests; i++)
+                r = add_owners_of(message, api, message->repo_digests[i]);
+        return r;
+}
+
+static int reply_with(const Api *api, const CriImageList *list, ImageMessages *messages) {
+        int r;
+
+        messages->items = calloc(list->n_images + 1, sizeof(messages->items[0]));
+        messages->list = calloc(list->n_images + 1, sizeof(messages->list[0]));
+        if (!messages->items || !messages->list)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < list->n_images; i++) {
+                messages->list[i] = &messages->items[messages->n_items++];
+                r = image_message_init(messages->list[i], api, list->images[i]);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static int on_listed(const void *message, const Error *error, void *userdata) {
+        cleanup(image_messages_done) ImageMessages messages = { .items = NULL };
+        Inplaced__V1__ListImagesResponse reply = INPLACED__V1__LIST_IMAGES_RESPONSE__INIT;
+        ImageListing *listing = userdata;
+        RpcRequest *request = take_ptr(listing->request);
+        Api *api = listing->api;
+        int r;
+
+        listing_drop(listing);
+        if (error)
+                return api_refuse(api, request, error->kind, error_message(error));
+
+        r = reply_with(api, message, &messages);
+        if (r < 0) {
+                rpc_request_unref(request);
+                return r;
+        }
+
+        reply.images = messages.list;
+        reply.n_images = messages.n_items;
+        return api_reply(api, request, &reply.base);
+}
+
+int api_list_images(RpcRequest *request, const void *message, void *userdata) {
+        Api *api = userdata;
+        ImageListing *listing;
+
+        if (!runtimes_are_alive(api->runtimes))
+                return api_refuse(api, request, ERROR_UNAVAILABLE,
+                                  diagnosis_runtime_sentence(api->runtimes));
+
+        listing = calloc(1, sizeof(*listing));
+        if (!listing)
+                return -ENOMEM;
+
+        listing->api = api;
+        listing->request = request;
+        list_prepend(&api->listings, listing);
+        return cri_list_images(runtimes_client(api->runtimes), on_listed, listing, &listing->call);
+}

@@ -1,0 +1,678 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/image/pull-failure.h"
+#include "agent/api/api-internal.h"
+#include "agent/node/owner.h"
+#include "agent/api/request-plan.h"
+
+#define IMAGES_MAX 4096
+#define TTL_SEC_DEFAULT 600
+#define ID_SIZE 17
+
+/* So many images of all requests are never more than 3 KB each in the answer to GetStatus and in
+ * nodeimage.json, and fit into both beside what a cluster asks for. */
+#define REQUESTED_MAX 4096
+#define REQUESTED_OF_ROOT_MAX 5120 /* some are kept for it */
+
+typedef Inplaced__V1__PreloadRequest PreloadMessage;
+typedef Inplaced__V1__CancelRequest CancelMessage;
+
+/* One image of a request. */
+typedef struct PreloadItem {
+        char *asked; /* as the caller wrote it */
+        char *name;  /* NULL: what was written is no reference, and the refusal says why */
+        char *tag;
+        ImageStatus refusal;
+        const Image *image; /* NULL: it is no longer requested */
+        bool is_pending;    /* the caller does not know the newest state */
+        bool is_finished;   /* and the caller knows */
+} PreloadItem;
+
+/* A caller that is being told what becomes of its images. */
+struct Preload {
+        LIST_LINKS(Preload);
+        Api *api;
+        RpcRequest *request;
+        char id[ID_SIZE];
+        char *owner;
+        bool detach;
+        PreloadItem *items;
+        size_t n_items;
+        size_t n_unfinished;
+        size_t next_item; /* to look at, so that each has its turn */
+};
+
+typedef struct RequestList {
+        RequestEntry *items;
+        size_t n_items;
+} RequestList;
+
+/* clang-format off */
+static const Inplaced__V1__Phase phases[_IMAGE_PHASE_MAX] = {
+        [IMAGE_WAITING]   = INPLACED__V1__PHASE__PHASE_WAITING,
+        [IMAGE_PULLING]   = INPLACED__V1__PHASE__PHASE_PULLING,
+        [IMAGE_SUCCEEDED] = INPLACED__V1__PHASE__PHASE_SUCCEEDED,
+        [IMAGE_FAILED]    = INPLACED__V1__PHASE__PHASE_FAILED,
+};
+
+static const Inplaced__V1__Step steps[_IMAGE_STEP_MAX] = {
+        [IMAGE_STEP_NONE]                = INPLACED__V1__STEP__STEP_UNSPECIFIED,
+        [IMAGE_STEP_QUEUED]              = INPLACED__V1__STEP__STEP_QUEUED,
+        [IMAGE_STEP_WAITING_FOR_RUNTIME] = INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME,
+        [IMAGE_STEP_LOOKING]             = INPLACED__V1__STEP__STEP_LOOKING,
+        [IMAGE_STEP_RESOLVING]           = INPLACED__V1__STEP__STEP_RESOLVING,
+        [IMAGE_STEP_DOWNLOADING]         = INPLACED__V1__STEP__STEP_DOWNLOADING,
+        [IMAGE_STEP_UNPACKING]           = INPLACED__V1__STEP__STEP_UNPACKING,
+        [IMAGE_STEP_BACKING_OFF]         = INPLACED__V1__STEP__STEP_BACKING_OFF,
+};
+/* clang-format on */
+
+static inline void preload_drop_p(Preload **preload) {
+        if (*preload)
+                preload_drop(*preload);
+}
+
+void preload_drop(Preload *preload) {
+        for (size_t i = 0; i < preload->n_items; i++) {
+                free(preload->items[i].asked);
+                free(preload->items[i].name);
+                free(preload->items[i].tag);
+                image_status_done(&preload->items[i].refusal);
+        }
+        free(preload->items);
+        free(preload->owner);
+        list_remove(&preload->api->preloads, preload);
+        rpc_request_unref(preload->request);
+        free(preload);
+}
+
+static bool is_wanted(const Preload *preload, const Image *image) {
+        for (const Want *want = image_wants(image); want; want = want->next)
+                if (strcmp(want->owner, preload->owner) == 0)
+                        return true;
+
+        return false;
+}
+
+static ImageStatus canceled_status(void) {
+        return (ImageStatus){
+                .phase = IMAGE_FAILED,
+                .reason = PULL_REASON_CANCELED,
+                .message = (char *) "Canceled: the image is no longer requested",
+        };
+}
+
+/* What becomes of the image for others, earlier or with other limits, is nothing to the caller. */
+static ImageStatus status_of(const Preload *preload, const PreloadItem *item) {
+        const ImageStatus *status;
+
+        if (!item->name)
+                return item->refusal; /* borrowed for the event, as is the other one */
+        if (!item->image || !is_wanted(preload, item->image))
+                return canceled_status();
+
+        status = image_status_for(item->image, preload->owner, item->name);
+        return status ? *status
+                      : (ImageStatus){ .phase = IMAGE_WAITING, .step = IMAGE_STEP_QUEUED };
+}
+
+static int preload_end(Preload *preload) {
+        RpcRequest *request = take_ptr(preload->request);
+
+        preload->api->on_request("Preload", ERROR_NONE, preload->api->userdata);
+        preload_drop(preload);
+        return rpc_request_finish(request, NULL);
+}
+
+static PreloadItem *preload_find_pending(Preload *preload) {
+        for (size_t i = 0; i < preload->n_items; i++) {
+                PreloadItem *item = &preload->items[(preload->next_item + i) % preload->n_items];
+
+                if (!item->is_pending)
+                        continue;
+
+                preload->next_item = (preload->next_item + i + 1) % preload->n_items;
+                return item;
+        }
+
+        return NULL;
+}
+
+/* Only digests that the runtime spelled properly; the list is ours, so it may be shortened. */
+static size_t count_plain(char **texts) {
+        size_t n = 0;
+
+        while (texts && texts[n] && is_plain_text(texts[n]))
+                n++;
+
+        return n;
+}
+
+/* Borrows everything that it is given for the life of the event. */
+static void preload_event_init(Inplaced__V1__PreloadEvent *event, const char *request_id,
+                               const char *image, const ImageStatus *status) {
+        bool has_failed = status->reason != PULL_REASON_NONE;
+
+        inplaced__v1__preload_event__init(event);
+        event->request_id = (char *) request_id;
+        event->image = (char *) image;
+        event->phase = phases[status->phase];
+        event->step = steps[status->step];
+        event->attempt = status->attempt;
+        event->bytes_done = status->bytes_done;
+        event->bytes_total = status->bytes_total;
+        event->reason = (char *) (has_failed ? pull_reason_to_string(status->reason) : "");
+        event->message = status->message ?: (char *) "";
+        if (status->phase != IMAGE_SUCCEEDED)
+                return;
+
+        event->image_id = status->image_id ?: (char *) "";
+        event->was_present = status->was_present;
+        event->repo_digests = status->repo_digests;
+        event->n_repo_digests = count_plain(status->repo_digests);
+}
+
+static int preload_send(Preload *preload, PreloadItem *item) {
+        ImageStatus status = status_of(preload, item);
+        Inplaced__V1__PreloadEvent event;
+
+        preload_event_init(&event, preload->id, item->asked, &status);
+        item->is_pending = false;
+        if (image_phase_is_final(status.phase) || preload->detach) {
+                item->is_finished = true;
+                preload->n_unfinished--;
+        }
+
+        return rpc_request_send(preload->request, &event.base);
+}
+
+static int on_ready(RpcRequest *request, void *userdata) {
+        Preload *preload = userdata;
+        PreloadItem *item = preload_find_pending(preload);
+
+        if (item)
+                return preload_send(preload, item);
+        if (preload->n_unfinished == 0)
+                return preload_end(preload);
+
+        return 0;
+}
+
+/* The caller has gone before everything was done: then it is not wanted any more. */
+static int on_gone(RpcRequest *request, void *userdata) {
+        Preload *preload = userdata;
+        Images *images = preload->api->images;
+        cleanup(free_p) char *owner = take_ptr(preload->owner);
+        bool detach = preload->detach;
+        int r;
+
+        preload->api->on_request("Preload", ERROR_CANCELED, preload->api->userdata);
+        preload_drop(preload);
+        if (detach)
+                return 0;
+
+        r = images_withdraw(images, owner, NULL);
+        return r < 0 ? r : 0;
+}
+
+static int preload_on_image(Preload *preload, const Image *image) {
+        for (size_t i = 0; i < preload->n_items; i++) {
+                PreloadItem *item = &preload->items[i];
+
+                if (item->is_finished || item->image != image)
+                        continue;
+
+                item->is_pending = true;
+                if (!image_wants(image))
+                        item->image = NULL; /* this is the last that is heard of it */
+        }
+
+        return rpc_request_can_send(preload->request) ? on_ready(preload->request, preload) : 0;
+}
+
+int preloads_on_image(Api *api, const Image *image) {
+        Preload *next;
+        int r;
+
+        for (Preload *preload = api->preloads; preload; preload = next) {
+                next = preload->next;
+                r = preload_on_image(preload, image);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+/* What is no reference fails alone. */
+static int item_init(PreloadItem *item, const char *asked) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        ImageRef ref;
+        int r;
+
+        item->asked = strdup(asked);
+        if (!item->asked)
+                return -ENOMEM;
+
+        item->is_pending = true;
+        r = image_ref_parse(asked, &ref, &error);
+        if (error.kind != ERROR_NONE) {
+                item->refusal.phase = IMAGE_FAILED;
+                return pull_failure_describe(&item->refusal, PULL_REASON_INVALID_REFERENCE,
+                                             error_message(&error), 1, 1);
+        }
+        if (r < 0)
+                return r;
+
+        item->tag = strdup(image_ref_tag_or_digest(&ref));
+        return item->tag ? image_ref_familiar_name(&ref, &item->name) : -ENOMEM;
+}
+
+/* The first image that can be asked for, or NULL. */
+static const PreloadItem *preload_first(const Preload *preload) {
+        for (size_t i = 0; i < preload->n_items; i++)
+                if (preload->items[i].name)
+                        return &preload->items[i];
+
+        return NULL;
+}
+
+static int preload_read_images(Preload *preload, const PreloadMessage *message, Error *reterr) {
+        int r;
+
+        if (message->n_images == 0)
+                return error_set(reterr, ERROR_INVALID, "no image was asked for");
+        if (message->n_images > IMAGES_MAX)
+                return error_set(reterr, ERROR_INVALID, "more than %d images in one request",
+                                 IMAGES_MAX);
+
+        preload->items = calloc(message->n_images, sizeof(preload->items[0]));
+        if (!preload->items)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < message->n_images; i++) {
+                preload->n_items++;
+                r = item_init(&preload->items[i], message->images[i]);
+                if (r < 0)
+                        return r;
+        }
+
+        preload->n_unfinished = preload->n_items;
+        if (!preload_first(preload))
+                return image_ref_parse(message->images[0], &(ImageRef){ .tag = "" }, reterr);
+        return 0;
+}
+
+/* A caller that has computed nonsense should hear of it. */
+static int check_limits(const PreloadMessage *message, Error *reterr) {
+        if (message->pull_policy < INPLACED__V1__PULL_POLICY__PULL_POLICY_UNSPECIFIED ||
+            message->pull_policy > INPLACED__V1__PULL_POLICY__PULL_POLICY_ALWAYS)
+                return error_set(reterr, ERROR_INVALID, "there is no pull policy %d",
+                                 (int) message->pull_policy);
+        if (message->timeout_seconds < 0 || message->active_deadline_seconds < 0 ||
+            message->ttl_seconds_after_finished < 0 ||
+            (message->backoff_limit_presence_case ==
+                     INPLACED__V1__PRELOAD_REQUEST__BACKOFF_LIMIT_PRESENCE_BACKOFF_LIMIT &&
+             message->backoff_limit < 0))
+                return error_set(reterr, ERROR_INVALID,
+                                 "a number of seconds or of attempts is "
+                                 "below zero");
+        return 0;
+}
+
+static void request_list_done(RequestList *list) {
+        free(list->items);
+}
+
+/* Of all calls, that of the new request is among them. */
+static size_t count_open(const Api *api) {
+        size_t n = 0;
+
+        for (const Preload *preload = api->preloads; preload; preload = preload->next)
+                n += preload->n_items;
+        return n;
+}
+
+static size_t count_wants(const Api *api) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < images_count(api->images); i++)
+                for (const Want *want = image_wants(images_get(api->images, i)); want;
+                     want = want->next)
+                        n += owner_is_request(want->owner);
+        return n;
+}
+
+static void list_wants(const Image *image, RequestList *list) {
+        for (const Want *want = image_wants(image); want; want = want->next)
+                if (owner_is_request(want->owner))
+                        list->items[list->n_items++] = (RequestEntry){
+                                .owner = want->owner,
+                                .n_images = 1,
+                                .is_finished = want->is_served,
+                                .ended_at = image_status(image)->completed_at,
+                        };
+}
+
+static int by_owner(const void *a, const void *b) {
+        return strcmp(((const RequestEntry *) a)->owner, ((const RequestEntry *) b)->owner);
+}
+
+/* Makes one entry of those of each request. */
+static void merge_entries(RequestList *list) {
+        size_t n = 0;
+
+        qsort(list->items, list->n_items, sizeof(list->items[0]), by_owner);
+        for (size_t i = 0; i < list->n_items; i++) {
+                RequestEntry *last = n > 0 ? &list->items[n - 1] : NULL;
+                const RequestEntry *item = &list->items[i];
+
+                if (!last || strcmp(last->owner, item->owner) != 0) {
+                        list->items[n++] = *item;
+                        continue;
+                }
+
+                last->n_images++;
+                last->is_finished = last->is_finished && item->is_finished;
+                last->ended_at = last->ended_at > item->ended_at ? last->ended_at : item->ended_at;
+        }
+
+        list->n_items = n;
+}
+
+/* An open call has an entry for each image that it names, also for one that it names twice. */
+static void mark_open(const Api *api, RequestList *list) {
+        for (const Preload *preload = api->preloads; preload; preload = preload->next) {
+                const RequestEntry key = { .owner = preload->owner };
+                RequestEntry *entry =
+                        bsearch(&key, list->items, list->n_items, sizeof(list->items[0]), by_owner);
+
+                if (!entry)
+                        continue;
+
+                entry->n_images = preload->n_items;
+                entry->is_finished = false;
+        }
+}
+
+static int drop_requests(const Api *api, const RequestList *list) {
+        const DesiredImages nothing = DESIRED_IMAGES_INIT;
+
+        for (size_t i = 0; i < list->n_items; i++) {
+                cleanup(free_p) char *owner = NULL;
+                int r;
+
+                if (!list->items[i].must_go)
+                        continue;
+
+                owner = strdup(list->items[i].owner); /* its last want is gone during the call */
+                r = owner ? images_set_desired(api->images, owner, &nothing, true) : -ENOMEM;
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+/* Forgets finished requests for so many more images of a new one, or refuses that. */
+static int api_make_room(Api *api, const Peer *peer, size_t n_more, Error *reterr) {
+        cleanup(request_list_done) RequestList list = { .items = NULL };
+        size_t limit = peer_is_root(peer) ? REQUESTED_OF_ROOT_MAX : REQUESTED_MAX;
+        size_t n_wants = count_wants(api);
+
+        if (n_wants + count_open(api) <= limit)
+                return 0;
+
+        list.items = calloc(n_wants + 1, sizeof(list.items[0]));
+        if (!list.items)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < images_count(api->images); i++)
+                list_wants(images_get(api->images, i), &list);
+        merge_entries(&list);
+        mark_open(api, &list);
+        if (!request_plan(list.items, list.n_items, n_more, limit))
+                return error_set(reterr, ERROR_UNAVAILABLE,
+                                 "too many images are asked for through the socket: with %zu more "
+                                 "they would be more than %zu; wait until some are there",
+                                 n_more, limit);
+
+        return drop_requests(api, &list);
+}
+
+static int preload_new(Api *api, const PreloadMessage *message, const Peer *peer, Preload **ret,
+                       Error *reterr) {
+        cleanup(preload_drop_p) Preload *preload = NULL;
+        uint64_t random = 0;
+        int r;
+
+        preload = calloc(1, sizeof(*preload));
+        if (!preload)
+                return -ENOMEM;
+
+        preload->api = api;
+        preload->detach = message->detach;
+        list_prepend(&api->preloads, preload);
+        (void) getrandom(&random, sizeof(random), 0);
+        (void) snprintf(preload->id, sizeof(preload->id), "%016" PRIx64, random);
+        if (asprintf(&preload->owner, OWNER_REQUEST "%s", preload->id) < 0) {
+                preload->owner = NULL;
+                return -ENOMEM;
+        }
+
+        r = check_limits(message, reterr);
+        if (r < 0)
+                return r;
+
+        r = preload_read_images(preload, message, reterr);
+        if (r < 0)
+                return r;
+
+        r = api_make_room(api, peer, preload->n_items, reterr);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(preload);
+        return 0;
+}
+
+static void read_limits(const PreloadMessage *message, DesiredImage *desired) {
+        desired->created_at = time(NULL);
+        desired->policy = message->pull_policy == INPLACED__V1__PULL_POLICY__PULL_POLICY_ALWAYS
+                                  ? PULL_POLICY_ALWAYS
+                                  : PULL_POLICY_IF_NOT_PRESENT;
+        if (message->timeout_seconds > 0)
+                desired->timeout_sec = message->timeout_seconds;
+        if (message->backoff_limit_presence_case ==
+            INPLACED__V1__PRELOAD_REQUEST__BACKOFF_LIMIT_PRESENCE_BACKOFF_LIMIT)
+                desired->backoff_limit = message->backoff_limit;
+        if (message->active_deadline_seconds > 0)
+                desired->active_deadline_sec = message->active_deadline_seconds;
+        desired->ttl_sec = message->ttl_seconds_after_finished > 0
+                                   ? message->ttl_seconds_after_finished
+                                   : TTL_SEC_DEFAULT;
+}
+
+static int by_image(const void *a, const void *b) {
+        const PreloadItem *x = *(const PreloadItem *const *) a;
+        const PreloadItem *y = *(const PreloadItem *const *) b;
+        int order = strcmp(x->name, y->name);
+
+        return order != 0 ? order : strcmp(x->tag, y->tag);
+}
+
+/* One desired image for each image, however often it is asked for. */
+static int collect_desired(Preload *preload, const PreloadMessage *message,
+                           DesiredImages *desired_images) {
+        cleanup(free_p) const PreloadItem **sorted = NULL;
+        size_t n = 0;
+        int r;
+
+        sorted = calloc(preload->n_items, sizeof(sorted[0]));
+        if (!sorted)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < preload->n_items; i++)
+                if (preload->items[i].name)
+                        sorted[n++] = &preload->items[i];
+        qsort(sorted, n, sizeof(sorted[0]), by_image);
+
+        for (size_t i = 0; i < n; i++) {
+                DesiredImage desired;
+
+                if (i > 0 && by_image(&sorted[i - 1], &sorted[i]) == 0)
+                        continue;
+
+                r = desired_image_init(&desired, sorted[i]->name, sorted[i]->tag);
+                if (r < 0)
+                        return r;
+
+                read_limits(message, &desired);
+                r = desired_images_take(desired_images, &desired);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static int preload_log(const Preload *preload) {
+        const char *first = preload_first(preload)->asked;
+
+        if (preload->n_items == 1)
+                return api_log_change(preload->api, preload->request, preload->id,
+                                      "Took request %s to preload `%s`%s", preload->id, first,
+                                      preload->detach ? ", detached," : "");
+
+        return api_log_change(preload->api, preload->request, preload->id,
+                              "Took request %s to preload `%s` and %zu more%s", preload->id, first,
+                              preload->n_items - 1, preload->detach ? ", detached," : "");
+}
+
+static int preload_ask(Preload *preload, const PreloadMessage *message) {
+        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
+        Images *images = preload->api->images;
+        int r;
+
+        r = preload_log(preload);
+        if (r < 0)
+                return r;
+
+        r = collect_desired(preload, message, &desired_images);
+        if (r < 0)
+                return r;
+
+        r = images_set_desired(images, preload->owner, &desired_images, true);
+        if (r < 0)
+                return r;
+
+        for (size_t i = 0; i < preload->n_items; i++)
+                if (preload->items[i].name)
+                        preload->items[i].image =
+                                images_find(images, preload->items[i].name, preload->items[i].tag);
+
+        /* The caller leaves when it is told that the request is accepted. */
+        return preload->detach ? state_file_write_now(preload->api->state_file) : 0;
+}
+
+int api_preload(RpcRequest *request, const void *message, void *userdata) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        Preload *preload;
+        int r;
+
+        r = preload_new(userdata, message, rpc_request_peer(request), &preload, &error);
+        if (error.kind != ERROR_NONE)
+                return api_refuse(userdata, request, error.kind, error_message(&error));
+        if (r < 0)
+                return r;
+
+        preload->request = request;
+        rpc_request_open_stream(request, on_ready, on_gone, preload);
+        return preload_ask(preload, message);
+}
+
+/* All local requests for one image. */
+static int cancel_image(Api *api, const char *text, Error *reterr) {
+        cleanup(free_p) char *name = NULL;
+        const Image *image;
+        ImageRef ref;
+        int n = 0, r;
+
+        r = image_ref_parse(text, &ref, reterr);
+        if (r < 0)
+                return r;
+
+        r = image_ref_familiar_name(&ref, &name);
+        if (r < 0)
+                return r;
+
+        image = images_find(api->images, name, image_ref_tag_or_digest(&ref));
+        for (const Want *want = image ? image_wants(image) : NULL; want;) {
+                cleanup(free_p) char *owner = NULL;
+
+                if (want->is_served || strncmp(want->owner, OWNER_REQUEST, strlen(OWNER_REQUEST))) {
+                        want = want->next;
+                        continue;
+                }
+
+                owner = strdup(want->owner); /* its want is gone after the call */
+                r = owner ? images_withdraw(api->images, owner, image) : -ENOMEM;
+                if (r < 0)
+                        return r;
+                n += r;
+                want = image_wants(image);
+        }
+
+        return n;
+}
+
+static int cancel_request(Api *api, const char *id) {
+        cleanup(free_p) char *owner = NULL;
+
+        if (asprintf(&owner, OWNER_REQUEST "%s", id) < 0) {
+                owner = NULL;
+                return -ENOMEM;
+        }
+
+        return images_withdraw(api->images, owner, NULL);
+}
+
+int api_cancel(RpcRequest *request, const void *message, void *userdata) {
+        Inplaced__V1__CancelResponse reply = INPLACED__V1__CANCEL_RESPONSE__INIT;
+        cleanup(error_done) Error error = ERROR_INIT;
+        const CancelMessage *cancel = message;
+        int r;
+
+        if (!cancel->request_id[0] == !cancel->image[0])
+                return api_refuse(userdata, request, ERROR_INVALID,
+                                  "give either a request_id or an image");
+
+        r = cancel->image[0] ? cancel_image(userdata, cancel->image, &error)
+                             : cancel_request(userdata, cancel->request_id);
+        if (error.kind != ERROR_NONE)
+                return api_refuse(userdata, request, error.kind, error_message(&error));
+        if (r < 0)
+                return r;
+
+        reply.canceled = (uint32_t) r;
+        if (r > 0) {
+                r = api_log_change(userdata, request, cancel->image[0] ? NULL : cancel->request_id,
+                                   "Canceled %d wait%s for %s%s", r, r == 1 ? "" : "s",
+                                   cancel->image[0] ? "" : "request ",
+                                   cancel->image[0] ? cancel->image : cancel->request_id);
+                if (r < 0) {
+                        rpc_request_unref(request);
+                        return r;
+                }
+        }
+        return api_reply(userdata, request, &reply.base);
+}

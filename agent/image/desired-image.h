@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Desired images
+ *
+ * Somebody wants an image on this node: one entry of spec.images.NAME.tags of a NodeImage, with
+ * everything about it that the node needs. A desired image knows neither where it came from nor what became
+ * of it, but if it has a fault, that is all that ever will. Times are seconds, as in the object.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define DESIRED_IMAGE_NO_LIMIT (-1) /* for active_deadline_sec and ttl_sec */
+#define DESIRED_IMAGE_TIMEOUT_SEC_DEFAULT 600
+#define DESIRED_IMAGE_BACKOFF_LIMIT_DEFAULT 3
+
+typedef enum PullPolicy {
+        PULL_POLICY_ALWAYS, /* also what an empty policy means */
+        PULL_POLICY_IF_NOT_PRESENT,
+        _PULL_POLICY_MAX,
+} PullPolicy;
+
+/* A core/v1 ObjectReference, or what stands for it: a file, a local request. Strings may be NULL. */
+typedef struct OwnerRef {
+        char *api_version;
+        char *kind;
+        char *namespace;
+        char *name;
+        char *uid;
+        char *resource_version;
+        char *field_path;
+} OwnerRef;
+
+typedef struct SecretRef {
+        char *namespace; /* may be NULL */
+        char *name;
+} SecretRef;
+
+typedef struct KeyValue {
+        char *key;
+        char *value;
+} KeyValue;
+
+typedef struct DesiredImage {
+        char *name;  /* as the source spells it, without the tag */
+        char *tag;   /* a tag, or a digest such as "sha256:..." */
+        char *fault; /* why nothing can be done about it, one line; or NULL */
+        int64_t version;
+        int64_t created_at; /* since the epoch, 0 if unknown */
+        PullPolicy policy;
+        int64_t timeout_sec;         /* of one attempt, > 0 */
+        int64_t backoff_limit;       /* attempts after the first one, >= 0 */
+        int64_t active_deadline_sec; /* of all attempts together, or DESIRED_IMAGE_NO_LIMIT */
+        int64_t ttl_sec;             /* kept this long when finished, or DESIRED_IMAGE_NO_LIMIT */
+
+        SecretRef *secrets; /* pull secrets, in the order in which they were given */
+        size_t n_secrets;
+        KeyValue *labels; /* of the sandbox config that goes with the pull */
+        size_t n_labels;
+        KeyValue *annotations;
+        size_t n_annotations;
+        OwnerRef *owners;
+        size_t n_owners;
+} DesiredImage;
+
+typedef struct DesiredImages {
+        DesiredImage *items;
+        size_t n_items;
+        size_t n_allocated;
+} DesiredImages;
+
+#define DESIRED_IMAGES_INIT ((DesiredImages){ .items = NULL })
+
+/* A desired image with the defaults. The strings are copied. */
+int desired_image_init(DesiredImage *desired, const char *name, const char *tag);
+int desired_image_copy(const DesiredImage *desired, DesiredImage *ret);
+void desired_image_done(DesiredImage *desired);
+
+int desired_image_add_secret(DesiredImage *desired, const char *namespace, const char *name);
+int desired_image_add_label(DesiredImage *desired, const char *key, const char *value);
+int desired_image_add_annotation(DesiredImage *desired, const char *key, const char *value);
+int desired_image_add_owner(DesiredImage *desired, const OwnerRef *owner);
+void desired_image_clear_owners(DesiredImage *desired);
+
+/* Compares everything but the owners' resource versions. */
+bool desired_image_equal(const DesiredImage *a, const DesiredImage *b);
+
+/* Appends a desired image, which it takes over also when it fails. */
+int desired_images_take(DesiredImages *list, DesiredImage *desired);
+void desired_images_done(DesiredImages *list);

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/inplace/containers-meta-spec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/pod/pod.h"
+
+#define DEPTH_MAX 8
+#define TEXT_MAX ((size_t) 256 * 1024) /* as much as all annotations of an object may have */
+
+static json_object *member(json_object *object, const char *key, json_type type) {
+        json_object *value;
+
+        if (!json_object_is_type(object, json_type_object) ||
+            !json_object_object_get_ex(object, key, &value) || !json_object_is_type(value, type))
+                return NULL;
+
+        return value;
+}
+
+static const char *member_text(json_object *object, const char *key) {
+        json_object *value = member(object, key, json_type_string);
+
+        return value ? json_object_get_string(value) : "";
+}
+
+static uint64_t member_number(json_object *object, const char *key) {
+        json_object *value = member(object, key, json_type_int);
+
+        /* A negative number is 0. */
+        return value ? json_object_get_uint64(value) : 0;
+}
+
+static int add_json(ContainersMeta *meta, json_object *json) {
+        json_object *hashes = member(json, "hashes", json_type_object);
+        uint64_t restart_count = member_number(json, "restartCount");
+        const ContainersMetaEntry entry = {
+                .name = (char *) member_text(json, "name"),
+                .container_id = (char *) member_text(json, "containerID"),
+                .restart_count = restart_count <= UINT32_MAX ? (uint32_t) restart_count : 0,
+                .plain_hash = member_number(hashes, "plainHash"),
+                .env_hash = member_number(hashes, "extractedEnvFromMetadataHash"),
+        };
+
+        return entry.name[0] ? containers_meta_add(meta, &entry) : 0;
+}
+
+static json_object *parse(const char *text) {
+        cleanup(json_tokener_free_p) json_tokener *tokener = json_tokener_new_ex(DEPTH_MAX);
+        size_t size = strnlen(text, TEXT_MAX + 1);
+
+        if (!tokener || size > TEXT_MAX)
+                return NULL;
+
+        return json_tokener_parse_ex(tokener, text, (int) size + 1);
+}
+
+int containers_meta_parse(const char *text, ContainersMeta *ret) {
+        cleanup(json_object_put_p) json_object *json = text ? parse(text) : NULL;
+        cleanup(containers_meta_done) ContainersMeta meta = CONTAINERS_META_INIT;
+        json_object *list = member(json, "containers", json_type_array);
+        size_t n = list ? json_object_array_length(list) : 0;
+
+        for (size_t i = 0; i < n && i < POD_CONTAINERS_MAX; i++) {
+                int r = add_json(&meta, json_object_array_get_idx(list, i));
+
+                if (r < 0)
+                        return r;
+        }
+
+        *ret = meta;
+        meta = CONTAINERS_META_INIT;
+        return 0;
+}
+
+void containers_meta_done(ContainersMeta *meta) {
+        for (size_t i = 0; i < meta->n_items; i++) {
+                free(meta->items[i].name);
+                free(meta->items[i].container_id);
+        }
+        free(meta->items);
+        *meta = CONTAINERS_META_INIT;
+}
+
+int containers_meta_add(ContainersMeta *meta, const ContainersMetaEntry *entry) {
+        ContainersMetaEntry *items, *copy;
+
+        items = reallocarray(meta->items, meta->n_items + 1, sizeof(*items));
+        if (!items)
+                return -ENOMEM;
+
+        meta->items = items;
+        copy = &items[meta->n_items];
+        *copy = *entry;
+        copy->name = strdup(entry->name);
+        copy->container_id = strdup(entry->container_id);
+        meta->n_items++;
+        return copy->name && copy->container_id ? 0 : -ENOMEM;
+}
+
+const ContainersMetaEntry *containers_meta_find(const ContainersMeta *meta, const char *name) {
+        for (size_t i = 0; i < meta->n_items; i++)
+                if (strcmp(meta->items[i].name, name) == 0)
+                        return &meta->items[i];
+
+        return NULL;
+}
+
+static bool entry_equal(const ContainersMetaEntry *a, const ContainersMetaEntry *b) {
+        return strcmp(a->name, b->name) == 0 && strcmp(a->container_id, b->container_id) == 0 &&
+               a->restart_count == b->restart_count && a->plain_hash == b->plain_hash &&
+               a->env_hash == b->env_hash;
+}
+
+bool containers_meta_equal(const ContainersMeta *a, const ContainersMeta *b) {
+        if (a->n_items != b->n_items)
+                return false;
+
+        for (size_t i = 0; i < a->n_items; i++)
+                if (!entry_equal(&a->items[i], &b->items[i]))
+                        return false;
+
+        return true;
+}
+
+/* Takes the value over. */
+static int add(json_object *object, const char *key, json_object *value) {
+        if (value && json_object_object_add(object, key, value) == 0)
+                return 0;
+
+        json_object_put(value);
+        return -ENOMEM;
+}
+
+static json_object *hashes_to_json(const ContainersMetaEntry *entry) {
+        cleanup(json_object_put_p) json_object *json = json_object_new_object();
+
+        if (!json || add(json, "plainHash", json_object_new_uint64(entry->plain_hash)) < 0)
+                return NULL;
+        if (entry->env_hash != 0 &&
+            add(json, "extractedEnvFromMetadataHash", json_object_new_uint64(entry->env_hash)) < 0)
+                return NULL;
+
+        return take_ptr(json);
+}
+
+static json_object *entry_to_json(const ContainersMetaEntry *entry) {
+        cleanup(json_object_put_p) json_object *json = json_object_new_object();
+
+        if (!json || add(json, "name", json_object_new_string(entry->name)) < 0 ||
+            add(json, "containerID", json_object_new_string(entry->container_id)) < 0 ||
+            add(json, "restartCount", json_object_new_uint64(entry->restart_count)) < 0 ||
+            add(json, "hashes", hashes_to_json(entry)) < 0)
+                return NULL;
+
+        return take_ptr(json);
+}
+
+int containers_meta_write(const ContainersMeta *meta, char **ret) {
+        cleanup(json_object_put_p) json_object *json = json_object_new_object();
+        json_object *list = json_object_new_array();
+        const char *text;
+        char *copy;
+
+        if (!json || add(json, "containers", list) < 0)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < meta->n_items; i++) {
+                json_object *entry = entry_to_json(&meta->items[i]);
+
+                if (!entry)
+                        return -ENOMEM;
+                if (json_object_array_add(list, entry) < 0) {
+                        json_object_put(entry);
+                        return -ENOMEM;
+                }
+        }
+
+        text = json_object_to_json_string_ext(json, JSON_C_TO_STRING_PLAIN |
+                                                            JSON_C_TO_STRING_NOSLASHESCAPE);
+        copy = text ? strdup(text) : NULL;
+        if (!copy)
+                return -ENOMEM;
+
+        *ret = copy;
+        return 0;
+}

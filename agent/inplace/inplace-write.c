@@ -1,0 +1,674 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/kube/path.h"
+#include "agent/kube/retry.h"
+#include "agent/inplace/condition-status.h"
+#include "agent/inplace/containers-meta-spec.h"
+#include "agent/inplace/inplace-internal.h"
+#include "agent/inplace/pod-patch-spec.h"
+
+/* A container that ends by itself is back soon, as a rule. */
+#define NOT_RUNNING_USEC (10 * USEC_PER_SEC)
+
+#define WRITES_MAX 8
+#define SLOW_USEC (15 * USEC_PER_SEC)
+/* For so long one container's entry waits for those that are restarted with it. */
+#define TOGETHER_USEC (5 * USEC_PER_SEC)
+/* And the news of a restart for the images' IDs that belong into its message. */
+#define LOOK_USEC ((uint64_t) 250 * 1000)
+
+/* What the annotation and the condition of a pod should be, and what they are. */
+
+const InPlaceText *inplace_pod_written(const InPlacePod *pod) {
+        if (!pod->written.version ||
+            !pod_version_is_older(pod->pod->resource_version, pod->written.version))
+                return NULL;
+
+        return &pod->written;
+}
+
+static const char *pod_annotation(const InPlacePod *pod) {
+        const InPlaceText *written = inplace_pod_written(pod);
+
+        return written ? written->meta : pod->pod->meta;
+}
+
+/* What was said of a container stays, as controllers expect; but for the hash of an environment
+ * that was not known then. One that has no known successor yet keeps its entry as well. */
+static int tell_container(const InPlaceContainer *container, const ContainersMeta *old,
+                          ContainersMeta *meta) {
+        const InPlaceFact *fact = &container->fact;
+        const char *name = inplace_container_state(container)->name;
+        const ContainersMetaEntry *before = containers_meta_find(old, name);
+        ContainersMetaEntry entry = {
+                .name = (char *) name,
+                .container_id = fact->full_id,
+                .restart_count = fact->restart_count,
+                .plain_hash = fact->kubelet_hash,
+                .env_hash = fact->env_hash,
+        };
+
+        if (!fact->full_id && !before)
+                return 0;
+        if (before && (!fact->full_id || strcmp(before->container_id, fact->full_id) == 0)) {
+                entry = *before;
+                if (fact->full_id && entry.env_hash == 0)
+                        entry.env_hash = fact->env_hash;
+        }
+
+        return containers_meta_add(meta, &entry);
+}
+
+static bool container_runs(const InPlaceContainer *container) {
+        return inplace_container_state(container)->is_running ||
+               inplace_container_is_ahead(container);
+}
+
+/* In the order of their statuses, which for any kind have numbers of their own. */
+static int tell_kind(const InPlacePod *pod, PodContainerKind kind, const ContainersMeta *old,
+                     ContainersMeta *meta) {
+        cleanup(free_p) const InPlaceContainer **order =
+                calloc(pod->n_containers + 1, sizeof(*order));
+        int r = 0;
+
+        if (!order)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < pod->n_containers; i++) {
+                const InPlaceContainer *container = &pod->containers[i];
+                const PodContainer *state = inplace_container_state(container);
+
+                if (state->kind == kind && state->status_index >= 0 &&
+                    (size_t) state->status_index < pod->n_containers &&
+                    (kind != POD_CONTAINER_SIDECAR || container_runs(container)))
+                        order[state->status_index] = container;
+        }
+
+        for (size_t i = 0; r >= 0 && i < pod->n_containers; i++)
+                if (order[i])
+                        r = tell_container(order[i], old, meta);
+
+        return r;
+}
+
+static int tell_containers(const InPlacePod *pod, const ContainersMeta *old, ContainersMeta *meta) {
+        int r;
+
+        r = tell_kind(pod, POD_CONTAINER_MAIN, old, meta);
+        return r < 0 ? r : tell_kind(pod, POD_CONTAINER_SIDECAR, old, meta);
+}
+
+/* Of what is known here alone: what others write into the annotation makes nothing new of it. */
+static int digest_of(const InPlacePod *pod, uint64_t *ret) {
+        const ContainersMeta old = CONTAINERS_META_INIT;
+        cleanup(containers_meta_done) ContainersMeta meta = CONTAINERS_META_INIT;
+        cleanup(free_p) char *text = NULL;
+        int r;
+
+        r = tell_containers(pod, &old, &meta);
+        if (r < 0)
+                return r;
+
+        r = containers_meta_write(&meta, &text);
+        if (r < 0)
+                return r;
+
+        *ret = repeat_digest(0, text);
+        return 0;
+}
+
+/* Sets meta, unless there is no change. */
+static int tell_annotation(const InPlacePod *pod, InPlaceText *ret) {
+        cleanup(containers_meta_done) ContainersMeta old = CONTAINERS_META_INIT;
+        cleanup(containers_meta_done) ContainersMeta meta = CONTAINERS_META_INIT;
+        const char *text = pod_annotation(pod);
+        int r;
+
+        if ((!pod->pod->is_kruise && !pod->pod->restart_on_metadata) ||
+            !inplace_pod_is_settled(pod))
+                return 0;
+
+        r = containers_meta_parse(text, &old);
+        if (r < 0)
+                return r;
+
+        r = tell_containers(pod, &old, &meta);
+        if (r < 0 || meta.n_items == 0 || (text && containers_meta_equal(&old, &meta)))
+                return r;
+
+        r = digest_of(pod, &ret->digests[INPLACE_FIELD_ANNOTATION]);
+        return r < 0 ? r : containers_meta_write(&meta, &ret->meta);
+}
+
+/* Its end, or its successor, is awaited. A restart that comes with another image is the kubelet's; its hash alone can be of an older
+ * kubelet, while everything is as it should be. */
+static bool container_is_restarting(const InPlaceContainer *container) {
+        const PodContainer *state = inplace_container_state(container);
+
+        if (restart_plan_is_restarting(container->plan))
+                return true;
+        /* What becomes of it is decided once the pod's status names it. */
+        if (inplace_container_is_ahead(container) && !container->has_failed &&
+            container->fact.knows_env && container->fact.env_hash != container->expected_hash)
+                return true;
+
+        return inplace_container_is_kubelets(container) &&
+               (strcmp(container->fact.image, state->image) != 0 ||
+                inplace_container_verdict(container) != VERDICT_CURRENT);
+}
+
+static ConditionContainer condition_container(const InPlaceContainer *container) {
+        const PodContainer *state = inplace_container_state(container);
+        const InPlaceFact *fact = &container->fact;
+        bool has_reference =
+                container->reference && strcmp(container->reference, state->image) == 0;
+
+        return (ConditionContainer){
+                .name = state->name,
+                .reference = state->image,
+                .reference_id = has_reference ? container->reference_id : "",
+                .running_id = fact->running_id ?: "",
+                .is_running = container_runs(container),
+                .is_known = inplace_container_is_known(container) ||
+                            inplace_container_is_ahead(container),
+                .is_restarting = container_is_restarting(container),
+                .has_environment = inplace_container_has_env(container),
+                .knows_environment = fact->knows_env,
+                .is_environment_stale =
+                        fact->knows_env && fact->env_hash != container->expected_hash,
+                .comes_back = state->comes_back && !inplace_pod_is_static(container->pod),
+                .is_static = inplace_pod_is_static(container->pod),
+                .has_failed = container->has_failed,
+        };
+}
+
+static int pod_condition(const InPlacePod *pod, Condition *ret) {
+        cleanup(free_p) ConditionContainer *containers =
+                calloc(pod->n_containers + 1, sizeof(*containers));
+        size_t n = 0;
+
+        if (!containers)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < pod->n_containers; i++)
+                if (inplace_container_state(&pod->containers[i])->kind != POD_CONTAINER_INIT)
+                        containers[n++] = condition_container(&pod->containers[i]);
+
+        return condition_of(containers, n, ret);
+}
+
+static bool wants_condition(const InPlacePod *pod) {
+        return pod->pod->verified_status || pod->pod->restart_on_metadata || pod->has_new_image ||
+               pod->pod->update != POD_UPDATE_NONE;
+}
+
+/* States that pass by themselves within moments are not told. */
+static bool is_passing(InPlacePod *pod, ConditionReason reason, bool is_first) {
+        uint64_t now = inplace_now(pod->meta);
+
+        if (reason != CONDITION_NOT_RUNNING)
+                pod->not_running_usec = 0;
+        if (reason == CONDITION_RESTARTING)
+                return false;
+        if (!inplace_pod_is_settled(pod))
+                return true;
+        if (reason == CONDITION_UNKNOWN)
+                return is_first || pod->look || pod->wants_look ||
+                       (pod->n_look_failures == 0 && !runtimes_client(pod->meta->options.runtimes));
+        if (reason != CONDITION_NOT_RUNNING)
+                return false;
+
+        if (pod->not_running_usec == 0)
+                pod->not_running_usec = now;
+        if (pod->not_running_usec + NOT_RUNNING_USEC > now)
+                inplace_pod_wake_at(pod, pod->not_running_usec + NOT_RUNNING_USEC);
+        return is_first || pod->not_running_usec + NOT_RUNNING_USEC > now;
+}
+
+/* The status of the pod names a container that the runtime has replaced already. */
+static bool is_behind(const InPlacePod *pod) {
+        for (size_t i = 0; i < pod->n_containers; i++) {
+                const PodContainer *state = inplace_container_state(&pod->containers[i]);
+
+                if (state->kind != POD_CONTAINER_INIT && state->is_running &&
+                    !inplace_container_is_known(&pod->containers[i]))
+                        return pod->n_look_failures == 0;
+        }
+
+        return false;
+}
+
+static bool is_told(const InPlacePod *pod, const Condition *condition) {
+        const InPlaceText *written = inplace_pod_written(pod);
+        const char *status = written ? written->status : pod->pod->verified_status;
+        const char *reason = written ? written->reason : pod->pod->verified_reason;
+        const char *message = written ? written->message : pod->pod->verified_message;
+
+        if (!status || strcmp(status, condition_status_of(condition->reason)) != 0 || !reason ||
+            strcmp(reason, condition_reason_to_string(condition->reason)) != 0)
+                return false;
+
+        return condition->reason == CONDITION_RESTARTING ||
+               (message && strcmp(message, condition->message) == 0);
+}
+
+/* Sets status, reason and message, or nothing. */
+static int tell_condition(InPlacePod *pod, InPlaceText *ret) {
+        cleanup(condition_done) Condition condition = CONDITION_INIT;
+        const InPlaceText *written = inplace_pod_written(pod);
+        bool is_first = written ? !written->status : !pod->pod->verified_status;
+        int r;
+
+        if (!pod->meta->options.has_condition || !wants_condition(pod))
+                return 0;
+
+        r = pod_condition(pod, &condition);
+        if (r < 0)
+                return r;
+        if (is_passing(pod, condition.reason, is_first) || is_told(pod, &condition) ||
+            (condition.reason == CONDITION_UNKNOWN && is_behind(pod)))
+                return 0;
+
+        ret->status = strdup(condition_status_of(condition.reason));
+        ret->reason = strdup(condition_reason_to_string(condition.reason));
+        ret->message = take_ptr(condition.message);
+        if (!ret->status || !ret->reason || !ret->message)
+                return -ENOMEM;
+
+        ret->digests[INPLACE_FIELD_CONDITION] =
+                repeat_digest(repeat_digest(0, ret->reason), ret->message);
+        return 0;
+}
+
+/* The writing of what differs. */
+
+static bool text_has(const InPlaceText *text, InPlaceFieldKind kind) {
+        return kind == INPLACE_FIELD_ANNOTATION ? text->meta : text->status;
+}
+
+static void text_drop(InPlaceText *text, InPlaceFieldKind kind) {
+        if (kind == INPLACE_FIELD_ANNOTATION) {
+                text->meta = (free(text->meta), NULL);
+                return;
+        }
+
+        text->status = (free(text->status), NULL);
+        text->reason = (free(text->reason), NULL);
+        text->message = (free(text->message), NULL);
+}
+
+void inplace_text_done(InPlaceText *text) {
+        free(text->version);
+        text_drop(text, INPLACE_FIELD_ANNOTATION);
+        text_drop(text, INPLACE_FIELD_CONDITION);
+        *text = (InPlaceText){ .version = NULL };
+}
+
+/* It says something about this one pod alone: it is gone, has changed meanwhile, or somebody does
+ * not accept what it would become. */
+static bool is_of_pod(const Error *error) {
+        return error->kind == ERROR_NOT_FOUND || error->kind == ERROR_CONFLICT ||
+               error->kind == ERROR_INVALID;
+}
+
+static bool pod_is_refused(const InPlacePod *pod) {
+        for (size_t i = 0; i < _INPLACE_FIELD_MAX; i++)
+                if (pod->fields[i].is_refused)
+                        return true;
+
+        return false;
+}
+
+static bool is_any_refused(const InPlace *meta) {
+        for (size_t i = 0; i < meta->n_pods; i++)
+                if (pod_is_refused(meta->pods[i]))
+                        return true;
+
+        return false;
+}
+
+/* Says it once for each reason, as long as anything is refused. */
+static void inplace_note(InPlace *meta, const Error *error) {
+        if (meta->options.on_written)
+                meta->options.on_written(error, meta->options.userdata);
+        if (error ? is_of_pod(error) : is_any_refused(meta))
+                return;
+
+        if (error && strcmp(error_message(error), error_message(&meta->error)) != 0)
+                log_warning(meta->options.log, NULL, "Cannot write to a pod's status: %s.",
+                            error_message(error));
+        if (!error && meta->error.kind != ERROR_NONE)
+                log_info(meta->options.log, NULL, "The status of pods is written again.");
+
+        error_done(&meta->error);
+        if (error)
+                (void) error_copy(&meta->error, error);
+}
+
+/* What was refused for nobody but this pod concerns nobody any more: no success will say so. */
+void inplace_pod_forget_refusal(InPlacePod *pod) {
+        InPlace *meta = pod->meta;
+        bool was_refused = pod_is_refused(pod);
+
+        for (size_t i = 0; i < _INPLACE_FIELD_MAX; i++) {
+                pod->fields[i].is_refused = false;
+                pod->fields[i].n_refused = 0;
+        }
+        pod->is_split = false;
+        pod->n_write_failures = 0;
+        if (!was_refused || meta->error.kind == ERROR_NONE || is_any_refused(meta))
+                return;
+
+        log_info(meta->options.log, NULL,
+                 "What could not be written to pods is not to be written any more.");
+        error_done(&meta->error);
+        if (meta->options.on_changed)
+                meta->options.on_changed(meta->options.userdata);
+}
+
+static int keep(char **text, const char *before) {
+        if (*text || !before)
+                return 0;
+
+        *text = strdup(before);
+        return *text ? 0 : -ENOMEM;
+}
+
+/* The watch may show older states of the pod for a while: this is what it is by now. */
+static int pod_remember(InPlacePod *pod, InPlaceText *text) {
+        const InPlaceText *written = inplace_pod_written(pod);
+        const Pod *state = pod->pod;
+
+        if (keep(&text->meta, written ? written->meta : state->meta) < 0 ||
+            keep(&text->status, written ? written->status : state->verified_status) < 0 ||
+            keep(&text->reason, written ? written->reason : state->verified_reason) < 0 ||
+            keep(&text->message, written ? written->message : state->verified_message) < 0)
+                return -ENOMEM;
+
+        inplace_text_done(&pod->written);
+        pod->written = *text;
+        *text = (InPlaceText){ .version = NULL };
+        return 0;
+}
+
+/* Somebody does not accept what it would become, or that it is written at all. */
+static bool is_refusal(const KubeReply *reply, const Error *error) {
+        return !kube_is_retriable(reply, error) && error->kind != ERROR_NOT_FOUND &&
+               error->kind != ERROR_CONFLICT && error->kind != ERROR_CANCELED;
+}
+
+/* One of two that are refused together may be accepted alone. One alone waits, as long as somebody
+ * needs to do something about it; what the pod must not be like longer each time. */
+static void pod_refused(InPlacePod *pod, const KubeReply *reply, const Error *error,
+                        const InPlaceText *text) {
+        uint64_t now = inplace_now(pod->meta);
+
+        if (text_has(text, INPLACE_FIELD_ANNOTATION) && text_has(text, INPLACE_FIELD_CONDITION)) {
+                pod->is_split = true;
+                return;
+        }
+
+        for (InPlaceFieldKind kind = 0; kind < _INPLACE_FIELD_MAX; kind++) {
+                InPlaceField *field = &pod->fields[kind];
+                uint64_t usec;
+
+                if (!text_has(text, kind))
+                        continue;
+
+                usec = kube_retry_usec(++field->n_refused, reply, inplace_random());
+                if (usec < SLOW_USEC)
+                        usec = SLOW_USEC + inplace_random() % SLOW_USEC;
+                field->refused_usec = now + usec;
+                if (error->kind == ERROR_INVALID)
+                        repeat_note(&field->repeat, text->digests[kind], now);
+        }
+}
+
+static void pod_write_failed(InPlacePod *pod, const KubeReply *reply, const Error *error,
+                             const InPlaceText *text) {
+        uint64_t usec = kube_retry_usec(++pod->n_write_failures, reply, inplace_random());
+
+        if (error->kind == ERROR_INVALID && pod->n_write_failures == 1)
+                log_warning(pod->meta->options.log, NULL,
+                            "Cannot write to the status of pod `%s/%s`, trying again: %s.",
+                            pod->pod->namespace, pod->pod->name, error_message(error));
+        for (InPlaceFieldKind kind = 0; kind < _INPLACE_FIELD_MAX; kind++)
+                if (text_has(text, kind) && !is_of_pod(error))
+                        pod->fields[kind].is_refused = true;
+
+        pod->is_dropped = error->kind == ERROR_NOT_FOUND;
+        if (pod->is_dropped)
+                inplace_pod_forget_refusal(pod);
+        if (is_refusal(reply, error)) {
+                pod_refused(pod, reply, error, text);
+                return;
+        }
+
+        if (!kube_is_retriable(reply, error) && usec < SLOW_USEC)
+                usec = SLOW_USEC + inplace_random() % SLOW_USEC;
+        pod->write_usec = inplace_now(pod->meta) + usec;
+}
+
+static int pod_write_succeeded(InPlacePod *pod, const KubeReply *reply, InPlaceText *text) {
+        int r;
+
+        for (InPlaceFieldKind kind = 0; kind < _INPLACE_FIELD_MAX; kind++) {
+                InPlaceField *field = &pod->fields[kind];
+
+                if (!text_has(text, kind))
+                        continue;
+
+                repeat_note(&field->repeat, text->digests[kind], inplace_now(pod->meta));
+                field->is_refused = false;
+                field->n_refused = 0;
+                field->refused_usec = 0;
+        }
+
+        pod->is_split = false;
+        pod->n_write_failures = 0;
+        pod->write_usec = 0;
+        pod->unwritten_usec = 0;
+        r = pod_patch_read_version(reply->body, &text->version);
+        if (r < 0)
+                return r;
+
+        /* An answer that does not say what it made of the pod: the watch will. */
+        if (!text->version) {
+                pod->is_dropped = true;
+                return 0;
+        }
+
+        return pod_remember(pod, text);
+}
+
+static int on_written(const KubeReply *reply, const Error *error, void *userdata) {
+        InPlacePod *pod = userdata;
+        InPlace *meta = pod->meta;
+        InPlaceText text = pod->writing;
+        int r = 0;
+
+        pod->writing = (InPlaceText){ .version = NULL };
+        pod->write = kube_call_unref(pod->write);
+        meta->n_writes--;
+        if (error)
+                pod_write_failed(pod, reply, error, &text);
+        else
+                r = pod_write_succeeded(pod, reply, &text);
+        inplace_text_done(&text);
+        if (r < 0)
+                return r;
+
+        inplace_note(meta, error);
+        r = inplace_continue(meta);
+        if (r < 0)
+                return r;
+
+        return inplace_pod_step(pod);
+}
+
+static int64_t changed_sec(const InPlacePod *pod, const InPlaceText *text) {
+        const InPlaceText *written = inplace_pod_written(pod);
+        const char *before = written ? written->status : pod->pod->verified_status;
+        uint64_t usec = 0;
+
+        if (!text->status || (before && strcmp(before, text->status) == 0))
+                return -1;
+
+        (void) sd_event_now(pod->meta->options.event, CLOCK_REALTIME, &usec);
+        return (int64_t) (usec / USEC_PER_SEC);
+}
+
+static int pod_send(InPlacePod *pod, const InPlaceText *text) {
+        const KubePath path = {
+                .version = "v1",
+                .namespace = pod->pod->namespace,
+                .resource = "pods",
+                .name = pod->pod->name,
+                .subresource = "status",
+        };
+        const PodPatch patch = {
+                .uid = pod->pod->uid,
+                .meta = text->meta,
+                .status = text->status,
+                .reason = text->reason,
+                .message = text->message,
+                .changed_sec = changed_sec(pod, text),
+        };
+        cleanup(free_p) char *where = NULL, *body = NULL;
+        KubeRequest request = {
+                .verb = "patch",
+                .method = "PATCH",
+                .accept = KUBE_METADATA_ONLY,
+                .content_type = KUBE_STRATEGIC_MERGE_PATCH,
+                .on_replied = on_written,
+                .userdata = pod,
+        };
+        int r;
+
+        r = pod_patch_write(&patch, &body);
+        if (r < 0)
+                return r;
+
+        r = kube_path_format(&path, &where);
+        if (r < 0)
+                return r;
+
+        request.path = where;
+        request.body = body;
+        r = kube_call(pod->meta->options.client, &request, &pod->write);
+        if (r >= 0)
+                pod->meta->n_writes++;
+        return r;
+}
+
+static bool is_any_restarting(const InPlacePod *pod) {
+        for (size_t i = 0; i < pod->n_containers; i++)
+                if (container_is_restarting(&pod->containers[i]))
+                        return true;
+
+        return false;
+}
+
+static bool is_restart_news(const InPlaceText *text) {
+        return text->reason &&
+               strcmp(text->reason, condition_reason_to_string(CONDITION_RESTARTING)) == 0;
+}
+
+/* Containers that are restarted together are told of together. */
+static uint64_t not_before_usec(InPlacePod *pod, const InPlaceText *text, uint64_t now) {
+        if (pod->write_usec > now)
+                return pod->write_usec;
+        if (is_restart_news(text))
+                return pod->look ? pod->look_usec + LOOK_USEC : 0;
+        if (text->status || !is_any_restarting(pod))
+                return 0;
+
+        if (pod->unwritten_usec == 0)
+                pod->unwritten_usec = now;
+        return pod->unwritten_usec + TOGETHER_USEC;
+}
+
+/* Leaves what may be written now. */
+static void pod_hold_back(InPlacePod *pod, InPlaceText *text, uint64_t now) {
+        bool is_any_refused = false, is_split;
+
+        for (InPlaceFieldKind kind = 0; kind < _INPLACE_FIELD_MAX; kind++) {
+                const InPlaceField *field = &pod->fields[kind];
+                uint64_t when = repeat_when_usec(&field->repeat, text->digests[kind]);
+
+                is_any_refused = is_any_refused || field->n_refused > 0;
+                if (when < field->refused_usec)
+                        when = field->refused_usec;
+                if (!text_has(text, kind) || when <= now)
+                        continue;
+
+                inplace_pod_wake_at(pod, when);
+                text_drop(text, kind);
+        }
+
+        is_split = pod->is_split || is_any_refused;
+        if (is_split && text_has(text, INPLACE_FIELD_ANNOTATION))
+                text_drop(text, INPLACE_FIELD_CONDITION);
+}
+
+static int pod_write_text(InPlacePod *pod, InPlaceText *text) {
+        uint64_t now = inplace_now(pod->meta), when;
+        int r;
+
+        pod_hold_back(pod, text, now);
+        if (!text->meta && !text->status)
+                return 0;
+
+        when = not_before_usec(pod, text, now);
+        if (when > now) {
+                inplace_pod_wake_at(pod, when);
+                return 0;
+        }
+
+        pod->wants_write = pod->meta->n_writes >= WRITES_MAX;
+        if (pod->wants_write)
+                return 0;
+
+        r = pod_send(pod, text);
+        if (r < 0)
+                return r;
+
+        pod->writing = *text;
+        *text = (InPlaceText){ .version = NULL };
+        return 0;
+}
+
+/* That may be only because a look goes on. */
+static void pod_has_nothing(InPlacePod *pod) {
+        pod->unwritten_usec = 0;
+        if (!pod->look && !pod->wants_look && inplace_pod_is_settled(pod))
+                inplace_pod_forget_refusal(pod);
+}
+
+int inplace_pod_write(InPlacePod *pod) {
+        InPlaceText text = { .version = NULL };
+        int r;
+
+        pod->wants_write = false;
+        if (inplace_pod_is_over(pod) && !pod->write)
+                inplace_pod_forget_refusal(pod);
+        if (pod->write || pod->is_dropped || inplace_pod_is_over(pod))
+                return 0;
+
+        r = tell_annotation(pod, &text);
+        if (r >= 0)
+                r = tell_condition(pod, &text);
+        if (r >= 0 && (text.meta || text.status))
+                r = pod_write_text(pod, &text);
+        else
+                pod_has_nothing(pod);
+
+        inplace_text_done(&text);
+        return r;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What really runs in the pods of this node, and restarts where their metadata has changed
+ *
+ * For each pod whose owner wants it: says in the annotation apps.kruise.io/runtime-containers-meta
+ * which container of the runtime is behind each name and what it was made with; restarts, at once
+ * and no more than once, the containers whose environment is made from labels or annotations that
+ * have another value now; and tells by the condition inplaced.io/InPlaceVerified whether what was
+ * asked for is what runs. What is known of a container is asked once, since it does not change as
+ * long as the container lives.
+ */
+
+#include "agent/inplace/verdict.h"
+#include "agent/pod/pods.h"
+#include "agent/pod/stops.h"
+#include "cri/runtimes.h"
+
+typedef struct InPlace InPlace;
+
+typedef struct InPlaceOptions {
+        sd_event *event;
+        Log *log;
+        KubeClient *client;
+        KubeEvents *events;
+        Pods *pods;
+        Runtimes *runtimes;
+        Stops *stops;
+        bool has_condition; /* tell by the condition, too */
+
+        /* A pod was written to (NULL) or not; for metrics. */
+        void (*on_written)(const Error *error, void *userdata);
+        /* inplace_error() has become another one without a write. NULL: nobody wants to know. */
+        void (*on_changed)(void *userdata);
+        void *userdata;
+} InPlaceOptions;
+
+int inplace_new(const InPlaceOptions *options, InPlace **ret);
+/* What has begun goes on in the stops, and is nobody's any more. */
+InPlace *inplace_free(InPlace *meta);
+
+/* A runtime came or went. */
+int inplace_runtime_changed(InPlace *meta);
+
+/* The runtime holds something else under this name (canonical, see image-ref.h). */
+int inplace_image_changed(InPlace *meta, const char *canonical);
+
+/* Does not wait any longer if writes are backing off: the API server is known to answer. */
+int inplace_kick(InPlace *meta);
+
+/* Whether the environment of a container is the one that its metadata asks for; by what the
+ * runtime's labels say of its pod. */
+typedef enum InPlaceEnvironment {
+        INPLACE_ENVIRONMENT_NONE, /* nothing in it is made from metadata, or nobody looks */
+        INPLACE_ENVIRONMENT_UNKNOWN,
+        INPLACE_ENVIRONMENT_CURRENT,
+        INPLACE_ENVIRONMENT_STALE,
+        _INPLACE_ENVIRONMENT_MAX,
+} InPlaceEnvironment;
+
+InPlaceEnvironment inplace_environment(const InPlace *meta, const char *namespace, const char *pod,
+                                       const char *runtime_uid, const char *container);
+const char *inplace_environment_to_string(InPlaceEnvironment environment);
+
+/* How many containers of all pods had this verdict when they were last looked at. */
+size_t inplace_count(const InPlace *meta, Verdict verdict);
+
+/* Why the last write failed that may concern more than one pod, or unset: also once no pod is left
+ * that was to be written then. */
+const Error *inplace_error(const InPlace *meta);

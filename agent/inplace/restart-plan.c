@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/inplace/restart-plan.h"
+
+static bool is_needed(const RestartState *state) {
+        return state->is_asked && state->is_running && state->running_hash != 0 &&
+               state->running_hash != state->expected_hash;
+}
+
+RestartPlan restart_plan(const RestartState *state) {
+        if (state->is_over)
+                return RESTART_PLAN_NOTHING;
+        if (state->has_stop)
+                return RESTART_PLAN_AWAIT;
+        if (!is_needed(state))
+                return RESTART_PLAN_NOTHING;
+        if (state->has_failed)
+                return RESTART_PLAN_GIVE_UP;
+        if (state->is_kubelets && !state->has_waited_for_kubelet)
+                return RESTART_PLAN_FOR_KUBELET;
+        if (!state->comes_back)
+                return RESTART_PLAN_SKIP;
+        if (state->is_behind)
+                return RESTART_PLAN_FOR_SYNC;
+        if (state->must_wait)
+                return RESTART_PLAN_FOR_RETRY;
+
+        return RESTART_PLAN_STOP;
+}
+
+uint64_t restart_again_usec(const RestartOutcome *outcome) {
+        static const uint64_t pauses_usec[] = { 5000000, 15000000, 45000000 };
+
+        if (outcome->before_hash == 0 || outcome->running_hash != outcome->before_hash ||
+            outcome->is_overridden || outcome->number < 1 ||
+            outcome->number > sizeof(pauses_usec) / sizeof(pauses_usec[0]))
+                return 0;
+
+        return pauses_usec[outcome->number - 1];
+}
+
+bool restart_plan_is_restarting(RestartPlan plan) {
+        switch (plan) {
+        case RESTART_PLAN_AWAIT:
+        case RESTART_PLAN_FOR_KUBELET:
+        case RESTART_PLAN_FOR_SYNC:
+        case RESTART_PLAN_FOR_RETRY:
+        case RESTART_PLAN_STOP: return true;
+        case RESTART_PLAN_NOTHING:
+        case RESTART_PLAN_SKIP:
+        case RESTART_PLAN_GIVE_UP:
+        case _RESTART_PLAN_MAX: break;
+        }
+
+        return false;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/inplace/running-env-spec.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/pod/env-hash.h"
+
+#define DEPTH_MAX 64
+#define TEXT_MAX ((size_t) 16 << 20)
+
+static json_object *member(json_object *object, const char *key, json_type type) {
+        json_object *value;
+
+        if (!json_object_is_type(object, json_type_object) ||
+            !json_object_object_get_ex(object, key, &value) || !json_object_is_type(value, type))
+                return NULL;
+
+        return value;
+}
+
+static const char *text_of(json_object *json) {
+        return json_object_is_type(json, json_type_string) ? json_object_get_string(json) : "";
+}
+
+/* "NAME=value", as the process got it. */
+static const char *find_in_process(json_object *list, const char *name) {
+        size_t size = strlen(name);
+
+        for (size_t i = json_object_array_length(list); i-- > 0;) {
+                const char *text = text_of(json_object_array_get_idx(list, i));
+
+                if (strncmp(text, name, size) == 0 && text[size] == '=')
+                        return text + size + 1;
+        }
+
+        return "";
+}
+
+/* {"key": "NAME", "value": "value"}, as the kubelet asked for it. */
+static const char *find_in_config(json_object *list, const char *name) {
+        for (size_t i = json_object_array_length(list); i-- > 0;) {
+                json_object *item = json_object_array_get_idx(list, i);
+
+                if (strcmp(text_of(member(item, "key", json_type_string)), name) == 0)
+                        return text_of(member(item, "value", json_type_string));
+        }
+
+        return "";
+}
+
+static size_t count(char *const *names) {
+        size_t n = 0;
+
+        while (names[n])
+                n++;
+        return n;
+}
+
+static int hash(json_object *list, bool is_process, char *const *names, uint32_t *ret) {
+        size_t n = count(names);
+        cleanup(free_p) EnvValue *values = calloc(n + 1, sizeof(*values));
+
+        if (!values)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < n; i++)
+                values[i] = (EnvValue){
+                        .name = names[i],
+                        .value = is_process ? find_in_process(list, names[i])
+                                            : find_in_config(list, names[i]),
+                };
+
+        return env_hash(values, n, ret);
+}
+
+static json_object *parse(const char *text) {
+        cleanup(json_tokener_free_p) json_tokener *tokener = json_tokener_new_ex(DEPTH_MAX);
+        size_t size = strnlen(text, TEXT_MAX + 1);
+
+        if (!tokener || size > TEXT_MAX)
+                return NULL;
+
+        return json_tokener_parse_ex(tokener, text, (int) size + 1);
+}
+
+int running_env_hash(const char *info, char *const *names, uint32_t *ret, Error *reterr) {
+        cleanup(json_object_wipe_p) json_object *json = parse(info);
+        json_object *process =
+                member(member(json, "runtimeSpec", json_type_object), "process", json_type_object);
+        json_object *list = member(process, "env", json_type_array);
+
+        if (list)
+                return hash(list, true, names, ret);
+
+        list = member(member(json, "config", json_type_object), "envs", json_type_array);
+        if (list)
+                return hash(list, false, names, ret);
+
+        return error_set(reterr, ERROR_INVALID,
+                         "the runtime does not tell the environment of the container");
+}

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/inplace/verify.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/quote.h"
+#include "agent/inplace/image-ids.h"
+#include "agent/pod/runtime-pod.h"
+#include "cri/client.h"
+
+#define FILTERS_MAX 2
+
+/* A container that runs. The texts are of the runtime's pods, unless they are owned. */
+typedef struct Item {
+        const RuntimePod *pod;
+        const RuntimeContainer *container;
+        char *reference; /* owned, and what follows */
+        char *reference_id;
+        char *running_id;
+        char *message;
+} Item;
+
+struct Verify {
+        RpcClient *client;
+        const Pods *api_pods;
+        char *namespace;
+        char *pod;
+        RpcCall *call;
+        RuntimePods pods;
+        Item *items;
+        size_t n_items;
+        ImageIds *ids;
+        int (*on_done)(const VerifyRow *rows, size_t n_rows, const Error *error, void *userdata);
+        void *userdata;
+};
+
+DEFINE_CLEANUP(Verify *, verify_free)
+
+static VerifyRow row_of(const Item *item) {
+        return (VerifyRow){
+                .namespace = item->pod->namespace,
+                .pod = item->pod->name,
+                .uid = item->pod->uid,
+                .container = item->container->name,
+                .reference = item->reference,
+                .reference_id = item->reference_id ?: "",
+                .running_id = item->running_id ?: "",
+                .verdict = verdict_of(item->reference_id, item->running_id),
+                .message = item->message ?: "",
+        };
+}
+
+static int verify_refuse(Verify *verify) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        char quoted[QUOTE_SIZE];
+
+        (void) error_set(&error, ERROR_NOT_FOUND, "no container of pod %s runs on this node",
+                         quote(verify->pod, quoted));
+        return verify->on_done(NULL, 0, &error, verify->userdata);
+}
+
+static int verify_finish(Verify *verify) {
+        cleanup(free_p) VerifyRow *rows = calloc(verify->n_items + 1, sizeof(*rows));
+
+        if (!rows)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < verify->n_items; i++)
+                rows[i] = row_of(&verify->items[i]);
+
+        return verify->on_done(rows, verify->n_items, NULL, verify->userdata);
+}
+
+static int item_say(Item *item, const Error *error) {
+        Verdict verdict = verdict_of(item->reference_id, item->running_id);
+        int r = 0;
+
+        if (verdict == VERDICT_CURRENT)
+                return 0;
+
+        if (verdict == VERDICT_STALE)
+                r = asprintf(&item->message, "it runs another image than %s is on this node",
+                             item->reference);
+        else if (!item->reference_id || !item->running_id)
+                r = asprintf(&item->message, "the runtime cannot be asked: %s",
+                             error ? error_message(error) : "it reports no image");
+        else if (!item->reference[0])
+                r = asprintf(&item->message, "it is not known which image is asked for");
+        else if (!item->reference_id[0])
+                r = asprintf(&item->message, "%s is not on this node", item->reference);
+        else
+                r = asprintf(&item->message, "the image that it runs is not on this node any more");
+
+        if (r < 0) {
+                item->message = NULL;
+                return -ENOMEM;
+        }
+
+        return 0;
+}
+
+/* NULL is what could not be asked. */
+static int take(char **to, const char *text) {
+        if (!text)
+                return 0;
+
+        *to = strdup(text);
+        return *to ? 0 : -ENOMEM;
+}
+
+static bool asks_running_id(const Item *item) {
+        return item->container->image_ref[0] && !image_ids_is_id(item->container->image_ref);
+}
+
+static int item_take(Item *item, const char *const *ids, size_t *at, const Error *error) {
+        const char *image_ref = item->container->image_ref;
+        int r;
+
+        r = take(&item->reference_id, item->reference[0] ? ids[(*at)++] : "");
+        if (r < 0)
+                return r;
+
+        r = take(&item->running_id, asks_running_id(item) ? ids[(*at)++] : image_ref);
+        if (r < 0)
+                return r;
+
+        return item_say(item, error);
+}
+
+static int verify_take_ids(Verify *verify, const char *const *ids, const Error *error) {
+        size_t at = 0;
+
+        for (size_t i = 0; i < verify->n_items; i++) {
+                int r = item_take(&verify->items[i], ids, &at, error);
+
+                if (r < 0)
+                        return r;
+        }
+
+        return verify_finish(verify);
+}
+
+static int on_ids(const char *const *ids, const Error *error, void *userdata) {
+        return verify_take_ids(userdata, ids, error);
+}
+
+static int verify_ask_ids(Verify *verify) {
+        cleanup(free_p) const char **references =
+                calloc(2 * verify->n_items + 1, sizeof(*references));
+        size_t n = 0;
+
+        if (!references)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < verify->n_items; i++) {
+                const Item *item = &verify->items[i];
+
+                if (item->reference[0])
+                        references[n++] = item->reference;
+                if (asks_running_id(item))
+                        references[n++] = item->container->image_ref;
+        }
+
+        if (n == 0)
+                return verify_take_ids(verify, NULL, NULL);
+
+        return image_ids_new(verify->client, references, n, on_ids, verify, &verify->ids);
+}
+
+/* What the API server asks for, if it knows the pod; else what the runtime remembers. */
+static const char *find_reference(const Verify *verify, const RuntimePod *pod,
+                                  const RuntimeContainer *container) {
+        const Pod *api_pod =
+                verify->api_pods ? pods_find(verify->api_pods, pod->namespace, pod->name) : NULL;
+        const PodContainer *state;
+
+        if (!api_pod ||
+            (strcmp(api_pod->runtime_uid, pod->uid) != 0 && strcmp(api_pod->uid, pod->uid) != 0))
+                return container->image;
+
+        state = pod_find(api_pod, container->name);
+        return state && state->image[0] ? state->image : container->image;
+}
+
+static int verify_add(Verify *verify, const RuntimePod *pod, const RuntimeContainer *container) {
+        Item *items = reallocarray(verify->items, verify->n_items + 1, sizeof(*items));
+
+        if (!items)
+                return -ENOMEM;
+
+        verify->items = items;
+        items[verify->n_items] = (Item){
+                .pod = pod,
+                .container = container,
+                .reference = strdup(find_reference(verify, pod, container)),
+        };
+        return items[verify->n_items++].reference ? 0 : -ENOMEM;
+}
+
+static int verify_add_pod(Verify *verify, const RuntimePod *pod) {
+        if ((verify->namespace && strcmp(pod->namespace, verify->namespace) != 0) ||
+            (verify->pod && strcmp(pod->name, verify->pod) != 0))
+                return 0;
+
+        for (size_t i = 0; i < pod->n_containers; i++) {
+                int r = 0;
+
+                if (pod->containers[i].is_running)
+                        r = verify_add(verify, pod, &pod->containers[i]);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static int on_list(const void *reply, const Error *error, void *userdata) {
+        Verify *verify = userdata;
+        int r;
+
+        verify->call = rpc_call_unref(verify->call);
+        if (error)
+                return verify->on_done(NULL, 0, error, verify->userdata);
+
+        r = runtime_pods_read(reply, &verify->pods);
+        if (r < 0)
+                return r;
+
+        for (size_t i = 0; i < verify->pods.n_items; i++) {
+                r = verify_add_pod(verify, &verify->pods.items[i]);
+                if (r < 0)
+                        return r;
+        }
+
+        return verify->n_items == 0 && verify->pod ? verify_refuse(verify) : verify_ask_ids(verify);
+}
+
+static int verify_list(Verify *verify) {
+        CriContainerFilter filter = RUNTIME__V1__CONTAINER_FILTER__INIT;
+        Runtime__V1__ContainerFilter__LabelSelectorEntry entries[FILTERS_MAX];
+        Runtime__V1__ContainerFilter__LabelSelectorEntry *selector[FILTERS_MAX];
+        const char *const keys[FILTERS_MAX] = { LABEL_POD_NAMESPACE, LABEL_POD_NAME };
+        char *const values[FILTERS_MAX] = { verify->namespace, verify->pod };
+
+        for (size_t i = 0; i < FILTERS_MAX; i++) {
+                Runtime__V1__ContainerFilter__LabelSelectorEntry *entry =
+                        &entries[filter.n_label_selector];
+
+                if (!values[i])
+                        continue;
+
+                runtime__v1__container_filter__label_selector_entry__init(entry);
+                entry->key = (char *) keys[i];
+                entry->value = values[i];
+                selector[filter.n_label_selector++] = entry;
+        }
+
+        filter.label_selector = selector;
+        return cri_list_containers(verify->client, filter.n_label_selector > 0 ? &filter : NULL,
+                                   on_list, verify, &verify->call);
+}
+
+int verify_new(const VerifyOptions *options, Verify **ret) {
+        cleanup(verify_free_p) Verify *verify = NULL;
+        int r;
+
+        verify = malloc(sizeof(*verify));
+        if (!verify)
+                return -ENOMEM;
+
+        *verify = (Verify){
+                .client = options->client,
+                .api_pods = options->pods,
+                .namespace = options->namespace ? strdup(options->namespace) : NULL,
+                .pod = options->pod ? strdup(options->pod) : NULL,
+                .on_done = options->on_done,
+                .userdata = options->userdata,
+        };
+        if ((options->namespace && !verify->namespace) || (options->pod && !verify->pod))
+                return -ENOMEM;
+
+        r = verify_list(verify);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(verify);
+        return 0;
+}
+
+Verify *verify_free(Verify *verify) {
+        if (!verify)
+                return NULL;
+
+        rpc_call_unref(verify->call);
+        image_ids_free(verify->ids);
+        for (size_t i = 0; i < verify->n_items; i++) {
+                free(verify->items[i].reference);
+                free(verify->items[i].reference_id);
+                free(verify->items[i].running_id);
+                free(verify->items[i].message);
+        }
+        free(verify->items);
+        runtime_pods_done(&verify->pods);
+        free(verify->namespace);
+        free(verify->pod);
+        free(verify);
+        return NULL;
+}

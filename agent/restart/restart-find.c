@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/restart/restart-find.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/quote.h"
+#include "agent/kube/secret-spec.h"
+#include "agent/pod/stops.h"
+
+#define REASON_SIZE_MAX 256
+#define GRACE_SEC_MAX ((int64_t) 24 * 3600)
+#define NAMESPACES_SHOWN 4
+
+static bool is_one_line(const char *text) {
+        for (; *text; text++)
+                if ((unsigned char) *text < ' ' || *text == 0x7f)
+                        return false;
+
+        return true;
+}
+
+static int check_name(const char *what, const char *name, Error *reterr) {
+        if (secret_spec_is_name(name))
+                return 0;
+
+        return error_set(reterr, ERROR_INVALID, "%s can be called %s", what,
+                         quote(name, (char[QUOTE_SIZE]){ 0 }));
+}
+
+int restart_question_check(const RestartQuestion *question, Error *reterr) {
+        int r = 0;
+
+        if (!question->pod[0])
+                return error_set(reterr, ERROR_INVALID, "no pod was named");
+        if (strlen(question->reason) > REASON_SIZE_MAX)
+                return error_set(reterr, ERROR_INVALID, "the reason has more than %d bytes",
+                                 REASON_SIZE_MAX);
+        if (!is_one_line(question->reason))
+                return error_set(reterr, ERROR_INVALID, "the reason is more than one line of text");
+        if (question->grace_sec != STOP_GRACE_OF_POD &&
+            (question->grace_sec < 0 || question->grace_sec > GRACE_SEC_MAX))
+                return error_set(reterr, ERROR_INVALID,
+                                 "the grace period is below zero or longer than a day");
+
+        r = check_name("no pod", question->pod, reterr);
+        if (r >= 0 && question->namespace[0])
+                r = check_name("no namespace", question->namespace, reterr);
+        if (r >= 0 && question->container[0])
+                r = check_name("no container", question->container, reterr);
+        return r;
+}
+
+static bool is_meant(const RuntimePod *pod, const RestartQuestion *question) {
+        return strcmp(pod->name, question->pod) == 0 &&
+               (!question->namespace[0] || strcmp(pod->namespace, question->namespace) == 0);
+}
+
+/* The namespaces in words: "a, b and c". */
+static int list_namespaces(const RuntimePods *running, const RestartQuestion *question,
+                           char **ret) {
+        const char *names[NAMESPACES_SHOWN + 1], *last = "";
+        size_t n = 0, size;
+        FILE *file;
+
+        for (size_t i = 0; i < running->n_items && n <= NAMESPACES_SHOWN; i++) {
+                const RuntimePod *pod = &running->items[i];
+
+                if (!is_meant(pod, question) || strcmp(pod->namespace, last) == 0)
+                        continue;
+                last = names[n++] = pod->namespace;
+        }
+
+        file = open_memstream(ret, &size);
+        if (!file)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < n && i < NAMESPACES_SHOWN; i++)
+                fprintf(file, "%s%s",
+                        i == 0       ? ""
+                        : i + 1 == n ? " and "
+                                     : ", ",
+                        quote(names[i], (char[QUOTE_SIZE]){ 0 }));
+        if (n > NAMESPACES_SHOWN)
+                fputs(" and others", file);
+        return fclose(file) == 0 ? 0 : -ENOMEM;
+}
+
+static int refuse_ambiguous(const RuntimePods *running, const RestartQuestion *question,
+                            Error *reterr) {
+        cleanup(free_p) char *namespaces = NULL;
+        int r;
+
+        r = list_namespaces(running, question, &namespaces);
+        if (r < 0)
+                return r;
+
+        return error_set(reterr, ERROR_INVALID,
+                         "there are pods %s in the namespaces %s; name one of these, too",
+                         question->pod, namespaces);
+}
+
+static int refuse_missing(const RestartQuestion *question, Error *reterr) {
+        if (question->container[0])
+                return error_set(reterr, ERROR_NOT_FOUND,
+                                 "no container %s of pod %s runs on this node", question->container,
+                                 question->pod);
+
+        return error_set(reterr, ERROR_NOT_FOUND, "no container of pod %s runs on this node",
+                         question->pod);
+}
+
+/* When the youngest container that runs was made; -1: none runs. */
+static int64_t youngest(const RuntimePod *pod) {
+        int64_t created_at_nsec = -1;
+
+        for (size_t i = 0; i < pod->n_containers; i++)
+                if (pod->containers[i].is_running &&
+                    pod->containers[i].created_at_nsec > created_at_nsec)
+                        created_at_nsec = pod->containers[i].created_at_nsec;
+
+        return created_at_nsec;
+}
+
+static bool is_known(const Pods *known, const RuntimePod *pod) {
+        const Pod *now = known ? pods_find(known, pod->namespace, pod->name) : NULL;
+
+        return now && strcmp(now->runtime_uid, pod->uid) == 0;
+}
+
+/* A pod that was deleted and made anew under its name can still be ending: then the two differ in
+ * their uid, and the API server knows which is the one of today. */
+static int choose_pod(const RuntimePods *running, const Pods *pods, const RestartQuestion *question,
+                      const RuntimePod **ret, Error *reterr) {
+        const Pods *known = pods && pods_are_synced(pods) ? pods : NULL;
+        const RuntimePod *chosen = NULL;
+
+        for (size_t i = 0; i < running->n_items; i++) {
+                const RuntimePod *other = &running->items[i];
+
+                if (!is_meant(other, question))
+                        continue;
+                if (chosen && strcmp(chosen->namespace, other->namespace) != 0)
+                        return refuse_ambiguous(running, question, reterr);
+
+                if (!chosen || is_known(known, other) ||
+                    (!is_known(known, chosen) && youngest(other) > youngest(chosen)))
+                        chosen = other;
+        }
+
+        if (!chosen)
+                return refuse_missing(question, reterr);
+
+        *ret = chosen;
+        return 0;
+}
+
+static bool is_asked_for(const RuntimeContainer *container, const Pod *known,
+                         const RestartQuestion *question) {
+        const PodContainer *spec = known ? pod_find(known, container->name) : NULL;
+
+        if (!container->is_running)
+                return false;
+        if (question->container[0])
+                return strcmp(container->name, question->container) == 0;
+
+        /* One that is not in the spec is a debug container, which nothing starts again. */
+        return !known || (spec && spec->kind != POD_CONTAINER_INIT);
+}
+
+int restart_find(const RuntimePods *running, const Pods *known, const RestartQuestion *question,
+                 RestartFound *ret, Error *reterr) {
+        RestartFound found = { .n_containers = 0 };
+        int r;
+
+        r = choose_pod(running, known, question, &found.pod, reterr);
+        if (r < 0)
+                return r;
+
+        if (is_known(known, found.pod))
+                found.known = pods_find(known, found.pod->namespace, found.pod->name);
+
+        for (size_t i = 0; i < found.pod->n_containers; i++) {
+                if (!is_asked_for(&found.pod->containers[i], found.known, question))
+                        continue;
+                if (found.n_containers == RESTART_CONTAINERS_MAX)
+                        return error_set(reterr, ERROR_INVALID,
+                                         "more than %d containers of pod %s run; name one of them",
+                                         RESTART_CONTAINERS_MAX, question->pod);
+                found.containers[found.n_containers++] = &found.pod->containers[i];
+        }
+
+        if (found.n_containers == 0)
+                return refuse_missing(question, reterr);
+
+        *ret = found;
+        return 0;
+}
+
+int restart_stays_down(const Pod *known, const char *container, char **ret) {
+        const PodContainer *spec = known ? pod_find(known, container) : NULL;
+        char *why = NULL;
+        int n = 0;
+
+        if (known && known->is_deleted)
+                n = asprintf(&why, "nothing starts it again: the pod is being deleted");
+        else if (known && !spec)
+                n = asprintf(&why, "nothing starts it again: it is not in the pod's spec, as debug "
+                                   "containers are not");
+        else if (spec && !spec->comes_back && strcmp(spec->restart_policy, "Never") == 0)
+                n = asprintf(&why, "nothing starts it again: restartPolicy Never");
+        else if (spec && !spec->comes_back)
+                n = asprintf(&why, "it is started again only in some cases: restartPolicy %s",
+                             spec->restart_policy);
+        if (n < 0)
+                return -ENOMEM;
+
+        *ret = why;
+        return 0;
+}

@@ -1,0 +1,719 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/restart/restart.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
+#include "agent/restart/restart-find.h"
+#include "agent/pod/runtime-pod.h"
+#include "agent/rpc/client.h"
+#include "cri/client.h"
+
+#define WAIT_SEC ((int64_t) 10 * 60)
+#define LOOK_USEC ((uint64_t) 250 * 1000)
+#define USEC_PER_SEC ((uint64_t) 1000000)
+#define NO_RUNTIME "no container runtime has been found"
+#define NOT_RUNNING "it did not run again"
+#define NOT_READY "it runs again, but was not ready"
+#define SCHEME_SIZE 32
+
+/* One container. */
+typedef struct RestartItem {
+        Restart *restart;
+        char *name;
+        char *old_id;
+        char *new_id;           /* NULL: not known yet */
+        unsigned restart_count; /* of the old one */
+        PodContainerKind kind;  /* MAIN if nobody knows */
+        size_t index;           /* in the pod's spec, if that is known */
+        bool comes_back;        /* as far as known */
+        bool was_added;         /* its stop */
+        char *stays_down;       /* why nothing starts it again; NULL: it comes back */
+        Stop *stop;
+        uint64_t deadline_usec; /* of its return; on the monotonic clock */
+        bool is_unready;        /* it is there again, but not ready */
+
+        /* What was told. */
+        RestartPhase phase;
+        bool is_final;
+        char *message;
+} RestartItem;
+
+struct Restart {
+        sd_event *event;
+        const Runtimes *runtimes;
+        Stops *stops;
+        Pods *pods;
+        char *owner;
+        char *namespace;
+        char *pod;
+        char *container;
+        char *reason;
+        char *address; /* of the pod; NULL: not known */
+        int64_t grace_sec;
+        bool must_wait;
+        int64_t wait_sec;
+        int (*on_news)(const RestartNews *news, void *userdata);
+        int (*on_end)(const Error *error, void *userdata);
+        void *userdata;
+
+        sd_event_source *begin;
+        RpcCall *call; /* looks for the containers, and later whether they run again */
+
+        char *uid; /* of the pod, as in the runtime */
+        bool was_known;
+        RestartItem *items;
+        size_t n_items;
+        size_t n_unfinished;
+
+        PodsWatcher watcher;
+        bool is_watching;
+        sd_event_source *tick;
+};
+
+DEFINE_CLEANUP(Restart *, restart_free)
+
+static bool is_told(const RestartItem *item, RestartPhase phase, bool is_final,
+                    const char *message) {
+        return item->message && item->phase == phase && item->is_final == is_final &&
+               strcmp(item->message, message) == 0;
+}
+
+/* Tells, unless nothing else is to be said than the last time. */
+static int restart_tell(RestartItem *item, RestartPhase phase, bool is_final, const char *message) {
+        const Restart *restart = item->restart;
+        char *copy;
+
+        if (is_told(item, phase, is_final, message))
+                return 0;
+
+        copy = strdup(message);
+        if (!copy)
+                return -ENOMEM;
+
+        free(item->message);
+        item->message = copy;
+        item->phase = phase;
+        if (is_final && !item->is_final)
+                item->restart->n_unfinished--;
+        item->is_final = is_final;
+
+        return restart->on_news(
+                &(RestartNews){
+                        .namespace = restart->namespace,
+                        .pod = restart->pod,
+                        .container = item->name,
+                        .phase = phase,
+                        .is_final = is_final,
+                        .old_id = item->old_id,
+                        .new_id = item->new_id ?: "",
+                        .message = item->message,
+                },
+                restart->userdata);
+}
+
+static void restart_stop_waiting(Restart *restart) {
+        if (restart->is_watching)
+                pods_unwatch(restart->pods, &restart->watcher);
+        restart->is_watching = false;
+        restart->tick = sd_event_source_disable_unref(restart->tick);
+}
+
+/* Ends the restart if nothing is left to do, which may free it: the last statement of a
+ * callback. */
+static int restart_settle(Restart *restart) {
+        if (restart->n_unfinished > 0)
+                return 0;
+
+        restart_stop_waiting(restart);
+        return restart->on_end(NULL, restart->userdata);
+}
+
+/* Waiting until what has ended runs again */
+
+static bool is_awaited(const RestartItem *item) {
+        return item->phase == RESTART_STOPPED && !item->is_final;
+}
+
+static uint64_t now_usec(const Restart *restart) {
+        uint64_t now = 0;
+
+        (void) sd_event_now(restart->event, CLOCK_MONOTONIC, &now);
+        return now;
+}
+
+static int item_runs(RestartItem *item, const char *new_id) {
+        item->new_id = strdup(new_id);
+        if (!item->new_id)
+                return -ENOMEM;
+
+        return restart_tell(item, RESTART_RUNNING, true, "");
+}
+
+/* A status that is older than the container that was stopped tells of the one before it. */
+static const char *id_of_successor(const RestartItem *item, const PodContainer *container) {
+        char scheme[SCHEME_SIZE];
+        const char *id;
+
+        if (!pod_split_container_id(container->container_id, scheme, sizeof(scheme), &id) ||
+            strcmp(id, item->old_id) == 0 || container->restart_count < 0 ||
+            (unsigned) container->restart_count < item->restart_count)
+                return NULL;
+
+        return id;
+}
+
+static int item_look_at_pod(RestartItem *item, const Pod *pod) {
+        const PodContainer *container = pod_find(pod, item->name);
+        const char *id = container ? id_of_successor(item, container) : NULL;
+
+        if (id &&
+            (item->kind == POD_CONTAINER_INIT || (container->is_running && container->is_ready)))
+                return item_runs(item, id);
+        if (pod->is_deleted)
+                return restart_tell(item, RESTART_FAILED, true,
+                                    "nothing starts it again: the pod is being deleted");
+
+        item->is_unready = id && container->is_running;
+        return 0;
+}
+
+static int look_at_pod(Restart *restart, const Pod *pod) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < restart->n_items; i++)
+                if (is_awaited(&restart->items[i]))
+                        r = item_look_at_pod(&restart->items[i], pod);
+        return r;
+}
+
+static int fail_all(Restart *restart, const char *message) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < restart->n_items; i++)
+                if (is_awaited(&restart->items[i]))
+                        r = restart_tell(&restart->items[i], RESTART_FAILED, true, message);
+        return r;
+}
+
+static int look_at_runtime(Restart *restart, const RuntimePod *pod) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < restart->n_items; i++) {
+                RestartItem *item = &restart->items[i];
+                const RuntimeContainer *container = runtime_pod_find(pod, item->name);
+
+                if (is_awaited(item) && container && strcmp(container->id, item->old_id) != 0 &&
+                    (container->is_running ||
+                     (item->kind == POD_CONTAINER_INIT && container->is_exited)))
+                        r = item_runs(item, container->id);
+        }
+
+        return r;
+}
+
+static int on_listed_again(const void *message, const Error *error, void *userdata) {
+        cleanup(runtime_pods_done) RuntimePods running = RUNTIME_PODS_INIT;
+        Restart *restart = userdata;
+        const RuntimePod *pod;
+        int r;
+
+        restart->call = rpc_call_unref(restart->call);
+        if (error)
+                return 0; /* it is asked again */
+
+        r = runtime_pods_read(message, &running);
+        if (r < 0)
+                return r;
+
+        pod = runtime_pods_find(&running, restart->namespace, restart->pod, restart->uid);
+        if (!pod)
+                return 0;
+
+        r = look_at_runtime(restart, pod);
+        if (r < 0)
+                return r;
+
+        return restart_settle(restart);
+}
+
+static int ask_runtime(Restart *restart) {
+        RpcClient *client = runtimes_client(restart->runtimes);
+
+        if (!client || restart->call)
+                return 0;
+
+        return cri_list_pod_containers(client, restart->uid, on_listed_again, restart,
+                                       &restart->call);
+}
+
+/* The API server is asked first, since it knows who is ready. */
+static int look(Restart *restart) {
+        const Pod *pod;
+
+        if (!restart->pods || !pods_are_synced(restart->pods))
+                return ask_runtime(restart);
+
+        pod = pods_find(restart->pods, restart->namespace, restart->pod);
+        if (pod && strcmp(pod->runtime_uid, restart->uid) == 0)
+                return look_at_pod(restart, pod);
+        if (restart->was_known)
+                return fail_all(restart, "nothing starts it again: the pod is gone");
+
+        return ask_runtime(restart);
+}
+
+static int item_fail_late(RestartItem *item) {
+        const int64_t seconds = item->restart->wait_sec;
+        const bool has_minutes = seconds >= 120 && seconds % 60 == 0;
+        cleanup(free_p) char *message = NULL;
+
+        if (asprintf(&message, "%s within %lld %s", item->is_unready ? NOT_READY : NOT_RUNNING,
+                     (long long) (has_minutes ? seconds / 60 : seconds),
+                     has_minutes ? "minutes" : "s") < 0) {
+                message = NULL;
+                return -ENOMEM;
+        }
+
+        return restart_tell(item, RESTART_FAILED, true, message);
+}
+
+static int fail_late(Restart *restart) {
+        uint64_t now = now_usec(restart);
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < restart->n_items; i++) {
+                RestartItem *item = &restart->items[i];
+
+                if (is_awaited(item) && now >= item->deadline_usec)
+                        r = item_fail_late(item);
+        }
+
+        return r;
+}
+
+static int look_and_settle(Restart *restart) {
+        int r;
+
+        r = look(restart);
+        if (r < 0)
+                return r;
+
+        r = fail_late(restart);
+        if (r < 0)
+                return r;
+
+        return restart_settle(restart);
+}
+
+static int on_tick(sd_event_source *source, uint64_t usec, void *userdata) {
+        int r;
+
+        r = sd_event_source_set_time_relative(source, LOOK_USEC);
+        if (r < 0)
+                return r;
+
+        r = sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+        if (r < 0)
+                return r;
+
+        return look_and_settle(userdata);
+}
+
+static int on_pod(const Pod *pod, const Pod *before, void *userdata) {
+        Restart *restart = userdata;
+
+        return strcmp(pod->name, restart->pod) == 0 ? look_and_settle(restart) : 0;
+}
+
+static int on_gone(const Pod *pod, void *userdata) {
+        Restart *restart = userdata;
+        int r = 0;
+
+        if (restart->was_known && strcmp(pod->runtime_uid, restart->uid) == 0)
+                r = fail_all(restart, "nothing starts it again: the pod is gone");
+        if (r < 0)
+                return r;
+
+        return restart_settle(restart);
+}
+
+static int on_state(bool is_synced, void *userdata) {
+        return look_and_settle(userdata);
+}
+
+static int start_tick(Restart *restart) {
+        return loop_add_time_relative(restart->event, &restart->tick, CLOCK_MONOTONIC, LOOK_USEC, 0,
+                                      on_tick, restart);
+}
+
+static int restart_await(RestartItem *item) {
+        Restart *restart = item->restart;
+
+        item->deadline_usec = now_usec(restart) + (uint64_t) restart->wait_sec * USEC_PER_SEC;
+        if (restart->pods && !restart->is_watching) {
+                restart->watcher = (PodsWatcher){
+                        .on_pod = on_pod,
+                        .on_gone = on_gone,
+                        .on_state = on_state,
+                        .userdata = restart,
+                };
+                pods_watch(restart->pods, &restart->watcher);
+                restart->is_watching = true;
+        }
+
+        return restart->tick ? 0 : start_tick(restart);
+}
+
+/* Stopping */
+
+static int on_step(Stop *stop, StopStep step, const char *message, void *userdata) {
+        RestartItem *item = userdata;
+
+        switch (step) {
+        case STOP_STEP_QUEUED:
+        case STOP_STEP_WAITING_FOR_RUNTIME:
+        case STOP_STEP_WAITING_FOR_KUBELET:
+        case STOP_STEP_LOOKING: return restart_tell(item, RESTART_WAITING, false, message ?: "");
+        case STOP_STEP_HOOK:
+                return restart_tell(item, RESTART_STOPPING, false, message ?: "its preStop hook");
+        case STOP_STEP_STOPPING: return restart_tell(item, RESTART_STOPPING, false, message ?: "");
+        case STOP_STEP_ENDED:
+        case _STOP_STEP_MAX: break;
+        }
+
+        return 0;
+}
+
+/* Up to three remarks in one line. */
+static int join(const char *first, const char *second, const char *third, char **ret) {
+        const char *parts[] = { first, second, third };
+        size_t size;
+        bool has_any = false;
+        FILE *file;
+
+        file = open_memstream(ret, &size);
+        if (!file)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+                if (parts[i]) {
+                        fprintf(file, "%s%s", has_any ? "; " : "", parts[i]);
+                        has_any = true;
+                }
+
+        return fclose(file) == 0 ? 0 : -ENOMEM;
+}
+
+static int item_ended(RestartItem *item, const StopReport *report) {
+        bool has_gone = report->result == STOP_GONE;
+        bool is_final = !item->restart->must_wait || item->stays_down;
+        cleanup(free_p) char *message = NULL;
+        int r;
+
+        r = join(has_gone ? report->message ?: "it had ended by itself" : NULL,
+                 report->hook_message, item->stays_down, &message);
+        if (r < 0)
+                return r;
+
+        r = restart_tell(item, RESTART_STOPPED, is_final, message);
+        if (r < 0 || is_final)
+                return r;
+
+        return restart_await(item);
+}
+
+static int restart_stop_next(Restart *restart);
+
+static int on_stopped(const StopReport *report, void *userdata) {
+        RestartItem *item = userdata;
+        int r = 0;
+
+        item->stop = NULL;
+        switch (report->result) {
+        case STOP_STOPPED:
+        case STOP_GONE: r = item_ended(item, report); break;
+        case STOP_NOT_ASKED:
+        case STOP_FAILED:
+        case _STOP_RESULT_MAX:
+                r = restart_tell(item, RESTART_FAILED, true,
+                                 report->message ?: "it could not be stopped");
+                break;
+        }
+        if (r < 0)
+                return r;
+
+        r = restart_stop_next(item->restart);
+        return r < 0 ? r : restart_settle(item->restart);
+}
+
+static int item_stop(RestartItem *item) {
+        const Restart *restart = item->restart;
+        cleanup(free_p) char *cause = NULL;
+
+        if (asprintf(&cause, "Stopping container %s: asked for on the node%s%s", item->name,
+                     restart->reason[0] ? ": " : "", restart->reason) < 0) {
+                cause = NULL;
+                return -ENOMEM;
+        }
+
+        item->was_added = true;
+        return stops_add(restart->stops,
+                         &(StopOptions){
+                                 .container_id = item->old_id,
+                                 .owner = restart->owner,
+                                 .cause = cause,
+                                 .pod_address = restart->address,
+                                 .grace_sec = restart->grace_sec,
+                                 .needs_kubelet = !item->stays_down &&
+                                                  (restart->must_wait || item->comes_back),
+                                 .is_init = item->kind != POD_CONTAINER_MAIN,
+                                 .on_step = on_step,
+                                 .on_done = on_stopped,
+                                 .userdata = item,
+                         },
+                         &item->stop);
+}
+
+static int item_init(RestartItem *item, Restart *restart, const RuntimeContainer *container,
+                     const Pod *known) {
+        const PodContainer *spec = known ? pod_find(known, container->name) : NULL;
+
+        *item = (RestartItem){
+                .restart = restart,
+                .name = strdup(container->name),
+                .old_id = strdup(container->id),
+                .restart_count = container->restart_count,
+                .kind = spec ? spec->kind : POD_CONTAINER_MAIN,
+                .index = spec ? (size_t) (spec - known->containers) : 0,
+                .comes_back = spec && spec->comes_back,
+        };
+        if (!item->name || !item->old_id)
+                return -ENOMEM;
+
+        return restart_stays_down(known, container->name, &item->stays_down);
+}
+
+static int restart_take(Restart *restart, const RestartFound *found) {
+        cleanup(free_p) char *namespace = strdup(found->pod->namespace);
+        int r;
+
+        restart->uid = strdup(found->pod->uid);
+        restart->items = calloc(found->n_containers, sizeof(restart->items[0]));
+        if (!namespace || !restart->uid || !restart->items)
+                return -ENOMEM;
+
+        if (found->known && found->known->ip[0]) {
+                restart->address = strdup(found->known->ip);
+                if (!restart->address)
+                        return -ENOMEM;
+        }
+
+        free(restart->namespace); /* it may have been left open */
+        restart->namespace = take_ptr(namespace);
+        restart->was_known = found->known != NULL;
+        for (size_t i = 0; i < found->n_containers; i++) {
+                restart->n_items++;
+                r = item_init(&restart->items[i], restart, found->containers[i], found->known);
+                if (r < 0)
+                        return r;
+        }
+
+        restart->n_unfinished = restart->n_items;
+        return 0;
+}
+
+/* A sidecar serves the main containers and the sidecars after it, as long as these run. */
+static bool is_in_turn(const RestartItem *item) {
+        const Restart *restart = item->restart;
+
+        if (item->kind != POD_CONTAINER_SIDECAR)
+                return true;
+
+        for (size_t i = 0; i < restart->n_items; i++) {
+                const RestartItem *other = &restart->items[i];
+
+                if ((other->stop || !other->was_added) &&
+                    (other->kind != POD_CONTAINER_SIDECAR || other->index > item->index))
+                        return false;
+        }
+
+        return true;
+}
+
+static int restart_stop_next(Restart *restart) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < restart->n_items; i++)
+                if (!restart->items[i].was_added && is_in_turn(&restart->items[i]))
+                        r = item_stop(&restart->items[i]);
+        return r;
+}
+
+static int restart_stop_all(Restart *restart) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < restart->n_items; i++) {
+                RestartItem *item = &restart->items[i];
+
+                r = restart_tell(item, RESTART_WAITING, false,
+                                 is_in_turn(item) ? "" : "it is stopped after what it serves");
+        }
+
+        return r < 0 ? r : restart_stop_next(restart);
+}
+
+static int restart_choose(Restart *restart, const CriContainerList *list, RestartFound *found,
+                          RuntimePods *running, Error *reterr) {
+        const RestartQuestion question = {
+                .namespace = restart->namespace,
+                .pod = restart->pod,
+                .container = restart->container,
+        };
+        int r;
+
+        r = runtime_pods_read(list, running);
+        if (r < 0)
+                return r;
+
+        return restart_find(running, restart->pods, &question, found, reterr);
+}
+
+static int on_listed(const void *message, const Error *refused, void *userdata) {
+        cleanup(runtime_pods_done) RuntimePods running = RUNTIME_PODS_INIT;
+        cleanup(error_done) Error error = ERROR_INIT;
+        Restart *restart = userdata;
+        RestartFound found;
+        int r;
+
+        restart->call = rpc_call_unref(restart->call);
+        if (refused)
+                return restart->on_end(refused, restart->userdata);
+
+        r = restart_choose(restart, message, &found, &running, &error);
+        if (error.kind != ERROR_NONE)
+                return restart->on_end(&error, restart->userdata);
+        if (r < 0)
+                return r;
+
+        r = restart_take(restart, &found);
+        if (r < 0)
+                return r;
+
+        return restart_stop_all(restart);
+}
+
+static int restart_look(Restart *restart, RpcClient *client) {
+        Runtime__V1__ContainerFilter__LabelSelectorEntry labels[2],
+                *list[] = { &labels[0], &labels[1] };
+        CriContainerFilter filter = RUNTIME__V1__CONTAINER_FILTER__INIT;
+
+        for (size_t i = 0; i < 2; i++)
+                runtime__v1__container_filter__label_selector_entry__init(&labels[i]);
+        labels[0].key = (char *) LABEL_POD_NAME;
+        labels[0].value = restart->pod;
+        labels[1].key = (char *) LABEL_POD_NAMESPACE;
+        labels[1].value = restart->namespace;
+        filter.label_selector = list;
+        filter.n_label_selector = restart->namespace[0] ? 2 : 1;
+        return cri_list_containers(client, &filter, on_listed, restart, &restart->call);
+}
+
+static int on_begin(sd_event_source *source, void *userdata) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        Restart *restart = userdata;
+        const RestartQuestion question = {
+                .namespace = restart->namespace,
+                .pod = restart->pod,
+                .container = restart->container,
+                .reason = restart->reason,
+                .grace_sec = restart->grace_sec,
+        };
+        RpcClient *client = runtimes_client(restart->runtimes);
+        Runtime *runtime;
+
+        restart->begin = sd_event_source_unref(restart->begin);
+        if (restart_question_check(&question, &error) < 0)
+                return restart->on_end(&error, restart->userdata);
+        if (client)
+                return restart_look(restart, client);
+
+        runtime = runtimes_chosen(restart->runtimes);
+        (void) error_set(&error, ERROR_UNAVAILABLE, "%s",
+                         runtime ? runtime_sentence(runtime) : NO_RUNTIME);
+        return restart->on_end(&error, restart->userdata);
+}
+
+int restart_new(const RestartOptions *options, Restart **ret) {
+        cleanup(restart_free_p) Restart *restart = NULL;
+        int r;
+
+        restart = malloc(sizeof(*restart));
+        if (!restart)
+                return -ENOMEM;
+
+        *restart = (Restart){
+                .event = sd_event_ref(options->event),
+                .runtimes = options->runtimes,
+                .stops = options->stops,
+                .pods = options->pods,
+                .owner = strdup(options->owner),
+                .namespace = strdup(options->namespace),
+                .pod = strdup(options->pod),
+                .container = strdup(options->container),
+                .reason = strdup(options->reason),
+                .grace_sec = options->grace_sec,
+                .must_wait = options->must_wait,
+                .wait_sec = options->wait_sec > 0 ? options->wait_sec : WAIT_SEC,
+                .on_news = options->on_news,
+                .on_end = options->on_end,
+                .userdata = options->userdata,
+        };
+        if (!restart->owner || !restart->namespace || !restart->pod || !restart->container ||
+            !restart->reason)
+                return -ENOMEM;
+
+        r = loop_add_defer(restart->event, &restart->begin, on_begin, restart);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(restart);
+        return 0;
+}
+
+static void item_done(RestartItem *item) {
+        if (item->stop)
+                stop_leave(item->stop);
+        free(item->name);
+        free(item->old_id);
+        free(item->new_id);
+        free(item->stays_down);
+        free(item->message);
+}
+
+Restart *restart_free(Restart *restart) {
+        if (!restart)
+                return NULL;
+
+        restart_stop_waiting(restart);
+        for (size_t i = 0; i < restart->n_items; i++)
+                item_done(&restart->items[i]);
+        free(restart->items);
+        rpc_call_unref(restart->call);
+        sd_event_source_disable_unref(restart->begin);
+        sd_event_unref(restart->event);
+        free(restart->address);
+        free(restart->uid);
+        free(restart->reason);
+        free(restart->container);
+        free(restart->pod);
+        free(restart->namespace);
+        free(restart->owner);
+        free(restart);
+        return NULL;
+}
