@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/statvfs.h>
 
 #include "agent/base/cleanup.h"
@@ -79,6 +80,18 @@ static int visit_runtime(const DiagnosisSubject *subject, const DiagnosisVisitor
                                 visitor->userdata);
 }
 
+/* A container or a sandbox may hide the runtime's folder. The runtime is not affected. */
+static int visit_hidden_disk(const char *path, int number, const DiagnosisVisitor *visitor) {
+        cleanup(free_p) char *text = NULL;
+
+        if (asprintf(&text, "the free space of %s is not known: %s", path, strerror(number)) < 0) {
+                text = NULL;
+                return -ENOMEM;
+        }
+
+        return visitor->on_fact("disk", text, visitor->userdata);
+}
+
 static int visit_disk(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {
         const Runtime *chosen = runtimes_chosen(subject->runtimes);
         const char *path = chosen ? runtime_image_path(chosen) : NULL;
@@ -86,7 +99,11 @@ static int visit_disk(const DiagnosisSubject *subject, const DiagnosisVisitor *v
         struct statvfs disk;
         double percent;
 
-        if (!path || statvfs(path, &disk) < 0 || disk.f_blocks == 0)
+        if (!path)
+                return 0;
+        if (statvfs(path, &disk) < 0)
+                return visit_hidden_disk(path, errno, visitor);
+        if (disk.f_blocks == 0)
                 return 0;
 
         percent = (double) disk.f_bavail / (double) disk.f_blocks * 100;

@@ -58,6 +58,13 @@ def problems(agent: Agent) -> dict[str, str]:
     return {problem.subject: problem.message for problem in answer.problems}
 
 
+def facts(agent: Agent) -> dict[str, str]:
+    """What `inplacectl doctor` shows beside problems: subject → value."""
+    with node_stub(agent) as node:
+        answer = node.Diagnose(agent.messages.DiagnoseRequest(), timeout=10 * sanitizers.SLOWNESS)
+    return {fact.subject: fact.value for fact in answer.facts}
+
+
 @contextmanager
 def node_stub(agent: Agent) -> Iterator[Any]:
     """Its local API over a connection of its own, which is closed afterwards."""

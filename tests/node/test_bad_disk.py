@@ -13,7 +13,7 @@ import pytest
 
 from lab import sanitizers
 from lab.containerd import Containerd
-from lab.trouble import complaints, no_leak, node_stub, problems, pull_another, the_complaint
+from lab.trouble import complaints, facts, no_leak, node_stub, problems, pull_another, the_complaint
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -70,6 +70,16 @@ def test_little_space_is_told(start_agent, folder):
         wait_until(lambda: problems(agent) == {}, 10 * SLOWLY, "runtime")
         fill(containerd.root)
         assert "0.0 GB free (0 %)" in problems(agent)["disk"]
+
+
+def test_hidden_disk_is_told(start_agent, fake_runtime, folder):
+    """Where a sandbox hides the runtime's folder, the diagnosis says that, and it is no problem."""
+    fake_runtime.filesystem = str(folder / "hidden")
+    agent = start_agent(fake_runtime.endpoint)
+    wait_until(lambda: "disk" in facts(agent), 10 * SLOWLY, "runtime")
+    why = "No such file or directory"
+    assert facts(agent)["disk"] == f"the free space of {folder / 'hidden'} is not known: {why}"
+    assert problems(agent) == {}
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("victim")])

@@ -43,8 +43,7 @@ def test_tool_hangs(folder):
 @pytest.mark.parametrize(("end", "status"), [("kill -SEGV $$", 1), ("exit 3", 1)])
 def test_service_file(folder, write_script, run, end, status):
     write_script("tools/systemd-analyze", end)
-    (folder / "inplaced.service").write_text("[Service]\nExecStart=/bin/true\n")
-    done = run("/usr/bin/python3", "-B", REPOSITORY / "tests/lint/unit.py", "inplaced.service", "/bin/true",
+    done = run("/usr/bin/python3", "-B", REPOSITORY / "tests/lint/unit.py", "/bin/true", "inplaced.service",
                PATH=f"{folder}/tools:/usr/bin:/bin")
     assert done.returncode == status
     assert "systemd-analyze ended with status" in done.stdout
