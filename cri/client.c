@@ -126,20 +126,6 @@ int cri_list_containers(RpcClient *client, const CriContainerFilter *filter, Rpc
                               done, userdata, ret);
 }
 
-int cri_list_pod_containers(RpcClient *client, const char *uid, RpcDone done, void *userdata,
-                            RpcCall **ret) {
-        Runtime__V1__ContainerFilter__LabelSelectorEntry label =
-                RUNTIME__V1__CONTAINER_FILTER__LABEL_SELECTOR_ENTRY__INIT;
-        Runtime__V1__ContainerFilter__LabelSelectorEntry *labels[] = { &label };
-        CriContainerFilter filter = RUNTIME__V1__CONTAINER_FILTER__INIT;
-
-        label.key = (char *) CRI_LABEL_POD_UID;
-        label.value = (char *) uid;
-        filter.label_selector = labels;
-        filter.n_label_selector = 1;
-        return cri_list_containers(client, &filter, done, userdata, ret);
-}
-
 int cri_container_status(RpcClient *client, const char *id, bool is_verbose, RpcDone done,
                          void *userdata, RpcCall **ret) {
         Runtime__V1__ContainerStatusRequest request = RUNTIME__V1__CONTAINER_STATUS_REQUEST__INIT;

@@ -39,11 +39,6 @@ int cri_pull_image(RpcClient *client, const CriPullRequest *request, uint64_t ti
 int cri_list_containers(RpcClient *client, const CriContainerFilter *filter, RpcDone done,
                         void *userdata, RpcCall **ret);
 
-/* The same of one pod: those that the kubelet has labelled with its uid. */
-#define CRI_LABEL_POD_UID "io.kubernetes.pod.uid"
-int cri_list_pod_containers(RpcClient *client, const char *uid, RpcDone done, void *userdata,
-                            RpcCall **ret);
-
 /* CriContainerStatus; verbose fills its info. */
 int cri_container_status(RpcClient *client, const char *id, bool is_verbose, RpcDone done,
                          void *userdata, RpcCall **ret);

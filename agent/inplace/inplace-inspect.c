@@ -11,7 +11,7 @@
 #include "agent/inplace/inplace-internal.h"
 #include "agent/inplace/running-env-spec.h"
 #include "agent/pod/env-hash.h"
-#include "agent/pod/runtime-pod.h"
+#include "agent/pod/runtime-pods.h"
 #include "cri/client.h"
 
 #define LOOKS_MAX 8
@@ -85,6 +85,7 @@ struct PodLook {
         char *namespace;
         char *pod;
         char *runtime_uid;
+        RuntimePodsCall *listing;
         RpcCall *call;
         size_t at; /* the item whose environment is asked for */
         ImageIds *ids;
@@ -266,23 +267,18 @@ static int item_take(Item *item, const RuntimeContainer *container) {
         return replace(&item->running_id, container->image_ref);
 }
 
-static int on_list(const void *reply, const Error *error, void *userdata) {
+static int on_list(RuntimePods *pods, const Error *error, void *userdata) {
         PodLook *look = userdata;
-        cleanup(runtime_pods_done) RuntimePods pods = RUNTIME_PODS_INIT;
         const RuntimePod *pod;
-        int r;
 
-        look->call = rpc_call_unref(look->call);
+        look->listing = runtime_pods_call_free(look->listing);
         if (error)
                 return look->on_done(NULL, error, look->userdata);
 
-        r = runtime_pods_read(reply, &pods);
-        if (r < 0)
-                return r;
-
-        pod = runtime_pods_find(&pods, look->namespace, look->pod, look->runtime_uid);
+        pod = runtime_pods_find(pods, look->namespace, look->pod, look->runtime_uid);
         for (size_t i = 0; pod && i < look->n_items; i++) {
                 const RuntimeContainer *container = runtime_pod_find(pod, look->items[i].name);
+                int r;
 
                 if (!container || (!container->is_running && !container->is_exited))
                         continue;
@@ -370,8 +366,9 @@ static int pod_look_new(const PodLookOptions *options, PodLook **ret) {
         if (r < 0)
                 return r;
 
-        r = options->must_list ? cri_list_pod_containers(look->client, look->runtime_uid, on_list,
-                                                         look, &look->call)
+        r = options->must_list ? runtime_pods_list(look->client,
+                                                   &(RuntimePodsFilter){ .uid = look->runtime_uid },
+                                                   on_list, look, &look->listing)
                                : look_ask_ids(look);
         if (r < 0)
                 return r;
@@ -395,6 +392,7 @@ PodLook *pod_look_free(PodLook *look) {
         if (!look)
                 return NULL;
 
+        runtime_pods_call_free(look->listing);
         rpc_call_unref(look->call);
         image_ids_free(look->ids);
         for (size_t i = 0; i < look->n_items; i++)

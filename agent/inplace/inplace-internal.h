@@ -13,6 +13,7 @@
 #include "agent/kube/client.h"
 #include "agent/inplace/inplace.h"
 #include "agent/inplace/restart-plan.h"
+#include "agent/pod/runtime-pods.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 
@@ -127,7 +128,7 @@ struct InPlacePod {
         bool is_look_trouble_told;
         uint64_t refresh_usec;
 
-        RpcCall *poll; /* for successors */
+        RuntimePodsCall *poll; /* for successors */
         uint64_t poll_usec;
 
         uint64_t busy_usec;   /* for so long the kubelet may have the newest state in hand */

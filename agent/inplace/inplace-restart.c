@@ -13,8 +13,7 @@
 #include "agent/inplace/inplace-internal.h"
 #include "agent/inplace/pod-patch-spec.h"
 #include "agent/pod/pod-spec.h"
-#include "agent/pod/runtime-pod.h"
-#include "cri/client.h"
+#include "agent/pod/runtime-pods.h"
 
 /* What the kubelet may take to stop a container beyond its grace period. */
 #define KUBELET_SEC 15
@@ -82,22 +81,15 @@ static void pod_take_list(InPlacePod *pod, const RuntimePod *found) {
 }
 
 /* A runtime that cannot be asked is asked again, as long as it is waited for. */
-static int on_list(const void *reply, const Error *error, void *userdata) {
-        cleanup(runtime_pods_done) RuntimePods pods = RUNTIME_PODS_INIT;
+static int on_list(RuntimePods *pods, const Error *error, void *userdata) {
         InPlacePod *pod = userdata;
         uint64_t now = inplace_now(pod->meta);
-        int r;
 
-        pod->poll = rpc_call_unref(pod->poll);
+        pod->poll = runtime_pods_call_free(pod->poll);
         pod->poll_usec = now + interval_usec(pod->meta, now);
-        if (!error) {
-                r = runtime_pods_read(reply, &pods);
-                if (r < 0)
-                        return r;
-
-                pod_take_list(pod, runtime_pods_find(&pods, pod->pod->namespace, pod->pod->name,
+        if (!error)
+                pod_take_list(pod, runtime_pods_find(pods, pod->pod->namespace, pod->pod->name,
                                                      pod->pod->runtime_uid));
-        }
 
         return inplace_pod_step(pod);
 }
@@ -114,7 +106,7 @@ int inplace_pod_watch(InPlacePod *pod) {
         uint64_t now = inplace_now(pod->meta);
 
         if (inplace_pod_is_over(pod) || !pod_awaits(pod, now)) {
-                pod->poll = rpc_call_unref(pod->poll);
+                pod->poll = runtime_pods_call_free(pod->poll);
                 return 0;
         }
 
@@ -126,7 +118,8 @@ int inplace_pod_watch(InPlacePod *pod) {
                 return 0;
         }
 
-        return cri_list_pod_containers(client, pod->pod->runtime_uid, on_list, pod, &pod->poll);
+        return runtime_pods_list(client, &(RuntimePodsFilter){ .uid = pod->pod->runtime_uid },
+                                 on_list, pod, &pod->poll);
 }
 
 static void restart_owner(const InPlaceRestart *restart, char buffer[static OWNER_SIZE]) {

@@ -232,7 +232,7 @@ static InPlacePod *inplace_pod_free(InPlacePod *pod) {
         if (pod->write)
                 pod->meta->n_writes--;
         pod_look_free(pod->look);
-        rpc_call_unref(pod->poll);
+        runtime_pods_call_free(pod->poll);
         kube_call_unref(pod->write);
         sd_event_source_disable_unref(pod->timer);
         for (size_t i = 0; i < pod->n_containers; i++)

@@ -10,10 +10,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/inplace/image-ids.h"
-#include "agent/pod/runtime-pod.h"
-#include "cri/client.h"
-
-#define FILTERS_MAX 2
+#include "agent/pod/runtime-pods.h"
 
 /* A container that runs. The texts are of the runtime's pods, unless they are owned. */
 typedef struct Item {
@@ -30,7 +27,7 @@ struct Verify {
         const Pods *api_pods;
         char *namespace;
         char *pod;
-        RpcCall *call;
+        RuntimePodsCall *call;
         RuntimePods pods;
         Item *items;
         size_t n_items;
@@ -219,50 +216,23 @@ static int verify_add_pod(Verify *verify, const RuntimePod *pod) {
         return 0;
 }
 
-static int on_list(const void *reply, const Error *error, void *userdata) {
+static int on_list(RuntimePods *pods, const Error *error, void *userdata) {
         Verify *verify = userdata;
-        int r;
 
-        verify->call = rpc_call_unref(verify->call);
+        verify->call = runtime_pods_call_free(verify->call);
         if (error)
                 return verify->on_done(NULL, 0, error, verify->userdata);
 
-        r = runtime_pods_read(reply, &verify->pods);
-        if (r < 0)
-                return r;
-
+        verify->pods = *pods;
+        *pods = RUNTIME_PODS_INIT;
         for (size_t i = 0; i < verify->pods.n_items; i++) {
-                r = verify_add_pod(verify, &verify->pods.items[i]);
+                int r = verify_add_pod(verify, &verify->pods.items[i]);
+
                 if (r < 0)
                         return r;
         }
 
         return verify->n_items == 0 && verify->pod ? verify_refuse(verify) : verify_ask_ids(verify);
-}
-
-static int verify_list(Verify *verify) {
-        CriContainerFilter filter = RUNTIME__V1__CONTAINER_FILTER__INIT;
-        Runtime__V1__ContainerFilter__LabelSelectorEntry entries[FILTERS_MAX];
-        Runtime__V1__ContainerFilter__LabelSelectorEntry *selector[FILTERS_MAX];
-        const char *const keys[FILTERS_MAX] = { LABEL_POD_NAMESPACE, LABEL_POD_NAME };
-        char *const values[FILTERS_MAX] = { verify->namespace, verify->pod };
-
-        for (size_t i = 0; i < FILTERS_MAX; i++) {
-                Runtime__V1__ContainerFilter__LabelSelectorEntry *entry =
-                        &entries[filter.n_label_selector];
-
-                if (!values[i])
-                        continue;
-
-                runtime__v1__container_filter__label_selector_entry__init(entry);
-                entry->key = (char *) keys[i];
-                entry->value = values[i];
-                selector[filter.n_label_selector++] = entry;
-        }
-
-        filter.label_selector = selector;
-        return cri_list_containers(verify->client, filter.n_label_selector > 0 ? &filter : NULL,
-                                   on_list, verify, &verify->call);
 }
 
 int verify_new(const VerifyOptions *options, Verify **ret) {
@@ -284,7 +254,10 @@ int verify_new(const VerifyOptions *options, Verify **ret) {
         if ((options->namespace && !verify->namespace) || (options->pod && !verify->pod))
                 return -ENOMEM;
 
-        r = verify_list(verify);
+        r = runtime_pods_list(verify->client,
+                              &(RuntimePodsFilter){ .namespace = verify->namespace,
+                                                    .pod = verify->pod },
+                              on_list, verify, &verify->call);
         if (r < 0)
                 return r;
 
@@ -296,7 +269,7 @@ Verify *verify_free(Verify *verify) {
         if (!verify)
                 return NULL;
 
-        rpc_call_unref(verify->call);
+        runtime_pods_call_free(verify->call);
         image_ids_free(verify->ids);
         for (size_t i = 0; i < verify->n_items; i++) {
                 free(verify->items[i].reference);

@@ -12,7 +12,6 @@
 #include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
-#include "agent/pod/runtime-pod.h"
 #include "cri/client.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
@@ -449,15 +448,6 @@ static int stop_take_container(Stop *stop, const CriContainer *container) {
                               cri_container_annotation(container, ANNOTATION_PORTS));
 }
 
-/* The runtime takes the beginning of an ID, too. */
-static const CriContainer *find_container(const Stop *stop, const CriContainerList *list) {
-        for (size_t i = 0; i < list->n_containers; i++)
-                if (strcmp(list->containers[i]->id, stop->container_id) == 0)
-                        return list->containers[i];
-
-        return NULL;
-}
-
 static int take_running(Stop *stop, const CriContainer *container, StopEvent *ret_event) {
         int r;
 
@@ -472,10 +462,9 @@ static int take_running(Stop *stop, const CriContainer *container, StopEvent *re
         return 0;
 }
 
-static int event_of_look(Stop *stop, const CriContainerList *list, StopEvent *ret_event) {
+static int event_of_look(Stop *stop, const CriContainer *container, StopEvent *ret_event) {
         const StopRecord *record =
                 stop_journal_find(stop->stops->journal, stop->owner, stop->container_id);
-        const CriContainer *container = find_container(stop, list);
 
         if (container && container->state == RUNTIME__V1__CONTAINER_STATE__CONTAINER_RUNNING)
                 return take_running(stop, container, ret_event);
@@ -487,19 +476,18 @@ static int event_of_look(Stop *stop, const CriContainerList *list, StopEvent *re
         return 0;
 }
 
-static int on_looked(const void *reply, const Error *error, void *userdata) {
+static int on_looked(const CriContainer *container, const Error *error, void *userdata) {
         Stop *stop = userdata;
         StopEvent event;
         int r;
 
         stop->n_silences = error ? stop->n_silences : 0;
-        r = error ? event_of_error(stop, error, &event) : event_of_look(stop, reply, &event);
-        stop->call = rpc_call_unref(stop->call);
+        r = error ? event_of_error(stop, error, &event) : event_of_look(stop, container, &event);
+        stop->listing = runtime_pods_call_free(stop->listing);
         return r < 0 ? r : stop_handle(stop, event);
 }
 
 static int stop_look(Stop *stop, StopEvent *ret_event) {
-        CriContainerFilter filter = RUNTIME__V1__CONTAINER_FILTER__INIT;
         RpcClient *client = stop_client(stop);
 
         if (!client) {
@@ -507,9 +495,9 @@ static int stop_look(Stop *stop, StopEvent *ret_event) {
                 return stop_miss_runtime(stop);
         }
 
-        filter.id = stop->container_id;
         stop->is_overtaken = stops_has_begun_other(stop);
-        return cri_list_containers(client, &filter, on_looked, stop, &stop->call);
+        return runtime_pods_find_container(client, stop->container_id, on_looked, stop,
+                                           &stop->listing);
 }
 
 static int event_of_sandbox(Stop *stop, const CriSandboxStatus *reply, StopEvent *ret_event) {
@@ -930,6 +918,7 @@ void stop_destroy(Stop *stop) {
         drop_timer(&stop->turn);
         drop_timer(&stop->timer);
         drop_timer(&stop->settling);
+        runtime_pods_call_free(stop->listing);
         rpc_call_unref(stop->call);
         kubelet_question_free(stop->question);
         hook_free(stop->hook);

@@ -9,6 +9,7 @@
 
 #include "agent/base/list.h"
 #include "agent/pod/hook.h"
+#include "agent/pod/runtime-pods.h"
 #include "agent/pod/stop-journal.h"
 #include "agent/pod/stop-plan.h"
 #include "agent/pod/stops.h"
@@ -77,6 +78,7 @@ struct Stop {
         sd_event_source *turn;
         sd_event_source *timer;
         sd_event_source *settling; /* until its slot is free */
+        RuntimePodsCall *listing;
         RpcCall *call;
         KubeletQuestion *question;
         Hook *hook;

@@ -17,7 +17,7 @@
 #include "agent/kube/discovery.h"
 #include "agent/kube/report.h"
 #include "agent/kube/watch.h"
-#include "agent/pod/runtime-pod.h"
+#include "agent/pod/runtime-pods.h"
 #include "agent/recreate/recreate-plan.h"
 #include "agent/recreate/recreate-repeats.h"
 #include "agent/recreate/recreate-spec.h"
@@ -133,7 +133,7 @@ struct RecreateRequest {
         uint64_t drained_usec;    /* when it was first seen so; 0: it is not */
         uint64_t drain_done_usec; /* how much of the time was over then */
 
-        RpcCall *list;
+        RuntimePodsCall *list;
         bool is_stale; /* the runtime has to be asked */
         unsigned n_list_failures;
         uint64_t list_rest_usec;
@@ -142,8 +142,8 @@ struct RecreateRequest {
         char *stop_name;
         char *stop_id;
         char stop_scheme[RECREATE_SCHEME_SIZE];
-        RpcCall *check;      /* whether the stop is still asked for */
-        uint64_t check_usec; /* that has to be found out, but not before; 0: it has not */
+        RuntimePodsCall *check; /* whether the stop is still asked for */
+        uint64_t check_usec;    /* that has to be found out, but not before; 0: it has not */
         unsigned n_check_failures;
         bool owes_report; /* the status does not yet say what a stop led to */
 

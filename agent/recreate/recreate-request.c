@@ -12,7 +12,6 @@
 #include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
-#include "cri/client.h"
 
 #define SEC ((uint64_t) 1000000)
 #define POLL_USEC (10 * SEC) /* between two looks for which nobody has given a reason */
@@ -128,7 +127,7 @@ static bool has_same_containers(const RecreateRequest *request, const RecreateSp
 }
 
 static void forget_stop(RecreateRequest *request) {
-        request->check = rpc_call_unref(request->check);
+        request->check = runtime_pods_call_free(request->check);
         request->check_usec = 0;
         request->n_check_failures = 0;
         request->stop = NULL;
@@ -339,27 +338,30 @@ static const RuntimePod *find_running_pod(const RecreateRequest *request,
                        : NULL;
 }
 
-static bool is_of(const CriContainer *container, const char *name) {
-        const char *label = cri_container_label(container, LABEL_CONTAINER_NAME);
-
-        return label && strcmp(label, name) == 0;
-}
-
-static bool is_running(const CriContainerList *list, const char *id) {
-        for (size_t i = 0; i < list->n_containers; i++)
-                if (strcmp(list->containers[i]->id, id) == 0)
-                        return list->containers[i]->state ==
-                               RUNTIME__V1__CONTAINER_STATE__CONTAINER_RUNNING;
+/* pod may be NULL: the runtime has none of its containers. */
+static bool is_running(const RuntimePod *pod, const char *id) {
+        for (size_t i = 0; pod && i < pod->n_containers; i++)
+                if (strcmp(pod->containers[i].id, id) == 0)
+                        return pod->containers[i].is_running;
+        for (size_t i = 0; pod && i < pod->n_former; i++)
+                if (strcmp(pod->former[i].id, id) == 0)
+                        return pod->former[i].is_running;
 
         return false;
 }
 
+static bool is_stopped_for(const RecreateRequest *request, const RuntimeContainer *container,
+                           const char *owner) {
+        return !container->is_running &&
+               stops_has_stopped(request->recreate->stops, owner, container->id);
+}
+
 /* Whether one of its containers was ended for this request. One that runs was not, whatever has
  * begun with it. */
-static bool was_killed(const RecreateRequest *request, const CriContainerList *list,
-                       const RequestContainer *container, const char *context_id) {
-        const Stops *stops = request->recreate->stops;
+static bool was_killed(const RecreateRequest *request, const RuntimePod *pod, const char *name,
+                       const char *context_id) {
         const char *id = context_id ? strstr(context_id, "://") : NULL;
+        const RuntimeContainer *newest = pod ? runtime_pod_find(pod, name) : NULL;
         cleanup(free_p) char *owner = NULL;
 
         if (asprintf(&owner, "recreate/%s", request->spec->uid) < 0) {
@@ -368,16 +370,15 @@ static bool was_killed(const RecreateRequest *request, const CriContainerList *l
         }
 
         id = id ? id + strlen("://") : NULL;
-        if (id && !is_running(list, id) && stops_has_stopped(stops, owner, id))
+        if (id && !is_running(pod, id) && stops_has_stopped(request->recreate->stops, owner, id))
+                return true;
+        if (newest && is_stopped_for(request, newest, owner))
                 return true;
 
-        for (size_t i = 0; i < list->n_containers; i++) {
-                const CriContainer *listed = list->containers[i];
-
-                if (is_of(listed, container->name) && !is_running(list, listed->id) &&
-                    stops_has_stopped(stops, owner, listed->id))
+        for (size_t i = 0; pod && i < pod->n_former; i++)
+                if (strcmp(pod->former[i].name, name) == 0 &&
+                    is_stopped_for(request, &pod->former[i], owner))
                         return true;
-        }
 
         return false;
 }
@@ -406,23 +407,16 @@ static int note_newest(RequestContainer *container, const RuntimeContainer *newe
         return 0;
 }
 
-static int note_list(RecreateRequest *request, const CriContainerList *list) {
-        cleanup(runtime_pods_done) RuntimePods pods = RUNTIME_PODS_INIT;
+static int note_pod(RecreateRequest *request, const RuntimePod *pod) {
         uint64_t now_usec = recreate_now_usec(request->recreate);
-        const RuntimePod *pod;
-        int r;
 
-        r = runtime_pods_read(list, &pods);
-        if (r < 0)
-                return r;
-
-        pod = find_running_pod(request, &pods);
         for (size_t i = 0; i < request->n_containers; i++) {
                 RequestContainer *container = &request->containers[i];
                 const RuntimeContainer *newest =
                         pod ? runtime_pod_find(pod, container->name) : NULL;
+                int r;
 
-                container->was_killed = was_killed(request, list, container,
+                container->was_killed = was_killed(request, pod, container->name,
                                                    request->spec->containers[i].context_id);
                 r = newest ? note_newest(container, newest, now_usec) : 0;
                 if (r < 0)
@@ -434,12 +428,12 @@ static int note_list(RecreateRequest *request, const CriContainerList *list) {
         return 0;
 }
 
-static int on_listed(const void *reply, const Error *error, void *userdata) {
+static int on_listed(RuntimePods *pods, const Error *error, void *userdata) {
         RecreateRequest *request = userdata;
         uint32_t random = 0;
         int r;
 
-        request->list = rpc_call_unref(request->list);
+        request->list = runtime_pods_call_free(request->list);
         if (error) {
                 (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
                 request->is_stale = true;
@@ -452,7 +446,7 @@ static int on_listed(const void *reply, const Error *error, void *userdata) {
         }
 
         request->n_list_failures = 0;
-        r = note_list(request, reply);
+        r = note_pod(request, find_running_pod(request, pods));
         return r < 0 ? r : recreate_look(request->recreate);
 }
 
@@ -469,7 +463,8 @@ static int ask_runtime(RecreateRequest *request, RpcClient *client) {
         }
 
         request->is_stale = false;
-        return cri_list_pod_containers(client, uid, on_listed, request, &request->list);
+        return runtime_pods_list(client, &(RuntimePodsFilter){ .uid = uid }, on_listed, request,
+                                 &request->list);
 }
 
 static bool has_id(const char *container_id, const char *id) {
@@ -649,31 +644,22 @@ static int check_later(RecreateRequest *request, const char *reason) {
         return recreate_look(request->recreate);
 }
 
-static int compare_newest(RecreateRequest *request, const CriContainerList *list) {
-        cleanup(runtime_pods_done) RuntimePods pods = RUNTIME_PODS_INIT;
-        const RuntimeContainer *newest;
-        const RuntimePod *pod;
-        bool is_newest;
-        int r;
+static int compare_newest(RecreateRequest *request, const RuntimePods *pods) {
+        const RuntimePod *pod = find_running_pod(request, pods);
+        const RuntimeContainer *newest = pod ? runtime_pod_find(pod, request->stop_name) : NULL;
+        bool is_newest = newest && strcmp(newest->id, request->stop_id) == 0;
 
-        r = runtime_pods_read(list, &pods);
-        if (r < 0)
-                return r;
-
-        pod = find_running_pod(request, &pods);
-        newest = pod ? runtime_pod_find(pod, request->stop_name) : NULL;
-        is_newest = newest && strcmp(newest->id, request->stop_id) == 0;
         return answer(request, is_newest ? NULL : "it is not the newest any more");
 }
 
-static int on_checked(const void *reply, const Error *error, void *userdata) {
+static int on_checked(RuntimePods *pods, const Error *error, void *userdata) {
         RecreateRequest *request = userdata;
 
-        request->check = rpc_call_unref(request->check);
+        request->check = runtime_pods_call_free(request->check);
         if (is_decided(request))
                 return answer(request, "the request is over");
 
-        return error ? check_later(request, error_message(error)) : compare_newest(request, reply);
+        return error ? check_later(request, error_message(error)) : compare_newest(request, pods);
 }
 
 static int ask_for_newest(RecreateRequest *request) {
@@ -689,9 +675,9 @@ static int ask_for_newest(RecreateRequest *request) {
                 return check_later(request, "the runtime cannot be asked");
 
         request->check_usec = 0;
-        request->check = rpc_call_unref(request->check);
-        return cri_list_pod_containers(runtime_client(runtime), uid, on_checked, request,
-                                       &request->check);
+        request->check = runtime_pods_call_free(request->check);
+        return runtime_pods_list(runtime_client(runtime), &(RuntimePodsFilter){ .uid = uid },
+                                 on_checked, request, &request->check);
 }
 
 static int on_check(Stop *stop, void *userdata) {
@@ -954,8 +940,8 @@ RecreateRequest *recreate_request_free(RecreateRequest *request) {
 
         if (request->stop)
                 stop_leave(request->stop);
-        rpc_call_unref(request->check);
-        rpc_call_unref(request->list);
+        runtime_pods_call_free(request->check);
+        runtime_pods_call_free(request->list);
         kube_call_unref(request->call);
         sd_event_source_disable_unref(request->timer);
         recreate_spec_free(request->doubted);

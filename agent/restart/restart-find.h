@@ -10,7 +10,7 @@
 
 #include "agent/base/error.h"
 #include "agent/pod/pods.h"
-#include "agent/pod/runtime-pod.h"
+#include "agent/pod/runtime-pods.h"
 
 #define RESTART_CONTAINERS_MAX 64
 

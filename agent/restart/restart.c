@@ -10,9 +10,8 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
 #include "agent/restart/restart-find.h"
-#include "agent/pod/runtime-pod.h"
+#include "agent/pod/runtime-pods.h"
 #include "agent/rpc/client.h"
-#include "cri/client.h"
 
 #define WAIT_SEC ((int64_t) 10 * 60)
 #define LOOK_USEC ((uint64_t) 250 * 1000)
@@ -63,7 +62,7 @@ struct Restart {
         void *userdata;
 
         sd_event_source *begin;
-        RpcCall *call; /* looks for the containers, and later whether they run again */
+        RuntimePodsCall *call; /* looks for the containers, and later whether they run again */
 
         char *uid; /* of the pod, as in the runtime */
         bool was_known;
@@ -217,29 +216,21 @@ static int look_at_runtime(Restart *restart, const RuntimePod *pod) {
         return r;
 }
 
-static int on_listed_again(const void *message, const Error *error, void *userdata) {
-        cleanup(runtime_pods_done) RuntimePods running = RUNTIME_PODS_INIT;
+static int on_listed_again(RuntimePods *running, const Error *error, void *userdata) {
         Restart *restart = userdata;
         const RuntimePod *pod;
         int r;
 
-        restart->call = rpc_call_unref(restart->call);
+        restart->call = runtime_pods_call_free(restart->call);
         if (error)
                 return 0; /* it is asked again */
 
-        r = runtime_pods_read(message, &running);
-        if (r < 0)
-                return r;
-
-        pod = runtime_pods_find(&running, restart->namespace, restart->pod, restart->uid);
+        pod = runtime_pods_find(running, restart->namespace, restart->pod, restart->uid);
         if (!pod)
                 return 0;
 
         r = look_at_runtime(restart, pod);
-        if (r < 0)
-                return r;
-
-        return restart_settle(restart);
+        return r < 0 ? r : restart_settle(restart);
 }
 
 static int ask_runtime(Restart *restart) {
@@ -248,8 +239,8 @@ static int ask_runtime(Restart *restart) {
         if (!client || restart->call)
                 return 0;
 
-        return cri_list_pod_containers(client, restart->uid, on_listed_again, restart,
-                                       &restart->call);
+        return runtime_pods_list(client, &(RuntimePodsFilter){ .uid = restart->uid },
+                                 on_listed_again, restart, &restart->call);
 }
 
 /* The API server is asked first, since it knows who is ready. */
@@ -568,34 +559,22 @@ static int restart_stop_all(Restart *restart) {
         return r < 0 ? r : restart_stop_next(restart);
 }
 
-static int restart_choose(Restart *restart, const CriContainerList *list, RestartFound *found,
-                          RuntimePods *running, Error *reterr) {
+static int on_listed(RuntimePods *running, const Error *refused, void *userdata) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        Restart *restart = userdata;
         const RestartQuestion question = {
                 .namespace = restart->namespace,
                 .pod = restart->pod,
                 .container = restart->container,
         };
-        int r;
-
-        r = runtime_pods_read(list, running);
-        if (r < 0)
-                return r;
-
-        return restart_find(running, restart->pods, &question, found, reterr);
-}
-
-static int on_listed(const void *message, const Error *refused, void *userdata) {
-        cleanup(runtime_pods_done) RuntimePods running = RUNTIME_PODS_INIT;
-        cleanup(error_done) Error error = ERROR_INIT;
-        Restart *restart = userdata;
         RestartFound found;
         int r;
 
-        restart->call = rpc_call_unref(restart->call);
+        restart->call = runtime_pods_call_free(restart->call);
         if (refused)
                 return restart->on_end(refused, restart->userdata);
 
-        r = restart_choose(restart, message, &found, &running, &error);
+        r = restart_find(running, restart->pods, &question, &found, &error);
         if (error.kind != ERROR_NONE)
                 return restart->on_end(&error, restart->userdata);
         if (r < 0)
@@ -609,19 +588,12 @@ static int on_listed(const void *message, const Error *refused, void *userdata) 
 }
 
 static int restart_look(Restart *restart, RpcClient *client) {
-        Runtime__V1__ContainerFilter__LabelSelectorEntry labels[2],
-                *list[] = { &labels[0], &labels[1] };
-        CriContainerFilter filter = RUNTIME__V1__CONTAINER_FILTER__INIT;
+        const RuntimePodsFilter filter = {
+                .namespace = restart->namespace,
+                .pod = restart->pod,
+        };
 
-        for (size_t i = 0; i < 2; i++)
-                runtime__v1__container_filter__label_selector_entry__init(&labels[i]);
-        labels[0].key = (char *) LABEL_POD_NAME;
-        labels[0].value = restart->pod;
-        labels[1].key = (char *) LABEL_POD_NAMESPACE;
-        labels[1].value = restart->namespace;
-        filter.label_selector = list;
-        filter.n_label_selector = restart->namespace[0] ? 2 : 1;
-        return cri_list_containers(client, &filter, on_listed, restart, &restart->call);
+        return runtime_pods_list(client, &filter, on_listed, restart, &restart->call);
 }
 
 static int on_begin(sd_event_source *source, void *userdata) {
@@ -704,7 +676,7 @@ Restart *restart_free(Restart *restart) {
         for (size_t i = 0; i < restart->n_items; i++)
                 item_done(&restart->items[i]);
         free(restart->items);
-        rpc_call_unref(restart->call);
+        runtime_pods_call_free(restart->call);
         sd_event_source_disable_unref(restart->begin);
         sd_event_unref(restart->event);
         free(restart->address);

@@ -27,7 +27,7 @@
 #include "agent/pod/env-hash.h"
 #include "agent/pod/pod-spec.h"
 #include "agent/pod/pods.h"
-#include "agent/pod/runtime-pod.h"
+#include "agent/pod/runtime-pods.h"
 #include "agent/pod/stops.h"
 #include "cri/client.h"
 #include "cri/runtimes.h"
@@ -126,20 +126,20 @@ RpcCall *rpc_call_unref(RpcCall *call) {
         return NULL;
 }
 
-int cri_list_pod_containers(RpcClient *client, const char *uid, RpcDone done, void *userdata,
-                            RpcCall **ret) {
+/* text: the UID that is asked for, or "". */
+int cri_list_containers(RpcClient *client, const CriContainerFilter *filter, RpcDone done,
+                        void *userdata, RpcCall **ret) {
+        const char *uid = "";
+
+        for (size_t i = 0; filter && i < filter->n_label_selector; i++)
+                if (strcmp(filter->label_selector[i]->key, LABEL_POD_UID) == 0)
+                        uid = filter->label_selector[i]->value;
+
         return fake_ask((Call){ .kind = CALL_LIST,
                                 .text = strdup(uid),
                                 .done = done,
                                 .userdata = userdata },
                         ret);
-}
-
-int cri_list_containers(RpcClient *client, const CriContainerFilter *filter, RpcDone done,
-                        void *userdata, RpcCall **ret) {
-        return fake_ask(
-                (Call){ .kind = CALL_LIST, .text = strdup(""), .done = done, .userdata = userdata },
-                ret);
 }
 
 int cri_container_status(RpcClient *client, const char *id, bool is_verbose, RpcDone done,

@@ -22,7 +22,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/pod/runtime-pod.h"
+#include "agent/pod/runtime-pods.h"
 #include "agent/recreate/recreate-json.h"
 #include "agent/recreate/recreate-internal.h"
 #include "cri/client.h"
@@ -560,11 +560,13 @@ static inline int on_list(sd_event_source *source, void *userdata) {
         return call->done(&list, NULL, call->userdata);
 }
 
-int cri_list_pod_containers(RpcClient *client, const char *uid, RpcDone done, void *userdata,
-                            RpcCall **ret) {
+int cri_list_containers(RpcClient *client, const CriContainerFilter *filter, RpcDone done,
+                        void *userdata, RpcCall **ret) {
         RpcCall *call = calloc(1, sizeof(*call));
 
-        assert_string_equal(uid, "p-1");
+        assert_int_equal(filter->n_label_selector, 1);
+        assert_string_equal(filter->label_selector[0]->key, LABEL_POD_UID);
+        assert_string_equal(filter->label_selector[0]->value, "p-1");
         node.n_lists++;
         call->done = done;
         call->userdata = userdata;

@@ -15,7 +15,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/restart/restart.h"
-#include "agent/pod/runtime-pod.h"
+#include "agent/pod/runtime-pods.h"
 #include "cri/client.h"
 
 #define FAKE_STOPS_MAX 80
@@ -87,11 +87,6 @@ int cri_list_containers(RpcClient *client, const CriContainerFilter *filter, Rpc
         fake.call = *ret = call;
         fake.n_calls++;
         return 0;
-}
-
-int cri_list_pod_containers(RpcClient *client, const char *uid, RpcDone done, void *userdata,
-                            RpcCall **ret) {
-        return cri_list_containers(client, NULL, done, userdata, ret);
 }
 
 RpcCall *rpc_call_unref(RpcCall *call) {

@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #include "agent/pod/hook.h"
-#include "agent/pod/runtime-pod.h"
+#include "agent/pod/runtime-pods.h"
 #include "agent/pod/stop-journal.h"
 #include "agent/pod/stops.h"
 #include "cri/client.h"

@@ -8,13 +8,15 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/pod/runtime-pod.h"
+#include "agent/pod/runtime-pods.h"
+#include "cri/client.h"
 
 #define CONTAINERS_MAX 8
 #define LABELS_MAX 4
@@ -28,25 +30,62 @@ typedef struct Listed {
         Runtime__V1__Container__AnnotationsEntry *annotation_list[ANNOTATIONS_MAX];
 } Listed;
 
+/* The one call that is open, and how it is answered. */
+struct RpcCall {
+        RpcDone done;
+        void *userdata;
+        bool is_open;
+};
+
 typedef struct Fixture {
+        RpcCall call;
+        char filter[256]; /* of that call */
+        RuntimePodsCall *pods_call;
+        bool was_called;
+        ErrorKind refusal;
+        char found[64]; /* the container */
         CriContainerList list;
         CriContainer *pointers[CONTAINERS_MAX];
         Listed listed[CONTAINERS_MAX];
         RuntimePods pods;
 } Fixture;
 
+static Fixture *current;
+
+int cri_list_containers(RpcClient *client, const CriContainerFilter *filter, RpcDone done,
+                        void *userdata, RpcCall **ret) {
+        char *to = current->filter;
+
+        *to = '\0';
+        if (filter && filter->id[0])
+                to += sprintf(to, "id=%s ", filter->id);
+        for (size_t i = 0; filter && i < filter->n_label_selector; i++)
+                to += sprintf(to, "%s=%s ", filter->label_selector[i]->key,
+                              filter->label_selector[i]->value);
+        current->call = (RpcCall){ .done = done, .userdata = userdata, .is_open = true };
+        *ret = &current->call;
+        return 0;
+}
+
+RpcCall *rpc_call_unref(RpcCall *call) {
+        if (call)
+                call->is_open = false;
+        return NULL;
+}
+
 static int set_up(void **state) {
         Fixture *fixture = calloc(1, sizeof(*fixture));
 
         runtime__v1__list_containers_response__init(&fixture->list);
         fixture->list.containers = fixture->pointers;
-        *state = fixture;
+        *state = current = fixture;
         return 0;
 }
 
 static int tear_down(void **state) {
         Fixture *fixture = *state;
 
+        runtime_pods_call_free(fixture->pods_call);
         runtime_pods_done(&fixture->pods);
         free(fixture);
         return 0;
@@ -126,6 +165,9 @@ static void test_groups(void **state) {
         assert_string_equal(pod->containers[0].name, "app");
         assert_string_equal(pod->containers[0].id, "a-app-new");
         assert_int_equal(pod->containers[0].created_at_nsec, 9);
+        assert_int_equal(pod->n_former, 2);
+        assert_string_equal(pod->former[0].id, "a-app-old");
+        assert_string_equal(pod->former[1].id, "a-app-older");
         assert_string_equal(runtime_pod_find(pod, "side")->id, "a-side");
         assert_null(runtime_pod_find(pod, "web"));
         assert_null(runtime_pods_find(&fixture->pods, "ns", "a", "u3"));
@@ -238,12 +280,129 @@ static void test_numbers(void **state) {
         }
 }
 
+static int on_pods(RuntimePods *pods, const Error *error, void *userdata) {
+        Fixture *fixture = userdata;
+
+        fixture->pods_call = runtime_pods_call_free(fixture->pods_call);
+        fixture->was_called = true;
+        fixture->refusal = error ? error->kind : ERROR_NONE;
+        assert_true(!pods == !!error);
+        if (!pods)
+                return 0;
+
+        fixture->pods = *pods;
+        *pods = RUNTIME_PODS_INIT;
+        return 0;
+}
+
+static int on_container(const CriContainer *container, const Error *error, void *userdata) {
+        Fixture *fixture = userdata;
+
+        fixture->was_called = true;
+        fixture->refusal = error ? error->kind : ERROR_NONE;
+        strcpy(fixture->found, container ? container->id : "none");
+        fixture->pods_call = runtime_pods_call_free(fixture->pods_call);
+        return 0;
+}
+
+/* What is asked for reaches the runtime, and nothing else. */
+static void test_list_filter(void **state) {
+        static const struct {
+                RuntimePodsFilter filter;
+                const char *expected;
+        } cases[] = {
+                { { .uid = NULL }, "" },
+                { { .namespace = "", .pod = "", .uid = "" }, "" },
+                { { .uid = "u1" }, LABEL_POD_UID "=u1 " },
+                { { .namespace = "", .pod = "a" }, LABEL_POD_NAME "=a " },
+                { { .namespace = "ns", .pod = "a" },
+                  LABEL_POD_NAME "=a " LABEL_POD_NAMESPACE "=ns " },
+        };
+        Fixture *fixture = *state;
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                assert_int_equal(runtime_pods_list(NULL, &cases[i].filter, on_pods, fixture,
+                                                   &fixture->pods_call),
+                                 0);
+                assert_string_equal(fixture->filter, cases[i].expected);
+                fixture->pods_call = runtime_pods_call_free(fixture->pods_call);
+                assert_false(fixture->call.is_open);
+        }
+        assert_false(fixture->was_called);
+}
+
+static void test_list(void **state) {
+        Fixture *fixture = *state;
+
+        add(fixture, "a", "u1", "app", "id", 5);
+        assert_int_equal(runtime_pods_list(NULL, &(RuntimePodsFilter){ .uid = "u1" }, on_pods,
+                                           fixture, &fixture->pods_call),
+                         0);
+        assert_false(fixture->was_called);
+        assert_int_equal(fixture->call.done(&fixture->list, NULL, fixture->call.userdata), 0);
+        assert_true(fixture->was_called);
+        assert_false(fixture->call.is_open);
+        assert_int_equal(fixture->refusal, ERROR_NONE);
+        assert_non_null(runtime_pods_find(&fixture->pods, "ns", "a", "u1"));
+}
+
+static void test_list_refused(void **state) {
+        const Error error = { .kind = ERROR_UNAVAILABLE };
+        Fixture *fixture = *state;
+
+        assert_int_equal(runtime_pods_list(NULL, &(RuntimePodsFilter){ .uid = "u1" }, on_pods,
+                                           fixture, &fixture->pods_call),
+                         0);
+        assert_int_equal(fixture->call.done(NULL, &error, fixture->call.userdata), 0);
+        assert_int_equal(fixture->refusal, ERROR_UNAVAILABLE);
+        assert_false(fixture->call.is_open);
+}
+
+/* A runtime answers the beginning of an ID with each container that it fits. */
+static void test_find_container(void **state) {
+        static const struct {
+                const char *id;
+                const char *expected;
+        } cases[] = { { "0123", "0123" }, { "01", "none" }, { "012345", "012345" } };
+        Fixture *fixture = *state;
+
+        add_bare(fixture, "012345", 5);
+        add(fixture, "a", "u1", "app", "0123", 5);
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                char filter[64];
+
+                assert_int_equal(runtime_pods_find_container(NULL, cases[i].id, on_container,
+                                                             fixture, &fixture->pods_call),
+                                 0);
+                snprintf(filter, sizeof(filter), "id=%s ", cases[i].id);
+                assert_string_equal(fixture->filter, filter);
+                assert_int_equal(fixture->call.done(&fixture->list, NULL, fixture->call.userdata),
+                                 0);
+                assert_string_equal(fixture->found, cases[i].expected);
+        }
+}
+
+static void test_find_container_refused(void **state) {
+        const Error error = { .kind = ERROR_TIMEOUT };
+        Fixture *fixture = *state;
+
+        assert_int_equal(runtime_pods_find_container(NULL, "0123", on_container, fixture,
+                                                     &fixture->pods_call),
+                         0);
+        assert_int_equal(fixture->call.done(NULL, &error, fixture->call.userdata), 0);
+        assert_int_equal(fixture->refusal, ERROR_TIMEOUT);
+        assert_string_equal(fixture->found, "none");
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-                TEST(test_nothing),   TEST(test_groups), TEST(test_same_instant),
-                TEST(test_strangers), TEST(test_facts),  TEST(test_newer_facts),
-                TEST(test_numbers),
+                TEST(test_nothing),        TEST(test_groups),
+                TEST(test_same_instant),   TEST(test_strangers),
+                TEST(test_facts),          TEST(test_newer_facts),
+                TEST(test_numbers),        TEST(test_list_filter),
+                TEST(test_list),           TEST(test_list_refused),
+                TEST(test_find_container), TEST(test_find_container_refused),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "agent/pod/runtime-pod.h"
+#include "agent/pod/runtime-pods.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "cri/client.h"
+
+#define SELECTORS_MAX 3
 
 /* A container, and what it is sorted by. */
 typedef struct Found {
@@ -115,18 +118,20 @@ static int read_container(const Found *found, RuntimeContainer *to) {
 }
 
 static int read_pod(const Found *found, size_t n_found, RuntimePod *pod) {
-        *pod = (RuntimePod){ .containers = calloc(n_found, sizeof(*pod->containers)) };
-        if (!pod->containers || copy_text(found->namespace, &pod->namespace) < 0 ||
+        *pod = (RuntimePod){
+                .containers = calloc(n_found, sizeof(*pod->containers)),
+                .former = calloc(n_found, sizeof(*pod->former)),
+        };
+        if (!pod->containers || !pod->former || copy_text(found->namespace, &pod->namespace) < 0 ||
             copy_text(found->pod, &pod->name) < 0 || copy_text(found->uid, &pod->uid) < 0)
                 return -ENOMEM;
 
         for (size_t i = 0; i < n_found; i++) {
+                bool is_former = i > 0 && strcmp(found[i].name, found[i - 1].name) == 0;
                 int r;
 
-                if (i > 0 && strcmp(found[i].name, found[i - 1].name) == 0)
-                        continue;
-
-                r = read_container(&found[i], &pod->containers[pod->n_containers++]);
+                r = read_container(&found[i], is_former ? &pod->former[pod->n_former++]
+                                                        : &pod->containers[pod->n_containers++]);
                 if (r < 0)
                         return r;
         }
@@ -198,7 +203,10 @@ static void container_done(RuntimeContainer *container) {
 static void pod_done(RuntimePod *pod) {
         for (size_t i = 0; i < pod->n_containers; i++)
                 container_done(&pod->containers[i]);
+        for (size_t i = 0; i < pod->n_former; i++)
+                container_done(&pod->former[i]);
         free(pod->containers);
+        free(pod->former);
         free(pod->namespace);
         free(pod->name);
         free(pod->uid);
@@ -229,5 +237,131 @@ const RuntimeContainer *runtime_pod_find(const RuntimePod *pod, const char *cont
                 if (strcmp(pod->containers[i].name, container) == 0)
                         return &pod->containers[i];
 
+        return NULL;
+}
+
+/* Asking the runtime */
+
+struct RuntimePodsCall {
+        RpcCall *rpc;
+        char *id; /* of the one container that is asked for */
+        RuntimePodsDone on_pods;
+        RuntimeContainerDone on_container;
+        void *userdata;
+};
+
+DEFINE_CLEANUP(RuntimePodsCall *, runtime_pods_call_free)
+
+static int on_pods_listed(const void *reply, const Error *error, void *userdata) {
+        cleanup(runtime_pods_done) RuntimePods pods = RUNTIME_PODS_INIT;
+        RuntimePodsCall *call = userdata;
+        int r;
+
+        call->rpc = rpc_call_unref(call->rpc);
+        if (error)
+                return call->on_pods(NULL, error, call->userdata);
+
+        r = runtime_pods_read(reply, &pods);
+        return r < 0 ? r : call->on_pods(&pods, NULL, call->userdata);
+}
+
+/* The runtime also accepts the beginning of an ID. */
+static const CriContainer *find_by_id(const CriContainerList *list, const char *id) {
+        for (size_t i = 0; i < list->n_containers; i++)
+                if (strcmp(list->containers[i]->id, id) == 0)
+                        return list->containers[i];
+
+        return NULL;
+}
+
+static int on_container_listed(const void *reply, const Error *error, void *userdata) {
+        RuntimePodsCall *call = userdata;
+
+        call->rpc = rpc_call_unref(call->rpc);
+        return call->on_container(error ? NULL : find_by_id(reply, call->id), error,
+                                  call->userdata);
+}
+
+static int call_new(void *userdata, RuntimePodsCall **ret) {
+        RuntimePodsCall *call = malloc(sizeof(*call));
+
+        if (!call)
+                return -ENOMEM;
+
+        *call = (RuntimePodsCall){ .userdata = userdata };
+        *ret = call;
+        return 0;
+}
+
+int runtime_pods_list(RpcClient *client, const RuntimePodsFilter *filter, RuntimePodsDone on_done,
+                      void *userdata, RuntimePodsCall **ret) {
+        const char *const keys[SELECTORS_MAX] = { LABEL_POD_NAME, LABEL_POD_NAMESPACE,
+                                                  LABEL_POD_UID };
+        const char *const values[SELECTORS_MAX] = { filter->pod, filter->namespace, filter->uid };
+        Runtime__V1__ContainerFilter__LabelSelectorEntry entries[SELECTORS_MAX];
+        Runtime__V1__ContainerFilter__LabelSelectorEntry *selector[SELECTORS_MAX];
+        CriContainerFilter cri_filter = RUNTIME__V1__CONTAINER_FILTER__INIT;
+        cleanup(runtime_pods_call_free_p) RuntimePodsCall *call = NULL;
+        size_t n = 0;
+        int r;
+
+        r = call_new(userdata, &call);
+        if (r < 0)
+                return r;
+
+        for (size_t i = 0; i < SELECTORS_MAX; i++) {
+                if (!values[i] || !values[i][0])
+                        continue;
+
+                runtime__v1__container_filter__label_selector_entry__init(&entries[n]);
+                entries[n].key = (char *) keys[i];
+                entries[n].value = (char *) values[i];
+                selector[n] = &entries[n];
+                n++;
+        }
+
+        cri_filter.label_selector = selector;
+        cri_filter.n_label_selector = n;
+        call->on_pods = on_done;
+        r = cri_list_containers(client, n > 0 ? &cri_filter : NULL, on_pods_listed, call,
+                                &call->rpc);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(call);
+        return 0;
+}
+
+int runtime_pods_find_container(RpcClient *client, const char *id, RuntimeContainerDone on_done,
+                                void *userdata, RuntimePodsCall **ret) {
+        CriContainerFilter filter = RUNTIME__V1__CONTAINER_FILTER__INIT;
+        cleanup(runtime_pods_call_free_p) RuntimePodsCall *call = NULL;
+        int r;
+
+        r = call_new(userdata, &call);
+        if (r < 0)
+                return r;
+
+        call->id = strdup(id);
+        if (!call->id)
+                return -ENOMEM;
+
+        filter.id = call->id;
+        call->on_container = on_done;
+        r = cri_list_containers(client, &filter, on_container_listed, call, &call->rpc);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(call);
+        return 0;
+}
+
+RuntimePodsCall *runtime_pods_call_free(RuntimePodsCall *call) {
+        if (!call)
+                return NULL;
+
+        rpc_call_unref(call->rpc);
+        free(call->id);
+        free(call);
         return NULL;
 }
