@@ -60,9 +60,9 @@ struct Agent {
         Recreate *recreate;
         Api *api;
         HttpServer *http;
-        sd_event_source *notify; /* NULL until there is something to report */
-        sd_event_source *trim;
-        sd_event_source *settle; /* runs until it is known which runtimes are there */
+        Timer notify;
+        Timer trim;
+        Timer settle; /* runs until it is known which runtimes are there */
 };
 
 DEFINE_CLEANUP(Agent *, agent_free)
@@ -71,8 +71,8 @@ DEFINE_CLEANUP(FILE *, fclose)
 /* What systemctl status shows, some time after each change. Also the moment to give memory back that
  * a burst of work needed. */
 
-static int on_notify(sd_event_source *source, uint64_t usec, void *userdata) {
-        const Agent *agent = userdata;
+static int on_notify(void *userdata) {
+        Agent *agent = userdata;
         ImagesWork work = images_work(agent->images);
 
         (void) sd_notifyf(false, "STATUS=%zu images desired, %zu being pulled, %zu waiting; %s",
@@ -82,37 +82,23 @@ static int on_notify(sd_event_source *source, uint64_t usec, void *userdata) {
                 return 0;
 
         (void) malloc_trim(0);
-        (void) sd_event_source_set_time_relative(agent->trim, TRIM_USEC);
-        return sd_event_source_set_enabled(agent->trim, SD_EVENT_ONESHOT);
+        return timer_start(&agent->trim, TRIM_USEC);
 }
 
 /* Once more, since gRPC's threads may free what they have read some time later. */
-static int on_trim(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_trim(void *userdata) {
         (void) malloc_trim(0);
         return 0;
 }
 
 static int agent_notify_later(Agent *agent) {
-        int enabled;
-
-        if (!agent->notify || sd_event_source_get_enabled(agent->notify, &enabled) < 0 ||
-            enabled != SD_EVENT_OFF)
-                return 0;
-
-        (void) sd_event_source_set_time_relative(agent->notify, NOTIFY_USEC);
-        return sd_event_source_set_enabled(agent->notify, SD_EVENT_ONESHOT);
+        return timer_is_running(&agent->notify) ? 0 : timer_start(&agent->notify, NOTIFY_USEC);
 }
 
 static int agent_add_notify(Agent *agent, const Options *options, Error *reterr) {
         int r;
 
-        r = loop_add_time_relative(agent->event, &agent->notify, CLOCK_MONOTONIC, NOTIFY_USEC, 0,
-                                   on_notify, agent);
-        if (r < 0)
-                return r;
-
-        r = loop_add_time(agent->event, &agent->trim, CLOCK_MONOTONIC, UINT64_MAX, 0, on_trim,
-                          agent);
+        r = agent_notify_later(agent);
         if (r < 0)
                 return r;
 
@@ -182,7 +168,7 @@ static bool is_silence(const Runtimes *runtimes) {
 
 /* All have been tried once. */
 static int agent_settle(Agent *agent) {
-        agent->settle = sd_event_source_disable_unref(agent->settle);
+        timer_stop(&agent->settle);
         if (is_silence(agent->runtimes))
                 log_warning(agent->log, LOG_FIELDS({ "MESSAGE_ID", MESSAGE_RUNTIME_LOST }),
                             "Waiting for a runtime: %s.",
@@ -192,7 +178,7 @@ static int agent_settle(Agent *agent) {
         return agent_notify_later(agent);
 }
 
-static int on_settle(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_settle(void *userdata) {
         return agent_settle(userdata);
 }
 
@@ -215,7 +201,7 @@ static int on_runtime_changed(Runtime *runtime, void *userdata) {
         if (r < 0)
                 return r;
 
-        if (agent->settle && runtimes_are_settled(agent->runtimes))
+        if (timer_is_running(&agent->settle) && runtimes_are_settled(agent->runtimes))
                 return agent_settle(agent);
 
         return agent_notify_later(agent);
@@ -260,9 +246,7 @@ static int agent_look_for_runtimes(Agent *agent, const Options *options, Error *
         if (r < 0)
                 return r;
 
-        return loop_add_time_relative(agent->event, &agent->settle, CLOCK_MONOTONIC,
-                                      runtimes_are_settled(agent->runtimes) ? 0 : SETTLE_USEC, 1,
-                                      on_settle, agent);
+        return timer_start(&agent->settle, runtimes_are_settled(agent->runtimes) ? 0 : SETTLE_USEC);
 }
 
 /* Credentials: all sources that the options name, and who else may read or write the files. */
@@ -859,6 +843,9 @@ int agent_new(sd_event *event, Log *log, const Options *options, AgentReady on_r
 
         agent->event = event;
         agent->log = log;
+        timer_init(&agent->notify, event, /* accuracy_usec= */ 0, on_notify, agent);
+        timer_init(&agent->trim, event, /* accuracy_usec= */ 0, on_trim, agent);
+        timer_init(&agent->settle, event, /* accuracy_usec= */ 1, on_settle, agent);
         agent->on_ready = on_ready;
         agent->userdata = userdata;
         agent->images_path = strdup(options->images_dir);
@@ -879,9 +866,6 @@ Agent *agent_free(Agent *agent) {
         if (!agent)
                 return NULL;
 
-        sd_event_source_disable_unref(agent->settle);
-        agent->notify = sd_event_source_disable_unref(agent->notify);
-        agent->trim = sd_event_source_disable_unref(agent->trim);
         http_server_free(agent->http);
         agent->api = api_free(agent->api);
         agent->recreate = recreate_free(agent->recreate);
@@ -902,6 +886,9 @@ Agent *agent_free(Agent *agent) {
         agent_files_free(agent->files);
         runtimes_free(agent->runtimes);
         completion_queue_free(agent->completions);
+        timer_done(&agent->settle); /* the parts may have started them until now */
+        timer_done(&agent->notify);
+        timer_done(&agent->trim);
         agent_metrics_done(&agent->metrics);
         free(agent->images_path);
         free(agent);

@@ -4,8 +4,8 @@
 /*
  * Back-off with jitter
  *
- * 1, 2, 4 ... 30 seconds, each up to a fifth shorter or longer, so that nodes that failed together
- * do not try again together. Pure: the random number is given.
+ * Each pause is twice as long as the one before, up to a limit, and up to a fifth shorter or longer,
+ * so that nodes that failed together do not try again together. Pure: the random number is given.
  */
 
 #include <stdint.h>
@@ -13,5 +13,9 @@
 #define BACKOFF_MIN_USEC ((uint64_t) 1000000)
 #define BACKOFF_MAX_USEC ((uint64_t) 30000000)
 
-/* How long to wait after failure number n_failures, which is at least 1. */
+/* 1, 2, 4 ... 30 seconds: how long to wait after failure number n_failures, which is at least 1. */
 uint64_t backoff_usec(unsigned n_failures, uint32_t random);
+
+/* The same between other limits. */
+uint64_t backoff_between_usec(uint64_t min_usec, uint64_t max_usec, unsigned n_failures,
+                              uint32_t random);

@@ -3,6 +3,9 @@
 
 #include <stdbool.h>
 
+#include "agent/base/backoff.h"
+#include "agent/base/random.h"
+
 /* The last step of each constructor: the source goes to the caller, or to the loop if ret is NULL. */
 static int finish(sd_event_source *source, sd_event_source **ret) {
         int r;
@@ -71,4 +74,127 @@ int loop_add_defer(sd_event *event, sd_event_source **ret, sd_event_handler_t ha
 
         r = sd_event_add_defer(event, &source, handler, userdata);
         return r < 0 ? r : finish(source, ret);
+}
+
+static int on_deferred(sd_event_source *source, void *userdata) {
+        const Deferred *deferred = userdata;
+
+        return deferred->call(deferred->userdata);
+}
+
+void deferred_init(Deferred *deferred, sd_event *event, LoopCall call, void *userdata) {
+        *deferred = (Deferred){ .event = event, .call = call, .userdata = userdata };
+}
+
+void deferred_done(Deferred *deferred) {
+        deferred->source = sd_event_source_disable_unref(deferred->source);
+}
+
+int deferred_request(Deferred *deferred) {
+        int r;
+
+        if (!deferred->source)
+                return loop_add_defer(deferred->event, &deferred->source, on_deferred, deferred);
+
+        r = sd_event_source_set_enabled(deferred->source, SD_EVENT_ONESHOT);
+        return r < 0 ? r : 0;
+}
+
+/* Switching a source off needs no memory, and fails only where there is nothing to switch off. */
+static void switch_off(sd_event_source *source) {
+        if (source)
+                (void) sd_event_source_set_enabled(source, SD_EVENT_OFF);
+}
+
+static bool is_on(sd_event_source *source) {
+        return source && sd_event_source_get_enabled(source, NULL) > 0;
+}
+
+void deferred_cancel(Deferred *deferred) {
+        switch_off(deferred->source);
+}
+
+bool deferred_is_pending(const Deferred *deferred) {
+        return is_on(deferred->source);
+}
+
+static int on_timer(sd_event_source *source, uint64_t usec, void *userdata) {
+        const Timer *timer = userdata;
+
+        return timer->call(timer->userdata);
+}
+
+void timer_init(Timer *timer, sd_event *event, uint64_t accuracy_usec, LoopCall call,
+                void *userdata) {
+        *timer = (Timer){
+                .event = event,
+                .accuracy_usec = accuracy_usec,
+                .call = call,
+                .userdata = userdata,
+        };
+}
+
+void timer_done(Timer *timer) {
+        timer->source = sd_event_source_disable_unref(timer->source);
+}
+
+static int switch_on_once(sd_event_source *source, int r) {
+        if (r >= 0)
+                r = sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+        return r < 0 ? r : 0;
+}
+
+int timer_start(Timer *timer, uint64_t delay_usec) {
+        if (!timer->source)
+                return loop_add_time_relative(timer->event, &timer->source, CLOCK_MONOTONIC,
+                                              delay_usec, timer->accuracy_usec, on_timer, timer);
+
+        return switch_on_once(timer->source,
+                              sd_event_source_set_time_relative(timer->source, delay_usec));
+}
+
+int timer_start_at(Timer *timer, uint64_t usec) {
+        if (!timer->source)
+                return loop_add_time(timer->event, &timer->source, CLOCK_MONOTONIC, usec,
+                                     timer->accuracy_usec, on_timer, timer);
+
+        return switch_on_once(timer->source, sd_event_source_set_time(timer->source, usec));
+}
+
+void timer_stop(Timer *timer) {
+        switch_off(timer->source);
+}
+
+bool timer_is_running(const Timer *timer) {
+        return is_on(timer->source);
+}
+
+void retry_init(Retry *retry, sd_event *event, uint64_t min_usec, uint64_t max_usec, LoopCall call,
+                void *userdata) {
+        *retry = (Retry){ .min_usec = min_usec, .max_usec = max_usec };
+        timer_init(&retry->timer, event, /* accuracy_usec= */ 0, call, userdata);
+}
+
+void retry_done(Retry *retry) {
+        timer_done(&retry->timer);
+}
+
+int retry_later(Retry *retry, uint64_t at_least_usec) {
+        uint64_t usec = backoff_between_usec(retry->min_usec, retry->max_usec, ++retry->n_failures,
+                                             random_number());
+
+        return timer_start(&retry->timer, usec > at_least_usec ? usec : at_least_usec);
+}
+
+int retry_kick(Retry *retry) {
+        return retry_is_waiting(retry) ? timer_start(&retry->timer, 0) : 0;
+}
+
+void retry_reset(Retry *retry) {
+        retry->n_failures = 0;
+        timer_stop(&retry->timer);
+}
+
+bool retry_is_waiting(const Retry *retry) {
+        return timer_is_running(&retry->timer);
 }

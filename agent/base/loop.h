@@ -13,6 +13,7 @@
  * All return 0 or a negative errno. On failure, *ret is untouched and there is no source.
  */
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <systemd/sd-event.h>
 
@@ -38,3 +39,62 @@ int loop_add_inotify_fd(sd_event *event, sd_event_source **ret, int fd, uint32_t
 /* Enabled once: runs in the next turn of the loop. */
 int loop_add_defer(sd_event *event, sd_event_source **ret, sd_event_handler_t handler,
                    void *userdata);
+
+/*
+ * Calls that a struct owns by a field
+ *
+ * Deferred, Timer and Retry are initialized with the loop (borrowed), the function and its argument;
+ * that needs no memory and cannot fail. _done() is for the end of the owner, also from within a call,
+ * and harmless for one that was never initialized; nothing is called after it. What the function
+ * returns is what a handler of sd-event returns: a negative errno ends the loop.
+ */
+typedef int (*LoopCall)(void *userdata);
+
+/* Once in the next turn of the loop, however often it is requested until then. */
+typedef struct Deferred {
+        sd_event *event;
+        sd_event_source *source; /* NULL until the first request */
+        LoopCall call;
+        void *userdata;
+} Deferred;
+
+void deferred_init(Deferred *deferred, sd_event *event, LoopCall call, void *userdata);
+void deferred_done(Deferred *deferred);
+int deferred_request(Deferred *deferred);
+void deferred_cancel(Deferred *deferred);
+bool deferred_is_pending(const Deferred *deferred);
+
+/* Once at a time of the monotonic clock. Starting it again replaces the time. */
+typedef struct Timer {
+        sd_event *event;
+        sd_event_source *source; /* NULL until the first start */
+        uint64_t accuracy_usec;  /* as for loop_add_time(): 0 is a quarter of a second */
+        LoopCall call;
+        void *userdata;
+} Timer;
+
+void timer_init(Timer *timer, sd_event *event, uint64_t accuracy_usec, LoopCall call,
+                void *userdata);
+void timer_done(Timer *timer);
+int timer_start(Timer *timer, uint64_t delay_usec);
+int timer_start_at(Timer *timer, uint64_t usec);
+void timer_stop(Timer *timer);
+bool timer_is_running(const Timer *timer);
+
+/* Again after a failure, later each time: backoff_between_usec(). */
+typedef struct Retry {
+        Timer timer;
+        uint64_t min_usec, max_usec;
+        unsigned n_failures; /* in a row */
+} Retry;
+
+void retry_init(Retry *retry, sd_event *event, uint64_t min_usec, uint64_t max_usec, LoopCall call,
+                void *userdata);
+void retry_done(Retry *retry);
+/* It failed once more. at_least_usec: what the peer asked for, or 0. */
+int retry_later(Retry *retry, uint64_t at_least_usec);
+/* If it waits, it is called in the next turn of the loop; the number of failures stays. */
+int retry_kick(Retry *retry);
+/* It succeeded, or is no longer needed: no call is pending, and the next failure is the first. */
+void retry_reset(Retry *retry);
+bool retry_is_waiting(const Retry *retry);

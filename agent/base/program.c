@@ -347,8 +347,8 @@ struct Program {
         sd_event_source *life; /* these three own their descriptors */
         sd_event_source *stdout_source;
         sd_event_source *stderr_source;
-        sd_event_source *timer; /* the deadline, and once it has ended the grace */
-        sd_event_source *not_started;
+        Timer timer; /* the deadline, and once it has ended the grace */
+        Deferred not_started;
 
         Buffer output;
         size_t output_max;
@@ -388,8 +388,8 @@ static int buffer_grow(Buffer *buffer) {
 static void program_quiet(Program *program) {
         program->stdout_source = sd_event_source_disable_unref(program->stdout_source);
         program->stderr_source = sd_event_source_disable_unref(program->stderr_source);
-        program->timer = sd_event_source_disable_unref(program->timer);
-        program->not_started = sd_event_source_disable_unref(program->not_started);
+        timer_stop(&program->timer);
+        deferred_cancel(&program->not_started);
 }
 
 /* When the loop has ended, nothing is left that could reap it later. */
@@ -566,10 +566,10 @@ static int on_life(sd_event_source *source, int fd, uint32_t revents, void *user
         if (r < 0)
                 return r;
 
-        return sd_event_source_set_time_relative(program->timer, GRACE_USEC);
+        return timer_start(&program->timer, GRACE_USEC);
 }
 
-static int on_timer(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_timer(void *userdata) {
         cleanup(error_done) Error error = ERROR_INIT;
         Program *program = userdata;
 
@@ -581,7 +581,7 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata) {
         return program_finish(program, &error);
 }
 
-static int on_not_started(sd_event_source *source, void *userdata) {
+static int on_not_started(void *userdata) {
         cleanup(error_done) Error error = ERROR_INIT;
         Program *program = userdata;
 
@@ -601,7 +601,7 @@ static int refuse_start(Program *program, int number) {
                 (void) error_set(&program->error, kind, STATUS_IS_LOST);
         else
                 (void) error_set(&program->error, kind, "cannot be started: %s", strerror(number));
-        return loop_add_defer(program->event, &program->not_started, on_not_started, program);
+        return deferred_request(&program->not_started);
 }
 
 /* The source is then the owner of the descriptor. Negative: a local failure. */
@@ -655,8 +655,10 @@ int program_run(sd_event *event, const ProgramOptions *options, ProgramDone on_d
         program->on_done = on_done;
         program->userdata = userdata;
 
-        r = loop_add_time_relative(event, &program->timer, CLOCK_MONOTONIC, options->timeout_usec,
-                                   0, on_timer, program);
+        timer_init(&program->timer, event, /* accuracy_usec= */ 0, on_timer, program);
+        deferred_init(&program->not_started, event, on_not_started, program);
+
+        r = timer_start(&program->timer, options->timeout_usec);
         if (r < 0)
                 return r;
         r = start(program, options);
@@ -674,6 +676,8 @@ Program *program_free(Program *program) {
                 return NULL;
 
         program_kill(program);
+        timer_done(&program->timer);
+        deferred_done(&program->not_started);
         buffer_done(&program->output);
         error_done(&program->error);
         sd_event_unref(program->event);

@@ -2,6 +2,8 @@
 
 #include "agent/kube/retry.h"
 
+#include "agent/base/backoff.h"
+
 #define RETRY_MIN_USEC ((uint64_t) 250000)
 #define RETRY_MAX_USEC ((uint64_t) 15000000)
 #define RETRY_AFTER_MAX_USEC ((uint64_t) 60000000)
@@ -19,14 +21,8 @@ bool kube_is_retriable(const KubeReply *reply, const Error *error) {
 
 uint64_t kube_retry_usec(unsigned n_failures, const KubeReply *reply, uint32_t random) {
         uint64_t asked = reply ? reply->retry_after_usec : 0;
-        uint64_t usec = RETRY_MIN_USEC;
+        uint64_t usec = backoff_between_usec(RETRY_MIN_USEC, RETRY_MAX_USEC, n_failures, random);
 
-        for (unsigned i = 1; i < n_failures && usec < RETRY_MAX_USEC; i++)
-                usec *= 2;
-        if (usec > RETRY_MAX_USEC)
-                usec = RETRY_MAX_USEC;
-
-        usec = usec - usec / 5 + (uint64_t) ((double) random / UINT32_MAX * (double) usec * 2 / 5);
         if (asked > RETRY_AFTER_MAX_USEC)
                 asked = RETRY_AFTER_MAX_USEC;
 

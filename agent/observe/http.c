@@ -49,7 +49,7 @@ struct Peer {
 struct HttpServer {
         struct MHD_Daemon *daemon; /* owns the listening socket */
         sd_event_source *io;
-        sd_event_source *timer; /* on only while there is a connection */
+        Timer timer; /* on only while there is a connection */
         Peer *peers;
         uint16_t port;
         Route *routes;
@@ -307,21 +307,17 @@ static uint64_t server_cut_peers(HttpServer *server) {
 static int server_arm_timer(HttpServer *server) {
         uint64_t next = server_cut_peers(server);
         MHD_UNSIGNED_LONG_LONG msec;
-        int r;
 
         if (MHD_get_timeout(server->daemon, &msec) == MHD_YES) {
                 uint64_t due = clock_monotonic_usec() + (uint64_t) msec * 1000;
 
                 next = due < next ? due : next;
         }
-        if (next == UINT64_MAX)
-                return sd_event_source_set_enabled(server->timer, SD_EVENT_OFF);
+        if (next < UINT64_MAX)
+                return timer_start_at(&server->timer, next);
 
-        r = sd_event_source_set_time(server->timer, next);
-        if (r < 0)
-                return r;
-
-        return sd_event_source_set_enabled(server->timer, SD_EVENT_ONESHOT);
+        timer_stop(&server->timer);
+        return 0;
 }
 
 static int server_run(HttpServer *server) {
@@ -343,7 +339,7 @@ static int on_io(sd_event_source *source, int fd, uint32_t events, void *userdat
         return server_run(userdata);
 }
 
-static int on_timer(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_timer(void *userdata) {
         return server_run(userdata);
 }
 
@@ -355,11 +351,7 @@ static int server_attach(HttpServer *server, sd_event *event) {
         if (r < 0)
                 return r;
 
-        r = loop_add_time(event, &server->timer, CLOCK_MONOTONIC, 0, TIMER_ACCURACY_USEC, on_timer,
-                          server);
-        if (r < 0)
-                return r;
-
+        timer_init(&server->timer, event, TIMER_ACCURACY_USEC, on_timer, server);
         return server_run(server); /* makes it watch the listening socket */
 }
 
@@ -402,7 +394,7 @@ HttpServer *http_server_free(HttpServer *server) {
         if (!server)
                 return NULL;
 
-        sd_event_source_disable_unref(server->timer);
+        timer_done(&server->timer);
         sd_event_source_disable_unref(server->io);
         if (server->daemon)
                 MHD_stop_daemon(server->daemon);

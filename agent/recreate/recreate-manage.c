@@ -520,7 +520,7 @@ static uint64_t get_rest_usec(const RecreateOrphan *orphan) {
         return usec > now_usec ? usec - now_usec : 0;
 }
 
-static int retry_later(RecreateOrphan *orphan, const KubeReply *reply) {
+static int orphan_retry_later(RecreateOrphan *orphan, const KubeReply *reply) {
         uint32_t random = 0;
 
         (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
@@ -550,7 +550,7 @@ static int on_adopted(const KubeReply *reply, const Error *error, void *userdata
         if (orphan->is_gone)
                 return drop_gone(orphan);
 
-        return error && !is_late ? retry_later(orphan, reply) : 0;
+        return error && !is_late ? orphan_retry_later(orphan, reply) : 0;
 }
 
 static int adopt(RecreateOrphan *orphan, struct json_object *patch) {

@@ -135,7 +135,7 @@ static void test_peer_that_drips_alone(void **state) {
 
 /* Counts the timers of this process that will go off: what the kernel will wake it up for. */
 static unsigned count_armed_timers(void) {
-        unsigned n_armed = 0, n_timers = 0;
+        unsigned n_armed = 0;
         DIR *directory = opendir("/proc/self/fdinfo");
 
         assert_non_null(directory);
@@ -147,15 +147,12 @@ static unsigned count_armed_timers(void) {
                 (void) snprintf(path, sizeof(path), "/proc/self/fdinfo/%s", entry->d_name);
                 file = fopen(path, "re");
                 while (file && fgets(line, sizeof(line), file))
-                        if (sscanf(line, "it_value: (%llu, %llu)", &seconds, &nsec) == 2) {
-                                n_timers++;
+                        if (sscanf(line, "it_value: (%llu, %llu)", &seconds, &nsec) == 2)
                                 n_armed += seconds > 0 || nsec > 0;
-                        }
                 if (file)
                         fclose(file);
         }
         closedir(directory);
-        assert_true(n_timers > 0);
         return n_armed;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Event sources: each kind of handler that fails ends the loop with its errno.
+ * Event sources: each kind of handler that fails ends the loop with its errno. Deferred calls, timers
+ * and retries: when they are called, and when not.
  */
 
 #include <errno.h>
@@ -23,6 +24,7 @@
 #include <cmocka.h>
 
 #include "agent/base/loop.h"
+#include "tests/unit/still-clock.h"
 
 typedef struct Fixture {
         sd_event *event;
@@ -145,10 +147,241 @@ static void test_refused_source_is_none(void **state) {
         sd_event_unref(event);
 }
 
+#define MSEC ((uint64_t) 1000)
+#define SEC (1000 * MSEC)
+
+/* What owns the three, and may end them from within a call. */
+typedef struct Owner {
+        sd_event *event;
+        Deferred deferred;
+        Timer timer;
+        Retry retry;
+        unsigned n_calls;
+        bool requests_again, ends;
+        int result;
+} Owner;
+
+static void owner_done(Owner *owner) {
+        deferred_done(&owner->deferred);
+        timer_done(&owner->timer);
+        retry_done(&owner->retry);
+}
+
+static int on_call(void *userdata) {
+        Owner *owner = userdata;
+
+        owner->n_calls++;
+        if (owner->ends)
+                owner_done(owner);
+        else if (owner->requests_again && owner->n_calls < 3)
+                return deferred_request(&owner->deferred);
+        return owner->result;
+}
+
+static int set_up(void **state) {
+        static Owner owner;
+
+        owner = (Owner){ .result = 0 };
+        assert_int_equal(sd_event_new(&owner.event), 0);
+        still_begin();
+        deferred_init(&owner.deferred, owner.event, on_call, &owner);
+        timer_init(&owner.timer, owner.event, /* accuracy_usec= */ 1, on_call, &owner);
+        retry_init(&owner.retry, owner.event, 1 * SEC, 4 * SEC, on_call, &owner);
+        *state = &owner;
+        return 0;
+}
+
+static int tear_down(void **state) {
+        Owner *owner = *state;
+
+        owner_done(owner);
+        still_end();
+        sd_event_unref(owner->event);
+        return 0;
+}
+
+static void assert_calls(Owner *owner, uint64_t after_usec, unsigned n_calls) {
+        owner->n_calls = 0;
+        still_pass(owner->event, after_usec);
+        assert_int_equal(owner->n_calls, n_calls);
+}
+
+static void test_deferred_runs_once(void **state) {
+        Owner *owner = *state;
+
+        assert_false(deferred_is_pending(&owner->deferred));
+        for (int turn = 0; turn < 2; turn++) {
+                for (int i = 0; i < 3; i++)
+                        assert_int_equal(deferred_request(&owner->deferred), 0);
+                assert_true(deferred_is_pending(&owner->deferred));
+                assert_calls(owner, 0, 1);
+                assert_false(deferred_is_pending(&owner->deferred));
+        }
+}
+
+static void test_deferred_requests_itself(void **state) {
+        Owner *owner = *state;
+
+        owner->requests_again = true;
+        assert_int_equal(deferred_request(&owner->deferred), 0);
+        assert_calls(owner, 0, 3);
+}
+
+static void test_deferred_is_canceled(void **state) {
+        Owner *owner = *state;
+
+        deferred_cancel(&owner->deferred); /* without a request */
+        assert_int_equal(deferred_request(&owner->deferred), 0);
+        deferred_cancel(&owner->deferred);
+        assert_calls(owner, 0, 0);
+        assert_int_equal(deferred_request(&owner->deferred), 0);
+        assert_calls(owner, 0, 1);
+}
+
+static void test_timer_runs_once(void **state) {
+        Owner *owner = *state;
+
+        for (int i = 0; i < 2; i++) {
+                assert_int_equal(timer_start(&owner->timer, 10 * SEC), 0);
+                assert_true(timer_is_running(&owner->timer));
+                assert_calls(owner, 10 * SEC - 1, 0);
+                assert_calls(owner, 1, 1);
+                assert_false(timer_is_running(&owner->timer));
+                assert_calls(owner, 100 * SEC, 0);
+        }
+}
+
+static void test_timer_is_started_again(void **state) {
+        Owner *owner = *state;
+
+        assert_int_equal(timer_start(&owner->timer, 10 * SEC), 0);
+        assert_int_equal(timer_start(&owner->timer, 20 * SEC), 0);
+        assert_calls(owner, 20 * SEC - 1, 0);
+        assert_int_equal(timer_start(&owner->timer, 5 * SEC), 0);
+        assert_calls(owner, 5 * SEC, 1);
+}
+
+static void test_timer_is_stopped(void **state) {
+        Owner *owner = *state;
+
+        timer_stop(&owner->timer); /* without a start */
+        assert_int_equal(timer_start(&owner->timer, 1 * SEC), 0);
+        timer_stop(&owner->timer);
+        assert_false(timer_is_running(&owner->timer));
+        assert_calls(owner, 10 * SEC, 0);
+}
+
+static void test_timer_of_a_past_time(void **state) {
+        Owner *owner = *state;
+
+        assert_int_equal(timer_start_at(&owner->timer, 1), 0);
+        assert_calls(owner, 0, 1);
+        assert_int_equal(timer_start_at(&owner->timer, UINT64_MAX), 0);
+        assert_int_equal(timer_start_at(&owner->timer, 1), 0);
+        assert_calls(owner, 0, 1);
+}
+
+static void test_retry_waits_longer_each_time(void **state) {
+        static const uint64_t middle_usec[] = { 1 * SEC, 2 * SEC, 4 * SEC, 4 * SEC };
+        Owner *owner = *state;
+
+        for (size_t i = 0; i < sizeof(middle_usec) / sizeof(middle_usec[0]); i++) {
+                assert_int_equal(retry_later(&owner->retry, 0), 0);
+                assert_int_equal(owner->retry.n_failures, i + 1);
+                assert_calls(owner, middle_usec[i] / 5 * 4 - 1, 0);
+                assert_true(retry_is_waiting(&owner->retry));
+                assert_calls(owner, middle_usec[i] / 5 * 2 + 1, 1);
+                assert_false(retry_is_waiting(&owner->retry));
+        }
+}
+
+static void test_retry_waits_as_long_as_asked(void **state) {
+        Owner *owner = *state;
+
+        assert_int_equal(retry_later(&owner->retry, 7 * SEC), 0);
+        assert_calls(owner, 7 * SEC - 1, 0);
+        assert_calls(owner, 1, 1);
+}
+
+static void test_retry_is_kicked(void **state) {
+        Owner *owner = *state;
+
+        assert_int_equal(retry_kick(&owner->retry), 0); /* it does not wait */
+        assert_calls(owner, 0, 0);
+        assert_int_equal(retry_later(&owner->retry, 0), 0);
+        assert_int_equal(retry_kick(&owner->retry), 0);
+        assert_calls(owner, 0, 1);
+        assert_int_equal(owner->retry.n_failures, 1);
+}
+
+static void test_retry_is_reset(void **state) {
+        Owner *owner = *state;
+
+        for (int i = 0; i < 3; i++)
+                assert_int_equal(retry_later(&owner->retry, 0), 0);
+        retry_reset(&owner->retry);
+        assert_calls(owner, 100 * SEC, 0);
+        assert_int_equal(retry_later(&owner->retry, 0), 0);
+        assert_int_equal(owner->retry.n_failures, 1);
+        assert_calls(owner, SEC / 5 * 6, 1);
+}
+
+/* The owner may end all three in a call of one of them. */
+static void test_owner_ends_in_a_call(void **state) {
+        Owner *owner = *state;
+
+        owner->ends = true;
+        assert_int_equal(deferred_request(&owner->deferred), 0);
+        assert_int_equal(timer_start(&owner->timer, 0), 0);
+        assert_int_equal(retry_later(&owner->retry, 0), 0);
+        assert_calls(owner, 100 * SEC, 1);
+}
+
+/* One that an owner never initialized, since something before it failed. */
+static void test_zero_ones_end(void **state) {
+        Owner owner = { .n_calls = 0 };
+
+        owner_done(&owner);
+        assert_null(owner.deferred.source);
+}
+
+static void test_failing_call_ends_the_loop(void **state) {
+        Owner *owner = *state;
+
+        owner->result = -ENODATA;
+        assert_int_equal(deferred_request(&owner->deferred), 0);
+        assert_int_equal(sd_event_loop(owner->event), -ENODATA);
+}
+
+static void test_failing_timer_ends_the_loop(void **state) {
+        Owner *owner = *state;
+
+        owner->result = -ENODATA;
+        assert_int_equal(timer_start_at(&owner->timer, 1), 0);
+        assert_int_equal(sd_event_loop(owner->event), -ENODATA);
+}
+
+#define owner_test(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_failure_ends_the_loop),
                 cmocka_unit_test(test_refused_source_is_none),
+                owner_test(test_deferred_runs_once),
+                owner_test(test_deferred_requests_itself),
+                owner_test(test_deferred_is_canceled),
+                owner_test(test_timer_runs_once),
+                owner_test(test_timer_is_started_again),
+                owner_test(test_timer_is_stopped),
+                owner_test(test_timer_of_a_past_time),
+                owner_test(test_retry_waits_longer_each_time),
+                owner_test(test_retry_waits_as_long_as_asked),
+                owner_test(test_retry_is_kicked),
+                owner_test(test_retry_is_reset),
+                owner_test(test_owner_ends_in_a_call),
+                owner_test(test_zero_ones_end),
+                owner_test(test_failing_call_ends_the_loop),
+                owner_test(test_failing_timer_ends_the_loop),
         };
         sigset_t mask;
 
