@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/image/pull-failure.h"
+#include "agent/image/image-status.h"
 #include "agent/api/api-internal.h"
 #include "agent/node/owner.h"
 #include "agent/api/request-plan.h"
@@ -68,7 +68,7 @@ static const Inplaced__V1__Step steps[_IMAGE_STEP_MAX] = {
         [IMAGE_STEP_NONE]                = INPLACED__V1__STEP__STEP_UNSPECIFIED,
         [IMAGE_STEP_QUEUED]              = INPLACED__V1__STEP__STEP_QUEUED,
         [IMAGE_STEP_WAITING_FOR_RUNTIME] = INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME,
-        [IMAGE_STEP_LOOKING]             = INPLACED__V1__STEP__STEP_LOOKING,
+        [IMAGE_STEP_INSPECTING]             = INPLACED__V1__STEP__STEP_LOOKING,
         [IMAGE_STEP_RESOLVING]           = INPLACED__V1__STEP__STEP_RESOLVING,
         [IMAGE_STEP_DOWNLOADING]         = INPLACED__V1__STEP__STEP_DOWNLOADING,
         [IMAGE_STEP_UNPACKING]           = INPLACED__V1__STEP__STEP_UNPACKING,
@@ -267,7 +267,7 @@ static int item_init(PreloadItem *item, const char *asked) {
         r = image_ref_parse(asked, &ref, &error);
         if (error.kind != ERROR_NONE) {
                 item->refusal.phase = IMAGE_FAILED;
-                return pull_failure_describe(&item->refusal, PULL_REASON_INVALID_REFERENCE,
+                return image_status_set_failure(&item->refusal, PULL_REASON_INVALID_REFERENCE,
                                              error_message(&error), 1, 1);
         }
         if (r < 0)

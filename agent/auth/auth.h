@@ -13,7 +13,7 @@
 
 #include "agent/auth/credential-providers.h"
 #include "agent/auth/docker-config.h"
-#include "agent/image/pull-keys.h"
+#include "agent/image/pull-request.h"
 #include "agent/kube/secret.h"
 
 typedef struct Auth Auth;

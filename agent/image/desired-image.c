@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 
 /* All strings of an OwnerRef, for what is done to each of them alike. */
 static const size_t owner_strings[] = {
@@ -21,15 +22,6 @@ static const size_t owner_strings[] = {
 
 static char **owner_string(const OwnerRef *owner, size_t i) {
         return (char **) ((char *) owner + owner_strings[i]);
-}
-
-static int copy_string(const char *text, char **ret) {
-        *ret = text ? strdup(text) : NULL;
-        return text && !*ret ? -ENOMEM : 0;
-}
-
-static bool equal_strings(const char *a, const char *b) {
-        return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
 /* Makes room for one more item. */
@@ -53,7 +45,7 @@ static void owner_ref_done(OwnerRef *owner) {
 static bool owner_ref_equal(const OwnerRef *a, const OwnerRef *b) {
         for (size_t i = 0; i < N_OWNER_STRINGS; i++)
                 if (owner_strings[i] != offsetof(OwnerRef, resource_version) &&
-                    !equal_strings(*owner_string(a, i), *owner_string(b, i)))
+                    !text_equal(*owner_string(a, i), *owner_string(b, i)))
                         return false;
 
         return true;
@@ -69,7 +61,7 @@ static void key_values_done(KeyValue *items, size_t n_items) {
 
 static bool key_values_equal(const KeyValue *a, const KeyValue *b, size_t n_items) {
         for (size_t i = 0; i < n_items; i++)
-                if (!equal_strings(a[i].key, b[i].key) || !equal_strings(a[i].value, b[i].value))
+                if (!text_equal(a[i].key, b[i].key) || !text_equal(a[i].value, b[i].value))
                         return false;
 
         return true;
@@ -83,7 +75,7 @@ static int key_values_put(KeyValue **items, size_t *n_items, const char *key, co
         size_t at = 0;
         int r;
 
-        if (copy_string(key, &key_copy) < 0 || copy_string(value ?: "", &value_copy) < 0)
+        if (text_copy(key, &key_copy) < 0 || text_copy(value ?: "", &value_copy) < 0)
                 return -ENOMEM;
 
         while (at < *n_items && strcmp((*items)[at].key, key) < 0)
@@ -116,7 +108,7 @@ int desired_image_init(DesiredImage *desired, const char *name, const char *tag)
         assert(name);
         assert(tag);
 
-        if (copy_string(name, &fresh.name) < 0 || copy_string(tag, &fresh.tag) < 0)
+        if (text_copy(name, &fresh.name) < 0 || text_copy(tag, &fresh.tag) < 0)
                 return -ENOMEM;
 
         *desired = fresh;
@@ -148,7 +140,7 @@ int desired_image_copy(const DesiredImage *desired, DesiredImage *ret) {
         if (r < 0)
                 return r;
 
-        if (copy_string(desired->fault, &copy.fault) < 0)
+        if (text_copy(desired->fault, &copy.fault) < 0)
                 return -ENOMEM;
 
         copy.version = desired->version;
@@ -200,7 +192,7 @@ int desired_image_add_secret(DesiredImage *desired, const char *namespace, const
 
         assert(name);
 
-        if (copy_string(namespace, &namespace_copy) < 0 || copy_string(name, &name_copy) < 0)
+        if (text_copy(namespace, &namespace_copy) < 0 || text_copy(name, &name_copy) < 0)
                 return -ENOMEM;
 
         r = grow(&desired->secrets, desired->n_secrets, sizeof(*desired->secrets));
@@ -231,7 +223,7 @@ int desired_image_add_owner(DesiredImage *desired, const OwnerRef *owner) {
         int r;
 
         for (size_t i = 0; i < N_OWNER_STRINGS; i++)
-                if (copy_string(*owner_string(owner, i), owner_string(&copy, i)) < 0)
+                if (text_copy(*owner_string(owner, i), owner_string(&copy, i)) < 0)
                         return -ENOMEM;
 
         r = grow(&desired->owners, desired->n_owners, sizeof(*desired->owners));
@@ -253,13 +245,13 @@ static bool equal_numbers(const DesiredImage *a, const DesiredImage *b) {
 }
 
 bool desired_image_equal(const DesiredImage *a, const DesiredImage *b) {
-        if (!equal_numbers(a, b) || !equal_strings(a->name, b->name) ||
-            !equal_strings(a->tag, b->tag) || !equal_strings(a->fault, b->fault))
+        if (!equal_numbers(a, b) || !text_equal(a->name, b->name) || !text_equal(a->tag, b->tag) ||
+            !text_equal(a->fault, b->fault))
                 return false;
 
         for (size_t i = 0; i < a->n_secrets; i++)
-                if (!equal_strings(a->secrets[i].namespace, b->secrets[i].namespace) ||
-                    !equal_strings(a->secrets[i].name, b->secrets[i].name))
+                if (!text_equal(a->secrets[i].namespace, b->secrets[i].namespace) ||
+                    !text_equal(a->secrets[i].name, b->secrets[i].name))
                         return false;
 
         for (size_t i = 0; i < a->n_owners; i++)
@@ -306,4 +298,117 @@ void desired_images_done(DesiredImages *list) {
                 desired_image_done(&list->items[i]);
         free(list->items);
         *list = DESIRED_IMAGES_INIT;
+}
+
+static int64_t longer(int64_t a, int64_t b) {
+        if (a == DESIRED_IMAGE_NO_LIMIT || b == DESIRED_IMAGE_NO_LIMIT)
+                return DESIRED_IMAGE_NO_LIMIT;
+
+        return a > b ? a : b;
+}
+
+static int64_t larger(int64_t a, int64_t b) {
+        return a > b ? a : b;
+}
+
+static int64_t earlier(int64_t a, int64_t b) {
+        if (a == 0 || b == 0)
+                return a + b;
+
+        return a < b ? a : b;
+}
+
+static bool has_secret(const DesiredImage *desired, const SecretRef *secret) {
+        for (size_t i = 0; i < desired->n_secrets; i++)
+                if (text_equal(desired->secrets[i].namespace ?: "", secret->namespace ?: "") &&
+                    text_equal(desired->secrets[i].name, secret->name))
+                        return true;
+
+        return false;
+}
+
+static int merge_secrets(DesiredImage *into, const DesiredImage *from) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < from->n_secrets; i++)
+                if (!has_secret(into, &from->secrets[i]))
+                        r = desired_image_add_secret(into, from->secrets[i].namespace,
+                                                     from->secrets[i].name);
+        return r;
+}
+
+/* Two sandbox configs cannot be mixed: the first one that says anything counts. */
+static int merge_sandbox(DesiredImage *into, const DesiredImage *from) {
+        int r = 0;
+
+        if (into->n_labels > 0 || into->n_annotations > 0)
+                return 0;
+
+        for (size_t i = 0; r >= 0 && i < from->n_labels; i++)
+                r = desired_image_add_label(into, from->labels[i].key, from->labels[i].value);
+        for (size_t i = 0; r >= 0 && i < from->n_annotations; i++)
+                r = desired_image_add_annotation(into, from->annotations[i].key,
+                                                 from->annotations[i].value);
+        return r;
+}
+
+static int merge_owners(DesiredImage *into, const DesiredImage *from) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < from->n_owners; i++)
+                r = desired_image_add_owner(into, &from->owners[i]);
+        return r;
+}
+
+static int merge_one(DesiredImage *into, const DesiredImage *from) {
+        int r;
+
+        into->version = larger(into->version, from->version);
+        into->created_at = earlier(into->created_at, from->created_at);
+        into->timeout_sec = larger(into->timeout_sec, from->timeout_sec);
+        into->backoff_limit = larger(into->backoff_limit, from->backoff_limit);
+        into->active_deadline_sec = longer(into->active_deadline_sec, from->active_deadline_sec);
+        into->ttl_sec = longer(into->ttl_sec, from->ttl_sec);
+        if (from->policy == PULL_POLICY_ALWAYS)
+                into->policy = PULL_POLICY_ALWAYS;
+
+        r = merge_secrets(into, from);
+        if (r < 0)
+                return r;
+
+        r = merge_sandbox(into, from);
+        if (r < 0)
+                return r;
+
+        return merge_owners(into, from);
+}
+
+int desired_image_merge(const DesiredImage *const *desired_images, size_t n_desired,
+                        DesiredImage *ret) {
+        cleanup(desired_image_done) DesiredImage merged = { .name = NULL };
+        int r;
+
+        assert(n_desired > 0);
+
+        r = desired_image_copy(desired_images[0], &merged);
+        free(take_ptr(merged.fault));
+        for (size_t i = 1; r >= 0 && i < n_desired; i++)
+                r = merge_one(&merged, desired_images[i]);
+        if (r < 0)
+                return r;
+
+        *ret = merged;
+        merged = (DesiredImage){ .name = NULL };
+        return 0;
+}
+
+bool desired_image_is_within(const DesiredImage *desired, const DesiredImage *merged) {
+        for (size_t i = 0; i < desired->n_secrets; i++)
+                if (!has_secret(merged, &desired->secrets[i]))
+                        return false;
+
+        return larger(desired->timeout_sec, merged->timeout_sec) == merged->timeout_sec &&
+               larger(desired->backoff_limit, merged->backoff_limit) == merged->backoff_limit &&
+               longer(desired->active_deadline_sec, merged->active_deadline_sec) ==
+                       merged->active_deadline_sec;
 }

@@ -91,3 +91,13 @@ bool desired_image_equal(const DesiredImage *a, const DesiredImage *b);
 /* Appends a desired image, which it takes over also when it fails. */
 int desired_images_take(DesiredImages *list, DesiredImage *desired);
 void desired_images_done(DesiredImages *list);
+
+/* Several of one image as one: the stricter policy, the most patient limits, the longest lifetime,
+ * all secrets and owners, and the newest version. A fault concerns one of them alone. At least one
+ * desired image. Name and tag are those of the first. */
+int desired_image_merge(const DesiredImage *const *desired_images, size_t n_desired,
+                        DesiredImage *ret);
+
+/* Whether one that came later would not have changed the secrets and limits, so that a failure of the
+ * merged desired image is one of it, too. */
+bool desired_image_is_within(const DesiredImage *desired, const DesiredImage *merged);

@@ -3,6 +3,7 @@
 #include "agent/image/image-status.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/redact.h"
 #include "agent/base/rfc3339.h"
+#include "agent/base/text.h"
 
 static const char *const phase_names[_IMAGE_PHASE_MAX] = {
         [IMAGE_WAITING] = "Waiting",
@@ -31,14 +33,6 @@ void image_status_done(ImageStatus *status) {
         *status = (ImageStatus){ 0 };
 }
 
-static int copy_string(const char *text, char **ret) {
-        if (!text)
-                return 0;
-
-        *ret = strdup(text);
-        return *ret ? 0 : -ENOMEM;
-}
-
 int image_status_set_digests(ImageStatus *status, const char *const *digests, size_t n_digests) {
         char **copies;
         size_t n = 0;
@@ -52,7 +46,7 @@ int image_status_set_digests(ImageStatus *status, const char *const *digests, si
                 if (strlen(digests[i]) > IMAGE_DIGEST_TEXT_MAX)
                         continue;
 
-                r = copy_string(digests[i], &copies[n++]);
+                r = text_copy(digests[i], &copies[n++]);
                 if (r < 0) {
                         free_strings(copies);
                         return r;
@@ -80,11 +74,11 @@ int image_status_copy(const ImageStatus *status, ImageStatus *ret) {
         copy.message = NULL;
         copy.image_id = NULL;
         copy.repo_digests = NULL;
-        r = copy_string(status->message, &copy.message);
+        r = text_copy(status->message, &copy.message);
         if (r < 0)
                 return r;
 
-        r = copy_string(status->image_id, &copy.image_id);
+        r = text_copy(status->image_id, &copy.image_id);
         if (r < 0)
                 return r;
 
@@ -206,7 +200,7 @@ static int read_texts(json_object *entry, const char *name, ImageStatus *status)
         int r;
 
         if (image_id && strncmp(image_id, name, prefix) == 0 && image_id[prefix] == '@') {
-                r = copy_string(image_id + prefix + 1, &status->image_id);
+                r = text_copy(image_id + prefix + 1, &status->image_id);
                 if (r < 0)
                         return r;
         }
@@ -214,7 +208,7 @@ static int read_texts(json_object *entry, const char *name, ImageStatus *status)
         if (status->phase == IMAGE_FAILED)
                 status->reason = message ? reason_of_message(message) : PULL_REASON_UNKNOWN;
 
-        r = copy_string(message, &status->message);
+        r = text_copy(message, &status->message);
         if (r < 0)
                 return r;
         if (status->message)
@@ -243,4 +237,70 @@ int image_status_from_json(json_object *entry, const char *name, ImageStatus *re
         *ret = status;
         status = (ImageStatus){ 0 };
         return 0;
+}
+
+#define TEXT_SIZE_MAX 600 /* a runtime's nested errors repeat themselves beyond that */
+
+/* One line of printable text, of which the middle was left out if it is too long: the name is at
+ * its beginning, the cause at its end. */
+static int clean_line(const char *text, char **ret) {
+        size_t size = strlen(text);
+        char *line;
+
+        if (size <= TEXT_SIZE_MAX)
+                line = strdup(text);
+        else if (asprintf(&line, "%.*s ... %s", TEXT_SIZE_MAX / 2, text,
+                          text + size - TEXT_SIZE_MAX / 2) < 0)
+                line = NULL;
+        if (!line)
+                return -ENOMEM;
+
+        for (char *c = line; *c; c++)
+                if ((unsigned char) *c < ' ' || (unsigned char) *c >= 0x7f)
+                        *c = *c == '\n' || *c == '\t' ? ' ' : '?';
+
+        *ret = line;
+        return 0;
+}
+
+static void set_reason(ImageStatus *status, PullReason reason, char *message) {
+        free(status->message);
+        status->message = message;
+        status->reason = reason;
+}
+
+int image_status_set_failure(ImageStatus *status, PullReason reason, const char *text,
+                             unsigned attempt, uint64_t n_attempts) {
+        cleanup(free_p) char *line = NULL;
+        char *message;
+        int r;
+
+        r = clean_line(text, &line);
+        if (r < 0)
+                return r;
+
+        if (asprintf(&message, "%s: %s; %s (attempt %u of %" PRIu64 ")",
+                     pull_reason_to_string(reason), line, pull_reason_advice(reason), attempt,
+                     n_attempts) < 0)
+                return -ENOMEM;
+
+        set_reason(status, reason, message);
+        return 0;
+}
+
+int image_status_set_past_deadline(ImageStatus *status, int64_t deadline_sec) {
+        const char *earlier = status->message;
+        char *message;
+
+        if (asprintf(&message, "%s: pulling exceeds the activeDeadlineSeconds (%" PRId64 ")%s%s",
+                     pull_reason_to_string(PULL_REASON_DEADLINE), deadline_sec,
+                     earlier ? "; before that: " : "", earlier ?: "") < 0)
+                return -ENOMEM;
+
+        set_reason(status, PULL_REASON_DEADLINE, message);
+        return 0;
+}
+
+void image_status_clear_failure(ImageStatus *status) {
+        set_reason(status, PULL_REASON_NONE, NULL);
 }

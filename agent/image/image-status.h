@@ -27,7 +27,7 @@ typedef enum ImageStep {
         IMAGE_STEP_NONE, /* finished */
         IMAGE_STEP_QUEUED,
         IMAGE_STEP_WAITING_FOR_RUNTIME,
-        IMAGE_STEP_LOOKING,
+        IMAGE_STEP_INSPECTING,
         IMAGE_STEP_RESOLVING,
         IMAGE_STEP_DOWNLOADING,
         IMAGE_STEP_UNPACKING,
@@ -41,7 +41,7 @@ typedef struct ImageStatus {
         int64_t version;
         int64_t started_at; /* seconds since the epoch; 0: not yet */
         int64_t completed_at;
-        uint64_t duration_usec; /* from the first look to the end; 0 if unknown */
+        uint64_t duration_usec; /* from its first turn to the end; 0 if unknown */
         unsigned attempt;
         uint64_t bytes_done;
         uint64_t bytes_total; /* 0: not known */
@@ -73,3 +73,14 @@ json_object *image_status_to_json(const ImageStatus *status, const char *name, c
 
 /* The reverse, for a status that was written earlier. name is the key above it. */
 int image_status_from_json(json_object *entry, const char *name, ImageStatus *ret, Error *reterr);
+
+/* What follows puts a failure into words, as one line that begins with its class, since a NodeImage
+ * has no other place for it: "NotFound: <text>; <what to do> (attempt 2 of 4)". The text may be
+ * anything, it is cleaned and shortened. */
+int image_status_set_failure(ImageStatus *status, PullReason reason, const char *text,
+                             unsigned attempt, uint64_t n_attempts);
+
+/* The deadline of all attempts has passed; an earlier failure is kept behind that. */
+int image_status_set_past_deadline(ImageStatus *status, int64_t deadline_sec);
+
+void image_status_clear_failure(ImageStatus *status);

@@ -9,8 +9,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/image/merge.h"
-#include "agent/image/pull-failure.h"
+#include "agent/image/desired-image.h"
 
 /* What a previous run of the agent has served, until its owner comes back for it. */
 typedef struct Served {
@@ -177,7 +176,7 @@ static int wants_merge(const Wants *wants, WantFilter filter, DesiredImage *ret)
                         desired_images[n++] = &want->desired;
 
         *ret = (DesiredImage){ .name = NULL };
-        return n > 0 ? merge_desired_images(desired_images, n, ret) : 0;
+        return n > 0 ? desired_image_merge(desired_images, n, ret) : 0;
 }
 
 static Want *wants_find(const Wants *wants, const char *owner, const char *name) {
@@ -431,7 +430,7 @@ static int image_refuse(Image *image, Want *want) {
 
         status.version = want->desired.version;
         status.started_at = status.completed_at = time(NULL);
-        r = pull_failure_describe(
+        r = image_status_set_failure(
                 &status, is_malformed ? PULL_REASON_INVALID_REFERENCE : PULL_REASON_INVALID_SPEC,
                 is_malformed ? error_message(&image->malformed) : want->desired.fault, 1, 1);
         if (r < 0)

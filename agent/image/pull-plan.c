@@ -5,6 +5,8 @@
 #include <assert.h>
 #include <stddef.h>
 
+#define ANY_RUNNING ((PullState) -1) /* of all that are not final and have no row of their own */
+
 /* clang-format off */
 static const struct Rule {
         PullState from;
@@ -13,80 +15,86 @@ static const struct Rule {
         PullState to;
 } rules[] = {
         /* in this state       when this happens     do this               and go there        */
-        { PULL_QUEUED,         PULL_ON_SLOT,         PULL_DO_LOOK,         PULL_LOOKING        },
-        { PULL_QUEUED,         PULL_ON_RUNTIME_AWAY, PULL_DO_PARK,         PULL_PARKED         },
-        { PULL_QUEUED,         PULL_ON_DEADLINE,     PULL_DO_REPORT,       PULL_FAILED         },
-
-        { PULL_LOOKING,        PULL_ON_PRESENT,      PULL_DO_REPORT,       PULL_SUCCEEDED      },
-        { PULL_LOOKING,        PULL_ON_ABSENT,       PULL_DO_WAIT,         PULL_WAITING        },
-        { PULL_LOOKING,        PULL_ON_REFUSED,      PULL_DO_BACK_OFF,     PULL_BACKING_OFF    },
-        { PULL_LOOKING,        PULL_ON_EXHAUSTED,    PULL_DO_REPORT,       PULL_FAILED         },
-        { PULL_LOOKING,        PULL_ON_RUNTIME_AWAY, PULL_DO_PARK,         PULL_PARKED         },
-        { PULL_LOOKING,        PULL_ON_DEADLINE,     PULL_DO_REPORT,       PULL_FAILED         },
-
+        { PULL_QUEUED,         PULL_ON_SLOT,         PULL_DO_INSPECT,      PULL_INSPECTING     },
+        { PULL_INSPECTING,     PULL_ON_PRESENT,      PULL_DO_REPORT,       PULL_SUCCEEDED      },
+        { PULL_INSPECTING,     PULL_ON_ABSENT,       PULL_DO_WAIT,         PULL_WAITING        },
         { PULL_WAITING,        PULL_ON_SLOT,         PULL_DO_AUTHENTICATE, PULL_AUTHENTICATING },
-        { PULL_WAITING,        PULL_ON_RUNTIME_AWAY, PULL_DO_PARK,         PULL_PARKED         },
-        { PULL_WAITING,        PULL_ON_DEADLINE,     PULL_DO_REPORT,       PULL_FAILED         },
-
         { PULL_AUTHENTICATING, PULL_ON_KEYS,         PULL_DO_PULL,         PULL_PULLING        },
-        { PULL_AUTHENTICATING, PULL_ON_REFUSED,      PULL_DO_BACK_OFF,     PULL_BACKING_OFF    },
-        { PULL_AUTHENTICATING, PULL_ON_EXHAUSTED,    PULL_DO_REPORT,       PULL_FAILED         },
-        { PULL_AUTHENTICATING, PULL_ON_RUNTIME_AWAY, PULL_DO_PARK,         PULL_PARKED         },
-        { PULL_AUTHENTICATING, PULL_ON_DEADLINE,     PULL_DO_REPORT,       PULL_FAILED         },
-
-        { PULL_PULLING,        PULL_ON_PULLED,       PULL_DO_IDENTIFY,     PULL_IDENTIFYING    },
         { PULL_PULLING,        PULL_ON_DENIED,       PULL_DO_PULL,         PULL_PULLING        },
-        { PULL_PULLING,        PULL_ON_REFUSED,      PULL_DO_BACK_OFF,     PULL_BACKING_OFF    },
-        { PULL_PULLING,        PULL_ON_EXHAUSTED,    PULL_DO_REPORT,       PULL_FAILED         },
-        { PULL_PULLING,        PULL_ON_RUNTIME_AWAY, PULL_DO_PARK,         PULL_PARKED         },
-        { PULL_PULLING,        PULL_ON_DEADLINE,     PULL_DO_REPORT,       PULL_FAILED         },
-
+        { PULL_PULLING,        PULL_ON_PULLED,       PULL_DO_IDENTIFY,     PULL_IDENTIFYING    },
         /* Nothing counts as pulled before the runtime shows it. */
         { PULL_IDENTIFYING,    PULL_ON_IDENTIFIED,   PULL_DO_REPORT,       PULL_SUCCEEDED      },
-        { PULL_IDENTIFYING,    PULL_ON_REFUSED,      PULL_DO_BACK_OFF,     PULL_BACKING_OFF    },
-        { PULL_IDENTIFYING,    PULL_ON_EXHAUSTED,    PULL_DO_REPORT,       PULL_FAILED         },
-        { PULL_IDENTIFYING,    PULL_ON_RUNTIME_AWAY, PULL_DO_PARK,         PULL_PARKED         },
-        { PULL_IDENTIFYING,    PULL_ON_DEADLINE,     PULL_DO_REPORT,       PULL_FAILED         },
 
+        /* Without the runtime nothing can be asked, but a pause goes on. */
+        { PULL_BACKING_OFF,    PULL_ON_RUNTIME_AWAY, PULL_DO_NOTHING,      PULL_BACKING_OFF    },
         { PULL_BACKING_OFF,    PULL_ON_TIMER,        PULL_DO_QUEUE,        PULL_QUEUED         },
-        { PULL_BACKING_OFF,    PULL_ON_DEADLINE,     PULL_DO_REPORT,       PULL_FAILED         },
-
+        { PULL_PARKED,         PULL_ON_RUNTIME_AWAY, PULL_DO_NOTHING,      PULL_PARKED         },
         { PULL_PARKED,         PULL_ON_RUNTIME_BACK, PULL_DO_QUEUE,        PULL_QUEUED         },
         /* An image that breaks the runtime must not keep it down. */
         { PULL_PARKED,         PULL_ON_RUNTIME_SICK, PULL_DO_BACK_OFF,     PULL_BACKING_OFF    },
-        { PULL_PARKED,         PULL_ON_DEADLINE,     PULL_DO_REPORT,       PULL_FAILED         },
+
+        { ANY_RUNNING,         PULL_ON_REFUSED,      PULL_DO_BACK_OFF,     PULL_BACKING_OFF    },
+        { ANY_RUNNING,         PULL_ON_EXHAUSTED,    PULL_DO_REPORT,       PULL_FAILED         },
+        { ANY_RUNNING,         PULL_ON_RUNTIME_AWAY, PULL_DO_PARK,         PULL_PARKED         },
+        { ANY_RUNNING,         PULL_ON_DEADLINE,     PULL_DO_REPORT,       PULL_FAILED         },
+};
+
+#define QUEUE    PULL_HOLDS_INSPECTION
+#define SLOT     PULL_HOLDS_SLOT
+#define KEYS     PULL_HOLDS_KEYS
+#define CALL     PULL_HOLDS_CALL
+#define TRANSFER PULL_HOLDS_TRANSFER
+#define RETRY    PULL_HOLDS_RETRY
+#define DEADLINE PULL_HOLDS_DEADLINE
+
+static const struct StateRow {
+        const char *name;
+        ImageStep step;
+        unsigned holds;
+} states[_PULL_STATE_MAX] = {
+        [PULL_QUEUED]         = { "queued",         IMAGE_STEP_QUEUED,              DEADLINE | QUEUE           },
+        [PULL_INSPECTING]     = { "inspecting",     IMAGE_STEP_INSPECTING,          DEADLINE | QUEUE | CALL    },
+        [PULL_WAITING]        = { "waiting",        IMAGE_STEP_QUEUED,              DEADLINE | SLOT            },
+        [PULL_AUTHENTICATING] = { "authenticating", IMAGE_STEP_RESOLVING,           DEADLINE | SLOT | KEYS     },
+        [PULL_PULLING]        = { "pulling",        IMAGE_STEP_RESOLVING,           DEADLINE | SLOT | CALL | TRANSFER },
+        [PULL_IDENTIFYING]    = { "identifying",    IMAGE_STEP_UNPACKING,           DEADLINE | SLOT | CALL     },
+        [PULL_BACKING_OFF]    = { "backing-off",    IMAGE_STEP_BACKING_OFF,         DEADLINE | RETRY           },
+        [PULL_PARKED]         = { "parked",         IMAGE_STEP_WAITING_FOR_RUNTIME, DEADLINE                   },
+        [PULL_SUCCEEDED]      = { "succeeded",      IMAGE_STEP_NONE,                0                          },
+        [PULL_FAILED]         = { "failed",         IMAGE_STEP_NONE,                0                          },
 };
 /* clang-format on */
 
+static const struct Rule *find_rule(PullState from, PullEvent event) {
+        for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+                if (rules[i].event == event &&
+                    (rules[i].from == from ||
+                     (rules[i].from == ANY_RUNNING && !pull_state_is_final(from))))
+                        return &rules[i];
+
+        return NULL;
+}
+
 PullAction pull_plan_step(PullState *state, PullEvent event) {
+        const struct Rule *rule;
+
         assert(*state >= 0 && *state < _PULL_STATE_MAX);
         assert(event >= 0 && event < _PULL_EVENT_MAX);
 
-        for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
-                if (rules[i].from == *state && rules[i].event == event) {
-                        *state = rules[i].to;
-                        return rules[i].action;
-                }
+        rule = find_rule(*state, event);
+        if (!rule)
+                return PULL_DO_NOTHING;
 
-        return PULL_DO_NOTHING;
+        *state = rule->to;
+        return rule->action;
 }
 
-ImageStep pull_plan_step_shown(PullState state, ImageStep transfer) {
-        switch (state) {
-        case PULL_QUEUED:
-        case PULL_WAITING: return IMAGE_STEP_QUEUED;
-        case PULL_LOOKING: return IMAGE_STEP_LOOKING;
-        case PULL_AUTHENTICATING: return IMAGE_STEP_RESOLVING;
-        case PULL_PULLING: return transfer;
-        case PULL_IDENTIFYING: return IMAGE_STEP_UNPACKING;
-        case PULL_BACKING_OFF: return IMAGE_STEP_BACKING_OFF;
-        case PULL_PARKED: return IMAGE_STEP_WAITING_FOR_RUNTIME;
-        case PULL_SUCCEEDED:
-        case PULL_FAILED:
-        case _PULL_STATE_MAX: break;
-        }
+unsigned pull_plan_release(PullState from, PullState to) {
+        return states[from].holds & ~states[to].holds;
+}
 
-        return IMAGE_STEP_NONE;
+ImageStep pull_plan_step_shown(PullState state) {
+        return states[state].step;
 }
 
 bool pull_state_is_final(PullState state) {
@@ -94,19 +102,6 @@ bool pull_state_is_final(PullState state) {
 }
 
 const char *pull_state_to_string(PullState state) {
-        static const char *const names[_PULL_STATE_MAX] = {
-                [PULL_QUEUED] = "queued",
-                [PULL_LOOKING] = "looking",
-                [PULL_WAITING] = "waiting",
-                [PULL_PULLING] = "pulling",
-                [PULL_AUTHENTICATING] = "authenticating",
-                [PULL_IDENTIFYING] = "identifying",
-                [PULL_BACKING_OFF] = "backing-off",
-                [PULL_PARKED] = "parked",
-                [PULL_SUCCEEDED] = "succeeded",
-                [PULL_FAILED] = "failed",
-        };
-
         assert(state >= 0 && state < _PULL_STATE_MAX);
-        return names[state];
+        return states[state].name;
 }

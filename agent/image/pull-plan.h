@@ -4,8 +4,9 @@
 /*
  * Pull plan
  *
- * What to do next about one image, as a table: no I/O, no clock, no memory. pull.c feeds it the
- * events that really happen and carries out the actions that it answers.
+ * What to do next about one image, as two tables: what ends a state, and what a state owns. No I/O,
+ * no clock, no memory. pull.c feeds it the events that really happen, carries out the actions that
+ * it answers, and releases what the next state does not own.
  */
 
 #include <stdbool.h>
@@ -14,7 +15,7 @@
 
 typedef enum PullState {
         PULL_QUEUED,         /* for its turn to ask whether the image is there */
-        PULL_LOOKING,        /* asking the runtime whether the image is there */
+        PULL_INSPECTING,     /* asking the runtime whether the image is there */
         PULL_WAITING,        /* for its turn to pull */
         PULL_AUTHENTICATING, /* asking for credentials */
         PULL_PULLING,
@@ -27,6 +28,7 @@ typedef enum PullState {
 } PullState;
 
 typedef enum PullEvent {
+        PULL_ON_NOTHING,
         PULL_ON_SLOT,
         PULL_ON_PRESENT,
         PULL_ON_ABSENT,
@@ -46,9 +48,9 @@ typedef enum PullEvent {
 
 typedef enum PullAction {
         PULL_DO_NOTHING,
-        PULL_DO_QUEUE, /* for a look */
-        PULL_DO_LOOK,
-        PULL_DO_WAIT, /* for a pull */
+        PULL_DO_QUEUE,
+        PULL_DO_INSPECT,
+        PULL_DO_WAIT,
         PULL_DO_AUTHENTICATE,
         PULL_DO_PULL,
         PULL_DO_IDENTIFY,
@@ -57,12 +59,26 @@ typedef enum PullAction {
         PULL_DO_REPORT,
 } PullAction;
 
+/* What a state may hold. */
+typedef enum PullHolding {
+        PULL_HOLDS_INSPECTION = 1 << 0, /* a place among those that ask, or that wait to ask */
+        PULL_HOLDS_SLOT = 1 << 1,       /* a place among those that pull, or that wait to pull */
+        PULL_HOLDS_KEYS = 1 << 2,       /* a question for credentials */
+        PULL_HOLDS_CALL = 1 << 3,       /* a call to the runtime */
+        PULL_HOLDS_TRANSFER = 1 << 4,   /* the request with its credentials, and the progress */
+        PULL_HOLDS_RETRY = 1 << 5,      /* a timer */
+        PULL_HOLDS_DEADLINE = 1 << 6,   /* the timer of all attempts together */
+} PullHolding;
+
 /* Moves *state by one event and returns what has to be done now. An event that the state does not
  * expect changes nothing. */
 PullAction pull_plan_step(PullState *state, PullEvent event);
 
-/* How a state is shown to people. While it pulls, it is the step of the transfer, which is kept. */
-ImageStep pull_plan_step_shown(PullState state, ImageStep transfer);
+/* Of PullHolding: what has to be released on the way from one state to another. */
+unsigned pull_plan_release(PullState from, PullState to);
+
+/* How a state is shown to people when it begins. */
+ImageStep pull_plan_step_shown(PullState state);
 
 bool pull_state_is_final(PullState state);
 const char *pull_state_to_string(PullState state);

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/quote.h"
+#include "agent/base/text.h"
 
 /* Some runtimes look into the sandbox config without asking whether there is one. */
 #define MARK_KEY "apps.kruise.io/pulling-image-by"
@@ -42,14 +44,10 @@ static void use_credential(PullRequest *request) {
         request->message.auth = &request->auth;
 }
 
-static bool is_same_text(const char *a, const char *b) {
-        return strcmp(a ?: "", b ?: "") == 0;
-}
-
 static bool is_same_credential(const Credential *a, const Credential *b) {
-        return is_same_text(a->username, b->username) && is_same_text(a->password, b->password) &&
-               is_same_text(a->identity_token, b->identity_token) &&
-               is_same_text(a->registry_token, b->registry_token);
+        return text_equal(a->username, b->username) && text_equal(a->password, b->password) &&
+               text_equal(a->identity_token, b->identity_token) &&
+               text_equal(a->registry_token, b->registry_token);
 }
 
 /* A wrong password that is tried twice may lock its account. */
@@ -183,4 +181,59 @@ bool pull_request_next_credential(PullRequest *request) {
         request->i_credential++;
         use_credential(request);
         return true;
+}
+
+#define SHA256_DIGITS 64
+
+bool pull_verify_is_image_id(const char *id) {
+        if (strncmp(id, "sha256:", strlen("sha256:")) == 0)
+                id += strlen("sha256:");
+
+        return strlen(id) == SHA256_DIGITS && strspn(id, "0123456789abcdef") == SHA256_DIGITS;
+}
+
+static bool has_digest(const CriImage *image, const char *digest) {
+        for (size_t i = 0; i < image->n_repo_digests; i++) {
+                const char *at = strrchr(image->repo_digests[i], '@');
+
+                if (at && strcmp(at + 1, digest) == 0)
+                        return true;
+        }
+
+        return false;
+}
+
+int pull_verify_image(const CriImage *image, const char *digest, Error *reterr) {
+        char quoted[QUOTE_SIZE];
+
+        if (!pull_verify_is_image_id(image->id))
+                return error_set(reterr, ERROR_INVALID,
+                                 "the runtime gave %s as image ID, which is none",
+                                 quote(image->id, quoted));
+        if (digest && digest[0] && !has_digest(image, digest))
+                return error_set(reterr, ERROR_INVALID,
+                                 "the runtime holds another image under this reference, without "
+                                 "the digest %s",
+                                 digest);
+        return 0;
+}
+
+int pull_verify_take(const CriImage *image, const char *digest, ImageStatus *status,
+                     Error *reterr) {
+        char *id;
+        int r;
+
+        r = pull_verify_image(image, digest, reterr);
+        if (r < 0)
+                return r;
+
+        id = strdup(image->id);
+        if (!id)
+                return -ENOMEM;
+
+        free(status->image_id);
+        status->image_id = id;
+        status->size = image->size;
+        return image_status_set_digests(status, (const char *const *) image->repo_digests,
+                                        image->n_repo_digests);
 }

@@ -2,14 +2,52 @@
 #pragma once
 
 /*
- * What the runtime is asked for in one attempt
+ * What the runtime is asked for in one attempt, and whether its answer can be reported
  *
  * The same image with one credential after the other. Without any it is asked for anonymously, with
- * some it never is.
+ * some it never is. The engine asks for the credentials before each attempt, since they may have
+ * been corrected or have expired meanwhile. Reading them may take time: a file, the API server,
+ * another program.
  */
 
-#include "agent/image/pull-keys.h"
+#include <stdbool.h>
+
+#include "agent/base/error.h"
+#include "agent/image/credentials.h"
+#include "agent/image/desired-image.h"
+#include "agent/image/image-ref.h"
+#include "agent/image/image-status.h"
 #include "cri/types.h"
+
+/* Those that may be tried, in this order. */
+typedef struct PullKeys {
+        Keyring *named;   /* of the desired image's own pull secrets; or NULL */
+        Keyring *general; /* of the node; or NULL */
+} PullKeys;
+
+void pull_keys_done(PullKeys *keys);
+
+typedef struct PullKeysAsk PullKeysAsk;
+
+typedef struct PullKeysQuestion {
+        const DesiredImage *desired;
+        const ImageRef *ref;
+        bool was_denied; /* the last attempt was: what is kept in a cache will not do */
+} PullKeysQuestion;
+
+/* The keys may be taken out of *keys. Pull secrets that are named and of which none can be read are
+ * a refusal. May drop the ask. Runs once, not from within ask(). */
+typedef int (*PullKeysReady)(PullKeys *keys, const Error *error, void *userdata);
+
+/* One small interface, so that the engine does not know what is behind it. */
+typedef struct PullKeySource {
+        /* The question is borrowed during the call. */
+        int (*ask)(void *source, const PullKeysQuestion *question, PullKeysReady on_ready,
+                   void *userdata, PullKeysAsk **ret);
+        /* on_ready does not run any more; returns NULL. Does nothing to NULL. */
+        PullKeysAsk *(*drop)(PullKeysAsk *ask);
+        void *source;
+} PullKeySource;
 
 typedef Runtime__V1__PodSandboxConfig__LabelsEntry SandboxLabel;
 typedef Runtime__V1__PodSandboxConfig__AnnotationsEntry SandboxAnnotation;
@@ -42,3 +80,15 @@ const char *pull_request_source(const PullRequest *request);
 
 /* False: there is none left, and the request stays as it was. */
 bool pull_request_next_credential(PullRequest *request);
+
+/* "sha256:" and 64 hexadecimal digits, or the digits alone (CRI-O). */
+bool pull_verify_is_image_id(const char *id);
+
+/* Whether what the runtime shows can be reported as the truth: an ID only if it is one, and an image
+ * that was asked for by digest only if the runtime holds that very digest.
+ *
+ * digest: what was asked for, or NULL or "" if it was a tag. Refuses with ERROR_INVALID. */
+int pull_verify_image(const CriImage *image, const char *digest, Error *reterr);
+
+/* The same, and then writes down ID and digests. */
+int pull_verify_take(const CriImage *image, const char *digest, ImageStatus *status, Error *reterr);

@@ -11,16 +11,13 @@
 #include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
-#include "agent/image/merge.h"
-#include "agent/image/pull-failure.h"
 #include "agent/image/pull-plan.h"
-#include "agent/image/pull-verify.h"
 #include "cri/client.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 
 struct Pull {
-        Ticket ticket; /* first, see pull_on_slot() */
+        Ticket ticket; /* first, see serve() */
         const PullContext *context;
         PullChanged on_changed;
         void *userdata;
@@ -32,15 +29,16 @@ struct Pull {
 
         PullState state;
         ImageStatus status;
-        uint64_t looked_usec; /* when it had its first turn */
+        uint64_t began_usec; /* when it had its first turn */
         unsigned n_failures;
-        unsigned n_losses;   /* how often the runtime went away while it pulled this */
-        unsigned n_keyless;  /* how often nobody answered who has the credentials */
-        PullRequest request; /* of the attempt that runs */
-        char *answered_id;   /* what PullImage answered */
+        unsigned n_losses;  /* how often the runtime went away while it pulled this */
+        unsigned n_keyless; /* how often a source of credentials did not answer */
+        char *answered_id;  /* what PullImage answered */
 
-        PullKeysAsk *ask; /* for credentials, if it runs */
-        RpcCall *call;    /* the one in flight, if any */
+        /* What pull-plan.h calls holdings; the ticket is one as well. */
+        PullKeysAsk *ask;
+        RpcCall *call;
+        PullRequest request;
         Progress *progress;
         sd_event_source *retry;
         sd_event_source *deadline;
@@ -48,7 +46,8 @@ struct Pull {
 
 DEFINE_CLEANUP(Pull *, pull_free)
 
-/* Feeds the plan with what happened, and does what it answers. */
+/* Feeds the plan with what happened, and does what it answers. For handlers only: what an action
+ * finds out at once, it returns as an event. */
 static int pull_handle(Pull *pull, PullEvent event);
 
 /* The monotonic clock, as of this turn of the loop. */
@@ -69,8 +68,8 @@ static int pull_refused(Pull *pull, PullReason reason, const char *text) {
         int r;
 
         pull->n_failures++;
-        r = pull_failure_describe(&pull->status, reason, text, pull->n_failures,
-                                  (uint64_t) pull->desired.backoff_limit + 1);
+        r = image_status_set_failure(&pull->status, reason, text, pull->n_failures,
+                                     (uint64_t) pull->desired.backoff_limit + 1);
         if (r < 0)
                 return r;
 
@@ -87,8 +86,8 @@ static int pull_failed(Pull *pull, const Error *error) {
         return pull_refused(pull, pull_reason_from_error(error), error_message(error));
 }
 
-/* An ID that differs from what the pull answered is rare and worth a line: somebody else has moved
- * the tag meanwhile, or the runtime is not honest. */
+/* An ID that differs from what the pull answered is rare and worth a line: the tag was moved
+ * meanwhile, or the runtime is not honest. */
 static void pull_compare_answer(const Pull *pull) {
         if (!pull->answered_id || !pull_verify_is_image_id(pull->answered_id) ||
             strcmp(pull->answered_id, pull->status.image_id) == 0)
@@ -101,7 +100,7 @@ static void pull_compare_answer(const Pull *pull) {
 }
 
 static int pull_found_nothing(Pull *pull) {
-        if (pull->state == PULL_LOOKING)
+        if (pull->state == PULL_INSPECTING)
                 return pull_handle(pull, PULL_ON_ABSENT);
 
         return pull_refused(pull, PULL_REASON_WRONG_CONTENT,
@@ -111,7 +110,7 @@ static int pull_found_nothing(Pull *pull) {
 /* What the runtime holds under the reference: before the pull, and after it. */
 static int on_image_status(const void *reply, const Error *error, void *userdata) {
         const CriImageStatus *found = reply;
-        cleanup(error_done) Error doubt = ERROR_INIT;
+        cleanup(error_done) Error refusal = ERROR_INIT;
         Pull *pull = userdata;
         int r;
 
@@ -124,39 +123,41 @@ static int on_image_status(const void *reply, const Error *error, void *userdata
         if (!found->image)
                 return pull_found_nothing(pull);
 
-        r = pull_verify_take(found->image, pull->ref.digest, &pull->status, &doubt);
-        if (doubt.kind != ERROR_NONE)
-                return pull_refused(pull, PULL_REASON_WRONG_CONTENT, error_message(&doubt));
+        r = pull_verify_take(found->image, pull->ref.digest, &pull->status, &refusal);
+        if (refusal.kind != ERROR_NONE)
+                return pull_refused(pull, PULL_REASON_WRONG_CONTENT, error_message(&refusal));
         if (r < 0)
                 return r;
 
         pull_compare_answer(pull);
-        pull->status.was_present = pull->state == PULL_LOOKING;
+        pull->status.was_present = pull->state == PULL_INSPECTING;
         return pull_handle(pull,
-                           pull->state == PULL_LOOKING ? PULL_ON_PRESENT : PULL_ON_IDENTIFIED);
+                           pull->state == PULL_INSPECTING ? PULL_ON_PRESENT : PULL_ON_IDENTIFIED);
+}
+
+static int pull_ask_status(Pull *pull) {
+        return cri_image_status(runtimes_client(pull->context->runtimes), pull->reference,
+                                on_image_status, pull, &pull->call);
 }
 
 /* Asks whether the image is there already. */
-static int pull_look(Pull *pull) {
-        if (pull->looked_usec == 0)
-                pull->looked_usec = pull_now(pull);
-        if (pull_runtime_is_away(pull))
-                return pull_handle(pull, PULL_ON_RUNTIME_AWAY);
-        if (pull->desired.policy == PULL_POLICY_ALWAYS)
-                return pull_handle(pull, PULL_ON_ABSENT);
+static int pull_inspect(Pull *pull, PullEvent *ret_event) {
+        if (pull->began_usec == 0)
+                pull->began_usec = pull_now(pull);
+        if (!pull_runtime_is_away(pull) && pull->desired.policy != PULL_POLICY_ALWAYS)
+                return pull_ask_status(pull);
 
-        return cri_image_status(runtimes_client(pull->context->runtimes), pull->reference,
-                                on_image_status, pull, &pull->call);
+        *ret_event = pull_runtime_is_away(pull) ? PULL_ON_RUNTIME_AWAY : PULL_ON_ABSENT;
+        return 0;
 }
 
 /* Asks what is there after the pull. */
-static int pull_identify(Pull *pull) {
-        pull->progress = progress_end(pull->progress);
-        if (pull_runtime_is_away(pull))
-                return pull_handle(pull, PULL_ON_RUNTIME_AWAY);
+static int pull_identify(Pull *pull, PullEvent *ret_event) {
+        if (!pull_runtime_is_away(pull))
+                return pull_ask_status(pull);
 
-        return cri_image_status(runtimes_client(pull->context->runtimes), pull->reference,
-                                on_image_status, pull, &pull->call);
+        *ret_event = PULL_ON_RUNTIME_AWAY;
+        return 0;
 }
 
 static int on_pulled(const void *reply, const Error *error, void *userdata) {
@@ -203,7 +204,7 @@ static int on_deadline(sd_event_source *source, uint64_t usec, void *userdata) {
         Pull *pull = userdata;
         int r;
 
-        r = pull_failure_add_deadline(&pull->status, pull->desired.active_deadline_sec);
+        r = image_status_set_past_deadline(&pull->status, pull->desired.active_deadline_sec);
         if (r < 0)
                 return r;
 
@@ -225,16 +226,17 @@ static int pull_begin(Pull *pull) {
                                       (uint64_t) limit * USEC_PER_SEC, 0, on_deadline, pull);
 }
 
-/* Who cannot be asked has not refused anything: that is no attempt, but a pause all the same. */
+/* A source that cannot be asked has not refused anything: that is no attempt, but a pause all the
+ * same. */
 static int pull_keys_failed(Pull *pull, const Error *error) {
         int r;
 
         if (error->kind != ERROR_UNAVAILABLE && error->kind != ERROR_TIMEOUT)
                 return pull_refused(pull, PULL_REASON_INVALID_CREDENTIALS, error_message(error));
 
-        r = pull_failure_describe(&pull->status, PULL_REASON_INVALID_CREDENTIALS,
-                                  error_message(error), pull->n_failures + 1,
-                                  (uint64_t) pull->desired.backoff_limit + 1);
+        r = image_status_set_failure(&pull->status, PULL_REASON_INVALID_CREDENTIALS,
+                                     error_message(error), pull->n_failures + 1,
+                                     (uint64_t) pull->desired.backoff_limit + 1);
         if (r < 0)
                 return r;
 
@@ -263,8 +265,8 @@ static bool keys_may_be_stale(PullReason reason) {
         return pull_reason_is_denial(reason) && reason != PULL_REASON_RATE_LIMITED;
 }
 
-/* Each attempt asks for the credentials anew: they may have been mended. */
-static int pull_authenticate(Pull *pull) {
+/* Each attempt asks for the credentials anew: they may have been corrected. */
+static int pull_authenticate(Pull *pull, PullEvent *ret_event) {
         const PullKeysQuestion question = {
                 .desired = &pull->desired,
                 .ref = &pull->ref,
@@ -272,8 +274,10 @@ static int pull_authenticate(Pull *pull) {
         };
         int r;
 
-        if (pull_runtime_is_away(pull))
-                return pull_handle(pull, PULL_ON_RUNTIME_AWAY);
+        if (pull_runtime_is_away(pull)) {
+                *ret_event = PULL_ON_RUNTIME_AWAY;
+                return 0;
+        }
 
         r = pull_begin(pull);
         if (r < 0)
@@ -283,11 +287,13 @@ static int pull_authenticate(Pull *pull) {
                                        &pull->ask);
 }
 
-static int pull_pull(Pull *pull) {
+static int pull_pull(Pull *pull, PullEvent *ret_event) {
         int r;
 
-        if (pull_runtime_is_away(pull))
-                return pull_handle(pull, PULL_ON_RUNTIME_AWAY);
+        if (pull_runtime_is_away(pull)) {
+                *ret_event = PULL_ON_RUNTIME_AWAY;
+                return 0;
+        }
 
         if (!pull->progress) {
                 r = progress_begin(pull->context->progress, &pull->ref, on_progress, on_stalled,
@@ -322,14 +328,15 @@ static PullEvent event_of_return(const Pull *pull) {
 }
 
 /* A runtime that came back between the call's failure and now will not announce itself again. */
-static int pull_park(Pull *pull, PullState left) {
+static int pull_park(Pull *pull, PullState left, PullEvent *ret_event) {
         if (left == PULL_PULLING)
                 pull->n_losses++;
-
-        return pull_runtime_is_away(pull) ? 0 : pull_handle(pull, event_of_return(pull));
+        if (!pull_runtime_is_away(pull))
+                *ret_event = event_of_return(pull);
+        return 0;
 }
 
-/* The last bytes of a pull, and all of a quick one, arrive between two looks. */
+/* The last bytes of a pull, and all of a quick one, arrive between two measurements. */
 static void pull_count_bytes(Pull *pull) {
         ImageStatus *status = &pull->status;
 
@@ -357,61 +364,57 @@ static int pull_claim(Pull *pull) {
 static int pull_report(Pull *pull) {
         pull->status.phase = pull->state == PULL_SUCCEEDED ? IMAGE_SUCCEEDED : IMAGE_FAILED;
         pull->status.completed_at = time(NULL);
-        if (pull->looked_usec > 0)
-                pull->status.duration_usec = pull_now(pull) - pull->looked_usec;
+        if (pull->began_usec > 0)
+                pull->status.duration_usec = pull_now(pull) - pull->began_usec;
         if (pull->status.started_at == 0)
                 pull->status.started_at = pull->status.completed_at;
         if (pull->state != PULL_SUCCEEDED)
                 return 0;
 
         pull_count_bytes(pull);
-        pull_failure_clear(&pull->status);
+        image_status_clear_failure(&pull->status);
         return pull->status.was_present ? 0 : pull_claim(pull);
 }
 
-/* Whatever belonged to the state that was left ends with it. */
-static void pull_leave(Pull *pull, PullState left) {
-        bool keeps_slot = pull->state == PULL_AUTHENTICATING || pull->state == PULL_PULLING ||
-                          pull->state == PULL_IDENTIFYING;
-
-        if (left == pull->state)
-                return;
-
-        pull->retry = sd_event_source_disable_unref(pull->retry);
-        pull->ask = pull->context->keys.drop(pull->ask);
-        pull->call = rpc_call_unref(pull->call);
-        if (pull->state != PULL_PULLING) {
+static void pull_release(Pull *pull, unsigned holdings) {
+        if (holdings & (PULL_HOLDS_INSPECTION | PULL_HOLDS_SLOT))
+                queue_leave(&pull->ticket);
+        if (holdings & PULL_HOLDS_KEYS)
+                pull->ask = pull->context->keys.drop(pull->ask);
+        if (holdings & PULL_HOLDS_CALL)
+                pull->call = rpc_call_unref(pull->call);
+        if (holdings & PULL_HOLDS_TRANSFER) {
                 pull->progress = progress_end(pull->progress);
                 pull_request_done(&pull->request);
         }
-        if (!keeps_slot && pull->state != PULL_LOOKING)
-                queue_leave(&pull->ticket);
-        if (pull_state_is_final(pull->state))
+        if (holdings & PULL_HOLDS_RETRY)
+                pull->retry = sd_event_source_disable_unref(pull->retry);
+        if (holdings & PULL_HOLDS_DEADLINE)
                 pull->deadline = sd_event_source_disable_unref(pull->deadline);
-        if (pull->state == PULL_PULLING)
-                pull->status.step = IMAGE_STEP_RESOLVING;
 }
 
-static int pull_act(Pull *pull, PullAction action, PullState left) {
+/* *ret_event is what the action has led to already, and untouched if that will come later. */
+static int pull_act(Pull *pull, PullAction action, PullState left, PullEvent *ret_event) {
         const PullContext *context = pull->context;
 
         switch (action) {
         case PULL_DO_NOTHING: return 0;
-        case PULL_DO_QUEUE: return queue_enter(context->looks, &pull->ticket, pull->owner);
-        case PULL_DO_LOOK: return pull_look(pull);
+        case PULL_DO_QUEUE: return queue_enter(context->inspections, &pull->ticket, pull->owner);
+        case PULL_DO_INSPECT: return pull_inspect(pull, ret_event);
         case PULL_DO_WAIT: return queue_enter(context->pulls, &pull->ticket, pull->owner);
-        case PULL_DO_AUTHENTICATE: return pull_authenticate(pull);
-        case PULL_DO_PULL: return pull_pull(pull);
-        case PULL_DO_IDENTIFY: return pull_identify(pull);
+        case PULL_DO_AUTHENTICATE: return pull_authenticate(pull, ret_event);
+        case PULL_DO_PULL: return pull_pull(pull, ret_event);
+        case PULL_DO_IDENTIFY: return pull_identify(pull, ret_event);
         case PULL_DO_BACK_OFF: return pull_back_off(pull);
-        case PULL_DO_PARK: return pull_park(pull, left);
+        case PULL_DO_PARK: return pull_park(pull, left, ret_event);
         case PULL_DO_REPORT: return pull_report(pull);
         }
 
         abort();
 }
 
-static int pull_handle(Pull *pull, PullEvent event) {
+/* One step of the plan. Returns whether there was one. */
+static int pull_step(Pull *pull, PullEvent event, PullEvent *ret_event) {
         PullState left = pull->state;
         PullAction action = pull_plan_step(&pull->state, event);
         int r;
@@ -419,12 +422,30 @@ static int pull_handle(Pull *pull, PullEvent event) {
         if (action == PULL_DO_NOTHING)
                 return 0;
 
-        pull_leave(pull, left);
-        r = pull_act(pull, action, left);
-        if (r < 0)
-                return r;
+        pull_release(pull, pull_plan_release(left, pull->state));
+        if (pull->state != left)
+                pull->status.step = pull_plan_step_shown(pull->state);
+        r = pull_act(pull, action, left, ret_event);
+        return r < 0 ? r : 1;
+}
 
-        pull->status.step = pull_plan_step_shown(pull->state, pull->status.step);
+static int pull_handle(Pull *pull, PullEvent event) {
+        bool is_changed = false;
+        int r;
+
+        while (event != PULL_ON_NOTHING) {
+                PullEvent next = PULL_ON_NOTHING;
+
+                r = pull_step(pull, event, &next);
+                if (r < 0)
+                        return r;
+
+                is_changed |= r > 0;
+                event = next;
+        }
+        if (!is_changed)
+                return 0;
+
         if (!image_phase_is_final(pull->status.phase))
                 pull->status.phase = pull->status.started_at > 0 ? IMAGE_PULLING : IMAGE_WAITING;
         pull->on_changed(pull, pull->userdata);
@@ -488,7 +509,7 @@ Pull *pull_free(Pull *pull) {
 }
 
 int pull_start(Pull *pull) {
-        return pull_act(pull, PULL_DO_QUEUE, pull->state);
+        return queue_enter(pull->context->inspections, &pull->ticket, pull->owner);
 }
 
 /* Where it waits for a turn, or will next; NULL: it has had its last one. */
@@ -496,8 +517,8 @@ static Queue *pull_queue(const Pull *pull) {
         switch (pull->state) {
         case PULL_QUEUED:
         case PULL_BACKING_OFF:
-        case PULL_PARKED: return pull->context->looks;
-        case PULL_LOOKING:
+        case PULL_PARKED: return pull->context->inspections;
+        case PULL_INSPECTING:
         case PULL_WAITING: return pull->context->pulls;
         case PULL_AUTHENTICATING:
         case PULL_PULLING:
@@ -537,11 +558,28 @@ bool pull_covers(const Pull *pull, const DesiredImage *desired) {
 bool pull_fails_for(const Pull *pull, const DesiredImage *desired, bool is_late) {
         bool is_short = is_late && pull->status.reason == PULL_REASON_DEADLINE;
 
-        return merge_is_within(desired, &pull->desired) && !is_short;
+        return desired_image_is_within(desired, &pull->desired) && !is_short;
 }
 
-int pull_on_slot(Ticket *ticket) {
-        return pull_handle((Pull *) ticket, PULL_ON_SLOT); /* its first member */
+/* Tickets are the first members of pulls. */
+static int serve(Queue *queue) {
+        Ticket *ticket;
+        int r;
+
+        while ((ticket = queue_serve(queue))) {
+                r = pull_handle((Pull *) ticket, PULL_ON_SLOT);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+int pulls_serve(const PullContext *context) {
+        int r;
+
+        r = serve(context->inspections);
+        return r < 0 ? r : serve(context->pulls);
 }
 
 int pull_on_runtime_changed(Pull *pull) {

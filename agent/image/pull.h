@@ -26,7 +26,7 @@ typedef struct PullContext {
         sd_event *event;
         Log *log;
         const Runtimes *runtimes;
-        Queue *looks; /* for short questions */
+        Queue *inspections; /* of pulls that ask whether their image is there */
         Queue *pulls;
         ProgressTracker *progress;
         PullKeySource keys;
@@ -39,13 +39,13 @@ typedef void (*PullChanged)(Pull *pull, void *userdata);
 int pull_new(const PullContext *context, const DesiredImage *desired, const ImageRef *ref,
              const char *owner, PullChanged on_changed, void *userdata, Pull **ret);
 
-/* Stops it at once; the runtime is told. Returns NULL. */
+/* Stops it at once, in the runtime as well. Returns NULL. */
 Pull *pull_free(Pull *pull);
 
-/* Enters the queue for the first look. */
+/* It waits for its first turn. */
 int pull_start(Pull *pull);
 
-/* Somebody else wants it too: while it waits it takes whichever turn comes first. */
+/* Another owner desires it too: while it waits it takes the turn that comes first. */
 int pull_join(Pull *pull, const char *owner);
 
 /* Whether its success will be what this desired image asks for too. */
@@ -55,8 +55,8 @@ bool pull_covers(const Pull *pull, const DesiredImage *desired);
  * that there was less time left for the desired image than it gives itself. */
 bool pull_fails_for(const Pull *pull, const DesiredImage *desired, bool is_late);
 
-/* The queue has served this ticket of a pull. */
-int pull_on_slot(Ticket *ticket);
+/* Gives turns to the pulls that wait. To be called after pulls were started or changed. */
+int pulls_serve(const PullContext *context);
 
 /* The chosen runtime came or went. */
 int pull_on_runtime_changed(Pull *pull);

@@ -18,8 +18,8 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/image/desired-image.h"
 #include "agent/image/image.h"
-#include "agent/image/merge.h"
 
 #define NOW 1769903999
 #define ID "sha256:6efc10a0510f143a90b69dc564a914574973223e88418d65c1f8809e08dc0a1f"
@@ -89,10 +89,10 @@ bool pull_covers(const Pull *pull, const DesiredImage *desired) {
 }
 
 bool pull_fails_for(const Pull *pull, const DesiredImage *desired, bool is_late) {
-        return merge_is_within(desired, &pull->desired) && !is_late;
+        return desired_image_is_within(desired, &pull->desired) && !is_late;
 }
 
-int pull_on_slot(Ticket *ticket) {
+int pulls_serve(const PullContext *context) {
         fail();
         return 0;
 }

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/image/merge.h"
+#include "agent/image/desired-image.h"
 
 #define N_DESIRED 3
 
@@ -85,7 +85,7 @@ static DesiredImage merge_two(const DesiredImage *a, const DesiredImage *b) {
         const DesiredImage *desired_images[] = { a, b };
         DesiredImage merged;
 
-        assert_int_equal(merge_desired_images(desired_images, 2, &merged), 0);
+        assert_int_equal(desired_image_merge(desired_images, 2, &merged), 0);
         return merged;
 }
 
@@ -109,7 +109,7 @@ static void test_rule(void **state) {
 
         for (size_t i = 0; i < N_DESIRED; i++)
                 *number(&desired_images[i], rule->offset) = rule->given[i];
-        assert_int_equal(merge_desired_images(list, N_DESIRED, &merged), 0);
+        assert_int_equal(desired_image_merge(list, N_DESIRED, &merged), 0);
         assert_int_equal(*number(&merged, rule->offset), rule->merged);
 }
 
@@ -124,7 +124,7 @@ static void test_policy(void **state) {
 
         for (size_t i = 0; i < N_DESIRED; i++)
                 desired_images[i].policy = policy->given[i];
-        assert_int_equal(merge_desired_images(list, N_DESIRED, &merged), 0);
+        assert_int_equal(desired_image_merge(list, N_DESIRED, &merged), 0);
         assert_int_equal(merged.policy, policy->merged);
 }
 
@@ -137,7 +137,7 @@ static void test_one_wish_stays_as_it_is(void **state) {
         desired.ttl_sec = 60;
         assert_int_equal(desired_image_add_label(&desired, "app", "web"), 0);
         assert_int_equal(desired_image_add_secret(&desired, NULL, "regcred"), 0);
-        assert_int_equal(merge_desired_images(&list, 1, &merged), 0);
+        assert_int_equal(desired_image_merge(&list, 1, &merged), 0);
         assert_true(desired_image_equal(&merged, &desired));
         assert_ptr_not_equal(merged.name, desired.name);
 }
@@ -184,7 +184,7 @@ static void test_sandbox_is_not_mixed(void **state) {
         assert_int_equal(desired_image_add_label(&labels, "app", "web"), 0);
         assert_int_equal(desired_image_add_label(&both, "tier", "front"), 0);
         assert_int_equal(desired_image_add_annotation(&both, "note", "x"), 0);
-        assert_int_equal(merge_desired_images(list, 3, &merged), 0);
+        assert_int_equal(desired_image_merge(list, 3, &merged), 0);
         assert_int_equal(merged.n_labels, 1);
         assert_string_equal(merged.labels[0].key, "app");
         assert_int_equal(merged.n_annotations, 0);

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/image/pull-failure.h"
+#include "agent/image/image-status.h"
 
 #define LINE_SIZE_MAX 1000
 
@@ -49,15 +49,15 @@ static const struct Line {
 #define N_LINES (sizeof(lines) / sizeof(lines[0]))
 
 static void describe(ImageStatus *status, PullReason reason, const char *text) {
-        assert_int_equal(pull_failure_describe(status, reason, text, 1, 4), 0);
+        assert_int_equal(image_status_set_failure(status, reason, text, 1, 4), 0);
 }
 
 static void test_line(void **state) {
         const struct Line *line = *state;
         cleanup(image_status_done) ImageStatus status = { .phase = IMAGE_PULLING };
 
-        assert_int_equal(pull_failure_describe(&status, line->reason, line->text, line->attempt,
-                                               line->n_attempts),
+        assert_int_equal(image_status_set_failure(&status, line->reason, line->text, line->attempt,
+                                                  line->n_attempts),
                          0);
         assert_string_equal(status.message, line->message);
         assert_int_equal(status.reason, line->reason);
@@ -119,7 +119,7 @@ static void test_random_text(void **state) {
 static void test_deadline(void **state) {
         cleanup(image_status_done) ImageStatus status = { .phase = IMAGE_PULLING };
 
-        assert_int_equal(pull_failure_add_deadline(&status, 90), 0);
+        assert_int_equal(image_status_set_past_deadline(&status, 90), 0);
         assert_int_equal(status.reason, PULL_REASON_DEADLINE);
         assert_string_equal(status.message,
                             "DeadlineExceeded: pulling exceeds the activeDeadlineSeconds (90)");
@@ -130,7 +130,7 @@ static void test_deadline_after_a_failure(void **state) {
         cleanup(image_status_done) ImageStatus status = { .phase = IMAGE_PULLING };
 
         describe(&status, PULL_REASON_TLS, "no certificate");
-        assert_int_equal(pull_failure_add_deadline(&status, 90), 0);
+        assert_int_equal(image_status_set_past_deadline(&status, 90), 0);
         assert_int_equal(status.reason, PULL_REASON_DEADLINE);
         assert_non_null(strstr(status.message, "DeadlineExceeded: pulling exceeds"));
         assert_non_null(strstr(status.message, "; before that: TLS: no certificate;"));
@@ -140,8 +140,8 @@ static void test_clear(void **state) {
         cleanup(image_status_done) ImageStatus status = { .phase = IMAGE_PULLING };
 
         describe(&status, PULL_REASON_TLS, "no certificate");
-        pull_failure_clear(&status);
-        pull_failure_clear(&status);
+        image_status_clear_failure(&status);
+        image_status_clear_failure(&status);
         assert_int_equal(status.reason, PULL_REASON_NONE);
         assert_null(status.message);
 }

@@ -18,7 +18,7 @@
 #define EVENTS(...) \
         { __VA_ARGS__, -1 }
 
-/* One line is one life of an image. */
+/* One line is one history of an image. */
 static const struct Story {
         const char *name;
         int events[16];
@@ -31,7 +31,7 @@ static const struct Story {
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_PULLED,
                  PULL_ON_IDENTIFIED),
           PULL_DO_REPORT, PULL_SUCCEEDED },
-        { "waits for its turn to look",
+        { "waits for its turn to ask",
           EVENTS(PULL_ON_ABSENT, PULL_ON_PULLED, PULL_ON_TIMER, PULL_ON_RUNTIME_BACK),
           PULL_DO_NOTHING, PULL_QUEUED },
         { "waits for its turn to pull", EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT), PULL_DO_WAIT,
@@ -53,24 +53,24 @@ static const struct Story {
         { "is asked for with the next key",
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_DENIED),
           PULL_DO_PULL, PULL_PULLING },
-        { "is not believed before it is seen",
+        { "counts only when the runtime shows it",
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_PULLED),
           PULL_DO_IDENTIFY, PULL_IDENTIFYING },
-        { "is pulled at the second attempt, after another look",
+        { "is pulled at the second attempt, after another question",
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_REFUSED,
                  PULL_ON_TIMER, PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS,
                  PULL_ON_PULLED, PULL_ON_IDENTIFIED),
           PULL_DO_REPORT, PULL_SUCCEEDED },
-        { "came by itself while we backed off",
+        { "came by itself while the agent backed off",
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_REFUSED,
                  PULL_ON_TIMER, PULL_ON_SLOT, PULL_ON_PRESENT),
           PULL_DO_REPORT, PULL_SUCCEEDED },
         { "is refused for the last time",
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_EXHAUSTED),
           PULL_DO_REPORT, PULL_FAILED },
-        { "cannot be looked for", EVENTS(PULL_ON_SLOT, PULL_ON_REFUSED), PULL_DO_BACK_OFF,
+        { "cannot be inspected", EVENTS(PULL_ON_SLOT, PULL_ON_REFUSED), PULL_DO_BACK_OFF,
           PULL_BACKING_OFF },
-        { "cannot be looked for any more", EVENTS(PULL_ON_SLOT, PULL_ON_EXHAUSTED), PULL_DO_REPORT,
+        { "cannot be inspected any more", EVENTS(PULL_ON_SLOT, PULL_ON_EXHAUSTED), PULL_DO_REPORT,
           PULL_FAILED },
         { "cannot be identified",
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_PULLED,
@@ -80,7 +80,7 @@ static const struct Story {
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_PULLED,
                  PULL_ON_EXHAUSTED),
           PULL_DO_REPORT, PULL_FAILED },
-        { "has no runtime to look in", EVENTS(PULL_ON_SLOT, PULL_ON_RUNTIME_AWAY), PULL_DO_PARK,
+        { "has no runtime to ask", EVENTS(PULL_ON_SLOT, PULL_ON_RUNTIME_AWAY), PULL_DO_PARK,
           PULL_PARKED },
         { "loses the runtime in the queue", EVENTS(PULL_ON_RUNTIME_AWAY), PULL_DO_PARK,
           PULL_PARKED },
@@ -96,11 +96,11 @@ static const struct Story {
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_RUNTIME_AWAY,
                  PULL_ON_RUNTIME_SICK),
           PULL_DO_BACK_OFF, PULL_BACKING_OFF },
-        { "loses the runtime after the pull, and looks again",
+        { "loses the runtime after the pull, and asks again",
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_PULLED,
                  PULL_ON_RUNTIME_AWAY, PULL_ON_RUNTIME_BACK, PULL_ON_SLOT, PULL_ON_PRESENT),
           PULL_DO_REPORT, PULL_SUCCEEDED },
-        { "backs off in peace while the runtime comes and goes",
+        { "goes on backing off while the runtime comes and goes",
           EVENTS(PULL_ON_SLOT, PULL_ON_REFUSED, PULL_ON_RUNTIME_AWAY, PULL_ON_RUNTIME_BACK),
           PULL_DO_NOTHING, PULL_BACKING_OFF },
         { "runs out of time while it backs off",
@@ -121,8 +121,8 @@ static void test_story(void **state) {
         assert_int_equal(action, story->last_action);
 }
 
-/* Whatever happens in whatever order, a verdict is reported once, and stands. */
-static void test_verdict_is_final(void **state) {
+/* In any order of events, an outcome is reported once, and stands. */
+static void test_outcome_is_final(void **state) {
         for (unsigned seed = 0; seed < 10000; seed++) {
                 PullState now = PULL_QUEUED;
                 unsigned n_reports = 0;
@@ -142,7 +142,7 @@ static void test_verdict_is_final(void **state) {
         }
 }
 
-/* No state can be stuck: from each one, the deadline alone leads to a verdict. */
+/* No state can be stuck: from each one, the deadline alone leads to an outcome. */
 static void test_deadline_always_ends_it(void **state) {
         for (PullState from = 0; from < _PULL_STATE_MAX; from++) {
                 PullState now = from;
@@ -194,7 +194,7 @@ static void test_success_is_always_possible(void **state) {
  * its answer. */
 static void test_action_fits_the_state(void **state) {
         static const PullAction actions[_PULL_STATE_MAX] = {
-                [PULL_QUEUED] = PULL_DO_QUEUE,         [PULL_LOOKING] = PULL_DO_LOOK,
+                [PULL_QUEUED] = PULL_DO_QUEUE,         [PULL_INSPECTING] = PULL_DO_INSPECT,
                 [PULL_WAITING] = PULL_DO_WAIT,         [PULL_PULLING] = PULL_DO_PULL,
                 [PULL_IDENTIFYING] = PULL_DO_IDENTIFY, [PULL_BACKING_OFF] = PULL_DO_BACK_OFF,
                 [PULL_PARKED] = PULL_DO_PARK,          [PULL_SUCCEEDED] = PULL_DO_REPORT,
@@ -211,6 +211,37 @@ static void test_action_fits_the_state(void **state) {
                 }
 }
 
+/* A place in a queue is kept from the queue to the end of what was waited for, and nothing survives
+ * the outcome. */
+static void test_what_is_released(void **state) {
+        static const struct {
+                PullState from;
+                PullState to;
+                unsigned released;
+        } rows[] = {
+                { PULL_QUEUED, PULL_INSPECTING, 0 },
+                { PULL_INSPECTING, PULL_WAITING, PULL_HOLDS_INSPECTION | PULL_HOLDS_CALL },
+                { PULL_INSPECTING, PULL_BACKING_OFF, PULL_HOLDS_INSPECTION | PULL_HOLDS_CALL },
+                { PULL_WAITING, PULL_AUTHENTICATING, 0 },
+                { PULL_WAITING, PULL_PARKED, PULL_HOLDS_SLOT },
+                { PULL_AUTHENTICATING, PULL_PULLING, PULL_HOLDS_KEYS },
+                { PULL_PULLING, PULL_PULLING, 0 },
+                { PULL_PULLING, PULL_IDENTIFYING, PULL_HOLDS_TRANSFER },
+                { PULL_PULLING, PULL_BACKING_OFF,
+                  PULL_HOLDS_SLOT | PULL_HOLDS_CALL | PULL_HOLDS_TRANSFER },
+                { PULL_BACKING_OFF, PULL_QUEUED, PULL_HOLDS_RETRY },
+                { PULL_BACKING_OFF, PULL_FAILED, PULL_HOLDS_RETRY | PULL_HOLDS_DEADLINE },
+                { PULL_IDENTIFYING, PULL_SUCCEEDED,
+                  PULL_HOLDS_SLOT | PULL_HOLDS_CALL | PULL_HOLDS_DEADLINE },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+                if (pull_plan_release(rows[i].from, rows[i].to) != rows[i].released)
+                        fail_msg("from %s to %s: 0x%x", pull_state_to_string(rows[i].from),
+                                 pull_state_to_string(rows[i].to),
+                                 pull_plan_release(rows[i].from, rows[i].to));
+}
+
 static void test_states_have_names(void **state) {
         for (PullState a = 0; a < _PULL_STATE_MAX; a++) {
                 assert_non_null(pull_state_to_string(a));
@@ -220,21 +251,22 @@ static void test_states_have_names(void **state) {
 }
 
 int main(void) {
-        struct CMUnitTest tests[6 + N_STORIES] = {
-                cmocka_unit_test(test_verdict_is_final),
+        struct CMUnitTest tests[7 + N_STORIES] = {
+                cmocka_unit_test(test_outcome_is_final),
                 cmocka_unit_test(test_deadline_always_ends_it),
                 cmocka_unit_test(test_every_state_is_reached),
                 cmocka_unit_test(test_success_is_always_possible),
                 cmocka_unit_test(test_action_fits_the_state),
+                cmocka_unit_test(test_what_is_released),
                 cmocka_unit_test(test_states_have_names),
         };
 
         for (size_t i = 0; i < N_STORIES; i++)
-                tests[6 + i] = (struct CMUnitTest){
+                tests[7 + i] = (struct CMUnitTest){
                         .name = stories[i].name,
                         .test_func = test_story,
                         .initial_state = (void *) &stories[i],
                 };
 
-        return _cmocka_run_group_tests("an image", tests, 6 + N_STORIES, NULL, NULL);
+        return _cmocka_run_group_tests("an image", tests, 7 + N_STORIES, NULL, NULL);
 }

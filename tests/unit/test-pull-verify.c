@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/image/pull-verify.h"
+#include "agent/image/pull-request.h"
 
 #define DIGITS "6efc10a0510f143a90b69dc564a914574973223e88418d65c1f8809e08dc0a1f"
 #define OTHER_DIGITS "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A pull while there is no runtime: its place in the queues, and what it says meanwhile
+ * A pull while there is no runtime: its place in the queues, and its status meanwhile
  */
 
 #include <setjmp.h>
@@ -23,7 +23,7 @@ typedef struct Fixture {
         CompletionQueue *completions;
         Runtimes *runtimes;
         PullContext context;
-        Ticket others[N_OTHERS]; /* of somebody else, in the same queue */
+        Ticket others[N_OTHERS]; /* of other owners, in the same queue */
         Pull *pull;
         unsigned n_changed;
 } Fixture;
@@ -53,7 +53,7 @@ static int set_up(void **state) {
         fixture->context.event = fixture->event;
         fixture->context.keys.drop = drop;
         fixture->context.runtimes = fixture->runtimes;
-        assert_int_equal(queue_new(1, &fixture->context.looks), 0);
+        assert_int_equal(queue_new(1, &fixture->context.inspections), 0);
         assert_int_equal(queue_new(1, &fixture->context.pulls), 0);
         assert_int_equal(progress_tracker_new(fixture->event, fixture->runtimes, 0,
                                               &fixture->context.progress),
@@ -69,7 +69,7 @@ static int tear_down(void **state) {
         for (size_t i = 0; i < N_OTHERS; i++)
                 queue_leave(&fixture->others[i]);
         progress_tracker_free(fixture->context.progress);
-        queue_free(fixture->context.looks);
+        queue_free(fixture->context.inspections);
         queue_free(fixture->context.pulls);
         runtimes_free(fixture->runtimes);
         completion_queue_free(fixture->completions);
@@ -99,7 +99,7 @@ static void start(Fixture *fixture, const char *owner, int64_t version, PullPoli
 /* Serves the queue until it is the pull's turn, and returns how many came before. */
 static unsigned count_before(Fixture *fixture) {
         for (unsigned n = 0; n < 100; n++) {
-                Ticket *ticket = queue_serve(fixture->context.looks);
+                Ticket *ticket = queue_serve(fixture->context.inspections);
 
                 assert_non_null(ticket);
                 if (ticket < fixture->others || ticket >= fixture->others + N_OTHERS)
@@ -113,7 +113,8 @@ static unsigned count_before(Fixture *fixture) {
 
 static void enter_others(Fixture *fixture, const char *owner) {
         for (size_t i = 0; i < N_OTHERS; i++)
-                assert_int_equal(queue_enter(fixture->context.looks, &fixture->others[i], owner),
+                assert_int_equal(queue_enter(fixture->context.inspections, &fixture->others[i],
+                                             owner),
                                  0);
 }
 
@@ -129,7 +130,7 @@ static void test_waits_for_its_turn(void **state) {
         assert_status(fixture, IMAGE_WAITING, IMAGE_STEP_QUEUED);
         assert_int_equal(pull_status(fixture->pull)->version, 3);
         assert_int_equal(pull_status(fixture->pull)->started_at, 0);
-        assert_int_equal(queue_n_waiting(fixture->context.looks), 1);
+        assert_int_equal(queue_n_waiting(fixture->context.inspections), 1);
 }
 
 /* It says so, and keeps no slot that others could use. */
@@ -139,11 +140,11 @@ static void test_waits_for_the_runtime(void **state) {
 
         for (size_t i = 0; i < 2; i++) {
                 start(fixture, "a", 1, policies[i]);
-                assert_int_equal(pull_on_slot(queue_serve(fixture->context.looks)), 0);
+                assert_int_equal(pulls_serve(&fixture->context), 0);
                 assert_status(fixture, IMAGE_WAITING, IMAGE_STEP_WAITING_FOR_RUNTIME);
                 assert_true(fixture->n_changed > 0);
-                assert_int_equal(queue_n_served(fixture->context.looks), 0);
-                assert_int_equal(queue_n_waiting(fixture->context.looks), 0);
+                assert_int_equal(queue_n_served(fixture->context.inspections), 0);
+                assert_int_equal(queue_n_waiting(fixture->context.inspections), 0);
                 assert_int_equal(queue_n_waiting(fixture->context.pulls), 0);
 
                 assert_int_equal(pull_on_runtime_changed(fixture->pull), 0);
@@ -158,9 +159,9 @@ static void test_runtime_goes_while_it_waits(void **state) {
         start(fixture, "a", 1, PULL_POLICY_ALWAYS);
         assert_int_equal(pull_on_runtime_changed(fixture->pull), 0);
         assert_status(fixture, IMAGE_WAITING, IMAGE_STEP_WAITING_FOR_RUNTIME);
-        assert_null(queue_serve(fixture->context.looks));
+        assert_null(queue_serve(fixture->context.inspections));
         assert_int_equal(pull_join(fixture->pull, "b"), 0);
-        assert_null(queue_serve(fixture->context.looks));
+        assert_null(queue_serve(fixture->context.inspections));
 }
 
 static void test_leaves_the_queue(void **state) {
@@ -168,11 +169,11 @@ static void test_leaves_the_queue(void **state) {
 
         start(fixture, "a", 1, PULL_POLICY_ALWAYS);
         fixture->pull = pull_free(fixture->pull);
-        assert_int_equal(queue_n_waiting(fixture->context.looks), 0);
+        assert_int_equal(queue_n_waiting(fixture->context.inspections), 0);
         assert_null(pull_free(NULL));
 }
 
-/* Wanted by a busy owner and then by an idle one, it goes with the idle one. */
+/* Desired by a busy owner and then by an idle one, it goes with the idle one. */
 static void test_join_of_an_idle_owner(void **state) {
         Fixture *fixture = *state;
 
@@ -182,7 +183,7 @@ static void test_join_of_an_idle_owner(void **state) {
         assert_in_range(count_before(fixture), 0, 1);
 }
 
-/* Wanted by an idle owner and then by a busy one, it does not lose its place. */
+/* Desired by an idle owner and then by a busy one, it does not lose its place. */
 static void test_join_of_a_busy_owner(void **state) {
         Fixture *fixture = *state;
 

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/base/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int text_copy(const char *text, char **ret) {
+        char *copy = NULL;
+
+        if (text) {
+                copy = strdup(text);
+                if (!copy)
+                        return -ENOMEM;
+        }
+
+        *ret = copy;
+        return 0;
+}
+
+int text_set(char **field, const char *text) {
+        char *copy;
+        int r;
+
+        r = text_copy(text, &copy);
+        if (r < 0)
+                return r;
+
+        free(*field);
+        *field = copy;
+        return 0;
+}
+
+bool text_equal(const char *a, const char *b) {
+        return a && b ? strcmp(a, b) == 0 : a == b;
+}

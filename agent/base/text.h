@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Strings that may be NULL
+ */
+
+#include <stdbool.h>
+
+/* The copy of NULL is NULL. 0 or -ENOMEM. The caller owns *ret. */
+int text_copy(const char *text, char **ret);
+
+/* Replaces *field, which is owned, by a copy. The text may be a part of *field. 0 or -ENOMEM. */
+int text_set(char **field, const char *text);
+
+/* NULL equals NULL alone. */
+bool text_equal(const char *a, const char *b);
