@@ -155,7 +155,7 @@ static void look_at_images(AgentMetrics *metrics) {
         size_t counts[_IMAGE_PHASE_MAX] = { 0 };
 
         for (size_t i = 0; i < images_count(images); i++)
-                if (image_is_wanted(images_get(images, i)))
+                if (image_is_desired(images_get(images, i)))
                         counts[image_status(images_get(images, i))->phase]++;
 
         for (ImagePhase phase = 0; phase < _IMAGE_PHASE_MAX; phase++)

@@ -384,11 +384,11 @@ static void on_outcome(const Image *image, const ImageStatus *status, void *user
                 (void) inplace_image_changed(agent->meta, image_key(image));
 }
 
-static void on_served(const Image *image, const Want *want, void *userdata) {
+static void on_done(const Image *image, const ImageRequest *request, void *userdata) {
         const Agent *agent = userdata;
 
         if (agent->cluster)
-                cluster_on_served(image, want, agent->cluster);
+                cluster_on_done(image, request, agent->cluster);
 }
 
 static int agent_add_images(Agent *agent, const Options *options, Error *reterr) {
@@ -400,7 +400,7 @@ static int agent_add_images(Agent *agent, const Options *options, Error *reterr)
                 .stall_usec = (uint64_t) options->stall_timeout_sec * USEC_PER_SEC,
                 .keys = auth_source(agent->auth),
                 .on_outcome = on_outcome,
-                .on_served = on_served,
+                .on_done = on_done,
                 .outcome_userdata = agent,
         };
         int r;

@@ -57,13 +57,14 @@ static bool has_owner(const ImageMessage *message, const char *words) {
 static int add_owners(ImageMessage *message, const Image *image) {
         int r;
 
-        for (const Want *want = image_wants(image); want; want = want->next) {
+        for (const ImageRequest *request = image_requests(image); request;
+             request = request->next) {
                 cleanup(free_p) char *words = NULL;
 
-                if (want->is_expired || message->n_wanted_by == OWNERS_MAX)
+                if (request->is_expired || message->n_wanted_by == OWNERS_MAX)
                         continue;
 
-                r = owner_to_words(want->owner, &words);
+                r = owner_to_words(request->owner, &words);
                 if (r < 0)
                         return r;
                 if (!has_owner(message, words))
@@ -73,7 +74,7 @@ static int add_owners(ImageMessage *message, const Image *image) {
         return 0;
 }
 
-/* Whoever wants the image under one of its names. */
+/* The owners of the image under one of its names. */
 static int add_owners_of(ImageMessage *message, const Api *api, const char *reference) {
         cleanup(free_p) char *name = NULL;
         const Image *image;

@@ -95,9 +95,9 @@ void preload_drop(Preload *preload) {
         free(preload);
 }
 
-static bool is_wanted(const Preload *preload, const Image *image) {
-        for (const Want *want = image_wants(image); want; want = want->next)
-                if (strcmp(want->owner, preload->owner) == 0)
+static bool is_requested(const Preload *preload, const Image *image) {
+        for (const ImageRequest *request = image_requests(image); request; request = request->next)
+                if (strcmp(request->owner, preload->owner) == 0)
                         return true;
 
         return false;
@@ -117,7 +117,7 @@ static ImageStatus status_of(const Preload *preload, const PreloadItem *item) {
 
         if (!item->name)
                 return item->refusal; /* borrowed for the event, as is the other one */
-        if (!item->image || !is_wanted(preload, item->image))
+        if (!item->image || !is_requested(preload, item->image))
                 return canceled_status();
 
         status = image_status_for(item->image, preload->owner, item->name);
@@ -207,7 +207,7 @@ static int on_ready(RpcRequest *request, void *userdata) {
         return 0;
 }
 
-/* The caller has gone before everything was done: then it is not wanted any more. */
+/* The caller has gone before everything was done: then it is no longer requested. */
 static int on_gone(RpcRequest *request, void *userdata) {
         Preload *preload = userdata;
         Images *images = preload->api->images;
@@ -232,7 +232,7 @@ static int preload_on_image(Preload *preload, const Image *image) {
                         continue;
 
                 item->is_pending = true;
-                if (!image_wants(image))
+                if (!image_requests(image))
                         item->image = NULL; /* this is the last that is heard of it */
         }
 
@@ -268,7 +268,7 @@ static int item_init(PreloadItem *item, const char *asked) {
         if (error.kind != ERROR_NONE) {
                 item->refusal.phase = IMAGE_FAILED;
                 return image_status_set_failure(&item->refusal, PULL_REASON_INVALID_REFERENCE,
-                                             error_message(&error), 1, 1);
+                                                error_message(&error), 1, 1);
         }
         if (r < 0)
                 return r;
@@ -342,23 +342,23 @@ static size_t count_open(const Api *api) {
         return n;
 }
 
-static size_t count_wants(const Api *api) {
+static size_t count_image_requests(const Api *api) {
         size_t n = 0;
 
         for (size_t i = 0; i < images_count(api->images); i++)
-                for (const Want *want = image_wants(images_get(api->images, i)); want;
-                     want = want->next)
-                        n += owner_is_request(want->owner);
+                for (const ImageRequest *request = image_requests(images_get(api->images, i));
+                     request; request = request->next)
+                        n += owner_is_request(request->owner);
         return n;
 }
 
-static void list_wants(const Image *image, RequestList *list) {
-        for (const Want *want = image_wants(image); want; want = want->next)
-                if (owner_is_request(want->owner))
+static void list_image_requests(const Image *image, RequestList *list) {
+        for (const ImageRequest *request = image_requests(image); request; request = request->next)
+                if (owner_is_request(request->owner))
                         list->items[list->n_items++] = (RequestEntry){
-                                .owner = want->owner,
+                                .owner = request->owner,
                                 .n_images = 1,
-                                .is_finished = want->is_served,
+                                .is_finished = request->is_done,
                                 .ended_at = image_status(image)->completed_at,
                         };
 }
@@ -414,7 +414,7 @@ static int drop_requests(const Api *api, const RequestList *list) {
                 if (!list->items[i].must_go)
                         continue;
 
-                owner = strdup(list->items[i].owner); /* its last want is gone during the call */
+                owner = strdup(list->items[i].owner); /* its last request is gone during the call */
                 r = owner ? images_set_desired(api->images, owner, &nothing, true) : -ENOMEM;
                 if (r < 0)
                         return r;
@@ -427,7 +427,7 @@ static int drop_requests(const Api *api, const RequestList *list) {
 static int api_make_room(Api *api, const Peer *peer, size_t n_more, Error *reterr) {
         cleanup(request_list_done) RequestList list = { .items = NULL };
         size_t limit = peer_is_root(peer) ? REQUESTED_OF_ROOT_MAX : REQUESTED_MAX;
-        size_t n_wants = count_wants(api);
+        size_t n_wants = count_image_requests(api);
 
         if (n_wants + count_open(api) <= limit)
                 return 0;
@@ -437,7 +437,7 @@ static int api_make_room(Api *api, const Peer *peer, size_t n_more, Error *reter
                 return -ENOMEM;
 
         for (size_t i = 0; i < images_count(api->images); i++)
-                list_wants(images_get(api->images, i), &list);
+                list_image_requests(images_get(api->images, i), &list);
         merge_entries(&list);
         mark_open(api, &list);
         if (!request_plan(list.items, list.n_items, n_more, limit))
@@ -616,20 +616,21 @@ static int cancel_image(Api *api, const char *text, Error *reterr) {
                 return r;
 
         image = images_find(api->images, name, image_ref_tag_or_digest(&ref));
-        for (const Want *want = image ? image_wants(image) : NULL; want;) {
+        for (const ImageRequest *request = image ? image_requests(image) : NULL; request;) {
                 cleanup(free_p) char *owner = NULL;
 
-                if (want->is_served || strncmp(want->owner, OWNER_REQUEST, strlen(OWNER_REQUEST))) {
-                        want = want->next;
+                if (request->is_done ||
+                    strncmp(request->owner, OWNER_REQUEST, strlen(OWNER_REQUEST))) {
+                        request = request->next;
                         continue;
                 }
 
-                owner = strdup(want->owner); /* its want is gone after the call */
+                owner = strdup(request->owner); /* the request is gone after the call */
                 r = owner ? images_withdraw(api->images, owner, image) : -ENOMEM;
                 if (r < 0)
                         return r;
                 n += r;
-                want = image_wants(image);
+                request = image_requests(image);
         }
 
         return n;

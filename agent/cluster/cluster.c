@@ -780,9 +780,9 @@ int cluster_start(Cluster *cluster, Images *images) {
         return cluster_discover(cluster);
 }
 
-void cluster_on_served(const Image *image, const Want *want, void *userdata) {
+void cluster_on_done(const Image *image, const ImageRequest *request, void *userdata) {
         Cluster *cluster = userdata;
-        const ImageStatus *status = image_status_for(image, want->owner, want->desired.name);
+        const ImageStatus *status = image_status_for(image, request->owner, request->desired.name);
         cleanup(free_p) char *api_version = NULL;
         KubeReference reference = {
                 .kind = "NodeImage",
@@ -790,10 +790,10 @@ void cluster_on_served(const Image *image, const Want *want, void *userdata) {
                 .uid = cluster_node_image_uid(cluster->node_image),
         };
 
-        if (!status || !cluster_node_image_is_owner(cluster->node_image, want->owner) ||
+        if (!status || !cluster_node_image_is_owner(cluster->node_image, request->owner) ||
             !cluster->version || asprintf(&api_version, CLUSTER_GROUP "/%s", cluster->version) < 0)
                 return;
 
         reference.api_version = api_version;
-        (void) send_outcome(cluster->events, &reference, &want->desired, status);
+        (void) send_outcome(cluster->events, &reference, &request->desired, status);
 }

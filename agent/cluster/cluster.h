@@ -51,7 +51,7 @@ KubeSecrets *cluster_secrets(Cluster *cluster);
 /* Begins to watch for these, which are borrowed and have to outlive the cluster. */
 int cluster_start(Cluster *cluster, Images *images);
 
-/* An ImagesServed whose userdata is the Cluster. */
-void cluster_on_served(const Image *image, const Want *want, void *userdata);
+/* An ImagesDone whose userdata is the Cluster. */
+void cluster_on_done(const Image *image, const ImageRequest *request, void *userdata);
 
 DiagnosisSource cluster_diagnosis(const Cluster *cluster);

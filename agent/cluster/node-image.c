@@ -178,7 +178,7 @@ static int cluster_node_image_set_status(ClusterNodeImage *node_image, const Kub
 }
 
 /* What is finished in the object's status is not done again; if we are at it, we stop. */
-static int cluster_node_image_settle(ClusterNodeImage *node_image) {
+static int cluster_node_image_set_done(ClusterNodeImage *node_image) {
         for (size_t i = 0; i < node_image->desired_images.n_items; i++) {
                 const DesiredImage *desired = &node_image->desired_images.items[i];
                 cleanup(image_status_done) ImageStatus status = { 0 };
@@ -191,8 +191,8 @@ static int cluster_node_image_settle(ClusterNodeImage *node_image) {
                     image_status_from_json(entry, desired->name, &status, NULL) < 0)
                         continue;
 
-                r = image_settle(image, node_image->owner, desired->name, desired->version,
-                                 &status);
+                r = image_set_done(image, node_image->owner, desired->name, desired->version,
+                                   &status);
                 if (r < 0)
                         return r;
         }
@@ -215,17 +215,18 @@ int cluster_node_image_set(ClusterNodeImage *node_image, const KubeObject *objec
         if (r < 0)
                 return r;
 
-        return cluster_node_image_settle(node_image);
+        return cluster_node_image_set_done(node_image);
 }
 
 /* Another NodeImage than this one that wants something, or NULL. */
 static const char *find_stranger(const ClusterNodeImage *node_image) {
         for (size_t i = 0; i < images_count(node_image->images); i++)
-                for (const Want *want = image_wants(images_get(node_image->images, i)); want;
-                     want = want->next)
-                        if (strncmp(want->owner, OWNER_PREFIX, strlen(OWNER_PREFIX)) == 0 &&
-                            (!node_image->owner || strcmp(want->owner, node_image->owner) != 0))
-                                return want->owner;
+                for (const ImageRequest *request =
+                             image_requests(images_get(node_image->images, i));
+                     request; request = request->next)
+                        if (strncmp(request->owner, OWNER_PREFIX, strlen(OWNER_PREFIX)) == 0 &&
+                            (!node_image->owner || strcmp(request->owner, node_image->owner) != 0))
+                                return request->owner;
 
         return NULL;
 }

@@ -322,18 +322,18 @@ static bool host_matches(Slice pattern, Slice host) {
         return !pattern.data && !host.data;
 }
 
-static bool key_matches(const char *key, const Location *wanted) {
+static bool key_matches(const char *key, const Location *location) {
         Location pattern = locate(key);
 
-        return equal(pattern.port, wanted->port) &&
-               strncmp(wanted->path, pattern.path, strlen(pattern.path)) == 0 &&
-               host_matches(pattern.host, wanted->host);
+        return equal(pattern.port, location->port) &&
+               strncmp(location->path, pattern.path, strlen(pattern.path)) == 0 &&
+               host_matches(pattern.host, location->host);
 }
 
 bool keyring_key_matches(const char *key, const char *canonical_name) {
-        Location wanted = locate(canonical_name);
+        Location location = locate(canonical_name);
 
-        return key_matches(key, &wanted);
+        return key_matches(key, &location);
 }
 
 static int append(CredentialList *list, const Credential *credential) {
@@ -349,19 +349,19 @@ static int append(CredentialList *list, const Credential *credential) {
 }
 
 /* Not for "localhost/app", although the kubelet's rule would have it so: Docker Hub's password is
- * not for whoever listens there. */
+ * not for a local registry. */
 static bool is_docker_hub(const Location *location) {
         return location->port.size == 0 && (slice_equal(location->host, "docker.io") ||
                                             slice_equal(location->host, "index.docker.io"));
 }
 
 int keyring_lookup(const Keyring *keyring, const char *canonical_name, CredentialList *list) {
-        Location wanted = locate(canonical_name);
+        Location location = locate(canonical_name);
         size_t n_before = list->n_items;
         int r;
 
         for (size_t i = 0; i < keyring->n_entries; i++) {
-                if (!key_matches(keyring->entries[i]->key, &wanted))
+                if (!key_matches(keyring->entries[i]->key, &location))
                         continue;
 
                 r = append(list, &keyring->entries[i]->credential);
@@ -369,7 +369,7 @@ int keyring_lookup(const Keyring *keyring, const char *canonical_name, Credentia
                         return r;
         }
 
-        if (list->n_items > n_before || !is_docker_hub(&wanted))
+        if (list->n_items > n_before || !is_docker_hub(&location))
                 return 0;
 
         for (size_t i = 0; i < keyring->n_entries; i++) {

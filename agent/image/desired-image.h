@@ -4,7 +4,7 @@
 /*
  * Desired images
  *
- * Somebody wants an image on this node: one entry of spec.images.NAME.tags of a NodeImage, with
+ * An image that this node should hold: one entry of spec.images.NAME.tags of a NodeImage, with
  * everything about it that the node needs. A desired image knows neither where it came from nor what became
  * of it, but if it has a fault, that is all that ever will. Times are seconds, as in the object.
  */

@@ -11,22 +11,22 @@
 #include "agent/base/cleanup.h"
 #include "agent/image/desired-image.h"
 
-/* What a previous run of the agent has served, until its owner comes back for it. */
-typedef struct Served {
-        LIST_LINKS(struct Served);
+/* What a previous run of the agent has done, until its owner requests it again. */
+typedef struct Restored {
+        LIST_LINKS(struct Restored);
         char *owner;
         int64_t version;
         bool is_expired;
         ImageStatus *outcome;
-} Served;
+} Restored;
 
-/* All zero: nobody wants it. */
-typedef struct Wants {
-        Want *first; /* sorted by owner */
-        Served *served;
-} Wants;
+/* All zero: there are none. */
+typedef struct Requests {
+        ImageRequest *first; /* sorted by owner */
+        Restored *restored;
+} Requests;
 
-typedef bool (*WantFilter)(const Want *want);
+typedef bool (*RequestFilter)(const ImageRequest *request);
 
 struct Image {
         ImageDirty on_dirty;
@@ -37,18 +37,18 @@ struct Image {
         char *tag;
         Error malformed; /* why the reference is none */
 
-        Wants wants;
+        Requests requests;
         bool must_restart;
-        ImageNotes notes;
-        DesiredImage desired; /* all wants together; without a name if there are none */
+        ImageMarks marks;
+        DesiredImage desired; /* all requests together; without a name if there are none */
 
         Pull *pull;
-        ImageStatus status; /* of the last round that ended */
+        ImageStatus status; /* of the last sync that ended */
 };
 
 DEFINE_CLEANUP(Image *, image_free)
 
-/* The wants of one image */
+/* The requests for one image */
 
 static ImageStatus *status_free(ImageStatus *status) {
         if (status)
@@ -78,23 +78,23 @@ static int status_new(const ImageStatus *status, ImageStatus **ret) {
         return 0;
 }
 
-static void served_free(Wants *wants, Served *served) {
-        list_remove(&wants->served, served);
-        status_free(served->outcome);
-        free(served->owner);
-        free(served);
+static void restored_free(Requests *requests, Restored *restored) {
+        list_remove(&requests->restored, restored);
+        status_free(restored->outcome);
+        free(restored->owner);
+        free(restored);
 }
 
-static void wants_remove(Wants *wants, Want *want) {
-        list_remove(&wants->first, want);
-        desired_image_done(&want->desired);
-        status_free(want->outcome);
-        free(want->owner);
-        free(want);
+static void requests_remove(Requests *requests, ImageRequest *request) {
+        list_remove(&requests->first, request);
+        desired_image_done(&request->desired);
+        status_free(request->outcome);
+        free(request->owner);
+        free(request);
 }
 
-/* The want has been served, with this outcome; NULL: it is the image's status. Copied. */
-static int want_serve(Want *want, const ImageStatus *outcome) {
+/* The request is done, with this outcome; NULL: it is the image's status. Copied. */
+static int request_set_done(ImageRequest *request, const ImageStatus *outcome) {
         ImageStatus *copy;
         int r;
 
@@ -102,28 +102,29 @@ static int want_serve(Want *want, const ImageStatus *outcome) {
         if (r < 0)
                 return r;
 
-        status_free(want->outcome);
-        want->outcome = copy;
-        want->is_served = true;
-        want->is_in_round = false;
+        status_free(request->outcome);
+        request->outcome = copy;
+        request->is_done = true;
+        request->is_syncing = false;
         return 0;
 }
 
-/* It has to be served anew. */
-static void want_renew(Want *want) {
-        want->outcome = status_free(want->outcome);
-        want->is_served = want->is_expired = want->is_news = want->is_refused = false;
+/* It has to be done anew. */
+static void request_renew(ImageRequest *request) {
+        request->outcome = status_free(request->outcome);
+        request->is_done = request->is_expired = request->is_unreported = request->is_refused =
+                false;
 }
 
 /* The image's status, which so far was their outcome as well, is about to become another one. */
-static int wants_keep_outcome(const Wants *wants, const ImageStatus *status) {
-        for (Want *want = wants->first; want; want = want->next) {
+static int requests_keep_outcome(const Requests *requests, const ImageStatus *status) {
+        for (ImageRequest *request = requests->first; request; request = request->next) {
                 int r;
 
-                if (!want->is_served || want->outcome)
+                if (!request->is_done || request->outcome)
                         continue;
 
-                r = status_new(status, &want->outcome);
+                r = status_new(status, &request->outcome);
                 if (r < 0)
                         return r;
         }
@@ -131,131 +132,132 @@ static int wants_keep_outcome(const Wants *wants, const ImageStatus *status) {
         return 0;
 }
 
-static void wants_forget(Wants *wants) {
-        while (wants->served)
-                served_free(wants, wants->served);
+static void requests_forget_restored(Requests *requests) {
+        while (requests->restored)
+                restored_free(requests, requests->restored);
 }
 
-static void wants_done(Wants *wants) {
-        while (wants->first)
-                wants_remove(wants, wants->first);
-        wants_forget(wants);
+static void requests_done(Requests *requests) {
+        while (requests->first)
+                requests_remove(requests, requests->first);
+        requests_forget_restored(requests);
 }
 
-static bool want_is_current(const Want *want) {
-        return !want->is_expired;
+static bool request_is_current(const ImageRequest *request) {
+        return !request->is_expired;
 }
 
-/* Not expired, nor served. */
-static bool want_is_due(const Want *want) {
-        return !want->is_expired && !want->is_served;
+/* Neither expired nor done. */
+static bool request_is_due(const ImageRequest *request) {
+        return !request->is_expired && !request->is_done;
 }
 
-static const Want *wants_first(const Wants *wants, WantFilter filter) {
-        const Want *want = wants->first;
+static const ImageRequest *requests_first(const Requests *requests, RequestFilter filter) {
+        const ImageRequest *request = requests->first;
 
-        while (want && !filter(want))
-                want = want->next;
-        return want;
+        while (request && !filter(request))
+                request = request->next;
+        return request;
 }
 
 /* All that pass as one desired image; without a name if none does. */
-static int wants_merge(const Wants *wants, WantFilter filter, DesiredImage *ret) {
+static int requests_merge(const Requests *requests, RequestFilter filter, DesiredImage *ret) {
         cleanup(free_p) const DesiredImage **desired_images = NULL;
         size_t n = 0;
 
-        for (const Want *want = wants->first; want; want = want->next)
+        for (const ImageRequest *request = requests->first; request; request = request->next)
                 n++;
         desired_images = calloc(n + 1, sizeof(desired_images[0]));
         if (!desired_images)
                 return -ENOMEM;
 
         n = 0;
-        for (const Want *want = wants->first; want; want = want->next)
-                if (filter(want))
-                        desired_images[n++] = &want->desired;
+        for (const ImageRequest *request = requests->first; request; request = request->next)
+                if (filter(request))
+                        desired_images[n++] = &request->desired;
 
         *ret = (DesiredImage){ .name = NULL };
         return n > 0 ? desired_image_merge(desired_images, n, ret) : 0;
 }
 
-static Want *wants_find(const Wants *wants, const char *owner, const char *name) {
-        for (Want *want = wants->first; want; want = want->next)
-                if (strcmp(want->owner, owner) == 0 && strcmp(want->desired.name, name) == 0)
-                        return want;
+static ImageRequest *requests_find(const Requests *requests, const char *owner, const char *name) {
+        for (ImageRequest *request = requests->first; request; request = request->next)
+                if (strcmp(request->owner, owner) == 0 && strcmp(request->desired.name, name) == 0)
+                        return request;
 
         return NULL;
 }
 
-static void insert_sorted(Wants *wants, Want *want) {
-        Want *previous = NULL;
+static void insert_sorted(Requests *requests, ImageRequest *request) {
+        ImageRequest *previous = NULL;
 
-        for (Want *w = wants->first; w && strcmp(w->owner, want->owner) <= 0; w = w->next)
+        for (ImageRequest *w = requests->first; w && strcmp(w->owner, request->owner) <= 0;
+             w = w->next)
                 previous = w;
         if (!previous) {
-                list_prepend(&wants->first, want);
+                list_prepend(&requests->first, request);
                 return;
         }
 
-        want->previous = previous;
-        want->next = previous->next;
-        if (want->next)
-                want->next->previous = want;
-        previous->next = want;
+        request->previous = previous;
+        request->next = previous->next;
+        if (request->next)
+                request->next->previous = request;
+        previous->next = request;
 }
 
-/* A want without a desired image yet. */
-static int wants_add(Wants *wants, const char *owner, Want **ret) {
-        Want *want;
+/* A request without a desired image yet. */
+static int requests_add(Requests *requests, const char *owner, ImageRequest **ret) {
+        ImageRequest *request;
 
-        want = calloc(1, sizeof(*want));
-        if (!want)
+        request = calloc(1, sizeof(*request));
+        if (!request)
                 return -ENOMEM;
 
-        want->owner = strdup(owner);
-        if (!want->owner) {
-                free(want);
+        request->owner = strdup(owner);
+        if (!request->owner) {
+                free(request);
                 return -ENOMEM;
         }
 
-        insert_sorted(wants, want);
-        *ret = want;
+        insert_sorted(requests, request);
+        *ret = request;
         return 0;
 }
 
-/* The owner has been served this version before; outcome is as in want_serve(). */
-static int wants_remember(Wants *wants, const char *owner, int64_t version, bool is_expired,
-                          const ImageStatus *outcome) {
-        Served *served;
+/* A previous run has done this version for the owner; outcome is as in request_set_done(). */
+static int requests_restore(Requests *requests, const char *owner, int64_t version, bool is_expired,
+                            const ImageStatus *outcome) {
+        Restored *restored;
 
-        served = calloc(1, sizeof(*served));
-        if (!served)
+        restored = calloc(1, sizeof(*restored));
+        if (!restored)
                 return -ENOMEM;
 
-        served->owner = strdup(owner);
-        if (!served->owner || status_new(outcome, &served->outcome) < 0) {
-                free(served->owner);
-                free(served);
+        restored->owner = strdup(owner);
+        if (!restored->owner || status_new(outcome, &restored->outcome) < 0) {
+                free(restored->owner);
+                free(restored);
                 return -ENOMEM;
         }
 
-        served->version = version;
-        served->is_expired = is_expired;
-        list_prepend(&wants->served, served);
+        restored->version = version;
+        restored->is_expired = is_expired;
+        list_prepend(&requests->restored, restored);
         return 0;
 }
 
-/* Gives the want what is remembered for its owner. */
-static int wants_claim(const Wants *wants, Want *want) {
-        for (const Served *served = wants->served; served; served = served->next) {
+/* Gives the request what was restored for its owner. */
+static int requests_apply_restored(const Requests *requests, ImageRequest *request) {
+        for (const Restored *restored = requests->restored; restored; restored = restored->next) {
                 int r;
 
-                if (strcmp(served->owner, want->owner) != 0 ||
-                    served->version != want->desired.version)
+                if (strcmp(restored->owner, request->owner) != 0 ||
+                    restored->version != request->desired.version)
                         continue;
 
-                want->is_expired = want->is_expired || served->is_expired;
-                r = want_serve(want, served->outcome ?: want->outcome);
+                request->is_expired = request->is_expired || restored->is_expired;
+                r = request_set_done(request, restored->outcome ?: request->outcome);
                 if (r < 0)
                         return r;
         }
@@ -322,7 +324,7 @@ Image *image_free(Image *image) {
                 return NULL;
 
         pull_free(image->pull);
-        wants_done(&image->wants);
+        requests_done(&image->requests);
         desired_image_done(&image->desired);
         image_status_done(&image->status);
         error_done(&image->malformed);
@@ -350,38 +352,38 @@ const ImageStatus *image_status(const Image *image) {
 }
 
 const ImageStatus *image_status_for(const Image *image, const char *owner, const char *name) {
-        const Want *want = wants_find(&image->wants, owner, name);
+        const ImageRequest *request = requests_find(&image->requests, owner, name);
 
-        if (want && want->is_served)
-                return want->outcome ?: &image->status;
+        if (request && request->is_done)
+                return request->outcome ?: &image->status;
 
-        return want && want->is_in_round && image->pull ? pull_status(image->pull) : NULL;
+        return request && request->is_syncing && image->pull ? pull_status(image->pull) : NULL;
 }
 
-bool image_has_round(const Image *image) {
+bool image_is_syncing(const Image *image) {
         return image->pull;
 }
 
-ImageNotes *image_notes(Image *image) {
-        return &image->notes;
+ImageMarks *image_marks(Image *image) {
+        return &image->marks;
 }
 
-const Want *image_wants(const Image *image) {
-        return image->wants.first;
+const ImageRequest *image_requests(const Image *image) {
+        return image->requests.first;
 }
 
-const Want *image_take_news(Image *image) {
-        for (Want *want = image->wants.first; want; want = want->next)
-                if (want->is_news) {
-                        want->is_news = false;
-                        return want;
+const ImageRequest *image_take_result(Image *image) {
+        for (ImageRequest *request = image->requests.first; request; request = request->next)
+                if (request->is_unreported) {
+                        request->is_unreported = false;
+                        return request;
                 }
 
         return NULL;
 }
 
-bool image_is_wanted(const Image *image) {
-        return wants_first(&image->wants, want_is_current);
+bool image_is_desired(const Image *image) {
+        return requests_first(&image->requests, request_is_current);
 }
 
 const DesiredImage *desired_image(const Image *image) {
@@ -394,12 +396,12 @@ void image_restore_status(Image *image, ImageStatus *status) {
         *status = (ImageStatus){ 0 };
 }
 
-/* Another round has ended, or something like it: takes its status over. Whom the last one has served
- * keeps what it was. */
+/* Another sync has ended, or something like it: takes its status over. Requests that were done
+ * before keep what it was. */
 static int image_set_status(Image *image, ImageStatus *status) {
         int r;
 
-        r = wants_keep_outcome(&image->wants, &image->status);
+        r = requests_keep_outcome(&image->requests, &image->status);
         if (r < 0)
                 return r;
 
@@ -407,12 +409,12 @@ static int image_set_status(Image *image, ImageStatus *status) {
         return 0;
 }
 
-/* To be called after each change of the wants. */
+/* To be called after each change of the requests. */
 static int image_update_desired(Image *image) {
         DesiredImage desired;
         int r;
 
-        r = wants_merge(&image->wants, want_is_current, &desired);
+        r = requests_merge(&image->requests, request_is_current, &desired);
         if (r < 0)
                 return r;
 
@@ -423,40 +425,40 @@ static int image_update_desired(Image *image) {
 }
 
 /* Nothing can be done about it before it is written differently. */
-static int image_refuse(Image *image, Want *want) {
+static int image_refuse(Image *image, ImageRequest *request) {
         cleanup(image_status_done) ImageStatus status = { .phase = IMAGE_FAILED };
         bool is_malformed = image->malformed.kind != ERROR_NONE;
         int r;
 
-        status.version = want->desired.version;
+        status.version = request->desired.version;
         status.started_at = status.completed_at = time(NULL);
         r = image_status_set_failure(
                 &status, is_malformed ? PULL_REASON_INVALID_REFERENCE : PULL_REASON_INVALID_SPEC,
-                is_malformed ? error_message(&image->malformed) : want->desired.fault, 1, 1);
+                is_malformed ? error_message(&image->malformed) : request->desired.fault, 1, 1);
         if (r < 0)
                 return r;
 
-        want->is_news = want->is_refused = true;
+        request->is_unreported = request->is_refused = true;
         if (!is_malformed && (image->pull || image_phase_is_final(image->status.phase)))
-                return want_serve(want, &status);
+                return request_set_done(request, &status);
 
         r = image_set_status(image, &status);
-        return r < 0 ? r : want_serve(want, NULL);
+        return r < 0 ? r : request_set_done(request, NULL);
 }
 
-static bool is_refused(const Image *image, const Want *want) {
-        return !want->is_served && (image->malformed.kind != ERROR_NONE || want->desired.fault);
+static bool is_refused(const Image *image, const ImageRequest *request) {
+        return !request->is_done && (image->malformed.kind != ERROR_NONE || request->desired.fault);
 }
 
-int image_set_want(Image *image, const char *owner, const DesiredImage *desired,
-                   bool is_transient) {
-        Want *want = wants_find(&image->wants, owner, desired->name);
-        bool is_new = !want;
+int image_set_request(Image *image, const char *owner, const DesiredImage *desired,
+                      bool is_transient) {
+        ImageRequest *request = requests_find(&image->requests, owner, desired->name);
+        bool is_new = !request;
         DesiredImage copy;
         int r;
 
-        if (want && desired_image_equal(&want->desired, desired)) {
-                want->is_seen = true;
+        if (request && desired_image_equal(&request->desired, desired)) {
+                request->is_seen = true;
                 return 0;
         }
 
@@ -465,58 +467,58 @@ int image_set_want(Image *image, const char *owner, const DesiredImage *desired,
                 return r;
 
         if (is_new) {
-                r = wants_add(&image->wants, owner, &want);
+                r = requests_add(&image->requests, owner, &request);
                 if (r < 0) {
                         desired_image_done(&copy);
                         return r;
                 }
-        } else if (want->desired.version != desired->version) {
-                image->must_restart = image->must_restart || want->is_in_round;
-                want_renew(want);
+        } else if (request->desired.version != desired->version) {
+                image->must_restart = image->must_restart || request->is_syncing;
+                request_renew(request);
         }
 
-        desired_image_done(&want->desired);
-        want->desired = copy;
-        want->is_transient = is_transient;
-        want->is_seen = true;
+        desired_image_done(&request->desired);
+        request->desired = copy;
+        request->is_transient = is_transient;
+        request->is_seen = true;
         if (is_new)
-                r = wants_claim(&image->wants, want);
-        if (r >= 0 && is_refused(image, want))
-                r = image_refuse(image, want);
+                r = requests_apply_restored(&image->requests, request);
+        if (r >= 0 && is_refused(image, request))
+                r = image_refuse(image, request);
         return r < 0 ? r : image_update_desired(image);
 }
 
-int image_sweep_wants(Image *image, const char *owner) {
+int image_sweep_requests(Image *image, const char *owner) {
         bool is_changed = false;
-        Want *next;
+        ImageRequest *next;
 
-        for (Want *want = image->wants.first; want; want = next) {
-                next = want->next;
-                if (strcmp(want->owner, owner) != 0)
+        for (ImageRequest *request = image->requests.first; request; request = next) {
+                next = request->next;
+                if (strcmp(request->owner, owner) != 0)
                         continue;
 
-                if (!want->is_seen) {
-                        wants_remove(&image->wants, want);
+                if (!request->is_seen) {
+                        requests_remove(&image->requests, request);
                         is_changed = true;
                         continue;
                 }
-                want->is_seen = false;
+                request->is_seen = false;
         }
 
         return is_changed ? image_update_desired(image) : 0;
 }
 
 int image_withdraw(Image *image, const char *owner) {
-        Want *next;
+        ImageRequest *next;
         int n = 0;
         int r;
 
-        for (Want *want = image->wants.first; want; want = next) {
-                next = want->next;
-                if (want->is_served || strcmp(want->owner, owner) != 0)
+        for (ImageRequest *request = image->requests.first; request; request = next) {
+                next = request->next;
+                if (request->is_done || strcmp(request->owner, owner) != 0)
                         continue;
 
-                wants_remove(&image->wants, want);
+                requests_remove(&image->requests, request);
                 n++;
         }
 
@@ -524,48 +526,49 @@ int image_withdraw(Image *image, const char *owner) {
         return r < 0 ? r : n;
 }
 
-int image_restore_served(Image *image, const char *owner, int64_t version, bool is_expired,
-                         const ImageStatus *outcome) {
-        return wants_remember(&image->wants, owner, version, is_expired, outcome);
+int image_restore_done(Image *image, const char *owner, int64_t version, bool is_expired,
+                       const ImageStatus *outcome) {
+        return requests_restore(&image->requests, owner, version, is_expired, outcome);
 }
 
 void image_restore_end(Image *image) {
-        wants_forget(&image->wants);
+        requests_forget_restored(&image->requests);
 }
 
-int image_settle(Image *image, const char *owner, const char *name, int64_t version,
-                 ImageStatus *status) {
-        Want *want = wants_find(&image->wants, owner, name);
+int image_set_done(Image *image, const char *owner, const char *name, int64_t version,
+                   ImageStatus *status) {
+        ImageRequest *request = requests_find(&image->requests, owner, name);
         int r;
 
-        if (!want || want->desired.version != version || (want->is_served && !want->is_news))
+        if (!request || request->desired.version != version ||
+            (request->is_done && !request->is_unreported))
                 return 0;
 
         r = image_set_status(image, status);
         if (r < 0)
                 return r;
 
-        r = want_serve(want, NULL);
+        r = request_set_done(request, NULL);
         if (r < 0)
                 return r;
 
-        want->is_news = false;
+        request->is_unreported = false;
         image->on_dirty(image, image->userdata);
         return 1;
 }
 
 int image_expire(Image *image, int64_t now, int64_t *ret_next) {
         bool is_changed = false;
-        Want *next;
+        ImageRequest *next;
 
         *ret_next = INT64_MAX;
-        for (Want *want = image->wants.first; want; want = next) {
-                const ImageStatus *outcome = want->outcome ?: &image->status;
-                int64_t end = outcome->completed_at + want->desired.ttl_sec;
+        for (ImageRequest *request = image->requests.first; request; request = next) {
+                const ImageStatus *outcome = request->outcome ?: &image->status;
+                int64_t end = outcome->completed_at + request->desired.ttl_sec;
 
-                next = want->next;
-                if (!want->is_served || want->is_expired ||
-                    want->desired.ttl_sec == DESIRED_IMAGE_NO_LIMIT)
+                next = request->next;
+                if (!request->is_done || request->is_expired ||
+                    request->desired.ttl_sec == DESIRED_IMAGE_NO_LIMIT)
                         continue;
                 if (end > now) {
                         *ret_next = end < *ret_next ? end : *ret_next;
@@ -573,31 +576,31 @@ int image_expire(Image *image, int64_t now, int64_t *ret_next) {
                 }
 
                 is_changed = true;
-                want->is_expired = true;
-                if (want->is_transient)
-                        wants_remove(&image->wants, want);
+                request->is_expired = true;
+                if (request->is_transient)
+                        requests_remove(&image->requests, request);
         }
 
         return is_changed ? image_update_desired(image) : 0;
 }
 
-/* Its rounds */
+/* Its syncs */
 
-static bool is_covered(const Image *image, const Want *want) {
-        return !image->pull || want->is_in_round || pull_covers(image->pull, &want->desired);
+static bool is_covered(const Image *image, const ImageRequest *request) {
+        return !image->pull || request->is_syncing || pull_covers(image->pull, &request->desired);
 }
 
-/* Whoever comes while the round runs is served by it, unless it asks for more. */
-static int image_join_round(Image *image) {
+/* A request that comes while a sync runs joins it, unless it asks for more. */
+static int image_join_sync(Image *image) {
         int r;
 
-        for (Want *want = image->wants.first; want; want = want->next) {
-                if (!want_is_due(want) || want->is_in_round || !is_covered(image, want))
+        for (ImageRequest *request = image->requests.first; request; request = request->next) {
+                if (!request_is_due(request) || request->is_syncing || !is_covered(image, request))
                         continue;
 
-                want->is_in_round = true;
-                want->is_late = pull_status(image->pull)->started_at > 0;
-                r = pull_join(image->pull, want->owner);
+                request->is_syncing = true;
+                request->is_late = pull_status(image->pull)->started_at > 0;
+                r = pull_join(image->pull, request->owner);
                 if (r < 0)
                         return r;
         }
@@ -611,16 +614,16 @@ static void on_pull_changed(Pull *pull, void *userdata) {
         image->on_dirty(image, image->userdata);
 }
 
-static int image_start_round(Image *image, const PullContext *context) {
+static int image_start_sync(Image *image, const PullContext *context) {
         cleanup(desired_image_done) DesiredImage desired = { .name = NULL };
-        const Want *first = wants_first(&image->wants, want_is_due);
+        const ImageRequest *first = requests_first(&image->requests, request_is_due);
         ImageRef ref;
         int r;
 
         if (!first)
                 return 0;
 
-        r = wants_merge(&image->wants, want_is_due, &desired);
+        r = requests_merge(&image->requests, request_is_due, &desired);
         if (r < 0)
                 return r;
 
@@ -632,26 +635,27 @@ static int image_start_round(Image *image, const PullContext *context) {
         if (r < 0)
                 return r;
 
-        for (Want *want = image->wants.first; want; want = want->next)
-                want->is_in_round = want_is_due(want);
+        for (ImageRequest *request = image->requests.first; request; request = request->next)
+                request->is_syncing = request_is_due(request);
         return pull_start(image->pull);
 }
 
-static void image_stop_round(Image *image) {
+static void image_stop_sync(Image *image) {
         image->pull = pull_free(image->pull);
         image->must_restart = false;
-        for (Want *want = image->wants.first; want; want = want->next)
-                want->is_in_round = want->is_late = false;
+        for (ImageRequest *request = image->requests.first; request; request = request->next)
+                request->is_syncing = request->is_late = false;
 }
 
-/* A success is one for all in the round. A failure is not for those that have come later and would
- * have been tried with other secrets or for longer: they get a round of their own. */
-static bool is_answered(const Image *image, const Want *want) {
-        return want->is_in_round && (pull_status(image->pull)->phase == IMAGE_SUCCEEDED ||
-                                     pull_fails_for(image->pull, &want->desired, want->is_late));
+/* A success is one for all in the sync. A failure is not for those that have come later and would
+ * have been tried with other secrets or for longer: they get a sync of their own. */
+static bool is_answered(const Image *image, const ImageRequest *request) {
+        return request->is_syncing &&
+               (pull_status(image->pull)->phase == IMAGE_SUCCEEDED ||
+                pull_fails_for(image->pull, &request->desired, request->is_late));
 }
 
-static int image_end_round(Image *image) {
+static int image_end_sync(Image *image) {
         cleanup(image_status_done) ImageStatus status = { 0 };
         int r;
 
@@ -663,23 +667,23 @@ static int image_end_round(Image *image) {
         if (r < 0)
                 return r;
 
-        image->notes.has_outcome = true;
-        for (Want *want = image->wants.first; want; want = want->next) {
-                if (!is_answered(image, want))
+        image->marks.has_outcome = true;
+        for (ImageRequest *request = image->requests.first; request; request = request->next) {
+                if (!is_answered(image, request))
                         continue;
 
-                r = want_serve(want, NULL);
+                r = request_set_done(request, NULL);
                 if (r < 0)
                         return r;
-                want->is_news = true;
+                request->is_unreported = true;
         }
-        image_stop_round(image);
+        image_stop_sync(image);
         return 0;
 }
 
-static bool round_has_wants(const Image *image) {
-        for (const Want *want = image->wants.first; want; want = want->next)
-                if (want->is_in_round)
+static bool has_syncing_requests(const Image *image) {
+        for (const ImageRequest *request = image->requests.first; request; request = request->next)
+                if (request->is_syncing)
                         return true;
 
         return false;
@@ -688,20 +692,20 @@ static bool round_has_wants(const Image *image) {
 int image_reconcile(Image *image, const PullContext *context) {
         int r;
 
-        if (image->pull && (image->must_restart || !round_has_wants(image)))
-                image_stop_round(image);
+        if (image->pull && (image->must_restart || !has_syncing_requests(image)))
+                image_stop_sync(image);
 
-        /* The outcome is told before the next round changes the status. */
+        /* The outcome is reported before the next sync changes the status. */
         if (image->pull && image_phase_is_final(pull_status(image->pull)->phase)) {
-                r = image_end_round(image);
+                r = image_end_sync(image);
                 image->on_dirty(image, image->userdata);
                 return r;
         }
 
         if (image->pull)
-                return image_join_round(image);
+                return image_join_sync(image);
 
-        return image_start_round(image, context);
+        return image_start_sync(image, context);
 }
 
 int image_runtime_changed(Image *image) {

@@ -2,13 +2,13 @@
 #pragma once
 
 /*
- * One image that somebody wants on this node
+ * One image that this node should hold
  *
- * It is pulled in rounds: a round serves all wants that were there when it began, and a want is
- * served once. So a new owner, or a new version of an old one, starts a round; an owner that leaves
- * does not.
+ * Its owners request it, and a sync pulls it for all requests that were there when the sync began;
+ * a request is done once. So a new owner, or a new version of an old one, starts a sync; an owner
+ * that leaves does not.
  *
- * A want that is served keeps its outcome, whatever becomes of the image for others later. As long as
+ * A request that is done keeps its outcome, whatever becomes of the image for others later. As long as
  * that is what the image's own status says, nothing is copied.
  */
 
@@ -22,28 +22,28 @@
 
 typedef struct Image Image;
 
-/* Each owner of an image has a want of its own: a desired image, and whether it has been served. */
-typedef struct Want {
-        LIST_LINKS(struct Want);
+/* Each owner of an image has a request of its own: a desired image, and what became of it. */
+typedef struct ImageRequest {
+        LIST_LINKS(struct ImageRequest);
         char *owner; /* "file/web.yaml", "request/7f3a..." */
         DesiredImage desired;
-        ImageStatus *outcome; /* if it is served, and the image's status is another one; or NULL */
-        bool is_served;
-        bool is_news;    /* it was served, or refused, and this is not reported yet */
-        bool is_refused; /* without a pull: its desired image has a fault */
-        bool is_in_round;
-        bool is_late;    /* it joined a round whose pull was under way */
-        bool is_expired; /* its time to live is over: it is kept only so as not to be served again */
+        ImageStatus *outcome; /* if it is done, and the image's status is another one; or NULL */
+        bool is_done;
+        bool is_unreported; /* it was done, or refused, and this is not reported yet */
+        bool is_refused;    /* without a pull: its desired image has a fault */
+        bool is_syncing;
+        bool is_late;    /* it joined a sync whose pull was under way */
+        bool is_expired; /* its time to live is over: it is kept only so as not to be done again */
         bool is_transient; /* leaves when it expires */
         bool is_seen;      /* scratch of images_set_desired() */
-} Want;
+} ImageRequest;
 
-/* What those who look after an image write down with it. */
-typedef struct ImageNotes {
+/* What the users of an image mark it with. */
+typedef struct ImageMarks {
         bool is_dirty;    /* waits for image_reconcile() */
-        bool has_outcome; /* a round has ended, which is not reported yet; see also Want.is_news */
+        bool has_outcome; /* a sync has ended, and this is not reported yet */
         uint64_t shown;   /* what a status file says about it, as a fingerprint; 0 at first */
-} ImageNotes;
+} ImageMarks;
 
 /* The image needs another image_reconcile(). */
 typedef void (*ImageDirty)(Image *image, void *userdata);
@@ -60,57 +60,58 @@ const char *image_key(const Image *image);
 const char *image_name(const Image *image); /* familiar, without the tag */
 const char *image_tag(const Image *image);  /* or the digest */
 
-/* Of the round that runs, else of the last one. Borrowed until the next event. */
+/* Of the sync that runs, else of the last one. Borrowed until the next event. */
 const ImageStatus *image_status(const Image *image);
 
-/* Of the round that serves the want of one owner, or what became of it. NULL: it was not its turn. */
+/* What became of one owner's request, or of the sync for it. NULL: it was not its turn. */
 const ImageStatus *image_status_for(const Image *image, const char *owner, const char *name);
 
-const Want *image_wants(const Image *image);
+const ImageRequest *image_requests(const Image *image);
 
 /* One that has its outcome since the last call; NULL: none. Borrowed. */
-const Want *image_take_news(Image *image);
+const ImageRequest *image_take_result(Image *image);
 
-/* All wants that have not expired, as one. NULL if there are none. */
+/* All requests that have not expired, as one. NULL if there are none. */
 const DesiredImage *desired_image(const Image *image);
 
 /* It is being pulled, or about to be. */
-bool image_has_round(const Image *image);
+bool image_is_syncing(const Image *image);
 
 /* To be read and written; lives as long as the image. */
-ImageNotes *image_notes(Image *image);
+ImageMarks *image_marks(Image *image);
 
-/* Somebody wants it now. */
-bool image_is_wanted(const Image *image);
+/* There are requests that have not expired. */
+bool image_is_desired(const Image *image);
 
-/* Adds or changes the want of one owner. The desired image is copied. One with a fault fails at once, as does
+/* Adds or changes the request of one owner. The desired image is copied. One with a fault fails at once, as does
  * any for a malformed reference. */
-int image_set_want(Image *image, const char *owner, const DesiredImage *desired, bool is_transient);
+int image_set_request(Image *image, const char *owner, const DesiredImage *desired,
+                      bool is_transient);
 
-/* Removes the wants that were not marked as seen since the last time. */
-int image_sweep_wants(Image *image, const char *owner);
+/* Removes the requests of one owner that were not set since the last time. */
+int image_sweep_requests(Image *image, const char *owner);
 
-/* Removes the wants of one owner that were not served yet. Returns how many. */
+/* Removes the requests of one owner that are not done yet. Returns how many. */
 int image_withdraw(Image *image, const char *owner);
 
-/* Somebody else has decided what became of an owner's want of this name and version, which needs no
- * serving any more: then the status is taken over, and 1 returned. 0: there is no such want. */
-int image_settle(Image *image, const char *owner, const char *name, int64_t version,
-                 ImageStatus *status);
+/* The outcome of an owner's request for this name and version is known from elsewhere: takes the
+ * status over, and returns 1. 0: there is no such request that is not done. */
+int image_set_done(Image *image, const char *owner, const char *name, int64_t version,
+                   ImageStatus *status);
 
-/* The agent has served this owner's version before it was restarted. The outcome is copied; NULL: it
+/* A previous run of the agent has done this owner's version. The outcome is copied; NULL: it
  * is the status that is restored. */
-int image_restore_served(Image *image, const char *owner, int64_t version, bool is_expired,
-                         const ImageStatus *outcome);
+int image_restore_done(Image *image, const char *owner, int64_t version, bool is_expired,
+                       const ImageStatus *outcome);
 /* Takes the status over. */
 void image_restore_status(Image *image, ImageStatus *status);
-/* Forgets what was restored and nobody has claimed. */
+/* Forgets what was restored and not requested again. */
 void image_restore_end(Image *image);
 
-/* Does what is due: starts, restarts, stops or ends a round. */
+/* Does what is due: starts, restarts, stops or ends a sync. */
 int image_reconcile(Image *image, const PullContext *context);
 
 int image_runtime_changed(Image *image);
 
-/* Expires wants; *ret_next is the time of the next one to expire, or INT64_MAX. */
+/* Expires requests; *ret_next is the time of the next one to expire, or INT64_MAX. */
 int image_expire(Image *image, int64_t now, int64_t *ret_next);

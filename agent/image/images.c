@@ -31,7 +31,7 @@ typedef struct ImageIndex {
 struct Images {
         PullContext context;
         ImagesOutcome on_outcome;
-        ImagesServed on_served;
+        ImagesDone on_done;
         void *outcome_userdata;
 
         ImageIndex index;
@@ -73,14 +73,14 @@ static bool image_index_find(const ImageIndex *index, const char *key, size_t *r
 
 /* Makes room for one more than it has, or than n_items if that is more: what follows cannot fail. */
 static int image_index_reserve(ImageIndex *index, size_t n_items) {
-        size_t wanted = n_items > index->n_items ? n_items : index->n_items + 1;
+        size_t needed = n_items > index->n_items ? n_items : index->n_items + 1;
         size_t n = index->n_allocated > 0 ? index->n_allocated : ALLOCATED_MIN;
         Image **items;
 
-        if (wanted <= index->n_allocated)
+        if (needed <= index->n_allocated)
                 return 0;
 
-        while (n < wanted)
+        while (n < needed)
                 n *= 2;
         items = reallocarray(index->items, n, sizeof(items[0]));
         if (!items)
@@ -108,10 +108,10 @@ static void image_index_remove(ImageIndex *index, size_t at) {
 static void on_dirty(Image *image, void *userdata) {
         Images *images = userdata;
 
-        if (image_notes(image)->is_dirty)
+        if (image_marks(image)->is_dirty)
                 return;
 
-        image_notes(image)->is_dirty = true;
+        image_marks(image)->is_dirty = true;
         image_index_insert(&images->dirty, images->dirty.n_items, image);
         (void) sd_event_source_set_enabled(images->pass, SD_EVENT_ONESHOT);
 }
@@ -201,7 +201,7 @@ static void images_log_outcome(Log *log, const Image *image, const ImageStatus *
                          reference, status->image_id ?: "an unknown image", duration);
 }
 
-static int images_tell(Images *images, Image *image) {
+static int images_notify(Images *images, Image *image) {
         ImagesWatcher *next;
         int r = 0;
 
@@ -213,42 +213,42 @@ static int images_tell(Images *images, Image *image) {
         return r;
 }
 
-static void images_tell_outcome(Images *images, const Image *image, const ImageStatus *status) {
+static void images_report_outcome(Images *images, const Image *image, const ImageStatus *status) {
         images_log_outcome(images->context.log, image, status);
         images->on_outcome(image, status, images->outcome_userdata);
 }
 
-static void images_tell_outcomes(Images *images, Image *image) {
-        const Want *want;
+static void images_report_outcomes(Images *images, Image *image) {
+        const ImageRequest *request;
 
-        if (image_notes(image)->has_outcome) {
-                image_notes(image)->has_outcome = false;
-                images_tell_outcome(images, image, image_status(image));
+        if (image_marks(image)->has_outcome) {
+                image_marks(image)->has_outcome = false;
+                images_report_outcome(images, image, image_status(image));
         }
 
-        while ((want = image_take_news(image))) {
-                if (want->is_refused)
-                        images_tell_outcome(images, image,
-                                            image_status_for(image, want->owner,
-                                                             want->desired.name));
-                images->on_served(image, want, images->outcome_userdata);
+        while ((request = image_take_result(image))) {
+                if (request->is_refused)
+                        images_report_outcome(images, image,
+                                              image_status_for(image, request->owner,
+                                                               request->desired.name));
+                images->on_done(image, request, images->outcome_userdata);
         }
 }
 
 static int images_reconcile_one(Images *images, Image *image) {
         int r;
 
-        image_notes(image)->is_dirty = false;
+        image_marks(image)->is_dirty = false;
         r = image_reconcile(image, &images->context);
         if (r < 0)
                 return r;
 
-        images_tell_outcomes(images, image);
-        r = images_tell(images, image);
+        images_report_outcomes(images, image);
+        r = images_notify(images, image);
         if (r < 0)
                 return r;
 
-        if (!image_wants(image) && !image_notes(image)->is_dirty)
+        if (!image_requests(image) && !image_marks(image)->is_dirty)
                 images_remove(images, image);
         return 0;
 }
@@ -336,7 +336,7 @@ int images_new(const ImagesOptions *options, Images **ret) {
 
         *images = (Images) {
                 .on_outcome = options->on_outcome,
-                .on_served = options->on_served,
+                .on_done = options->on_done,
                 .outcome_userdata = options->outcome_userdata,
                 .context = {
                         .event = event,
@@ -403,13 +403,13 @@ int images_set_desired(Images *images, const char *owner, const DesiredImages *d
                 if (r < 0)
                         return r;
 
-                r = image_set_want(image, owner, desired, is_transient);
+                r = image_set_request(image, owner, desired, is_transient);
                 if (r < 0)
                         return r;
         }
 
         for (size_t i = 0; i < images->index.n_items; i++) {
-                r = image_sweep_wants(images->index.items[i], owner);
+                r = image_sweep_requests(images->index.items[i], owner);
                 if (r < 0)
                         return r;
         }
@@ -447,8 +447,8 @@ int images_restore(Images *images, const char *name, const char *tag, ImageStatu
         return 0;
 }
 
-int images_restore_served(Images *images, const char *name, const char *tag, const char *owner,
-                          int64_t version, bool is_expired, const ImageStatus *outcome) {
+int images_restore_done(Images *images, const char *name, const char *tag, const char *owner,
+                        int64_t version, bool is_expired, const ImageStatus *outcome) {
         Image *image;
         int r;
 
@@ -457,7 +457,7 @@ int images_restore_served(Images *images, const char *name, const char *tag, con
                 return r;
 
         on_dirty(image, images);
-        return image_restore_served(image, owner, version, is_expired, outcome);
+        return image_restore_done(image, owner, version, is_expired, outcome);
 }
 
 void images_restore_end(Images *images) {

@@ -50,7 +50,7 @@ typedef struct ProgressFind {
 
         char *manifest_digest; /* NULL until it is found */
         bool is_old;           /* it was there before the pull: it counts only if it lacks a blob */
-        bool is_checked;       /* its blobs were looked for at least once */
+        bool is_checked;       /* its blobs were asked for at least once */
         char *text;            /* of the manifest, as far as it was read */
         size_t text_size;
         Manifest manifest;
@@ -74,8 +74,8 @@ struct ProgressTracker {
         uint64_t answered_usec;  /* when the store was last seen */
         unsigned unsupported_by; /* the connection that said so, counted from 1 */
         uint64_t n_ingests;
-        uint64_t offsets; /* of all ingests at the last look */
-        bool is_active;   /* some ingest has grown since the look before */
+        uint64_t offsets; /* of all ingests at the last poll */
+        bool is_active;   /* some ingest has grown since the poll before */
         uint64_t bytes;
         Claim claims[CLAIMS_MAX];
         size_t next_claim;
@@ -153,7 +153,7 @@ static int progress_find_init(ProgressFind *find, const ImageRef *ref) {
         return find->repository && (find->digest || !ref->digest[0]) ? 0 : -ENOMEM;
 }
 
-/* The manifest was somebody else's: looks for another one. */
+/* The manifest belongs to another pull: the search begins again. */
 static void progress_find_forget(ProgressFind *find) {
         find->call = rpc_call_unref(find->call);
         manifest_done(&find->manifest);
@@ -475,7 +475,7 @@ bool progress_tracker_is_supported(const ProgressTracker *tracker) {
                tracker->unsupported_by != tracker_connection(tracker);
 }
 
-/* Bytes of a pull whose manifest is not found yet are somebody's bytes: as long as any arrive, or
+/* Bytes of a pull whose manifest is not found yet may be any pull's: as long as any arrive, or
  * after they have arrived and nothing is left to download, it is not stalled. */
 static bool progress_may_be_stalled(const Progress *progress) {
         const ProgressTracker *tracker = progress->tracker;
@@ -519,7 +519,7 @@ static ProgressReport progress_compute(Progress *progress, const ContentIngests 
         return report;
 }
 
-static int progress_look(Progress *progress, const ContentIngests *ingests, uint64_t now) {
+static int progress_update(Progress *progress, const ContentIngests *ingests, uint64_t now) {
         ProgressReport report = progress_compute(progress, ingests);
         const ProgressReport *old = &progress->report;
         bool is_unattributed = report.bytes_total == 0;
@@ -603,7 +603,7 @@ static int on_ingests(const void *reply, const Error *error, void *userdata) {
                 if (r < 0)
                         return r;
 
-                r = progress_look(progress, ingests, now_usec(tracker));
+                r = progress_update(progress, ingests, now_usec(tracker));
                 if (r < 0)
                         return r;
         }
@@ -635,7 +635,7 @@ static int on_poll(sd_event_source *source, uint64_t usec, void *userdata) {
         return tracker_poll_later(tracker);
 }
 
-/* Polls only while somebody pulls from a runtime that can tell. */
+/* Polls only while images are pulled from a runtime that has a content store. */
 static int tracker_poll_later(ProgressTracker *tracker) {
         tracker->timer = sd_event_source_disable_unref(tracker->timer);
         if (!tracker->items || !progress_tracker_is_supported(tracker))

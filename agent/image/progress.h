@@ -5,12 +5,12 @@
  * How far a pull has come, in bytes
  *
  * CRI is silent until a pull ends, but containerd's content store shows the downloads of all pulls
- * together. The tracker asks it a few times a second while somebody pulls and sorts out whose bytes
+ * together. The tracker asks it a few times a second while images are pulled, and finds out whose bytes
  * they are:
  *
  *   - containerd labels each blob of an image with the repository it came from, and its manifest
  *     with the digests of what belongs to it: that is how the manifest of a pull is found;
- *   - the manifest tells the total;
+ *   - the manifest has the total;
  *   - what is complete is a blob, what is under way is an ingest with an offset.
  *
  * When all blobs are there and the pull still runs, the runtime is unpacking.
@@ -56,7 +56,7 @@ uint64_t progress_tracker_bytes(const ProgressTracker *tracker);
 /* Some more have arrived, which were too quick to be seen. */
 void progress_tracker_add_bytes(ProgressTracker *tracker, uint64_t bytes);
 
-/* What a pull has brought, as it turned out: it is nobody else's. */
+/* What a pull has brought, as it turned out: it belongs to no other pull. */
 int progress_tracker_claim(ProgressTracker *tracker, const ImageRef *ref, const char *manifest);
 
 /* To be called when the pull starts. */

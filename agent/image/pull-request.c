@@ -10,7 +10,7 @@
 #include "agent/base/quote.h"
 #include "agent/base/text.h"
 
-/* Some runtimes look into the sandbox config without asking whether there is one. */
+/* Some runtimes read the sandbox config without checking that there is one. */
 #define MARK_KEY "apps.kruise.io/pulling-image-by"
 #define MARK_VALUE "inplaced"
 
@@ -66,7 +66,7 @@ static void drop_repeated(CredentialList *list) {
         list->n_items = n_kept;
 }
 
-static int look_up(PullRequest *request, const ImageRef *ref) {
+static int find_credentials(PullRequest *request, const ImageRef *ref) {
         cleanup(free_p) char *name = NULL;
         int r;
 
@@ -146,7 +146,7 @@ int pull_request_init(PullRequest *request, const DesiredImage *desired, const I
         *request = (PullRequest){ .keys = *keys };
         *keys = (PullKeys){ .named = NULL };
 
-        r = look_up(request, ref);
+        r = find_credentials(request, ref);
         if (r < 0)
                 return r;
 

@@ -75,7 +75,7 @@ static QueueOwner *queue_add_owner(Queue *queue, const char *name) {
                 return NULL;
         }
 
-        /* Who comes anew, or again, stands behind those who have waited. */
+        /* A new owner, or one that returns, stands behind those that have waited. */
         owner->served_at = queue->turn;
         list_prepend(&queue->owners, owner);
         return owner;

@@ -4,9 +4,9 @@
 /*
  * A queue for a limited number of slots, fair between owners
  *
- * Whoever asked for a thousand images must not make the one wait who asked for a single one. So a
- * free slot goes to the owner that holds the fewest; among those, to the one that was served
- * longest ago; and within one owner, to whoever came first. Pure: no clock, no I/O.
+ * An owner of a thousand images must not delay the owner of a single one. So a free slot goes to the
+ * owner that holds the fewest; among those, to the one that was served longest ago; and within one
+ * owner, in the order of arrival. Pure: no clock, no I/O.
  */
 
 #include <stdbool.h>
@@ -19,7 +19,7 @@ typedef struct Queue Queue;
 typedef struct QueueOwner QueueOwner;
 typedef struct Ticket Ticket;
 
-/* One place in a queue, embedded in whatever waits. All zero: in no queue. */
+/* One place in a queue, embedded in what waits. All zero: in no queue. */
 struct Ticket {
         LIST_LINKS(Ticket); /* this and what follows are private to queue.c */
         Queue *queue;
@@ -35,13 +35,13 @@ Queue *queue_free(Queue *queue);
 /* Waits in this queue, and in no other one any more. The owner is copied. */
 int queue_enter(Queue *queue, Ticket *ticket, const char *owner);
 
-/* Whether somebody waits there for this owner. */
+/* Whether a ticket of this owner waits there. */
 bool queue_has_waiting(const Queue *queue, const char *owner);
 
 /* Gives up the place or the slot. */
 void queue_leave(Ticket *ticket);
 
-/* Hands the next free slot to a ticket and returns it, or NULL if there is no slot or nobody waits. */
+/* Hands the next free slot to a ticket and returns it, or NULL if there is no slot or none waits. */
 Ticket *queue_serve(Queue *queue);
 
 /* Slots that are taken stay taken. */

@@ -45,16 +45,16 @@ static json_object *owner_ref_to_json(const OwnerRef *owner) {
         return ok ? take_ptr(object) : NULL;
 }
 
-static json_object *want_to_json(const Want *want) {
+static json_object *request_to_json(const ImageRequest *request) {
         char version[32];
         OwnerRef owner = {
                 .api_version = (char *) NODE_IMAGE_OWNER_API,
-                .kind = (char *) owner_kind(want->owner),
-                .name = (char *) owner_name(want->owner),
-                .resource_version = want->is_served ? version : NULL,
+                .kind = (char *) owner_kind(request->owner),
+                .name = (char *) owner_name(request->owner),
+                .resource_version = request->is_done ? version : NULL,
         };
 
-        (void) snprintf(version, sizeof(version), "%" PRId64, want->desired.version);
+        (void) snprintf(version, sizeof(version), "%" PRId64, request->desired.version);
         return owner_ref_to_json(&owner);
 }
 
@@ -67,9 +67,9 @@ static json_object *owners_to_json(const DesiredImage *desired, const Image *ima
         for (size_t i = 0; i < desired->n_owners; i++)
                 if (!append(list, owner_ref_to_json(&desired->owners[i])))
                         return NULL;
-        for (const Want *want = image_wants(image); want; want = want->next)
-                if (!want->is_expired && owner_kind(want->owner) &&
-                    !append(list, want_to_json(want)))
+        for (const ImageRequest *request = image_requests(image); request; request = request->next)
+                if (!request->is_expired && owner_kind(request->owner) &&
+                    !append(list, request_to_json(request)))
                         return NULL;
 
         return take_ptr(list);
@@ -89,7 +89,7 @@ static json_object *policy_to_json(const DesiredImage *desired) {
         return ok ? take_ptr(object) : NULL;
 }
 
-/* An entry of spec.images.NAME.tags with everybody who wants the image. NULL: no memory. */
+/* An entry of spec.images.NAME.tags with all owners of the image. NULL: no memory. */
 static json_object *desired_tag_to_json(const DesiredImage *desired, const Image *image) {
         cleanup(json_object_put_p) json_object *tag = json_object_new_object();
         const char *policy = desired->policy == PULL_POLICY_ALWAYS ? "Always" : "IfNotPresent";
@@ -174,21 +174,22 @@ static int desired_shared_to_text(const DesiredImage *desired, char **ret) {
         return 0;
 }
 
-/* A want that was served, for an annotation, without its outcome. NULL: no memory. */
-static json_object *served_want_to_json(const Image *image, const Want *want) {
+/* A request that is done, for an annotation, without its outcome. NULL: no memory. */
+static json_object *done_request_to_json(const Image *image, const ImageRequest *request) {
         cleanup(json_object_put_p) json_object *object = json_object_new_object();
         bool ok;
 
         ok = object && add_text(object, "name", image_name(image)) &&
-             add_text(object, "tag", image_tag(image)) && add_text(object, "owner", want->owner) &&
-             add(object, "version", json_object_new_int64(want->desired.version));
+             add_text(object, "tag", image_tag(image)) &&
+             add_text(object, "owner", request->owner) &&
+             add(object, "version", json_object_new_int64(request->desired.version));
         return ok ? take_ptr(object) : NULL;
 }
 
 /* The same with its outcome. */
-static json_object *outcome_to_json(const Image *image, const Want *want) {
-        cleanup(json_object_put_p) json_object *object = served_want_to_json(image, want);
-        const ImageStatus *status = image_status_for(image, want->owner, want->desired.name);
+static json_object *outcome_to_json(const Image *image, const ImageRequest *request) {
+        cleanup(json_object_put_p) json_object *object = done_request_to_json(image, request);
+        const ImageStatus *status = image_status_for(image, request->owner, request->desired.name);
         bool ok;
 
         ok = object && add(object, "status",
@@ -216,37 +217,39 @@ static int print_string(FILE *file, const char *text) {
         return print_json(file, json_object_new_string(text));
 }
 
-/* What has been wanted long enough must not be done again after a restart. */
-static bool is_expired(const Image *image, const Want *want) {
-        return want->is_expired;
+/* A request whose time is over must not be done again after a restart. */
+static bool is_expired(const Image *image, const ImageRequest *request) {
+        return request->is_expired;
 }
 
 /* What became of it is not what the image's status says. */
-static bool has_outcome(const Image *image, const Want *want) {
-        return want->is_served && !want->is_expired &&
-               image_status_for(image, want->owner, want->desired.name) != image_status(image);
+static bool has_outcome(const Image *image, const ImageRequest *request) {
+        return request->is_done && !request->is_expired &&
+               image_status_for(image, request->owner, request->desired.name) !=
+                       image_status(image);
 }
 
-/* One of the annotations that keep what a NodeImage has no place for, and which wants it is about. */
+/* One of the annotations that keep what a NodeImage has no place for, and which requests it is about. */
 typedef struct Note {
         const char *key;
-        bool (*is_noted)(const Image *image, const Want *want);
-        json_object *(*to_json)(const Image *image, const Want *want);
+        bool (*is_noted)(const Image *image, const ImageRequest *request);
+        json_object *(*to_json)(const Image *image, const ImageRequest *request);
 } Note;
 
 static const Note notes[] = {
-        { NODE_IMAGE_EXPIRED, is_expired, served_want_to_json },
+        { NODE_IMAGE_EXPIRED, is_expired, done_request_to_json },
         { NODE_IMAGE_OUTCOMES, has_outcome, outcome_to_json },
 };
 
 static int note_collect(const Note *note, const Image *image, json_object *list) {
-        for (const Want *want = image_wants(image); want; want = want->next) {
+        for (const ImageRequest *request = image_requests(image); request;
+             request = request->next) {
                 json_object *item;
 
-                if (!note->is_noted(image, want))
+                if (!note->is_noted(image, request))
                         continue;
 
-                item = note->to_json(image, want);
+                item = note->to_json(image, request);
                 if (!item || json_object_array_add(list, item) < 0) {
                         json_object_put(item);
                         return -ENOMEM;
@@ -324,7 +327,7 @@ static int print_images(const Images *images, PrintImage print_tag, PrintImage p
                 const Image *image = images_get(images, i);
                 bool is_same = first && strcmp(image_name(first), image_name(image)) == 0;
 
-                if (!image_is_wanted(image))
+                if (!image_is_desired(image))
                         continue;
                 if (!is_same) {
                         if (first) {
@@ -359,7 +362,7 @@ static void print_counts(const Images *images, FILE *file) {
         for (size_t i = 0; i < images_count(images); i++) {
                 const Image *image = images_get(images, i);
 
-                if (!image_is_wanted(image))
+                if (!image_is_desired(image))
                         continue;
                 counts[image_status(image)->phase]++;
                 desired++;
@@ -401,13 +404,14 @@ uint64_t node_image_fingerprint(const Image *image) {
         sum = hash_number(sum, status->version);
         sum = hash_text(sum, status->message);
         sum = hash_text(sum, status->image_id);
-        for (const Want *want = image_wants(image); want; want = want->next) {
-                sum = hash_text(sum, want->owner);
-                sum = hash_number(sum, want->desired.version);
-                sum = hash_number(sum, want->desired.policy);
-                sum = hash_number(sum, want->is_expired);
-                sum = hash_number(sum, want->is_served);
-                sum = hash_number(sum, want->outcome ? want->outcome->completed_at : 0);
+        for (const ImageRequest *request = image_requests(image); request;
+             request = request->next) {
+                sum = hash_text(sum, request->owner);
+                sum = hash_number(sum, request->desired.version);
+                sum = hash_number(sum, request->desired.policy);
+                sum = hash_number(sum, request->is_expired);
+                sum = hash_number(sum, request->is_done);
+                sum = hash_number(sum, request->outcome ? request->outcome->completed_at : 0);
         }
 
         return sum > 0 ? sum : 1;
@@ -532,7 +536,7 @@ static json_object *find_status_tag(json_object *root, const DesiredImage *desir
         return NULL;
 }
 
-/* Whoever is named with a version has been served, if the image is finished. */
+/* An owner that is named with a version is done, if the image is finished. */
 static int restore_owner(Images *images, const DesiredImage *desired, const OwnerRef *reference,
                          bool is_finished, RestoredList *requests) {
         cleanup(free_p) char *owner = NULL;
@@ -543,8 +547,8 @@ static int restore_owner(Images *images, const DesiredImage *desired, const Owne
                 return r == -EINVAL ? 0 : r;
 
         if (is_finished && reference->resource_version) {
-                r = images_restore_served(images, desired->name, desired->tag, owner,
-                                          version_of(reference), false, NULL);
+                r = images_restore_done(images, desired->name, desired->tag, owner,
+                                        version_of(reference), false, NULL);
                 if (r < 0)
                         return r;
         }
@@ -589,8 +593,8 @@ static const char *get_text(json_object *object, const char *key) {
                                                               : NULL;
 }
 
-/* Without a status, the time of the want is over. */
-static int restore_served(Images *images, json_object *item) {
+/* Without a status, the time of the request is over. */
+static int restore_done(Images *images, json_object *item) {
         const char *name = get_text(item, "name"), *tag = get_text(item, "tag");
         const char *owner = get_text(item, "owner");
         cleanup(image_status_done) ImageStatus outcome = { 0 };
@@ -604,8 +608,8 @@ static int restore_served(Images *images, json_object *item) {
                 return 0;
 
         (void) json_object_object_get_ex(item, "version", &version);
-        return images_restore_served(images, name, tag, owner, json_object_get_int64(version),
-                                     !status, status ? &outcome : NULL);
+        return images_restore_done(images, name, tag, owner, json_object_get_int64(version),
+                                   !status, status ? &outcome : NULL);
 }
 
 static int restore_note(Images *images, json_object *root, const char *key) {
@@ -624,7 +628,7 @@ static int restore_note(Images *images, json_object *root, const char *key) {
                 return 0;
 
         for (size_t i = 0; r >= 0 && i < json_object_array_length(list); i++)
-                r = restore_served(images, json_object_array_get_idx(list, i));
+                r = restore_done(images, json_object_array_get_idx(list, i));
         return r;
 }
 

@@ -5,10 +5,10 @@
  * This node as a NodeImage object
  *
  * The merged desired images as spec, what became of them as status, in the schema of apps.kruise.io/v1alpha1
- * (compatible with OpenKruise's NodeImage). Who wants an image stands among its ownerReferences, as
- * kind File or Request of inplaced.io/v1, with the version as resourceVersion once it was served. Two
- * annotations tell whose time is over, and what became of wants that were served by another pull than
- * the last one. So the object says all that the agent has to know when it starts again.
+ * (compatible with OpenKruise's NodeImage). The owners of an image are its ownerReferences, of kind
+ * File or Request of inplaced.io/v1, with the version as resourceVersion once the request is done. Two
+ * annotations have the requests whose time is over, and the outcome of those that were done by another
+ * pull than the last one. So the object has all that the agent needs when it starts again.
  */
 
 #include <stdio.h>
@@ -33,7 +33,7 @@ int node_image_to_text(const NodeImageOptions *options, char **ret);
 uint64_t node_image_fingerprint(const Image *image);
 
 /* Gives images back what an earlier object says: what is finished and for whom, and the requests
- * that were not; in a cluster also what the API server's NodeImage wanted, so that work goes on
+ * that were not; in a cluster also the desired images of the API server's NodeImage, so that work goes on
  * before the server answers. Refuses what is no such object. */
 int node_image_restore(Images *images, const char *text, size_t size, bool in_cluster,
                        Error *reterr);

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Who wants an image on a node without an API server
+ * The owners of images on a node without an API server
  *
  * Inside, an owner is one string: "file/web.yaml" or "request/7f3a0c". Outside it is an object
  * reference, or words for a person. Pure.
@@ -30,7 +30,7 @@ const char *owner_name(const char *owner);
 /* The reverse; the caller owns *ret. -EINVAL: this is not one of ours. */
 int owner_from_reference(const OwnerRef *reference, char **ret);
 
-/* What an owner wants is in nodeimage.json alone, or at least until the API server has been asked. */
+/* What an owner requests is in nodeimage.json alone, or at least until the API server has been asked. */
 bool owner_is_request(const char *owner);
 bool owner_is_node_image(const char *owner);
 

@@ -26,7 +26,7 @@ typedef struct StateFileOptions {
         Images *images;        /* borrowed, has to outlive the file */
         const char *directory; /* copied */
         const char *node_name; /* copied */
-        bool in_cluster;       /* take over what the API server wanted last */
+        bool in_cluster;       /* take over the desired images that the API server had last */
         StateFileRuntime get_runtime;
         StateFileWritten on_written;
         void *userdata;

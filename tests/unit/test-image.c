@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * One image, its wants and its rounds
+ * One image, its requests and its syncs
  *
  * The pulls are played by this file, which has the functions of pull.h in place of pull.c: they end
  * when a test says so.
@@ -27,7 +27,7 @@
 struct Pull {
         ImageStatus status;
         DesiredImage desired;
-        char owners[64]; /* "a b ", whoever it was started for and joined by */
+        char owners[64]; /* "a b ", of those that it was started for and that joined */
         char reference[64];
         bool is_started;
         PullChanged on_changed;
@@ -136,15 +136,15 @@ static void fixture_done(Fixture *fixture) {
         assert_int_equal(pulls.n_made, pulls.n_freed);
 }
 
-/* One owner wants the image under some name; ttl_sec as in a desired image. */
-static void set_want(Fixture *fixture, const char *owner, const char *name, int64_t version,
-                     int64_t ttl_sec, bool is_transient) {
+/* One owner requests the image under some name; ttl_sec as in a desired image. */
+static void set_request(Fixture *fixture, const char *owner, const char *name, int64_t version,
+                        int64_t ttl_sec, bool is_transient) {
         cleanup(desired_image_done) DesiredImage desired;
 
         assert_int_equal(desired_image_init(&desired, name, "1.25"), 0);
         desired.version = version;
         desired.ttl_sec = ttl_sec;
-        assert_int_equal(image_set_want(fixture->image, owner, &desired, is_transient), 0);
+        assert_int_equal(image_set_request(fixture->image, owner, &desired, is_transient), 0);
 }
 
 /* The same with one more second or attempt, or a secret. */
@@ -159,7 +159,7 @@ static void set_more(Fixture *fixture, const char *owner, More more) {
         desired.backoff_limit += more == MORE_ATTEMPTS;
         if (more == MORE_SECRET)
                 assert_int_equal(desired_image_add_secret(&desired, "team", "key"), 0);
-        assert_int_equal(image_set_want(fixture->image, owner, &desired, false), 0);
+        assert_int_equal(image_set_request(fixture->image, owner, &desired, false), 0);
 }
 
 static void set_fault(Fixture *fixture, const char *owner, int64_t version, const char *fault) {
@@ -168,15 +168,15 @@ static void set_fault(Fixture *fixture, const char *owner, int64_t version, cons
         assert_int_equal(desired_image_init(&desired, "nginx", "1.25"), 0);
         desired.version = version;
         desired.fault = strdup(fault);
-        assert_int_equal(image_set_want(fixture->image, owner, &desired, false), 0);
+        assert_int_equal(image_set_request(fixture->image, owner, &desired, false), 0);
 }
 
-static void want(Fixture *fixture, const char *owner, int64_t version) {
-        set_want(fixture, owner, "nginx", version, DESIRED_IMAGE_NO_LIMIT, false);
+static void request(Fixture *fixture, const char *owner, int64_t version) {
+        set_request(fixture, owner, "nginx", version, DESIRED_IMAGE_NO_LIMIT, false);
 }
 
 static void sweep(Fixture *fixture, const char *owner) {
-        assert_int_equal(image_sweep_wants(fixture->image, owner), 0);
+        assert_int_equal(image_sweep_requests(fixture->image, owner), 0);
 }
 
 static void reconcile(Fixture *fixture) {
@@ -185,7 +185,7 @@ static void reconcile(Fixture *fixture) {
         assert_int_equal(image_reconcile(fixture->image, &context), 0);
 }
 
-/* The pull that runs ends, and is found out to have ended. */
+/* The pull that runs ends, and the image finds that out. */
 static void finish(Fixture *fixture, ImagePhase phase) {
         assert_non_null(pulls.last);
         pulls.last->status.phase = phase;
@@ -195,12 +195,12 @@ static void finish(Fixture *fixture, ImagePhase phase) {
         reconcile(fixture);
 }
 
-static void assert_wants(const Fixture *fixture, const char *expected) {
+static void assert_requests(const Fixture *fixture, const char *expected) {
         char text[128] = "";
 
-        for (const Want *w = image_wants(fixture->image); w; w = w->next)
-                sprintf(text + strlen(text), "%s:%s%s%s ", w->owner, w->is_in_round ? "round" : "",
-                        w->is_served ? "served" : "", w->is_expired ? ",expired" : "");
+        for (const ImageRequest *w = image_requests(fixture->image); w; w = w->next)
+                sprintf(text + strlen(text), "%s:%s%s%s ", w->owner, w->is_syncing ? "syncing" : "",
+                        w->is_done ? "done" : "", w->is_expired ? ",expired" : "");
         assert_string_equal(text, expected);
 }
 
@@ -212,11 +212,11 @@ static void assert_outcome(const Fixture *fixture, const char *owner, const char
 }
 
 /* Those that have an outcome since the last time. */
-static void assert_news(const Fixture *fixture, const char *expected) {
+static void assert_results(const Fixture *fixture, const char *expected) {
         char text[128] = "";
-        const Want *w;
+        const ImageRequest *w;
 
-        while ((w = image_take_news(fixture->image)))
+        while ((w = image_take_result(fixture->image)))
                 sprintf(text + strlen(text), "%s ", w->owner);
         assert_string_equal(text, expected);
 }
@@ -251,37 +251,37 @@ static void test_name(void **state) {
         assert_string_equal(key, row->key);
 }
 
-static void test_nobody_wants_it(void **state) {
+static void test_no_requests(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
         reconcile(&fixture);
-        assert_false(image_is_wanted(fixture.image));
-        assert_false(image_has_round(fixture.image));
+        assert_false(image_is_desired(fixture.image));
+        assert_false(image_is_syncing(fixture.image));
         assert_null(desired_image(fixture.image));
-        assert_null(image_wants(fixture.image));
+        assert_null(image_requests(fixture.image));
         assert_int_equal(image_status(fixture.image)->phase, IMAGE_WAITING);
         assert_int_equal(image_runtime_changed(fixture.image), 0);
 }
 
-static void test_served_once(void **state) {
+static void test_done_once(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
-        want(&fixture, "a", 3);
+        request(&fixture, "a", 3);
         assert_int_equal(fixture.n_dirty, 1);
-        assert_false(image_has_round(fixture.image));
+        assert_false(image_is_syncing(fixture.image));
         reconcile(&fixture);
-        assert_true(image_has_round(fixture.image));
+        assert_true(image_is_syncing(fixture.image));
         assert_true(pulls.last->is_started);
         assert_string_equal(pulls.last->reference, "docker.io/library/nginx:1.25");
-        assert_wants(&fixture, "a:round ");
+        assert_requests(&fixture, "a:syncing ");
 
         pulls.last->status.bytes_done = 7;
         assert_int_equal(image_status(fixture.image)->bytes_done, 7);
         finish(&fixture, IMAGE_SUCCEEDED);
-        assert_false(image_has_round(fixture.image));
-        assert_wants(&fixture, "a:served ");
+        assert_false(image_is_syncing(fixture.image));
+        assert_requests(&fixture, "a:done ");
         assert_int_equal(image_status(fixture.image)->phase, IMAGE_SUCCEEDED);
         assert_int_equal(image_status(fixture.image)->version, 3);
         assert_int_equal(image_status(fixture.image)->bytes_done, 7);
@@ -290,55 +290,55 @@ static void test_served_once(void **state) {
         assert_int_equal(pulls.n_made, 1);
 }
 
-/* A failure is an answer too: whoever wants another one asks anew. */
-static void test_failure_serves(void **state) {
+/* A failure is an answer too: for another one, the owner has to ask anew. */
+static void test_failure_is_an_outcome(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
-        want(&fixture, "a", 1);
+        request(&fixture, "a", 1);
         reconcile(&fixture);
         finish(&fixture, IMAGE_FAILED);
         reconcile(&fixture);
-        assert_wants(&fixture, "a:served ");
+        assert_requests(&fixture, "a:done ");
         assert_int_equal(pulls.n_made, 1);
 }
 
-static void test_same_wish_is_no_news(void **state) {
+static void test_same_request_is_no_change(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
-        want(&fixture, "a", 1);
-        want(&fixture, "a", 1);
+        request(&fixture, "a", 1);
+        request(&fixture, "a", 1);
         assert_int_equal(fixture.n_dirty, 1);
 }
 
-static void test_new_version_starts_a_round(void **state) {
+static void test_new_version_starts_a_sync(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
-        want(&fixture, "a", 2);
+        request(&fixture, "a", 2);
         reconcile(&fixture);
         finish(&fixture, IMAGE_FAILED);
-        want(&fixture, "a", 1); /* in either direction */
+        request(&fixture, "a", 1); /* in either direction */
         reconcile(&fixture);
         assert_int_equal(pulls.n_made, 2);
         assert_int_equal(pulls.last->desired.version, 1);
         assert_int_equal(image_status(fixture.image)->version, 1);
 }
 
-static void test_new_version_restarts_the_round(void **state) {
+static void test_new_version_restarts_the_sync(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
-        want(&fixture, "a", 1);
-        want(&fixture, "b", 1);
+        request(&fixture, "a", 1);
+        request(&fixture, "b", 1);
         reconcile(&fixture);
-        want(&fixture, "a", 2);
+        request(&fixture, "a", 2);
         reconcile(&fixture);
         assert_int_equal(pulls.n_made, 2);
         assert_int_equal(pulls.n_freed, 1);
         assert_int_equal(pulls.last->desired.version, 2);
-        assert_wants(&fixture, "a:round b:round ");
+        assert_requests(&fixture, "a:syncing b:syncing ");
 }
 
 /* Even when the old one has just ended. */
@@ -346,75 +346,75 @@ static void test_new_version_at_the_last_moment(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
-        want(&fixture, "a", 1);
+        request(&fixture, "a", 1);
         reconcile(&fixture);
-        want(&fixture, "a", 2);
+        request(&fixture, "a", 2);
         finish(&fixture, IMAGE_SUCCEEDED);
-        assert_wants(&fixture, "a:round ");
+        assert_requests(&fixture, "a:syncing ");
         assert_int_equal(pulls.last->desired.version, 2);
 }
 
-static void test_other_change_is_not_served_again(void **state) {
+static void test_other_change_is_not_done_again(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
-        want(&fixture, "a", 1);
+        request(&fixture, "a", 1);
         reconcile(&fixture);
         finish(&fixture, IMAGE_SUCCEEDED);
-        set_want(&fixture, "a", "nginx", 1, 600, false);
+        set_request(&fixture, "a", "nginx", 1, 600, false);
         reconcile(&fixture);
         assert_int_equal(pulls.n_made, 1);
         assert_int_equal(desired_image(fixture.image)->ttl_sec, 600);
 }
 
-static void test_new_owner_starts_a_round(void **state) {
+static void test_new_owner_starts_a_sync(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
-        want(&fixture, "b", 1);
+        request(&fixture, "b", 1);
         reconcile(&fixture);
         finish(&fixture, IMAGE_SUCCEEDED);
-        want(&fixture, "a", 1);
+        request(&fixture, "a", 1);
         reconcile(&fixture);
         assert_int_equal(pulls.n_made, 2);
         assert_string_equal(pulls.last->owners, "a ");
-        assert_wants(&fixture, "a:round b:served ");
+        assert_requests(&fixture, "a:syncing b:done ");
 }
 
-static void test_new_owner_joins_the_round(void **state) {
+static void test_new_owner_joins_the_sync(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
-        want(&fixture, "b", 2);
+        request(&fixture, "b", 2);
         reconcile(&fixture);
-        want(&fixture, "a", 1);
-        want(&fixture, "c", 2);
+        request(&fixture, "a", 1);
+        request(&fixture, "c", 2);
         reconcile(&fixture);
         reconcile(&fixture);
         assert_int_equal(pulls.n_made, 1);
         assert_string_equal(pulls.last->owners, "b a c ");
         finish(&fixture, IMAGE_SUCCEEDED);
-        assert_wants(&fixture, "a:served b:served c:served ");
+        assert_requests(&fixture, "a:done b:done c:done ");
 }
 
-/* Who asks for more than the round gives waits for the next one. */
-static void test_new_owner_waits_for_the_next_round(void **state) {
+/* A request for more than the sync gives waits for the next one. */
+static void test_new_owner_waits_for_the_next_sync(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
-        want(&fixture, "a", 1);
+        request(&fixture, "a", 1);
         reconcile(&fixture);
-        want(&fixture, "b", 2);
+        request(&fixture, "b", 2);
         reconcile(&fixture);
-        assert_wants(&fixture, "a:round b: ");
+        assert_requests(&fixture, "a:syncing b: ");
         finish(&fixture, IMAGE_SUCCEEDED);
-        assert_wants(&fixture, "a:served b:round ");
+        assert_requests(&fixture, "a:done b:syncing ");
         assert_int_equal(pulls.n_made, 2);
         finish(&fixture, IMAGE_SUCCEEDED);
-        assert_wants(&fixture, "a:served b:served ");
+        assert_requests(&fixture, "a:done b:done ");
 }
 
-/* Who comes later with more than the pull has gets the failure of its own, but any success. */
+/* A request that comes later, for more than the pull gives, shares its success but not its failure. */
 static void test_failure_of_a_pull_that_was_joined(void **state) {
         static const struct {
                 More more;
@@ -437,45 +437,44 @@ static void test_failure_of_a_pull_that_was_joined(void **state) {
                         pulls.last->status.started_at = rows[i].is_late;
                         set_more(&fixture, "b", rows[i].more);
                         reconcile(&fixture);
-                        assert_wants(&fixture, "a:round b:round ");
+                        assert_requests(&fixture, "a:syncing b:syncing ");
 
                         finish(&fixture, succeeds ? IMAGE_SUCCEEDED : IMAGE_FAILED);
-                        assert_wants(&fixture,
-                                     has_own ? "a:served b:round " : "a:served b:served ");
+                        assert_requests(&fixture, has_own ? "a:done b:syncing " : "a:done b:done ");
                         assert_int_equal(pulls.n_made, 1 + has_own);
-                        assert_news(&fixture, has_own ? "a " : "a b ");
+                        assert_results(&fixture, has_own ? "a " : "a b ");
                         if (!has_own)
                                 continue;
 
                         assert_int_equal(pulls.last->desired.n_secrets,
                                          rows[i].more == MORE_SECRET);
                         finish(&fixture, IMAGE_FAILED);
-                        assert_wants(&fixture, "a:served b:served ");
+                        assert_requests(&fixture, "a:done b:done ");
                         assert_int_equal(pulls.n_made, 2);
                 }
 }
 
-/* What becomes of an image for one is nothing to those that were served before. */
+/* What becomes of an image later does not change the outcome of requests that were done before. */
 static void test_outcomes_are_kept(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
-        want(&fixture, "a", 1);
+        request(&fixture, "a", 1);
         reconcile(&fixture);
         finish(&fixture, IMAGE_SUCCEEDED);
-        assert_news(&fixture, "a ");
+        assert_results(&fixture, "a ");
 
-        want(&fixture, "b", 1);
+        request(&fixture, "b", 1);
         reconcile(&fixture);
         assert_outcome(&fixture, "a", "nginx", "Succeeded");
         assert_outcome(&fixture, "b", "nginx", "Waiting");
         finish(&fixture, IMAGE_FAILED);
-        assert_news(&fixture, "b ");
+        assert_results(&fixture, "b ");
         assert_outcome(&fixture, "a", "nginx", "Succeeded");
         assert_outcome(&fixture, "b", "nginx", "Failed");
         assert_int_equal(image_status(fixture.image)->phase, IMAGE_FAILED);
 
-        want(&fixture, "a", 2);
+        request(&fixture, "a", 2);
         reconcile(&fixture);
         finish(&fixture, IMAGE_SUCCEEDED);
         assert_outcome(&fixture, "a", "nginx", "Succeeded");
@@ -488,39 +487,39 @@ static void test_fault(void **state) {
 
         fixture_init(&fixture);
         set_fault(&fixture, "a", 3, "it has no name");
-        assert_wants(&fixture, "a:served ");
-        assert_news(&fixture, "a ");
+        assert_requests(&fixture, "a:done ");
+        assert_results(&fixture, "a ");
         assert_outcome(&fixture, "a", "nginx", "Failed");
         assert_int_equal(image_status(fixture.image)->version, 3);
         assert_string_equal(image_status(fixture.image)->message,
                             "InvalidSpec: it has no name; correct it, and give it a new version "
                             "(attempt 1 of 1)");
 
-        want(&fixture, "b", 1);
+        request(&fixture, "b", 1);
         reconcile(&fixture);
-        assert_wants(&fixture, "a:served b:round ");
+        assert_requests(&fixture, "a:done b:syncing ");
         assert_null(pulls.last->desired.fault);
         set_fault(&fixture, "c", 1, "it has no name");
         assert_outcome(&fixture, "c", "nginx", "Failed");
         finish(&fixture, IMAGE_SUCCEEDED);
-        assert_news(&fixture, "b c ");
+        assert_results(&fixture, "b c ");
         assert_outcome(&fixture, "a", "nginx", "Failed");
         assert_outcome(&fixture, "b", "nginx", "Succeeded");
         assert_outcome(&fixture, "c", "nginx", "Failed");
 
         set_fault(&fixture, "a", 3, "it has no name");
-        assert_news(&fixture, "");
+        assert_results(&fixture, "");
         set_more(&fixture, "c", MORE_NOTHING); /* another version, without the fault */
         reconcile(&fixture);
-        assert_wants(&fixture, "a:served b:served c:round ");
+        assert_requests(&fixture, "a:done b:done c:syncing ");
 }
 
-/* Others decide about one spelling of one version, and not about what is over. */
-static void test_settle(void **state) {
+/* An outcome from elsewhere is for one spelling of one version, and not for what is over. */
+static void test_set_done(void **state) {
         static const struct {
                 const char *owner, *name;
                 int64_t version;
-                bool is_settled;
+                bool is_taken;
         } rows[] = {
                 { "a", "nginx", 2, false },
                 { "b", "nginx", 1, false },
@@ -531,15 +530,15 @@ static void test_settle(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
-        want(&fixture, "a", 1);
-        set_want(&fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT, false);
+        request(&fixture, "a", 1);
+        set_request(&fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT, false);
         reconcile(&fixture);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 ImageStatus status = { .phase = IMAGE_FAILED, .completed_at = NOW };
 
-                assert_int_equal(image_settle(fixture.image, rows[i].owner, rows[i].name,
-                                              rows[i].version, &status),
-                                 rows[i].is_settled);
+                assert_int_equal(image_set_done(fixture.image, rows[i].owner, rows[i].name,
+                                                rows[i].version, &status),
+                                 rows[i].is_taken);
         }
 
         reconcile(&fixture);
@@ -551,15 +550,15 @@ static void test_settle(void **state) {
         assert_int_equal(pulls.n_made, 1);
 }
 
-/* What is refused, but was decided before the last restart, is no news. */
-static void test_settled_fault_is_no_news(void **state) {
+/* A refusal that was reported before the last restart is not reported again. */
+static void test_restored_fault_is_not_reported(void **state) {
         ImageStatus status = { .phase = IMAGE_FAILED, .completed_at = NOW };
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
         set_fault(&fixture, "a", 1, "it has no name");
-        assert_int_equal(image_settle(fixture.image, "a", "nginx", 1, &status), 1);
-        assert_news(&fixture, "");
+        assert_int_equal(image_set_done(fixture.image, "a", "nginx", 1, &status), 1);
+        assert_results(&fixture, "");
         assert_int_equal(image_status_for(fixture.image, "a", "nginx")->completed_at, NOW);
 }
 
@@ -567,15 +566,15 @@ static void test_last_owner_leaves(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
-        want(&fixture, "a", 1);
+        request(&fixture, "a", 1);
         sweep(&fixture, "a"); /* it was seen */
         reconcile(&fixture);
-        assert_true(image_has_round(fixture.image));
+        assert_true(image_is_syncing(fixture.image));
 
         sweep(&fixture, "a");
         reconcile(&fixture);
-        assert_false(image_has_round(fixture.image));
-        assert_false(image_is_wanted(fixture.image));
+        assert_false(image_is_syncing(fixture.image));
+        assert_false(image_is_desired(fixture.image));
         assert_int_equal(pulls.n_freed, 1);
 }
 
@@ -583,14 +582,14 @@ static void test_one_of_two_owners_leaves(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
-        want(&fixture, "a", 1);
-        want(&fixture, "b", 1);
+        request(&fixture, "a", 1);
+        request(&fixture, "b", 1);
         reconcile(&fixture);
         sweep(&fixture, "a");
         sweep(&fixture, "a");
         reconcile(&fixture);
         assert_int_equal(pulls.n_made, 1);
-        assert_wants(&fixture, "b:round ");
+        assert_requests(&fixture, "b:syncing ");
 }
 
 /* One owner may spell it in two ways, and drop one of them. */
@@ -598,42 +597,42 @@ static void test_two_spellings(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
-        want(&fixture, "a", 1);
-        set_want(&fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT, false);
+        request(&fixture, "a", 1);
+        set_request(&fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT, false);
         reconcile(&fixture);
-        assert_wants(&fixture, "a:round a:round ");
+        assert_requests(&fixture, "a:syncing a:syncing ");
 
         sweep(&fixture, "a");
-        want(&fixture, "a", 1);
+        request(&fixture, "a", 1);
         sweep(&fixture, "a");
-        assert_wants(&fixture, "a:round ");
-        assert_string_equal(image_wants(fixture.image)->desired.name, "nginx");
+        assert_requests(&fixture, "a:syncing ");
+        assert_string_equal(image_requests(fixture.image)->desired.name, "nginx");
 }
 
 static void test_withdraw(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
-        want(&fixture, "a", 1);
-        want(&fixture, "b", 1);
+        request(&fixture, "a", 1);
+        request(&fixture, "b", 1);
         reconcile(&fixture);
         finish(&fixture, IMAGE_SUCCEEDED);
-        assert_int_equal(image_withdraw(fixture.image, "a"), 0); /* it has what it wanted */
-        want(&fixture, "c", 1);
-        set_want(&fixture, "c", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT, false);
+        assert_int_equal(image_withdraw(fixture.image, "a"), 0); /* it is done */
+        request(&fixture, "c", 1);
+        set_request(&fixture, "c", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT, false);
         reconcile(&fixture);
         assert_int_equal(image_withdraw(fixture.image, "c"), 2);
         reconcile(&fixture);
-        assert_false(image_has_round(fixture.image));
-        assert_wants(&fixture, "a:served b:served ");
+        assert_false(image_is_syncing(fixture.image));
+        assert_requests(&fixture, "a:done b:done ");
 }
 
-static void test_wishes_are_merged(void **state) {
+static void test_requests_are_merged(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
-        set_want(&fixture, "b", "nginx", 1, 60, false);
-        set_want(&fixture, "a", "nginx", 4, 30, false);
+        set_request(&fixture, "b", "nginx", 1, 60, false);
+        set_request(&fixture, "a", "nginx", 4, 30, false);
         assert_int_equal(desired_image(fixture.image)->version, 4);
         assert_int_equal(desired_image(fixture.image)->ttl_sec, 60);
         reconcile(&fixture);
@@ -646,10 +645,10 @@ static void test_malformed(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init_named(&fixture, "NGINX", "1.25");
-        set_want(&fixture, "a", "NGINX", 3, DESIRED_IMAGE_NO_LIMIT, false);
+        set_request(&fixture, "a", "NGINX", 3, DESIRED_IMAGE_NO_LIMIT, false);
         reconcile(&fixture);
         assert_int_equal(pulls.n_made, 0);
-        assert_wants(&fixture, "a:served ");
+        assert_requests(&fixture, "a:done ");
         assert_int_equal(image_status(fixture.image)->phase, IMAGE_FAILED);
         assert_int_equal(image_status(fixture.image)->reason, PULL_REASON_INVALID_REFERENCE);
         assert_true(image_status(fixture.image)->completed_at > 0);
@@ -661,7 +660,7 @@ static void test_malformed_answers_the_version(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init_named(&fixture, "NGINX", "1.25");
-        set_want(&fixture, "a", "NGINX", 3, DESIRED_IMAGE_NO_LIMIT, false);
+        set_request(&fixture, "a", "NGINX", 3, DESIRED_IMAGE_NO_LIMIT, false);
         reconcile(&fixture);
         assert_int_equal(image_status(fixture.image)->version, 3);
 }
@@ -678,10 +677,10 @@ static void test_expire(void **state) {
         unsigned n_dirty;
 
         fixture_init(&fixture);
-        set_want(&fixture, "a", "nginx", 1, 60, false);
-        set_want(&fixture, "b", "nginx", 1, 30, true);
-        want(&fixture, "c", 1);
-        assert_expires(&fixture, INT64_MAX, INT64_MAX); /* nobody is served yet */
+        set_request(&fixture, "a", "nginx", 1, 60, false);
+        set_request(&fixture, "b", "nginx", 1, 30, true);
+        request(&fixture, "c", 1);
+        assert_expires(&fixture, INT64_MAX, INT64_MAX); /* none is done yet */
         reconcile(&fixture);
         assert_expires(&fixture, INT64_MAX, INT64_MAX);
         finish(&fixture, IMAGE_SUCCEEDED);
@@ -691,32 +690,32 @@ static void test_expire(void **state) {
         assert_expires(&fixture, NOW + 29, NOW + 30);
         assert_int_equal(fixture.n_dirty, n_dirty);
         assert_expires(&fixture, NOW + 30, NOW + 60);
-        assert_wants(&fixture, "a:served c:served "); /* the transient one leaves */
+        assert_requests(&fixture, "a:done c:done "); /* the transient one leaves */
         assert_int_equal(fixture.n_dirty, n_dirty + 1);
 
         assert_expires(&fixture, NOW + 60, INT64_MAX);
-        assert_wants(&fixture, "a:served,expired c:served ");
-        assert_true(image_is_wanted(fixture.image));
+        assert_requests(&fixture, "a:done,expired c:done ");
+        assert_true(image_is_desired(fixture.image));
 }
 
-static void test_expired_is_not_served_again(void **state) {
+static void test_expired_is_not_done_again(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
-        set_want(&fixture, "a", "nginx", 1, 0, false);
+        set_request(&fixture, "a", "nginx", 1, 0, false);
         reconcile(&fixture);
         finish(&fixture, IMAGE_FAILED);
         assert_expires(&fixture, NOW, INT64_MAX);
-        assert_false(image_is_wanted(fixture.image));
+        assert_false(image_is_desired(fixture.image));
         assert_null(desired_image(fixture.image));
-        set_want(&fixture, "a", "nginx", 1, 0, false);
+        set_request(&fixture, "a", "nginx", 1, 0, false);
         reconcile(&fixture);
         assert_int_equal(pulls.n_made, 1);
 
-        set_want(&fixture, "a", "nginx", 2, 0, false); /* it asks for something new */
+        set_request(&fixture, "a", "nginx", 2, 0, false); /* it asks for something new */
         reconcile(&fixture);
-        assert_wants(&fixture, "a:round ");
-        assert_true(image_is_wanted(fixture.image));
+        assert_requests(&fixture, "a:syncing ");
+        assert_true(image_is_desired(fixture.image));
 }
 
 static void test_malformed_expires(void **state) {
@@ -724,15 +723,15 @@ static void test_malformed_expires(void **state) {
         int64_t end;
 
         fixture_init_named(&fixture, "NGINX", "1.25");
-        set_want(&fixture, "a", "NGINX", 1, 60, true);
+        set_request(&fixture, "a", "NGINX", 1, 60, true);
         end = image_status(fixture.image)->completed_at + 60;
         assert_expires(&fixture, end - 1, end);
         assert_expires(&fixture, end, INT64_MAX);
-        assert_null(image_wants(fixture.image));
+        assert_null(image_requests(fixture.image));
 }
 
 static void restore(Fixture *fixture, const char *owner, int64_t version, bool is_expired) {
-        assert_int_equal(image_restore_served(fixture->image, owner, version, is_expired, NULL), 0);
+        assert_int_equal(image_restore_done(fixture->image, owner, version, is_expired, NULL), 0);
 }
 
 static void test_restored(void **state) {
@@ -746,12 +745,12 @@ static void test_restored(void **state) {
         assert_null(status.image_id); /* taken over */
         restore(&fixture, "a", 2, false);
         restore(&fixture, "b", 1, true);
-        want(&fixture, "a", 2);
-        want(&fixture, "b", 1);
+        request(&fixture, "a", 2);
+        request(&fixture, "b", 1);
         image_restore_end(fixture.image);
         reconcile(&fixture);
         assert_int_equal(pulls.n_made, 0);
-        assert_wants(&fixture, "a:served b:served,expired ");
+        assert_requests(&fixture, "a:done b:done,expired ");
         assert_string_equal(image_status(fixture.image)->image_id, ID);
         assert_int_equal(image_status(fixture.image)->version, 2);
 }
@@ -762,12 +761,12 @@ static void test_restored_but_changed(void **state) {
         fixture_init(&fixture);
         restore(&fixture, "a", 1, true);
         restore(&fixture, "b", 1, false);
-        want(&fixture, "a", 2); /* another version than was served */
-        want(&fixture, "c", 1); /* somebody who was not there */
+        request(&fixture, "a", 2); /* another version than was done */
+        request(&fixture, "c", 1); /* an owner that was not there */
         image_restore_end(fixture.image);
-        want(&fixture, "b", 1); /* somebody who comes too late */
+        request(&fixture, "b", 1); /* an owner that comes too late */
         reconcile(&fixture);
-        assert_wants(&fixture, "a:round b:round c:round ");
+        assert_requests(&fixture, "a:syncing b:syncing c:syncing ");
 }
 
 static void test_restored_in_two_spellings(void **state) {
@@ -776,11 +775,11 @@ static void test_restored_in_two_spellings(void **state) {
         fixture_init(&fixture);
         restore(&fixture, "a", 1, false);
         restore(&fixture, "a", 1, false);
-        want(&fixture, "a", 1);
-        set_want(&fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT, false);
+        request(&fixture, "a", 1);
+        set_request(&fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT, false);
         image_restore_end(fixture.image);
         reconcile(&fixture);
-        assert_wants(&fixture, "a:served a:served ");
+        assert_requests(&fixture, "a:done a:done ");
 }
 
 static void test_restored_outcome(void **state) {
@@ -791,13 +790,13 @@ static void test_restored_outcome(void **state) {
         fixture_init(&fixture);
         image_restore_status(fixture.image, &status);
         restore(&fixture, "a", 2, false);
-        assert_int_equal(image_restore_served(fixture.image, "a", 1, false, &outcome), 0);
+        assert_int_equal(image_restore_done(fixture.image, "a", 1, false, &outcome), 0);
         restore(&fixture, "a", 1, false);
         restore(&fixture, "b", 1, false);
-        want(&fixture, "a", 1);
-        want(&fixture, "b", 1);
+        request(&fixture, "a", 1);
+        request(&fixture, "b", 1);
         image_restore_end(fixture.image);
-        assert_wants(&fixture, "a:served b:served ");
+        assert_requests(&fixture, "a:done b:done ");
         assert_outcome(&fixture, "a", "nginx", "Succeeded");
         assert_outcome(&fixture, "b", "nginx", "Failed");
 }
@@ -806,28 +805,28 @@ static void test_runtime_change_is_passed_on(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
-        want(&fixture, "a", 1);
+        request(&fixture, "a", 1);
         reconcile(&fixture);
         assert_int_equal(image_runtime_changed(fixture.image), 0);
         assert_int_equal(pulls.n_runtime_changes, 1);
 }
 
-/* There is a round if and only if somebody is due, and it is for somebody. */
+/* There is a sync if and only if a request is due, and it is for a request. */
 static void assert_sound(const Fixture *fixture, unsigned seed) {
-        bool has_round = image_has_round(fixture->image);
-        unsigned n_due = 0, n_in_round = 0;
+        bool is_syncing = image_is_syncing(fixture->image);
+        unsigned n_due = 0, n_syncing = 0;
 
-        for (const Want *w = image_wants(fixture->image); w; w = w->next) {
-                n_due += !w->is_served && !w->is_expired;
-                n_in_round += w->is_in_round;
-                if (w->is_in_round && (w->is_served || w->is_expired || !has_round))
-                        fail_msg("seed %u: %s should not be in the round", seed, w->owner);
+        for (const ImageRequest *w = image_requests(fixture->image); w; w = w->next) {
+                n_due += !w->is_done && !w->is_expired;
+                n_syncing += w->is_syncing;
+                if (w->is_syncing && (w->is_done || w->is_expired || !is_syncing))
+                        fail_msg("seed %u: %s should not be in the sync", seed, w->owner);
                 if (w->next && strcmp(w->owner, w->next->owner) > 0)
                         fail_msg("seed %u: not sorted", seed);
         }
-        if (has_round != (n_due > 0) || has_round != (n_in_round > 0) ||
-            pulls.n_made - pulls.n_freed != has_round)
-                fail_msg("seed %u: %u due, %u in the round", seed, n_due, n_in_round);
+        if (is_syncing != (n_due > 0) || is_syncing != (n_syncing > 0) ||
+            pulls.n_made - pulls.n_freed != is_syncing)
+                fail_msg("seed %u: %u due, %u in the sync", seed, n_due, n_syncing);
 }
 
 static void random_step(Fixture *fixture) {
@@ -837,8 +836,8 @@ static void random_step(Fixture *fixture) {
         switch (random() % 6) {
         case 0:
         case 1:
-                set_want(fixture, owner, random() % 4 ? "nginx" : "docker.io/library/nginx",
-                         random() % 3, random() % 3 * 10 - 1, random() % 2);
+                set_request(fixture, owner, random() % 4 ? "nginx" : "docker.io/library/nginx",
+                            random() % 3, random() % 3 * 10 - 1, random() % 2);
                 break;
         case 2: sweep(fixture, owner); break;
         case 3: assert_true(image_withdraw(fixture->image, owner) >= 0); break;
@@ -847,17 +846,17 @@ static void random_step(Fixture *fixture) {
                 break;
         case 5:
                 reconcile(fixture);
-                if (image_has_round(fixture->image))
+                if (image_is_syncing(fixture->image))
                         finish(fixture, random() % 2 ? IMAGE_SUCCEEDED : IMAGE_FAILED);
                 break;
         }
 }
 
-/* Whatever happens in whatever order: it stays sound, and comes to rest when all is quiet. */
+/* In any order of events it stays sound, and it ends when nothing more happens. */
 static void test_random(void **state) {
         for (unsigned seed = 0; seed < 2000; seed++) {
                 cleanup(fixture_done) Fixture fixture;
-                unsigned n_rounds = 0;
+                unsigned n_syncs = 0;
 
                 srandom(seed);
                 fixture_init(&fixture);
@@ -866,39 +865,39 @@ static void test_random(void **state) {
                         reconcile(&fixture);
                         assert_sound(&fixture, seed);
                 }
-                for (; image_has_round(fixture.image) && n_rounds < 10; n_rounds++)
+                for (; image_is_syncing(fixture.image) && n_syncs < 10; n_syncs++)
                         finish(&fixture, IMAGE_SUCCEEDED);
-                if (n_rounds == 10)
+                if (n_syncs == 10)
                         fail_msg("seed %u: it never ends", seed);
         }
 }
 
 static const struct CMUnitTest stories[] = {
-        cmocka_unit_test(test_nobody_wants_it),
-        cmocka_unit_test(test_served_once),
-        cmocka_unit_test(test_failure_serves),
-        cmocka_unit_test(test_same_wish_is_no_news),
-        cmocka_unit_test(test_new_version_starts_a_round),
-        cmocka_unit_test(test_new_version_restarts_the_round),
+        cmocka_unit_test(test_no_requests),
+        cmocka_unit_test(test_done_once),
+        cmocka_unit_test(test_failure_is_an_outcome),
+        cmocka_unit_test(test_same_request_is_no_change),
+        cmocka_unit_test(test_new_version_starts_a_sync),
+        cmocka_unit_test(test_new_version_restarts_the_sync),
         cmocka_unit_test(test_new_version_at_the_last_moment),
-        cmocka_unit_test(test_other_change_is_not_served_again),
-        cmocka_unit_test(test_new_owner_starts_a_round),
-        cmocka_unit_test(test_new_owner_joins_the_round),
-        cmocka_unit_test(test_new_owner_waits_for_the_next_round),
+        cmocka_unit_test(test_other_change_is_not_done_again),
+        cmocka_unit_test(test_new_owner_starts_a_sync),
+        cmocka_unit_test(test_new_owner_joins_the_sync),
+        cmocka_unit_test(test_new_owner_waits_for_the_next_sync),
         cmocka_unit_test(test_failure_of_a_pull_that_was_joined),
         cmocka_unit_test(test_outcomes_are_kept),
         cmocka_unit_test(test_fault),
-        cmocka_unit_test(test_settle),
-        cmocka_unit_test(test_settled_fault_is_no_news),
+        cmocka_unit_test(test_set_done),
+        cmocka_unit_test(test_restored_fault_is_not_reported),
         cmocka_unit_test(test_last_owner_leaves),
         cmocka_unit_test(test_one_of_two_owners_leaves),
         cmocka_unit_test(test_two_spellings),
         cmocka_unit_test(test_withdraw),
-        cmocka_unit_test(test_wishes_are_merged),
+        cmocka_unit_test(test_requests_are_merged),
         cmocka_unit_test(test_malformed),
         cmocka_unit_test(test_malformed_answers_the_version),
         cmocka_unit_test(test_expire),
-        cmocka_unit_test(test_expired_is_not_served_again),
+        cmocka_unit_test(test_expired_is_not_done_again),
         cmocka_unit_test(test_malformed_expires),
         cmocka_unit_test(test_restored),
         cmocka_unit_test(test_restored_but_changed),
