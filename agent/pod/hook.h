@@ -2,37 +2,30 @@
 #pragma once
 
 /*
- * Runs a hook as the kubelet would
+ * Runs a preStop hook as the kubelet would
  *
- * exec through the runtime, within the time that is left; httpGet to the pod's address with no
- * proxy and without verifying certificates, where any answer is success; tcpSocket, which connects
- * and closes; sleep.
+ * A hook has succeeded if its command exits with 0, if a server answers with any HTTP status, or if
+ * one accepts a connection. A server that was to be asked by https and speaks plain HTTP is asked
+ * once more without TLS.
  */
 
-#include <systemd/sd-event.h>
-
-#include "agent/pod/hook-spec.h"
-#include "agent/rpc/client.h"
+#include "agent/pod/handler.h"
 
 typedef struct Hook Hook;
 
 typedef struct HookTarget {
         RpcClient *client;        /* of the runtime, for exec */
         const char *container_id; /* of the runtime */
-        const char *address;      /* of the pod, for what has no host of its own; NULL: unknown */
+        const char *address; /* of the pod, for a hook without a host of its own; NULL: unknown */
 } HookTarget;
 
-/* error is NULL if it has succeeded; TIMEOUT if it was not done in time. Runs once, not from within
- * hook_run(). */
-typedef int (*HookDone)(const Error *error, void *userdata);
+/* error is NULL if it has succeeded; TIMEOUT if it was not done in time. plain_host: see handler.h.
+ * Runs once, not from within hook_run(). */
+typedef int (*HookDone)(const Error *error, const char *plain_host, void *userdata);
 
-/* Copies what it needs. An exec that is over its time is ended by the runtime. */
-int hook_run(sd_event *event, const HookSpec *spec, const HookTarget *target, uint64_t timeout_usec,
-             HookDone on_done, void *userdata, Hook **ret);
-
-/* Within its HookDone: "10.0.0.7:8443" if that was to be asked by https, speaks plain HTTP, and was
- * asked once more so; NULL otherwise. Borrowed. */
-const char *hook_plain_host(const Hook *hook);
+/* Copies what it needs. */
+int hook_run(sd_event *event, const HandlerSpec *spec, const HookTarget *target,
+             uint64_t timeout_usec, HookDone on_done, void *userdata, Hook **ret);
 
 /* Ends it if it still runs; no callback then. Returns NULL. */
 Hook *hook_free(Hook *hook);

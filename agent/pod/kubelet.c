@@ -17,9 +17,9 @@
 #include "agent/document/json-reader.h"
 #include "agent/kube/path.h"
 #include "agent/kube/reply-spec.h"
-#include "agent/pod/tcp-knock.h"
+#include "agent/pod/tcp-connect.h"
 
-#define KNOCK_USEC ((uint64_t) 500 * 1000)
+#define CONNECT_USEC ((uint64_t) 500 * 1000)
 #define LEASE_USEC ((uint64_t) 1400 * 1000) /* together less than 2 s */
 #define KEEP_USEC ((uint64_t) 500 * 1000)
 #define SEEK_USEC ((uint64_t) 30 * 1000 * 1000) /* until it was alive once */
@@ -54,7 +54,7 @@ struct Kubelet {
         KubeletQuestion *questions;
 
         /* The attempt, if there is one. */
-        TcpKnock *knock;
+        TcpConnect *connect;
         KubeCall *call;
 
         /* The last answer. */
@@ -196,10 +196,10 @@ static int kubelet_ask_lease(Kubelet *kubelet) {
 }
 
 /* An address where nobody ever answered may be the wrong one. */
-static int on_knocked(int number, void *userdata) {
+static int on_connected(int number, void *userdata) {
         Kubelet *kubelet = userdata;
 
-        kubelet->knock = tcp_knock_free(kubelet->knock);
+        kubelet->connect = tcp_connect_free(kubelet->connect);
         if (number != 0 && !kubelet->questions)
                 return 0;
         if (number != 0 && !kubelet->was_alive)
@@ -212,13 +212,13 @@ static int on_knocked(int number, void *userdata) {
 }
 
 static int kubelet_try(Kubelet *kubelet) {
-        if (kubelet->knock || kubelet->call)
+        if (kubelet->connect || kubelet->call)
                 return 0;
         if (!kubelet->has_address)
                 return kubelet_ask_lease(kubelet);
 
-        return tcp_knock(kubelet->event, &kubelet->address, KNOCK_USEC, on_knocked, kubelet,
-                         &kubelet->knock);
+        return tcp_connect(kubelet->event, &kubelet->address, CONNECT_USEC, on_connected, kubelet,
+                           &kubelet->connect);
 }
 
 /* A kubelet that was never seen alive cannot be told from one that serves its health elsewhere. So
@@ -359,7 +359,7 @@ Kubelet *kubelet_free(Kubelet *kubelet) {
                 return NULL;
 
         sd_event_source_disable_unref(kubelet->seek);
-        tcp_knock_free(kubelet->knock);
+        tcp_connect_free(kubelet->connect);
         kube_call_unref(kubelet->call);
         free(kubelet->lease_path);
         free(kubelet->text);

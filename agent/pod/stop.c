@@ -295,7 +295,7 @@ static int stop_note_hook_failure(Stop *stop, const char *why) {
         if (stop->hook_trouble)
                 return stop_tell_hook_failure(stop, "preStop hook", why);
 
-        r = hook_spec_describe(&stop->hook_spec, &hook);
+        r = handler_spec_describe_hook(&stop->hook_spec, &hook);
         return r < 0 ? r : stop_tell_hook_failure(stop, hook, why);
 }
 
@@ -316,9 +316,8 @@ static int stop_tell_fallback(Stop *stop, const char *host) {
         return send_event_of(stop, NULL, "Warning", "LifecycleHTTPFallback", message);
 }
 
-static int on_hook_done(const Error *error, void *userdata) {
+static int on_hook_done(const Error *error, const char *plain_host, void *userdata) {
         Stop *stop = userdata;
-        const char *plain_host = hook_plain_host(stop->hook);
         int r = 0;
 
         if (error)
@@ -354,10 +353,10 @@ static int stop_read_hook(Stop *stop, const char *handler, const char *ports) {
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
-        hook_spec_done(&stop->hook_spec);
+        handler_spec_done(&stop->hook_spec);
         free(stop->hook_trouble);
         stop->hook_trouble = NULL;
-        r = hook_spec_parse(handler, ports, &stop->hook_spec, &error);
+        r = handler_spec_parse(handler, ports, &stop->hook_spec, &error);
         if (r >= 0 || error.kind == ERROR_NONE)
                 return r;
 
@@ -525,10 +524,10 @@ static int on_sandbox(const void *reply, const Error *error, void *userdata) {
 }
 
 static bool needs_address(const Stop *stop) {
-        const HookSpec *hook = &stop->hook_spec;
+        const HandlerSpec *hook = &stop->hook_spec;
 
         return stop->look_grace_sec > 0 && !hook->host &&
-               (hook->kind == HOOK_HTTP || hook->kind == HOOK_TCP);
+               (hook->kind == HANDLER_HTTP || hook->kind == HANDLER_TCP);
 }
 
 static int stop_find_address(Stop *stop, StopEvent *ret_event) {
@@ -714,8 +713,8 @@ static StopEvent event_of_yes(const Stop *stop) {
         if (stop->look_grace_sec == 0)
                 return STOP_ON_ASKED;
 
-        return stop->hook_spec.kind != HOOK_NONE || stop->hook_trouble ? STOP_ON_ASKED_WITH_HOOK
-                                                                       : STOP_ON_ASKED;
+        return stop->hook_spec.kind != HANDLER_NONE || stop->hook_trouble ? STOP_ON_ASKED_WITH_HOOK
+                                                                          : STOP_ON_ASKED;
 }
 
 static int stop_check(Stop *stop, StopEvent *ret_event) {
@@ -922,7 +921,7 @@ void stop_destroy(Stop *stop) {
         rpc_call_unref(stop->call);
         kubelet_question_free(stop->question);
         hook_free(stop->hook);
-        hook_spec_done(&stop->hook_spec);
+        handler_spec_done(&stop->hook_spec);
 
         char *const texts[] = {
                 stop->runtime,     stop->container_id, stop->owner,        stop->cause,

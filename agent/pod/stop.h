@@ -65,7 +65,7 @@ struct Stop {
         char *namespace;
         char *uid;
         char *address; /* of the pod */
-        HookSpec hook_spec;
+        HandlerSpec hook_spec;
         char *hook_trouble; /* why there is none that could be run */
         int64_t look_grace_sec;
 

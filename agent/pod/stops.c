@@ -184,7 +184,7 @@ static int stop_new(Stops *stops, const StopOptions *options, Stop **ret) {
                 .on_step = options->on_step,
                 .on_done = options->on_done,
                 .userdata = options->userdata,
-                .hook_spec = HOOK_SPEC_INIT,
+                .hook_spec = HANDLER_SPEC_INIT,
         };
         r = copy_texts(stop, options);
         if (r < 0)

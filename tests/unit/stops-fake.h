@@ -46,7 +46,7 @@ struct KubeletQuestion {
 struct Hook {
         bool is_running;
         char address[64];
-        HookKind kind;
+        HandlerKind kind;
         const char *plain_host; /* of an answer without TLS */
         uint64_t timeout_usec;
         HookDone on_done;
@@ -146,8 +146,8 @@ KubeletQuestion *kubelet_question_free(KubeletQuestion *question) {
         return NULL;
 }
 
-int hook_run(sd_event *event, const HookSpec *spec, const HookTarget *target, uint64_t timeout_usec,
-             HookDone on_done, void *userdata, Hook **ret) {
+int hook_run(sd_event *event, const HandlerSpec *spec, const HookTarget *target,
+             uint64_t timeout_usec, HookDone on_done, void *userdata, Hook **ret) {
         *ret = &world.hooks[world.n_hooks++ % 4];
         **ret = (Hook){
                 .is_running = true,
@@ -158,10 +158,6 @@ int hook_run(sd_event *event, const HookSpec *spec, const HookTarget *target, ui
         };
         snprintf((*ret)->address, sizeof((*ret)->address), "%s", target->address ?: "-");
         return 0;
-}
-
-const char *hook_plain_host(const Hook *hook) {
-        return hook->plain_host;
 }
 
 Hook *hook_free(Hook *hook) {
@@ -329,4 +325,10 @@ static inline Hook *the_hook(void) {
 
         assert_true(world.n_hooks > 0 && hook->is_running);
         return hook;
+}
+
+static inline int end_hook(const Error *error) {
+        Hook *hook = the_hook();
+
+        return hook->on_done(error, hook->plain_host, hook->userdata);
 }

@@ -1,473 +1,170 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Running hooks: against a server whose every byte the test decides on, one that speaks TLS, and a
- * runtime that is a few functions here
+ * What a result means for a preStop hook; the handler is a function here that the test answers for
  */
 
-#include <arpa/inet.h>
-#include <errno.h>
-#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cmocka.h>
-#include <microhttpd.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/pod/hook.h"
-#include "cri/client.h"
 
-#define WAIT_USEC ((uint64_t) 10000000)
-#define CONNECTIONS_MAX 4
-
-struct RpcCall {
-        int unused;
+struct Handler {
+        HandlerOptions options;
 };
 
-/* The runtime's end of an exec. */
 static struct {
-        RpcCall call;
+        Handler handler;
         bool is_running;
-        char command[128];
-        char id[32];
-        int64_t timeout_sec;
-        RpcDone done;
-        void *userdata;
-} the_exec;
-
-int cri_exec_sync(RpcClient *client, const char *id, char *const *command, int64_t timeout_sec,
-                  RpcDone done, void *userdata, RpcCall **ret) {
-        the_exec.is_running = true;
-        the_exec.command[0] = '\0';
-        for (; *command; command++) {
-                strcat(the_exec.command, *command);
-                strcat(the_exec.command, "|");
-        }
-        strcpy(the_exec.id, id);
-        the_exec.timeout_sec = timeout_sec;
-        the_exec.done = done;
-        the_exec.userdata = userdata;
-        *ret = &the_exec.call;
-        return 0;
-}
-
-RpcCall *rpc_call_unref(RpcCall *call) {
-        if (call)
-                the_exec.is_running = false;
-        return NULL;
-}
-
-typedef struct Fixture {
-        sd_event *event;
-        int fd;
-        uint16_t port;
-        sd_event_source *source;
-        int connections[CONNECTIONS_MAX];
-        sd_event_source *sources[CONNECTIONS_MAX];
-        unsigned n_connections;
-        const char *answer; /* to whatever comes; NULL: none */
-        char text[4096];    /* what came last */
-        bool is_tls;        /* and that was no HTTP */
-
-        HookSpec spec;
-        HookTarget target;
-        Hook *hook;
         unsigned n_done;
         ErrorKind kind;
         char message[256];
         char plain_host[64];
-} Fixture;
+} the;
 
-static int on_bytes(sd_event_source *source, int fd, uint32_t events, void *userdata) {
-        Fixture *f = userdata;
-        ssize_t n = recv(fd, f->text, sizeof(f->text) - 1, MSG_DONTWAIT);
-
-        if (n <= 0)
-                return sd_event_source_set_enabled(source, SD_EVENT_OFF);
-
-        f->text[n] = '\0';
-        f->is_tls |= f->text[0] == 0x16;
-        if (f->answer) {
-                (void) send(fd, f->answer, strlen(f->answer), MSG_NOSIGNAL);
-                (void) shutdown(fd, SHUT_WR);
-        }
+int handler_run(const HandlerOptions *options, Handler **ret) {
+        the.handler.options = *options;
+        the.is_running = true;
+        *ret = &the.handler;
         return 0;
 }
 
-static int on_connection(sd_event_source *source, int fd, uint32_t events, void *userdata) {
-        Fixture *f = userdata;
-        unsigned i = f->n_connections++;
+Handler *handler_free(Handler *handler) {
+        if (handler)
+                the.is_running = false;
+        return NULL;
+}
 
-        assert_true(i < CONNECTIONS_MAX);
-        f->connections[i] = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
-        assert_true(f->connections[i] >= 0);
-        assert_true(sd_event_add_io(f->event, &f->sources[i], f->connections[i], EPOLLIN, on_bytes,
-                                    f) >= 0);
+static int on_done(const Error *error, const char *plain_host, void *userdata) {
+        Hook **hook = userdata;
+
+        the.n_done++;
+        the.kind = error ? error->kind : ERROR_NONE;
+        snprintf(the.message, sizeof(the.message), "%s", error ? error_message(error) : "");
+        snprintf(the.plain_host, sizeof(the.plain_host), "%s", plain_host ?: "");
+        *hook = hook_free(*hook);
         return 0;
 }
 
-static int set_up(void **state) {
-        struct sockaddr_in address = { .sin_family = AF_INET };
-        socklen_t size = sizeof(address);
-        Fixture *f = calloc(1, sizeof(*f));
+#define FAILED(why) ((Error){ .kind = ERROR_INVALID, .message = (char *) why })
+#define LATE ((Error){ .kind = ERROR_TIMEOUT, .message = (char *) "late" })
 
-        assert_true(sd_event_new(&f->event) >= 0);
-        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        f->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_int_equal(bind(f->fd, (struct sockaddr *) &address, size), 0);
-        assert_int_equal(listen(f->fd, 8), 0);
-        assert_int_equal(getsockname(f->fd, (struct sockaddr *) &address, &size), 0);
-        f->port = ntohs(address.sin_port);
-        assert_true(sd_event_add_io(f->event, &f->source, f->fd, EPOLLIN, on_connection, f) >= 0);
-        f->target = (HookTarget){
-                .client = (RpcClient *) f,
-                .container_id = "c1",
-                .address = "127.0.0.1",
+static void test_results(void **state) {
+        const struct {
+                HandlerKind kind;
+                HandlerOutcome outcome;
+                Error error;
+                int status;
+                const char *output;
+                ErrorKind expected;
+                const char *message;
+        } cases[] = {
+                { HANDLER_EXEC, HANDLER_SUCCEEDED, ERROR_INIT, 0, "fine", ERROR_NONE, "" },
+                { HANDLER_EXEC, HANDLER_FAILED, FAILED("status 3"), 3, "it is \"bad\"\nvery",
+                  ERROR_INVALID, "status 3: \"it is \\\"bad\\\"\"" },
+                { HANDLER_EXEC, HANDLER_FAILED, FAILED("status 4"), 4, "", ERROR_INVALID,
+                  "status 4" },
+                { HANDLER_EXEC, HANDLER_FAILED, FAILED("status 5"), 5, "\nx", ERROR_INVALID,
+                  "status 5" },
+                { HANDLER_EXEC, HANDLER_NOT_RUN, FAILED("no runtime"), 0, "", ERROR_INVALID,
+                  "no runtime" },
+                { HANDLER_EXEC, HANDLER_FAILED, LATE, 0, "", ERROR_TIMEOUT, "late" },
+                { HANDLER_HTTP, HANDLER_SUCCEEDED, ERROR_INIT, 200, "", ERROR_NONE, "" },
+                /* Any answer is one, also if it breaks off. */
+                { HANDLER_HTTP, HANDLER_FAILED, FAILED("HTTP status 500"), 500, "", ERROR_NONE,
+                  "" },
+                { HANDLER_HTTP, HANDLER_FAILED, FAILED("was cut"), 200, "x", ERROR_NONE, "" },
+                { HANDLER_HTTP, HANDLER_FAILED, FAILED("refused"), 0, "", ERROR_INVALID,
+                  "refused" },
+                { HANDLER_HTTP, HANDLER_FAILED, LATE, 0, "", ERROR_TIMEOUT, "late" },
+                { HANDLER_TCP, HANDLER_FAILED, FAILED("refused"), 0, "", ERROR_INVALID, "refused" },
+                { HANDLER_SLEEP, HANDLER_SUCCEEDED, ERROR_INIT, 0, "", ERROR_NONE, "" },
         };
-        f->spec = HOOK_SPEC_INIT;
 
-        /* No hook may go there. */
-        setenv("http_proxy", "http://127.0.0.1:9", 1);
-        setenv("https_proxy", "http://127.0.0.1:9", 1);
-        *state = f;
-        return 0;
-}
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                const HandlerSpec spec = { .kind = cases[i].kind };
+                const HandlerResult result = {
+                        .outcome = cases[i].outcome,
+                        .error = cases[i].error.kind != ERROR_NONE ? &cases[i].error : NULL,
+                        .status = cases[i].status,
+                        .output = cases[i].output,
+                        .output_size = strlen(cases[i].output),
+                };
+                Hook *hook;
 
-static int tear_down(void **state) {
-        Fixture *f = *state;
-
-        hook_free(f->hook);
-        hook_spec_done(&f->spec);
-        for (unsigned i = 0; i < f->n_connections; i++) {
-                sd_event_source_disable_unref(f->sources[i]);
-                close(f->connections[i]);
+                the.n_done = 0;
+                assert_int_equal(hook_run(NULL, &spec, &(HookTarget){ .client = NULL }, 5, on_done,
+                                          &hook, &hook),
+                                 0);
+                assert_int_equal(the.n_done, 0);
+                assert_int_equal(the.handler.options.on_done(&result, the.handler.options.userdata),
+                                 0);
+                assert_int_equal(the.n_done, 1);
+                assert_false(the.is_running);
+                if (the.kind != cases[i].expected || strcmp(the.message, cases[i].message) != 0)
+                        fail_msg("case %zu: %s", i, the.message);
         }
-        sd_event_source_disable_unref(f->source);
-        close(f->fd);
-        sd_event_unref(f->event);
-        free(f);
-        return 0;
 }
 
-static int on_done(const Error *error, void *userdata) {
-        Fixture *f = userdata;
+/* A program may complain at length, and in bytes that are no text. */
+static void test_long_complaint(void **state) {
+        const HandlerSpec spec = { .kind = HANDLER_EXEC };
+        const Error error = FAILED("status 1");
+        HandlerResult result = {
+                .outcome = HANDLER_FAILED,
+                .error = &error,
+                .status = 1,
+                .output_size = HANDLER_OUTPUT_MAX,
+        };
+        char *output = malloc(HANDLER_OUTPUT_MAX);
+        Hook *hook;
 
-        f->n_done++;
-        f->kind = error ? error->kind : ERROR_NONE;
-        snprintf(f->message, sizeof(f->message), "%s", error ? error_message(error) : "");
-        snprintf(f->plain_host, sizeof(f->plain_host), "%s", hook_plain_host(f->hook) ?: "");
-        f->hook = hook_free(f->hook);
-        return 0;
-}
-
-/* "%u" in the handler is the server's port. */
-static void start(Fixture *f, const char *handler, uint64_t timeout_usec) {
-        char *text;
-
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-        assert_true(asprintf(&text, handler, f->port) >= 0);
-        hook_spec_done(&f->spec);
-        assert_int_equal(hook_spec_parse(text, NULL, &f->spec, NULL), 0);
-        free(text);
-        f->n_done = 0;
-        assert_int_equal(hook_run(f->event, &f->spec, &f->target, timeout_usec, on_done, f,
-                                  &f->hook),
+        memset(output, 0xff, HANDLER_OUTPUT_MAX);
+        result.output = output;
+        assert_int_equal(hook_run(NULL, &spec, &(HookTarget){ .client = NULL }, 5, on_done, &hook,
+                                  &hook),
                          0);
-        assert_int_equal(f->n_done, 0);
-        hook_spec_done(&f->spec); /* what is needed was copied */
+        assert_int_equal(the.handler.options.on_done(&result, the.handler.options.userdata), 0);
+        assert_true(strlen(the.message) < sizeof(the.message) - 1);
+        assert_memory_equal(the.message, "status 1: \"", 11);
+        free(output);
 }
 
-static void finish(Fixture *f, ErrorKind kind, const char *message) {
-        while (f->n_done == 0)
-                assert_true(sd_event_run(f->event, WAIT_USEC) > 0);
-        assert_null(f->hook);
-        if (f->kind != kind || !strstr(f->message, message))
-                fail_msg("%s: %s", error_kind_to_string(f->kind), f->message);
+static void test_options(void **state) {
+        const HandlerSpec spec = { .kind = HANDLER_HTTP };
+        const HookTarget target = { .container_id = "c1", .address = "10.0.0.7" };
+        const HandlerOptions *options = &the.handler.options;
+        Hook *hook;
+
+        assert_int_equal(hook_run(NULL, &spec, &target, 7, on_done, &hook, &hook), 0);
+        assert_ptr_equal(options->spec, &spec);
+        assert_string_equal(options->container_id, "c1");
+        assert_string_equal(options->address, "10.0.0.7");
+        assert_string_equal(options->user_agent, "kube-lifecycle/inplaced");
+        assert_true(options->allows_plain);
+        assert_int_equal(options->timeout_usec, 7);
+        options->on_done(&(HandlerResult){ .status = 200, .plain_host = "10.0.0.7:80" },
+                         options->userdata);
+        assert_string_equal(the.plain_host, "10.0.0.7:80");
+
+        assert_int_equal(hook_run(NULL, &spec, &target, 7, on_done, &hook, &hook), 0);
+        assert_null(hook_free(hook));
+        assert_false(the.is_running);
 }
-
-static void assert_has(const char *text, const char *part) {
-        if (!strstr(text, part))
-                fail_msg("no `%s` in `%s`", part, text);
-}
-
-static void test_http(void **state) {
-        Fixture *f = *state;
-
-        f->answer = "HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno";
-        start(f, "{\"httpGet\":{\"path\":\"/a b?c=ä\",\"port\":%u}}", WAIT_USEC);
-        finish(f, ERROR_NONE, "");
-        assert_has(f->text, "GET /a%20b?c=%C3%A4 HTTP/1.1\r\n");
-        assert_has(f->text, "\r\nHost: 127.0.0.1:");
-        assert_has(f->text, "\r\nUser-Agent: kube-lifecycle/inplaced\r\n");
-        assert_has(f->text, "\r\nAccept: */*\r\n");
-        assert_null(strstr(f->text, "Authorization"));
-}
-
-static void test_http_headers(void **state) {
-        Fixture *f = *state;
-
-        f->answer = "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\n\r\n";
-        f->target.address =
-                NULL; /* the hook has a host of its own, which is no loopback for proxies */
-        start(f,
-              "{\"httpGet\":{\"host\":\"0.0.0.0\",\"port\":\"%u\",\"httpHeaders\":["
-              "{\"name\":\"Host\",\"value\":\"a.example\"},{\"name\":\"user-agent\",\"value\":\"me\"},"
-              "{\"name\":\"Accept\",\"value\":\"\"},{\"name\":\"X-Empty\",\"value\":\"\"},"
-              "{\"name\":\"Authorization\",\"value\":\"Bearer s3cret\"},"
-              "{\"name\":\"X-A\",\"value\":\"1\"},{\"name\":\"X-A\",\"value\":\"2\"},"
-              "{\"name\":\"Content-Length\",\"value\":\"7\"}]}}",
-              WAIT_USEC);
-        finish(f, ERROR_NONE, "");
-        assert_int_equal(f->n_connections, 1);
-        assert_has(f->text, "\r\nHost: a.example\r\n");
-        assert_has(f->text, "\r\nuser-agent: me\r\n");
-        assert_has(f->text, "\r\nX-Empty:\r\n");
-        assert_has(f->text, "\r\nX-A: 1\r\n");
-        assert_has(f->text, "\r\nX-A: 2\r\n");
-        assert_has(f->text, "\r\nAuthorization: Bearer s3cret\r\n");
-        assert_string_equal(f->plain_host, "");
-        assert_null(strstr(f->text, "Accept:"));
-        assert_null(strstr(f->text, "kube-lifecycle"));
-        assert_null(strstr(f->text, "Content-Length"));
-}
-
-/* https, answered in plain HTTP, is tried once more without TLS, as the kubelet does: without what
- * shall not be read on the way, whatever its case. */
-static void test_http_fallback(void **state) {
-        Fixture *f = *state;
-        char host[64];
-
-        f->answer = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
-        start(f,
-              "{\"httpGet\":{\"scheme\":\"HTTPS\",\"port\":%u,\"httpHeaders\":["
-              "{\"name\":\"X-A\",\"value\":\"1\"},"
-              "{\"name\":\"Authorization\",\"value\":\"Bearer s3cret\"},"
-              "{\"name\":\"aUTHORIZATION\",\"value\":\"Basic s3cret\"},"
-              "{\"name\":\"authorization\",\"value\":\"\"},"
-              "{\"name\":\"Authorization-Hint\",\"value\":\"none\"},"
-              "{\"name\":\"X-B\",\"value\":\"2\"}]}}",
-              WAIT_USEC);
-        finish(f, ERROR_NONE, "");
-        assert_true(f->is_tls);
-        assert_int_equal(f->n_connections, 2);
-        assert_has(f->text, "GET / HTTP/1.1\r\n");
-        assert_has(f->text, "\r\nX-A: 1\r\n");
-        assert_has(f->text, "\r\nX-B: 2\r\n");
-        assert_has(f->text, "\r\nAuthorization-Hint: none\r\n");
-        assert_null(strstr(f->text, "s3cret"));
-        assert_null(strcasestr(f->text, "authorization:"));
-        snprintf(host, sizeof(host), "127.0.0.1:%u", f->port);
-        assert_string_equal(f->plain_host, host);
-}
-
-static void test_http_failures(void **state) {
-        Fixture *f = *state;
-
-        f->answer = "";
-        start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
-        finish(f, ERROR_UNAVAILABLE, "was cut");
-
-        start(f, "{\"httpGet\":{\"port\":1,\"path\":\"/%u\"}}", WAIT_USEC);
-        finish(f, ERROR_UNAVAILABLE, "cannot connect to http://127.0.0.1:1: Connection refused");
-
-        f->target.address = NULL;
-        start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
-        finish(f, ERROR_INVALID, "the pod's address is not known");
-}
-
-static void test_http_timeout(void **state) {
-        Fixture *f = *state;
-
-        start(f, "{\"httpGet\":{\"port\":%u}}", 50000);
-        finish(f, ERROR_TIMEOUT, "it was not done within");
-}
-
-/* Nobody wants to know all that it says. */
-static void test_http_large(void **state) {
-        Fixture *f = *state;
-        char *answer = malloc(100000);
-
-        memset(answer, 'x', 100000);
-        memcpy(answer, "HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n", 44);
-        answer[99999] = '\0';
-        f->answer = answer;
-        start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
-        finish(f, ERROR_NONE, "");
-        free(answer);
-}
-
-/* Whoever is asked by a hook is a stranger, who must not be able to end the agent. */
-static void test_http_long_header(void **state) {
-        static const char head[] = "HTTP/1.1 200 OK\r\nX: ";
-        Fixture *f = *state;
-        char *answer = malloc(200000);
-
-        memset(answer, 'x', 200000);
-        memcpy(answer, head, strlen(head));
-        answer[199999] = '\0';
-        f->answer = answer;
-        start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
-        finish(f, ERROR_NONE, ""); /* it was reached */
-        free(answer);
-}
-
-static enum MHD_Result on_asked(void *userdata, struct MHD_Connection *connection, const char *url,
-                                const char *method, const char *version, const char *data,
-                                size_t *size, void **request) {
-        struct MHD_Response *response;
-        enum MHD_Result result;
-
-        __atomic_add_fetch((int *) userdata, 1, __ATOMIC_SEQ_CST);
-        response = MHD_create_response_from_buffer(2, (void *) "ok", MHD_RESPMEM_PERSISTENT);
-        result = MHD_queue_response(connection, 200, response);
-        MHD_destroy_response(response);
-        return result;
-}
-
-static char *read_from(const char *command) {
-        FILE *pipe = popen(command, "r");
-        char *text = calloc(1, 8192);
-
-        assert_non_null(pipe);
-        assert_true(fread(text, 1, 8191, pipe) > 0);
-        assert_int_equal(pclose(pipe), 0);
-        return text;
-}
-
-/* A certificate that nobody has signed, for another name, that is no longer valid, will do. */
-static void test_https(void **state) {
-        static const char make[] =
-                "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes "
-                "-days 1 -subj /CN=other -keyout - 2>/dev/null";
-        Fixture *f = *state;
-        char *pem = read_from(make);
-        int n_asked = 0;
-        struct MHD_Daemon *daemon;
-
-        daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_TLS, 0, NULL, NULL,
-                                  on_asked, &n_asked, MHD_OPTION_HTTPS_MEM_CERT, pem,
-                                  MHD_OPTION_HTTPS_MEM_KEY, pem, MHD_OPTION_END);
-        assert_non_null(daemon);
-        f->port = MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
-        start(f, "{\"httpGet\":{\"scheme\":\"HTTPS\",\"port\":%u}}", WAIT_USEC);
-        finish(f, ERROR_NONE, "");
-        assert_int_equal(__atomic_load_n(&n_asked, __ATOMIC_SEQ_CST), 1);
-        MHD_stop_daemon(daemon);
-        free(pem);
-}
-
-static void test_tcp(void **state) {
-        Fixture *f = *state;
-
-        start(f, "{\"tcpSocket\":{\"port\":%u}}", WAIT_USEC);
-        finish(f, ERROR_NONE, "");
-        start(f, "{\"tcpSocket\":{\"port\":%u,\"host\":\"localhost\"}}", WAIT_USEC);
-        finish(f, ERROR_NONE, "");
-        start(f, "{\"tcpSocket\":{\"port\":1}}", WAIT_USEC);
-        finish(f, ERROR_UNAVAILABLE, "cannot connect: Connection refused");
-        start(f, "{\"tcpSocket\":{\"port\":%u,\"host\":\"a.example\"}}", WAIT_USEC);
-        finish(f, ERROR_UNSUPPORTED, "\"a.example\" is not an address");
-        f->target.address = NULL;
-        start(f, "{\"tcpSocket\":{\"port\":%u}}", WAIT_USEC);
-        finish(f, ERROR_INVALID, "the pod's address is not known");
-}
-
-static void answer_exec(int status, const char *text) {
-        CriExec reply = RUNTIME__V1__EXEC_SYNC_RESPONSE__INIT;
-
-        reply.exit_code = status;
-        reply.stderr.data = (uint8_t *) text;
-        reply.stderr.len = strlen(text);
-        assert_int_equal(the_exec.done(&reply, NULL, the_exec.userdata), 0);
-}
-
-#define EXEC "{\"exec\":{\"command\":[\"sh\",\"-c\",\"x\"]}}"
-
-static void test_exec(void **state) {
-        Fixture *f = *state;
-
-        start(f, EXEC, 7900000);
-        assert_string_equal(the_exec.command, "sh|-c|x|");
-        assert_string_equal(the_exec.id, "c1");
-        assert_int_equal(the_exec.timeout_sec, 7);
-        answer_exec(0, "ignored");
-        finish(f, ERROR_NONE, "");
-        assert_false(the_exec.is_running);
-
-        start(f, EXEC, 10);
-        assert_int_equal(the_exec.timeout_sec, 1);
-        answer_exec(3, "it is \"bad\"\nvery");
-        finish(f, ERROR_INVALID, "the command exited with status 3: \"it is \\\"bad\\\"\"");
-
-        start(f, EXEC, WAIT_USEC);
-        answer_exec(127, "");
-        finish(f, ERROR_INVALID, "the command exited with status 127");
-}
-
-static void test_exec_failures(void **state) {
-        Error error = { .kind = ERROR_NOT_FOUND, .message = (char *) "no such container" };
-        Fixture *f = *state;
-
-        start(f, EXEC, WAIT_USEC);
-        assert_int_equal(the_exec.done(NULL, &error, the_exec.userdata), 0);
-        finish(f, ERROR_NOT_FOUND, "no such container");
-
-        start(f, EXEC, 20000);
-        finish(f, ERROR_TIMEOUT, "it was not done within 0 s");
-        assert_false(the_exec.is_running);
-
-        f->target.client = NULL;
-        start(f, EXEC, WAIT_USEC);
-        finish(f, ERROR_UNAVAILABLE, "the container runtime is not there");
-}
-
-static void test_sleep(void **state) {
-        Fixture *f = *state;
-
-        start(f, "{\"sleep\":{\"seconds\":0}}", 1000000);
-        finish(f, ERROR_NONE, "");
-        start(f, "{\"sleep\":{\"seconds\":9223372036854775807}}", 20000);
-        finish(f, ERROR_TIMEOUT, "it was not done within 0 s");
-}
-
-static void test_dropped(void **state) {
-        static const char *const handlers[] = {
-                EXEC,
-                "{\"httpGet\":{\"port\":%u}}",
-                "{\"tcpSocket\":{\"port\":%u}}",
-                "{\"sleep\":{\"seconds\":0}}",
-        };
-        Fixture *f = *state;
-
-        for (size_t i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++) {
-                start(f, handlers[i], WAIT_USEC);
-                f->hook = hook_free(f->hook);
-                while (sd_event_run(f->event, 0) > 0)
-                        ;
-                assert_int_equal(f->n_done, 0);
-                assert_false(the_exec.is_running);
-        }
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                TEST(test_http),          TEST(test_http_headers),  TEST(test_http_long_header),
-                TEST(test_http_fallback), TEST(test_http_failures), TEST(test_http_timeout),
-                TEST(test_http_large),    TEST(test_https),         TEST(test_tcp),
-                TEST(test_exec),          TEST(test_exec_failures), TEST(test_sleep),
-                TEST(test_dropped),
+                cmocka_unit_test(test_results),
+                cmocka_unit_test(test_long_complaint),
+                cmocka_unit_test(test_options),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

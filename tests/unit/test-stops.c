@@ -274,7 +274,7 @@ static void test_hook(void **state) {
         add(f, &owner);
         answer_list(RUNNING);
         turn();
-        assert_int_equal(the_hook()->kind, HOOK_EXEC);
+        assert_int_equal(the_hook()->kind, HANDLER_EXEC);
         assert_int_equal(the_hook()->timeout_usec, 9000000);
         assert_int_equal(count_calls(CALL_STOP), 0);
         assert_int_equal(stop_journal_new(f->folder, &journal, NULL), 0);
@@ -282,7 +282,7 @@ static void test_hook(void **state) {
         stop_journal_free(journal);
 
         world.events[0] = '\0';
-        assert_int_equal(the_hook()->on_done(&error, the_hook()->userdata), 0);
+        assert_int_equal(end_hook(&error), 0);
         assert_string_equal(world.events,
                             "Warning/FailedPreStopHook Pod/team/web-0/uid-1 spec.containers{app}: "
                             "Exec lifecycle hook ([bye]) for Container \"app\" in Pod "
@@ -310,8 +310,7 @@ static void test_hook_without_tls(void **state) {
                 turn();
                 the_hook()->plain_host = "10.0.0.7:8443";
                 world.events[0] = '\0';
-                assert_int_equal(the_hook()->on_done(fails ? &error : NULL, the_hook()->userdata),
-                                 0);
+                assert_int_equal(end_hook(fails ? &error : NULL), 0);
                 if (!fails)
                         assert_string_equal(world.events,
                                             "Warning/LifecycleHTTPFallback Pod/team/web-0/uid-1 : "
@@ -345,7 +344,7 @@ static void test_hook_takes_time(void **state) {
                                                on_time, &is_over) >= 0);
         while (!is_over)
                 assert_true(sd_event_run(world.event, WAIT_USEC) > 0);
-        assert_int_equal(the_hook()->on_done(NULL, the_hook()->userdata), 0);
+        assert_int_equal(end_hook(NULL), 0);
         assert_int_equal(wait_for_call(CALL_STOP)->grace_sec, 8);
         answer_stop();
         answer_status(EXITED, now_nsec());
@@ -405,7 +404,7 @@ static void test_hook_address(void **state) {
                         answer_sandbox(addresses[i][0]);
                 turn();
                 assert_string_equal(the_hook()->address, addresses[i][1]);
-                assert_int_equal(the_hook()->on_done(NULL, the_hook()->userdata), 0);
+                assert_int_equal(end_hook(NULL), 0);
                 stop_leave(owner.stop);
                 answer_stop();
                 answer_status(EXITED, now_nsec());
@@ -513,7 +512,7 @@ static void test_runtime_restarts(void **state) {
         add(f, &owner);
         answer_list(RUNNING);
         turn();
-        assert_int_equal(the_hook()->on_done(NULL, the_hook()->userdata), 0);
+        assert_int_equal(end_hook(NULL), 0);
         lose_runtime(&owner);
         find_runtime(f);
         answer_status(RUNNING, 0);
@@ -909,7 +908,7 @@ static void test_has_begun(void **state) {
         assert_int_equal(stop_answer(owner.stop, true, NULL), 0);
         turn();
         assert_true(stop_has_begun(owner.stop));
-        assert_int_equal(the_hook()->on_done(NULL, the_hook()->userdata), 0);
+        assert_int_equal(end_hook(NULL), 0);
         lose_runtime(&owner);
         assert_true(stop_has_begun(owner.stop));
         find_runtime(f);
@@ -1087,7 +1086,7 @@ static void test_pace_of_the_hook(void **state) {
                 turn();
                 assert_int_equal(the_hook()->timeout_usec, 9000000);
                 still_pass(world.event, rows[i].hook_usec);
-                assert_int_equal(the_hook()->on_done(NULL, the_hook()->userdata), 0);
+                assert_int_equal(end_hook(NULL), 0);
                 assert_int_equal(wait_for_call(CALL_STOP)->grace_sec, rows[i].left_sec);
                 answer_stop();
                 answer_status(EXITED, now_nsec());
@@ -1178,7 +1177,7 @@ static void test_overtaken_long_since(void **state) {
         add(f, &second);
         answer_list(RUNNING);
         turn();
-        assert_int_equal(the_hook()->on_done(NULL, the_hook()->userdata), 0);
+        assert_int_equal(end_hook(NULL), 0);
         answer_stop();
         answer_status(EXITED, now_nsec());
         assert_done(&second, STOP_STOPPED, "");

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Finds out whether somebody accepts connections at an address
+ * Finds out whether a server accepts connections at an address
  *
- * Connects and closes again. Names are not looked up, except "localhost".
+ * Connects and closes the connection again. Names are not resolved, except "localhost".
  */
 
 #include <netinet/in.h>
@@ -24,14 +24,14 @@ typedef struct TcpAddress {
 /* False if the host is not an IPv4 or IPv6 address, the latter without brackets. */
 bool tcp_address_read(const char *host, uint16_t port, TcpAddress *ret);
 
-typedef struct TcpKnock TcpKnock;
+typedef struct TcpConnect TcpConnect;
 
-/* number: 0 if somebody is there, else an errno such as ECONNREFUSED, or ETIMEDOUT. Runs once, not
- * from within tcp_knock(). */
-typedef int (*TcpKnocked)(int number, void *userdata);
+/* number: 0 if it connected, else an errno such as ECONNREFUSED, or ETIMEDOUT. Runs once, not
+ * from within tcp_connect(). */
+typedef int (*TcpConnected)(int number, void *userdata);
 
-int tcp_knock(sd_event *event, const TcpAddress *address, uint64_t timeout_usec,
-              TcpKnocked on_knocked, void *userdata, TcpKnock **ret);
+int tcp_connect(sd_event *event, const TcpAddress *address, uint64_t timeout_usec,
+                TcpConnected on_connected, void *userdata, TcpConnect **ret);
 
 /* Gives up if it still runs; no callback then. Returns NULL. */
-TcpKnock *tcp_knock_free(TcpKnock *knock);
+TcpConnect *tcp_connect_free(TcpConnect *attempt);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "agent/pod/hook-spec.h"
+#include "agent/pod/handler-spec.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -65,7 +65,7 @@ static int read_argument(struct json_object *item, const JsonPath *path, char **
         return copy(text, ret);
 }
 
-static int read_exec(struct json_object *exec, const JsonPath *parent, HookSpec *spec,
+static int read_exec(struct json_object *exec, const JsonPath *parent, HandlerSpec *spec,
                      Error *reterr) {
         const JsonPath path = { .parent = parent, .key = "command" };
         struct json_object *command;
@@ -80,7 +80,7 @@ static int read_exec(struct json_object *exec, const JsonPath *parent, HookSpec 
         if (n == 0)
                 return json_refuse(&path, reterr, "is empty");
 
-        spec->kind = HOOK_EXEC;
+        spec->kind = HANDLER_EXEC;
         spec->command = calloc(n + 1, sizeof(*spec->command));
         if (!spec->command)
                 return -ENOMEM;
@@ -147,7 +147,7 @@ static int read_port_name(const char *name, const char *ports, const JsonPath *p
 }
 
 static int read_port(struct json_object *object, const JsonPath *parent, const char *ports,
-                     HookSpec *spec, Error *reterr) {
+                     HandlerSpec *spec, Error *reterr) {
         const JsonPath path = { .parent = parent, .key = "port" };
         struct json_object *value = NULL;
         int64_t number = 0;
@@ -158,7 +158,7 @@ static int read_port(struct json_object *object, const JsonPath *parent, const c
                 number = json_object_get_int64(value);
         else if (!json_object_is_type(value, json_type_string))
                 return json_refuse_type(&path, value, "a number or the name of a port", reterr);
-        else if (spec->kind == HOOK_HTTP && json_object_get_string_len(value) == 0)
+        else if (spec->kind == HANDLER_HTTP && json_object_get_string_len(value) == 0)
                 number = HTTP_PORT;
         else
                 r = read_port_name(json_object_get_string(value), ports, &path, &number, reterr);
@@ -179,7 +179,7 @@ static bool is_host(const char *text) {
                inet_pton(AF_INET6, text, &ignored) == 1;
 }
 
-static int read_host(struct json_object *object, const JsonPath *parent, HookSpec *spec,
+static int read_host(struct json_object *object, const JsonPath *parent, HandlerSpec *spec,
                      Error *reterr) {
         const JsonPath path = { .parent = parent, .key = "host" };
         const char *text;
@@ -195,7 +195,7 @@ static int read_host(struct json_object *object, const JsonPath *parent, HookSpe
         return copy(text, &spec->host);
 }
 
-static int read_scheme(struct json_object *object, const JsonPath *parent, HookSpec *spec,
+static int read_scheme(struct json_object *object, const JsonPath *parent, HandlerSpec *spec,
                        Error *reterr) {
         const JsonPath path = { .parent = parent, .key = "scheme" };
         const char *text;
@@ -215,7 +215,7 @@ static int read_scheme(struct json_object *object, const JsonPath *parent, HookS
 }
 
 /* What stands behind "#" is never sent. */
-static int read_path(struct json_object *object, const JsonPath *parent, HookSpec *spec,
+static int read_path(struct json_object *object, const JsonPath *parent, HandlerSpec *spec,
                      Error *reterr) {
         const JsonPath path = { .parent = parent, .key = "path" };
         const char *text;
@@ -236,7 +236,7 @@ static int read_path(struct json_object *object, const JsonPath *parent, HookSpe
         return 0;
 }
 
-static int read_header(struct json_object *item, const JsonPath *path, HookHeader *ret,
+static int read_header(struct json_object *item, const JsonPath *path, HandlerHeader *ret,
                        Error *reterr) {
         const char *name, *value;
         int r;
@@ -262,7 +262,7 @@ static int read_header(struct json_object *item, const JsonPath *path, HookHeade
         return r < 0 ? r : copy(value ?: "", &ret->value);
 }
 
-static int read_headers(struct json_object *object, const JsonPath *parent, HookSpec *spec,
+static int read_headers(struct json_object *object, const JsonPath *parent, HandlerSpec *spec,
                         Error *reterr) {
         const JsonPath path = { .parent = parent, .key = "httpHeaders" };
         struct json_object *list;
@@ -294,10 +294,10 @@ static int read_headers(struct json_object *object, const JsonPath *parent, Hook
 }
 
 static int read_http(struct json_object *http, const JsonPath *path, const char *ports,
-                     HookSpec *spec, Error *reterr) {
+                     HandlerSpec *spec, Error *reterr) {
         int r;
 
-        spec->kind = HOOK_HTTP;
+        spec->kind = HANDLER_HTTP;
         r = read_scheme(http, path, spec, reterr);
         if (r < 0)
                 return r;
@@ -315,19 +315,19 @@ static int read_http(struct json_object *http, const JsonPath *path, const char 
 }
 
 static int read_tcp(struct json_object *tcp, const JsonPath *path, const char *ports,
-                    HookSpec *spec, Error *reterr) {
+                    HandlerSpec *spec, Error *reterr) {
         int r;
 
-        spec->kind = HOOK_TCP;
+        spec->kind = HANDLER_TCP;
         r = read_host(tcp, path, spec, reterr);
         return r < 0 ? r : read_port(tcp, path, ports, spec, reterr);
 }
 
-static int read_sleep(struct json_object *sleep, const JsonPath *path, HookSpec *spec,
+static int read_sleep(struct json_object *sleep, const JsonPath *path, HandlerSpec *spec,
                       Error *reterr) {
         int r;
 
-        spec->kind = HOOK_SLEEP;
+        spec->kind = HANDLER_SLEEP;
         r = json_read_integer(sleep, path, "seconds", &spec->sleep_sec, reterr);
         if (r < 0)
                 return r;
@@ -338,7 +338,7 @@ static int read_sleep(struct json_object *sleep, const JsonPath *path, HookSpec 
 }
 
 /* Of several handlers, which the API server does not let through, the kubelet runs the first. */
-static int read_handler(struct json_object *handler, const char *ports, HookSpec *spec,
+static int read_handler(struct json_object *handler, const char *ports, HandlerSpec *spec,
                         Error *reterr) {
         static const char *const keys[] = { "exec", "httpGet", "sleep", "tcpSocket" };
         struct json_object *value = NULL;
@@ -362,9 +362,9 @@ static int read_handler(struct json_object *handler, const char *ports, HookSpec
         }
 }
 
-int hook_spec_parse(const char *handler, const char *ports, HookSpec *ret, Error *reterr) {
+int handler_spec_parse(const char *handler, const char *ports, HandlerSpec *ret, Error *reterr) {
         cleanup(json_object_put_p) struct json_object *object = NULL;
-        cleanup(hook_spec_done) HookSpec spec = HOOK_SPEC_INIT;
+        cleanup(handler_spec_done) HandlerSpec spec = HANDLER_SPEC_INIT;
         int r = 0;
 
         if (handler && *handler)
@@ -380,11 +380,11 @@ int hook_spec_parse(const char *handler, const char *ports, HookSpec *ret, Error
                 return r;
 
         *ret = spec;
-        spec = HOOK_SPEC_INIT;
+        spec = HANDLER_SPEC_INIT;
         return 0;
 }
 
-void hook_spec_done(HookSpec *spec) {
+void handler_spec_done(HandlerSpec *spec) {
         for (size_t i = 0; spec->command && spec->command[i]; i++)
                 free(spec->command[i]);
         for (size_t i = 0; i < spec->n_headers; i++) {
@@ -396,7 +396,7 @@ void hook_spec_done(HookSpec *spec) {
         free(spec->scheme);
         free(spec->host);
         free(spec->path);
-        *spec = HOOK_SPEC_INIT;
+        *spec = HANDLER_SPEC_INIT;
 }
 
 /* One line without secrets, and cut if it is long, between two characters. */
@@ -441,7 +441,7 @@ static int describe_text(const char *format, char *text, char **ret) {
         return asprintf(ret, format, text) < 0 ? -ENOMEM : 0;
 }
 
-static int describe_exec(const HookSpec *spec, char **ret) {
+static int describe_exec(const HandlerSpec *spec, char **ret) {
         cleanup(free_p) char *text = NULL;
         int r;
 
@@ -449,27 +449,27 @@ static int describe_exec(const HookSpec *spec, char **ret) {
         return r < 0 ? r : describe_text("Exec lifecycle hook ([%s])", text, ret);
 }
 
-static int describe_http(const HookSpec *spec, char **ret) {
+static int describe_http(const HandlerSpec *spec, char **ret) {
         cleanup(free_p) char *text = strdup(spec->path);
 
         return text ? describe_text("HTTP lifecycle hook (%s)", text, ret) : -ENOMEM;
 }
 
-int hook_spec_describe(const HookSpec *spec, char **ret) {
+int handler_spec_describe_hook(const HandlerSpec *spec, char **ret) {
         char *text = NULL;
         int r = 0;
 
         switch (spec->kind) {
-        case HOOK_EXEC: r = describe_exec(spec, &text); break;
-        case HOOK_HTTP: r = describe_http(spec, &text); break;
-        case HOOK_TCP:
+        case HANDLER_EXEC: r = describe_exec(spec, &text); break;
+        case HANDLER_HTTP: r = describe_http(spec, &text); break;
+        case HANDLER_TCP:
                 r = asprintf(&text, "TCP lifecycle hook (%s:%u)", spec->host ?: "", spec->port);
                 break;
-        case HOOK_SLEEP:
+        case HANDLER_SLEEP:
                 r = asprintf(&text, "Sleep lifecycle hook (%lld)", (long long) spec->sleep_sec);
                 break;
-        case HOOK_NONE:
-        case _HOOK_KIND_MAX: r = asprintf(&text, "no lifecycle hook"); break;
+        case HANDLER_NONE:
+        case _HANDLER_KIND_MAX: r = asprintf(&text, "no lifecycle hook"); break;
         }
         if (r < 0)
                 return -ENOMEM;

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/pod/hook-spec.h"
+#include "agent/pod/handler-spec.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check(bool is_right) {
@@ -20,7 +20,7 @@ static void check(bool is_right) {
                 abort();
 }
 
-static void check_http(const HookSpec *spec) {
+static void check_http(const HandlerSpec *spec) {
         check(strcmp(spec->scheme, "http") == 0 || strcmp(spec->scheme, "https") == 0);
         check(spec->port > 0 && spec->path[0] == '/' && !strpbrk(spec->path, "\r\n#"));
         check(!spec->host || !strpbrk(spec->host, "/@?#[] \r\n"));
@@ -30,29 +30,29 @@ static void check_http(const HookSpec *spec) {
         }
 }
 
-static void check_spec(const HookSpec *spec) {
+static void check_spec(const HandlerSpec *spec) {
         cleanup(free_p) char *text = NULL;
 
-        check(spec->kind != HOOK_EXEC || spec->command[0]);
-        check(spec->kind != HOOK_TCP || spec->port > 0);
-        check(spec->kind != HOOK_SLEEP || spec->sleep_sec >= 0);
-        if (spec->kind == HOOK_HTTP)
+        check(spec->kind != HANDLER_EXEC || spec->command[0]);
+        check(spec->kind != HANDLER_TCP || spec->port > 0);
+        check(spec->kind != HANDLER_SLEEP || spec->sleep_sec >= 0);
+        if (spec->kind == HANDLER_HTTP)
                 check_http(spec);
-        check(hook_spec_describe(spec, &text) == 0);
+        check(handler_spec_describe_hook(spec, &text) == 0);
         check(!strpbrk(text, "\r\n") && (spec->host || strlen(text) < 300));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         cleanup(free_p) char *text = fuzz_text(data, size);
-        cleanup(hook_spec_done) HookSpec spec = HOOK_SPEC_INIT;
+        cleanup(handler_spec_done) HandlerSpec spec = HANDLER_SPEC_INIT;
         cleanup(error_done) Error error = ERROR_INIT;
         char *ports = strchr(text, '\n');
 
         if (ports)
                 *ports++ = '\0';
-        if (hook_spec_parse(text, ports, &spec, &error) < 0) {
+        if (handler_spec_parse(text, ports, &spec, &error) < 0) {
                 check(error.kind == ERROR_INVALID && !strchr(error_message(&error), '\n'));
-                check(spec.kind == HOOK_NONE && !spec.command && !spec.headers);
+                check(spec.kind == HANDLER_NONE && !spec.command && !spec.headers);
                 return 0;
         }
 

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/pod/hook-spec.h"
+#include "agent/pod/handler-spec.h"
 
 #define PORTS                                                              \
         "[{\"name\":\"web\",\"containerPort\":8080,\"protocol\":\"TCP\"}," \
@@ -90,11 +90,11 @@ static const struct Case {
 };
 /* clang-format on */
 
-static void summarize(const HookSpec *spec, char *text, size_t size) {
+static void summarize(const HandlerSpec *spec, char *text, size_t size) {
         FILE *file = fmemopen(text, size, "w");
 
         fprintf(file, "%d", spec->kind);
-        if (spec->kind == HOOK_EXEC)
+        if (spec->kind == HANDLER_EXEC)
                 fputs(" ", file);
         for (char **argument = spec->command; argument && *argument; argument++)
                 fprintf(file, "%s|", *argument);
@@ -106,20 +106,20 @@ static void summarize(const HookSpec *spec, char *text, size_t size) {
                 fprintf(file, " %s", spec->path);
         for (size_t i = 0; i < spec->n_headers; i++)
                 fprintf(file, " %s=%s", spec->headers[i].name, spec->headers[i].value);
-        if (spec->kind == HOOK_SLEEP)
+        if (spec->kind == HANDLER_SLEEP)
                 fprintf(file, " %d", (int) spec->sleep_sec);
         fclose(file);
 }
 
 static void test_cases(void **state) {
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                cleanup(hook_spec_done) HookSpec spec = HOOK_SPEC_INIT;
+                cleanup(handler_spec_done) HandlerSpec spec = HANDLER_SPEC_INIT;
                 cleanup(error_done) Error error = ERROR_INIT;
                 cleanup(free_p) char *text = NULL;
                 char summary[256];
                 int r;
 
-                r = hook_spec_parse(cases[i].handler, PORTS, &spec, &error);
+                r = handler_spec_parse(cases[i].handler, PORTS, &spec, &error);
                 if ((r >= 0) != !!cases[i].summary)
                         fail_msg("%s: %s", cases[i].handler,
                                  r < 0 ? error_message(&error) : "read");
@@ -131,7 +131,7 @@ static void test_cases(void **state) {
 
                 summarize(&spec, summary, sizeof(summary));
                 assert_string_equal(summary, cases[i].summary);
-                assert_int_equal(hook_spec_describe(&spec, &text), 0);
+                assert_int_equal(handler_spec_describe_hook(&spec, &text), 0);
                 assert_string_equal(text, cases[i].text);
         }
 }
@@ -153,16 +153,16 @@ static void test_ports(void **state) {
 
         for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
                 cleanup(error_done) Error error = ERROR_INIT;
-                HookSpec spec = HOOK_SPEC_INIT;
+                HandlerSpec spec = HANDLER_SPEC_INIT;
 
-                assert_true(hook_spec_parse(handler, bad[i].ports, &spec, &error) < 0);
+                assert_true(handler_spec_parse(handler, bad[i].ports, &spec, &error) < 0);
                 assert_string_equal(error_message(&error), bad[i].message);
         }
 }
 
 static void test_long(void **state) {
         cleanup(error_done) Error error = ERROR_INIT;
-        cleanup(hook_spec_done) HookSpec spec = HOOK_SPEC_INIT;
+        cleanup(handler_spec_done) HandlerSpec spec = HANDLER_SPEC_INIT;
         cleanup(free_p) char *handler = NULL;
         cleanup(free_p) char *text = NULL;
         size_t size = 300 << 10;
@@ -170,7 +170,7 @@ static void test_long(void **state) {
         handler = malloc(size + 1);
         memset(handler, ' ', size);
         handler[size] = '\0';
-        assert_true(hook_spec_parse(handler, NULL, &spec, &error) < 0);
+        assert_true(handler_spec_parse(handler, NULL, &spec, &error) < 0);
         assert_string_equal(error_message(&error), "the handler is larger than 256 KiB");
 
         /* What is described is cut between two characters. */
@@ -178,8 +178,8 @@ static void test_long(void **state) {
         for (size_t i = 21; i < 1001; i += 2)
                 memcpy(handler + i, "ä", 2);
         strcpy(handler + 1001, "\"]}}");
-        assert_int_equal(hook_spec_parse(handler, NULL, &spec, NULL), 0);
-        assert_int_equal(hook_spec_describe(&spec, &text), 0);
+        assert_int_equal(handler_spec_parse(handler, NULL, &spec, NULL), 0);
+        assert_int_equal(handler_spec_describe_hook(&spec, &text), 0);
         assert_true(strlen(text) < 300);
         assert_string_equal(text + strlen(text) - 7, "ä...])");
 }

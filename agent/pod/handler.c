@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/pod/handler.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
+#include "agent/base/quote.h"
+#include "agent/kube/http.h"
+#include "agent/pod/tcp-connect.h"
+#include "cri/client.h"
+
+#define USEC_PER_SEC ((uint64_t) 1000000)
+#define ACCURACY_USEC 1000
+#define N_DEFAULT_HEADERS 2
+#define AUTHORIZATION "Authorization"
+
+/*
+ * The request of an httpGet
+ *
+ * As the kubelet makes it: no proxy, no certificate is verified, no redirect is followed. No time
+ * limit is kept here.
+ */
+
+/* How it ended. status: 0 if no answer began; error: NULL if the answer is complete, or larger than
+ * what is kept of it. */
+typedef int (*HandlerHttpDone)(int status, const Error *error, void *userdata);
+
+typedef struct HandlerHttp {
+        sd_event *event;
+        char *host; /* as it stands in an address: with brackets if it needs them */
+        unsigned port;
+        char *path;
+        char **headers; /* ends with NULL */
+        bool allows_plain;
+        char *plain_host; /* set: this is the request without TLS */
+        char *body;       /* its beginning */
+        size_t body_size;
+        HttpPeer *peer;
+        HttpTransfer *transfer;
+        HandlerHttpDone on_done;
+        void *userdata;
+} HandlerHttp;
+
+static HandlerHttp *handler_http_free(HandlerHttp *http) {
+        if (!http)
+                return NULL;
+
+        http_transfer_free(http->transfer);
+        http_peer_unref(http->peer);
+        for (char **header = http->headers; header && *header; header++)
+                free(*header);
+        free(http->headers);
+        free(http->path);
+        free(http->host);
+        free(http->plain_host);
+        free(http->body);
+        sd_event_unref(http->event);
+        free(http);
+        return NULL;
+}
+
+DEFINE_CLEANUP(HandlerHttp *, handler_http_free)
+
+/* What may not stand in a request line is escaped; what is escaped already stays. */
+static int escape_path(const char *path, char **ret) {
+        char *text, *to;
+
+        text = malloc(3 * strlen(path) + 1);
+        if (!text)
+                return -ENOMEM;
+
+        to = text;
+        for (; *path; path++)
+                if ((unsigned char) *path <= ' ' || (unsigned char) *path >= 0x7f ||
+                    strchr("\"<>\\^`{|}", *path))
+                        to += sprintf(to, "%%%02X", (unsigned char) *path);
+                else
+                        *to++ = *path;
+        *to = '\0';
+        *ret = text;
+        return 0;
+}
+
+static bool has_header(const HandlerSpec *spec, const char *name) {
+        for (size_t i = 0; i < spec->n_headers; i++)
+                if (strcasecmp(spec->headers[i].name, name) == 0)
+                        return true;
+
+        return false;
+}
+
+/* Whatever says how the message itself is built is ours to say. */
+static bool is_framing(const char *name) {
+        return strcasecmp(name, "Content-Length") == 0 ||
+               strcasecmp(name, "Transfer-Encoding") == 0 || strcasecmp(name, "Trailer") == 0;
+}
+
+static bool is_default(const char *name) {
+        return strcasecmp(name, "User-Agent") == 0 || strcasecmp(name, "Accept") == 0;
+}
+
+/* An empty User-Agent or Accept is a request to send none. */
+static int add_header(char **header, const HandlerHeader *source) {
+        int r;
+
+        if (*source->value)
+                r = asprintf(header, "%s: %s", source->name, source->value);
+        else
+                r = asprintf(header, "%s%s", source->name, is_default(source->name) ? ":" : ";");
+        if (r >= 0)
+                return 0;
+
+        *header = NULL;
+        return -ENOMEM;
+}
+
+static int copy_headers(HandlerHttp *http, const HandlerSpec *spec, const char *user_agent) {
+        const HandlerHeader defaults[N_DEFAULT_HEADERS] = {
+                { (char *) "User-Agent", (char *) user_agent },
+                { (char *) "Accept", (char *) "*/*" },
+        };
+        size_t n = 0;
+        int r = 0;
+
+        http->headers = calloc(spec->n_headers + N_DEFAULT_HEADERS + 1, sizeof(*http->headers));
+        if (!http->headers)
+                return -ENOMEM;
+
+        for (size_t i = 0; r >= 0 && i < N_DEFAULT_HEADERS; i++)
+                if (!has_header(spec, defaults[i].name))
+                        r = add_header(&http->headers[n++], &defaults[i]);
+        for (size_t i = 0; r >= 0 && i < spec->n_headers; i++)
+                if (!is_framing(spec->headers[i].name))
+                        r = add_header(&http->headers[n++], &spec->headers[i]);
+        return r;
+}
+
+static int http_end(HandlerHttp *http, int status, const Error *error) {
+        http->transfer = http_transfer_free(http->transfer);
+        http->peer = http_peer_unref(http->peer);
+        return http->on_done(status, error, http->userdata);
+}
+
+static int on_head(int code, void *userdata) {
+        return 0;
+}
+
+/* Without memory for it the body is cut earlier, which changes nothing but the output. */
+static int on_data(const char *data, size_t size, void *userdata) {
+        HandlerHttp *http = userdata;
+        size_t room = HANDLER_OUTPUT_MAX - http->body_size;
+
+        if (!http->body)
+                http->body = malloc(HANDLER_OUTPUT_MAX);
+        if (!http->body)
+                return -ECANCELED;
+
+        memcpy(http->body + http->body_size, data, size < room ? size : room);
+        http->body_size += size < room ? size : room;
+        return size > room ? -ECANCELED : 0;
+}
+
+/* What was meant for TLS alone, however often and in whatever case it is there. */
+static void drop_authorization(HandlerHttp *http) {
+        const size_t size = strlen(AUTHORIZATION);
+        size_t n = 0;
+
+        for (char **header = http->headers; *header; header++)
+                if (strncasecmp(*header, AUTHORIZATION, size) == 0 &&
+                    ((*header)[size] == ':' || (*header)[size] == ';'))
+                        free(*header);
+                else
+                        http->headers[n++] = *header;
+        http->headers[n] = NULL;
+}
+
+static int http_request(HandlerHttp *http, const char *scheme, Error *reterr);
+
+static int http_request_plainly(HandlerHttp *http) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        if (asprintf(&http->plain_host, "%s:%u", http->host, http->port) < 0) {
+                http->plain_host = NULL;
+                return -ENOMEM;
+        }
+
+        drop_authorization(http);
+        http->transfer = http_transfer_free(http->transfer);
+        http->peer = http_peer_unref(http->peer);
+        r = http_request(http, "http", &error);
+        return r < 0 && error.kind != ERROR_NONE ? http_end(http, 0, &error) : r;
+}
+
+static int on_end(const HttpEnd *end, void *userdata) {
+        HandlerHttp *http = userdata;
+
+        if (end->is_plain && http->allows_plain && !http->plain_host)
+                return http_request_plainly(http);
+
+        return http_end(http, end->code,
+                        end->error && end->error->kind == ERROR_CANCELED ? NULL : end->error);
+}
+
+static int http_request(HandlerHttp *http, const char *scheme, Error *reterr) {
+        const HttpRequest request = {
+                .method = "GET",
+                .path = http->path,
+                .headers = (const char *const *) http->headers,
+                .on_head = on_head,
+                .on_data = on_data,
+                .on_end = on_end,
+                .userdata = http,
+        };
+        cleanup(free_p) char *server = NULL;
+        KubeCredentials nobody = { .proxy = "", .is_unverified = true };
+        int r;
+
+        if (asprintf(&server, "%s://%s:%u", scheme, http->host, http->port) < 0) {
+                server = NULL;
+                return -ENOMEM;
+        }
+
+        nobody.server = server;
+        r = http_peer_new(http->event, &nobody, &http->peer, reterr);
+        return r < 0 ? r : http_send(http->peer, &request, &http->transfer);
+}
+
+static int http_copy(HandlerHttp *http, const HandlerSpec *spec, const char *host,
+                     const char *user_agent) {
+        int r;
+
+        if (asprintf(&http->host, strchr(host, ':') ? "[%s]" : "%s", host) < 0) {
+                http->host = NULL;
+                return -ENOMEM;
+        }
+
+        http->port = spec->port;
+        r = escape_path(spec->path, &http->path);
+        return r < 0 ? r : copy_headers(http, spec, user_agent);
+}
+
+/* on_done does not run from within. Refused if there is no address to ask. */
+static int handler_http_new(const HandlerOptions *options, HandlerHttpDone on_done, void *userdata,
+                            HandlerHttp **ret, Error *reterr) {
+        cleanup(handler_http_free_p) HandlerHttp *http = NULL;
+        const char *host = options->spec->host ?: options->address;
+        int r;
+
+        if (!host)
+                return error_set(reterr, ERROR_INVALID, "the pod's address is not known");
+
+        http = malloc(sizeof(*http));
+        if (!http)
+                return -ENOMEM;
+
+        *http = (HandlerHttp){
+                .event = sd_event_ref(options->event),
+                .allows_plain = options->allows_plain,
+                .on_done = on_done,
+                .userdata = userdata,
+        };
+        r = http_copy(http, options->spec, host, options->user_agent);
+        if (r < 0)
+                return r;
+
+        r = http_request(http, options->spec->scheme, reterr);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(http);
+        return 0;
+}
+
+/* Handlers of all kinds */
+
+struct Handler {
+        sd_event *event;
+        HandlerDone on_done;
+        void *userdata;
+        uint64_t timeout_usec;
+        RpcCall *call;
+        HandlerHttp *http;
+        TcpConnect *connect;
+        Timer timer;      /* of the limit, or of the sleep */
+        Deferred refusal; /* reports the error */
+        Error error;
+};
+
+DEFINE_CLEANUP(Handler *, handler_free)
+
+/* The handler may be freed in the callback. */
+static int handler_end(Handler *handler, const HandlerResult *result) {
+        timer_stop(&handler->timer);
+        return handler->on_done(result, handler->userdata);
+}
+
+static int handler_succeed(Handler *handler) {
+        return handler_end(handler, &(HandlerResult){ .outcome = HANDLER_SUCCEEDED });
+}
+
+static int handler_fail(Handler *handler, HandlerOutcome outcome, const Error *error) {
+        return handler_end(handler, &(HandlerResult){ .outcome = outcome, .error = error });
+}
+
+static size_t cut(size_t size) {
+        return size < HANDLER_OUTPUT_MAX ? size : HANDLER_OUTPUT_MAX;
+}
+
+static int on_exec(const void *reply, const Error *refusal, void *userdata) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        const CriExec *exec = reply;
+        Handler *handler = userdata;
+        HandlerResult result;
+
+        handler->call = rpc_call_unref(handler->call);
+        if (refusal)
+                return handler_fail(handler,
+                                    refusal->kind == ERROR_TIMEOUT ? HANDLER_FAILED
+                                                                   : HANDLER_NOT_RUN,
+                                    refusal);
+
+        result = (HandlerResult){
+                .outcome = HANDLER_SUCCEEDED,
+                .output = (const char *) exec->stdout.data,
+                .output_size = cut(exec->stdout.len),
+        };
+        if (exec->exit_code != 0) {
+                (void) error_set(&error, ERROR_INVALID, "the command exited with status %d",
+                                 exec->exit_code);
+                result = (HandlerResult){
+                        .outcome = HANDLER_FAILED,
+                        .error = &error,
+                        .status = exec->exit_code,
+                        .output = (const char *) exec->stderr.data,
+                        .output_size = cut(exec->stderr.len),
+                };
+        }
+
+        return handler_end(handler, &result);
+}
+
+static int on_http(int status, const Error *refusal, void *userdata) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        Handler *handler = userdata;
+        const Error *why = refusal;
+
+        if (!why && (status < 200 || status > 399)) {
+                (void) error_set(&error, ERROR_INVALID, "the server answered with HTTP status %d",
+                                 status);
+                why = &error;
+        }
+
+        return handler_end(handler, &(HandlerResult){
+                                            .outcome = why ? HANDLER_FAILED : HANDLER_SUCCEEDED,
+                                            .error = why,
+                                            .status = status,
+                                            .output = handler->http->body,
+                                            .output_size = handler->http->body_size,
+                                            .plain_host = handler->http->plain_host,
+                                    });
+}
+
+/* Whether the node ran out of something, rather than that the other side does not accept. */
+static bool is_local(int number) {
+        return number == EMFILE || number == ENFILE || number == ENOBUFS || number == ENOMEM ||
+               number == EADDRNOTAVAIL;
+}
+
+static int on_connected(int number, void *userdata) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        Handler *handler = userdata;
+
+        if (number == 0)
+                return handler_succeed(handler);
+
+        (void) error_set(&error, number == ETIMEDOUT ? ERROR_TIMEOUT : ERROR_UNAVAILABLE,
+                         "cannot connect: %s", strerror(number));
+        return handler_fail(handler, is_local(number) ? HANDLER_NOT_RUN : HANDLER_FAILED, &error);
+}
+
+static int on_timeout(void *userdata) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        Handler *handler = userdata;
+
+        handler->call = rpc_call_unref(handler->call);
+        handler->http = handler_http_free(handler->http);
+        handler->connect = tcp_connect_free(handler->connect);
+        (void) error_set(&error, ERROR_TIMEOUT, "it was not done within %llu s",
+                         (unsigned long long) (handler->timeout_usec / USEC_PER_SEC));
+        return handler_fail(handler, HANDLER_FAILED, &error);
+}
+
+static int on_slept(void *userdata) {
+        return handler_succeed(userdata);
+}
+
+static int on_refusal(void *userdata) {
+        Handler *handler = userdata;
+
+        return handler_fail(handler, HANDLER_NOT_RUN, &handler->error);
+}
+
+static int handler_limit(Handler *handler) {
+        timer_init(&handler->timer, handler->event, ACCURACY_USEC, on_timeout, handler);
+        return timer_start(&handler->timer, handler->timeout_usec);
+}
+
+static int handler_exec(Handler *handler, const HandlerOptions *options) {
+        uint64_t timeout_sec = handler->timeout_usec / USEC_PER_SEC;
+
+        if (!options->client)
+                return error_set(&handler->error, ERROR_UNAVAILABLE,
+                                 "the container runtime is not there");
+
+        return cri_exec_sync(options->client, options->container_id, options->spec->command,
+                             timeout_sec > 0 ? (int64_t) timeout_sec : 1, on_exec, handler,
+                             &handler->call);
+}
+
+static int handler_connect(Handler *handler, const HandlerOptions *options) {
+        const char *host = options->spec->host ?: options->address;
+        TcpAddress address;
+
+        if (!host)
+                return error_set(&handler->error, ERROR_INVALID, "the pod's address is not known");
+        if (!tcp_address_read(host, options->spec->port, &address))
+                return error_set(&handler->error, ERROR_UNSUPPORTED,
+                                 "%s is not an address, and names are not looked up for it",
+                                 quote(host, (char[QUOTE_SIZE]){ 0 }));
+
+        return tcp_connect(handler->event, &address, handler->timeout_usec, on_connected, handler,
+                           &handler->connect);
+}
+
+static int handler_sleep(Handler *handler, const HandlerSpec *spec) {
+        if ((uint64_t) spec->sleep_sec > handler->timeout_usec / USEC_PER_SEC)
+                return handler_limit(handler);
+
+        timer_init(&handler->timer, handler->event, ACCURACY_USEC, on_slept, handler);
+        return timer_start(&handler->timer, (uint64_t) spec->sleep_sec * USEC_PER_SEC);
+}
+
+static int handler_start(Handler *handler, const HandlerOptions *options) {
+        switch (options->spec->kind) {
+        case HANDLER_EXEC: return handler_exec(handler, options);
+        case HANDLER_HTTP:
+                return handler_http_new(options, on_http, handler, &handler->http, &handler->error);
+        case HANDLER_TCP: return handler_connect(handler, options);
+        case HANDLER_SLEEP: return handler_sleep(handler, options->spec);
+        case HANDLER_NONE:
+        case _HANDLER_KIND_MAX: break;
+        }
+
+        abort();
+}
+
+int handler_run(const HandlerOptions *options, Handler **ret) {
+        cleanup(handler_free_p) Handler *handler = NULL;
+        int r;
+
+        handler = malloc(sizeof(*handler));
+        if (!handler)
+                return -ENOMEM;
+
+        *handler = (Handler){
+                .event = sd_event_ref(options->event),
+                .on_done = options->on_done,
+                .userdata = options->userdata,
+                .timeout_usec = options->timeout_usec,
+        };
+        deferred_init(&handler->refusal, handler->event, on_refusal, handler);
+        r = handler_start(handler, options);
+        if (handler->error.kind != ERROR_NONE)
+                r = deferred_request(&handler->refusal);
+        else if (r >= 0 && options->spec->kind != HANDLER_SLEEP)
+                r = handler_limit(handler);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(handler);
+        return 0;
+}
+
+Handler *handler_free(Handler *handler) {
+        if (!handler)
+                return NULL;
+
+        rpc_call_unref(handler->call);
+        handler_http_free(handler->http);
+        tcp_connect_free(handler->connect);
+        timer_done(&handler->timer);
+        deferred_done(&handler->refusal);
+        error_done(&handler->error);
+        sd_event_unref(handler->event);
+        free(handler);
+        return NULL;
+}

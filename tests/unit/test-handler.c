@@ -1,0 +1,619 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Running what hooks and probes consist of: against a server whose every byte the test decides on, one that speaks TLS, and a
+ * runtime that is a few functions here
+ */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <microhttpd.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/pod/handler.h"
+#include "cri/client.h"
+
+#define WAIT_USEC ((uint64_t) 10000000)
+#define CONNECTIONS_MAX 32
+
+struct RpcCall {
+        int unused;
+};
+
+/* The runtime's end of an exec. */
+static struct {
+        RpcCall call;
+        bool is_running;
+        char command[128];
+        char id[32];
+        int64_t timeout_sec;
+        RpcDone done;
+        void *userdata;
+} the_exec;
+
+int cri_exec_sync(RpcClient *client, const char *id, char *const *command, int64_t timeout_sec,
+                  RpcDone done, void *userdata, RpcCall **ret) {
+        the_exec.is_running = true;
+        the_exec.command[0] = '\0';
+        for (; *command; command++) {
+                strcat(the_exec.command, *command);
+                strcat(the_exec.command, "|");
+        }
+        strcpy(the_exec.id, id);
+        the_exec.timeout_sec = timeout_sec;
+        the_exec.done = done;
+        the_exec.userdata = userdata;
+        *ret = &the_exec.call;
+        return 0;
+}
+
+RpcCall *rpc_call_unref(RpcCall *call) {
+        if (call)
+                the_exec.is_running = false;
+        return NULL;
+}
+
+typedef struct Fixture {
+        sd_event *event;
+        int fd;
+        uint16_t port;
+        sd_event_source *source;
+        int connections[CONNECTIONS_MAX];
+        sd_event_source *sources[CONNECTIONS_MAX];
+        unsigned n_connections;
+        const char *answer; /* to whatever comes; NULL: none */
+        bool stays_open;    /* behind the answer */
+        char text[4096];    /* what came last */
+        bool is_tls;        /* and that was no HTTP */
+
+        HandlerSpec spec;
+        HandlerOptions options;
+        Handler *handler;
+        unsigned n_done;
+        HandlerOutcome outcome;
+        ErrorKind kind;
+        char message[256];
+        int status;
+        char plain_host[64];
+        char output[HANDLER_OUTPUT_MAX + 1];
+        size_t output_size;
+} Fixture;
+
+static int on_done(const HandlerResult *result, void *userdata) {
+        Fixture *f = userdata;
+
+        f->n_done++;
+        f->outcome = result->outcome;
+        f->kind = result->error ? result->error->kind : ERROR_NONE;
+        f->status = result->status;
+        f->output_size = result->output_size;
+        assert_true(f->output_size <= HANDLER_OUTPUT_MAX);
+        if (f->output_size > 0)
+                memcpy(f->output, result->output, f->output_size);
+        f->output[f->output_size] = '\0';
+        snprintf(f->message, sizeof(f->message), "%s",
+                 result->error ? error_message(result->error) : "");
+        snprintf(f->plain_host, sizeof(f->plain_host), "%s", result->plain_host ?: "");
+        f->handler = handler_free(f->handler);
+        return 0;
+}
+
+static int on_bytes(sd_event_source *source, int fd, uint32_t events, void *userdata) {
+        Fixture *f = userdata;
+        ssize_t n = recv(fd, f->text, sizeof(f->text) - 1, MSG_DONTWAIT);
+
+        if (n <= 0)
+                return sd_event_source_set_enabled(source, SD_EVENT_OFF);
+
+        f->text[n] = '\0';
+        f->is_tls |= f->text[0] == 0x16;
+        if (f->answer) {
+                (void) send(fd, f->answer, strlen(f->answer), MSG_NOSIGNAL);
+                if (!f->stays_open)
+                        (void) shutdown(fd, SHUT_WR);
+        }
+        return 0;
+}
+
+static int on_connection(sd_event_source *source, int fd, uint32_t events, void *userdata) {
+        Fixture *f = userdata;
+        unsigned i = f->n_connections++;
+
+        assert_true(i < CONNECTIONS_MAX);
+        f->connections[i] = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+        assert_true(f->connections[i] >= 0);
+        assert_true(sd_event_add_io(f->event, &f->sources[i], f->connections[i], EPOLLIN, on_bytes,
+                                    f) >= 0);
+        return 0;
+}
+
+static int set_up(void **state) {
+        struct sockaddr_in address = { .sin_family = AF_INET };
+        socklen_t size = sizeof(address);
+        Fixture *f = calloc(1, sizeof(*f));
+
+        assert_true(sd_event_new(&f->event) >= 0);
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        f->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(bind(f->fd, (struct sockaddr *) &address, size), 0);
+        assert_int_equal(listen(f->fd, 8), 0);
+        assert_int_equal(getsockname(f->fd, (struct sockaddr *) &address, &size), 0);
+        f->port = ntohs(address.sin_port);
+        assert_true(sd_event_add_io(f->event, &f->source, f->fd, EPOLLIN, on_connection, f) >= 0);
+        f->options = (HandlerOptions){
+                .event = f->event,
+                .spec = &f->spec,
+                .client = (RpcClient *) f,
+                .container_id = "c1",
+                .address = "127.0.0.1",
+                .user_agent = "tester/1",
+                .allows_plain = true,
+                .on_done = on_done,
+                .userdata = f,
+        };
+        f->spec = HANDLER_SPEC_INIT;
+
+        /* Nothing may go there. */
+        setenv("http_proxy", "http://127.0.0.1:9", 1);
+        setenv("https_proxy", "http://127.0.0.1:9", 1);
+        *state = f;
+        return 0;
+}
+
+static int tear_down(void **state) {
+        Fixture *f = *state;
+
+        handler_free(f->handler);
+        handler_spec_done(&f->spec);
+        for (unsigned i = 0; i < f->n_connections; i++) {
+                sd_event_source_disable_unref(f->sources[i]);
+                close(f->connections[i]);
+        }
+        sd_event_source_disable_unref(f->source);
+        close(f->fd);
+        sd_event_unref(f->event);
+        free(f);
+        return 0;
+}
+
+/* "%u" in the handler is the server's port. */
+static void start(Fixture *f, const char *handler, uint64_t timeout_usec) {
+        char *text;
+
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        assert_true(asprintf(&text, handler, f->port) >= 0);
+        handler_spec_done(&f->spec);
+        assert_int_equal(handler_spec_parse(text, NULL, &f->spec, NULL), 0);
+        free(text);
+        f->n_done = 0;
+        f->options.timeout_usec = timeout_usec;
+        assert_int_equal(handler_run(&f->options, &f->handler), 0);
+        assert_int_equal(f->n_done, 0);
+        handler_spec_done(&f->spec); /* what is needed was copied */
+}
+
+static void finish(Fixture *f, HandlerOutcome outcome, ErrorKind kind, const char *message) {
+        while (f->n_done == 0)
+                assert_true(sd_event_run(f->event, WAIT_USEC) > 0);
+        assert_null(f->handler);
+        if (f->outcome != outcome || f->kind != kind || !strstr(f->message, message))
+                fail_msg("%d %s: %s", (int) f->outcome, error_kind_to_string(f->kind), f->message);
+}
+
+static void assert_has(const char *text, const char *part) {
+        if (!strstr(text, part))
+                fail_msg("no `%s` in `%s`", part, text);
+}
+
+static void test_http(void **state) {
+        Fixture *f = *state;
+
+        f->answer = "HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno";
+        start(f, "{\"httpGet\":{\"path\":\"/a b?c=ä\",\"port\":%u}}", WAIT_USEC);
+        finish(f, HANDLER_FAILED, ERROR_INVALID, "the server answered with HTTP status 500");
+        assert_int_equal(f->status, 500);
+        assert_string_equal(f->output, "no");
+        assert_has(f->text, "GET /a%20b?c=%C3%A4 HTTP/1.1\r\n");
+        assert_has(f->text, "\r\nHost: 127.0.0.1:");
+        assert_has(f->text, "\r\nUser-Agent: tester/1\r\n");
+        assert_has(f->text, "\r\nAccept: */*\r\n");
+        assert_null(strstr(f->text, "Authorization"));
+}
+
+static void test_http_headers(void **state) {
+        Fixture *f = *state;
+
+        f->answer = "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\n\r\n";
+        f->options.address =
+                NULL; /* the hook has a host of its own, which is no loopback for proxies */
+        start(f,
+              "{\"httpGet\":{\"host\":\"0.0.0.0\",\"port\":\"%u\",\"httpHeaders\":["
+              "{\"name\":\"Host\",\"value\":\"a.example\"},{\"name\":\"user-agent\",\"value\":\"me\"},"
+              "{\"name\":\"Accept\",\"value\":\"\"},{\"name\":\"X-Empty\",\"value\":\"\"},"
+              "{\"name\":\"Authorization\",\"value\":\"Bearer s3cret\"},"
+              "{\"name\":\"X-A\",\"value\":\"1\"},{\"name\":\"X-A\",\"value\":\"2\"},"
+              "{\"name\":\"Content-Length\",\"value\":\"7\"}]}}",
+              WAIT_USEC);
+        finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
+        assert_int_equal(f->n_connections, 1);
+        assert_has(f->text, "\r\nHost: a.example\r\n");
+        assert_has(f->text, "\r\nuser-agent: me\r\n");
+        assert_has(f->text, "\r\nX-Empty:\r\n");
+        assert_has(f->text, "\r\nX-A: 1\r\n");
+        assert_has(f->text, "\r\nX-A: 2\r\n");
+        assert_has(f->text, "\r\nAuthorization: Bearer s3cret\r\n");
+        assert_string_equal(f->plain_host, "");
+        assert_null(strstr(f->text, "Accept:"));
+        assert_null(strstr(f->text, "tester"));
+        assert_null(strstr(f->text, "Content-Length"));
+}
+
+/* https, answered in plain HTTP, is tried once more without TLS where that is allowed, as the kubelet
+ * does for hooks: without what shall not be read on the way, whatever its case. */
+static void test_http_fallback(void **state) {
+        Fixture *f = *state;
+        char host[64];
+
+        f->answer = "HTTP/1.1 204 Fine\r\nContent-Length: 0\r\n\r\n";
+        start(f,
+              "{\"httpGet\":{\"scheme\":\"HTTPS\",\"port\":%u,\"httpHeaders\":["
+              "{\"name\":\"X-A\",\"value\":\"1\"},"
+              "{\"name\":\"Authorization\",\"value\":\"Bearer s3cret\"},"
+              "{\"name\":\"aUTHORIZATION\",\"value\":\"Basic s3cret\"},"
+              "{\"name\":\"authorization\",\"value\":\"\"},"
+              "{\"name\":\"Authorization-Hint\",\"value\":\"none\"},"
+              "{\"name\":\"X-B\",\"value\":\"2\"}]}}",
+              WAIT_USEC);
+        finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
+        assert_true(f->is_tls);
+        assert_int_equal(f->n_connections, 2);
+        assert_has(f->text, "GET / HTTP/1.1\r\n");
+        assert_has(f->text, "\r\nX-A: 1\r\n");
+        assert_has(f->text, "\r\nX-B: 2\r\n");
+        assert_has(f->text, "\r\nAuthorization-Hint: none\r\n");
+        assert_null(strstr(f->text, "s3cret"));
+        assert_null(strcasestr(f->text, "authorization:"));
+        snprintf(host, sizeof(host), "127.0.0.1:%u", f->port);
+        assert_string_equal(f->plain_host, host);
+
+        f->options.allows_plain = false;
+        start(f, "{\"httpGet\":{\"scheme\":\"HTTPS\",\"port\":%u}}", WAIT_USEC);
+        finish(f, HANDLER_FAILED, ERROR_UNAVAILABLE, "");
+        assert_int_equal(f->n_connections, 3);
+        assert_string_equal(f->plain_host, "");
+}
+
+static void test_http_failures(void **state) {
+        Fixture *f = *state;
+
+        f->answer = "";
+        start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
+        finish(f, HANDLER_FAILED, ERROR_UNAVAILABLE, "was cut");
+
+        start(f, "{\"httpGet\":{\"port\":1,\"path\":\"/%u\"}}", WAIT_USEC);
+        finish(f, HANDLER_FAILED, ERROR_UNAVAILABLE,
+               "cannot connect to http://127.0.0.1:1: Connection refused");
+
+        f->options.address = NULL;
+        start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
+        finish(f, HANDLER_NOT_RUN, ERROR_INVALID, "the pod's address is not known");
+}
+
+/* Each of these servers is asked once, within a limit of time, and never more than
+ * HANDLER_OUTPUT_MAX of what it says is kept. */
+static void test_http_statuses(void **state) {
+        static const struct {
+                const char *answer;
+                HandlerOutcome outcome;
+                int status;
+                const char *output;
+        } cases[] = {
+                { "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nup", HANDLER_SUCCEEDED, 200, "up" },
+                { "HTTP/1.1 204 No\r\n\r\n", HANDLER_SUCCEEDED, 204, "" },
+                { "HTTP/1.1 399 Odd\r\nContent-Length: 0\r\n\r\n", HANDLER_SUCCEEDED, 399, "" },
+                { "HTTP/1.1 400 Bad\r\nContent-Length: 1\r\n\r\nb", HANDLER_FAILED, 400, "b" },
+                { "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", HANDLER_FAILED, 503, "" },
+                { "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na",
+                  HANDLER_SUCCEEDED, 200, "a" },
+                { "HTTP/1.0 200 OK\r\n\r\nuntil the end", HANDLER_SUCCEEDED, 200, "until the end" },
+                /* No redirect is followed. */
+                { "HTTP/1.1 302 Found\r\nLocation: /again\r\nContent-Length: 0\r\n\r\n",
+                  HANDLER_SUCCEEDED, 302, "" },
+                /* The body breaks off. */
+                { "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart", HANDLER_FAILED, 200, "part" },
+                { "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\nzz\r\n",
+                  HANDLER_FAILED, 200, "part" },
+                /* This is no HTTP. */
+                { "SSH-2.0-OpenSSH_9.2\r\n", HANDLER_FAILED, 0, "" },
+                { "\x01\x02\xff", HANDLER_FAILED, 0, "" },
+                { "HTTP/1.1 99999999999 No\r\n\r\n", HANDLER_FAILED, 0, "" },
+                { "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", HANDLER_FAILED, 200, "" },
+                { "", HANDLER_FAILED, 0, "" },
+        };
+        Fixture *f = *state;
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                f->answer = cases[i].answer;
+                start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
+                while (f->n_done == 0)
+                        assert_true(sd_event_run(f->event, WAIT_USEC) > 0);
+                if (f->outcome != cases[i].outcome || f->status != cases[i].status ||
+                    strcmp(f->output, cases[i].output) != 0)
+                        fail_msg("case %zu: %d, status %d, `%s`, %s", i, (int) f->outcome,
+                                 f->status, f->output, f->message);
+                assert_true(f->kind != ERROR_TIMEOUT);
+        }
+        assert_int_equal(f->n_connections, sizeof(cases) / sizeof(cases[0]));
+}
+
+static void test_http_timeout(void **state) {
+        Fixture *f = *state;
+
+        start(f, "{\"httpGet\":{\"port\":%u}}", 50000);
+        finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it was not done within");
+        assert_int_equal(f->status, 0);
+
+        /* Its answer has begun, and is not ended. */
+        f->answer = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart";
+        f->stays_open = true;
+        start(f, "{\"httpGet\":{\"port\":%u}}", 50000);
+        finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it was not done within");
+}
+
+/* What is larger than the limit is cut there, and an answer all the same. */
+static void test_http_large(void **state) {
+        static const char *const heads[] = {
+                "HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n",
+                "HTTP/1.1 200 OK\r\n\r\n", /* without an end */
+        };
+        Fixture *f = *state;
+        char *answer = malloc(100000);
+
+        for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+                memset(answer, 'x', 100000);
+                memcpy(answer, heads[i], strlen(heads[i]));
+                answer[99999] = '\0';
+                f->answer = answer;
+                start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
+                finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
+                assert_int_equal(f->output_size, HANDLER_OUTPUT_MAX);
+        }
+        free(answer);
+}
+
+/* An untrusted server must not be able to end the agent. */
+static void test_http_long_header(void **state) {
+        static const char head[] = "HTTP/1.1 200 OK\r\nX: ";
+        Fixture *f = *state;
+        char *answer = malloc(200000);
+
+        memset(answer, 'x', 200000);
+        memcpy(answer, head, strlen(head));
+        answer[199999] = '\0';
+        f->answer = answer;
+        start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
+        finish(f, HANDLER_FAILED, ERROR_UNAVAILABLE, "");
+        assert_int_equal(f->status, 200); /* it was reached */
+        free(answer);
+}
+
+static enum MHD_Result on_asked(void *userdata, struct MHD_Connection *connection, const char *url,
+                                const char *method, const char *version, const char *data,
+                                size_t *size, void **request) {
+        struct MHD_Response *response;
+        enum MHD_Result result;
+
+        __atomic_add_fetch((int *) userdata, 1, __ATOMIC_SEQ_CST);
+        response = MHD_create_response_from_buffer(2, (void *) "ok", MHD_RESPMEM_PERSISTENT);
+        result = MHD_queue_response(connection, 200, response);
+        MHD_destroy_response(response);
+        return result;
+}
+
+static char *read_from(const char *command) {
+        FILE *pipe = popen(command, "r");
+        char *text = calloc(1, 8192);
+
+        assert_non_null(pipe);
+        assert_true(fread(text, 1, 8191, pipe) > 0);
+        assert_int_equal(pclose(pipe), 0);
+        return text;
+}
+
+/* A certificate that nobody has signed, for another name, that is no longer valid, will do. */
+static void test_https(void **state) {
+        static const char make[] =
+                "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes "
+                "-days 1 -subj /CN=other -keyout - 2>/dev/null";
+        Fixture *f = *state;
+        char *pem = read_from(make);
+        int n_asked = 0;
+        struct MHD_Daemon *daemon;
+
+        daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_TLS, 0, NULL, NULL,
+                                  on_asked, &n_asked, MHD_OPTION_HTTPS_MEM_CERT, pem,
+                                  MHD_OPTION_HTTPS_MEM_KEY, pem, MHD_OPTION_END);
+        assert_non_null(daemon);
+        f->port = MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
+        start(f, "{\"httpGet\":{\"scheme\":\"HTTPS\",\"port\":%u}}", WAIT_USEC);
+        finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
+        assert_int_equal(__atomic_load_n(&n_asked, __ATOMIC_SEQ_CST), 1);
+        MHD_stop_daemon(daemon);
+        free(pem);
+}
+
+static void test_tcp(void **state) {
+        Fixture *f = *state;
+
+        start(f, "{\"tcpSocket\":{\"port\":%u}}", WAIT_USEC);
+        finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
+        start(f, "{\"tcpSocket\":{\"port\":%u,\"host\":\"localhost\"}}", WAIT_USEC);
+        finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
+        start(f, "{\"tcpSocket\":{\"port\":1}}", WAIT_USEC);
+        finish(f, HANDLER_FAILED, ERROR_UNAVAILABLE, "cannot connect: Connection refused");
+        start(f, "{\"tcpSocket\":{\"port\":%u,\"host\":\"a.example\"}}", WAIT_USEC);
+        finish(f, HANDLER_NOT_RUN, ERROR_UNSUPPORTED, "\"a.example\" is not an address");
+        f->options.address = NULL;
+        start(f, "{\"tcpSocket\":{\"port\":%u}}", WAIT_USEC);
+        finish(f, HANDLER_NOT_RUN, ERROR_INVALID, "the pod's address is not known");
+}
+
+static void answer_exec(int status, const char *output, const char *complaint) {
+        CriExec reply = RUNTIME__V1__EXEC_SYNC_RESPONSE__INIT;
+
+        reply.exit_code = status;
+        reply.stdout.data = (uint8_t *) output;
+        reply.stdout.len = strlen(output);
+        reply.stderr.data = (uint8_t *) complaint;
+        reply.stderr.len = strlen(complaint);
+        assert_int_equal(the_exec.done(&reply, NULL, the_exec.userdata), 0);
+}
+
+#define EXEC "{\"exec\":{\"command\":[\"sh\",\"-c\",\"x\"]}}"
+
+static void test_exec(void **state) {
+        Fixture *f = *state;
+
+        start(f, EXEC, 7900000);
+        assert_string_equal(the_exec.command, "sh|-c|x|");
+        assert_string_equal(the_exec.id, "c1");
+        assert_int_equal(the_exec.timeout_sec, 7);
+        answer_exec(0, "fine\n", "ignored");
+        finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
+        assert_string_equal(f->output, "fine\n");
+        assert_false(the_exec.is_running);
+
+        start(f, EXEC, 10);
+        assert_int_equal(the_exec.timeout_sec, 1);
+        answer_exec(3, "ignored", "it is \"bad\"\nvery");
+        finish(f, HANDLER_FAILED, ERROR_INVALID, "the command exited with status 3");
+        assert_int_equal(f->status, 3);
+        assert_string_equal(f->output, "it is \"bad\"\nvery");
+
+        start(f, EXEC, WAIT_USEC);
+        answer_exec(127, "", "");
+        finish(f, HANDLER_FAILED, ERROR_INVALID, "the command exited with status 127");
+        assert_string_equal(f->output, "");
+}
+
+/* A command may write as much as it likes. */
+static void test_exec_flood(void **state) {
+        Fixture *f = *state;
+        char *flood = malloc(1 << 20);
+
+        memset(flood, 'x', 1 << 20);
+        flood[(1 << 20) - 1] = '\0';
+        for (int status = 0; status < 2; status++) {
+                start(f, EXEC, WAIT_USEC);
+                answer_exec(status, flood, flood);
+                assert_int_equal(f->n_done, 1);
+                assert_int_equal(f->output_size, HANDLER_OUTPUT_MAX);
+        }
+        free(flood);
+}
+
+static void test_exec_failures(void **state) {
+        Error error = { .kind = ERROR_NOT_FOUND, .message = (char *) "no such container" };
+        Fixture *f = *state;
+
+        start(f, EXEC, WAIT_USEC);
+        assert_int_equal(the_exec.done(NULL, &error, the_exec.userdata), 0);
+        finish(f, HANDLER_NOT_RUN, ERROR_NOT_FOUND, "no such container");
+
+        /* The runtime has noticed it first. */
+        error = (Error){ .kind = ERROR_TIMEOUT, .message = (char *) "timed out" };
+        start(f, EXEC, WAIT_USEC);
+        assert_int_equal(the_exec.done(NULL, &error, the_exec.userdata), 0);
+        finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "timed out");
+
+        start(f, EXEC, 20000);
+        finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it was not done within 0 s");
+        assert_false(the_exec.is_running);
+
+        f->options.client = NULL;
+        start(f, EXEC, WAIT_USEC);
+        finish(f, HANDLER_NOT_RUN, ERROR_UNAVAILABLE, "the container runtime is not there");
+}
+
+/* A server whose backlog is full neither accepts nor refuses. */
+static void test_tcp_timeout(void **state) {
+        struct sockaddr_in address = { .sin_family = AF_INET };
+        socklen_t size = sizeof(address);
+        Fixture *f = *state;
+        int full = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), waiting[8];
+
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        assert_int_equal(bind(full, (struct sockaddr *) &address, size), 0);
+        assert_int_equal(listen(full, 0), 0);
+        assert_int_equal(getsockname(full, (struct sockaddr *) &address, &size), 0);
+        for (size_t i = 0; i < 8; i++) {
+                waiting[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+                (void) connect(waiting[i], (struct sockaddr *) &address, size);
+        }
+
+        f->port = ntohs(address.sin_port);
+        start(f, "{\"tcpSocket\":{\"port\":%u}}", 50000);
+        finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "");
+        start(f, "{\"httpGet\":{\"port\":%u}}", 50000);
+        finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it was not done within");
+        for (size_t i = 0; i < 8; i++)
+                close(waiting[i]);
+        close(full);
+}
+
+static void test_sleep(void **state) {
+        Fixture *f = *state;
+
+        start(f, "{\"sleep\":{\"seconds\":0}}", 1000000);
+        finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
+        start(f, "{\"sleep\":{\"seconds\":9223372036854775807}}", 20000);
+        finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it was not done within 0 s");
+}
+
+static void test_dropped(void **state) {
+        static const char *const handlers[] = {
+                EXEC,
+                "{\"httpGet\":{\"port\":%u}}",
+                "{\"tcpSocket\":{\"port\":%u}}",
+                "{\"sleep\":{\"seconds\":0}}",
+        };
+        Fixture *f = *state;
+
+        for (size_t i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++) {
+                start(f, handlers[i], WAIT_USEC);
+                f->handler = handler_free(f->handler);
+                while (sd_event_run(f->event, 0) > 0)
+                        ;
+                assert_int_equal(f->n_done, 0);
+                assert_false(the_exec.is_running);
+        }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                TEST(test_http),          TEST(test_http_headers),  TEST(test_http_long_header),
+                TEST(test_http_fallback), TEST(test_http_failures), TEST(test_http_timeout),
+                TEST(test_http_large),    TEST(test_http_statuses), TEST(test_exec_flood),
+                TEST(test_https),         TEST(test_tcp),           TEST(test_tcp_timeout),
+                TEST(test_exec),          TEST(test_exec_failures), TEST(test_sleep),
+                TEST(test_dropped),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
