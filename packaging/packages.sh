@@ -14,6 +14,9 @@ build_packages=(
     libcurl4-openssl-dev libjson-c-dev libyaml-dev libmicrohttpd-dev libsmartcols-dev
 )
 
+# To make a Debian package of the programs.
+deb_packages=(dpkg-dev file gzip)
+
 # To ask a runtime, beside the agent, what it holds. (python3-grpc-tools needs python3-pkg-resources
 # without saying so.)
 query_packages=(python3 python3-grpcio python3-grpc-tools python3-pkg-resources)
