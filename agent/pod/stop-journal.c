@@ -75,7 +75,7 @@ static int refuse(const StopJournal *journal, const char *why, Error *reterr) {
         return error_set(reterr, ERROR_INVALID, "%s: %s", journal->path, why);
 }
 
-/* Whoever writes it says which containers are stopped. */
+/* Its writer decides which containers are stopped. */
 static int check_file(const StopJournal *journal, const struct stat *status, Error *reterr) {
         if (!S_ISREG(status->st_mode))
                 return refuse(journal, "not a file", reterr);

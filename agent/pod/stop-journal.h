@@ -8,38 +8,7 @@
  * by rename, without fsync: what a machine loses with its power it loses with its containers.
  */
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "agent/base/error.h"
-
-typedef enum StopPhase {
-        STOP_PHASE_NONE,
-        STOP_PHASE_HOOK,     /* its hook has begun */
-        STOP_PHASE_STOPPING, /* its hook has ended, and it is told to end */
-        STOP_PHASE_STOPPED,  /* we have ended it */
-        _STOP_PHASE_MAX,
-} StopPhase;
-
-/* Times are seconds since 1970, but for the uptime. */
-typedef struct StopRecord {
-        char *owner;
-        char *container_id;
-        char *runtime; /* its name; "" or NULL: the chosen one */
-        StopPhase phase;
-        int64_t began_sec;    /* when its hook began, or the stop if there is none */
-        int64_t deadline_sec; /* when its grace period is over */
-        int64_t changed_sec;  /* when the phase changed, */
-        int64_t uptime_sec;   /* and by the clock that nobody can set, */
-        char *boot_id;        /* of this boot; "" or NULL: not known */
-} StopRecord;
-
-typedef struct StopClock {
-        int64_t wall_sec;
-        int64_t uptime_sec; /* CLOCK_BOOTTIME */
-        char boot_id[64];   /* "" if it cannot be read */
-} StopClock;
+#include "agent/pod/stop-journal-spec.h"
 
 typedef struct StopJournal StopJournal;
 
@@ -62,13 +31,3 @@ const StopRecord *stop_journal_get(const StopJournal *journal, size_t i);
 /* Writes the file; the record is copied. STOP_PHASE_NONE takes it out. That it cannot be written is
  * refused; the journal in memory is right all the same. */
 int stop_journal_set(StopJournal *journal, const StopRecord *record, Error *reterr);
-
-/* The hook or the stop has begun, and the end is not known. */
-bool stop_record_is_open(const StopRecord *record);
-
-/* What is left of the grace period: never more than when the record was written, and nothing after
- * another boot. */
-int64_t stop_record_left_sec(const StopRecord *record, const StopClock *now);
-
-/* Owners and IDs have 1 to 256 visible characters of ASCII, without quotes and backslashes. */
-bool stop_journal_can_name(const char *text);

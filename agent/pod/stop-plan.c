@@ -18,20 +18,20 @@ static const struct Rule {
         StopState to;
 } rules[] = {
         /* in this state          when this happens        do this               and go there             */
-        { STOP_STATE_QUEUED,        STOP_ON_SLOT,            STOP_DO_LOOK,         STOP_STATE_LOOKING       },
+        { STOP_STATE_QUEUED,        STOP_ON_SLOT,            STOP_DO_INSPECT,         STOP_STATE_INSPECTING       },
         { STOP_STATE_QUEUED,        STOP_ON_OVER,            STOP_DO_END,          STOP_STATE_ENDED         },
 
-        { STOP_STATE_LOOKING,       STOP_ON_RUNNING,         STOP_DO_ASK,          STOP_STATE_ASKING        },
-        { STOP_STATE_LOOKING,       STOP_ON_BEGUN,           STOP_DO_STOP,         STOP_STATE_STOPPING      },
-        { STOP_STATE_LOOKING,       STOP_ON_EXITED,          STOP_DO_CONFIRM,      STOP_STATE_CONFIRMING    },
-        { STOP_STATE_LOOKING,       STOP_ON_OVER,            STOP_DO_END,          STOP_STATE_ENDED         },
-        { STOP_STATE_LOOKING,       STOP_ON_REFUSED,         STOP_DO_PAUSE,        STOP_STATE_LOOKING_LATER },
-        { STOP_STATE_LOOKING,       STOP_ON_RUNTIME_AWAY,    STOP_DO_PARK,         STOP_STATE_PARKED        },
-        { STOP_STATE_LOOKING_LATER, STOP_ON_TIMER,           STOP_DO_LOOK,         STOP_STATE_LOOKING       },
+        { STOP_STATE_INSPECTING,       STOP_ON_RUNNING,         STOP_DO_ASK,          STOP_STATE_ASKING        },
+        { STOP_STATE_INSPECTING,       STOP_ON_BEGUN,           STOP_DO_STOP,         STOP_STATE_STOPPING      },
+        { STOP_STATE_INSPECTING,       STOP_ON_EXITED,          STOP_DO_CONFIRM,      STOP_STATE_CONFIRMING    },
+        { STOP_STATE_INSPECTING,       STOP_ON_OVER,            STOP_DO_END,          STOP_STATE_ENDED         },
+        { STOP_STATE_INSPECTING,       STOP_ON_REFUSED,         STOP_DO_PAUSE,        STOP_STATE_INSPECTING_LATER },
+        { STOP_STATE_INSPECTING,       STOP_ON_RUNTIME_AWAY,    STOP_DO_PARK,         STOP_STATE_PARKED        },
+        { STOP_STATE_INSPECTING_LATER, STOP_ON_TIMER,           STOP_DO_INSPECT,         STOP_STATE_INSPECTING       },
         { STOP_STATE_PARKED,        STOP_ON_RUNTIME_BACK,    STOP_DO_QUEUE,        STOP_STATE_QUEUED        },
         { STOP_STATE_PARKED,        STOP_ON_TIMER,           STOP_DO_QUEUE,        STOP_STATE_QUEUED        },
 
-        /* What was seen of the container is old when the kubelet is back: it is looked at again. */
+        /* What was seen of the container is old when the kubelet is back: it is inspected again. */
         { STOP_STATE_ASKING,        STOP_ON_KUBELET_THERE,   STOP_DO_FIND_ADDRESS, STOP_STATE_ADDRESSING    },
         { STOP_STATE_ASKING,        STOP_ON_KUBELET_AWAY,    STOP_DO_WAIT,         STOP_STATE_WAITING       },
         { STOP_STATE_WAITING,       STOP_ON_TIMER,           STOP_DO_ASK,          STOP_STATE_ASKING_AGAIN  },
@@ -49,7 +49,7 @@ static const struct Rule {
 
         { STOP_STATE_HOOK,          STOP_ON_HOOKED,          STOP_DO_STOP,         STOP_STATE_STOPPING      },
 
-        /* Whatever the runtime says of a stop, the container's state is what counts. */
+        /* Whatever the runtime answers to a stop, the container's state is what counts. */
         { STOP_STATE_STOPPING,      STOP_ON_ANSWERED,        STOP_DO_CONFIRM,      STOP_STATE_CONFIRMING    },
         { STOP_STATE_STOPPING,      STOP_ON_RUNTIME_AWAY,    STOP_DO_PARK,         STOP_STATE_LOST          },
 

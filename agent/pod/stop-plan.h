@@ -15,16 +15,16 @@
 #include "agent/base/error.h"
 
 typedef enum StopState {
-        STOP_STATE_QUEUED,        /* for its turn to begin */
-        STOP_STATE_LOOKING,       /* asking the runtime for the container */
-        STOP_STATE_LOOKING_LATER, /* the runtime would not tell */
-        STOP_STATE_PARKED,        /* until the runtime is back; nothing was done yet */
-        STOP_STATE_ASKING,        /* whether there is a kubelet */
-        STOP_STATE_WAITING,       /* for a kubelet */
-        STOP_STATE_ASKING_AGAIN,  /* whether there is one now */
-        STOP_STATE_ADDRESSING,    /* asking the runtime for the pod's address */
-        STOP_STATE_CHECKING,      /* whether it is still asked for */
-        STOP_STATE_HOOK,          /* here it has begun: there is no way back */
+        STOP_STATE_QUEUED,           /* for its turn to begin */
+        STOP_STATE_INSPECTING,       /* asking the runtime for the container */
+        STOP_STATE_INSPECTING_LATER, /* the runtime refused */
+        STOP_STATE_PARKED,           /* until the runtime is back; nothing was done yet */
+        STOP_STATE_ASKING,           /* whether there is a kubelet */
+        STOP_STATE_WAITING,          /* for a kubelet */
+        STOP_STATE_ASKING_AGAIN,     /* whether there is one now */
+        STOP_STATE_ADDRESSING,       /* asking the runtime for the pod's address */
+        STOP_STATE_CHECKING,         /* whether it is still asked for */
+        STOP_STATE_HOOK,             /* here it has begun: there is no way back */
         STOP_STATE_STOPPING,
         STOP_STATE_CONFIRMING, /* asking the runtime what became of the container */
         STOP_STATE_RESTING,    /* the runtime would not stop it */
@@ -50,7 +50,7 @@ typedef enum StopEvent {
         STOP_ON_ASKED_WITH_HOOK,
         STOP_ON_OVERTAKEN, /* it is still asked for, but another stop of it has begun meanwhile */
         STOP_ON_HOOKED,
-        STOP_ON_ANSWERED, /* the runtime has answered the stop, whatever it said */
+        STOP_ON_ANSWERED, /* the runtime has answered the stop, whatever the answer is */
         STOP_ON_TIMER,
         _STOP_EVENT_MAX,
 } StopEvent;
@@ -58,7 +58,7 @@ typedef enum StopEvent {
 typedef enum StopAction {
         STOP_DO_NOTHING,
         STOP_DO_QUEUE,
-        STOP_DO_LOOK,
+        STOP_DO_INSPECT,
         STOP_DO_PAUSE,
         STOP_DO_PARK,
         STOP_DO_ASK, /* for the kubelet */

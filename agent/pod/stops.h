@@ -4,14 +4,14 @@
 /*
  * Stopping containers, gracefully
  *
- * A stop looks at its container, asks whoever wanted it whether that still holds, runs the
+ * A stop inspects its container, asks its owner whether it is still requested, runs the
  * container's preStop hook, has the runtime stop it within what is left of the grace period, and
  * finds out whether that was what ended it. All stops go on beside each other; only that many begin
  * at once. What has begun is in a file (stop-journal.h), so that after a crash of the agent no hook
  * runs twice, what was stopped is known to have been stopped, and what has begun is finished by the
  * next run, whether it is still asked for or not.
  *
- * It starts nothing: the kubelet does, or nobody.
+ * It starts nothing: only the kubelet starts containers.
  */
 
 #include <stdbool.h>
@@ -26,12 +26,12 @@ typedef struct Stop Stop;
 
 #define STOP_GRACE_OF_POD ((int64_t) -1)
 
-/* For people, and for whoever watches. */
+/* For people. */
 typedef enum StopStep {
         STOP_STEP_QUEUED,
         STOP_STEP_WAITING_FOR_RUNTIME,
-        STOP_STEP_WAITING_FOR_KUBELET, /* nobody would start it again */
-        STOP_STEP_LOOKING,             /* at the container, and whether it is still asked for */
+        STOP_STEP_WAITING_FOR_KUBELET, /* which would start it again */
+        STOP_STEP_INSPECTING,          /* the container, and whether the stop is still requested */
         STOP_STEP_HOOK,
         STOP_STEP_STOPPING,
         STOP_STEP_ENDED,
@@ -41,7 +41,7 @@ typedef enum StopStep {
 typedef enum StopResult {
         STOP_STOPPED,   /* we ended it */
         STOP_GONE,      /* it had ended by itself, or is not there */
-        STOP_NOT_ASKED, /* the check said no */
+        STOP_NOT_ASKED, /* the owner does not confirm it */
         STOP_FAILED,    /* the runtime refused; it may still run */
         _STOP_RESULT_MAX,
 } StopResult;
@@ -49,7 +49,7 @@ typedef enum StopResult {
 /* Borrowed during the call. */
 typedef struct StopReport {
         StopResult result;
-        const char *message; /* one line: why it failed or is not asked for; NULL: nothing to say */
+        const char *message; /* one line: why it failed or is not requested any more; or NULL */
         const char *hook_message; /* why the preStop hook failed; NULL: it did not */
         uint64_t duration_usec;   /* since the hook began, or the stop if there is none */
 } StopReport;
@@ -63,13 +63,13 @@ typedef struct StopOptions {
                                     * log; copied */
         const char *pod_address; /* for hooks; NULL: as the sandbox has it. Copied */
         int64_t grace_sec;       /* or STOP_GRACE_OF_POD */
-        bool needs_kubelet;      /* waits while nobody would start the container again */
+        bool needs_kubelet;      /* waits while no kubelet would start the container again */
         bool is_init;            /* it is among the pod's init containers; for the events */
 
         /* Right before anything is done to the container: does that still hold? To be answered with
          * stop_answer(), at once or later. NULL: it does. */
         int (*on_check)(Stop *stop, void *userdata);
-        /* NULL: nobody wants to know. */
+        /* NULL: steps are not reported. */
         int (*on_step)(Stop *stop, StopStep step, const char *message, void *userdata);
         /* Once, and last; the stop is gone then. */
         int (*on_done)(const StopReport *report, void *userdata);
@@ -80,7 +80,7 @@ typedef struct StopsOptions {
         sd_event *event;
         Log *log;
         Runtimes *runtimes;
-        Kubelet *kubelet;      /* NULL: nobody asks whether there is one */
+        Kubelet *kubelet;      /* NULL: one is taken to be there */
         KubeEvents *events;    /* NULL: there is no API server */
         const char *state_dir; /* where the journal is; copied */
         /* A stop has ended, for metrics. owner: the part before "/". */
@@ -100,17 +100,15 @@ int stops_add(Stops *stops, const StopOptions *options, Stop **ret);
 /* The answer to on_check. why_not: one line, for the report. */
 int stop_answer(Stop *stop, bool is_asked, const char *why_not);
 
-/* Nobody listens any more: no callback runs. What has not begun is dropped, what has goes on. */
+/* Its owner leaves: no callback runs any more. What has not begun is dropped, what has goes on. */
 void stop_leave(Stop *stop);
 
 StopStep stop_step(const Stop *stop);
 /* Its hook or the stop has begun: there is no way back, whatever it waits for now. */
 bool stop_has_begun(const Stop *stop);
-const char *stop_step_to_string(StopStep step);
-const char *stop_result_to_string(StopResult result);
 
-/* This owner, in this life or an earlier one, has ended that container, which does not run any
- * more. */
+/* This owner, in this run of the agent or a previous one, has ended that container, which does not
+ * run any more. */
 bool stops_has_stopped(const Stops *stops, const char *owner, const char *container_id);
 
 /* The same of an owner of that name, or whose name goes on with "/" behind it; NULL: none. Borrowed

@@ -370,7 +370,7 @@ static int on_step(Stop *stop, StopStep step, const char *message, void *userdat
         case STOP_STEP_QUEUED:
         case STOP_STEP_WAITING_FOR_RUNTIME:
         case STOP_STEP_WAITING_FOR_KUBELET:
-        case STOP_STEP_LOOKING: return restart_tell(item, RESTART_WAITING, false, message ?: "");
+        case STOP_STEP_INSPECTING: return restart_tell(item, RESTART_WAITING, false, message ?: "");
         case STOP_STEP_HOOK:
                 return restart_tell(item, RESTART_STOPPING, false, message ?: "its preStop hook");
         case STOP_STEP_STOPPING: return restart_tell(item, RESTART_STOPPING, false, message ?: "");

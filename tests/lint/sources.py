@@ -31,7 +31,7 @@ def check(root, names):
 BAD = {
     "agent/image/pull.c": "        r = sd_event_add_time_relative(event, &pull->retry, 0, 0, 0, f, p);\n",
     "cri/runtimes.c": "        return sd_event_add_io (event, NULL, fd, EPOLLIN, on_io, NULL);\n",
-    "agent/pod/stop.h": "        sd_event_source_set_exit_on_failure(source, false);\n",
+    "agent/pod/stops.c": "        sd_event_source_set_exit_on_failure(source, false);\n",
 }
 GOOD = {
     "agent/image/pull.c": "        r = loop_add_time_relative(event, &pull->retry, 0, 0, 0, f, p);\n",

@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/pod/stop-journal-spec.h"
+#include "agent/pod/stop-journal.h"
 
 #define WEEK (7 * 86400)
 

@@ -24,6 +24,31 @@ typedef struct Owner {
         Stops **to_free; /* when it is done */
 } Owner;
 
+static const char *stop_step_to_string(StopStep step) {
+        static const char *const names[_STOP_STEP_MAX] = {
+                [STOP_STEP_QUEUED] = "queued",
+                [STOP_STEP_WAITING_FOR_RUNTIME] = "waiting-for-runtime",
+                [STOP_STEP_WAITING_FOR_KUBELET] = "waiting-for-kubelet",
+                [STOP_STEP_INSPECTING] = "inspecting",
+                [STOP_STEP_HOOK] = "hook",
+                [STOP_STEP_STOPPING] = "stopping",
+                [STOP_STEP_ENDED] = "ended",
+        };
+
+        return names[step];
+}
+
+static const char *stop_result_to_string(StopResult result) {
+        static const char *const names[_STOP_RESULT_MAX] = {
+                [STOP_STOPPED] = "stopped",
+                [STOP_GONE] = "gone",
+                [STOP_NOT_ASKED] = "not-asked",
+                [STOP_FAILED] = "failed",
+        };
+
+        return names[result];
+}
+
 typedef struct Fixture {
         Stops *stops;
         char folder[32];
@@ -178,7 +203,7 @@ static void test_stopped(void **state) {
         answer_stop();
         answer_status(EXITED, now_nsec());
         assert_done(&owner, STOP_STOPPED, "");
-        assert_string_equal(owner.steps, "looking stopping ");
+        assert_string_equal(owner.steps, "inspecting stopping ");
         assert_string_equal(f->counted, "metadata=stopped ");
         assert_int_equal(stops_n_running(f->stops), 0);
         assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
@@ -292,7 +317,7 @@ static void test_hook(void **state) {
         answer_status(EXITED, now_nsec());
         assert_done(&owner, STOP_STOPPED, "");
         assert_string_equal(owner.hook_message, "Exec lifecycle hook ([bye]): exited with 1");
-        assert_string_equal(owner.steps, "looking hook stopping ");
+        assert_string_equal(owner.steps, "inspecting hook stopping ");
 }
 
 /* Its Authorization was not sent in plain text, which may be what is missing there. */
@@ -422,7 +447,7 @@ static void test_kubelet(void **state) {
         add_with(f, &owner, &options);
         answer_list(RUNNING);
         answer_kubelet(KUBELET_AWAY, "nobody answers");
-        assert_string_equal(owner.steps, "looking waiting-for-kubelet:nobody answers ");
+        assert_string_equal(owner.steps, "inspecting waiting-for-kubelet:nobody answers ");
         assert_int_equal(owner.n_checks, 0);
 
         while (world.n_questions < 2)
@@ -442,8 +467,9 @@ static void test_kubelet(void **state) {
                                           "Normal/Killing Pod/team/web-0/uid-1 "
                                           "spec.containers{app}: Stopping container app: its "
                                           "labels changed\n");
-        assert_string_equal(owner.steps,
-                            "looking waiting-for-kubelet:nobody answers queued looking stopping ");
+        assert_string_equal(
+                owner.steps,
+                "inspecting waiting-for-kubelet:nobody answers queued inspecting stopping ");
         stop_leave(owner.stop);
 }
 
@@ -466,7 +492,7 @@ static void test_runtime_away(void **state) {
         answer_list(RUNNING);
         (void) wait_for_call(CALL_STOP);
         assert_string_equal(strchr(owner.steps, ' ') + strlen(" container runtime"),
-                            " containerd is not there queued looking stopping ");
+                            " containerd is not there queued inspecting stopping ");
         stop_leave(owner.stop);
 
         /* Of a runtime that is not here nobody is asked. */
@@ -486,7 +512,7 @@ static void test_runtime_silent(void **state) {
 
         add(f, &owner);
         refuse(wait_for_call(CALL_LIST), ERROR_TIMEOUT, "no answer");
-        assert_string_equal(owner.steps, "looking waiting-for-runtime:no answer ");
+        assert_string_equal(owner.steps, "inspecting waiting-for-runtime:no answer ");
         answer_list(EXITED);
         assert_done(&owner, STOP_GONE, "");
 }
@@ -989,10 +1015,10 @@ static void test_crowd(void **state) {
         answer_list(EXITED);
         turn();
         assert_int_equal(count_calls(CALL_LIST), 16);
-        assert_string_equal(owners[16].steps, "looking ");
+        assert_string_equal(owners[16].steps, "inspecting ");
         stop_leave(owners[1].stop);
         turn();
-        assert_string_equal(owners[17].steps, "looking ");
+        assert_string_equal(owners[17].steps, "inspecting ");
         assert_string_equal(owners[18].steps, "");
 
         /* And one that has begun, after a while. */
@@ -1002,7 +1028,7 @@ static void test_crowd(void **state) {
         assert_int_equal(count_calls(CALL_LIST), 15);
         while (count_calls(CALL_LIST) < 16)
                 assert_true(sd_event_run(world.event, WAIT_USEC) > 0);
-        assert_string_equal(owners[18].steps, "looking ");
+        assert_string_equal(owners[18].steps, "inspecting ");
         assert_string_equal(owners[19].steps, "");
 }
 
@@ -1134,7 +1160,7 @@ static void overtake(Fixture *f, Owner *first, Owner *second) {
         assert_int_equal(stop_answer(first->stop, true, NULL), 0);
         turn();
         assert_int_equal(count_calls(CALL_STOP), 1);
-        assert_string_equal(first->steps, "looking queued ");
+        assert_string_equal(first->steps, "inspecting queued ");
 }
 
 static void test_overtaken(void **state) {
@@ -1190,7 +1216,7 @@ static void test_overtaken_long_since(void **state) {
 }
 
 /* Both are asked about at a time: the one that is answered first begins, and the other does not. */
-static void test_overtaken_while_looking(void **state) {
+static void test_overtaken_while_inspecting(void **state) {
         Owner first = { .says = 0 }, second = { .says = 1, .name = "request/1" };
         Fixture *f = *state;
 
@@ -1328,7 +1354,7 @@ int main(void) {
                 TEST(test_undecided),
                 TEST(test_overtaken),
                 TEST(test_overtaken_long_since),
-                TEST(test_overtaken_while_looking),
+                TEST(test_overtaken_while_inspecting),
                 TEST(test_left),
                 TEST(test_bad_id),
                 TEST(test_freed),
