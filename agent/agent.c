@@ -30,7 +30,7 @@
 #define TRIM_USEC ((uint64_t) 3 * 1000 * 1000)
 
 #define DEFAULT_GROUP "inplaced"
-#define RIGHTS "give the agent the rights of packaging/kubernetes/rbac.yaml"
+#define RIGHTS "give the agent the rights of packaging/kubernetes/base/rbac.yaml"
 
 struct Agent {
         sd_event *event;

@@ -531,7 +531,7 @@ static const char *advice_for(const Cluster *cluster) {
         if (cluster->absence.kind == ERROR_NOT_FOUND)
                 return "install OpenKruise, or the CRDs of packaging/kubernetes/crds";
         if (cluster->watch && kube_watch_error(cluster->watch)->kind == ERROR_DENIED)
-                return "give the agent the rights of packaging/kubernetes/rbac.yaml";
+                return "give the agent the rights of packaging/kubernetes/base/rbac.yaml";
 
         return "pulls go on meanwhile, and are reported when it is there";
 }
@@ -582,9 +582,10 @@ static int visit_error(const DiagnosisVisitor *visitor, const char *subject, con
                 return 0;
 
         return visitor->on_problem(subject, error_message(error),
-                                   error->kind == ERROR_DENIED ? "give the agent the rights of "
-                                                                 "packaging/kubernetes/rbac.yaml"
-                                                               : "it is tried again",
+                                   error->kind == ERROR_DENIED
+                                           ? "give the agent the rights of "
+                                             "packaging/kubernetes/base/rbac.yaml"
+                                           : "it is tried again",
                                    visitor->userdata);
 }
 

@@ -46,7 +46,7 @@ class Cluster:
 
     def make_floor(self, watch: str = "") -> Floor:
         """To be started by the caller. Talks to the API server as the agent does, or watches."""
-        token = self.control_plane.service_account_token("inplaced", "inplaced")
+        token = self.control_plane.agent_token()
         authority = self.control_plane.authority.certificate
         return self.node.make_floor(ApiServer(self.control_plane.url, authority, token, watch))
 

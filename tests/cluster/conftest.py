@@ -185,9 +185,10 @@ def start_node_agent(
         flags: tuple[str, ...] = (),
         **options: object,
     ) -> Agent:
+        path = folder / "node.conf"
         return start_agent(
             endpoint or node.containerd.endpoint,
-            kubeconfig=kubeconfig or control_plane.write_agent_kubeconfig(folder / "node.conf"),
+            kubeconfig=kubeconfig or control_plane.write_agent_kubeconfig(path, node=node.name),
             node_name=node.name,
             flags=[f"--kubelet-health-address={node.health_address}", *flags],
             **options,

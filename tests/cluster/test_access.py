@@ -19,7 +19,7 @@ from lab.wait import wait_until
 SLOWLY = sanitizers.SLOWNESS
 
 # As whom the roles know the agent.
-_USER = "system:serviceaccount:inplaced:inplaced"
+_USER = "system:serviceaccount:inplaced:unbound"
 
 # What a pod has is put where it would be, in a view of the file system that only the agent has.
 _AS_POD = """
@@ -90,7 +90,7 @@ def test_token_file_rotates(start, control_plane, folder, node_image, push):
     file = folder / "token"
 
     def rotate() -> None:
-        write_whole(file, control_plane.service_account_token("inplaced", "inplaced"))
+        write_whole(file, control_plane.agent_token())
 
     rotate()
     agent = start(control_plane.write_kubeconfig(folder / "agent.conf", token_file=file))
@@ -122,7 +122,7 @@ def test_token_is_wrong_at_first(start, control_plane, folder, node_image, push)
     agent = start(control_plane.write_kubeconfig(folder / "agent.conf", token_file=file))
     wait_problem(agent, "unauthorized")
     assert_clear(the_complaint(agent, timeout=15))
-    write_whole(file, control_plane.service_account_token("inplaced", "inplaced"))
+    write_whole(file, control_plane.agent_token())
     serves(node_image, push)
     wait_until(lambda: problems(agent) == {}, 10 * SLOWLY, lambda: f"end of {problems(agent)}")
     assert "no-such-token" not in agent.log_text()
@@ -136,7 +136,7 @@ def test_program_makes_tokens(start, control_plane, folder, node_image, push):
     program.chmod(0o700)
 
     def prepare(seconds: float) -> datetime:
-        token = control_plane.service_account_token("inplaced", "inplaced")
+        token = control_plane.agent_token()
         end = datetime.now(timezone.utc) + timedelta(seconds=seconds)
         status = {"token": token, "expirationTimestamp": f"{end:%Y-%m-%dT%H:%M:%SZ}"}
         kind = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
@@ -190,7 +190,7 @@ def test_as_pod(make_agent, containerd, control_plane, folder, node_name, node_i
     """With what Kubernetes gives to every pod."""
     given = folder / "given"
     given.mkdir()
-    (given / "token").write_text(control_plane.service_account_token("inplaced", "inplaced"))
+    (given / "token").write_text(control_plane.agent_token())
     (given / "ca.crt").write_bytes(control_plane.authority.certificate.read_bytes())
     agent = make_agent(
         containerd.endpoint,
@@ -224,7 +224,7 @@ def test_proxy_of_the_environment(
     path = control_plane.write_kubeconfig(
         folder / "agent.conf",
         "https://api.inplaced.test:6443",
-        token=control_plane.service_account_token("inplaced", "inplaced"),
+        token=control_plane.agent_token(),
         tls_server_name="localhost",
     )
     with ConnectProxy(("127.0.0.1", control_plane.port)) as proxy:

@@ -283,7 +283,7 @@ def test_status_of_an_old_object(
         await behave_well(exchange)
 
     with ApiProxy(folder / "proxy", mortal.url, mortal.authority.certificate) as proxy:
-        token = mortal.service_account_token("inplaced", "inplaced")
+        token = mortal.agent_token()
         path = write_kubeconfig(folder / "agent.conf", proxy.url, proxy.authority, token=token)
         proxy.on(r"^PATCH \S*/status", hold_success)
         agent = start_agent(containerd.endpoint, kubeconfig=path, node_name=node_name)

@@ -333,7 +333,7 @@ def test_what_the_agent_may_do(kube, is_allowed, verb, resource, namespace):
 
 def test_service_account(control_plane, node_image, node_name):
     """Its token is a real one, and what is done with it is on record."""
-    token = control_plane.service_account_token("inplaced", "inplaced")
+    token = control_plane.agent_token()
     agent = NodeImage(control_plane.client(token), node_name)
     agent.patch_status(COUNTS)
     with pytest.raises(KubeError) as error:

@@ -886,7 +886,7 @@ def test_watch_of_a_real_server_breaks(
     """What the fake proves holds before a real one."""
     about = control_plane.authority.certificate
     with ApiProxy(folder / "proxy", control_plane.url, about) as proxy:
-        token = control_plane.service_account_token("inplaced", "inplaced")
+        token = control_plane.agent_token()
         path = write_kubeconfig(folder / "kubeconfig", proxy.url, proxy.authority, token=token)
         agent = make_agent(fake_runtime.endpoint, kubeconfig=path, node_name=node_name)
         agent.start()

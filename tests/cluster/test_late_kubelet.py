@@ -37,7 +37,9 @@ def late_node(make_node, line):
 def late_agent(late_node, start_agent, control_plane, folder):
     return start_agent(
         late_node.containerd.endpoint,
-        kubeconfig=control_plane.write_agent_kubeconfig(folder / "agent.conf"),
+        kubeconfig=control_plane.write_agent_kubeconfig(
+            folder / "agent.conf", node=late_node.name
+        ),
         node_name=late_node.name,
         flags=[f"--kubelet-health-address={late_node.health_address}"],
     )

@@ -56,9 +56,9 @@ def api(control_plane, folder):
 
 
 @pytest.fixture
-def agent_behind_api(start_node_agent, control_plane, folder, api):
+def agent_behind_api(start_node_agent, control_plane, node, folder, api):
     """An agent whose requests to the API server pass through the fixture `api`."""
-    token = control_plane.service_account_token("inplaced", "inplaced")
+    token = control_plane.agent_token(node.name)
     path = write_kubeconfig(folder / "behind.conf", api.url, api.authority, token=token)
     return start_node_agent(kubeconfig=path)
 

@@ -161,7 +161,7 @@ def test_failure_of_another_is_not_its_own(
     is_restarted,
 ):
     """What failed for a caller of the socket has succeeded for the NodeImage, told late or not."""
-    token = control_plane.service_account_token("inplaced", "inplaced")
+    token = control_plane.agent_token()
     kubeconfig = write_kubeconfig(folder / "agent.conf", proxy.url, proxy.authority, token=token)
     agent = start_agent(containerd.endpoint, kubeconfig=kubeconfig, node_name=node_name)
     node_image.wait_counts(0, 0, 0, 0, 0)

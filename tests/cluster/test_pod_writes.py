@@ -156,7 +156,7 @@ def make_pod(
     with RuntimeProxy(folder / "runtime", containerd.socket) as proxy:
         proxy.on("ListContainers", list_containers)
         proxy.on("ImageStatus", answer(messages.ImageStatusResponse(image={"id": _IMAGE_ID})))
-        token = control_plane.service_account_token("inplaced", "inplaced")
+        token = control_plane.agent_token()
         path = write_kubeconfig(folder / "agent.conf", api.url, api.authority, token=token)
         start_agent(proxy.endpoint, kubeconfig=path, node_name=node_name)
         yield make

@@ -52,9 +52,9 @@ def api(control_plane, folder, version):
 
 
 @pytest.fixture
-def agent(start_node_agent, control_plane, folder, api):
+def agent(start_node_agent, control_plane, node, folder, api):
     """One whose requests to the API server pass through the fixture `api`."""
-    token = control_plane.service_account_token("inplaced", "inplaced")
+    token = control_plane.agent_token(node.name)
     path = write_kubeconfig(folder / "behind.conf", api.url, api.authority, token=token)
     return start_node_agent(kubeconfig=path)
 

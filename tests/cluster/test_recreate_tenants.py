@@ -150,7 +150,9 @@ def test_a_static_pod(make_node, start_agent, control_plane, folder, tools, kube
     node = make_node(config={"staticPodPath": str(files)})
     start_agent(
         node.containerd.endpoint,
-        kubeconfig=control_plane.write_agent_kubeconfig(folder / "static.conf"),
+        kubeconfig=control_plane.write_agent_kubeconfig(
+            folder / "static.conf", node=node.name
+        ),
         node_name=node.name,
         flags=[f"--kubelet-health-address={node.health_address}"],
     )

@@ -251,7 +251,7 @@ def test_the_api_server_is_away(start_node_agent, control_plane, folder, make_po
     """What it said of the pod last is not forgotten: here, that nothing starts the container again."""
     pod = make_pod(container("main", tools), restartPolicy="Never", owner=False)
     server = control_plane.url, control_plane.authority.certificate
-    token = control_plane.service_account_token("inplaced", "inplaced")
+    token = control_plane.agent_token(pod.node.name)
     with ApiProxy(folder / "api", *server) as api:
         path = write_kubeconfig(folder / "behind.conf", api.url, api.authority, token=token)
         agent = start_node_agent(kubeconfig=path)

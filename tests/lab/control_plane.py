@@ -30,6 +30,8 @@ from lab.wait import free_port, wait_until
 
 _ADMIN_TOKEN = "lab-admin"
 _MANIFESTS = REPOSITORY / "packaging" / "kubernetes"
+_NAMESPACE = "inplaced"
+_UNBOUND = "unbound"  # the account of agents for which there is no Node
 _SECRETS = "kruise-daemon-config"  # the namespace in which OpenKruise collects them
 
 # Only what service accounts do is of interest: the agent is one.
@@ -128,35 +130,68 @@ class ControlPlane:
         """What a kubelet of that node has to show."""
         return self.authority.issue(f"node-{name}", f"/O=system:nodes/CN=system:node:{name}")
 
-    def service_account_token(self, namespace: str, name: str, seconds: int = 3600) -> str:
-        """A new token of a service account that exists. Less than 600 seconds is refused."""
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
-        answer = self.admin.post(path, {**request, "spec": {"expirationSeconds": seconds}})
-        return answer["status"]["token"]
+    def service_account_token(
+        self, namespace: str, name: str, seconds: int = 3600, node: str | None = None
+    ) -> str:
+        """A new token of a service account that exists. Less than 600 seconds is refused.
 
-    def write_agent_kubeconfig(self, path: Path, server: str | None = None) -> Path:
-        """For the agent's service account, which `install` makes."""
-        token = self.service_account_token("inplaced", "inplaced")
-        return self.write_kubeconfig(path, server, token=token)
+        With `node` it is bound to that Node, as the token of a pod is.
+        """
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        spec: Object = {"expirationSeconds": seconds}
+        if node is not None:
+            spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Node", "name": node}
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        return self.admin.post(path, request)["status"]["token"]
+
+    def agent_token(self, node: str | None = None) -> str:
+        """For an agent, with the rights that `install` gives it.
+
+        With `node` the token is bound to that Node, and the policy limits what it may write. Where there
+        is no Node it is another account's, with the same rights.
+        """
+        if node is None:
+            return self.service_account_token(_NAMESPACE, _UNBOUND)
+        return self.service_account_token(_NAMESPACE, "inplaced", node=node)
+
+    def write_agent_kubeconfig(
+        self, path: Path, server: str | None = None, node: str | None = None
+    ) -> Path:
+        """With such a token."""
+        return self.write_kubeconfig(path, server, token=self.agent_token(node))
 
     # What is in it
 
     def install(self) -> None:
-        """Our custom resources, and what the agent may do."""
+        """Our custom resources, what the agent may do, and the policy that limits it to its node."""
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _SECRETS}}
         self.admin.apply(namespace)
-        definitions = sorted((_MANIFESTS / "crds").glob("*.yaml"))
-        self.apply_files(*definitions, *sorted(_MANIFESTS.glob("rbac*.yaml")))
+        self.apply_files(*sorted((_MANIFESTS / "crds").glob("*.apps.kruise.io.yaml")))
+        self.apply_files(_MANIFESTS / "base" / "namespace.yaml")
+        account = {"name": _UNBOUND, "namespace": _NAMESPACE}
+        self.admin.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
+        for path in (
+            _MANIFESTS / "base" / "rbac.yaml",
+            _MANIFESTS / "components" / "registration" / "rbac.yaml",
+            _MANIFESTS / "overlays" / "openkruise" / "rbac-secrets.yaml",
+        ):
+            for document in read_documents(path):
+                if "subjects" in document:
+                    document["subjects"].append({"kind": "ServiceAccount", **account})
+                self.admin.apply(document)
+        self.apply_files(_MANIFESTS / "policy" / "policy.yaml")
+
+    def install_node_rights(self) -> None:
+        """What agents need that use the identity of the kubelet."""
+        self.apply_files(_MANIFESTS / "overlays" / "kubelet-identity" / "rbac.yaml")
 
     def apply_files(self, *paths: Path) -> None:
         """As `kubectl apply`; returns when new kinds are served."""
         for path in paths:
-            for document in yaml.safe_load_all(path.read_text()):
-                if document is not None:
-                    applied = self.admin.apply(document)
-                    if document["kind"] == "CustomResourceDefinition":
-                        self._wait_served(applied)
+            for document in read_documents(path):
+                applied = self.admin.apply(document)
+                if document["kind"] == "CustomResourceDefinition":
+                    self._wait_served(applied)
 
     def save(self) -> None:
         """Keeps what is in it now, for `restore`. The API server goes on running."""
@@ -281,6 +316,11 @@ class ControlPlane:
             return self.admin.request("GET", "/readyz") == "ok"
         except (OSError, KubeError):
             return False
+
+
+def read_documents(path: Path) -> list[Object]:
+    """Of a file of YAML."""
+    return [document for document in yaml.safe_load_all(path.read_text()) if document]
 
 
 def _listens(port: int) -> bool:
