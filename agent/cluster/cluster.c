@@ -6,20 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/base/loop.h"
 #include "agent/cluster/node-image.h"
 #include "agent/cluster/registration.h"
 #include "agent/cluster/status-writer.h"
-#include "agent/kube/discovery.h"
-#include "agent/kube/path.h"
-#include "agent/kube/report.h"
-#include "agent/kube/retry.h"
-#include "agent/kube/watch-message.h"
-#include "agent/kube/watch.h"
+#include "agent/kube/resource.h"
 
 #define COMPONENT "inplaced"
 #define CLUSTER_GROUP "apps.kruise.io"
@@ -45,18 +37,9 @@ struct Cluster {
         ClusterNodeImage *node_image;
 
         bool was_away;
-        bool was_synced;
-        KubeDiscovery *discovery;
-        sd_event_source *rediscover;
-        unsigned n_failures; /* of the discovery, or of what it found, in a row */
-        Error absence;       /* why there is no version, or unset */
-        KubeReport report;
-        char *version; /* of the group, and then there are all of these: */
-        KubeWatch *watch;
-        bool is_shown;   /* this watch has shown the object */
-        KubeCall *check; /* whether the object is what the watch has shown */
-        StatusWriter *writer;
-        Registration *registration; /* if somebody wants it */
+        KubeResource *resource;
+        StatusWriter *writer;       /* while a version is served, as is the registration */
+        Registration *registration; /* if it is asked for */
 };
 
 DEFINE_CLEANUP(Cluster *, cluster_free)
@@ -69,11 +52,12 @@ static int cluster_register(Cluster *cluster, const KubeObject *object) {
         return cluster->registration ? registration_on_object(cluster->registration, object) : 0;
 }
 
-/* The newest state of the NodeImage. */
-static int cluster_on_object(Cluster *cluster, const KubeObject *object) {
+/* The NodeImage, as the watch shows it */
+
+static int on_object(const KubeObject *object, void *userdata) {
+        Cluster *cluster = userdata;
         int r;
 
-        cluster->is_shown = true;
         r = cluster_node_image_set(cluster->node_image, object);
         if (r < 0)
                 return r;
@@ -86,94 +70,8 @@ static int cluster_on_object(Cluster *cluster, const KubeObject *object) {
         return status_writer_on_object(cluster->writer);
 }
 
-/*
- * Whether the NodeImage is what the watch has shown
- *
- * After the cluster's store was restored from a backup, the server takes a watch from a version that is
- * not there any more and shows nothing. One that was not started again even lists what it remembers of
- * the lost future. Only a GET of the object is sure to be answered by the store.
- */
-
-static int cluster_take_object(Cluster *cluster, const KubeObject *object) {
-        const char *known = cluster_node_image_resource_version(cluster->node_image);
-        int r;
-
-        if (known && strcmp(object->resource_version, known) == 0)
-                return 0;
-
-        log_info(cluster->log, NULL,
-                 "The NodeImage `%s` is not what the watch has shown: listing it anew.",
-                 cluster->node_name);
-        cluster_node_image_on_list(cluster->node_image);
-        r = cluster_on_object(cluster, object);
-        return r < 0 ? r : kube_watch_relist(cluster->watch);
-}
-
-/* A refusal is met again by the next write, which asks again. */
-static int on_checked(const KubeReply *reply, const Error *error, void *userdata) {
-        cleanup(watch_reader_done) WatchReader reader = WATCH_READER_INIT(false);
-        cleanup(watch_event_done) WatchEvent event = WATCH_EVENT_INIT;
-        cleanup(error_done) Error unread = ERROR_INIT;
+static int on_gone(const KubeObject *object, void *userdata) {
         Cluster *cluster = userdata;
-        int r;
-
-        cluster->check = kube_call_unref(cluster->check);
-        if (error)
-                return error->kind == ERROR_NOT_FOUND ? kube_watch_relist(cluster->watch) : 0;
-
-        r = watch_object_read(&reader, (Slice){ .data = reply->body, .size = reply->size }, &event,
-                              &unread);
-        if (r < 0)
-                return unread.kind == ERROR_NONE ? r : 0;
-
-        return cluster_take_object(cluster, &event.object);
-}
-
-static int cluster_check_object(Cluster *cluster) {
-        const KubePath path = {
-                .group = CLUSTER_GROUP,
-                .version = cluster->version,
-                .resource = "nodeimages",
-                .name = cluster->node_name,
-        };
-        KubeRequest request = {
-                .verb = "get",
-                .method = "GET",
-                .on_replied = on_checked,
-                .userdata = cluster,
-        };
-        cleanup(free_p) char *text = NULL;
-        int r;
-
-        if (cluster->check)
-                return 0;
-
-        r = kube_path_format(&path, &text);
-        if (r < 0)
-                return r;
-
-        request.path = text;
-        return kube_call(cluster->client, &request, &cluster->check);
-}
-
-/* What depends on the version that is served */
-
-/* Newer first: what is stored need not be converted then. */
-static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
-
-/* What an earlier life has done is claimed by the first list, or never. */
-static int cluster_on_first_sync(Cluster *cluster) {
-        cluster->was_synced = true;
-        log_info(cluster->log, NULL, "Watching the NodeImage `%s` (%s) of %s.", cluster->node_name,
-                 cluster->version, kube_client_target(cluster->client));
-        return cluster_node_image_on_first_sync(cluster->node_image);
-}
-
-static int on_object(const KubeObject *object, void *userdata) {
-        return cluster_on_object(userdata, object);
-}
-
-static int cluster_on_gone(Cluster *cluster) {
         int r;
 
         r = cluster_node_image_clear(cluster->node_image);
@@ -182,79 +80,46 @@ static int cluster_on_gone(Cluster *cluster) {
 
         log_info(cluster->log, NULL, "The NodeImage `%s` is gone.", cluster->node_name);
         cluster_tell(cluster);
-        return 0;
+        return kube_resource_is_synced(cluster->resource) ? cluster_register(cluster, NULL) : 0;
 }
 
-static int on_gone(const KubeObject *object, void *userdata) {
+static void on_list(void *userdata) {
+        Cluster *cluster = userdata;
+
+        cluster_node_image_on_list(cluster->node_image);
+}
+
+static int on_synced(bool is_first, void *userdata) {
         Cluster *cluster = userdata;
         int r;
 
-        r = cluster_on_gone(cluster);
-        if (r < 0)
-                return r;
-
-        return kube_watch_state(cluster->watch) == KUBE_WATCH_SYNCED
-                       ? cluster_register(cluster, NULL)
-                       : 0;
-}
-
-/* Lets go of all that needs a served version. */
-static void cluster_drop_parts(Cluster *cluster) {
-        kube_report_answered(&cluster->report);
-        cluster->check = kube_call_unref(cluster->check);
-        cluster->watch = kube_watch_free(cluster->watch);
-        cluster->writer = status_writer_free(cluster->writer);
-        cluster->registration = registration_free(cluster->registration);
-        cluster->version = (free(cluster->version), NULL);
-}
-
-static int cluster_on_synced(Cluster *cluster) {
-        int r;
-
-        cluster->n_failures = 0;
         cluster_node_image_on_listed(cluster->node_image);
-        if (kube_report_well(&cluster->report) && cluster->was_synced)
-                log_info(cluster->log, NULL, "Watching the NodeImage `%s` again.",
-                         cluster->node_name);
-
-        r = cluster->was_synced ? 0 : cluster_on_first_sync(cluster);
-        if (r < 0)
-                return r;
-
-        /* It went while its kind was not served, so no watch has seen it go. */
-        if (!cluster->is_shown && cluster_node_image_uid(cluster->node_image))
-                r = cluster_on_gone(cluster);
+        /* What a previous run has done is claimed by the first list, or never. */
+        r = is_first ? cluster_node_image_on_first_sync(cluster->node_image) : 0;
         if (r < 0)
                 return r;
 
         return cluster_node_image_uid(cluster->node_image) ? 0 : cluster_register(cluster, NULL);
 }
 
-static int on_rediscover(sd_event_source *source, uint64_t usec, void *userdata);
+static int on_resource_changed(void *userdata) {
+        Cluster *cluster = userdata;
+        int r = 0;
 
-static int cluster_discover_later(Cluster *cluster) {
-        sd_event *event = kube_client_event(cluster->client);
-        uint32_t random = 0;
-
-        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
-        cluster->n_failures++;
-        cluster->rediscover = sd_event_source_disable_unref(cluster->rediscover);
-        return loop_add_time_relative(event, &cluster->rediscover, CLOCK_MONOTONIC,
-                                      kube_retry_usec(cluster->n_failures, NULL, random), 0,
-                                      on_rediscover, cluster);
-}
-
-static int cluster_on_absent(Cluster *cluster, const Error *why) {
-        int r;
-
-        r = kube_report_trouble(&cluster->report, why);
-        if (r < 0)
-                return r;
-
-        (void) error_copy(&cluster->absence, why);
+        if (cluster->writer)
+                r = status_writer_set_synced(cluster->writer,
+                                             kube_resource_is_synced(cluster->resource));
         cluster_tell(cluster);
-        return cluster_discover_later(cluster);
+        return r;
 }
+
+static void on_watch_restart(void *userdata) {
+        Cluster *cluster = userdata;
+
+        cluster->on_watch_restart(cluster->userdata);
+}
+
+/* What depends on the version that is served */
 
 static void on_written(const Error *error, void *userdata) {
         Cluster *cluster = userdata;
@@ -268,154 +133,91 @@ static void on_settled(void *userdata) {
 }
 
 static int on_doubt(void *userdata) {
-        return cluster_check_object(userdata);
+        const Cluster *cluster = userdata;
+        const char *version = cluster_node_image_resource_version(cluster->node_image);
+
+        return kube_resource_check(cluster->resource, 0, /* namespace= */ NULL, cluster->node_name,
+                                   version ?: "");
 }
 
-static int cluster_add_registration(Cluster *cluster) {
+static void cluster_drop_writers(Cluster *cluster) {
+        cluster->writer = status_writer_free(cluster->writer);
+        cluster->registration = registration_free(cluster->registration);
+}
+
+static int cluster_add_writer(Cluster *cluster, const char *version) {
+        const StatusWriterOptions options = {
+                .client = cluster->client,
+                .log = cluster->log,
+                .node_image = cluster->node_image,
+                .version = version,
+                .on_written = on_written,
+                .on_settled = on_settled,
+                .on_doubt = on_doubt,
+                .userdata = cluster,
+        };
+
+        return status_writer_new(&options, &cluster->writer);
+}
+
+static int cluster_add_registration(Cluster *cluster, const char *version) {
         const RegistrationOptions options = {
                 .client = cluster->client,
                 .log = cluster->log,
-                .version = cluster->version,
+                .version = version,
                 .node_name = cluster->node_name,
         };
 
         return cluster->must_register ? registration_new(&options, &cluster->registration) : 0;
 }
 
-/* Discovery may go on to name what is not there: it is not asked without a pause. */
-static int cluster_on_unserved(Cluster *cluster, const Error *why) {
-        cleanup(error_done) Error copy = ERROR_INIT;
-
-        (void) error_copy(&copy, why);
-        cluster_drop_parts(cluster);
-        return cluster_on_absent(cluster, &copy);
-}
-
-static int on_watch_state(KubeWatchState state, void *userdata) {
+static int on_version(const char *version, void *userdata) {
         Cluster *cluster = userdata;
-        const Error *error = kube_watch_error(cluster->watch);
         int r;
 
-        r = status_writer_set_synced(cluster->writer, state == KUBE_WATCH_SYNCED);
-        if (r < 0)
-                return r;
+        cluster_drop_writers(cluster);
+        if (!version)
+                return 0;
 
-        if (state == KUBE_WATCH_SYNCED)
-                r = cluster_on_synced(cluster);
-        if (r < 0)
-                return r;
-
-        r = state == KUBE_WATCH_TROUBLED ? kube_report_trouble(&cluster->report, error) : 0;
-        if (r < 0)
-                return r;
-        if (state == KUBE_WATCH_TROUBLED && error->kind == ERROR_NOT_FOUND)
-                return cluster_on_unserved(cluster, error);
-
-        cluster_tell(cluster);
-        return 0;
+        r = cluster_add_writer(cluster, version);
+        return r < 0 ? r : cluster_add_registration(cluster, version);
 }
 
-static void on_list(void *userdata) {
-        Cluster *cluster = userdata;
+static int cluster_add_resource(Cluster *cluster) {
+        /* Newer first: what is stored need not be converted then. */
+        static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
+        cleanup(free_p) char *subject = NULL, *fields = NULL;
 
-        cluster_node_image_on_list(cluster->node_image);
-}
-
-static void on_watch_restart(void *userdata) {
-        Cluster *cluster = userdata;
-
-        cluster->on_watch_restart(cluster->userdata);
-}
-
-static int cluster_add_watch(Cluster *cluster) {
-        cleanup(free_p) char *name = NULL, *selector = NULL;
-        KubeWatchOptions options = {
-                .client = cluster->client,
-                .path = { .group = CLUSTER_GROUP,
-                          .version = cluster->version,
-                          .resource = "nodeimages" },
-                .on_object = on_object,
-                .on_gone = on_gone,
-                .on_state = on_watch_state,
-                .on_list = on_list,
-                .on_restart = on_watch_restart,
-                .userdata = cluster,
-        };
-        int r;
-
-        r = kube_path_escape(cluster->node_name, &name);
-        if (r < 0)
-                return r;
-
-        if (asprintf(&selector, "fieldSelector=metadata.name%%3D%s", name) < 0) {
-                selector = NULL;
+        if (asprintf(&subject, "the NodeImage `%s`", cluster->node_name) < 0) {
+                subject = NULL;
                 return -ENOMEM;
         }
 
-        /* It has seen nothing yet, so all that it shows first is of a list. */
-        cluster->is_shown = false;
-        cluster_node_image_on_list(cluster->node_image);
-        options.selector = selector;
-        return kube_watch_new(&options, &cluster->watch);
-}
-
-static int cluster_add_parts(Cluster *cluster, const char *version) {
-        StatusWriterOptions writer = {
-                .client = cluster->client,
-                .log = cluster->log,
-                .node_image = cluster->node_image,
-                .on_written = on_written,
-                .on_settled = on_settled,
-                .on_doubt = on_doubt,
-                .userdata = cluster,
-        };
-        int r;
-
-        cluster->version = strdup(version);
-        if (!cluster->version)
+        if (asprintf(&fields, "metadata.name=%s", cluster->node_name) < 0) {
+                fields = NULL;
                 return -ENOMEM;
-
-        writer.version = cluster->version;
-        r = status_writer_new(&writer, &cluster->writer);
-        if (r < 0)
-                return r;
-
-        r = cluster_add_registration(cluster);
-        if (r < 0)
-                return r;
-
-        return cluster_add_watch(cluster);
-}
-
-static int on_discovered(const char *version, const Error *error, void *userdata) {
-        Cluster *cluster = userdata;
-        cleanup(error_done) Error absent = ERROR_INIT;
-
-        cluster->discovery = kube_discovery_free(cluster->discovery);
-        error_done(&cluster->absence);
-        if (error)
-                return cluster_on_absent(cluster, error);
-        if (!version) {
-                (void) error_set(&absent, ERROR_NOT_FOUND,
-                                 "the API server has no NodeImages of " CLUSTER_GROUP);
-                return cluster_on_absent(cluster, &absent);
         }
 
-        kube_report_answered(&cluster->report);
-        cluster_tell(cluster);
-        return cluster_add_parts(cluster, version);
-}
-
-/* Finds out which version is served, and watches it. */
-static int cluster_discover(Cluster *cluster) {
-        cluster->rediscover = sd_event_source_disable_unref(cluster->rediscover);
-        cluster->discovery = kube_discovery_free(cluster->discovery);
-        return kube_discover(cluster->client, CLUSTER_GROUP, versions, "nodeimages", on_discovered,
-                             cluster, &cluster->discovery);
-}
-
-static int on_rediscover(sd_event_source *source, uint64_t usec, void *userdata) {
-        return cluster_discover(userdata);
+        return kube_resource_new(
+                &(KubeResourceOptions){
+                        .client = cluster->client,
+                        .log = cluster->log,
+                        .group = CLUSTER_GROUP,
+                        .versions = versions,
+                        .resource = "nodeimages",
+                        .subject = subject,
+                        .speaks_for_all = true,
+                        .selections = { { .fields = fields,
+                                          .on_object = on_object,
+                                          .on_gone = on_gone,
+                                          .on_list = on_list } },
+                        .on_version = on_version,
+                        .on_synced = on_synced,
+                        .on_changed = on_resource_changed,
+                        .on_restart = on_watch_restart,
+                        .userdata = cluster,
+                },
+                &cluster->resource);
 }
 
 /*
@@ -495,17 +297,18 @@ static int send_outcome(KubeEvents *events, const KubeReference *node_image,
 
 /* What stands between this node and the API server; NULL: nothing. */
 static const char *find_obstacle(const Cluster *cluster) {
-        const Error *trouble = kube_client_trouble(cluster->client);
+        const Error *trouble = kube_client_trouble(cluster->client), *error;
 
         if (trouble && trouble->kind != ERROR_NONE)
                 return error_message(trouble);
-        if (cluster->absence.kind != ERROR_NONE)
-                return error_message(&cluster->absence);
-        if (!cluster->watch)
+        if (!cluster->resource)
                 return "waiting for the API server";
-        if (kube_watch_state(cluster->watch) == KUBE_WATCH_TROUBLED)
-                return error_message(kube_watch_error(cluster->watch));
-        if (!cluster->was_synced)
+        error = kube_resource_error(cluster->resource);
+        if (error->kind != ERROR_NONE)
+                return error_message(error);
+        if (!kube_resource_version(cluster->resource))
+                return "waiting for the API server";
+        if (!kube_resource_was_synced(cluster->resource))
                 return "waiting for the list of NodeImages";
 
         return NULL;
@@ -525,12 +328,14 @@ static bool is_ready(const void *source, const char **ret_why) {
 
 static const char *advice_for(const Cluster *cluster) {
         const Error *trouble = kube_client_trouble(cluster->client);
+        ErrorKind kind =
+                cluster->resource ? kube_resource_error(cluster->resource)->kind : ERROR_NONE;
 
         if (trouble && trouble->kind == ERROR_DENIED)
                 return "check the credentials and the certificate authority";
-        if (cluster->absence.kind == ERROR_NOT_FOUND)
+        if (kind == ERROR_NOT_FOUND)
                 return "install OpenKruise, or the CRDs of packaging/kubernetes/crds";
-        if (cluster->watch && kube_watch_error(cluster->watch)->kind == ERROR_DENIED)
+        if (kind == ERROR_DENIED)
                 return "give the agent the rights of packaging/kubernetes/base/rbac.yaml";
 
         return "pulls go on meanwhile, and are reported when it is there";
@@ -557,7 +362,7 @@ static int visit_node_image(const Cluster *cluster, const DiagnosisVisitor *visi
                                            "correct its spec; until then the rest of it "
                                            "counts, or the last good one",
                                            visitor->userdata);
-        if (!cluster->was_synced)
+        if (!cluster->resource || !kube_resource_was_synced(cluster->resource))
                 return 0;
         if (!cluster_node_image_uid(cluster->node_image))
                 return visitor->on_fact("NodeImage",
@@ -568,7 +373,8 @@ static int visit_node_image(const Cluster *cluster, const DiagnosisVisitor *visi
                                         visitor->userdata);
 
         n = asprintf(&text, "%s (%s), tags: %zu", cluster_node_image_name(cluster->node_image),
-                     cluster->version ?: "?", cluster_node_image_n_images(cluster->node_image));
+                     kube_resource_version(cluster->resource) ?: "?",
+                     cluster_node_image_n_images(cluster->node_image));
         if (n < 0) {
                 text = NULL;
                 return -ENOMEM;
@@ -632,10 +438,8 @@ static int on_image(Image *image, void *userdata) {
 
 /* Whoever waits for the server need not wait any longer. */
 static void cluster_kick(Cluster *cluster) {
-        if (cluster->rediscover)
-                (void) cluster_discover(cluster);
-        if (cluster->watch)
-                (void) kube_watch_kick(cluster->watch);
+        if (cluster->resource)
+                (void) kube_resource_kick(cluster->resource);
         if (cluster->writer)
                 (void) status_writer_kick(cluster->writer);
         if (cluster->registration)
@@ -686,13 +490,6 @@ static int cluster_add_client(Cluster *cluster, const ClusterOptions *options, E
         if (r < 0)
                 return r;
 
-        cluster->report = (KubeReport){
-                .client = cluster->client,
-                .log = cluster->log,
-                .subject = "Waiting for the API server",
-                .speaks_for_all = true,
-        };
-
         events.client = cluster->client;
         r = kube_events_new(&events, &cluster->events);
         if (r < 0)
@@ -735,9 +532,8 @@ void cluster_stop(Cluster *cluster) {
         if (cluster->images)
                 images_unwatch(cluster->images, &cluster->watcher);
         cluster->images = NULL;
-        cluster->rediscover = sd_event_source_disable_unref(cluster->rediscover);
-        cluster->discovery = kube_discovery_free(cluster->discovery);
-        cluster_drop_parts(cluster);
+        cluster->resource = kube_resource_free(cluster->resource);
+        cluster_drop_writers(cluster);
         cluster->node_image = cluster_node_image_free(cluster->node_image);
 }
 
@@ -746,11 +542,9 @@ Cluster *cluster_free(Cluster *cluster) {
                 return NULL;
 
         cluster_stop(cluster);
-        kube_report_done(&cluster->report);
         kube_secrets_free(cluster->secrets);
         kube_events_free(cluster->events);
         kube_client_free(cluster->client);
-        error_done(&cluster->absence);
         free(cluster->node_name);
         free(cluster);
         return NULL;
@@ -778,12 +572,14 @@ int cluster_start(Cluster *cluster, Images *images) {
         cluster->images = images;
         cluster->watcher = (ImagesWatcher){ .on_image = on_image, .userdata = cluster };
         images_watch(images, &cluster->watcher);
-        return cluster_discover(cluster);
+        log_info(cluster->log, NULL, "The API server is %s.", kube_client_target(cluster->client));
+        return cluster_add_resource(cluster);
 }
 
 void cluster_on_done(const Image *image, const ImageRequest *request, void *userdata) {
         Cluster *cluster = userdata;
         const ImageStatus *status = image_status_for(image, request->owner, request->desired.name);
+        const char *version = cluster->resource ? kube_resource_version(cluster->resource) : NULL;
         cleanup(free_p) char *api_version = NULL;
         KubeReference reference = {
                 .kind = "NodeImage",
@@ -792,7 +588,7 @@ void cluster_on_done(const Image *image, const ImageRequest *request, void *user
         };
 
         if (!status || !cluster_node_image_is_owner(cluster->node_image, request->owner) ||
-            !cluster->version || asprintf(&api_version, CLUSTER_GROUP "/%s", cluster->version) < 0)
+            !version || asprintf(&api_version, CLUSTER_GROUP "/%s", version) < 0)
                 return;
 
         reference.api_version = api_version;

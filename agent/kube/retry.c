@@ -4,8 +4,6 @@
 
 #include "agent/base/backoff.h"
 
-#define RETRY_MIN_USEC ((uint64_t) 250000)
-#define RETRY_MAX_USEC ((uint64_t) 15000000)
 #define RETRY_AFTER_MAX_USEC ((uint64_t) 60000000)
 
 bool kube_is_retriable(const KubeReply *reply, const Error *error) {
@@ -21,7 +19,8 @@ bool kube_is_retriable(const KubeReply *reply, const Error *error) {
 
 uint64_t kube_retry_usec(unsigned n_failures, const KubeReply *reply, uint32_t random) {
         uint64_t asked = reply ? reply->retry_after_usec : 0;
-        uint64_t usec = backoff_between_usec(RETRY_MIN_USEC, RETRY_MAX_USEC, n_failures, random);
+        uint64_t usec =
+                backoff_between_usec(KUBE_RETRY_MIN_USEC, KUBE_RETRY_MAX_USEC, n_failures, random);
 
         if (asked > RETRY_AFTER_MAX_USEC)
                 asked = RETRY_AFTER_MAX_USEC;

@@ -7,7 +7,10 @@
 
 #include "agent/kube/client.h"
 
-/* Somebody can hope that the same request succeeds later: nobody answered, or 408, 429 or 5xx. */
+#define KUBE_RETRY_MIN_USEC ((uint64_t) 250000)
+#define KUBE_RETRY_MAX_USEC ((uint64_t) 15000000)
+
+/* The same request may succeed later: no answer came, or 408, 429 or 5xx. */
 bool kube_is_retriable(const KubeReply *reply, const Error *error);
 
 /* How long to wait after the n-th failure in a row (from 1): 0.25, 0.5, 1 … 15 s, ± 20 %, and never

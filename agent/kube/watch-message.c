@@ -261,9 +261,22 @@ static int read_protobuf_status(ProtobufCBinaryData raw, WatchEvent *event, Erro
         return 0;
 }
 
+/* The bytes have to last as long as the event. */
+static int read_enveloped(const uint8_t *bytes, size_t size, WatchEvent *event, Error *reterr) {
+        KubeEnvelope *envelope;
+        int r;
+
+        r = kube_protobuf_open(bytes, size, &envelope, reterr);
+        if (r < 0)
+                return r;
+
+        event->messages[1] = &envelope->base;
+        return read_object(envelope->raw.data, envelope->raw.len, &event->messages[2],
+                           &event->object, reterr);
+}
+
 static int watch_protobuf_event(Slice frame, WatchEvent *event, Error *reterr) {
         const KubeWatchEventMessage *message;
-        KubeEnvelope *envelope;
         int r;
 
         r = kube_protobuf_unpack(&kubernetes__v1__watch_event__descriptor,
@@ -281,14 +294,7 @@ static int watch_protobuf_event(Slice frame, WatchEvent *event, Error *reterr) {
         if (event->type == WATCH_EVENT_ERROR)
                 return read_protobuf_status(message->object->raw, event, reterr);
 
-        r = kube_protobuf_open(message->object->raw.data, message->object->raw.len, &envelope,
-                               reterr);
-        if (r < 0)
-                return r;
-
-        event->messages[1] = &envelope->base;
-        r = read_object(envelope->raw.data, envelope->raw.len, &event->messages[2], &event->object,
-                        reterr);
+        r = read_enveloped(message->object->raw.data, message->object->raw.len, event, reterr);
         if (r < 0)
                 return r;
 
@@ -423,11 +429,13 @@ int watch_object_read(WatchReader *reader, Slice body, WatchEvent *ret, Error *r
         cleanup(watch_event_done) WatchEvent event = event_empty();
         int r;
 
-        assert(!reader->is_protobuf);
-
-        r = parse_json(reader, body, &event.json, reterr);
-        if (r >= 0)
-                r = watch_json_object(event.json, &event.object, reterr);
+        if (reader->is_protobuf) {
+                r = read_enveloped((const uint8_t *) body.data, body.size, &event, reterr);
+        } else {
+                r = parse_json(reader, body, &event.json, reterr);
+                if (r >= 0)
+                        r = watch_json_object(event.json, &event.object, reterr);
+        }
         if (r >= 0)
                 r = check_event(&event, reterr);
         if (r < 0)

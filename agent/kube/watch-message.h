@@ -66,7 +66,7 @@ typedef struct WatchList {
 int watch_event_read(WatchReader *reader, Slice frame, WatchEvent *ret, Error *reterr);
 void watch_event_done(WatchEvent *event);
 
-/* The answer to a GET of one object in JSON, as an event of the type ADDED. */
+/* The answer to a GET of one object, as an event of the type ADDED. The body has to last as long. */
 int watch_object_read(WatchReader *reader, Slice body, WatchEvent *ret, Error *reterr);
 
 /* The answer to a list. */

@@ -270,6 +270,12 @@ static void watch_keys_unmark(WatchKeys *keys) {
                 keys->items[i]->is_marked = false;
 }
 
+/* Whatever is shown next is news. */
+static void watch_keys_forget_versions(WatchKeys *keys) {
+        for (size_t i = 0; i < keys->n_items; i++)
+                keys->items[i]->version[0] = '\0';
+}
+
 static WatchKey *watch_keys_find_unmarked(const WatchKeys *keys) {
         for (size_t i = 0; i < keys->n_items; i++)
                 if (!keys->items[i]->is_marked)
@@ -1098,6 +1104,29 @@ int kube_watch_relist(KubeWatch *watch) {
                 watch->pause = sd_event_source_disable_unref(watch->pause);
 
         return watch_handle(watch, WATCH_ON_DOUBT, NULL, &none);
+}
+
+void kube_watch_stop(KubeWatch *watch) {
+        watch_drop_call(watch);
+        frames_done(&watch->frames);
+        watch->pause = sd_event_source_disable_unref(watch->pause);
+        watch->next = (free(watch->next), NULL);
+        watch->plan = (WatchPlan){ .step = WATCH_RELISTING };
+        watch->state = KUBE_WATCH_LISTING;
+        error_done(&watch->error);
+}
+
+int kube_watch_begin_again(KubeWatch *watch, const char *version) {
+        int r;
+
+        kube_watch_stop(watch);
+        watch_keys_forget_versions(&watch->keys);
+        r = version ? set_text(&watch->version, version) : 0;
+        if (r < 0)
+                return r;
+
+        watch->options.path.version = watch->version;
+        return watch_handle(watch, WATCH_ON_TIMER, NULL, NULL);
 }
 
 int kube_watch_kick(KubeWatch *watch) {

@@ -74,5 +74,14 @@ const Error *kube_watch_error(const KubeWatch *watch);
  * pause. Not from within a callback of the watch. */
 int kube_watch_relist(KubeWatch *watch);
 
+/* Lists as a new watch would, and shows all objects, also those that it has shown before; those that it
+ * does not find any more are gone. version: of the kind, from now on; NULL: as before. Not from within
+ * a callback of the watch. */
+int kube_watch_begin_again(KubeWatch *watch, const char *version);
+
+/* Asks for nothing until it is begun again, and is in the state KUBE_WATCH_LISTING. From within a
+ * callback of the watch only if it is troubled. */
+void kube_watch_stop(KubeWatch *watch);
+
 /* Does not wait any longer if it is backing off: the server is known to answer. */
 int kube_watch_kick(KubeWatch *watch);

@@ -404,7 +404,7 @@ def test_kind_goes_with_the_object(make_member, server, proxy, wishes, hold):
     call = hold.wait_begun()
     served, server.versions = server.versions, []
     the_watch(proxy).cut()
-    wait_problem(agent, "API server", "no NodeImages")
+    wait_problem(agent, "API server", "no nodeimages")
     server.delete("nodeimages", _NODE)
     server.versions = served
     assert call.wait_over(30 * SLOWLY) and call.cancelled

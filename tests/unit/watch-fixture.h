@@ -17,6 +17,7 @@
 #include "agent/kube/client.h"
 
 #define FAKE_TIMERS_MAX 500
+#define FAKE_CALLS_MAX 4
 
 struct KubeCall {
         KubeRequest request; /* the path is owned */
@@ -24,7 +25,9 @@ struct KubeCall {
 
 static struct FakeKube {
         sd_event *event;
-        KubeCall *call; /* the one that runs; NULL: none */
+        KubeCall *call; /* the oldest that runs, or the one of fake_choose(); NULL: none */
+        KubeCall *calls[FAKE_CALLS_MAX];
+        size_t n_running, max_running; /* 0: one at a time */
         unsigned n_calls;
         uint64_t now_usec;
         struct {
@@ -50,21 +53,27 @@ const Error *kube_client_trouble(const KubeClient *client) {
 int kube_call(KubeClient *client, const KubeRequest *request, KubeCall **ret) {
         KubeCall *call = calloc(1, sizeof(*call));
 
-        assert_true(!fake.call);
+        assert_true(fake.n_running < (fake.max_running ?: 1));
         call->request = *request;
         call->request.path = strdup(request->path);
-        fake.call = call;
+        fake.calls[fake.n_running++] = call;
+        fake.call = fake.call ?: call;
         fake.n_calls++;
         *ret = call;
         return 0;
 }
 
 KubeCall *kube_call_unref(KubeCall *call) {
+        size_t i = 0;
+
         if (!call)
                 return NULL;
 
-        assert_true(call == fake.call);
-        fake.call = NULL;
+        while (fake.calls[i] != call)
+                assert_true(++i < fake.n_running);
+        memmove(fake.calls + i, fake.calls + i + 1, (--fake.n_running - i) * sizeof(fake.calls[0]));
+        if (call == fake.call)
+                fake.call = fake.n_running > 0 ? fake.calls[0] : NULL;
         free((char *) call->request.path);
         free(call);
         return NULL;
@@ -93,7 +102,7 @@ int sd_event_source_set_time_relative(sd_event_source *source, uint64_t usec) {
                         fake.timers[i].usec = usec;
                         fake.timers[i].due_usec = fake.now_usec + usec;
                 }
-        return 0;
+        return sd_event_source_set_time(source, UINT64_MAX);
 }
 
 static inline void fake_set_up(void) {
@@ -138,6 +147,17 @@ static inline void fake_pass(void) {
         fake.now_usec = fake.timers[i].due_usec;
         assert_true(sd_event_source_set_time(fake.timers[i].source, 0) >= 0);
         assert_true(sd_event_run(fake.event, 0) > 0);
+}
+
+/* The call whose path has this part is the one that is answered next; false: there is none. */
+static inline bool fake_choose(const char *part) {
+        for (size_t i = 0; i < fake.n_running; i++)
+                if (strstr(fake.calls[i]->request.path, part)) {
+                        fake.call = fake.calls[i];
+                        return true;
+                }
+
+        return false;
 }
 
 static inline int fake_accept(void) {

@@ -1,0 +1,629 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A watched kind, with a server that does what the test says
+ *
+ * Discovery and watch are real. What is reported is written down as it comes: "version V" or "no
+ * version", "+name version", "-name", "list", "synced" or "first synced", "changed". Of a second
+ * selection names have a "2" before them.
+ */
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <cmocka.h>
+
+#include "agent/kube/resource.h"
+#include "tests/unit/kube-message.h"
+#include "tests/unit/stderr-capture.h"
+#include "tests/unit/watch-fixture.h"
+
+#define SEC ((uint64_t) 1000000)
+#define GROUP "{\"versions\":[{\"version\":\"v2\"},{\"version\":\"v1\"}]}"
+#define RESOURCES "{\"resources\":[{\"name\":\"things\"},{\"name\":\"things/status\"}]}"
+
+static const char *const versions[] = { "v2", "v1", NULL };
+
+/* The jitter of all waits is in the middle. */
+ssize_t getrandom(void *buffer, size_t size, unsigned flags) {
+        memset(buffer, 0x7f, size);
+        return (ssize_t) size;
+}
+
+typedef struct Fixture {
+        Log *log;
+        Stderr captured;
+        KubeResource *resource;
+        char told[4096];
+        unsigned n_restarts;
+        int result; /* of on_object */
+} Fixture;
+
+static void tell(Fixture *f, const char *format, ...) {
+        size_t size = strlen(f->told);
+        va_list arguments;
+
+        va_start(arguments, format);
+        vsnprintf(f->told + size, sizeof(f->told) - size, format, arguments);
+        va_end(arguments);
+        strcat(f->told, "\n");
+}
+
+static int on_object(const KubeObject *object, void *userdata) {
+        Fixture *f = userdata;
+
+        tell(f, "+%s %s", object->name, object->resource_version);
+        return f->result;
+}
+
+static int on_gone(const KubeObject *object, void *userdata) {
+        tell(userdata, "-%s", object->name);
+        return 0;
+}
+
+static int on_second_object(const KubeObject *object, void *userdata) {
+        tell(userdata, "+2%s %s", object->name, object->resource_version);
+        return 0;
+}
+
+static int on_second_gone(const KubeObject *object, void *userdata) {
+        tell(userdata, "-2%s", object->name);
+        return 0;
+}
+
+static void on_list(void *userdata) {
+        tell(userdata, "list");
+}
+
+static int on_version(const char *version, void *userdata) {
+        if (version)
+                tell(userdata, "version %s", version);
+        else
+                tell(userdata, "no version");
+        return 0;
+}
+
+static int on_synced(bool is_first, void *userdata) {
+        tell(userdata, is_first ? "first synced" : "synced");
+        return 0;
+}
+
+static int on_changed(void *userdata) {
+        tell(userdata, "changed");
+        return 0;
+}
+
+static void on_restart(void *userdata) {
+        ((Fixture *) userdata)->n_restarts++;
+}
+
+/* A kind with a group and one selection. */
+static KubeResourceOptions get_options(Fixture *f) {
+        return (KubeResourceOptions){
+                .log = f->log,
+                .group = "g.io",
+                .versions = versions,
+                .resource = "things",
+                .subject = "the things",
+                .selections = { { .fields = "metadata.name=a,b",
+                                  .on_object = on_object,
+                                  .on_gone = on_gone,
+                                  .on_list = on_list } },
+                .on_version = on_version,
+                .on_synced = on_synced,
+                .on_changed = on_changed,
+                .on_restart = on_restart,
+                .userdata = f,
+        };
+}
+
+static void start(Fixture *f, const KubeResourceOptions *options) {
+        assert_int_equal(kube_resource_new(options, &f->resource), 0);
+}
+
+static int set_up(void **state) {
+        Fixture *f = calloc(1, sizeof(*f));
+
+        fake_set_up();
+        stderr_pipe(&f->captured);
+        assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &f->log), 0);
+        *state = f;
+        return 0;
+}
+
+static int tear_down(void **state) {
+        Fixture *f = *state;
+
+        assert_null(kube_resource_free(f->resource));
+        log_free(f->log);
+        fputs(stderr_restore(&f->captured), stderr); /* what a check that failed has said, too */
+        fake_tear_down();
+        free(f);
+        return 0;
+}
+
+static void assert_told(Fixture *f, const char *expected) {
+        assert_string_equal(f->told, expected);
+        f->told[0] = '\0';
+}
+
+/* All that was logged, each line with the time cut off. Nothing can be logged any more. */
+static void assert_logged(Fixture *f, const char *expected) {
+        char text[4096] = "";
+
+        for (const char *line = stderr_restore(&f->captured); *line;) {
+                const char *end = strchr(line, '\n');
+
+                assert_non_null(end);
+                assert_true(end - line > 9);
+                strncat(text, line + 9, (size_t) (end + 1 - line) - 9);
+                line = end + 1;
+        }
+
+        assert_string_equal(text, expected);
+        stderr_pipe(&f->captured);
+}
+
+static void answer(const char *path, const char *body) {
+        assert_true(fake_choose(path));
+        assert_int_equal(fake_reply(&(KubeReply){ .code = 200, .body = body, .size = strlen(body) },
+                                    NULL),
+                         0);
+}
+
+static void refuse(int code, ErrorKind kind) {
+        const Error error = { .kind = kind, .message = (char *) "no" };
+
+        assert_int_equal(fake_reply(&(KubeReply){ .code = code, .body = "" }, &error), 0);
+}
+
+static void discover(void) {
+        answer("/apis/g.io", GROUP);
+        answer("/apis/g.io/v2", RESOURCES);
+}
+
+static int send_object(const char *type, const char *name, const char *version) {
+        char line[500];
+        int n = snprintf(line, sizeof(line),
+                         "{\"type\":\"%s\",\"object\":{\"metadata\":{\"namespace\":\"\","
+                         "\"name\":\"%s\",\"uid\":\"u-%s\",\"resourceVersion\":\"%s\"}}}\n",
+                         type, name, name, version);
+
+        return fake_send(line, (size_t) n);
+}
+
+static void end_list(void) {
+        static const char line[] =
+                "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"9\","
+                "\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}}}}\n";
+
+        assert_int_equal(fake_send(line, strlen(line)), 0);
+}
+
+/* The list of the watch that is being answered: a in version 1 and b in version 2. */
+static void list_both(void) {
+        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(send_object("ADDED", "a", "1"), 0);
+        assert_int_equal(send_object("ADDED", "b", "2"), 0);
+        end_list();
+}
+
+static void start_synced(Fixture *f, const KubeResourceOptions *options) {
+        start(f, options);
+        discover();
+        list_both();
+        assert_true(kube_resource_is_synced(f->resource));
+        f->told[0] = '\0';
+}
+
+static void assert_asked(const char *part) {
+        assert_non_null(fake.call);
+        assert_non_null(strstr(fake.call->request.path, part));
+}
+
+/* Whatever is asked is refused for that long. */
+static void refuse_for(uint64_t usec, int code, ErrorKind kind) {
+        uint64_t until_usec = fake.now_usec + usec;
+
+        while (fake.now_usec < until_usec) {
+                if (fake.call)
+                        refuse(code, kind);
+                fake_pass();
+        }
+}
+
+static void test_discovers_and_watches(void **state) {
+        Fixture *f = *state;
+        const KubeResourceOptions options = get_options(f);
+
+        start(f, &options);
+        assert_null(kube_resource_version(f->resource));
+        discover();
+        assert_string_equal(kube_resource_version(f->resource), "v2");
+        assert_told(f, "version v2\nlist\nchanged\n");
+        assert_asked("/apis/g.io/v2/things?fieldSelector=metadata.name%3Da%2Cb&watch=true");
+        assert_false(kube_resource_was_synced(f->resource));
+        list_both();
+        assert_told(f, "+a 1\n+b 2\nfirst synced\nchanged\n");
+        assert_true(kube_resource_was_synced(f->resource));
+        assert_int_equal(send_object("DELETED", "b", "10"), 0);
+        assert_told(f, "-b\n");
+        assert_logged(f, "info Watching the things (v2).\n");
+}
+
+/* What went while it was away is gone, the rest is shown again, unchanged as it is. */
+static void test_vanishes_and_returns(void **state) {
+        Fixture *f = *state;
+        const KubeResourceOptions options = get_options(f);
+
+        start_synced(f, &options);
+        assert_int_equal(fake_reply(&(KubeReply){ .code = 200, .body = "" }, NULL), 0);
+        while (!fake.call)
+                fake_pass();
+        refuse(404, ERROR_NOT_FOUND);
+        while (kube_resource_version(f->resource)) {
+                while (!fake.call)
+                        fake_pass();
+                refuse(404, ERROR_NOT_FOUND);
+        }
+        assert_told(f, "no version\nchanged\n");
+        assert_false(kube_resource_is_synced(f->resource));
+        assert_true(kube_resource_was_synced(f->resource));
+        assert_int_equal(kube_resource_error(f->resource)->kind, ERROR_NOT_FOUND);
+
+        /* It is asked for after a pause, and for ever. */
+        for (unsigned i = 0; i < 3; i++) {
+                assert_null(fake.call);
+                fake_pass();
+                answer("/apis/g.io", "{}");
+        }
+        assert_string_equal(error_message(kube_resource_error(f->resource)),
+                            "the API server has no things.g.io");
+        f->told[0] = '\0';
+
+        fake_pass();
+        answer("/apis/g.io", "{\"versions\":[{\"version\":\"v1\"}]}");
+        answer("/apis/g.io/v1", RESOURCES);
+        assert_asked("/apis/g.io/v1/things?");
+        assert_int_equal(kube_resource_error(f->resource)->kind, ERROR_NONE);
+        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(send_object("ADDED", "b", "2"), 0);
+        end_list();
+        assert_told(f, "version v1\nlist\nchanged\n+b 2\n-a\nsynced\nchanged\n");
+        assert_logged(f, "info Watching the things (v2).\n"
+                         "warning Cannot watch the things: no.\n"
+                         "warning Cannot watch the things: the API server has no things.g.io.\n"
+                         "info Watching the things again.\n");
+}
+
+/* It is named among the kinds that are served, but is not. */
+static void test_kind_is_broken(void **state) {
+        Fixture *f = *state;
+        const KubeResourceOptions options = get_options(f);
+        uint64_t before_usec = 0;
+
+        start(f, &options);
+        for (unsigned i = 0; i < 3; i++) {
+                uint64_t wait_usec;
+
+                discover();
+                assert_asked("/apis/g.io/v2/things?");
+                refuse(404, ERROR_NOT_FOUND);
+                assert_null(fake.call);
+                wait_usec = fake_timer();
+                assert_true(wait_usec > before_usec);
+                before_usec = wait_usec;
+                fake_pass();
+        }
+        assert_logged(f, "warning Cannot watch the things: no.\n");
+}
+
+/* An optional kind that is not there is asked for once a minute, and that is no trouble. */
+static void test_absent_optional(void **state) {
+        Fixture *f = *state;
+        KubeResourceOptions options = get_options(f);
+
+        options.is_optional = true;
+        start(f, &options);
+        for (unsigned i = 0; i < 3; i++) {
+                answer("/apis/g.io", "{}");
+                assert_null(fake.call);
+                assert_in_range(fake_timer(), 48 * SEC, 72 * SEC);
+                fake_pass();
+        }
+        assert_int_equal(kube_resource_error(f->resource)->kind, ERROR_NONE);
+
+        /* That it cannot be found out is. */
+        refuse(500, ERROR_INTERNAL);
+        assert_int_equal(kube_resource_error(f->resource)->kind, ERROR_INTERNAL);
+        assert_in_range(fake_timer(), 1, SEC);
+        assert_logged(f, "warning Cannot watch the things: no.\n");
+}
+
+static void test_kick_discovers(void **state) {
+        Fixture *f = *state;
+        KubeResourceOptions options = get_options(f);
+
+        options.is_optional = true;
+        start(f, &options);
+        assert_int_equal(kube_resource_kick(f->resource), 0);
+        assert_int_equal(fake.n_calls, 1);
+        answer("/apis/g.io", "{}");
+        assert_int_equal(kube_resource_kick(f->resource), 0);
+        assert_int_equal(fake_timer(), 0);
+        fake_pass();
+        discover();
+        refuse(503, ERROR_UNAVAILABLE);
+        assert_null(fake.call);
+        assert_int_equal(kube_resource_kick(f->resource), 0);
+        assert_int_equal(fake_timer(), 0);
+}
+
+/* A kind of the core has no discovery: a watch that is refused goes on. */
+static void test_core(void **state) {
+        static const char *const core[] = { "v1", NULL };
+        Fixture *f = *state;
+        KubeResourceOptions options = get_options(f);
+
+        options.group = NULL;
+        options.versions = core;
+        options.is_optional = true;
+        start(f, &options);
+        assert_string_equal(kube_resource_version(f->resource), "v1");
+        assert_asked("/api/v1/things?");
+        assert_told(f, "list\n");
+        refuse_for(60 * SEC, 404, ERROR_NOT_FOUND);
+        assert_string_equal(kube_resource_version(f->resource), "v1");
+        assert_int_equal(kube_resource_error(f->resource)->kind, ERROR_NOT_FOUND);
+        f->told[0] = '\0';
+        while (!fake.call)
+                fake_pass();
+        list_both();
+        assert_told(f, "+a 1\n+b 2\nfirst synced\nchanged\n");
+        assert_logged(f, "info Watching the things (v1).\n");
+        assert_int_equal(f->n_restarts, 0); /* of what has worked, nothing was begun again */
+}
+
+static void test_trouble_is_logged_once(void **state) {
+        Fixture *f = *state;
+        const KubeResourceOptions options = get_options(f);
+
+        start(f, &options);
+        discover();
+        refuse_for(60 * SEC, 403, ERROR_DENIED);
+        assert_int_equal(kube_resource_error(f->resource)->kind, ERROR_DENIED);
+        while (!fake.call)
+                fake_pass();
+        list_both();
+        assert_int_equal(kube_resource_error(f->resource)->kind, ERROR_NONE);
+        assert_logged(f, "warning Cannot watch the things: no.\n"
+                         "info Watching the things (v2).\n");
+}
+
+static KubeResourceOptions get_two(Fixture *f) {
+        KubeResourceOptions options = get_options(f);
+
+        options.selections[0] =
+                (KubeSelection){ .labels = "x=1", .on_object = on_object, .on_gone = on_gone };
+        options.selections[1] = (KubeSelection){ .labels = "!x",
+                                                 .on_object = on_second_object,
+                                                 .on_gone = on_second_gone };
+        fake.max_running = 3;
+        return options;
+}
+
+static void test_two_selections(void **state) {
+        Fixture *f = *state;
+        const KubeResourceOptions options = get_two(f);
+
+        start(f, &options);
+        discover();
+        assert_true(fake_choose("labelSelector=%21x&"));
+        list_both();
+        assert_told(f, "version v2\nchanged\n+2a 1\n+2b 2\nchanged\n");
+        assert_false(kube_resource_is_synced(f->resource));
+        assert_true(fake_choose("labelSelector=x%3D1&"));
+        refuse(403, ERROR_DENIED);
+        assert_int_equal(kube_resource_error(f->resource)->kind, ERROR_DENIED);
+        while (!fake_choose("labelSelector=x%3D1&"))
+                fake_pass();
+        end_list();
+        assert_told(f, "changed\nfirst synced\nchanged\n");
+        assert_true(kube_resource_is_synced(f->resource));
+
+        /* Both end when the kind does, and both begin again. */
+        refuse(404, ERROR_NOT_FOUND);
+        while (kube_resource_version(f->resource)) {
+                while (!fake_choose("labelSelector=x%3D1&"))
+                        fake_pass();
+                refuse(404, ERROR_NOT_FOUND);
+        }
+        assert_int_equal(fake.n_running, 0);
+        fake_pass();
+        discover();
+        assert_int_equal(fake.n_running, 2);
+}
+
+static void test_show_again(void **state) {
+        Fixture *f = *state;
+        const KubeResourceOptions options = get_two(f);
+
+        start(f, &options);
+        discover();
+        assert_true(fake_choose("labelSelector=%21x&"));
+        list_both();
+        assert_true(fake_choose("labelSelector=x%3D1&"));
+        end_list();
+        f->told[0] = '\0';
+
+        assert_int_equal(kube_resource_show_again(f->resource, 1), 0);
+        assert_true(fake_choose("labelSelector=%21x&"));
+        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(send_object("ADDED", "a", "1"), 0);
+        end_list();
+        assert_told(f, "+2a 1\n-2b\nsynced\nchanged\n");
+}
+
+static void check(Fixture *f, const char *version) {
+        assert_int_equal(kube_resource_check(f->resource, 0, NULL, "a", version), 0);
+        assert_true(fake_choose("/apis/g.io/v2/things/a"));
+        assert_string_equal(fake.call->request.method, "GET");
+}
+
+#define GOT(version) \
+        "{\"metadata\":{\"name\":\"a\",\"uid\":\"u-a\",\"resourceVersion\":\"" version "\"}}"
+
+static void test_check_finds_nothing_new(void **state) {
+        Fixture *f = *state;
+        const KubeResourceOptions options = get_options(f);
+        static const struct {
+                int code;
+                ErrorKind error;
+                const char *body;
+        } answers[] = {
+                { 200, ERROR_NONE, GOT("1") }, { 200, ERROR_NONE, "{" },
+                { 200, ERROR_NONE, "{}" },     { 403, ERROR_DENIED, "" },
+                { 0, ERROR_UNAVAILABLE, "" },
+        };
+
+        fake.max_running = 2;
+        start_synced(f, &options);
+        for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+                check(f, "1");
+                /* One at a time. */
+                assert_int_equal(kube_resource_check(f->resource, 0, NULL, "b", "1"), 0);
+                assert_int_equal(fake.n_running, 2);
+                if (answers[i].error == ERROR_NONE)
+                        answer("/things/a", answers[i].body);
+                else
+                        refuse(answers[i].code, answers[i].error);
+                assert_told(f, "");
+                assert_true(kube_resource_is_synced(f->resource));
+                assert_int_equal(fake.n_running, 1);
+        }
+}
+
+/* The watch shows nothing, since it is from a version that is no more. */
+static void test_check_finds_another_version(void **state) {
+        Fixture *f = *state;
+        const KubeResourceOptions options = get_options(f);
+
+        fake.max_running = 2;
+        start_synced(f, &options);
+        check(f, "7");
+        answer("/things/a", GOT("3"));
+        assert_told(f, "list\n+a 3\nchanged\n");
+        assert_int_equal(fake.n_running, 0);
+
+        /* A server that was not started again lists what it remembers: that is no news. */
+        fake_pass();
+        assert_told(f, "list\n");
+        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(send_object("ADDED", "a", "1"), 0);
+        end_list();
+        assert_told(f, "-b\nsynced\nchanged\n");
+        assert_logged(f,
+                      "info Watching the things (v2).\n"
+                      "info `a` is not what the watch of the things has shown: listing again.\n");
+}
+
+static void test_check_finds_it_gone(void **state) {
+        Fixture *f = *state;
+        const KubeResourceOptions options = get_options(f);
+
+        fake.max_running = 2;
+        start_synced(f, &options);
+        check(f, "1");
+        refuse(404, ERROR_NOT_FOUND);
+        fake_pass();
+        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(send_object("ADDED", "b", "2"), 0);
+        end_list();
+        assert_told(f, "changed\nlist\n-a\nsynced\nchanged\n");
+}
+
+static void test_check_in_protobuf(void **state) {
+        static const char *const core[] = { "v1", NULL };
+        Fixture *f = *state;
+        KubeResourceOptions options = get_options(f);
+        Bytes object = { .size = 0 }, body = { .size = 0 };
+
+        fake.max_running = 2;
+        options.group = NULL;
+        options.versions = core;
+        options.is_protobuf = true;
+        start(f, &options);
+        f->told[0] = '\0';
+        assert_int_equal(kube_resource_check(f->resource, 0, "n", "a", "1"), 0);
+        assert_true(fake_choose("/api/v1/namespaces/n/things/a"));
+        assert_string_equal(fake.call->request.accept, KUBE_PROTOBUF);
+        bytes_pack_object(&object, "n", "a", "u-a", "2");
+        bytes_pack_envelope(&body, "Thing", &object);
+        assert_int_equal(fake_reply(&(KubeReply){ .code = 200,
+                                                  .body = (const char *) body.data,
+                                                  .size = body.size },
+                                    NULL),
+                         0);
+        assert_told(f, "list\n+a 2\n");
+}
+
+/* Neither a call nor a timer outlives it. */
+static void test_free_at_any_time(void **state) {
+        Fixture *f = *state;
+        const KubeResourceOptions options = get_two(f);
+
+        for (unsigned i = 0; i < 4; i++) {
+                start(f, &options);
+                if (i == 1)
+                        answer("/apis/g.io", "{}");
+                if (i > 1)
+                        discover();
+                if (i == 3)
+                        assert_int_equal(kube_resource_check(f->resource, 0, NULL, "a", "1"), 0);
+                f->resource = kube_resource_free(f->resource);
+                assert_int_equal(fake.n_running, 0);
+                assert_int_equal(fake_find_timer(), -1);
+        }
+}
+
+static void test_local_failure(void **state) {
+        const Error canceled = { .kind = ERROR_CANCELED };
+        Fixture *f = *state;
+        const KubeResourceOptions options = get_options(f);
+
+        start_synced(f, &options);
+        f->result = -ENOSPC;
+        assert_true(send_object("MODIFIED", "a", "10") < 0);
+        assert_int_equal(fake_reply(&(KubeReply){ .code = 200, .body = "" }, &canceled), -ENOSPC);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                TEST(test_discovers_and_watches),
+                TEST(test_vanishes_and_returns),
+                TEST(test_kind_is_broken),
+                TEST(test_absent_optional),
+                TEST(test_kick_discovers),
+                TEST(test_core),
+                TEST(test_trouble_is_logged_once),
+                TEST(test_two_selections),
+                TEST(test_show_again),
+                TEST(test_check_finds_nothing_new),
+                TEST(test_check_finds_another_version),
+                TEST(test_check_finds_it_gone),
+                TEST(test_check_in_protobuf),
+                TEST(test_free_at_any_time),
+                TEST(test_local_failure),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
