@@ -9,7 +9,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
-#include "agent/kube/report.h"
+#include "agent/kube/resource.h"
 #include "agent/pod/pod-spec.h"
 
 #define REFUSED_MAX 64
@@ -25,15 +25,12 @@ typedef struct PodList {
 
 struct Pods {
         Log *log;
-        char *node_name;
         void (*on_restart)(void *userdata);
         void (*on_changed)(void *userdata);
         void *userdata;
-        KubeWatch *watch;
+        KubeResource *resource;
         PodList list;
         PodsWatcher *watchers;
-        bool was_synced;
-        KubeReport report;
         char *refused[REFUSED_MAX]; /* "namespace/name" of pods that were warned of */
         size_t n_refused;
 };
@@ -244,82 +241,48 @@ static int on_gone(const KubeObject *object, void *userdata) {
         return pod ? pods_tell_gone(pods, pod) : 0;
 }
 
-static void pods_log_sync(Pods *pods) {
-        if (kube_report_well(&pods->report) && pods->was_synced)
-                log_info(pods->log, NULL, "The pods of this node can be watched again.");
-        if (!pods->was_synced)
-                log_info(pods->log, NULL, "Watching the pods of node `%s`.", pods->node_name);
-        pods->was_synced = true;
-}
-
-/* A server that serves no pods, as one of a test may, has none. */
-static int pods_log_trouble(Pods *pods) {
-        const Error *error = kube_watch_error(pods->watch);
-
-        return error->kind == ERROR_NOT_FOUND ? 0 : kube_report_trouble(&pods->report, error);
-}
-
-static int on_state(KubeWatchState state, void *userdata) {
+static int on_changed(void *userdata) {
         Pods *pods = userdata;
-        int r = 0;
-
-        if (state == KUBE_WATCH_SYNCED)
-                pods_log_sync(pods);
-        else if (state == KUBE_WATCH_TROUBLED)
-                r = pods_log_trouble(pods);
-        if (r < 0)
-                return r;
 
         if (pods->on_changed)
                 pods->on_changed(pods->userdata);
-        return pods_tell_state(pods, state == KUBE_WATCH_SYNCED);
+        return pods_tell_state(pods, pods_are_synced(pods));
 }
 
 static void on_restart(void *userdata) {
         Pods *pods = userdata;
 
-        if (pods->on_restart && pods->was_synced)
+        if (pods->on_restart)
                 pods->on_restart(pods->userdata);
 }
 
-static int format_selector(const char *node_name, char **ret) {
-        cleanup(free_p) char *field = NULL;
-        cleanup(free_p) char *escaped = NULL;
-        int r;
+/* A server that serves no pods, as one of a test may, has none. */
+static int pods_add_resource(Pods *pods, const PodsOptions *options) {
+        static const char *const versions[] = { "v1", NULL };
+        cleanup(free_p) char *fields = NULL;
 
-        if (asprintf(&field, "spec.nodeName=%s", node_name) < 0) {
-                field = NULL;
+        if (asprintf(&fields, "spec.nodeName=%s", options->node_name) < 0) {
+                fields = NULL;
                 return -ENOMEM;
         }
 
-        r = kube_path_escape(field, &escaped);
-        if (r < 0)
-                return r;
-
-        return asprintf(ret, "fieldSelector=%s", escaped) < 0 ? -ENOMEM : 0;
-}
-
-static int pods_begin(Pods *pods, KubeClient *client) {
-        cleanup(free_p) char *selector = NULL;
-        int r;
-
-        r = format_selector(pods->node_name, &selector);
-        if (r < 0)
-                return r;
-
-        return kube_watch_new(
-                &(KubeWatchOptions){
-                        .client = client,
-                        .path = { .version = "v1", .resource = "pods" },
-                        .selector = selector,
+        return kube_resource_new(
+                &(KubeResourceOptions){
+                        .client = options->client,
+                        .log = options->log,
+                        .versions = versions,
+                        .resource = "pods",
+                        .subject = "the pods of this node",
+                        .is_optional = true,
                         .is_protobuf = true,
-                        .on_object = on_object,
-                        .on_gone = on_gone,
-                        .on_state = on_state,
+                        .selections = { { .fields = fields,
+                                          .on_object = on_object,
+                                          .on_gone = on_gone } },
+                        .on_changed = on_changed,
                         .on_restart = on_restart,
                         .userdata = pods,
                 },
-                &pods->watch);
+                &pods->resource);
 }
 
 int pods_new(const PodsOptions *options, Pods **ret) {
@@ -332,18 +295,11 @@ int pods_new(const PodsOptions *options, Pods **ret) {
 
         *pods = (Pods){
                 .log = options->log,
-                .node_name = strdup(options->node_name),
                 .on_restart = options->on_restart,
                 .on_changed = options->on_changed,
                 .userdata = options->userdata,
-                .report = { .client = options->client,
-                            .log = options->log,
-                            .subject = "Cannot watch the pods of this node" },
         };
-        if (!pods->node_name)
-                return -ENOMEM;
-
-        r = pods_begin(pods, options->client);
+        r = pods_add_resource(pods, options);
         if (r < 0)
                 return r;
 
@@ -355,14 +311,12 @@ Pods *pods_free(Pods *pods) {
         if (!pods)
                 return NULL;
 
-        pods->watch = kube_watch_free(pods->watch);
+        pods->resource = kube_resource_free(pods->resource);
         while (pods->watchers)
                 pods_unwatch(pods, pods->watchers);
         while (pods->n_refused > 0)
                 free(pods->refused[--pods->n_refused]);
         pod_list_done(&pods->list);
-        kube_report_done(&pods->report);
-        free(pods->node_name);
         free(pods);
         return NULL;
 }
@@ -376,11 +330,11 @@ void pods_unwatch(Pods *pods, PodsWatcher *watcher) {
 }
 
 bool pods_are_synced(const Pods *pods) {
-        return kube_watch_state(pods->watch) == KUBE_WATCH_SYNCED;
+        return kube_resource_is_synced(pods->resource);
 }
 
 const Error *pods_error(const Pods *pods) {
-        return kube_watch_error(pods->watch);
+        return kube_resource_error(pods->resource);
 }
 
 const Pod *pods_find(const Pods *pods, const char *namespace, const char *name) {
@@ -396,5 +350,5 @@ const Pod *pods_get(const Pods *pods, size_t i) {
 }
 
 int pods_kick(Pods *pods) {
-        return kube_watch_kick(pods->watch);
+        return kube_resource_kick(pods->resource);
 }

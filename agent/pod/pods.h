@@ -9,7 +9,7 @@
 
 #include "agent/base/list.h"
 #include "agent/base/log.h"
-#include "agent/kube/watch.h"
+#include "agent/kube/client.h"
 #include "agent/pod/pod.h"
 
 typedef struct Pods Pods;
@@ -31,7 +31,7 @@ typedef struct PodsWatcher {
 typedef struct PodsOptions {
         KubeClient *client;
         Log *log;
-        const char *node_name;              /* copied */
+        const char *node_name;
         void (*on_restart)(void *userdata); /* the watch began again, for metrics */
         void (*on_changed)(void *userdata); /* what pods_error() says may differ */
         void *userdata;

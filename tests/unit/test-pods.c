@@ -372,7 +372,7 @@ static void test_trouble(void **state) {
         start(fixture);
         assert_logged(&e, "warning Cannot watch the pods of this node: no.\n"
                           "warning Cannot watch the pods of this node: never.\n"
-                          "info Watching the pods of node `node,1`.\n");
+                          "info Watching the pods of this node (v1).\n");
         assert_int_equal(fixture->n_restarts, 0); /* of what has worked, nothing was begun again */
 }
 
