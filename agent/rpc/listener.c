@@ -18,13 +18,7 @@
 #include "agent/rpc/connection.h"
 #include "agent/rpc/room.h"
 
-/* How every HTTP/2 connection begins (RFC 9113, 3.4). */
-#define PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-#define PREFACE_SIZE (sizeof(PREFACE) - 1)
-
-#define SILENT_MAX 128 /* connections that have said nothing */
 #define REFUSED_MAX 16 /* connections beyond the limits, which are let in to learn that */
-#define PREFACE_USEC ((uint64_t) 5 * 1000000)
 #define PAUSE_USEC ((uint64_t) 500000)
 
 static const RoomLimits connection_limits = {
@@ -34,23 +28,11 @@ static const RoomLimits connection_limits = {
         .for_all = 256,
 };
 
-typedef struct Guest Guest;
+typedef struct Client Client;
 
-/* Somebody who knocked and has to say something now. */
-struct Guest {
-        LIST_LINKS(Guest);
-        Listener *listener;
-        int fd;
-        Peer peer;
-        sd_event_source *io;
-        sd_event_source *timer;
-};
-
-typedef struct Member Member;
-
-/* Somebody who was let in. */
-struct Member {
-        LIST_LINKS(Member);
+/* A connection that was accepted. */
+struct Client {
+        LIST_LINKS(Client);
         Listener *listener;
         Connection *connection;
         uid_t uid;
@@ -69,7 +51,7 @@ typedef struct SocketFile {
 struct Listener {
         sd_event *event;
         sd_event_source *io;
-        sd_event_source *pause;
+        Timer pause;
         int fd;
         SocketFile file; /* without a path if somebody else made the socket */
         gid_t group;
@@ -78,43 +60,30 @@ struct Listener {
         ListenerRefused on_refused;
         void *userdata;
 
-        Guest *guests;
-        size_t n_guests;
-        Member *members;
-        size_t n_members;
+        Client *clients;
+        size_t n_clients;
 };
 
 DEFINE_CLEANUP(Listener *, listener_free)
 
-static Guest *guest_free(Guest *guest) {
-        list_remove(&guest->listener->guests, guest);
-        guest->listener->n_guests--;
-        sd_event_source_disable_unref(guest->io);
-        sd_event_source_disable_unref(guest->timer);
-        close_p(&guest->fd);
-        peer_done(&guest->peer);
-        free(guest);
+static Client *client_free(Client *client) {
+        list_remove(&client->listener->clients, client);
+        client->listener->n_clients--;
+        connection_free(client->connection);
+        free(client);
         return NULL;
 }
 
-static Member *member_free(Member *member) {
-        list_remove(&member->listener->members, member);
-        member->listener->n_members--;
-        connection_free(member->connection);
-        free(member);
-        return NULL;
-}
+static void client_leave(Client *client) {
+        Listener *listener = client->listener;
+        void *handle = client->handle;
 
-static void member_leave(Member *member) {
-        Listener *listener = member->listener;
-        void *handle = member->handle;
-
-        member_free(member);
+        client_free(client);
         listener->on_left(handle, listener->userdata);
 }
 
-static int on_member_left(Connection *connection, void *userdata) {
-        member_leave(userdata);
+static int on_client_left(Connection *connection, void *userdata) {
+        client_leave(userdata);
         return 0;
 }
 
@@ -122,21 +91,21 @@ static int on_member_left(Connection *connection, void *userdata) {
 static int listener_check(const Listener *listener, const Peer *peer, Error *reterr) {
         RoomUse use = { 0 };
 
-        for (const Member *member = listener->members; member; member = member->next)
-                if (!member->is_refused)
-                        room_count(&use, member->is_root, member->uid == peer->uid, 1);
+        for (const Client *client = listener->clients; client; client = client->next)
+                if (!client->is_refused)
+                        room_count(&use, client->is_root, client->uid == peer->uid, 1);
 
         return room_check(&connection_limits, &use, peer_is_root(peer), peer->uid, 1, reterr);
 }
 
 /* The oldest of those that were refused has had its time. */
 static void listener_end_refused(Listener *listener) {
-        Member *oldest = NULL;
+        Client *oldest = NULL;
         size_t n = 0;
 
-        for (Member *member = listener->members; member; member = member->next)
-                if (member->is_refused) {
-                        oldest = member;
+        for (Client *client = listener->clients; client; client = client->next)
+                if (client->is_refused) {
+                        oldest = client;
                         n++;
                 }
 
@@ -144,11 +113,11 @@ static void listener_end_refused(Listener *listener) {
                 return;
 
         connection_shut_down(oldest->connection);
-        member_leave(oldest);
+        client_leave(oldest);
 }
 
-/* Being short of descriptors is the guest's bad luck, not ours. */
-static int listener_turn_away(Listener *listener, int fd, Peer *peer, int r) {
+/* A shortage of descriptors ends this connection and nothing else. */
+static int listener_drop(Listener *listener, int fd, Peer *peer, int r) {
         close_p(&fd);
         peer_done(peer);
         if (r == -ENOMEM)
@@ -158,168 +127,77 @@ static int listener_turn_away(Listener *listener, int fd, Peer *peer, int r) {
         return 0;
 }
 
-static int member_new(Listener *listener, int fd, const Peer *peer, Member **ret) {
-        Member *member;
+static int client_new(Listener *listener, int fd, const Peer *peer, Client **ret) {
+        Client *client;
         int r;
 
-        member = malloc(sizeof(*member));
-        if (!member)
+        client = malloc(sizeof(*client));
+        if (!client)
                 return -ENOMEM;
 
-        *member = (Member){
+        *client = (Client){
                 .listener = listener,
                 .uid = peer->uid,
                 .is_root = peer_is_root(peer),
         };
-        r = connection_new(listener->event, fd, on_member_left, member, &member->connection);
+        r = connection_new(listener->event, fd, on_client_left, client, &client->connection);
         if (r < 0) {
-                free(member);
+                free(client);
                 return r;
         }
 
-        list_prepend(&listener->members, member);
-        listener->n_members++;
-        *ret = member;
+        list_prepend(&listener->clients, client);
+        listener->n_clients++;
+        *ret = client;
         return 0;
 }
 
-static int listener_let_in(Listener *listener, int fd, Peer *peer) {
+/* Takes fd and peer over. */
+static int listener_accept(Listener *listener, int fd, Peer *peer) {
         cleanup(error_done) Error error = ERROR_INIT;
-        Member *member;
+        Client *client;
         int r;
 
         r = listener_check(listener, peer, &error);
         if (r < 0 && error.kind == ERROR_NONE)
-                return listener_turn_away(listener, fd, peer, -ENOMEM);
+                return listener_drop(listener, fd, peer, -ENOMEM);
 
-        r = member_new(listener, fd, peer, &member);
+        r = client_new(listener, fd, peer, &client);
         if (r < 0)
-                return listener_turn_away(listener, fd, peer, r);
+                return listener_drop(listener, fd, peer, r);
 
-        member->is_refused = error.kind != ERROR_NONE;
-        if (member->is_refused) {
+        client->is_refused = error.kind != ERROR_NONE;
+        if (client->is_refused) {
                 listener_end_refused(listener);
                 listener->on_refused(LISTENER_REFUSED_LIMIT, listener->userdata);
         }
-        return listener->on_accepted(fd, peer, member->is_refused ? &error : NULL, &member->handle,
+        return listener->on_accepted(fd, peer, client->is_refused ? &error : NULL, &client->handle,
                                      listener->userdata);
-}
-
-static int guest_send_away(Guest *guest, ListenerRefusal refusal) {
-        Listener *listener = guest->listener;
-
-        guest_free(guest);
-        listener->on_refused(refusal, listener->userdata);
-        return 0;
-}
-
-/* Looks at the first bytes and leaves them for gRPC. */
-static int on_guest_speaks(sd_event_source *source, int fd, uint32_t revents, void *userdata) {
-        Guest *guest = userdata;
-        Listener *listener = guest->listener;
-        char said[PREFACE_SIZE];
-        ssize_t n;
-
-        n = recv(fd, said, sizeof(said), MSG_PEEK);
-        if (n < 0 && errno == EAGAIN)
-                return 0;
-        if (n <= 0)
-                return guest_send_away(guest, LISTENER_REFUSED_SILENT);
-        if (memcmp(said, PREFACE, (size_t) n) != 0)
-                return guest_send_away(guest, LISTENER_REFUSED_JUNK);
-        if ((size_t) n < PREFACE_SIZE)
-                return revents & EPOLLRDHUP ? guest_send_away(guest, LISTENER_REFUSED_SILENT) : 0;
-
-        int let_in = take_fd(&guest->fd);
-        Peer peer = guest->peer;
-        guest->peer = (Peer){ .groups = NULL };
-        guest_free(guest);
-        return listener_let_in(listener, let_in, &peer);
-}
-
-static int on_guest_silent(sd_event_source *source, uint64_t usec, void *userdata) {
-        return guest_send_away(userdata, LISTENER_REFUSED_SILENT);
 }
 
 static bool may_call(const Peer *peer, gid_t group) {
         return peer_is_root(peer) || peer_has_group(peer, group);
 }
 
-/* Takes fd and peer over. */
-static int listener_receive(Listener *listener, int fd, Peer *peer) {
-        Guest *guest;
-        int r;
-
-        guest = calloc(1, sizeof(*guest));
-        if (!guest) {
-                close_p(&fd);
-                peer_done(peer);
-                return -ENOMEM;
-        }
-
-        guest->listener = listener;
-        guest->fd = fd;
-        guest->peer = *peer;
-        list_prepend(&listener->guests, guest);
-        listener->n_guests++;
-
-        /* On the edge: bytes that were looked at and left there must not wake us again. */
-        r = loop_add_io(listener->event, &guest->io, fd, EPOLLIN | EPOLLRDHUP | EPOLLET,
-                        on_guest_speaks, guest);
-        if (r < 0)
-                return r;
-
-        return loop_add_time_relative(listener->event, &guest->timer, CLOCK_MONOTONIC, PREFACE_USEC,
-                                      0, on_guest_silent, guest);
-}
-
-/* The one that has been silent for longest gives way, so that a crowd of silent ones cannot lock the
- * others out: to root one of another user, if there is any, to others only one that is not root's. */
-static Guest *listener_find_silent(const Listener *listener, bool is_for_root) {
-        Guest *oldest = NULL, *of_root = NULL;
-
-        for (Guest *guest = listener->guests; guest; guest = guest->next)
-                if (peer_is_root(&guest->peer))
-                        of_root = guest;
-                else
-                        oldest = guest;
-
-        return oldest || !is_for_root ? oldest : of_root;
-}
-
-static bool listener_make_room(Listener *listener, const Peer *peer) {
-        Guest *silent;
-
-        if (listener->n_guests < SILENT_MAX)
-                return true;
-
-        silent = listener_find_silent(listener, peer_is_root(peer));
-        if (silent)
-                (void) guest_send_away(silent, LISTENER_REFUSED_SILENT);
-        return silent;
-}
-
-static int on_pause_over(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_pause_over(void *userdata) {
         Listener *listener = userdata;
 
         return sd_event_source_set_enabled(listener->io, SD_EVENT_ON);
 }
 
-/* The connection, and not we, is the reason. With whatever else, such as no descriptors or memory, the
- * next one would fail as well, and the loop would do nothing else. */
+/* The reason is this connection. With any other one, such as no descriptors or memory, the next one would
+ * fail as well, and the loop would do nothing else. */
 static bool is_passing(int error) {
         return error == EAGAIN || error == EINTR || error == ECONNABORTED;
 }
 
-/* The ones who knock wait outside until there is what was missing. */
+/* New connections wait in the backlog until what was missing may be there. */
 static int listener_pause(Listener *listener) {
-        listener->pause = sd_event_source_disable_unref(listener->pause);
         (void) sd_event_source_set_enabled(listener->io, SD_EVENT_OFF);
-        return loop_add_time_relative(listener->event, &listener->pause, CLOCK_MONOTONIC,
-                                      PAUSE_USEC, 0, on_pause_over, listener);
+        return timer_start(&listener->pause, PAUSE_USEC);
 }
 
-static int on_knock(sd_event_source *source, int fd, uint32_t revents, void *userdata) {
+static int on_connection(sd_event_source *source, int fd, uint32_t revents, void *userdata) {
         Listener *listener = userdata;
         cleanup(peer_done) Peer who = { .groups = NULL };
         cleanup(close_p) int peer = -1;
@@ -338,14 +216,9 @@ static int on_knock(sd_event_source *source, int fd, uint32_t revents, void *use
                 listener->on_refused(LISTENER_REFUSED_DENIED, listener->userdata);
                 return 0;
         }
-        if (!listener_make_room(listener, &who)) {
-                listener->on_refused(LISTENER_REFUSED_LIMIT, listener->userdata);
-                return 0;
-        }
-
         given = who;
         who = (Peer){ .groups = NULL };
-        return listener_receive(listener, take_fd(&peer), &given);
+        return listener_accept(listener, take_fd(&peer), &given);
 }
 
 /* Whether a process answers there, even if it is in another way, or too busy. */
@@ -509,13 +382,20 @@ int listener_new(sd_event *event, const ListenerOptions *options, Listener **ret
                 .on_refused = options->on_refused,
                 .userdata = options->userdata,
         };
+        timer_init(&listener->pause, event, /* accuracy_usec= */ 0, on_pause_over, listener);
         r = listener_open(listener, options, reterr);
         if (r < 0)
                 return r;
 
-        r = loop_add_io(event, &listener->io, listener->fd, EPOLLIN, on_knock, listener);
+        r = loop_add_io(event, &listener->io, listener->fd, EPOLLIN, on_connection, listener);
         if (r < 0)
                 return r;
+
+        /* The clock's descriptor is made now: the timer is for when there are none left. */
+        r = timer_start(&listener->pause, PAUSE_USEC);
+        if (r < 0)
+                return r;
+        timer_stop(&listener->pause);
 
         *ret = take_ptr(listener);
         return 0;
@@ -525,12 +405,10 @@ Listener *listener_free(Listener *listener) {
         if (!listener)
                 return NULL;
 
-        while (listener->guests)
-                guest_free(listener->guests);
-        while (listener->members)
-                member_free(listener->members);
+        while (listener->clients)
+                client_free(listener->clients);
         sd_event_source_disable_unref(listener->io);
-        sd_event_source_disable_unref(listener->pause);
+        timer_done(&listener->pause);
         socket_file_remove(&listener->file);
         close_p(&listener->fd);
         free(listener);
@@ -538,14 +416,12 @@ Listener *listener_free(Listener *listener) {
 }
 
 size_t listener_n_connections(const Listener *listener) {
-        return listener->n_members;
+        return listener->n_clients;
 }
 
 const char *listener_refusal_to_string(ListenerRefusal refusal) {
         static const char *const names[_LISTENER_REFUSAL_MAX] = {
                 [LISTENER_REFUSED_LIMIT] = "limit",
-                [LISTENER_REFUSED_JUNK] = "junk",
-                [LISTENER_REFUSED_SILENT] = "silent",
                 [LISTENER_REFUSED_DENIED] = "denied",
         };
 

@@ -2,12 +2,12 @@
 #pragma once
 
 /*
- * The door of the local API
+ * The socket of the local API
  *
- * Listens on a Unix socket and decides about each connection before gRPC sees it: who is it (the
- * peer's uid and groups), is there room, and does it speak HTTP/2 at all? A peer that says nothing
- * or something else is sent away, so that it costs a descriptor for some seconds and no more. One for
- * which there is no room is passed on with a refusal, for a moment, so that it learns why.
+ * Listens on a Unix socket and decides about each connection before gRPC sees it: may this user call
+ * (the peer's uid and groups), and is there room? A connection for which there is no room is passed on
+ * with a refusal, for a moment, so that its calls are answered with the reason. What does not speak
+ * HTTP/2, or does not answer its pings, gRPC ends.
  */
 
 #include <stdbool.h>
@@ -21,13 +21,11 @@ typedef struct Listener Listener;
 
 typedef enum ListenerRefusal {
         LISTENER_REFUSED_LIMIT,  /* too many connections */
-        LISTENER_REFUSED_JUNK,   /* did not open HTTP/2 */
-        LISTENER_REFUSED_SILENT, /* said nothing */
-        LISTENER_REFUSED_DENIED, /* not root, not us, not in the group */
+        LISTENER_REFUSED_DENIED, /* not root, not the agent's own user, not in the group */
         _LISTENER_REFUSAL_MAX,
 } ListenerRefusal;
 
-/* A connection has passed: takes fd and peer over. With a refusal there is no room for it: whatever
+/* A connection was accepted: takes fd and peer over. With a refusal there is no room for it: whatever
  * it asks for is to be refused in these words. *ret is what on_left gets. */
 typedef int (*ListenerAccepted)(int fd, Peer *peer, const Error *refusal, void **ret,
                                 void *userdata);
@@ -39,7 +37,7 @@ typedef void (*ListenerRefused)(ListenerRefusal refusal, void *userdata);
 typedef struct ListenerOptions {
         const char *path; /* borrowed during the call */
         int fd;           /* a listening socket that is there already (taken over), or -1 */
-        gid_t group;      /* may call, beside root and ourselves; (gid_t) -1: nobody else */
+        gid_t group; /* may call, beside root and the agent's own user; (gid_t) -1: no group may */
         ListenerAccepted on_accepted;
         ListenerLeft on_left;
         ListenerRefused on_refused;
@@ -51,10 +49,10 @@ typedef struct ListenerOptions {
  * words. */
 int listener_new(sd_event *event, const ListenerOptions *options, Listener **ret, Error *reterr);
 
-/* Closes the door and removes the socket file, if it made it. Returns NULL. */
+/* Ends all connections and removes the socket file, if it made it. Returns NULL. */
 Listener *listener_free(Listener *listener);
 
-/* Connections that were let in and have not ended. */
+/* Connections that were accepted and have not ended. */
 size_t listener_n_connections(const Listener *listener);
 
 const char *listener_refusal_to_string(ListenerRefusal refusal);

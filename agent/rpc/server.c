@@ -21,6 +21,9 @@
 #define STREAMS_MAX 64
 #define IDLE_MSEC (5 * 60 * 1000)
 #define REFUSED_IDLE_MSEC 5000 /* one whose calls are all refused */
+/* A peer that does not speak, or not HTTP/2, answers no ping. */
+#define PING_MSEC 10000
+#define PING_ANSWER_MSEC 5000
 
 #define MESSAGE_SEC 10 /* for the message of a request to arrive */
 #define END_SEC 30     /* for the last that is sent to be read */
@@ -521,6 +524,10 @@ static grpc_server *grpc_server_new(CompletionQueue *queue, bool is_refused) {
                 { GRPC_ARG_INTEGER, GRPC_ARG_MAX_CONCURRENT_STREAMS, .value.integer = STREAMS_MAX },
                 { GRPC_ARG_INTEGER, GRPC_ARG_MAX_CONNECTION_IDLE_MS,
                   .value.integer = is_refused ? REFUSED_IDLE_MSEC : IDLE_MSEC },
+                { GRPC_ARG_INTEGER, GRPC_ARG_KEEPALIVE_TIME_MS, .value.integer = PING_MSEC },
+                { GRPC_ARG_INTEGER, GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                  .value.integer = PING_ANSWER_MSEC },
+                { GRPC_ARG_INTEGER, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, .value.integer = 1 },
         };
         const grpc_channel_args list = {
                 .num_args = sizeof(args) / sizeof(args[0]),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The door of the local API, with real sockets
+ * The socket of the local API, with real sockets
  */
 
 #include <errno.h>
@@ -26,14 +26,12 @@
 #include "agent/base/cleanup.h"
 #include "agent/rpc/listener.h"
 
-#define PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 #define PATIENCE_USEC ((uint64_t) 10 * 1000000)
 #define N_PEERS 300
 #define N_CONNECTIONS_MAX 256 /* of all, */
 #define N_OTHERS_MAX 192      /* of all but root, */
 #define N_OF_USER_MAX 64      /* and of one other user */
 #define N_REFUSED_MAX 16
-#define N_GUESTS_MAX 128
 #define SOME_ID 12345 /* of a user or group that nobody here has */
 
 /* How much faster than real time the listener's clock runs, so that nobody has to wait for it. */
@@ -95,8 +93,8 @@ typedef struct Fixture {
         char path[64];
         sd_event *event;
         Listener *listener;
-        int peers[N_PEERS];   /* our ends */
-        int members[N_PEERS]; /* the other ends of those that were let in */
+        int peers[N_PEERS];    /* our ends */
+        int accepted[N_PEERS]; /* the other ends of those that were accepted */
         unsigned n_accepted;
         unsigned n_left;
         unsigned n_words; /* of those that were accepted, how many are to be refused in words */
@@ -117,16 +115,16 @@ static int on_accepted(int fd, Peer *peer, const Error *refusal, void **ret, voi
                 fixture->n_words++;
                 snprintf(fixture->words, sizeof(fixture->words), "%s", error_message(refusal));
         }
-        *ret = &fixture->members[fixture->n_accepted];
-        fixture->members[fixture->n_accepted++] = fd;
+        *ret = &fixture->accepted[fixture->n_accepted];
+        fixture->accepted[fixture->n_accepted++] = fd;
         return 0;
 }
 
 static void on_left(void *connection, void *userdata) {
         Fixture *fixture = userdata;
 
-        assert_true((int *) connection >= fixture->members);
-        assert_true((int *) connection < fixture->members + fixture->n_accepted);
+        assert_true((int *) connection >= fixture->accepted);
+        assert_true((int *) connection < fixture->accepted + fixture->n_accepted);
         fixture->n_left++;
 }
 
@@ -150,7 +148,7 @@ static int set_up(void **state) {
         assert_int_equal(chmod(fixture->folder, 0755), 0);
         sprintf(fixture->path, "%s/socket", fixture->folder);
         for (size_t i = 0; i < N_PEERS; i++)
-                fixture->peers[i] = fixture->members[i] = -1;
+                fixture->peers[i] = fixture->accepted[i] = -1;
         assert_true(sd_event_new(&fixture->event) >= 0);
         *state = fixture;
         return 0;
@@ -162,7 +160,7 @@ static int tear_down(void **state) {
         fixture->listener = listener_free(fixture->listener);
         for (size_t i = 0; i < N_PEERS; i++) {
                 close_p(&fixture->peers[i]);
-                close_p(&fixture->members[i]);
+                close_p(&fixture->accepted[i]);
         }
         sd_event_unref(fixture->event);
         (void) unlink(fixture->path);
@@ -206,7 +204,7 @@ static int bind_to(const char *path, int type) {
         return fd;
 }
 
-static void knock(Fixture *fixture, size_t peer) {
+static void connect_peer(Fixture *fixture, size_t peer) {
         struct sockaddr_un address = address_of(fixture->path);
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
@@ -217,10 +215,6 @@ static void knock(Fixture *fixture, size_t peer) {
 
 static void say(Fixture *fixture, size_t peer, const char *text, size_t size) {
         assert_int_equal(send(fixture->peers[peer], text, size, MSG_NOSIGNAL), size);
-}
-
-static void say_preface(Fixture *fixture, size_t peer) {
-        say(fixture, peer, PREFACE, strlen(PREFACE));
 }
 
 static uint64_t now_usec(const Fixture *fixture) {
@@ -254,166 +248,49 @@ static void wait_for_connections(Fixture *fixture, size_t wanted) {
 }
 
 /* Whether the listener has closed the other end. */
-static bool is_sent_away(const Fixture *fixture, size_t peer) {
+static bool is_closed(const Fixture *fixture, size_t peer) {
         char byte;
         ssize_t n = recv(fixture->peers[peer], &byte, 1, MSG_PEEK);
 
         return n == 0 || (n < 0 && errno == ECONNRESET);
 }
 
-static void test_guest_is_let_in(void **state) {
+static void test_connection_is_accepted(void **state) {
         Fixture *fixture = *state;
 
         start(fixture);
-        knock(fixture, 0);
-        say_preface(fixture, 0);
+        connect_peer(fixture, 0);
         wait_for(fixture, &fixture->n_accepted, 1);
         assert_int_equal(fixture->n_refused, 0);
         assert_int_equal(listener_n_connections(fixture->listener), 1);
-        assert_false(is_sent_away(fixture, 0));
+        assert_false(is_closed(fixture, 0));
 }
 
-/* What was said is left for gRPC, also what comes behind the preface. */
+/* What the peer sends is left for gRPC. */
 static void test_nothing_is_swallowed(void **state) {
         Fixture *fixture = *state;
         char heard[64] = "";
 
         start(fixture);
-        knock(fixture, 0);
-        say(fixture, 0, PREFACE "and more", strlen(PREFACE "and more"));
+        connect_peer(fixture, 0);
+        say(fixture, 0, "some bytes", strlen("some bytes"));
         wait_for(fixture, &fixture->n_accepted, 1);
-        assert_int_equal(recv(fixture->members[0], heard, sizeof(heard), 0),
-                         strlen(PREFACE "and more"));
-        assert_string_equal(heard, PREFACE "and more");
+        assert_int_equal(recv(fixture->accepted[0], heard, sizeof(heard), 0), strlen("some bytes"));
+        assert_string_equal(heard, "some bytes");
 
         say(fixture, 0, "!", 1);
         drain(fixture);
-        assert_int_equal(recv(fixture->members[0], heard, sizeof(heard), 0), 1);
-        assert_int_equal(recv(fixture->members[0], heard, sizeof(heard), 0), -1);
+        assert_int_equal(recv(fixture->accepted[0], heard, sizeof(heard), 0), 1);
+        assert_int_equal(recv(fixture->accepted[0], heard, sizeof(heard), 0), -1);
         assert_int_equal(errno, EAGAIN); /* and it does not block */
 }
 
-static void test_preface_byte_by_byte(void **state) {
-        Fixture *fixture = *state;
-
-        start(fixture);
-        knock(fixture, 0);
-        for (size_t i = 0; i < strlen(PREFACE); i++) {
-                assert_int_equal(fixture->n_accepted, 0);
-                say(fixture, 0, PREFACE + i, 1);
-                drain(fixture);
-        }
-        wait_for(fixture, &fixture->n_accepted, 1);
-        assert_int_equal(fixture->n_refused, 0);
-}
-
-/* Half of a preface does not keep the loop busy. */
-static void test_half_a_preface_waits(void **state) {
-        Fixture *fixture = *state;
-        unsigned n_turns = 0;
-
-        start(fixture);
-        knock(fixture, 0);
-        say(fixture, 0, PREFACE, 10);
-        while (sd_event_run(fixture->event, 0) > 0)
-                assert_true(++n_turns < 10);
-}
-
-/* clang-format off */
-static const struct Junk {
-        const char *name;
-        const char *said;
-        size_t size;
-} junk[] = {
-        { "HTTP/1.1",                    "GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27 },
-        { "another version",             "PRI * HTTP/3.0\r\n\r\nSM\r\n\r\n", 24 },
-        { "a wrong first byte",          "x", 1 },
-        { "a wrong last byte",           "PRI * HTTP/2.0\r\n\r\nSM\r\n\rx", 24 },
-        { "a NUL",                       "", 1 },
-        { "the preface in lower case",   "pri * http/2.0\r\n\r\nsm\r\n\r\n", 24 },
-        { "something before the preface", "\n" PREFACE, 25 },
-        { "TLS",                         "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11 },
-};
-/* clang-format on */
-
-#define N_JUNK (sizeof(junk) / sizeof(junk[0]))
-
-static const struct Junk *current_junk;
-
-static int set_up_junk(void **state) {
-        current_junk = *state;
-        return set_up(state);
-}
-
-static void test_junk(void **state) {
-        Fixture *fixture = *state;
-
-        start(fixture);
-        knock(fixture, 0);
-        say(fixture, 0, current_junk->said, current_junk->size);
-        wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_JUNK], 1);
-        assert_true(is_sent_away(fixture, 0));
-        assert_int_equal(fixture->n_refused, 1);
-        assert_int_equal(fixture->n_accepted, 0);
-}
-
-/* Not one word, and only half of one: both are sent away in time. */
-static void test_silent(void **state) {
-        Fixture *fixture = *state;
-
-        speed = 100;
-        start(fixture);
-        knock(fixture, 0);
-        knock(fixture, 1);
-        say(fixture, 1, PREFACE, 10);
-        wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_SILENT], 2);
-        assert_true(is_sent_away(fixture, 0));
-        assert_true(is_sent_away(fixture, 1));
-        assert_int_equal(fixture->n_refused, 2);
-        assert_int_equal(fixture->n_accepted, 0);
-}
-
-/* The time is for the first words only. */
-static void test_member_may_be_silent(void **state) {
-        Fixture *fixture = *state;
-
-        start(fixture);
-        knock(fixture, 0);
-        say_preface(fixture, 0);
-        wait_for(fixture, &fixture->n_accepted, 1);
-
-        speed = 100;
-        knock(fixture, 1);
-        wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_SILENT], 1);
-        assert_false(is_sent_away(fixture, 0));
-}
-
-static void test_guest_goes_away(void **state) {
-        Fixture *fixture = *state;
-
-        start(fixture);
-        knock(fixture, 0);
-        drain(fixture);
-        close_p(&fixture->peers[0]);
-        fixture->peers[0] = -1;
-        wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_SILENT], 1);
-
-        speed = 100;
-        knock(fixture, 1);
-        say(fixture, 1, PREFACE, 10);
-        drain(fixture);
-        close_p(&fixture->peers[1]);
-        fixture->peers[1] = -1;
-        wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_SILENT], 2);
-}
-
-static void test_member_goes_away(void **state) {
+static void test_peer_goes_away(void **state) {
         Fixture *fixture = *state;
 
         start(fixture);
         for (size_t i = 0; i < 3; i++) {
-                knock(fixture, i);
-                say_preface(fixture, i);
+                connect_peer(fixture, i);
         }
         wait_for(fixture, &fixture->n_accepted, 3);
         assert_int_equal(listener_n_connections(fixture->listener), 3);
@@ -425,20 +302,18 @@ static void test_member_goes_away(void **state) {
 }
 
 /* The server's end closes as well as the peer's. */
-static void test_member_is_thrown_out(void **state) {
+static void test_server_ends_a_connection(void **state) {
         Fixture *fixture = *state;
 
         start(fixture);
-        knock(fixture, 0);
-        say_preface(fixture, 0);
+        connect_peer(fixture, 0);
         wait_for(fixture, &fixture->n_accepted, 1);
-        assert_int_equal(shutdown(fixture->members[0], SHUT_RDWR), 0);
+        assert_int_equal(shutdown(fixture->accepted[0], SHUT_RDWR), 0);
         wait_for_connections(fixture, 0);
 }
 
-static void come_in(Fixture *fixture, unsigned peer) {
-        knock(fixture, peer);
-        say_preface(fixture, peer);
+static void open_connection(Fixture *fixture, unsigned peer) {
+        connect_peer(fixture, peer);
         wait_for(fixture, &fixture->n_accepted, peer + 1);
 }
 
@@ -454,60 +329,38 @@ static void test_connections_are_limited(void **state) {
 
         start(fixture);
         for (unsigned i = 0; i < N_CONNECTIONS_MAX; i++)
-                come_in(fixture, i);
+                open_connection(fixture, i);
         assert_int_equal(fixture->n_words, 0);
 
         for (unsigned i = 0; i < N_REFUSED_MAX; i++)
-                come_in(fixture, N_CONNECTIONS_MAX + i);
+                open_connection(fixture, N_CONNECTIONS_MAX + i);
         assert_int_equal(fixture->n_words, N_REFUSED_MAX);
         assert_int_equal(fixture->refusals[LISTENER_REFUSED_LIMIT], N_REFUSED_MAX);
         assert_non_null(strstr(fixture->words, "too many connections: there are 256"));
         assert_int_equal(fixture->n_left, 0);
 
-        come_in(fixture, N_CONNECTIONS_MAX + N_REFUSED_MAX);
+        open_connection(fixture, N_CONNECTIONS_MAX + N_REFUSED_MAX);
         assert_int_equal(fixture->n_left, 1);
-        assert_true(is_sent_away(fixture, N_CONNECTIONS_MAX));
-        assert_false(is_sent_away(fixture, N_CONNECTIONS_MAX + 1));
-        assert_false(is_sent_away(fixture, 0));
+        assert_true(is_closed(fixture, N_CONNECTIONS_MAX));
+        assert_false(is_closed(fixture, N_CONNECTIONS_MAX + 1));
+        assert_false(is_closed(fixture, 0));
 
         leave(fixture, 7);
         wait_for(fixture, &fixture->n_left, 2);
         n_before = fixture->n_words;
-        come_in(fixture, N_CONNECTIONS_MAX + N_REFUSED_MAX + 1);
+        open_connection(fixture, N_CONNECTIONS_MAX + N_REFUSED_MAX + 1);
         assert_int_equal(fixture->n_words, n_before);
 }
 
-/* A crowd of silent ones cannot lock the others out: the oldest of them gives way. */
-static void test_room_is_made_for_a_guest(void **state) {
-        Fixture *fixture = *state;
-
-        start(fixture);
-        for (size_t i = 0; i < N_GUESTS_MAX; i++)
-                knock(fixture, i);
-        drain(fixture);
-        assert_int_equal(fixture->n_refused, 0);
-
-        for (unsigned i = 0; i < 5; i++) {
-                knock(fixture, N_GUESTS_MAX + i);
-                wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_SILENT], i + 1);
-                assert_true(is_sent_away(fixture, i));
-                assert_false(is_sent_away(fixture, i + 1));
-        }
-        say_preface(fixture, N_GUESTS_MAX + 4);
-        wait_for(fixture, &fixture->n_accepted, 1);
-        assert_int_equal(fixture->n_refused, 5);
-}
-
 /* Connects as somebody else, and lets them in or not. */
-static void knock_as(Fixture *fixture, size_t peer, uid_t user, gid_t group, gid_t more) {
+static void connect_as(Fixture *fixture, size_t peer, uid_t user, gid_t group, gid_t more) {
         assert_int_equal(setgroups(1, &more), 0);
         assert_int_equal(setegid(group), 0);
         assert_int_equal(seteuid(user), 0);
-        knock(fixture, peer);
+        connect_peer(fixture, peer);
         assert_int_equal(seteuid(0), 0);
         assert_int_equal(setegid(0), 0);
         assert_int_equal(setgroups(0, NULL), 0);
-        say_preface(fixture, peer);
 }
 
 static void test_who_may_call(void **state) {
@@ -520,19 +373,19 @@ static void test_who_may_call(void **state) {
                                        NULL),
                          0);
         assert_int_equal(chmod(fixture->path, 0666), 0);
-        knock_as(fixture, 0, SOME_ID, 1, 1); /* a stranger */
+        connect_as(fixture, 0, SOME_ID, 1, 1); /* a stranger */
         wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_DENIED], 1);
-        assert_true(is_sent_away(fixture, 0));
+        assert_true(is_closed(fixture, 0));
 
-        knock_as(fixture, 1, SOME_ID, SOME_ID, 1); /* of the group */
+        connect_as(fixture, 1, SOME_ID, SOME_ID, 1); /* of the group */
         wait_for(fixture, &fixture->n_accepted, 1);
-        knock_as(fixture, 2, SOME_ID, 1, SOME_ID); /* of the group, beside another one */
+        connect_as(fixture, 2, SOME_ID, 1, SOME_ID); /* of the group, beside another one */
         wait_for(fixture, &fixture->n_accepted, 2);
         assert_int_equal(fixture->n_refused, 1);
 }
 
-static void come_in_as(Fixture *fixture, unsigned peer, uid_t user) {
-        knock_as(fixture, peer, user, SOME_ID, SOME_ID);
+static void open_as(Fixture *fixture, unsigned peer, uid_t user) {
+        connect_as(fixture, peer, user, SOME_ID, SOME_ID);
         wait_for(fixture, &fixture->n_accepted, peer + 1);
         assert_int_equal(fixture->uid, user);
         assert_int_equal(fixture->pid, getpid());
@@ -556,44 +409,17 @@ static void test_places_of_others(void **state) {
         start_for_group(fixture);
         for (uid_t user = 1; user <= N_OTHERS_MAX / N_OF_USER_MAX; user++)
                 for (unsigned i = 0; i < N_OF_USER_MAX; i++)
-                        come_in_as(fixture, n++, SOME_ID + user);
+                        open_as(fixture, n++, SOME_ID + user);
         assert_int_equal(fixture->n_words, 0);
 
-        come_in_as(fixture, n++, SOME_ID + 1);
+        open_as(fixture, n++, SOME_ID + 1);
         assert_int_equal(fixture->n_words, 1);
         assert_non_null(strstr(fixture->words, "user 12346 has too many connections: 64"));
-        come_in_as(fixture, n++, SOME_ID);
+        open_as(fixture, n++, SOME_ID);
         assert_int_equal(fixture->n_words, 2);
         assert_non_null(strstr(fixture->words, "all users but root have 192"));
-        come_in_as(fixture, n++, 0);
+        open_as(fixture, n++, 0);
         assert_int_equal(fixture->n_words, 2);
-}
-
-/* Root is let in, and stays, however many others say nothing. */
-static void test_silent_others_give_way(void **state) {
-        Fixture *fixture = *state;
-
-        if (geteuid() != 0)
-                skip();
-
-        start_for_group(fixture);
-        knock(fixture, 0); /* root's, the oldest */
-        drain(fixture);
-        for (size_t i = 1; i < N_GUESTS_MAX + 10; i++) {
-                assert_int_equal(setegid(SOME_ID), 0);
-                assert_int_equal(seteuid(SOME_ID), 0);
-                knock(fixture, i);
-                assert_int_equal(seteuid(0), 0);
-                assert_int_equal(setegid(0), 0);
-                drain(fixture);
-        }
-        assert_int_equal(fixture->refusals[LISTENER_REFUSED_SILENT], 10);
-        assert_false(is_sent_away(fixture, 0));
-        knock(fixture, N_GUESTS_MAX + 10);
-        say_preface(fixture, 0);
-        say_preface(fixture, N_GUESTS_MAX + 10);
-        wait_for(fixture, &fixture->n_accepted, 2);
-        assert_int_equal(fixture->n_words, 0);
 }
 
 static void test_nobody_else_may_call(void **state) {
@@ -604,15 +430,15 @@ static void test_nobody_else_may_call(void **state) {
 
         start(fixture);
         assert_int_equal(chmod(fixture->path, 0666), 0);
-        knock_as(fixture, 0, SOME_ID, 1, 1);
+        connect_as(fixture, 0, SOME_ID, 1, 1);
         wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_DENIED], 1);
-        knock_as(fixture, 1, SOME_ID, 0, 0); /* root's group is not root */
+        connect_as(fixture, 1, SOME_ID, 0, 0); /* root's group is not root */
         wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_DENIED], 2);
         assert_int_equal(fixture->n_accepted, 0);
 }
 
-/* No descriptor is left from here on, until the limit is lifted. */
-static struct rlimit lower_limit(void) {
+/* So many descriptors are left from here on, until the limit is lifted. */
+static struct rlimit lower_limit(unsigned n_left) {
         struct rlimit limit, low;
         int next = dup(0);
 
@@ -620,24 +446,21 @@ static struct rlimit lower_limit(void) {
         close(next);
         assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
         low = limit;
-        low.rlim_cur = (rlim_t) next;
+        low.rlim_cur = (rlim_t) next + n_left;
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
         return limit;
 }
 
 /* Who knocks while there are no descriptors waits outside, without keeping the loop busy. */
-static void test_out_of_descriptors_for_a_guest(void **state) {
+static void test_out_of_descriptors(void **state) {
         Fixture *fixture = *state;
         struct rlimit limit;
         unsigned n_turns = 0;
 
         start(fixture);
-        knock(fixture, 1);
-        drain(fixture);
         speed = 10;
-        knock(fixture, 0);
-        say_preface(fixture, 0);
-        limit = lower_limit();
+        connect_peer(fixture, 0);
+        limit = lower_limit(0);
         while (sd_event_run(fixture->event, 0) > 0 && n_turns < 100)
                 n_turns++;
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -658,8 +481,7 @@ static void test_accept_that_fails(void **state) {
         for (unsigned i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
                 accept_error = errors[i];
                 n_accepts = 0;
-                knock(fixture, i);
-                say_preface(fixture, i);
+                connect_peer(fixture, i);
                 for (unsigned n_turns = 0; n_turns < 20; n_turns++)
                         assert_true(sd_event_run(fixture->event, 0) >= 0);
                 assert_true(n_accepts <= 2);
@@ -671,21 +493,20 @@ static void test_accept_that_fails(void **state) {
 }
 
 /* One that cannot be let in for lack of descriptors does not keep the one that it has. */
-static void test_out_of_descriptors_for_a_member(void **state) {
+static void test_out_of_descriptors_for_a_second_one(void **state) {
         Fixture *fixture = *state;
         struct rlimit limit;
 
         start(fixture);
-        knock(fixture, 0);
-        drain(fixture);
-        say_preface(fixture, 0);
-        limit = lower_limit();
+        connect_peer(fixture, 0);
+        limit = lower_limit(1);
         for (unsigned i = 0; i < 10; i++)
                 (void) sd_event_run(fixture->event, 0);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 
         assert_int_equal(fixture->n_accepted, 0);
-        assert_true(is_sent_away(fixture, 0));
+        assert_int_equal(fixture->refusals[LISTENER_REFUSED_LIMIT], 1);
+        assert_true(is_closed(fixture, 0));
 }
 
 static void test_mode(void **state) {
@@ -812,8 +633,7 @@ static void test_stale_socket_is_replaced(void **state) {
 
         close(bind_to(fixture->path, SOCK_STREAM));
         start(fixture);
-        knock(fixture, 0);
-        say_preface(fixture, 0);
+        connect_peer(fixture, 0);
         wait_for(fixture, &fixture->n_accepted, 1);
 }
 
@@ -849,7 +669,7 @@ static void test_busy_socket_is_left_alone(void **state) {
         cleanup(close_p) int fd = bind_to(fixture->path, SOCK_STREAM);
 
         assert_int_equal(listen(fd, 0), 0);
-        knock(fixture, 0);
+        connect_peer(fixture, 0);
         assert_conflict(fixture, "another process");
 }
 
@@ -861,8 +681,7 @@ static void test_two_listeners(void **state) {
         first = fixture->listener;
         assert_conflict(fixture, "another process");
         fixture->listener = first;
-        knock(fixture, 0);
-        say_preface(fixture, 0);
+        connect_peer(fixture, 0);
         wait_for(fixture, &fixture->n_accepted, 1);
 }
 
@@ -927,8 +746,7 @@ static void test_socket_that_was_given(void **state) {
 
         options.fd = bind_to(fixture->path, SOCK_STREAM);
         assert_int_equal(try_to_listen(fixture, options, NULL), 0);
-        knock(fixture, 0);
-        say_preface(fixture, 0);
+        connect_peer(fixture, 0);
         wait_for(fixture, &fixture->n_accepted, 1);
 
         fixture->listener = listener_free(fixture->listener);
@@ -936,18 +754,16 @@ static void test_socket_that_was_given(void **state) {
         assert_int_equal(fcntl(options.fd, F_GETFD), -1); /* taken over, so closed */
 }
 
-/* Guests are sent away when the door closes, members are gRPC's. */
-static void test_door_closes(void **state) {
+/* The connections are gRPC's. */
+static void test_listener_ends(void **state) {
         Fixture *fixture = *state;
 
         start(fixture);
-        knock(fixture, 0);
-        knock(fixture, 1);
-        say_preface(fixture, 1);
-        wait_for(fixture, &fixture->n_accepted, 1);
+        open_connection(fixture, 0);
         fixture->listener = listener_free(fixture->listener);
-        assert_true(is_sent_away(fixture, 0));
-        assert_false(is_sent_away(fixture, 1));
+        assert_false(is_closed(fixture, 0));
+        assert_int_equal(fixture->n_left, 0);
+        assert_int_equal(access(fixture->path, F_OK), -1);
         assert_null(listener_free(NULL));
 }
 
@@ -964,24 +780,17 @@ static void test_refusals_have_names(void **state) {
 
 int main(void) {
         struct CMUnitTest tests[] = {
-                TEST(test_guest_is_let_in),
+                TEST(test_connection_is_accepted),
                 TEST(test_nothing_is_swallowed),
-                TEST(test_preface_byte_by_byte),
-                TEST(test_half_a_preface_waits),
-                TEST(test_silent),
-                TEST(test_member_may_be_silent),
-                TEST(test_guest_goes_away),
-                TEST(test_member_goes_away),
-                TEST(test_member_is_thrown_out),
+                TEST(test_peer_goes_away),
+                TEST(test_server_ends_a_connection),
                 TEST(test_connections_are_limited),
-                TEST(test_room_is_made_for_a_guest),
                 TEST(test_who_may_call),
                 TEST(test_places_of_others),
-                TEST(test_silent_others_give_way),
                 TEST(test_nobody_else_may_call),
-                TEST(test_out_of_descriptors_for_a_guest),
+                TEST(test_out_of_descriptors),
                 TEST(test_accept_that_fails),
-                TEST(test_out_of_descriptors_for_a_member),
+                TEST(test_out_of_descriptors_for_a_second_one),
                 TEST(test_mode),
                 TEST(test_group),
                 TEST(test_group_that_is_right),
@@ -997,20 +806,9 @@ int main(void) {
                 TEST(test_path_too_long),
                 TEST(test_no_folder),
                 TEST(test_socket_that_was_given),
-                TEST(test_door_closes),
+                TEST(test_listener_ends),
                 cmocka_unit_test(test_refusals_have_names),
         };
-        struct CMUnitTest rows[N_JUNK];
 
-        for (size_t i = 0; i < N_JUNK; i++)
-                rows[i] = (struct CMUnitTest){
-                        .name = junk[i].name,
-                        .test_func = test_junk,
-                        .setup_func = set_up_junk,
-                        .teardown_func = tear_down,
-                        .initial_state = (void *) &junk[i],
-                };
-
-        return cmocka_run_group_tests_name("listener", tests, NULL, NULL) +
-               _cmocka_run_group_tests("junk", rows, N_JUNK, NULL, NULL);
+        return cmocka_run_group_tests_name("listener", tests, NULL, NULL);
 }
