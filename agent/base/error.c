@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "agent/base/redact.h"
 
@@ -51,6 +52,17 @@ int error_set(Error *error, ErrorKind kind, const char *format, ...) {
 
 int error_copy(Error *error, const Error *source) {
         return error_set(error, source->kind, "%s", error_message(source));
+}
+
+bool error_update(Error *error, const Error *source) {
+        Error copy = ERROR_INIT;
+        bool is_news = strcmp(error_message(error), error_message(source ?: &ERROR_INIT)) != 0;
+
+        if (source)
+                (void) error_copy(&copy, source);
+        error_done(error);
+        *error = copy;
+        return is_news;
 }
 
 void error_done(Error *error) {

@@ -14,6 +14,8 @@
  *   Error, whose kind is the same whether a gRPC status or an HTTP status was behind it.
  */
 
+#include <stdbool.h>
+
 typedef enum ErrorKind {
         ERROR_NONE,
         ERROR_INVALID, /* the request makes no sense; retrying cannot help */
@@ -44,6 +46,10 @@ int error_set(Error *error, ErrorKind kind, const char *format, ...)
 
 /* Copies what another one says into *error, which must be unset. */
 int error_copy(Error *error, const Error *source);
+
+/* Makes *error say what another one says; NULL: it is unset. Whether that is another text than before:
+ * for what is logged once for each reason. */
+bool error_update(Error *error, const Error *source);
 
 /* Frees the text and makes *error unset again. Does nothing to an unset one. */
 void error_done(Error *error);

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kube/patch.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/random.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/kube/reply-spec.h"
+#include "agent/kube/retry.h"
+
+#define CODE_FORBIDDEN 403
+
+/* clang-format off */
+static const struct {
+        const char *name; /* as a role names it */
+        const char *method;
+        const char *content_type;
+} verbs[_KUBE_PATCH_VERB_MAX] = {
+        [KUBE_PATCH_GET]       = { "get",    "GET",    NULL                       },
+        [KUBE_PATCH_CREATE]    = { "create", "POST",   KUBE_JSON                  },
+        [KUBE_PATCH_MERGE]     = { "patch",  "PATCH",  KUBE_MERGE_PATCH           },
+        [KUBE_PATCH_STRATEGIC] = { "patch",  "PATCH",  KUBE_STRATEGIC_MERGE_PATCH },
+        [KUBE_PATCH_STEPS]     = { "patch",  "PATCH",  KUBE_JSON_PATCH            },
+        [KUBE_PATCH_DELETE]    = { "delete", "DELETE", KUBE_JSON                  },
+};
+/* clang-format on */
+
+static uint64_t now_usec(const KubePatch *patch) {
+        uint64_t usec = 0;
+
+        (void) sd_event_now(kube_client_event(patch->client), CLOCK_MONOTONIC, &usec);
+        return usec;
+}
+
+static KubePatchOutcome find_outcome(const KubeReply *reply, const Error *error) {
+        if (!error)
+                return KUBE_PATCH_TAKEN;
+        if (error->kind == ERROR_CONFLICT)
+                return KUBE_PATCH_CONFLICT;
+        if (error->kind == ERROR_NOT_FOUND)
+                return KUBE_PATCH_GONE;
+
+        return kube_is_retriable(reply, error) || error->kind == ERROR_CANCELED
+                       ? KUBE_PATCH_UNKNOWN
+                       : KUBE_PATCH_REFUSED;
+}
+
+/* An admission webhook uses the same code, and says that it was its decision. */
+static bool is_right_missing(const KubeReply *reply, const Error *error) {
+        return error && reply->code == CODE_FORBIDDEN &&
+               !strstr(error_message(error), "denied the request");
+}
+
+static int read_version(const KubeReply *reply, char **ret) {
+        cleanup(json_object_put_p) json_object *object = NULL;
+        cleanup(error_done) Error unread = ERROR_INIT;
+        json_object *metadata, *version;
+        int r;
+
+        r = reply_spec_parse(reply->body, reply->size, &object, &unread);
+        if (r < 0)
+                return unread.kind == ERROR_NONE ? r : 0;
+        if (!json_object_object_get_ex(object, "metadata", &metadata) ||
+            !json_object_object_get_ex(metadata, "resourceVersion", &version) ||
+            !json_object_is_type(version, json_type_string) || !json_object_get_string_len(version))
+                return 0;
+
+        *ret = strdup(json_object_get_string(version));
+        return *ret ? 0 : -ENOMEM;
+}
+
+static void patch_fail(KubePatch *patch, const KubeReply *reply) {
+        kube_patch_rest(patch, kube_retry_usec(++patch->n_failures, reply, random_number()));
+}
+
+static void patch_note(KubePatch *patch, const KubePatchAnswer *answer) {
+        if (answer->outcome == KUBE_PATCH_CONFLICT)
+                kube_patch_rest(patch, KUBE_PATCH_CONFLICT_USEC);
+        else if (answer->error)
+                patch_fail(patch, answer->reply);
+        else if (patch->verb != KUBE_PATCH_GET)
+                kube_patch_succeed(patch);
+        if (!answer->error && patch->digest != 0)
+                repeat_note(&patch->repeat, patch->digest, now_usec(patch));
+}
+
+static int on_replied(const KubeReply *reply, const Error *error, void *userdata) {
+        KubePatch *patch = userdata;
+        cleanup(free_p) char *right = take_ptr(patch->right), *version = NULL;
+        cleanup(error_done) Error named = ERROR_INIT;
+        KubePatchAnswer answer = {
+                .outcome = find_outcome(reply, error),
+                .reply = reply,
+                .error = error,
+        };
+        int r;
+
+        patch->call = kube_call_unref(patch->call);
+        if (is_right_missing(reply, error)) {
+                (void) error_set(&named, error->kind, "the right to %s is missing: %s", right,
+                                 error_message(error));
+                answer.error = &named;
+        }
+        if (!error && patch->verb != KUBE_PATCH_GET) {
+                r = read_version(reply, &version);
+                if (r < 0)
+                        return r;
+                answer.version = version;
+        }
+
+        patch_note(patch, &answer);
+        return patch->on_answered(&answer, patch->userdata);
+}
+
+static int add_guard(json_object *guard, const KubePatchRequest *request) {
+        if (request->uid && patch_add_text(guard, "uid", request->uid) < 0)
+                return -ENOMEM;
+
+        return request->version ? patch_add_text(guard, "resourceVersion", request->version) : 0;
+}
+
+/* A patch has its guard in the metadata, next to whatever it changes there. */
+static int guard_patch(const KubePatchRequest *request) {
+        json_object *metadata;
+
+        if (!request->uid && !request->version)
+                return 0;
+        if (!json_object_object_get_ex(request->body, "metadata", &metadata)) {
+                metadata = json_object_new_object();
+                if (patch_add(request->body, "metadata", metadata) < 0)
+                        return -ENOMEM;
+        }
+
+        return add_guard(metadata, request);
+}
+
+/* The body as it is sent, owned by the caller; NULL in *ret: there is none. */
+static int make_body(const KubePatchRequest *request, json_object **ret) {
+        cleanup(json_object_put_p) json_object *guard = NULL;
+        int r;
+
+        if (request->verb != KUBE_PATCH_DELETE) {
+                r = request->body ? guard_patch(request) : 0;
+                if (r >= 0)
+                        *ret = json_object_get(request->body);
+                return r;
+        }
+
+        guard = json_object_new_object();
+        if (!guard || add_guard(guard, request) < 0)
+                return -ENOMEM;
+
+        *ret = patch_wrap("preconditions", take_ptr(guard));
+        return *ret ? 0 : -ENOMEM;
+}
+
+/* "patch nodeimages/status.apps.kruise.io"; owned by the caller. */
+static char *name_right(const KubePatchRequest *request) {
+        const KubePath *path = &request->path;
+        bool has_group = path->group && path->group[0];
+        char *right;
+
+        if (asprintf(&right, "%s %s%s%s%s%s", verbs[request->verb].name, path->resource,
+                     path->subresource ? "/" : "", path->subresource ?: "", has_group ? "." : "",
+                     has_group ? path->group : "") < 0)
+                return NULL;
+
+        return right;
+}
+
+static int patch_call(KubePatch *patch, const KubePatchRequest *request, json_object *body) {
+        cleanup(free_p) char *path = NULL;
+        KubeRequest call = {
+                .verb = verbs[request->verb].name,
+                .method = verbs[request->verb].method,
+                .accept = request->needs_object ? NULL : KUBE_METADATA_ONLY,
+                .content_type = verbs[request->verb].content_type,
+                .on_replied = on_replied,
+                .userdata = patch,
+        };
+        int r;
+
+        if (body) {
+                call.body = json_object_to_json_string_ext(body,
+                                                           JSON_C_TO_STRING_PLAIN |
+                                                                   JSON_C_TO_STRING_NOSLASHESCAPE);
+                if (!call.body)
+                        return -ENOMEM;
+        }
+
+        r = kube_path_format(&request->path, &path);
+        if (r < 0)
+                return r;
+
+        call.path = path;
+        return kube_call(patch->client, &call, &patch->call);
+}
+
+int kube_patch_send(KubePatch *patch, const KubePatchRequest *request) {
+        cleanup(json_object_put_p) json_object *body = NULL;
+        int r;
+
+        assert(!patch->call);
+        r = make_body(request, &body);
+        if (r < 0)
+                return r;
+
+        free(patch->right);
+        patch->right = name_right(request);
+        if (!patch->right)
+                return -ENOMEM;
+
+        patch->verb = request->verb;
+        patch->digest = request->digest;
+        patch->on_answered = request->on_answered;
+        return patch_call(patch, request, body);
+}
+
+uint64_t kube_patch_when_usec(const KubePatch *patch, uint64_t digest) {
+        uint64_t usec = digest != 0 ? repeat_when_usec(&patch->repeat, digest) : 0;
+
+        return usec > patch->rest_usec ? usec : patch->rest_usec;
+}
+
+void kube_patch_rest(KubePatch *patch, uint64_t usec) {
+        patch->rest_usec = usec > 0 ? now_usec(patch) + usec : 0;
+}
+
+void kube_patch_succeed(KubePatch *patch) {
+        patch->n_failures = 0;
+        patch->rest_usec = 0;
+}
+
+void kube_patch_cancel(KubePatch *patch) {
+        patch->call = kube_call_unref(patch->call);
+        patch->right = (free(patch->right), NULL);
+}
+
+void kube_patch_done(KubePatch *patch) {
+        kube_patch_cancel(patch);
+}
+
+static bool is_number(const char *text) {
+        return text[0] && strspn(text, "0123456789") == strlen(text);
+}
+
+bool kube_version_is_older(const char *version, const char *than) {
+        size_t a = strlen(version), b = strlen(than);
+
+        if (!is_number(version) || !is_number(than))
+                return false;
+
+        return a != b ? a < b : strcmp(version, than) < 0;
+}
