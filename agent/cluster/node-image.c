@@ -12,6 +12,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/image/image-spec.h"
+#include "agent/kube/patch.h"
 
 #define OWNER_PREFIX "nodeimage/"
 
@@ -141,16 +142,6 @@ static int cluster_node_image_set_desired_images(ClusterNodeImage *node_image,
                                   &node_image->desired_images, false);
 }
 
-/* Versions are numbers in all API servers there are; where they are not, each object is news. */
-static bool is_older(const char *version, const char *than) {
-        size_t a = strlen(version), b = strlen(than);
-
-        if (strspn(version, "0123456789") != a || strspn(than, "0123456789") != b)
-                return false;
-
-        return a != b ? a < b : strcmp(version, than) < 0;
-}
-
 static int cluster_node_image_set_version(ClusterNodeImage *node_image, const char *version) {
         char *copy = strdup(version);
 
@@ -166,7 +157,7 @@ static int cluster_node_image_set_status(ClusterNodeImage *node_image, const Kub
         json_object *status = NULL;
 
         if (!node_image->is_listing && node_image->version &&
-            is_older(object->resource_version, node_image->version))
+            kube_version_is_older(object->resource_version, node_image->version))
                 return 0;
 
         node_image->is_listing = false;
@@ -334,7 +325,7 @@ int cluster_node_image_on_written(ClusterNodeImage *node_image, json_object *pat
                 return 0;
 
         /* The watch was quicker than the reply: what it has shown has the write in it. */
-        if (node_image->version && is_older(resource_version, node_image->version))
+        if (node_image->version && kube_version_is_older(resource_version, node_image->version))
                 return 0;
 
         r = cluster_node_image_set_version(node_image, resource_version);
