@@ -10,7 +10,7 @@
  */
 
 #include "agent/base/repeat.h"
-#include "agent/kube/client.h"
+#include "agent/kube/patch.h"
 #include "agent/inplace/inplace.h"
 #include "agent/inplace/restart-plan.h"
 #include "agent/pod/runtime-pods.h"
@@ -135,16 +135,14 @@ struct InPlacePod {
         uint64_t behind_usec; /* for so long one from before the last change of the metadata */
         bool is_gate_last; /* the newest state it may have in hand is that of the gate being shut */
 
-        KubeCall *write;
+        KubePatch write;
         InPlaceText writing;
         InPlaceText written;
         bool wants_write;   /* as soon as there is room */
         bool is_dropped;    /* no write before its next event */
         bool has_new_image; /* another image was asked for while we watched */
-        unsigned n_write_failures;
         InPlaceField fields[_INPLACE_FIELD_MAX];
         bool is_split;           /* both together were refused: each alone */
-        uint64_t write_usec;     /* not before */
         uint64_t unwritten_usec; /* since when the annotation has been held back; 0: it is not */
         uint64_t not_running_usec;
 };
@@ -200,6 +198,7 @@ bool inplace_stop_find(const InPlace *meta, uint32_t hash, const char *id, InPla
 
 /* meta-write.c */
 const InPlaceText *inplace_pod_written(const InPlacePod *pod); /* NULL: see its state */
+void inplace_pod_write_init(InPlacePod *pod);
 int inplace_pod_write(InPlacePod *pod);
 void inplace_text_done(InPlaceText *text);
 /* Nothing is to be written to the pod any more, or not now. */

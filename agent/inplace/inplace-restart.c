@@ -527,7 +527,7 @@ static bool is_refused(InPlaceContainer *container) {
         const char *version = container->pod->pod->resource_version;
 
         if (container->refused_version &&
-            !pod_version_is_older(version, container->refused_version))
+            !kube_version_is_older(version, container->refused_version))
                 container->refused_version = (free(container->refused_version), NULL);
 
         return container->refused_version;

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/kube/path.h"
+#include "agent/document/json-cleanup.h"
 #include "agent/kube/retry.h"
 #include "agent/inplace/condition-status.h"
 #include "agent/inplace/containers-meta-spec.h"
@@ -17,6 +17,7 @@
 #define NOT_RUNNING_USEC (10 * USEC_PER_SEC)
 
 #define WRITES_MAX 8
+#define JITTER_USEC (3 * USEC_PER_SEC)
 #define SLOW_USEC (15 * USEC_PER_SEC)
 /* For so long one container's entry waits for those that are restarted with it. */
 #define TOGETHER_USEC (5 * USEC_PER_SEC)
@@ -27,7 +28,7 @@
 
 const InPlaceText *inplace_pod_written(const InPlacePod *pod) {
         if (!pod->written.version ||
-            !pod_version_is_older(pod->pod->resource_version, pod->written.version))
+            !kube_version_is_older(pod->pod->resource_version, pod->written.version))
                 return NULL;
 
         return &pod->written;
@@ -333,22 +334,22 @@ static bool is_any_refused(const InPlace *meta) {
         return false;
 }
 
-/* Says it once for each reason, as long as anything is refused. */
+/* Logs each reason once, as long as anything is refused. */
 static void inplace_note(InPlace *meta, const Error *error) {
+        bool was_failing, is_news;
+
         if (meta->options.on_written)
                 meta->options.on_written(error, meta->options.userdata);
         if (error ? is_of_pod(error) : is_any_refused(meta))
                 return;
 
-        if (error && strcmp(error_message(error), error_message(&meta->error)) != 0)
+        was_failing = meta->error.kind != ERROR_NONE;
+        is_news = error_update(&meta->error, error);
+        if (is_news && error)
                 log_warning(meta->options.log, NULL, "Cannot write to a pod's status: %s.",
                             error_message(error));
-        if (!error && meta->error.kind != ERROR_NONE)
+        if (was_failing && !error)
                 log_info(meta->options.log, NULL, "The status of pods is written again.");
-
-        error_done(&meta->error);
-        if (error)
-                (void) error_copy(&meta->error, error);
 }
 
 /* What was refused for nobody but this pod concerns nobody any more: no success will say so. */
@@ -361,7 +362,7 @@ void inplace_pod_forget_refusal(InPlacePod *pod) {
                 pod->fields[i].n_refused = 0;
         }
         pod->is_split = false;
-        pod->n_write_failures = 0;
+        pod->write.n_failures = 0;
         if (!was_refused || meta->error.kind == ERROR_NONE || is_any_refused(meta))
                 return;
 
@@ -397,17 +398,12 @@ static int pod_remember(InPlacePod *pod, InPlaceText *text) {
         return 0;
 }
 
-/* Somebody does not accept what it would become, or that it is written at all. */
-static bool is_refusal(const KubeReply *reply, const Error *error) {
-        return !kube_is_retriable(reply, error) && error->kind != ERROR_NOT_FOUND &&
-               error->kind != ERROR_CONFLICT && error->kind != ERROR_CANCELED;
-}
-
-/* One of two that are refused together may be accepted alone. One alone waits, as long as somebody
- * needs to do something about it; what the pod must not be like longer each time. */
-static void pod_refused(InPlacePod *pod, const KubeReply *reply, const Error *error,
-                        const InPlaceText *text) {
+/* Of two fields that are refused together, one may be accepted alone, and at once. One alone waits
+ * for as long as a person takes to change something; what the pod must not be like longer each time. */
+static void pod_refused(InPlacePod *pod, const KubePatchAnswer *answer, const InPlaceText *text) {
         uint64_t now = inplace_now(pod->meta);
+
+        kube_patch_rest(&pod->write, 0);
 
         if (text_has(text, INPLACE_FIELD_ANNOTATION) && text_has(text, INPLACE_FIELD_CONDITION)) {
                 pod->is_split = true;
@@ -421,20 +417,20 @@ static void pod_refused(InPlacePod *pod, const KubeReply *reply, const Error *er
                 if (!text_has(text, kind))
                         continue;
 
-                usec = kube_retry_usec(++field->n_refused, reply, inplace_random());
+                usec = kube_retry_usec(++field->n_refused, answer->reply, inplace_random());
                 if (usec < SLOW_USEC)
                         usec = SLOW_USEC + inplace_random() % SLOW_USEC;
                 field->refused_usec = now + usec;
-                if (error->kind == ERROR_INVALID)
+                if (answer->error->kind == ERROR_INVALID)
                         repeat_note(&field->repeat, text->digests[kind], now);
         }
 }
 
-static void pod_write_failed(InPlacePod *pod, const KubeReply *reply, const Error *error,
+static void pod_write_failed(InPlacePod *pod, const KubePatchAnswer *answer,
                              const InPlaceText *text) {
-        uint64_t usec = kube_retry_usec(++pod->n_write_failures, reply, inplace_random());
+        const Error *error = answer->error;
 
-        if (error->kind == ERROR_INVALID && pod->n_write_failures == 1)
+        if (error->kind == ERROR_INVALID && pod->write.n_failures == 1)
                 log_warning(pod->meta->options.log, NULL,
                             "Cannot write to the status of pod `%s/%s`, trying again: %s.",
                             pod->pod->namespace, pod->pod->name, error_message(error));
@@ -442,22 +438,18 @@ static void pod_write_failed(InPlacePod *pod, const KubeReply *reply, const Erro
                 if (text_has(text, kind) && !is_of_pod(error))
                         pod->fields[kind].is_refused = true;
 
-        pod->is_dropped = error->kind == ERROR_NOT_FOUND;
+        pod->is_dropped = answer->outcome == KUBE_PATCH_GONE;
         if (pod->is_dropped)
                 inplace_pod_forget_refusal(pod);
-        if (is_refusal(reply, error)) {
-                pod_refused(pod, reply, error, text);
-                return;
-        }
-
-        if (!kube_is_retriable(reply, error) && usec < SLOW_USEC)
-                usec = SLOW_USEC + inplace_random() % SLOW_USEC;
-        pod->write_usec = inplace_now(pod->meta) + usec;
+        if (answer->outcome == KUBE_PATCH_REFUSED)
+                pod_refused(pod, answer, text);
+        else if (answer->outcome != KUBE_PATCH_UNKNOWN)
+                kube_patch_rest(&pod->write, SLOW_USEC + inplace_random() % SLOW_USEC);
+        if (answer->outcome == KUBE_PATCH_CONFLICT)
+                pod->write.n_failures++; /* here it is one that inplace_kick() ends the pause of */
 }
 
-static int pod_write_succeeded(InPlacePod *pod, const KubeReply *reply, InPlaceText *text) {
-        int r;
-
+static int pod_write_succeeded(InPlacePod *pod, const char *version, InPlaceText *text) {
         for (InPlaceFieldKind kind = 0; kind < _INPLACE_FIELD_MAX; kind++) {
                 InPlaceField *field = &pod->fields[kind];
 
@@ -471,45 +463,54 @@ static int pod_write_succeeded(InPlacePod *pod, const KubeReply *reply, InPlaceT
         }
 
         pod->is_split = false;
-        pod->n_write_failures = 0;
-        pod->write_usec = 0;
         pod->unwritten_usec = 0;
-        r = pod_patch_read_version(reply->body, &text->version);
-        if (r < 0)
-                return r;
 
         /* An answer that does not say what it made of the pod: the watch will. */
-        if (!text->version) {
-                pod->is_dropped = true;
+        pod->is_dropped = !version;
+        if (!version)
                 return 0;
-        }
 
-        return pod_remember(pod, text);
+        text->version = strdup(version);
+        return text->version ? pod_remember(pod, text) : -ENOMEM;
 }
 
-static int on_written(const KubeReply *reply, const Error *error, void *userdata) {
+static int on_answered(const KubePatchAnswer *answer, void *userdata) {
         InPlacePod *pod = userdata;
         InPlace *meta = pod->meta;
         InPlaceText text = pod->writing;
         int r = 0;
 
         pod->writing = (InPlaceText){ .version = NULL };
-        pod->write = kube_call_unref(pod->write);
         meta->n_writes--;
-        if (error)
-                pod_write_failed(pod, reply, error, &text);
+        if (answer->error)
+                pod_write_failed(pod, answer, &text);
         else
-                r = pod_write_succeeded(pod, reply, &text);
+                r = pod_write_succeeded(pod, answer->version, &text);
         inplace_text_done(&text);
         if (r < 0)
                 return r;
 
-        inplace_note(meta, error);
+        inplace_note(meta, answer->error);
         r = inplace_continue(meta);
         if (r < 0)
                 return r;
 
         return inplace_pod_step(pod);
+}
+
+/* After the agent has started, all pods come at once, and on all nodes if it was updated. */
+static bool is_of_start(const InPlacePod *pod) {
+        return !pods_are_synced(pod->meta->options.pods) && !pod->pod->meta;
+}
+
+void inplace_pod_write_init(InPlacePod *pod) {
+        pod->write = (KubePatch){
+                .client = pod->meta->options.client,
+                .userdata = pod,
+                .rest_usec = is_of_start(pod)
+                                     ? inplace_now(pod->meta) + inplace_random() % JITTER_USEC
+                                     : 0,
+        };
 }
 
 static int64_t changed_sec(const InPlacePod *pod, const InPlaceText *text) {
@@ -525,43 +526,31 @@ static int64_t changed_sec(const InPlacePod *pod, const InPlaceText *text) {
 }
 
 static int pod_send(InPlacePod *pod, const InPlaceText *text) {
-        const KubePath path = {
-                .version = "v1",
-                .namespace = pod->pod->namespace,
-                .resource = "pods",
-                .name = pod->pod->name,
-                .subresource = "status",
-        };
         const PodPatch patch = {
-                .uid = pod->pod->uid,
                 .meta = text->meta,
                 .status = text->status,
                 .reason = text->reason,
                 .message = text->message,
                 .changed_sec = changed_sec(pod, text),
         };
-        cleanup(free_p) char *where = NULL, *body = NULL;
-        KubeRequest request = {
-                .verb = "patch",
-                .method = "PATCH",
-                .accept = KUBE_METADATA_ONLY,
-                .content_type = KUBE_STRATEGIC_MERGE_PATCH,
-                .on_replied = on_written,
-                .userdata = pod,
-        };
+        cleanup(json_object_put_p) struct json_object *body = NULL;
         int r;
 
-        r = pod_patch_write(&patch, &body);
+        r = pod_patch_make(&patch, &body);
         if (r < 0)
                 return r;
 
-        r = kube_path_format(&path, &where);
-        if (r < 0)
-                return r;
-
-        request.path = where;
-        request.body = body;
-        r = kube_call(pod->meta->options.client, &request, &pod->write);
+        r = kube_patch_send(&pod->write, &(KubePatchRequest){
+                                                 .verb = KUBE_PATCH_STRATEGIC,
+                                                 .path = { .version = "v1",
+                                                           .namespace = pod->pod->namespace,
+                                                           .resource = "pods",
+                                                           .name = pod->pod->name,
+                                                           .subresource = "status" },
+                                                 .body = body,
+                                                 .uid = pod->pod->uid,
+                                                 .on_answered = on_answered,
+                                         });
         if (r >= 0)
                 pod->meta->n_writes++;
         return r;
@@ -582,8 +571,8 @@ static bool is_restart_news(const InPlaceText *text) {
 
 /* Containers that are restarted together are told of together. */
 static uint64_t not_before_usec(InPlacePod *pod, const InPlaceText *text, uint64_t now) {
-        if (pod->write_usec > now)
-                return pod->write_usec;
+        if (pod->write.rest_usec > now)
+                return pod->write.rest_usec;
         if (is_restart_news(text))
                 return pod->look ? pod->look_usec + LOOK_USEC : 0;
         if (text->status || !is_any_restarting(pod))
@@ -656,9 +645,9 @@ int inplace_pod_write(InPlacePod *pod) {
         int r;
 
         pod->wants_write = false;
-        if (inplace_pod_is_over(pod) && !pod->write)
+        if (inplace_pod_is_over(pod) && !pod->write.call)
                 inplace_pod_forget_refusal(pod);
-        if (pod->write || pod->is_dropped || inplace_pod_is_over(pod))
+        if (pod->write.call || pod->is_dropped || inplace_pod_is_over(pod))
                 return 0;
 
         r = tell_annotation(pod, &text);

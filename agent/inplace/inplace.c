@@ -16,7 +16,6 @@
 /* How long the kubelet may hold a state of a pod before it acts on it: it waits for its next look
  * at the runtime, which is one a second, and takes some time. */
 #define KUBELET_HOLDS_USEC ((uint64_t) 1500 * 1000)
-#define JITTER_USEC (3 * USEC_PER_SEC)
 #define ACCURACY_USEC 1000
 
 DEFINE_CLEANUP(InPlace *, inplace_free)
@@ -229,11 +228,11 @@ static InPlacePod *inplace_pod_free(InPlacePod *pod) {
 
         if (pod->look)
                 pod->meta->n_looks--;
-        if (pod->write)
+        if (pod->write.call)
                 pod->meta->n_writes--;
         pod_look_free(pod->look);
         runtime_pods_call_free(pod->poll);
-        kube_call_unref(pod->write);
+        kube_patch_done(&pod->write);
         sd_event_source_disable_unref(pod->timer);
         for (size_t i = 0; i < pod->n_containers; i++)
                 container_done(&pod->containers[i]);
@@ -271,14 +270,6 @@ static int pod_fill(InPlacePod *pod) {
         return sd_event_source_set_enabled(pod->timer, SD_EVENT_OFF);
 }
 
-/* After the agent has started, all pods come at once, and on all nodes if it was updated. */
-static uint64_t first_write_usec(const InPlace *meta, const Pod *pod) {
-        if (pods_are_synced(meta->options.pods) || pod->meta)
-                return 0;
-
-        return inplace_now(meta) + inplace_random() % JITTER_USEC;
-}
-
 static int inplace_pod_new(InPlace *meta, const Pod *pod, InPlacePod **ret) {
         cleanup(inplace_pod_free_p) InPlacePod *made = NULL;
         int r;
@@ -290,10 +281,10 @@ static int inplace_pod_new(InPlace *meta, const Pod *pod, InPlacePod **ret) {
         *made = (InPlacePod){
                 .meta = meta,
                 .pod = pod,
-                .write_usec = first_write_usec(meta, pod),
                 .busy_usec = inplace_now(meta) + KUBELET_HOLDS_USEC,
                 .behind_usec = inplace_now(meta) + KUBELET_HOLDS_USEC,
         };
+        inplace_pod_write_init(made);
         r = pod_fill(made);
         if (r < 0)
                 return r;
@@ -562,8 +553,8 @@ int inplace_kick(InPlace *meta) {
         for (size_t i = 0; i < meta->n_pods; i++) {
                 InPlacePod *pod = meta->pods[i];
 
-                if (pod->n_write_failures > 0)
-                        pod->write_usec = 0;
+                if (pod->write.n_failures > 0)
+                        kube_patch_rest(&pod->write, 0);
                 for (size_t k = 0; k < _INPLACE_FIELD_MAX; k++)
                         pod->fields[k].refused_usec = 0;
                 for (size_t k = 0; k < pod->n_containers; k++)

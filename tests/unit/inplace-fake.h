@@ -83,6 +83,7 @@ typedef struct FakeStop {
 } FakeStop;
 
 typedef struct Fake {
+        sd_event *event;
         ModelContainer containers[N_MODELS];
         ModelImage images[N_MODELS];
         bool is_away; /* the runtime */
@@ -170,6 +171,10 @@ int kube_call(KubeClient *client, const KubeRequest *request, KubeCall **ret) {
                                 .on_replied = request->on_replied,
                                 .userdata = request->userdata },
                         ret);
+}
+
+sd_event *kube_client_event(const KubeClient *client) {
+        return fake.event;
 }
 
 KubeCall *kube_call_unref(KubeCall *call) {

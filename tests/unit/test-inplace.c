@@ -49,7 +49,7 @@ static int set_up(void **state) {
         };
 
         assert_true(sd_event_new(&fixture->event) >= 0);
-        options.event = fixture->event;
+        options.event = fake.event = fixture->event;
         options.userdata = fixture;
         fixture->version = 100;
         fake.is_synced = true;
@@ -273,13 +273,14 @@ static void test_annotation(void **state) {
         assert_string_equal(call->accept, KUBE_METADATA_ONLY);
         assert_string_equal(call->content_type, KUBE_STRATEGIC_MERGE_PATCH);
         (void) snprintf(expected, sizeof(expected),
-                        "{\"metadata\":{\"uid\":\"web\",\"annotations\":{\"" POD_META_ANNOTATION
+                        "{\"metadata\":{\"annotations\":{\"" POD_META_ANNOTATION
                         "\":\"{\\\"containers\\\":[{\\\"name\\\":\\\"abc\\\",\\\"containerID\\\":"
                         "\\\"containerd://c1\\\",\\\"restartCount\\\":1,\\\"hashes\\\":{"
                         "\\\"plainHash\\\":31,\\\"extractedEnvFromMetadataHash\\\":86995377}},"
                         "{\\\"name\\\":\\\"app\\\",\\\"containerID\\\":\\\"containerd://c2\\\","
                         "\\\"restartCount\\\":1,\\\"hashes\\\":{\\\"plainHash\\\":31,"
-                        "\\\"extractedEnvFromMetadataHash\\\":%u}}]}\"}}",
+                        "\\\"extractedEnvFromMetadataHash\\\":%u}}]}\"},"
+                        "\"uid\":\"web\"}",
                         (unsigned) hash_of("1"));
         assert_int_equal(strncmp(call->body, expected, strlen(expected)), 0);
         accept_patch(fixture);
