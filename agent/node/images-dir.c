@@ -22,9 +22,8 @@
 #define SEC ((uint64_t) 1000000)
 
 #define SETTLE_USEC (20 * MSEC)      /* after the last event of a burst ... */
-#define REST_FACTOR 10               /* times the duration of a look: between two of them */
 #define SETTLE_MAX_USEC (200 * MSEC) /* ... but this long after the first */
-#define LOOK_USEC (50 * MSEC)        /* at once; the rest of it when others had their turn */
+#define REST_FACTOR 10               /* times the duration of a scan: between two of them */
 #define CHECK_USEC (60 * SEC)        /* what links point to is not watched */
 #define CHECK_MISSING_USEC (2 * SEC)
 
@@ -35,10 +34,16 @@
 
 /* Objects take many times the size of their text. Once they are gone the heap keeps the memory,
  * which nothing needs again for as long as nobody changes the file. */
-#define LARGE_SIZE ((off_t) 64 << 10)
+#define LARGE_SIZE ((size_t) 64 << 10)
+
+/* Text that is read in one turn of the event loop; the file with which it is reached is read whole,
+ * so that of large files there is one in a turn. */
+#define TURN_SIZE ((size_t) 256 << 10)
+#define PAUSE_USEC (5 * MSEC) /* between two turns of a scan, for those that wait for an answer */
 
 #define QUIET_USEC SEC
-#define OUTDATED_MAX 8 /* looks in a row, before what they have found is used nevertheless */
+#define READS_MAX \
+        8 /* of one file, before what was read is put into force although it changed again */
 
 #define FOLDER_EVENTS \
         (IN_CREATE | IN_DELETE | IN_MOVE | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
@@ -63,13 +68,14 @@ struct ImagesDir {
         ImagesDirChanged changed;
         void *userdata;
 
-        Watch above;             /* of the parent: the folder may be a link, or missing */
-        Watch inside;            /* of the folder */
-        sd_event_source *settle; /* the next look because of an event */
-        sd_event_source *check;  /* the next look without one */
-        uint64_t burst_usec;     /* when the first event came that no look has answered yet */
-        uint64_t rested_usec;    /* when the last look is far enough back for another one */
-        bool has_looked;         /* to the end, once */
+        Watch above;         /* of the parent: the folder may be a link, or missing */
+        Watch inside;        /* of the folder */
+        Timer settle;        /* the next scan because of an event */
+        Timer check;         /* the next scan without one */
+        uint64_t burst_usec; /* when the first event came that no scan has answered yet */
+        uint64_t rest_usec;  /* until then, no event causes a scan */
+        bool is_started;     /* scanned to the end, once */
+        bool is_scanning;    /* the next turn goes on, and lists the folder anew */
 
         ImagesList list;
         Error error;
@@ -78,7 +84,7 @@ struct ImagesDir {
 DEFINE_CLEANUP(ImagesFile *, images_file_free)
 DEFINE_CLEANUP(ImagesDir *, images_dir_free)
 
-/* One file: whether it changed, and what it says. */
+/* One file: whether it changed, and what is in it. */
 
 static FileStamp stamp_of(const struct stat *status) {
         return (FileStamp){
@@ -197,7 +203,8 @@ static int take_content(ImagesFile *file, const char *text, size_t size, Error *
 
 /* Reads and takes the content, and remembers which one it was. Sets *ret_again_usec and takes
  * nothing if the file changed meanwhile. */
-static int load_fd(ImagesFile *file, int fd, uint64_t *ret_again_usec, Error *reterr) {
+static int load_fd(ImagesFile *file, int fd, size_t *ret_size, uint64_t *ret_again_usec,
+                   Error *reterr) {
         cleanup(free_p) char *text = NULL;
         FileStamp stamp, stamp_after;
         struct stat status;
@@ -224,6 +231,8 @@ static int load_fd(ImagesFile *file, int fd, uint64_t *ret_again_usec, Error *re
         size = read_all(fd, text, (size_t) status.st_size + 1);
         if (size < 0)
                 return refuse_errno(reterr, (int) -size);
+
+        *ret_size = (size_t) size;
         if (fstat(fd, &status) < 0)
                 return refuse_errno(reterr, errno);
 
@@ -240,28 +249,42 @@ static int load_fd(ImagesFile *file, int fd, uint64_t *ret_again_usec, Error *re
         return take_content(file, text, (size_t) size, reterr);
 }
 
-/* Opening a device can do something, so it is looked at before, and because it may be another file
- * by then, again afterwards. */
-static int load(ImagesFile *file, int folder, uint64_t *ret_again_usec, Error *reterr) {
+/* Opening a device can do something, so its type is checked before, and because it may be another
+ * file by then, again afterwards. */
+static int load(ImagesFile *file, int folder, size_t *ret_size, uint64_t *ret_again_usec,
+                Error *reterr) {
         cleanup(close_p) int fd = -1;
 
         fd = openat(folder, file->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
         if (fd < 0)
                 return refuse_errno(reterr, errno);
 
-        return load_fd(file, fd, ret_again_usec, reterr);
+        return load_fd(file, fd, ret_size, ret_again_usec, reterr);
 }
 
 static bool equal_errors(const Error *a, const Error *b) {
         return a->kind == b->kind && strcmp(error_message(a), error_message(b)) == 0;
 }
 
-int images_file_look(ImagesFile *file, int folder, uint64_t *ret_again_usec) {
+/* There is content that was not read yet. */
+static bool images_file_is_outdated(const ImagesFile *file, int folder) {
+        struct stat status;
+        FileStamp stamp;
+
+        if (fstatat(folder, file->name, &status, 0) < 0 || !S_ISREG(status.st_mode))
+                return false;
+
+        stamp = stamp_of(&status);
+        return !equal_stamps(&stamp, &file->stamp);
+}
+
+int images_file_read(ImagesFile *file, int folder, size_t *ret_size, uint64_t *ret_again_usec) {
         cleanup(error_done) Error error = ERROR_INIT;
         FileStamp stamp;
         struct stat status;
         int r;
 
+        *ret_size = 0;
         *ret_again_usec = 0;
 
         if (fstatat(folder, file->name, &status, 0) < 0)
@@ -276,8 +299,8 @@ int images_file_look(ImagesFile *file, int folder, uint64_t *ret_again_usec) {
 
         file->stamp = (FileStamp){ .size = 0 };
         if (r >= 0) {
-                r = load(file, folder, ret_again_usec, &error);
-                if (status.st_size >= LARGE_SIZE)
+                r = load(file, folder, ret_size, ret_again_usec, &error);
+                if (*ret_size >= LARGE_SIZE)
                         (void) malloc_trim(0);
         }
         if (r < 0 && error.kind == ERROR_NONE)
@@ -288,14 +311,15 @@ int images_file_look(ImagesFile *file, int folder, uint64_t *ret_again_usec) {
         error_done(&file->new_error);
         file->new_error = error;
         error = ERROR_INIT;
-        file->has_news = true;
+        file->has_result = true;
         return 0;
 }
 
-bool images_file_take_news(ImagesFile *file) {
+bool images_file_commit(ImagesFile *file) {
         bool is_same;
 
-        if (!file->has_news)
+        file->n_reads = 0;
+        if (!file->has_result)
                 return false;
 
         is_same = !file->has_new_content && file->new_error.kind != ERROR_NONE &&
@@ -311,7 +335,7 @@ bool images_file_take_news(ImagesFile *file) {
         error_done(&file->error);
         file->error = file->new_error;
         file->new_error = ERROR_INIT;
-        file->has_news = file->has_new_content = false;
+        file->has_result = file->has_new_content = false;
         return !is_same;
 }
 
@@ -345,7 +369,7 @@ ImagesFile *images_file_free(ImagesFile *file) {
         return NULL;
 }
 
-/* The list of the files, and one look at the folder after the other. */
+/* The list of the files, and one scan of the folder after the other. */
 
 /* A name that documents have: not hidden, and with one of the endings. */
 static bool images_list_is_document(const char *name) {
@@ -441,10 +465,6 @@ void images_list_note_closed(ImagesList *list, const char *name) {
                 list->files[at]->written_usec = 0;
 }
 
-void images_list_note_change(ImagesList *list) {
-        list->is_outdated = true;
-}
-
 /* Returns true if any file was forgotten. */
 static bool images_list_sweep(ImagesList *list) {
         size_t n_left = 0;
@@ -461,10 +481,40 @@ static bool images_list_sweep(ImagesList *list) {
         return swept;
 }
 
-static int images_list_look_at_file(ImagesList *list, const char *name, int folder,
-                                    uint64_t now_usec) {
-        ImagesFile *file;
+/* What one turn of a scan has left, and when the next one is due. */
+typedef struct Turn {
+        uint64_t now_usec;
         uint64_t again_usec;
+        size_t size; /* that may still be read */
+        bool is_partial;
+} Turn;
+
+static void turn_again(Turn *turn, uint64_t usec) {
+        turn->again_usec = usec < turn->again_usec ? usec : turn->again_usec;
+}
+
+static int images_list_read_file(ImagesFile *file, int folder, Turn *turn) {
+        uint64_t again_usec;
+        size_t size;
+        int r;
+
+        r = images_file_read(file, folder, &size, &again_usec);
+        if (r < 0)
+                return r;
+
+        /* It may have gone since it was listed. A link to nowhere has not. */
+        if (file->new_error.kind == ERROR_NOT_FOUND)
+                file->is_there = faccessat(folder, file->name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+
+        file->n_reads += size > 0;
+        turn->size -= size < turn->size ? size : turn->size;
+        if (again_usec > 0)
+                turn_again(turn, turn->now_usec + again_usec);
+        return 0;
+}
+
+static int images_list_scan_file(ImagesList *list, const char *name, int folder, Turn *turn) {
+        ImagesFile *file;
         int r;
 
         r = images_list_get_or_add(list, name, &file);
@@ -472,96 +522,68 @@ static int images_list_look_at_file(ImagesList *list, const char *name, int fold
                 return r;
 
         file->is_there = true;
-        if (file->written_usec != 0 && now_usec < file->written_usec + QUIET_USEC)
-                again_usec = file->written_usec + QUIET_USEC - now_usec;
-        else {
-                file->written_usec = 0;
-                r = images_file_look(file, folder, &again_usec);
+        if (file->written_usec != 0 && turn->now_usec < file->written_usec + QUIET_USEC) {
+                turn_again(turn, file->written_usec + QUIET_USEC);
+                return 0;
         }
 
-        /* It may have gone since it was listed. A link to nowhere has not. */
-        if (file->new_error.kind == ERROR_NOT_FOUND)
-                file->is_there = faccessat(folder, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+        file->written_usec = 0;
+        if (file->n_reads >= READS_MAX) {
+                turn_again(turn, turn->now_usec);
+                return 0;
+        }
+        if (turn->size == 0 && images_file_is_outdated(file, folder)) {
+                turn->is_partial = true;
+                return 0;
+        }
 
-        if (again_usec > 0 && now_usec + again_usec < list->again_usec)
-                list->again_usec = now_usec + again_usec;
+        return images_list_read_file(file, folder, turn);
+}
+
+static int images_list_scan_names(ImagesList *list, struct dirent **names, int n_names, int folder,
+                                  Turn *turn) {
+        int r = 0;
+
+        for (size_t i = 0; i < list->n_files; i++)
+                list->files[i]->is_there = false;
+        for (int i = 0; r >= 0 && i < n_names; i++)
+                r = images_list_scan_file(list, names[i]->d_name, folder, turn);
         return r;
 }
 
-static void images_list_forget_look(ImagesList *list) {
-        for (int i = 0; i < list->n_names; i++)
-                free(list->names[i]);
-        free(take_ptr(list->names));
-        list->n_names = 0;
-}
-
-static int images_list_begin_look(ImagesList *list, int folder, Error *reterr) {
-        int n;
-
-        n = scandirat(folder, ".", &list->names, is_document_entry, compare_entries);
-        if (n < 0) {
-                list->names = NULL;
-                return errno == ENOMEM ? -ENOMEM
-                                       : error_set(reterr, ERROR_UNAVAILABLE, "cannot be read: %s",
-                                                   strerror(errno));
-        }
-
-        list->n_names = n;
-        list->n_looked = 0;
-        list->again_usec = UINT64_MAX;
-        list->is_outdated = false;
-        for (size_t i = 0; i < list->n_files; i++)
-                list->files[i]->is_there = false;
-        return 0;
-}
-
-static bool images_list_end_look(ImagesList *list) {
+static bool images_list_commit(ImagesList *list) {
         bool changed = images_list_sweep(list);
 
-        images_list_forget_look(list);
         for (size_t i = 0; i < list->n_files; i++)
-                changed |= images_file_take_news(list->files[i]);
+                changed |= images_file_commit(list->files[i]);
 
         return changed;
 }
 
-int images_list_look(ImagesList *list, int folder, uint64_t now_usec, uint64_t until_usec,
+int images_list_scan(ImagesList *list, int folder, uint64_t now_usec, size_t size,
                      uint64_t *ret_again_usec, Error *reterr) {
-        int r;
+        Turn turn = { .now_usec = now_usec, .again_usec = UINT64_MAX, .size = size };
+        struct dirent **names;
+        int n_names, r;
 
-        if (!list->names) {
-                r = images_list_begin_look(list, folder, reterr);
-                if (r < 0)
-                        return r;
-        }
+        n_names = scandirat(folder, ".", &names, is_document_entry, compare_entries);
+        if (n_names < 0)
+                return errno == ENOMEM ? -ENOMEM
+                                       : error_set(reterr, ERROR_UNAVAILABLE, "cannot be read: %s",
+                                                   strerror(errno));
 
-        while (list->n_looked < list->n_names) {
-                r = images_list_look_at_file(list, list->names[list->n_looked]->d_name, folder,
-                                             now_usec);
-                if (r < 0)
-                        return r;
+        r = images_list_scan_names(list, names, n_names, folder, &turn);
+        for (int i = 0; i < n_names; i++)
+                free(names[i]);
+        free(names);
+        if (r < 0)
+                return r;
 
-                list->n_looked++;
-                if (list->n_looked < list->n_names && clock_monotonic_usec() >= until_usec) {
-                        *ret_again_usec = now_usec;
-                        return 0;
-                }
-        }
-
-        if (list->is_outdated && list->n_outdated < OUTDATED_MAX) {
-                list->n_outdated++;
-                images_list_forget_look(list);
-                *ret_again_usec = now_usec;
-                return 0;
-        }
-
-        list->n_outdated = 0;
-        *ret_again_usec = list->is_outdated ? now_usec : list->again_usec;
-        return images_list_end_look(list);
+        *ret_again_usec = turn.is_partial ? now_usec : turn.again_usec;
+        return turn.is_partial ? 0 : images_list_commit(list);
 }
 
 int images_list_clear(ImagesList *list) {
-        images_list_forget_look(list);
         for (size_t i = 0; i < list->n_files; i++)
                 list->files[i]->is_there = false;
 
@@ -574,7 +596,7 @@ void images_list_done(ImagesList *list) {
         *list = IMAGES_LIST_INIT;
 }
 
-/* When to look. */
+/* When to scan. */
 
 static uint64_t images_dir_now(ImagesDir *dir) {
         uint64_t now = 0;
@@ -583,30 +605,22 @@ static uint64_t images_dir_now(ImagesDir *dir) {
         return now;
 }
 
-static int images_dir_look_at(ImagesDir *dir, uint64_t usec) {
-        int r;
-
-        r = sd_event_source_set_time(dir->settle, usec);
-        if (r < 0)
-                return r;
-
-        return sd_event_source_set_enabled(dir->settle, SD_EVENT_ONESHOT);
-}
-
-/* Looks soon. Every event puts it off a little, up to a bound; but a file that is complete is looked
- * at as soon as may be: somebody waits for it. */
+/* Scans soon. Every event puts it off a little, up to a bound; but a file that is complete is read as
+ * soon as may be. */
 static int images_dir_disturbed(ImagesDir *dir, bool is_complete) {
         uint64_t now = images_dir_now(dir);
         uint64_t latest;
 
-        images_list_note_change(&dir->list);
+        if (dir->is_scanning)
+                return 0;
         if (is_complete)
-                return images_dir_look_at(dir, now > dir->rested_usec ? now : dir->rested_usec);
+                return timer_start_at(&dir->settle, now > dir->rest_usec ? now : dir->rest_usec);
         if (dir->burst_usec == 0)
                 dir->burst_usec = now;
 
         latest = dir->burst_usec + SETTLE_MAX_USEC;
-        return images_dir_look_at(dir, now + SETTLE_USEC < latest ? now + SETTLE_USEC : latest);
+        return timer_start_at(&dir->settle,
+                              now + SETTLE_USEC < latest ? now + SETTLE_USEC : latest);
 }
 
 static int on_above(sd_event_source *source, const struct inotify_event *event, void *userdata) {
@@ -679,28 +693,31 @@ static int images_dir_watch_above(ImagesDir *dir) {
         return watch_folder(&dir->above, dir, fd, FOLDER_EVENTS, on_above);
 }
 
-/* Looks at the folder behind fd. Returns what images_list_look() returns, or a refusal. */
-static int images_dir_look_inside(ImagesDir *dir, int fd, Error *reterr) {
-        uint64_t until_usec = dir->has_looked ? clock_monotonic_usec() + LOOK_USEC : UINT64_MAX;
+/* Scans the folder behind fd. Returns what images_list_scan() returns, or a refusal. */
+static int images_dir_scan_inside(ImagesDir *dir, int fd, Error *reterr) {
         uint64_t again_usec, now = images_dir_now(dir);
         int r, k;
 
-        /* Watch first: what happens after the look causes another one. */
+        /* Watch first: what happens after the scan causes another one. */
         k = watch_folder(&dir->inside, dir, fd, CONTENT_EVENTS, on_inside);
         if (k == -ENOMEM)
                 return k;
 
-        r = images_list_look(&dir->list, fd, now, until_usec, &again_usec, reterr);
+        r = images_list_scan(&dir->list, fd, now, dir->is_started ? TURN_SIZE : SIZE_MAX,
+                             &again_usec, reterr);
         if (r < 0)
                 return r;
 
+        dir->is_scanning = again_usec == now;
         if (k < 0)
                 (void) error_set(reterr, ERROR_UNAVAILABLE,
-                                 "cannot be watched, and is looked at every %d s instead: %s",
+                                 "cannot be watched, and is read every %d s instead: %s",
                                  (int) (CHECK_MISSING_USEC / SEC), strerror(-k));
 
+        if (dir->is_scanning)
+                again_usec = clock_monotonic_usec() + PAUSE_USEC;
         if (again_usec != UINT64_MAX) {
-                k = images_dir_look_at(dir, again_usec);
+                k = timer_start_at(&dir->settle, again_usec);
                 if (k < 0)
                         return k;
         }
@@ -708,7 +725,7 @@ static int images_dir_look_inside(ImagesDir *dir, int fd, Error *reterr) {
         return r;
 }
 
-static int images_dir_look_for_folder(ImagesDir *dir, Error *reterr) {
+static int images_dir_find(ImagesDir *dir, Error *reterr) {
         cleanup(close_p) int fd = -1;
         int r;
 
@@ -718,7 +735,7 @@ static int images_dir_look_for_folder(ImagesDir *dir, Error *reterr) {
 
         fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (fd >= 0)
-                return images_dir_look_inside(dir, fd, reterr);
+                return images_dir_scan_inside(dir, fd, reterr);
 
         r = errno;
         watch_done(&dir->inside);
@@ -733,16 +750,16 @@ static int images_dir_look_for_folder(ImagesDir *dir, Error *reterr) {
 }
 
 /* Returns 1 if anything is different now. */
-static int images_dir_look(ImagesDir *dir) {
+static int images_dir_scan(ImagesDir *dir) {
         cleanup(error_done) Error error = ERROR_INIT;
+        uint64_t began = clock_monotonic_usec();
         bool changed;
         int r;
 
-        uint64_t began = clock_monotonic_usec();
-
         dir->burst_usec = 0;
-        r = images_dir_look_for_folder(dir, &error);
-        dir->rested_usec = clock_monotonic_usec() + REST_FACTOR * (clock_monotonic_usec() - began);
+        dir->is_scanning = false;
+        r = images_dir_find(dir, &error);
+        dir->rest_usec = clock_monotonic_usec() + REST_FACTOR * (clock_monotonic_usec() - began);
         if (r < 0 && error.kind == ERROR_NONE)
                 return r;
 
@@ -751,32 +768,20 @@ static int images_dir_look(ImagesDir *dir) {
         dir->error = error;
         error = ERROR_INIT;
 
-        r = sd_event_source_set_time_relative(dir->check, dir->error.kind == ERROR_NONE
-                                                                  ? CHECK_USEC
-                                                                  : CHECK_MISSING_USEC);
-        if (r < 0)
-                return r;
-        r = sd_event_source_set_enabled(dir->check, SD_EVENT_ONESHOT);
-        if (r < 0)
-                return r;
-
-        return changed;
+        r = timer_start(&dir->check,
+                        dir->error.kind == ERROR_NONE ? CHECK_USEC : CHECK_MISSING_USEC);
+        return r < 0 ? r : changed;
 }
 
-static int on_time(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_time(void *userdata) {
         ImagesDir *dir = userdata;
         int r;
 
-        r = images_dir_look(dir);
+        r = images_dir_scan(dir);
         if (r <= 0)
                 return r;
 
         return dir->changed(dir, dir->userdata);
-}
-
-static int images_dir_add_timer(ImagesDir *dir, uint64_t accuracy_usec, sd_event_source **ret) {
-        return loop_add_time(dir->event, ret, CLOCK_MONOTONIC, UINT64_MAX, accuracy_usec, on_time,
-                             dir);
 }
 
 /* Splits "/etc/images.d/" into "/etc/" and "images.d". */
@@ -817,18 +822,13 @@ int images_dir_new(sd_event *event, const char *path, ImagesDirChanged changed, 
         r = images_dir_set_path(dir, path);
         if (r < 0)
                 return r;
-        r = images_dir_add_timer(dir, MSEC, &dir->settle);
-        if (r < 0)
-                return r;
-        r = images_dir_add_timer(dir, SEC, &dir->check);
-        if (r < 0)
-                return r;
-
-        r = images_dir_look(dir);
+        timer_init(&dir->settle, event, MSEC, on_time, dir);
+        timer_init(&dir->check, event, SEC, on_time, dir);
+        r = images_dir_scan(dir);
         if (r < 0)
                 return r;
 
-        dir->has_looked = true;
+        dir->is_started = true;
         *ret = take_ptr(dir);
         return 0;
 }
@@ -839,8 +839,8 @@ ImagesDir *images_dir_free(ImagesDir *dir) {
 
         watch_done(&dir->inside);
         watch_done(&dir->above);
-        sd_event_source_disable_unref(dir->check);
-        sd_event_source_disable_unref(dir->settle);
+        timer_done(&dir->check);
+        timer_done(&dir->settle);
         images_list_done(&dir->list);
         error_done(&dir->error);
         free(dir->name);
@@ -852,8 +852,7 @@ ImagesDir *images_dir_free(ImagesDir *dir) {
 }
 
 int images_dir_rescan(ImagesDir *dir) {
-        images_list_note_change(&dir->list);
-        return images_dir_look_at(dir, 0);
+        return timer_start_at(&dir->settle, 0);
 }
 
 size_t images_dir_get_n_files(const ImagesDir *dir) {

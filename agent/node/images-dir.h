@@ -8,9 +8,11 @@
  * any time what each file asks for. Nothing is ever written there. Neither the folder nor its
  * parent needs to exist, it may be a link, and its files may be links as in a mounted ConfigMap.
  *
- * An event says no more than that something happened; then the whole folder is looked at, once it
- * was quiet for a moment, and files that are the same as before are not read. A file that somebody
- * has open and writes to is left alone until it is closed, or was not written to for a second.
+ * An event says no more than that something happened; then the whole folder is scanned, once it was
+ * quiet for a moment, and files that are the same as before are not read. A file that is being written
+ * is left alone until it is closed, or was not written to for a second. Large files are read one in a
+ * turn of the event loop, and what they say comes into force together, at the end of the scan: what
+ * is moved from one file to another is never missing.
  */
 
 #include <stdbool.h>
@@ -34,8 +36,8 @@ typedef struct FileStamp {
         struct timespec changed;
 } FileStamp;
 
-/* One file of the folder: NodeImage documents, and what they ask for. Content that cannot be taken,
- * whatever the reason, leaves the desired images of the last good content in force. */
+/* One file of the folder: NodeImage documents, and their desired images. Content that cannot be taken,
+ * for any reason, leaves the desired images of the last good content in force. */
 typedef struct ImagesFile {
         char *name;                   /* without the folder */
         DesiredImages desired_images; /* of the last good content */
@@ -46,27 +48,26 @@ typedef struct ImagesFile {
                              * not name the file. */
 
         /* private to images-dir.c */
-        bool has_news, has_new_content;
-        DesiredImages new_desired; /* with these, if there is new content */
+        bool has_result, has_new_content; /* of reading, which is not in force yet */
+        DesiredImages new_desired;        /* with these, if there is new content */
         size_t new_n_documents;
         Error new_error;
         FileStamp stamp; /* all zero when the content has to be read in any case */
         uint64_t written_usec;
+        unsigned n_reads; /* since the last scan ended */
         bool is_there;
 } ImagesFile;
 
-/* Something that the functions below tell may be different now. Runs from the event loop, never
+/* Something that the functions below return may be different now. Runs from the event loop, never
  * from within one of these functions. May free the folder. A negative errno ends the event loop. */
 typedef int (*ImagesDirChanged)(ImagesDir *dir, void *userdata);
 
-/* Looks at the folder at once, so that the functions below tell the truth from now on. The path is
- * copied. A folder that is missing or unreadable is not a failure, see images_dir_get_error(). */
+/* Scans the folder at once, so that the functions below are true from now on. The path is copied. A folder that is missing or unreadable is not a failure, see images_dir_get_error(). */
 int images_dir_new(sd_event *event, const char *path, ImagesDirChanged changed, void *userdata,
                    ImagesDir **ret);
 ImagesDir *images_dir_free(ImagesDir *dir);
 
-/* Looks at the folder in the next iteration of the event loop, whether or not something
- * happened. */
+/* Scans the folder in the next turn of the event loop, whether or not something happened. */
 int images_dir_rescan(ImagesDir *dir);
 
 /* The files, in the order of their names. What they return is borrowed until the event loop runs. A
@@ -85,51 +86,37 @@ const Error *images_dir_get_error(const ImagesDir *dir);
 int images_file_new(const char *name, ImagesFile **ret);
 ImagesFile *images_file_free(ImagesFile *file);
 
-/* Reads the file again if it changed, and keeps what is new for images_file_take_news().
- * *ret_again_usec is set if the file may change without a trace, or did change, during the look:
- * then there should be another look after that time. */
-int images_file_look(ImagesFile *file, int folder, uint64_t *ret_again_usec);
+/* Reads the file again if it changed, and keeps the result for images_file_commit(). *ret_size is how
+ * much was read. *ret_again_usec is set if the file may change without a trace, or did change
+ * meanwhile: then it should be read once more after that time. */
+int images_file_read(ImagesFile *file, int folder, size_t *ret_size, uint64_t *ret_again_usec);
 
-/* Puts into force what the looks have found. Returns true if anything of what is public above may be
+/* Puts the result of reading into force. Returns true if anything of what is public above may be
  * different now. */
-bool images_file_take_news(ImagesFile *file);
+bool images_file_commit(ImagesFile *file);
 
-struct dirent;
-
-/* The files, in the order of their names, and how they compare with what is in the folder now. */
+/* The files, in the order of their names. */
 typedef struct ImagesList {
         ImagesFile **files;
         size_t n_files;
-
-        /* private to images-dir.c */
-        struct dirent **names; /* in the folder when the look began; NULL: none is under way */
-        int n_names;
-        int n_looked;        /* at so many of them */
-        uint64_t again_usec; /* when one of them asked for another look */
-        bool is_outdated;
-        unsigned n_outdated; /* looks in a row that were so at their end */
 } ImagesList;
 
 #define IMAGES_LIST_INIT ((ImagesList){ .files = NULL })
 
 void images_list_done(ImagesList *list);
 
-/* Somebody writes to a file: it is not read until it was closed, or for a second. Names that cannot
- * be documents are ignored. */
+/* A file is being written: it is not read until it was closed, or for a second. Names that cannot be
+ * documents are ignored. */
 int images_list_note_written(ImagesList *list, const char *name, uint64_t now_usec);
 void images_list_note_closed(ImagesList *list, const char *name);
 
-/* Something in the folder is different: a look that is under way may have missed it. */
-void images_list_note_change(ImagesList *list);
-
-/* Goes on with a look, or begins one: reads what is new in the folder and forgets what is gone. Large
- * files take their time, so no further one is read after until_usec (of CLOCK_MONOTONIC, as is
- * now_usec). Whatever was found is put into force at the end of the look, all of it at once: what is
- * moved from one file to another is never missing. If the folder has changed meanwhile it is looked
- * at once more before that. Returns 1 if that made a difference. A folder that cannot be read is a
- * refusal, and changes nothing. *ret_again_usec is when to call again: UINT64_MAX if there is no
- * need, and now_usec if the look is not at its end. */
-int images_list_look(ImagesList *list, int folder, uint64_t now_usec, uint64_t until_usec,
+/* One turn of a scan: lists the folder and reads changed files until so many bytes were read; the file
+ * with which that is reached is read whole. When no changed file is left, all that was read is put into
+ * force at once, files that are gone are forgotten, and 1 is returned if that made a difference. A
+ * folder that cannot be read is a refusal, and changes nothing. *ret_again_usec (of CLOCK_MONOTONIC, as
+ * is now_usec) is when to call again: UINT64_MAX if there is no need, and now_usec if the scan is not at
+ * its end. */
+int images_list_scan(ImagesList *list, int folder, uint64_t now_usec, size_t size,
                      uint64_t *ret_again_usec, Error *reterr);
 
 /* Forgets all files. Returns 1 if there were any. */

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 
 from fake import behaviours
 from lab.documents import node_image, write_whole
@@ -182,6 +183,34 @@ def test_kinds_of_files(start_agent, fake_runtime):
     agent.want("demo/web:3", file="c.yaml")
     agent.wait_status("demo/web:3", "Succeeded")
     wait_wanted(agent, "demo/web:1", "demo/web:2", "demo/web:3")
+
+
+def slowest_answer_during(agent, attempt: int) -> float:
+    """Of calls while five large files come into force, as a part of the time that this takes."""
+    padding = {f"padding-{number}": "x" * 100 for number in range(25_000)}
+    references = [f"demo/web:{attempt}{number}" for number in range(5)]
+    for number, reference in enumerate(references):
+        document = node_image((reference,))
+        document["metadata"]["annotations"] = padding
+        (agent.images_dir / f".large-{number}").write_text(json.dumps(document))
+    slowest, begun = 0.0, time.monotonic()
+    for number in range(5):
+        os.rename(agent.images_dir / f".large-{number}", agent.images_dir / f"large-{number}.yaml")
+    while sorted(wanted_tags(agent)) != references:
+        asked = time.monotonic()
+        assert asked < begun + 60, "the files do not come into force"
+        agent.node.GetStatus(agent.messages.GetStatusRequest())
+        slowest = max(slowest, time.monotonic() - asked)
+    return slowest / (time.monotonic() - begun)
+
+
+def test_large_files_do_not_block_callers(start_agent, fake_runtime):
+    """A caller of the local API waits for one large file at most, not for all that have changed."""
+    agent = start_agent(fake_runtime.endpoint)
+    parts: list[float] = []
+    while not parts or parts[-1] > 0.5:
+        assert len(parts) < 3, f"the slowest answers took these parts of the time: {parts}"
+        parts.append(slowest_answer_during(agent, len(parts)))
 
 
 def test_wishes_are_merged(start_agent, fake_runtime):

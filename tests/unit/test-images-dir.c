@@ -22,16 +22,16 @@
 #include "agent/node/images-dir.h"
 
 #define WAIT_USEC ((uint64_t) 10000000)
-#define NOBODY 65534
+#define OTHER_USER 65534
 
 #define HEAD "apiVersion: apps.kruise.io/v1alpha1\nkind: NodeImage\n"
-#define WISH(image, tag) HEAD "spec: {images: {" image ": {tags: [{tag: \"" tag "\"}]}}}\n"
+#define DESIRED(image, tag) HEAD "spec: {images: {" image ": {tags: [{tag: \"" tag "\"}]}}}\n"
 
 typedef struct Fixture {
         char root[32]; /* a new folder, in which the tests run */
         sd_event *event;
         ImagesDir *dir;
-        char *seen; /* what describe() said when the folder last called back */
+        char *seen; /* what describe() returned when the folder last called back */
         unsigned n_calls;
 } Fixture;
 
@@ -77,7 +77,7 @@ static void watch(Fixture *fixture, const char *path) {
         see(fixture);
 }
 
-/* Runs the loop until the folder has said that this is what is in it. */
+/* Runs the loop until the folder has reported that this is what is in it. */
 static void wait_for(Fixture *fixture, const char *expected) {
         uint64_t now, end;
 
@@ -146,14 +146,14 @@ static int teardown(void **state) {
         return 0;
 }
 
-static void test_first_look(void **state) {
+static void test_first_scan(void **state) {
         Fixture *fixture = *state;
 
-        write_file("d/b.yaml", WISH("nginx", "1"));
+        write_file("d/b.yaml", DESIRED("nginx", "1"));
         write_file("d/a.json",
                    "{\"apiVersion\":\"apps.kruise.io/v1beta1\",\"kind\":\"NodeImage\"}");
-        write_file("d/c.yml", WISH("redis", "7") "---\n" WISH("redis", "8"));
-        write_file("d/bad.yaml", WISH("redis", "7") "---\nkind: Pod\napiVersion: v1\n");
+        write_file("d/c.yml", DESIRED("redis", "7") "---\n" DESIRED("redis", "8"));
+        write_file("d/bad.yaml", DESIRED("redis", "7") "---\nkind: Pod\napiVersion: v1\n");
         write_file("d/empty.yaml", "");
         write_file("d/.hidden.yaml", "x");
         write_file("d/other.txt", "x");
@@ -174,15 +174,15 @@ static void test_add_change_remove_rename(void **state) {
         watch(fixture, "d");
         assert_string_equal(fixture->seen, "");
 
-        write_file("d/a.yaml", WISH("nginx", "1"));
+        write_file("d/a.yaml", DESIRED("nginx", "1"));
         wait_for(fixture, "a.yaml: nginx:1");
-        write_file("d/a.yaml", WISH("nginx", "2"));
+        write_file("d/a.yaml", DESIRED("nginx", "2"));
         wait_for(fixture, "a.yaml: nginx:2");
 
         write_file("d/a.yaml", "{");
         wait_for(fixture, "a.yaml: nginx:2 !");
 
-        write_file("d/.new", WISH("nginx", "3"));
+        write_file("d/.new", DESIRED("nginx", "3"));
         assert_int_equal(rename("d/.new", "d/a.yaml"), 0);
         wait_for(fixture, "a.yaml: nginx:3");
         assert_int_equal(rename("d/a.yaml", "d/b.yaml"), 0);
@@ -196,16 +196,16 @@ static void test_open_file_is_left_alone(void **state) {
         Fixture *fixture = *state;
         cleanup(close_p) int fd = -1;
 
-        write_file("d/a.yaml", WISH("nginx", "1"));
+        write_file("d/a.yaml", DESIRED("nginx", "1"));
         watch(fixture, "d");
 
         fd = open("d/a.yaml", O_WRONLY | O_TRUNC | O_CLOEXEC);
         write_fd(fd, HEAD "spec: {images: {");
-        write_file("d/b.yaml", WISH("redis", "7"));
+        write_file("d/b.yaml", DESIRED("redis", "7"));
         wait_for(fixture, "a.yaml: nginx:1 | b.yaml: redis:7");
 
         write_fd(fd, "nginx: {tags: [{tag: '2'}]}}}\n");
-        write_file("d/c.yaml", WISH("redis", "8"));
+        write_file("d/c.yaml", DESIRED("redis", "8"));
         wait_for(fixture, "a.yaml: nginx:1 | b.yaml: redis:7 | c.yaml: redis:8");
 
         close(take_fd(&fd));
@@ -218,7 +218,7 @@ static void test_open_file_that_is_quiet(void **state) {
 
         watch(fixture, "d");
         fd = open("d/a.yaml", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-        write_fd(fd, WISH("nginx", "1"));
+        write_fd(fd, DESIRED("nginx", "1"));
         wait_for(fixture, "a.yaml: nginx:1");
 }
 
@@ -233,13 +233,13 @@ static void make_version(const char *folder, const char *text) {
 static void test_config_map(void **state) {
         Fixture *fixture = *state;
 
-        make_version("d/..1", WISH("nginx", "1"));
+        make_version("d/..1", DESIRED("nginx", "1"));
         assert_int_equal(symlink("..1", "d/..data"), 0);
         assert_int_equal(symlink("..data/a.yaml", "d/a.yaml"), 0);
         watch(fixture, "d");
         assert_string_equal(fixture->seen, "a.yaml: nginx:1");
 
-        make_version("d/..2", WISH("nginx", "2"));
+        make_version("d/..2", DESIRED("nginx", "2"));
         assert_int_equal(symlink("..2", "d/..data_tmp"), 0);
         assert_int_equal(rename("d/..data_tmp", "d/..data"), 0);
         wait_for(fixture, "a.yaml: nginx:2");
@@ -248,8 +248,8 @@ static void test_config_map(void **state) {
 static void test_folder_is_a_link(void **state) {
         Fixture *fixture = *state;
 
-        make_version("v1", WISH("nginx", "1"));
-        make_version("v2", WISH("nginx", "2"));
+        make_version("v1", DESIRED("nginx", "1"));
+        make_version("v2", DESIRED("nginx", "2"));
         assert_int_equal(symlink("v1", "link"), 0);
         watch(fixture, "link");
         assert_string_equal(fixture->seen, "a.yaml: nginx:1");
@@ -258,7 +258,7 @@ static void test_folder_is_a_link(void **state) {
         assert_int_equal(rename("next", "link"), 0);
         wait_for(fixture, "a.yaml: nginx:2");
 
-        write_file("v2/a.yaml", WISH("nginx", "3"));
+        write_file("v2/a.yaml", DESIRED("nginx", "3"));
         wait_for(fixture, "a.yaml: nginx:3");
 }
 
@@ -266,11 +266,11 @@ static void test_file_is_a_link(void **state) {
         Fixture *fixture = *state;
         unsigned n_calls;
 
-        write_file("target", WISH("nginx", "1"));
+        write_file("target", DESIRED("nginx", "1"));
         assert_int_equal(symlink("../target", "d/a.yaml"), 0);
         watch(fixture, "d");
 
-        write_file("target", WISH("nginx", "2"));
+        write_file("target", DESIRED("nginx", "2"));
         n_calls = fixture->n_calls;
         assert_int_equal(images_dir_rescan(fixture->dir), 0);
         assert_int_equal(fixture->n_calls, n_calls);
@@ -286,23 +286,23 @@ static void test_folder_comes_and_goes(void **state) {
                             "is missing: No such file or directory");
 
         for (int i = 0; i < 3; i++) {
-                make_version("e", WISH("nginx", "1"));
+                make_version("e", DESIRED("nginx", "1"));
                 wait_for(fixture, "a.yaml: nginx:1");
-                write_file("e/a.yaml", WISH("nginx", "2"));
+                write_file("e/a.yaml", DESIRED("nginx", "2"));
                 wait_for(fixture, "a.yaml: nginx:2");
                 remove_tree("e");
                 wait_for(fixture, "(not-found) ");
         }
 
-        make_version("e", WISH("nginx", "3"));
+        make_version("e", DESIRED("nginx", "3"));
         wait_for(fixture, "a.yaml: nginx:3");
-        make_version("f", WISH("nginx", "4"));
+        make_version("f", DESIRED("nginx", "4"));
         assert_int_equal(rename("e", "g"), 0);
         assert_int_equal(rename("f", "e"), 0);
         wait_for(fixture, "a.yaml: nginx:4");
 
-        write_file("g/a.yaml", WISH("nginx", "5"));
-        write_file("e/b.yaml", WISH("nginx", "6"));
+        write_file("g/a.yaml", DESIRED("nginx", "5"));
+        write_file("e/b.yaml", DESIRED("nginx", "6"));
         wait_for(fixture, "a.yaml: nginx:4 | b.yaml: nginx:6");
 }
 
@@ -312,7 +312,7 @@ static void test_parents_come_later(void **state) {
         watch(fixture, "x/y/z");
         assert_int_equal(mkdir("x", 0755), 0);
         assert_int_equal(mkdir("x/y", 0755), 0);
-        make_version("x/y/z", WISH("nginx", "1"));
+        make_version("x/y/z", DESIRED("nginx", "1"));
         wait_for(fixture, "a.yaml: nginx:1");
 }
 
@@ -323,7 +323,7 @@ static void test_a_file_in_place_of_the_folder(void **state) {
         watch(fixture, "e");
         assert_string_equal(fixture->seen, "(invalid) ");
         assert_int_equal(unlink("e"), 0);
-        make_version("e", WISH("nginx", "1"));
+        make_version("e", DESIRED("nginx", "1"));
         wait_for(fixture, "a.yaml: nginx:1");
 }
 
@@ -331,16 +331,16 @@ static void test_permission_denied(void **state) {
         Fixture *fixture = *state;
         bool is_root = geteuid() == 0;
 
-        write_file("d/a.yaml", WISH("nginx", "1"));
+        write_file("d/a.yaml", DESIRED("nginx", "1"));
         if (is_root)
-                assert_int_equal(seteuid(NOBODY), 0);
+                assert_int_equal(seteuid(OTHER_USER), 0);
         watch(fixture, "d");
         assert_string_equal(fixture->seen, "a.yaml: nginx:1");
 
         assert_int_equal(seteuid(getuid()), 0);
         assert_int_equal(chmod("d/a.yaml", 0), 0);
         if (is_root)
-                assert_int_equal(seteuid(NOBODY), 0);
+                assert_int_equal(seteuid(OTHER_USER), 0);
         wait_for(fixture, "a.yaml: nginx:1 !");
         assert_error(fixture, "a.yaml", "cannot be read: Permission denied");
 
@@ -348,18 +348,18 @@ static void test_permission_denied(void **state) {
         assert_int_equal(chmod("d/a.yaml", 0644), 0);
         assert_int_equal(chmod("d", 0), 0);
         if (is_root)
-                assert_int_equal(seteuid(NOBODY), 0);
+                assert_int_equal(seteuid(OTHER_USER), 0);
         wait_for(fixture, "(denied) a.yaml: nginx:1 !");
 
         assert_int_equal(seteuid(getuid()), 0);
         assert_int_equal(chmod("d", 0755), 0);
         if (is_root)
-                assert_int_equal(seteuid(NOBODY), 0);
+                assert_int_equal(seteuid(OTHER_USER), 0);
         wait_for(fixture, "a.yaml: nginx:1");
         assert_int_equal(seteuid(getuid()), 0);
 }
 
-/* More events than the kernel keeps: some are lost, and with them who closed what. */
+/* More events than the kernel keeps: some are lost, and with them which files were closed. */
 static void test_lost_events(void **state) {
         Fixture *fixture = *state;
         cleanup(close_p) int a = -1, b = -1;
@@ -371,11 +371,11 @@ static void test_lost_events(void **state) {
                 assert_int_equal(pwrite(a, "{", 1, 0), 1);
                 assert_int_equal(pwrite(b, "{", 1, 0), 1);
         }
-        write_fd(a, WISH("nginx", "1"));
-        write_fd(b, WISH("nginx", "2"));
+        write_fd(a, DESIRED("nginx", "1"));
+        write_fd(b, DESIRED("nginx", "2"));
         close(take_fd(&a));
         close(take_fd(&b));
-        write_file("d/c.yaml", WISH("nginx", "3"));
+        write_file("d/c.yaml", DESIRED("nginx", "3"));
 
         wait_for(fixture, "a.yaml: nginx:1 | b.yaml: nginx:2 | c.yaml: nginx:3");
 }
@@ -387,7 +387,7 @@ static void test_many_files(void **state) {
 
         for (int i = 0; i < 1000; i++) {
                 snprintf(path, sizeof(path), "d/%04d.yaml", i);
-                write_file(path, WISH("nginx", "1"));
+                write_file(path, DESIRED("nginx", "1"));
         }
         watch(fixture, "d");
         assert_int_equal(images_dir_get_n_files(fixture->dir), 1000);
@@ -398,7 +398,7 @@ static void test_many_files(void **state) {
                 snprintf(path, sizeof(path), "d/%04d.yaml", i);
                 assert_int_equal(unlink(path), 0);
         }
-        write_file("d/b.yaml", WISH("nginx", "2"));
+        write_file("d/b.yaml", DESIRED("nginx", "2"));
         wait_for(fixture, "b.yaml: nginx:2");
 }
 
@@ -417,7 +417,7 @@ static void test_free_from_callback(void **state) {
         assert_int_equal(images_dir_new(fixture->event, "d", on_changed_free, fixture,
                                         &fixture->dir),
                          0);
-        write_file("d/a.yaml", WISH("nginx", "1"));
+        write_file("d/a.yaml", DESIRED("nginx", "1"));
         while (fixture->n_calls == 0)
                 assert_true(sd_event_run(fixture->event, WAIT_USEC) > 0);
         assert_null(fixture->dir);
@@ -427,7 +427,7 @@ static void test_free_from_callback(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                TEST(test_first_look),
+                TEST(test_first_scan),
                 TEST(test_add_change_remove_rename),
                 TEST(test_open_file_is_left_alone),
                 TEST(test_open_file_that_is_quiet),

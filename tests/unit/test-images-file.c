@@ -24,7 +24,7 @@
 #include "agent/node/images-dir.h"
 
 #define HEAD "apiVersion: apps.kruise.io/v1alpha1\nkind: NodeImage\n"
-#define WISH(tag) HEAD "spec: {images: {nginx: {tags: [{tag: \"" tag "\"}]}}}\n"
+#define DESIRED(tag) HEAD "spec: {images: {nginx: {tags: [{tag: \"" tag "\"}]}}}\n"
 
 typedef struct Fixture {
         char root[32];
@@ -61,14 +61,21 @@ static void write_file(const char *text) {
         assert_int_equal(write(fd, text, strlen(text)), strlen(text));
 }
 
-/* Looks until the file cannot change any more without a trace. Returns whether it was different. */
-static bool look(Fixture *fixture) {
+static void read_once(Fixture *fixture, uint64_t *ret_again_usec) {
+        size_t size;
+
+        assert_int_equal(images_file_read(fixture->file, fixture->folder, &size, ret_again_usec),
+                         0);
+}
+
+/* Reads until the file cannot change any more without a trace. Returns whether it was different. */
+static bool read_all(Fixture *fixture) {
         bool changed = false;
         uint64_t again_usec;
 
         do {
-                assert_int_equal(images_file_look(fixture->file, fixture->folder, &again_usec), 0);
-                changed |= images_file_take_news(fixture->file);
+                read_once(fixture, &again_usec);
+                changed |= images_file_commit(fixture->file);
         } while (again_usec > 0);
 
         return changed;
@@ -88,13 +95,13 @@ static void assert_file(const Fixture *fixture, const char *tags, const char *me
 static void test_documents(void **state) {
         Fixture *fixture = *state;
 
-        write_file(WISH("1") "---\n---\n" WISH("2"));
-        assert_true(look(fixture));
+        write_file(DESIRED("1") "---\n---\n" DESIRED("2"));
+        assert_true(read_all(fixture));
         assert_file(fixture, "1 2", "none");
         assert_int_equal(fixture->file->n_documents, 2);
 
         write_file("");
-        assert_true(look(fixture));
+        assert_true(read_all(fixture));
         assert_file(fixture, "", "none");
         assert_int_equal(fixture->file->n_documents, 0);
 }
@@ -105,28 +112,28 @@ static void test_last_good_content_stays(void **state) {
                 const char *text;
                 const char *message;
         } rows[] = {
-                { WISH("2") "spec: {}\n", "line 4, column 1: the key \"spec\" is given twice" },
+                { DESIRED("2") "spec: {}\n", "line 4, column 1: the key \"spec\" is given twice" },
                 { "{", "line 2, column 1: did not find expected node content" },
                 { HEAD "spec: {images: {nginx: {tags: [{tag: 2}]}}}\n",
                   "spec.images.nginx.tags[0].tag: expected a string (in quotes), got 2" },
-                { WISH("2") "---\nkind: Pod\napiVersion: v1\n",
+                { DESIRED("2") "---\nkind: Pod\napiVersion: v1\n",
                   "document 2: is a Pod, not a NodeImage (apps.kruise.io)" },
         };
         Fixture *fixture = *state;
 
-        write_file(WISH("1"));
-        assert_true(look(fixture));
+        write_file(DESIRED("1"));
+        assert_true(read_all(fixture));
 
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 write_file(rows[i].text);
-                assert_true(look(fixture));
+                assert_true(read_all(fixture));
                 assert_file(fixture, "1", rows[i].message);
                 assert_int_equal(fixture->file->n_documents, 1);
-                assert_false(look(fixture));
+                assert_false(read_all(fixture));
         }
 
-        write_file(WISH("3"));
-        assert_true(look(fixture));
+        write_file(DESIRED("3"));
+        assert_true(read_all(fixture));
         assert_file(fixture, "3", "none");
 }
 
@@ -177,14 +184,14 @@ static void test_things_that_are_no_files(void **state) {
         Fixture *fixture = *state;
 
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                write_file(WISH("1"));
-                assert_true(look(fixture));
+                write_file(DESIRED("1"));
+                assert_true(read_all(fixture));
                 assert_int_equal(unlink("a.yaml"), 0);
 
                 rows[i].make();
-                assert_true(look(fixture));
+                assert_true(read_all(fixture));
                 assert_file(fixture, "1", rows[i].message);
-                assert_false(look(fixture));
+                assert_false(read_all(fixture));
                 (void) remove("a.yaml");
         }
 }
@@ -192,45 +199,46 @@ static void test_things_that_are_no_files(void **state) {
 static void test_large_file(void **state) {
         Fixture *fixture = *state;
 
-        write_file(WISH("1"));
-        assert_true(look(fixture));
+        write_file(DESIRED("1"));
+        assert_true(read_all(fixture));
 
         /* More than there is memory to read it. */
         assert_int_equal(truncate("a.yaml", (off_t) DOCUMENTS_SIZE_MAX * 1000000), 0);
-        assert_true(look(fixture));
+        assert_true(read_all(fixture));
         assert_file(fixture, "1", "is larger than 4 MiB");
-        assert_false(look(fixture));
+        assert_false(read_all(fixture));
 }
 
 static void test_same_file_is_not_read_again(void **state) {
         const struct timespec old[2] = { { .tv_sec = 1000 }, { .tv_sec = 1000 } };
         Fixture *fixture = *state;
 
-        write_file(WISH("1"));
-        assert_true(look(fixture));
-        assert_false(look(fixture));
+        write_file(DESIRED("1"));
+        assert_true(read_all(fixture));
+        assert_false(read_all(fixture));
 
         assert_int_equal(utimensat(fixture->folder, "a.yaml", old, 0), 0);
-        assert_true(look(fixture));
-        assert_false(look(fixture));
+        assert_true(read_all(fixture));
+        assert_false(read_all(fixture));
 }
 
-/* Of several looks the last good content counts, and the last error; before that, nothing does. */
-static void test_news_wait(void **state) {
+/* Of what was read several times the last good content counts, and the last error; before the commit,
+ * nothing does. */
+static void test_results_wait(void **state) {
         Fixture *fixture = *state;
         uint64_t again_usec;
 
-        write_file(WISH("1"));
-        assert_true(look(fixture));
-        write_file(WISH("22"));
-        assert_int_equal(images_file_look(fixture->file, fixture->folder, &again_usec), 0);
+        write_file(DESIRED("1"));
+        assert_true(read_all(fixture));
+        write_file(DESIRED("22"));
+        read_once(fixture, &again_usec);
         write_file("]");
-        assert_int_equal(images_file_look(fixture->file, fixture->folder, &again_usec), 0);
+        read_once(fixture, &again_usec);
         assert_file(fixture, "1", "none");
-        assert_true(images_file_take_news(fixture->file));
+        assert_true(images_file_commit(fixture->file));
         assert_string_equal(fixture->file->desired_images.items[0].tag, "22");
         assert_int_equal(fixture->file->error.kind, ERROR_INVALID);
-        assert_false(images_file_take_news(fixture->file));
+        assert_false(images_file_commit(fixture->file));
 }
 
 /* Same size, same times as far as the kernel's clock goes: it must not be missed. */
@@ -239,10 +247,10 @@ static void test_quick_changes(void **state) {
         uint64_t again_usec;
 
         for (int i = 0; i < 100; i++) {
-                write_file(WISH("1"));
-                assert_int_equal(images_file_look(fixture->file, fixture->folder, &again_usec), 0);
-                write_file(WISH("2"));
-                (void) look(fixture);
+                write_file(DESIRED("1"));
+                read_once(fixture, &again_usec);
+                write_file(DESIRED("2"));
+                (void) read_all(fixture);
                 assert_file(fixture, "2", "none");
         }
 }
@@ -256,7 +264,7 @@ int main(void) {
                 TEST(test_things_that_are_no_files),
                 TEST(test_large_file),
                 TEST(test_same_file_is_not_read_again),
-                TEST(test_news_wait),
+                TEST(test_results_wait),
                 TEST(test_quick_changes),
         };
 

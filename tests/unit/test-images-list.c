@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The files of the images folder, looked at in as many parts as there are files
+ * The files of the images folder, read in as many turns as there are files
  */
 
 #include <fcntl.h>
@@ -20,9 +20,9 @@
 #include "agent/node/images-dir.h"
 
 #define NOW ((uint64_t) 1000)
-#define AT_ONCE 0 /* a time that has passed */
+#define ONE_FILE ((size_t) 1) /* any has more bytes */
 
-#define WISH(tag)                                                \
+#define DESIRED(tag)                                             \
         "apiVersion: apps.kruise.io/v1alpha1\nkind: NodeImage\n" \
         "spec: {images: {nginx: {tags: [{tag: \"" tag "\"}]}}}\n"
 
@@ -63,124 +63,159 @@ static void write_file(const char *name, const char *text) {
         assert_int_equal(write(fd, text, strlen(text)), strlen(text));
 }
 
-static bool look_until(Fixture *fixture, uint64_t until_usec, uint64_t *ret_again_usec) {
+static bool scan_turn(Fixture *fixture, size_t size, uint64_t *ret_again_usec) {
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
-        r = images_list_look(&fixture->list, fixture->folder, NOW, until_usec, ret_again_usec,
-                             &error);
+        r = images_list_scan(&fixture->list, fixture->folder, NOW, size, ret_again_usec, &error);
         assert_true(r >= 0);
         return r > 0;
 }
 
-/* A part of a look, which must not be its end. */
-static void look_at_one(Fixture *fixture) {
+/* One turn of a scan, which must not be its end. */
+static void read_one(Fixture *fixture) {
         uint64_t again_usec = UINT64_MAX;
 
-        assert_false(look_until(fixture, AT_ONCE, &again_usec));
+        assert_false(scan_turn(fixture, ONE_FILE, &again_usec));
         assert_int_equal(again_usec, NOW);
 }
 
-/* The rest of a look. */
-static bool look(Fixture *fixture) {
+/* The rest of a scan. */
+static bool scan(Fixture *fixture) {
         uint64_t again_usec;
 
-        return look_until(fixture, UINT64_MAX, &again_usec);
+        return scan_turn(fixture, SIZE_MAX, &again_usec);
 }
 
 /* "a:1 b:2" */
 static void assert_list(const Fixture *fixture, const char *expected) {
-        char said[256] = "", one[64];
+        char text[256] = "", one[64];
 
         for (size_t i = 0; i < fixture->list.n_files; i++) {
                 const ImagesFile *file = fixture->list.files[i];
 
                 snprintf(one, sizeof(one), "%s%.1s:%s", i > 0 ? " " : "", file->name,
                          file->desired_images.n_items > 0 ? file->desired_images.items[0].tag : "");
-                strcat(said, one);
+                strcat(text, one);
         }
-        assert_string_equal(said, expected);
+        assert_string_equal(text, expected);
 }
 
+/* The same of those that have desired images. */
+static void assert_in_force(const Fixture *fixture, const char *expected) {
+        char text[256] = "", one[64];
+
+        for (size_t i = 0; i < fixture->list.n_files; i++) {
+                const ImagesFile *file = fixture->list.files[i];
+
+                if (file->desired_images.n_items == 0)
+                        continue;
+
+                snprintf(one, sizeof(one), "%s%.1s:%s", text[0] ? " " : "", file->name,
+                         file->desired_images.items[0].tag);
+                strcat(text, one);
+        }
+        assert_string_equal(text, expected);
+}
+
+static size_t fixture_n_in_force(const Fixture *fixture) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < fixture->list.n_files; i++)
+                n += fixture->list.files[i]->desired_images.n_items > 0;
+        return n;
+}
+
+/* Until what was written is old enough to be known by its times. */
+static void wait_for_the_clock(void) {
+        assert_int_equal(usleep(20000), 0);
+}
+
+/* Nothing counts before all of it was read. */
 static void test_all_at_once(void **state) {
         Fixture *fixture = *state;
 
-        write_file("a.yaml", WISH("1"));
-        write_file("b.yaml", WISH("2"));
-        look_at_one(fixture);
-        assert_true(look(fixture));
+        write_file("a.yaml", DESIRED("1"));
+        write_file("b.yaml", DESIRED("2"));
+        read_one(fixture);
+        assert_true(scan(fixture));
         assert_list(fixture, "a:1 b:2");
 
-        write_file("a.yaml", WISH("20"));
+        wait_for_the_clock();
+        write_file("a.yaml", DESIRED("20"));
         assert_int_equal(rename("b.yaml", "c.yaml"), 0);
-        look_at_one(fixture);
-        assert_list(fixture, "a:1 b:2");
-        assert_true(look(fixture));
+        read_one(fixture);
+        assert_in_force(fixture, "a:1 b:2");
+        assert_true(scan(fixture));
         assert_list(fixture, "a:20 c:2");
 }
 
-/* What was there first and then moved to where the look had been already is not lost. */
+/* What moves into a file that was read already, out of one that was not, is never missing. */
 static void test_change_meanwhile(void **state) {
         Fixture *fixture = *state;
 
-        write_file("a.yaml", WISH("1"));
-        write_file("b.yaml", WISH("2"));
-        assert_true(look(fixture));
+        write_file("a.yaml", DESIRED("1"));
+        write_file("b.yaml", DESIRED("2"));
+        wait_for_the_clock();
+        assert_true(scan(fixture));
 
-        look_at_one(fixture);
-        write_file("a.yaml", WISH("20"));
-        write_file("b.yaml", WISH("10"));
-        images_list_note_change(&fixture->list);
-        assert_false(look(fixture));
+        write_file("a.yaml", DESIRED("3"));
+        write_file("b.yaml", DESIRED("4"));
+        read_one(fixture);
+        wait_for_the_clock();
+        write_file("a.yaml", DESIRED("20"));
+        write_file("b.yaml", DESIRED("10"));
+        read_one(fixture);
         assert_list(fixture, "a:1 b:2");
-        assert_true(look(fixture));
+        assert_true(scan(fixture));
         assert_list(fixture, "a:20 b:10");
 }
 
-/* Somebody who changes something all the time keeps nobody's desired images away for ever. */
+/* A file that changes all the time does not keep the others from being used. */
 static void test_change_all_the_time(void **state) {
+        uint64_t again_usec = NOW;
         Fixture *fixture = *state;
+        char text[256];
         unsigned n = 0;
 
-        write_file("a.yaml", WISH("1"));
-        write_file("b.yaml", WISH("2"));
-        do {
-                look_at_one(fixture);
-                images_list_note_change(&fixture->list);
-                n++;
-        } while (!look(fixture) && n < 100);
+        write_file("b.yaml", DESIRED("2"));
+        for (; again_usec == NOW && fixture_n_in_force(fixture) == 0 && n < 100; n++) {
+                snprintf(text, sizeof(text), DESIRED("1") "# %u\n", n);
+                write_file("a.yaml", text);
+                (void) scan_turn(fixture, ONE_FILE, &again_usec);
+        }
 
         assert_in_range(n, 2, 99);
         assert_list(fixture, "a:1 b:2");
 }
 
-/* A file that somebody begins to write during a look is known as such in the next one. */
+/* A file that is begun during a scan is known as such in its next turn. */
 static void test_begun_meanwhile(void **state) {
         Fixture *fixture = *state;
 
-        write_file("a.yaml", WISH("1"));
-        write_file("b.yaml", WISH("2"));
-        look_at_one(fixture);
-        write_file("c.yaml", WISH("3"));
+        write_file("a.yaml", DESIRED("1"));
+        write_file("b.yaml", DESIRED("2"));
+        read_one(fixture);
+        write_file("c.yaml", DESIRED("3"));
         assert_int_equal(images_list_note_written(&fixture->list, "c.yaml", NOW), 0);
-        assert_true(look(fixture));
+        assert_true(scan(fixture));
         assert_list(fixture, "a:1 b:2 c:");
-        (void) look(fixture);
+        (void) scan(fixture);
         assert_list(fixture, "a:1 b:2 c:");
         images_list_note_closed(&fixture->list, "c.yaml");
-        assert_true(look(fixture));
+        assert_true(scan(fixture));
         assert_list(fixture, "a:1 b:2 c:3");
 }
 
 static void test_cleared_meanwhile(void **state) {
         Fixture *fixture = *state;
 
-        write_file("a.yaml", WISH("1"));
-        write_file("b.yaml", WISH("2"));
-        look_at_one(fixture);
+        write_file("a.yaml", DESIRED("1"));
+        write_file("b.yaml", DESIRED("2"));
+        read_one(fixture);
         assert_int_equal(images_list_clear(&fixture->list), 1);
         assert_list(fixture, "");
-        assert_true(look(fixture));
+        assert_true(scan(fixture));
         assert_list(fixture, "a:1 b:2");
 }
 
