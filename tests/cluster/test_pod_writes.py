@@ -174,7 +174,7 @@ def test_each_of_many_containers_is_written_once(make_pod, api, n_containers):
     writes = rf"^PATCH {pod.path}/status"
     n_before = len(api.requests(writes))
     with pytest.raises(TimeoutError):  # the time in which it would write without end
-        wait_until(lambda: len(api.requests(writes)) > n_before + 1, 3, "more writes")
+        wait_until(lambda: len(api.requests(writes)) > n_before + 1, 3, "more", is_exact=True)
 
 
 _SPOILERS: dict[str, Callable[[int], tuple[str, Object]]] = {
@@ -201,7 +201,7 @@ def test_another_writer_of_the_field(make_pod, field):
     began = time.monotonic()
     while (left := began + _RACE_SECONDS - time.monotonic()) > 0:
         try:
-            pod.kube.wait_for(pod.path, is_ours, left)
+            wait_until(lambda: is_ours(pod.get()), left, "write", is_exact=True)
         except TimeoutError:
             break
         n_spoilt += 1

@@ -201,7 +201,7 @@ def _speaks_cri(socket: Path) -> bool:
         return False
     cri = Cri(socket)
     try:
-        cri.version(timeout=1)
+        cri.version(timeout=5)
     except grpc.RpcError:
         return False
     finally:

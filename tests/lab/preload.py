@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 
 from lab.agent import Agent
-from lab.wait import wait_until
+from lab.wait import stretch, wait_until
 
 
 class Preload:
@@ -37,9 +37,9 @@ class Preload:
 
     def wait_end(self, timeout: float = 30) -> Any:
         """Waits until the agent ends the call; returns the last event. Raises its error, if any."""
-        self._thread.join(timeout)
+        self._thread.join(stretch(timeout))
         if self._thread.is_alive():
-            raise TimeoutError(f"after {timeout:g} s the call still runs: {self.events[-3:]}")
+            raise TimeoutError(f"after {stretch(timeout):g} s the call still runs: {self.events[-3:]}")
         if self._error is not None:
             raise self._error
         return self.events[-1]

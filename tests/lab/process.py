@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.cleanup import MARKER
+from lab.wait import stretch
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Process:
         began = time.monotonic()
         self._child.send_signal(number)
         try:
-            code = self._child.wait(patience_seconds)
+            code = self._child.wait(stretch(patience_seconds))
         except subprocess.TimeoutExpired:
             self._child.kill()
             code = self._child.wait()

@@ -12,7 +12,7 @@ import grpc
 
 from lab import sanitizers, stubs
 from lab.agent import Agent
-from lab.wait import wait_until
+from lab.wait import stretch, wait_until
 
 # One line with a name, a reason and an advice; a runtime's nested errors are cut before that.
 _LONGEST_LINE = 1200
@@ -85,7 +85,7 @@ def assert_prompt(agent: Agent, calls: int = 30) -> None:
     The whole machine may stand still for a moment, but hardly whenever somebody looks.
     """
     slowest = []
-    while not slowest or slowest[-1] >= _PROMPT:
+    while not slowest or slowest[-1] >= stretch(_PROMPT):
         assert len(slowest) < 3, f"the slowest answers took {slowest} s"
         slowest.append(_slowest_answer(agent, calls))
 

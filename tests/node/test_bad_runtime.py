@@ -64,7 +64,7 @@ def test_pull_hangs(agent, fake_runtime):
         message = want_and_fail(agent, timeoutSeconds=1)
     assert message.startswith("DeadlineExceeded: ") and "timeoutSeconds" in message
     (call,) = fake_runtime.calls("PullImage", BAD)
-    assert call.wait_over(5) and call.cancelled
+    assert call.wait_over(60) and call.cancelled
 
 
 @pytest.mark.slow

@@ -136,7 +136,7 @@ def test_detached_request_is_cancelled(start_agent, fake_runtime):
     wait_until(lambda: len(fake_runtime.calls("PullImage")) == 2, 10, "second pull")
     request = agent.messages.CancelRequest(request_id=request_id)
     assert agent.node.Cancel(request, wait_for_ready=True, timeout=10).canceled == 1
-    assert fake_runtime.calls("PullImage")[1].wait_over(10)
+    assert fake_runtime.calls("PullImage")[1].wait_over(60)
 
 
 def test_waiting_callers_learn_of_the_end(start_agent, fake_runtime):

@@ -91,7 +91,7 @@ def test_interrupt_cancels(start_agent, containerd, gate, number):
     with agent.start_ctl("pull", gate.reference) as child:
         wait_until(lambda: containerd.cri.ingests(), 10, "ingest")
         child.send_signal(number)
-        output, errors = child.communicate(timeout=10)
+        output, errors = child.communicate(timeout=60)
     assert (child.returncode, errors) == (1, "inplacectl: canceled\n")
     assert "Canceled" in output
     wait_until(lambda: not containerd.cri.ingests(), 10, "end of the ingests")
@@ -128,7 +128,7 @@ def test_agent_restarts_meanwhile(start_agent, fake_runtime):
         agent.kill9()
         fake_runtime.behave()
         agent.start()
-        output, errors = child.communicate(timeout=20)
+        output, errors = child.communicate(timeout=60)
     assert child.returncode == 0, errors
     assert "demo/web:1" in output
     assert errors == "inplacectl: inplaced went away, connecting again\n"

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from fake.node import FakeNode
+from lab.wait import stretch
 
 _LOAD = {"json": json.loads, "yaml": yaml.safe_load}
 _NEW = "0123456789ab" + "c" * 52
@@ -154,10 +155,10 @@ def test_restart_is_interrupted(ctl, node, number):
     with ctl.start_ctl("restart", "web") as child:
         assert child.stdout.readline() == "default/web/app  stopping\n"
         child.send_signal(number)
-        _, errors = child.communicate(timeout=10)
+        _, errors = child.communicate(timeout=60)
     assert child.returncode == 1
     assert errors == "inplacectl: canceled; what has begun goes on, the rest is dropped\n"
-    assert gone.wait(10)
+    assert gone.wait(60)
 
 
 def test_restart_takes_too_long(ctl, node):
@@ -165,9 +166,9 @@ def test_restart_takes_too_long(ctl, node):
     gone = _hold(node)
     began = time.monotonic()
     ran = ctl.ctl("restart", "--timeout", "1s", "web")
-    assert 1 <= time.monotonic() - began < 5
+    assert 1 <= time.monotonic() - began < stretch(5)
     assert ran.returncode == 1 and "not done within 1 s" in ran.stderr
-    assert gone.wait(10)
+    assert gone.wait(60)
 
 
 def test_agent_goes_away_during_a_restart(ctl, node):
@@ -176,7 +177,7 @@ def test_agent_goes_away_during_a_restart(ctl, node):
     with ctl.start_ctl("restart", "web") as child:
         child.stdout.readline()
         node.vanish()
-        _, errors = child.communicate(timeout=10)
+        _, errors = child.communicate(timeout=60)
     assert child.returncode == 1
     assert len(errors.splitlines()) == 1 and "inplaced went away" in errors
     assert len(node.requests) == 1

@@ -15,7 +15,7 @@ import pytest
 from fake import behaviours
 from lab import sanitizers, stubs
 from lab.preload import Preload
-from lab.wait import wait_until
+from lab.wait import stretch, wait_until
 
 _CLIENT = """
 import sys, grpc, node_pb2, node_pb2_grpc
@@ -65,7 +65,7 @@ def test_first_events_come_at_once(start_agent, fake_runtime):
     agent.node.GetVersion(agent.messages.GetVersionRequest())
     preload = Preload(agent, *images)
     wait_until(lambda: {event.image for event in preload.events} == set(images), 10, "events")
-    assert preload.times[19] - preload.began_at < 2 * sanitizers.SLOWNESS
+    assert preload.times[19] - preload.began_at < stretch(2 * sanitizers.SLOWNESS)
     assert set(preload.phases()) == {"WAITING"}
 
 
@@ -171,7 +171,7 @@ def test_limits_of_a_request(start_agent, fake_runtime):
         agent, "demo/web:1", timeout_seconds=1, backoff_limit=0, pull_policy=always
     )
     assert preload.wait_end().reason == "DeadlineExceeded"
-    assert 1 <= time.monotonic() - began < 5 * sanitizers.SLOWNESS
+    assert 1 <= time.monotonic() - began < stretch(5 * sanitizers.SLOWNESS)
     assert len(fake_runtime.calls("PullImage")) == 1
 
 

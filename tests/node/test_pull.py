@@ -18,7 +18,7 @@ from lab.documents import node_image, write_whole
 from lab.image import build_image
 from lab.layers import random_layer
 from lab.preload import Preload
-from lab.wait import wait_until
+from lab.wait import stretch, wait_until
 
 
 def test_tag_and_digest(agent, containerd, push):
@@ -150,7 +150,7 @@ def test_back_off_between_attempts(start_agent, fake_runtime):
     times = [call.began_at for call in fake_runtime.calls("PullImage")]
     first, second = times[1] - times[0], times[2] - times[1]
     assert len(times) == 3
-    slack = 1.5 * sanitizers.SLOWNESS
+    slack = stretch(1.5 * sanitizers.SLOWNESS)
     assert 0.8 <= first <= 1.2 + slack and 1.6 <= second <= 2.4 + slack
 
 
@@ -178,8 +178,8 @@ def test_time_out_of_an_attempt(start_agent, fake_runtime):
     assert status["message"].startswith("DeadlineExceeded: ")
     assert "timeoutSeconds" in status["message"]
     (call,) = fake_runtime.calls("PullImage")
-    assert call.wait_over(5) and call.cancelled
-    assert 1 <= call.ended_at - began <= 5 * sanitizers.SLOWNESS
+    assert call.wait_over(60) and call.cancelled
+    assert 1 <= call.ended_at - began <= stretch(5 * sanitizers.SLOWNESS)
 
 
 def test_active_deadline(start_agent, fake_runtime):
@@ -190,7 +190,7 @@ def test_active_deadline(start_agent, fake_runtime):
     status = agent.wait_status("demo/web:1", "Failed")
     assert "pulling exceeds the activeDeadlineSeconds" in status["message"]
     (call,) = fake_runtime.calls("PullImage")
-    assert call.wait_over(5) and call.cancelled
+    assert call.wait_over(60) and call.cancelled
 
 
 def test_waiting_costs_no_time_of_the_deadline(start_agent, fake_runtime):
@@ -350,11 +350,11 @@ def test_stalled_pull_ends(start_agent, containerd, fake_registry, gate):
 def test_slow_pull_is_not_stalled(start_agent, containerd, fake_registry, image_name):
     """A pull that gets some bytes now and then goes on, however long it takes in all."""
     # containerd counts what arrived by the megabyte.
-    layer = random_layer(5 << 20, seed=77)
+    layer = random_layer(8 << 20, seed=77)
     image = fake_registry.add(image_name, "1", build_image([layer]))
     fake_registry.on("layer", fakes.trickle(3 << 19, step=1 << 18))
-    agent = start_agent(containerd.endpoint, stall_timeout=2)
+    agent = start_agent(containerd.endpoint, stall_timeout=4)
     preload = Preload(agent, image.reference, backoff_limit=0)
     assert preload.wait_end().phase == agent.messages.PHASE_SUCCEEDED, preload.events[-1]
-    assert preload.times[-1] - preload.began_at > 2.5
+    assert preload.times[-1] - preload.began_at > 4.5
     containerd.remove_image(image.reference)

@@ -17,7 +17,7 @@ from fake.runtime import FakeRuntime
 from lab import sanitizers
 from lab.containerd import Containerd
 from lab.preload import Preload
-from lab.wait import wait_until
+from lab.wait import stretch, wait_until
 
 
 def readiness(agent) -> tuple[int, str]:
@@ -49,7 +49,7 @@ def absent_runtime(fake_runtime):
 def test_runtime_appears(make_agent, absent_runtime):
     """Without a runtime the agent is up and says so everywhere; it works when there is one."""
     agent = make_agent(absent_runtime.endpoint)
-    assert agent.start() < 2 * sanitizers.SLOWNESS
+    assert agent.start() < stretch(2 * sanitizers.SLOWNESS)
     path = str(absent_runtime.socket)
     assert path in wait_ready(agent, False)
     agent.want("demo/web:1")
@@ -62,7 +62,7 @@ def test_runtime_appears(make_agent, absent_runtime):
     absent_runtime.front.listen()
     began = time.monotonic()
     agent.wait_status("demo/web:1", "Succeeded")
-    assert time.monotonic() - began < 3 * sanitizers.SLOWNESS
+    assert time.monotonic() - began < stretch(3 * sanitizers.SLOWNESS)
     assert wait_ready(agent, True) == "ok"
 
 
@@ -82,7 +82,7 @@ def test_runtime_dies_and_returns(start_agent, fake_runtime):
     fake_runtime.front.listen()
     began = time.monotonic()
     last = preload.wait_end()
-    assert time.monotonic() - began < 3 * sanitizers.SLOWNESS
+    assert time.monotonic() - began < stretch(3 * sanitizers.SLOWNESS)
     assert (last.phase, last.attempt) == (agent.messages.PHASE_SUCCEEDED, 1)
     assert agent.metrics().get_value("inplaced_runtime_ready") == 1
     assert agent.metrics().get_value("inplaced_runtime_reconnects_total") == 1
@@ -195,7 +195,7 @@ def test_pull_is_not_repeated_while_the_runtime_is_away(start_agent, fake_runtim
     for number in range(1, 4):
         wait_until(lambda n=number: len(fake_runtime.calls("PullImage")) == n, 5, "pull")
         fake_runtime.front.drop()
-        assert fake_runtime.calls("PullImage")[-1].wait_over(5)
+        assert fake_runtime.calls("PullImage")[-1].wait_over(60)
     released.set()
     last = preload.wait_end()
     assert (last.phase, last.attempt) == (agent.messages.PHASE_SUCCEEDED, 1)

@@ -193,7 +193,7 @@ def test_new_version_stops_the_old_round(start_agent, fake_runtime):
     agent.want("demo/web:1", version=2)
     assert agent.wait_status("demo/web:1", "Succeeded")["version"] == 2
     first, second = fake_runtime.calls("PullImage")
-    assert first.wait_over(10) and first.cancelled and not second.cancelled
+    assert first.wait_over(60) and first.cancelled and not second.cancelled
 
 
 def test_changed_limits_are_no_new_round(start_agent, fake_runtime):
