@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that a server that is away, strange, or written to by others costs the node nothing but time.
+
+faults.py tells what stands between the agent and the server, but for the last test.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from faults import *  # noqa: F403
+from lab.certificates import make_certificates
+from lab.control_plane import ControlPlane
+from lab.documents import split_reference, write_whole
+from lab.node_image import NodeImage
+from lab.trouble import assert_clear, complaints, the_complaint
+from lab.wait import wait_until
+
+# Servers that are away
+
+
+def test_server_is_away_at_start(make_member, proxy, wishes):
+    """The agent is up and of use, says what is missing, and serves when the server appears."""
+    proxy.vanish()
+    add(wishes, "demo/web:1")
+    agent = make_member()
+    agent.start()
+    wait_problem(agent, "API server", "cannot connect")
+    code, text = readiness(agent)
+    assert code == 503 and "cannot connect" in text
+    assert_clear(the_complaint(agent))
+    assert_pulls_locally(agent)
+    proxy.listen()
+    wishes.wait_status("demo/web:1", "Succeeded", 20)
+    wait_well(agent)
+
+
+def test_server_dies_in_mid_pull(member, proxy, server, wishes, hold, fake_runtime):
+    """Its death and return cost neither a pull nor what came of it."""
+    add(wishes, "demo/done:1", hold.reference, policy="Always")
+    wishes.wait_status("demo/done:1", "Succeeded")
+    hold.wait_begun()
+    proxy.vanish()
+    wait_problem(member, "API server")
+    hold.release()
+    assert_pulls_locally(member)
+    add(wishes, "demo/late:1")
+    server.compact()
+    proxy.listen()
+    for reference in (hold.reference, "demo/late:1"):
+        wishes.wait_status(reference, "Succeeded", 20)
+    wait_well(member)
+    for reference in ("demo/done:1", hold.reference, "demo/late:1"):
+        assert len(fake_runtime.calls("PullImage", reference)) == 1, reference
+    assert len(lasting_complaints(member)) <= 1
+
+
+def test_server_dies_again_and_again(member, proxy, wishes):
+    """Each death is one line at most, and no descriptor."""
+    before = member.descriptors()
+    for number in range(5):
+        proxy.vanish()
+        wait_problem(member, "API server")
+        proxy.listen()
+        wait_well(member, 20)
+        add(wishes, f"demo/image{number}:1")
+        wishes.wait_status(f"demo/image{number}:1", "Succeeded", 20)
+    assert len(lasting_complaints(member)) <= 5
+    assert len(complaints(member)) <= 10
+    wait_until(
+        lambda: member.descriptors() <= before + 2,
+        10 * SLOWLY,
+        lambda: f"end of {member.descriptors() - before} descriptors",
+    )
+    wait_until(
+        lambda: proxy.open_connections <= 5,
+        10 * SLOWLY,
+        lambda: f"end of old ones among {proxy.open_connections} connections",
+    )
+
+
+# Who trusts whom
+
+
+def test_server_is_a_stranger(make_member, folder, proxy, wishes):
+    """A server with another authority's certificate learns nothing, not even the token."""
+    (folder / "strange").mkdir()
+    agent = make_member(authority=make_certificates(folder / "strange").authority)
+    agent.start()
+    assert "certificate" in wait_problem(agent, "API server", "cannot be trusted")
+    assert "cannot be trusted" in readiness(agent)[1]
+    assert_clear(the_complaint(agent))
+    assert_pulls_locally(agent)
+    assert proxy.requests() == []
+
+
+def test_token_rotates(member, proxy, server, wishes, token_file):
+    """A new token in the file is used before anybody notices that the old one has expired."""
+    server.tokens.add("newer")
+    write_whole(token_file, "newer")
+    server.tokens.discard(TOKEN)
+    the_watch(proxy).cut()
+    add(wishes, "demo/web:1")
+    wishes.wait_status("demo/web:1", "Succeeded")
+    assert proxy.requests()[-1].bearer == "newer"
+    assert len([request for request in proxy.requests() if request.code == 401]) <= 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_token_expires(member, proxy, server, wishes, token_file):
+    """While the token is refused that is said; a new one is found without a restart."""
+    server.tokens.discard(TOKEN)
+    server.tokens.add("newer")
+    the_watch(proxy).cut()
+    wait_problem(member, "API server", "Unauthorized", 20)
+    assert TOKEN not in member.log_text()
+    assert_pulls_locally(member)
+    write_whole(token_file, "newer")
+    add(wishes, "demo/web:1")
+    wishes.wait_status("demo/web:1", "Succeeded", UNTIL_HOPE)
+    wait_well(member)
+    assert "newer" not in member.log_text()
+
+
+# What others do to the object
+
+
+def test_object_is_made_again(member, wishes, fake_runtime):
+    """One with the same name is another one: what was done for the first is not claimed for it."""
+    add(wishes, "demo/web:1", policy="Always")
+    first = wishes.wait_status("demo/web:1", "Succeeded")
+    wishes.delete()
+    wishes.create("demo/web:1", policy="Always")
+    second = wishes.wait_status("demo/web:1", "Succeeded")
+    assert second["startTime"] >= first["completionTime"]
+    assert len(fake_runtime.calls("PullImage", "demo/web:1")) == 2
+
+
+def test_object_is_made_again_unseen(member, proxy, wishes, fake_runtime):
+    """The same, if the watch did not live to see it."""
+    add(wishes, "demo/web:1", policy="Always")
+    wishes.wait_status("demo/web:1", "Succeeded")
+    proxy.vanish()
+    wishes.delete()
+    wishes.create("demo/web:1", policy="Always")
+    proxy.listen()
+    wishes.wait_status("demo/web:1", "Succeeded", 20)
+    assert len(fake_runtime.calls("PullImage", "demo/web:1")) == 2
+
+
+def test_object_is_deleted_in_mid_pull(member, wishes, hold):
+    """Nobody wants the image any more."""
+    add(wishes, hold.reference)
+    call = hold.wait_begun()
+    wishes.delete()
+    assert call.wait_over(10 * SLOWLY) and call.cancelled
+
+
+def test_controller_fails_a_task(member, wishes, hold):
+    """What a controller has given up is not pulled on, and its verdict is left as it is."""
+    add(wishes, hold.reference, backoffLimit=0)
+    call = hold.wait_begun()
+    wishes.wait_status(hold.reference, "Pulling")
+    name, tag = split_reference(hold.reference)
+    verdict = {"tag": tag, "phase": "Failed", "message": "no answer for a long time"}
+    verdict["completionTime"] = "2020-01-01T00:00:00Z"
+    wishes.patch_status({"imageStatuses": {name: {"tags": [verdict]}}})
+    assert call.wait_over(10 * SLOWLY) and call.cancelled
+    add(wishes, "demo/other:1")
+    wishes.wait_status("demo/other:1", "Succeeded")
+    wait_until(wishes.events, 10 * SLOWLY, "event of the other image")
+    assert wishes.tag_status(hold.reference)["message"] == "no answer for a long time"
+    assert [event["reason"] for event in wishes.events()] == ["PullImageSucceed"]
+    assert len(hold.calls()) == 1
+
+
+@pytest.mark.parametrize("status", [None, 17, [], {"imageStatuses": []}, {"succeeded": "many"}])
+def test_others_write_nonsense(member, proxy, wishes, status):
+    """A status that cannot be read is written anew."""
+    wishes.patch_status(status)
+    add(wishes, "demo/web:1")
+
+    def is_written() -> bool:
+        return '"Succeeded"' in json.dumps(wishes.get().get("status"))
+
+    wait_until(is_written, 10 * SLOWLY, lambda: f"status, only {wishes.get()}")
+    assert wishes.tag_status("demo/web:1")["phase"] == "Succeeded"
+    assert wishes.get()["status"]["succeeded"] == 1
+
+
+# A real server
+
+
+@pytest.fixture
+def mortal(folder) -> Iterator[ControlPlane]:
+    """A control plane that nobody else uses."""
+    with ControlPlane(folder / "control-plane") as made:
+        made.install()
+        yield made
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("how", ["kill9", "freeze"])
+def test_real_server_dies_in_mid_pull(start_agent, folder, mortal, fake_runtime, hold, how):
+    """Killed, or stuck so that its connections stay: all is well once it is back."""
+    wishes = NodeImage(mortal.admin, NODE)
+    wishes.create("demo/done:1", hold.reference, policy="Always")
+    kubeconfig = mortal.write_agent_kubeconfig(folder / "agent.conf")
+    agent = start_agent(fake_runtime.endpoint, kubeconfig=kubeconfig, node_name=NODE)
+    wishes.wait_status("demo/done:1", "Succeeded")
+    hold.wait_begun()
+    getattr(mortal.apiserver, how)()
+    hold.release()
+    assert_pulls_locally(agent)
+    if how == "kill9":
+        wait_problem(agent, "API server")
+        mortal.apiserver.start()
+    else:
+        mortal.apiserver.thaw()
+    add(wishes, "demo/late:1")
+    for reference in (hold.reference, "demo/late:1"):
+        wishes.wait_status(reference, "Succeeded", 60)
+    wait_well(agent, 30)
+    for reference in ("demo/done:1", hold.reference, "demo/late:1"):
+        assert len(fake_runtime.calls("PullImage", reference)) == 1, reference
