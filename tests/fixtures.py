@@ -11,6 +11,7 @@ import os
 import threading
 import zlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from lab.layers import random_layer
 from lab.registry import PushedImage, Registry
 
 _TIMEOUT_SECONDS = 60
+_PATIENCE = 3
 _AGENTS = pytest.StashKey[list[Agent]]()
 
 PushImage = Callable[..., PushedImage]
@@ -38,10 +40,26 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "handover: goes through the threads of gRPC and of the loop")
 
 
+def _seconds_of(item: pytest.Item) -> float:
+    """About so many, on a machine with nothing else to do."""
+    if item.get_closest_marker("slow"):
+        limit = item.get_closest_marker("timeout")
+        return limit.args[0] / 4 if limit else 30
+    return 7 if item.get_closest_marker("containers") else 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest begins first, since each of several workers runs a file at a time."""
+    sizes: dict[Path, float] = {}
     for item in items:
-        if item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(_TIMEOUT_SECONDS * sanitizers.SLOWNESS))
+        sizes[item.path] = sizes.get(item.path, 0) + _seconds_of(item)
+    # Each file stays together, and tests as long as each other keep their order.
+    items.sort(key=lambda item: (-sizes[item.path], item.path, not item.get_closest_marker("slow")))
+    for item in items:
+        marker = item.get_closest_marker("timeout")
+        seconds = marker.args[0] if marker else _TIMEOUT_SECONDS * sanitizers.SLOWNESS
+        # Waiting is longer on a busy machine; the limits of a whole test are for what hangs.
+        item.add_marker(pytest.mark.timeout(_PATIENCE * seconds), append=False)
 
 
 @pytest.hookimpl(hookwrapper=True)
