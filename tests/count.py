@@ -65,7 +65,7 @@ def read_cases(report, folder=None):
     return cases
 
 
-def read_expected_skips(text):
+def read_reasons(text):
     """Maps the names to the reasons, each of which stands in an indented line below its name."""
     expected, name = {}, None
     for line in text.splitlines():
@@ -73,14 +73,14 @@ def read_expected_skips(text):
             continue
         if not line[0].isspace():
             if name is not None:
-                raise ValueError(f"{name}: why may this be skipped?")
+                raise ValueError(f"{name}: there is no reason below it")
             name = line.strip()
         else:
             if name is None:
-                raise ValueError(f"{line.strip()}: what may be skipped?")
+                raise ValueError(f"{line.strip()}: this is a reason without a name")
             expected[name], name = line.strip(), None
     if name is not None:
-        raise ValueError(f"{name}: why may this be skipped?")
+        raise ValueError(f"{name}: there is no reason below it")
     return expected
 
 
@@ -108,7 +108,7 @@ def judge(cases, status):
 def main(report, status, folder=None):
     cases = read_cases(pathlib.Path(report), folder and pathlib.Path(folder))
     if os.environ.get("CI", "") not in ("", "false", "0"):
-        cases = list(refuse_skips(cases, read_expected_skips(EXPECTED_SKIPS.read_text())))
+        cases = list(refuse_skips(cases, read_reasons(EXPECTED_SKIPS.read_text())))
     cases += judge(cases, status)
 
     print(*(sum(case.verdict == v for case in cases) for v in ("passed", "failed", "skipped")))

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from count import read_reasons
 from fake.registry import FakeRegistry
 from fake.runtime import FakeRuntime
 from lab import sanitizers
@@ -26,6 +27,8 @@ from lab.image import build_image
 from lab.layers import random_layer
 from lab.registry import PushedImage, Registry
 
+_TESTS = Path(__file__).parent
+_UNSANITIZED = set(read_reasons((_TESTS / "unsanitized").read_text()))
 _TIMEOUT_SECONDS = 60
 _PATIENCE = 3
 _AGENTS = pytest.StashKey[list[Agent]]()
@@ -40,6 +43,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "handover: goes through the threads of gRPC and of the loop")
 
 
+def _runs_with_sanitizers(item: pytest.Item) -> bool:
+    file = str(item.path.relative_to(_TESTS))
+    function = getattr(item, "originalname", item.name)
+    return _UNSANITIZED.isdisjoint({file, f"{file}::{function}", f"{file}::{item.name}"})
+
+
 def _seconds_of(item: pytest.Item) -> float:
     """About so many, on a machine with nothing else to do."""
     if item.get_closest_marker("slow"):
@@ -48,8 +57,11 @@ def _seconds_of(item: pytest.Item) -> float:
     return 7 if item.get_closest_marker("containers") else 1
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What takes longest begins first, since each of several workers runs a file at a time."""
+    if sanitizers.NAME:
+        config.hook.pytest_deselected(items=[i for i in items if not _runs_with_sanitizers(i)])
+        items[:] = [item for item in items if _runs_with_sanitizers(item)]
     sizes: dict[Path, float] = {}
     for item in items:
         sizes[item.path] = sizes.get(item.path, 0) + _seconds_of(item)
