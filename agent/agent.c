@@ -656,7 +656,7 @@ static int agent_add_pods(Agent *agent, const Options *options, Error *reterr) {
 /* The local API: where its socket is, and who may use it beside root. */
 
 /* Where packages make their groups. Other sources of names are libraries that would stay in memory, and
- * services that may be slow to answer; they are asked only for what somebody has named. */
+ * services that may be slow to answer; they are asked only for names that are configured. */
 static gid_t find_default_group(void) {
         cleanup(fclose_p) FILE *file = fopen("/etc/group", "re");
         const struct group *group;
@@ -668,7 +668,7 @@ static gid_t find_default_group(void) {
         return (gid_t) -1;
 }
 
-/* A name or a number; "": nobody. (gid_t) -1 is nobody, also if the group does not exist, which is
+/* A name or a number; "": no group. (gid_t) -1 is none, also if the group does not exist, which is
  * logged. */
 static gid_t find_group(const char *name, const char *consequence, Log *log) {
         const struct group *group;
@@ -822,7 +822,7 @@ static int agent_add_http(Agent *agent, const Options *options, Error *reterr) {
         return http_server_add(agent->http, "/readyz", serve_readiness, agent);
 }
 
-/* The order is that of the dependencies; what the agent has done before is known before anybody can
+/* The order is that of the dependencies; what the agent has done before is known before a caller can
  * ask for something. */
 static int (*const steps[])(Agent *agent, const Options *options, Error *reterr) = {
         agent_add_ground,  agent_add_runtimes,      agent_add_auth,       agent_add_files,

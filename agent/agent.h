@@ -21,7 +21,7 @@ int agent_new(sd_event *event, Log *log, const Options *options, AgentReady on_r
 /* Ends everything that is under way within a fraction of a second. Returns NULL. */
 Agent *agent_free(Agent *agent);
 
-/* Applies what can be changed while it runs, and looks again at folders and sockets. */
+/* Applies what can be changed while it runs, and reads folders and tries sockets again. */
 int agent_reload(Agent *agent, const Options *options);
 
 /* A reload that could not even begin. */

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What the agent was told: flags win over the config file, which wins over the defaults
+ * The configuration: flags win over the config file, which wins over the defaults
  */
 
 #include <stdbool.h>
@@ -28,7 +28,7 @@ typedef struct Options {
         bool must_register;
         char *node_name;
         char *endpoints[OPTIONS_ENDPOINTS_MAX];
-        size_t n_endpoints; /* 0: look at the usual places */
+        size_t n_endpoints; /* 0: try the usual places */
         char *host_root;
         char *images_dir;
         char *auth_dir;
@@ -38,7 +38,7 @@ typedef struct Options {
         char *socket;
         char *socket_group;    /* NULL: the default, if there is such a group */
         char *restart_group;   /* may restart containers through it; NULL: root alone */
-        int listening_fd;      /* of the socket, when somebody else has made it; else -1 */
+        int listening_fd;      /* of the socket, when it was inherited; else -1 */
         char *metrics_address; /* "": do not listen */
         char *kubelet_address; /* where it serves its health; "": do not ask */
         bool has_pod_condition;

@@ -4,7 +4,7 @@
 /*
  * The container runtime's own words (CRI v1): one short function per call
  *
- * What comes back and when is told in agent/rpc/client.h; the type of the reply is named here. The
+ * agent/rpc/client.h says what comes back and when; the type of the reply is named here. The
  * protocol is runtime/v1/api.proto of Kubernetes' cri-api.
  */
 

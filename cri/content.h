@@ -4,7 +4,7 @@
 /*
  * containerd's content store
  *
- * CRI tells nothing about a pull before it ends. containerd serves its content store on the same
+ * CRI reports nothing about a pull before it ends. containerd serves its content store on the same
  * socket (containerd.services.content.v1), where a download can be seen growing. Runtimes without
  * it answer ERROR_UNSUPPORTED. Everything that CRI pulls is in containerd's namespace "k8s.io".
  */

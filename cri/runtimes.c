@@ -20,7 +20,7 @@
 /* A runtime that takes longer for its version than this is not of use. */
 #define VERSION_TIMEOUT_USEC ((uint64_t) 2 * 1000000)
 
-#define WORD_SIZE_MAX 64 /* a name or version that is longer makes no sense */
+#define WORD_SIZE_MAX 64 /* of a name or version; a longer one is no runtime's */
 
 struct Runtime {
         Runtimes *runtimes; /* of which it is one */
@@ -30,7 +30,7 @@ struct Runtime {
         RuntimeState state;
         RuntimeState told_state; /* when it was last said to have changed */
         bool is_same_state;
-        ErrorKind refusal; /* of whoever is there, as far as it is told apart; or unset */
+        ErrorKind refusal; /* of what answers there, or unset */
         RpcClient *client;
         RpcCall *call;
         sd_event_source *retry;
@@ -154,7 +154,7 @@ static bool is_starting(const Error *error) {
         return strstr(error_message(error), "not initialized yet") != NULL;
 }
 
-/* One that has told its version is a runtime, and not the first one that listens before it serves. */
+/* One that has answered Version is a runtime, and not the first one that listens before it serves. */
 static int runtime_hangs_up(Runtime *runtime) {
         if (runtime->name)
                 return runtime_starts(runtime);

@@ -4,7 +4,7 @@
 /*
  * The container runtimes of this node
  *
- * Either those that somebody named, or those that are found at the usual places. Each is a socket
+ * Either those of the configuration, or those found at the usual places. Each is a socket
  * that is connected to, asked for its version, watched for its end, and tried again. A runtime never
  * fails: it has a state, and a sentence that explains it.
  *
@@ -22,10 +22,10 @@ typedef struct Runtime Runtime;
 typedef struct Runtimes Runtimes;
 
 typedef enum RuntimeState {
-        RUNTIME_ABSENT,     /* no socket, or nobody behind it */
+        RUNTIME_ABSENT,     /* no socket, or none that is served */
         RUNTIME_CONNECTING, /* connected, and asked for its version and whether it works */
         RUNTIME_READY,
-        RUNTIME_REFUSED, /* somebody is there who does not speak CRI v1, or does not answer */
+        RUNTIME_REFUSED, /* what is there does not speak CRI v1, or does not answer */
         _RUNTIME_STATE_MAX,
 } RuntimeState;
 
@@ -77,7 +77,7 @@ const char *runtime_path(const Runtime *runtime);
 const char *runtime_name(const Runtime *runtime);        /* "containerd"; "" if not ready */
 const char *runtime_version(const Runtime *runtime);     /* "1.7.2" */
 const char *runtime_api_version(const Runtime *runtime); /* "v1" */
-/* Where it keeps the images, or NULL if it does not tell. */
+/* Where it keeps the images, or NULL if that is unknown. */
 const char *runtime_image_path(const Runtime *runtime);
 const char *runtime_sentence(const Runtime *runtime);
 unsigned runtime_n_connects(const Runtime *runtime); /* how often it became ready */

@@ -14,7 +14,7 @@
 
 #define cleanup(fn) __attribute__((cleanup(fn)))
 
-/* Defines fn_p(), which is what cleanup() wants: fn() on the variable behind a pointer. */
+/* Defines fn_p(), which cleanup() needs: fn() on the variable behind a pointer. */
 #define DEFINE_CLEANUP(type, fn)             \
         static inline void fn##_p(type *p) { \
                 if (*p)                      \

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * What is wrong with a part of the agent, and how to mend it
+ * What is wrong with a part of the agent, and what to do about it
  *
- * Each part that can be in trouble tells it in this form to whoever asks.
+ * Each part that can fail reports its problems in this form on request.
  */
 
 #include <stdbool.h>

@@ -7,9 +7,9 @@
  * Two kinds of failure exist in the agent, and they travel differently.
  *
  *   Local failure: no memory, a bad file descriptor, a bug. A function reports it as a negative
- *   errno and nobody interprets it; it goes up to main().
+ *   errno which is not interpreted; it goes up to main().
  *
- *   Refusal: somebody else (the runtime, the API server, the person who wrote the config) said no.
+ *   Refusal: a peer or a person (the runtime, the API server, the author of the config) said no.
  *   The caller has to decide something, and a human will read the reason. It is described by an
  *   Error, whose kind is the same whether a gRPC status or an HTTP status was behind it.
  */
@@ -18,9 +18,9 @@
 
 typedef enum ErrorKind {
         ERROR_NONE,
-        ERROR_INVALID, /* the request makes no sense; retrying cannot help */
+        ERROR_INVALID, /* the request is wrong; retrying cannot help */
         ERROR_NOT_FOUND,
-        ERROR_CONFLICT, /* somebody else wrote first; read again */
+        ERROR_CONFLICT, /* another writer was first; read again */
         ERROR_GONE,     /* the resource version is too old; list again */
         ERROR_DENIED,
         ERROR_TIMEOUT,
@@ -39,7 +39,7 @@ typedef struct Error {
 #define ERROR_INIT ((Error){ .kind = ERROR_NONE })
 
 /* Fills *error, which must be unset, and returns the errno that matches the kind. A NULL error is
- * allowed and means that the caller does not want the text. Texts of peers come in by this: whatever
+ * allowed and means that the caller needs no text. Texts of peers come in by this: whatever
  * is secret in their URLs is taken out, see redact.h. */
 int error_set(Error *error, ErrorKind kind, const char *format, ...)
         __attribute__((format(printf, 3, 4)));

@@ -32,7 +32,7 @@ Exposure exposure_of_file(const struct stat *status, uid_t self, bool is_secret)
         return EXPOSURE_NONE;
 }
 
-/* In a folder like /tmp, nobody can touch what belongs to someone else. */
+/* In a folder like /tmp, users cannot touch each other's files. */
 Exposure exposure_of_folder(const struct stat *status, uid_t self) {
         if (is_of_another(status, self))
                 return EXPOSURE_OWNER;

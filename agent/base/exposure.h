@@ -25,7 +25,7 @@ typedef enum Exposure {
 Exposure exposure_of_file(const struct stat *status, uid_t self, bool is_secret);
 Exposure exposure_of_folder(const struct stat *status, uid_t self);
 
-/* Looks at what is at the path, a file or a folder, and at all folders that lead there. *ret_why is
+/* Checks what is at the path, a file or a folder, and all folders that lead there. *ret_why is
  * owned by the caller: what is wrong, as what follows the path in a sentence, or NULL, also if there
  * is nothing. Returns 0, or a negative errno for a local failure. */
 int exposure_find(const char *path, bool is_secret, char **ret_why);

@@ -2,7 +2,7 @@
 
 /*
  * The program leads a session, and so a process group, of its own, which is what gets killed. Its
- * process ID must not go to somebody else before that. So it is not reaped as soon as it ends, but
+ * process ID must not go to another process before that. So it is not reaped as soon as it ends, but
  * only behind the last kill(); until then it is a zombie that keeps the ID. What has left the group
  * is killed when it was reaped.
  */
@@ -150,7 +150,7 @@ static void kill_one(sd_event *event, pid_t pid, pid_t session) {
 }
 
 /* To be called when a program, the leader of that session, was reaped. Those it finds are killed at
- * once, and reaped by the loop when they are dead; then it looks for theirs. A program counts as
+ * once, and reaped by the loop when they are dead; then it searches for theirs. A program counts as
  * running as long as this process holds a pidfd of it. */
 static void leftovers_kill(sd_event *event, pid_t session) {
         cleanup(fclose_p) FILE *children = NULL;
@@ -172,7 +172,7 @@ static void leftovers_kill(sd_event *event, pid_t session) {
 
 /*
  * How the process begins. What it gets on stdin is a file in memory rather than a pipe: nothing has
- * to be fed to it, and nobody minds if it does not read.
+ * to be fed to it, and it need not read that.
  */
 
 typedef struct Spawned {
@@ -558,7 +558,7 @@ static int on_life(sd_event_source *source, int fd, uint32_t revents, void *user
 
         program->has_ended = true;
         if (waitid(P_PIDFD, (id_t) fd, &program->status, WEXITED | WNOHANG | WNOWAIT) < 0)
-                program->pid = 0; /* reaped by the kernel, because somebody ignores SIGCHLD */
+                program->pid = 0; /* reaped by the kernel, because SIGCHLD is ignored */
         if (!program->stdout_source)
                 return finish_ended(program);
 

@@ -38,7 +38,7 @@ typedef struct ProgramOptions {
 typedef int (*ProgramDone)(const char *output, size_t output_size, const Error *error,
                            void *userdata);
 
-/* Everything is copied. That it cannot be started is told to on_done, too. */
+/* Everything is copied. on_done is also called if it cannot be started. */
 int program_run(sd_event *event, const ProgramOptions *options, ProgramDone on_done, void *userdata,
                 Program **ret);
 

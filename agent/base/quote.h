@@ -4,7 +4,7 @@
 /*
  * Quote
  *
- * Somebody else's text inside one of our lines: between double quotes, cut when it is long, and
+ * The text of a peer inside one of our lines: between double quotes, cut when it is long, and
  * with nothing in it that would end the line or the string.
  */
 

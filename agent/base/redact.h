@@ -4,7 +4,7 @@
 /*
  * Redact
  *
- * Takes the secrets out of the URLs in somebody else's text, before it is kept or shown: the user
+ * Takes the secrets out of the URLs in a peer's text, before it is kept or shown: the user
  * and password, the query, which is where a signed URL has its signature, and the fragment. The
  * rest stays, since it says which server it was. When in doubt, more is taken than had to be.
  *

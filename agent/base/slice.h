@@ -4,7 +4,7 @@
 /*
  * Slice
  *
- * A part of a text that belongs to somebody else. It has no NUL at its end; one without data is a
+ * A borrowed part of a text. It has no NUL at its end; one without data is a
  * part that is not there.
  */
 

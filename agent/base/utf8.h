@@ -4,7 +4,7 @@
 /*
  * UTF-8
  *
- * What people and runtimes say may hold any bytes. These functions look at them without trusting
+ * What people and runtimes say may hold any bytes. These functions read them without trusting
  * them, and do not depend on the locale.
  */
 

@@ -26,5 +26,5 @@ int command_status(const Options *options);
 /* Lists every image that the runtime holds, and who asked for it. */
 int command_images(const Options *options);
 
-/* Shows what the agent found on this node, what is wrong with it and how to mend it. */
+/* Shows what the agent found on this node, what is wrong with it and what to do. */
 int command_doctor(const Options *options);

@@ -136,7 +136,7 @@ const char *socket_check_to_string(int result) {
         }
 }
 
-/* Whoever may enter the directory sees the socket and its group; for the others it is the
+/* Users who may enter the directory sees the socket and its group; for the others it is the
  * directory's group that counts. */
 static char *advise_group(const char *path) {
         cleanup(free_p) char *copy = NULL;
@@ -262,7 +262,7 @@ static int question_run(Question *question, const RpcMethod *method,
                 return r;
 
         r = sd_event_loop(node_client_event(question->client));
-        if (r >= 0 && question->call) /* nobody has answered, so it was a signal */
+        if (r >= 0 && question->call) /* no answer: a signal ended the loop */
                 complain("canceled");
         question->call = rpc_call_unref(question->call);
         return r;

@@ -132,7 +132,7 @@ static int parse_one(int option, const char *argument, Options *options, Error *
         return error_set(reterr, ERROR_INTERNAL, "option %d has no meaning", option);
 }
 
-/* getopt_long() tells which short option it did not like, and only where a long one stood. */
+/* getopt_long() returns a short option that it refused, and only the position of a long one. */
 static int refuse(int option, char **argv, Error *reterr) {
         const char *text = argv[optind - 1];
 

@@ -59,7 +59,7 @@ typedef struct PullItem {
 typedef struct PullList {
         PullItem *items;
         size_t n_items;
-        char *request_id; /* "" until the agent has told it */
+        char *request_id; /* "" until the agent has sent it */
 } PullList;
 
 #define PULL_LIST_INIT ((PullList){ .items = NULL })

@@ -133,7 +133,7 @@ static int print_items(Pull *pull, bool with_unfinished) {
                 item->is_printed = true;
         }
 
-        (void) fflush(stdout); /* whoever reads it wants the line now */
+        (void) fflush(stdout); /* a pipe would keep the line */
         return 0;
 }
 
@@ -158,7 +158,7 @@ static int print_end(Pull *pull) {
         return tree ? output_tree(pull->options->format, tree) : -ENOMEM;
 }
 
-/* The same if nothing was begun: a person is told nothing about each image. */
+/* The same if nothing was begun: there are no lines about single images. */
 static int print_abandoned(Pull *pull) {
         if (!options_wants_table(pull->options))
                 return print_end(pull);

@@ -268,7 +268,7 @@ static int on_event(const void *message, void *userdata) {
 
         if (line[0])
                 puts(line);
-        (void) fflush(stdout); /* whoever reads it wants the line now */
+        (void) fflush(stdout); /* a pipe would keep the line */
         return 0;
 }
 

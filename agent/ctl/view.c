@@ -269,7 +269,7 @@ int output_tree(OutputFormat format, json_object *tree) {
         if (!text)
                 return -ENOMEM;
 
-        (void) fputs(text, stdout); /* main() looks at the state of stdout in the end */
+        (void) fputs(text, stdout); /* main() checks stdout in the end */
         return 0;
 }
 

@@ -410,7 +410,7 @@ static struct json_object *scalar_new(YamlType type, const char *text, size_t si
 /*
  * The YAML reader builds json-c objects from libyaml's events. A container belongs to its parent, or
  * to the documents, from its start; the frames only remember where the next value goes. An alias
- * shares the object of its anchor, but counts as if it were a copy, because whoever walks the result
+ * shares the object of its anchor, but counts as if it were a copy, because a caller that walks the result
  * sees one.
  */
 

@@ -5,7 +5,7 @@
 #include <json-c/json.h>
 #include <string.h>
 
-/* Whoever has read it has limited its depth. */
+/* Its depth was limited when it was read. */
 void json_wipe(json_object *json) {
         if (json_object_is_type(json, json_type_string)) {
                 explicit_bzero((char *) json_object_get_string(json),

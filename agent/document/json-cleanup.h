@@ -19,5 +19,5 @@ static inline void json_tokener_free_p(json_tokener **tokener) {
 /* Overwrites all texts in it, however deep, for secrets: what it means is lost, the object stays. */
 void json_wipe(json_object *json);
 
-/* Wipes the object and puts it; nobody else may hold it. */
+/* Wipes the object and puts it; there must be no other reference. */
 void json_object_wipe_p(json_object **json);

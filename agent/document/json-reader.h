@@ -4,7 +4,7 @@
 /*
  * JSON reader
  *
- * Reads the members of a JSON object that somebody else wrote, and when one is not what it should
+ * Reads the members of a JSON object of an untrusted source, and when one is not what it should
  * be names it by its path: "spec.images.nginx.tags[0].version: expected an integer, got "x"". A
  * member that is null is one that is not there, as everywhere in Kubernetes.
  */

@@ -101,7 +101,7 @@ static bool split_address(const char *address, char *host, size_t size, const ch
         return true;
 }
 
-/* Names are not looked up: that may block, and the result may be an address of somebody else. */
+/* Names are not looked up: that may block, and the result may be another host's address. */
 static int resolve(const char *address, struct addrinfo **ret, Error *reterr) {
         static const struct addrinfo hints = {
                 .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
@@ -235,7 +235,7 @@ static enum MHD_Result server_send(struct MHD_Connection *connection, HttpReply 
         return result;
 }
 
-/* Called when the header is complete. The answer does not wait for a body, which nobody needs. */
+/* Called when the header is complete. The answer does not wait for a body, which is not needed. */
 static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connection,
                                   const char *path, const char *method, const char *version,
                                   const char *upload, size_t *upload_size, void **state) {

@@ -40,7 +40,7 @@ typedef enum MetricLabelSet {
         METRIC_SET_STOP_CAUSE,
         METRIC_SET_STOP_RESULT,
         METRIC_SET_VERB,
-        METRIC_SET_CODE,           /* of HTTP; "none": nobody answered */
+        METRIC_SET_CODE,           /* of HTTP; "none": no answer */
         METRIC_SET_REQUEST_RESULT, /* "ok" and the error kinds */
         METRIC_SET_PULL_REASON,    /* from here on: given to metrics_new() */
         METRIC_SET_CRI_METHOD,
@@ -270,7 +270,7 @@ static ProcessFacts process_facts_read(void) {
         };
 }
 
-/* In seconds since the epoch. Asked once: the answer moves when somebody sets the clock. */
+/* In seconds since the epoch. Asked once: the answer moves when the clock is set. */
 static double process_start_time(void) {
         cleanup(fclose_p) FILE *file = fopen("/proc/self/stat", "re");
         char text[1024] = "";

@@ -60,7 +60,7 @@ RpcClient *rpc_client_free(RpcClient *client);
 /* False as soon as the kernel knows of the connection's end, which may be before RpcClosed runs. */
 bool rpc_client_is_connected(const RpcClient *client);
 
-/* Told about each finished call that nobody has canceled. The method is the one of the call. */
+/* Called for each finished call that was not canceled. The method is the one of the call. */
 typedef void (*RpcObserver)(const RpcMethod *method, uint64_t duration_usec, ErrorKind result,
                             void *userdata);
 void rpc_client_set_observer(RpcClient *client, RpcObserver observer, void *userdata);

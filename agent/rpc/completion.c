@@ -42,7 +42,7 @@ static void completion_queue_push(CompletionQueue *queue, Completion *completion
         queue->last = &completion->next;
         pthread_mutex_unlock(&queue->lock);
 
-        /* Whoever finds the list empty wakes the loop. The others ride along. */
+        /* The thread that finds the list empty wakes the loop; the others need not. */
         if (was_empty)
                 (void) eventfd_write(queue->fd, 1);
 }
@@ -100,7 +100,7 @@ static void *completion_thread(void *userdata) {
         }
 }
 
-/* gRPC's own threads look at their timers several times a second, for ever. They inherit how exact
+/* gRPC's own threads check their timers several times a second, for ever. They inherit how exact
  * that has to be, and may wake together with each other: nothing that they time needs more. */
 static void start_grpc(void) {
         int slack_nsec = prctl(PR_GET_TIMERSLACK);

@@ -18,7 +18,7 @@
 typedef struct Completion Completion;
 typedef struct CompletionQueue CompletionQueue;
 
-/* Gets what was put beside it. is_ok tells whether the operation did what it was asked to. A
+/* Gets what was put beside it. is_ok is whether the operation did what it was asked to. A
  * negative errno ends the event loop: it is a local failure, and those are fatal. */
 typedef int (*CompletionHandler)(bool is_ok, void *userdata);
 
@@ -37,7 +37,7 @@ int completion_queue_new(sd_event *event, CompletionQueue **ret);
 
 /* Waits until every operation that was begun has finished and ran its handler. The caller cancels
  * them first, or this takes as long as they do. No operation may be begun any more, not even by
- * these handlers: completion_queue_is_closing() tells them. Returns NULL. */
+ * these handlers: completion_queue_is_closing() is true then. Returns NULL. */
 CompletionQueue *completion_queue_free(CompletionQueue *queue);
 bool completion_queue_is_closing(const CompletionQueue *queue);
 

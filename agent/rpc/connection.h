@@ -6,7 +6,7 @@
  *
  * It is opened here, and not by gRPC, so that a failure is known at once and in words.
  *
- * gRPC owns the connections that it is given and does not tell when one of them ends. A second
+ * gRPC owns the connections that it is given and does not report when one of them ends. A second
  * descriptor of the same socket does: the kernel reports the hang-up of the peer, and gRPC's own
  * end too, since it shuts a socket down before closing it.
  */

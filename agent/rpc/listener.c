@@ -53,7 +53,7 @@ struct Listener {
         sd_event_source *io;
         Timer pause;
         int fd;
-        SocketFile file; /* without a path if somebody else made the socket */
+        SocketFile file; /* without a path if the socket was inherited */
         gid_t group;
         ListenerAccepted on_accepted;
         ListenerLeft on_left;

@@ -24,5 +24,5 @@ void peer_done(Peer *peer);
 /* Root, or the user that we run as: has all rights, and its places cannot be taken by others. */
 bool peer_is_root(const Peer *peer);
 
-/* (gid_t) -1 is a group that nobody is in. */
+/* (gid_t) -1 is a group without members. */
 bool peer_has_group(const Peer *peer, gid_t group);

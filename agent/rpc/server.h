@@ -4,7 +4,7 @@
 /*
  * Serving gRPC calls on the event loop
  *
- * The server is given connections that somebody else has accepted and checked. For each call it
+ * The server is given connections that were accepted and checked elsewhere. For each call it
  * finds the method, reads the one message of the request, and hands both to the method's handler
  * as an RpcRequest, which the handler answers now or later. All callbacks run on the thread of the
  * event loop.

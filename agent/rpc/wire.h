@@ -16,7 +16,7 @@ grpc_byte_buffer *wire_pack(const ProtobufCMessage *message);
 /* The caller owns the message. NULL if the buffer is NULL or holds something else. */
 ProtobufCMessage *wire_unpack(const ProtobufCMessageDescriptor *type, grpc_byte_buffer *buffer);
 
-/* The same for a message from somebody who may mean harm: also NULL if a text in it holds a NUL, of
+/* The same for a message from an untrusted peer: also NULL if a text in it holds a NUL, of
  * which a C string would show only the beginning. */
 ProtobufCMessage *wire_unpack_request(const ProtobufCMessageDescriptor *type,
                                       grpc_byte_buffer *buffer);
