@@ -78,7 +78,7 @@ static int read_version(const KubeReply *reply, char **ret) {
         return *ret ? 0 : -ENOMEM;
 }
 
-static void patch_fail(KubePatch *patch, const KubeReply *reply) {
+void kube_patch_fail(KubePatch *patch, const KubeReply *reply) {
         kube_patch_rest(patch, kube_retry_usec(++patch->n_failures, reply, random_number()));
 }
 
@@ -86,7 +86,7 @@ static void patch_note(KubePatch *patch, const KubePatchAnswer *answer) {
         if (answer->outcome == KUBE_PATCH_CONFLICT)
                 kube_patch_rest(patch, KUBE_PATCH_CONFLICT_USEC);
         else if (answer->error)
-                patch_fail(patch, answer->reply);
+                kube_patch_fail(patch, answer->reply);
         else if (patch->verb != KUBE_PATCH_GET)
                 kube_patch_succeed(patch);
         if (!answer->error && patch->digest != 0)
@@ -145,7 +145,7 @@ static int guard_patch(const KubePatchRequest *request) {
 
 /* The body as it is sent, owned by the caller; NULL in *ret: there is none. */
 static int make_body(const KubePatchRequest *request, json_object **ret) {
-        cleanup(json_object_put_p) json_object *guard = NULL;
+        cleanup(json_object_put_p) json_object *guard = NULL, *options = NULL;
         int r;
 
         if (request->verb != KUBE_PATCH_DELETE) {
@@ -159,8 +159,13 @@ static int make_body(const KubePatchRequest *request, json_object **ret) {
         if (!guard || add_guard(guard, request) < 0)
                 return -ENOMEM;
 
-        *ret = patch_wrap("preconditions", take_ptr(guard));
-        return *ret ? 0 : -ENOMEM;
+        options = patch_wrap("preconditions", take_ptr(guard));
+        if (!options || patch_add_text(options, "kind", "DeleteOptions") < 0 ||
+            patch_add_text(options, "apiVersion", "v1") < 0)
+                return -ENOMEM;
+
+        *ret = take_ptr(options);
+        return 0;
 }
 
 /* "patch nodeimages/status.apps.kruise.io"; owned by the caller. */

@@ -82,6 +82,9 @@ int kube_patch_send(KubePatch *patch, const KubePatchRequest *request);
 /* When this may be sent; 0: at any time. */
 uint64_t kube_patch_when_usec(const KubePatch *patch, uint64_t digest);
 
+/* The answer was of no use: one more failure, and the pause after it. reply may be NULL. */
+void kube_patch_fail(KubePatch *patch, const KubeReply *reply);
+
 /* Nothing is sent for so long. */
 void kube_patch_rest(KubePatch *patch, uint64_t usec);
 

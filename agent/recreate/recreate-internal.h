@@ -15,6 +15,7 @@
  */
 
 #include "agent/kube/discovery.h"
+#include "agent/kube/patch.h"
 #include "agent/kube/report.h"
 #include "agent/kube/watch.h"
 #include "agent/pod/runtime-pods.h"
@@ -101,14 +102,15 @@ typedef struct RequestContainer {
         uint64_t rest_usec;      /* not to be stopped before */
 } RequestContainer;
 
-typedef enum RequestWrite {
-        REQUEST_WRITE_STATUS,
-        REQUEST_WRITE_DRAIN,
-        REQUEST_WRITE_UNLABEL,
-        REQUEST_WRITE_DELETE,
-        REQUEST_WRITE_GATE,
-        _REQUEST_WRITE_MAX,
-} RequestWrite;
+/* What the server is being asked. */
+typedef enum RequestCall {
+        REQUEST_CALL_STATUS,
+        REQUEST_CALL_DRAIN,
+        REQUEST_CALL_UNLABEL,
+        REQUEST_CALL_DELETE,
+        REQUEST_CALL_GATE,
+        _REQUEST_CALL_MAX,
+} RequestCall;
 
 struct RecreateRequest {
         Recreate *recreate;
@@ -147,13 +149,11 @@ struct RecreateRequest {
         unsigned n_check_failures;
         bool owes_report; /* the status does not yet say what a stop led to */
 
-        KubeCall *call;
-        RequestWrite write;
+        KubePatch write;
+        RequestCall call;    /* what is under way */
         RecreateStatus sent; /* the last status, even after it was taken */
         bool is_phase_sent;
         bool is_missing; /* there is no such object any more */
-        unsigned n_failures;
-        uint64_t rest_usec;
         bool is_gate_closed;
         bool is_gate_opened;
         bool must_gate_close; /* what the call is about */
@@ -195,10 +195,10 @@ int recreate_orphans_kick(Recreate *recreate);
 int recreate_orphans_list_those_without_place(Recreate *recreate);
 void recreate_orphans_drop(Recreate *recreate);
 
-/* Why a write was refused; NULL: it was taken. what: the request that it is about, for which so
- * many in a row have failed before. */
-void recreate_note_written(Recreate *recreate, RecreateRight right, const char *what,
-                           unsigned n_failures, const KubeReply *reply, const Error *error);
+/* Why a write was refused; NULL: it was taken. what: the request that it is about; is_first: the
+ * write before this one was taken. */
+void recreate_note_written(Recreate *recreate, RecreateRight right, const char *what, bool is_first,
+                           const Error *error);
 /* What is needed for a write has been read. */
 void recreate_note_read(Recreate *recreate, RecreateRight right);
 
@@ -246,9 +246,7 @@ int recreate_request_do_chore(RecreateRequest *request, bool has_turn);
 /* Its pod is, or may be, unready because of it, and somebody has to end that. */
 bool recreate_request_owes_gate(const RecreateRequest *request);
 
-/* Sends one of the writes to the object itself. */
-int recreate_request_send(RecreateRequest *request, RequestWrite write, struct json_object *body);
+/* Sends one of the writes to the object itself; body is NULL for its deletion. */
+int recreate_request_send(RecreateRequest *request, RequestCall call, struct json_object *body);
 /* When something may be written that another writer may have changed back: ever more slowly. */
-uint64_t recreate_request_repeat_usec(const RecreateRequest *request, RequestWrite write);
-/* To be waited for before the next write; counted. */
-void recreate_request_rest(RecreateRequest *request, const KubeReply *reply);
+uint64_t recreate_request_repeat_usec(const RecreateRequest *request, RequestCall call);

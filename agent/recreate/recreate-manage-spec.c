@@ -282,19 +282,6 @@ int recreate_manage_unlabel(const RecreateSpec *spec, struct json_object **ret) 
         return 0;
 }
 
-int recreate_manage_delete(const RecreateSpec *spec, struct json_object **ret) {
-        cleanup(json_object_put_p) json_object *body =
-                patch_wrap("kind", json_object_new_string("DeleteOptions"));
-
-        if (!body || patch_add_text(body, "apiVersion", "v1") < 0 ||
-            patch_add(body, "preconditions", patch_wrap("uid", json_object_new_string(spec->uid))) <
-                    0)
-                return -ENOMEM;
-
-        *ret = take_ptr(body);
-        return 0;
-}
-
 /* The pod's readiness gate */
 
 static struct json_object *find_condition(struct json_object *pod) {

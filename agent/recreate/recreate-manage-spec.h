@@ -28,9 +28,6 @@ int recreate_manage_snapshot(const RecreateSpec *spec, const Pod *pod, struct js
 /* Takes the label away by which requests are found. */
 int recreate_manage_unlabel(const RecreateSpec *spec, struct json_object **ret);
 
-/* What DELETE is told: only this very object. */
-int recreate_manage_delete(const RecreateSpec *spec, struct json_object **ret);
-
 /* Puts the request on the list of those who want the pod unready, or takes it off; the pod becomes
  * ready again if that was the last one. *ret is NULL if it is so already, and else owned by the
  * caller. */

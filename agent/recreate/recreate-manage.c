@@ -7,20 +7,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/kube/path.h"
 #include "agent/kube/reply-spec.h"
-#include "agent/kube/retry.h"
 #include "agent/recreate/recreate-json.h"
 #include "agent/recreate/recreate-manage-spec.h"
 
 #define SEC ((uint64_t) 1000000)
-#define CONFLICT_USEC ((uint64_t) 500 * 1000)
 #define CLOSE_FAILURES_MAX 5 /* then the request goes on without the gate */
 #define LOOK_AGAIN_SEC 60    /* clocks are set */
 #define TEXT_MAX ((size_t) 64 << 10)
@@ -29,74 +25,58 @@ DEFINE_CLEANUP(char **, recreate_gate_requests_free)
 
 /* The gate of the pod's readiness */
 
-static int gate_failed(RecreateRequest *request, RecreateRight right, const KubeReply *reply,
-                       const Error *error) {
-        if (error->kind == ERROR_NOT_FOUND) {
-                request->is_gate_closed = true;
-                request->is_gate_opened = !request->must_gate_close;
-        } else if (error->kind == ERROR_CONFLICT) {
-                request->rest_usec = recreate_now_usec(request->recreate) + CONFLICT_USEC;
-        } else {
+static int gate_done(RecreateRequest *request) {
+        kube_patch_succeed(&request->write);
+        request->is_gate_closed = true;
+        request->is_gate_opened = !request->must_gate_close;
+        return recreate_look(request->recreate);
+}
+
+static int gate_failed(RecreateRequest *request, RecreateRight right, const Error *error) {
+        if (error->kind == ERROR_NOT_FOUND)
+                return gate_done(request);
+        if (error->kind != ERROR_CONFLICT) {
                 recreate_note_written(request->recreate, right, request->spec->name,
-                                      request->n_failures, reply, error);
-                recreate_request_rest(request, reply);
-                if (request->n_failures >= CLOSE_FAILURES_MAX)
+                                      request->write.n_failures == 1, error);
+                if (request->write.n_failures >= CLOSE_FAILURES_MAX)
                         request->is_gate_closed = true;
         }
 
         return recreate_look(request->recreate);
 }
 
-static int gate_done(RecreateRequest *request) {
-        request->n_failures = 0;
-        request->is_gate_closed = true;
-        request->is_gate_opened = !request->must_gate_close;
-        return recreate_look(request->recreate);
-}
-
-static int on_gate_patched(const KubeReply *reply, const Error *error, void *userdata) {
+static int on_gate_patched(const KubePatchAnswer *answer, void *userdata) {
         RecreateRequest *request = userdata;
 
-        request->call = kube_call_unref(request->call);
-        if (error)
-                return gate_failed(request, RECREATE_RIGHT_PATCH_POD, reply, error);
+        if (answer->error)
+                return gate_failed(request, RECREATE_RIGHT_PATCH_POD, answer->error);
 
-        recreate_note_written(request->recreate, RECREATE_RIGHT_PATCH_POD, request->spec->name, 0,
-                              reply, NULL);
+        recreate_note_written(request->recreate, RECREATE_RIGHT_PATCH_POD, request->spec->name,
+                              true, NULL);
         return gate_done(request);
 }
 
-static int call_pod(RecreateRequest *request, KubeRequest *call, const char *subresource) {
-        const KubePath path = {
-                .version = "v1",
-                .namespace = request->spec->namespace,
-                .resource = "pods",
-                .name = request->spec->pod_name,
-                .subresource = subresource,
-        };
-        cleanup(free_p) char *text = NULL;
-        int r;
-
-        r = kube_path_format(&path, &text);
-        if (r < 0)
-                return r;
-
-        call->path = text;
-        call->userdata = request;
-        request->write = REQUEST_WRITE_GATE;
-        return kube_call(request->recreate->client, call, &request->call);
+/* With a body, a patch of its status. */
+static int call_pod(RecreateRequest *request, struct json_object *body,
+                    KubePatchAnswered on_answered) {
+        request->call = REQUEST_CALL_GATE;
+        return kube_patch_send(&request->write,
+                               &(KubePatchRequest){
+                                       .verb = body ? KUBE_PATCH_STRATEGIC : KUBE_PATCH_GET,
+                                       .path = { .version = "v1",
+                                                 .namespace = request->spec->namespace,
+                                                 .resource = "pods",
+                                                 .name = request->spec->pod_name,
+                                                 .subresource = body ? "status" : NULL },
+                                       .body = body,
+                                       .needs_object = !body,
+                                       .on_answered = on_answered,
+                               });
 }
 
 static int patch_gate(RecreateRequest *request, struct json_object *pod) {
         cleanup(json_object_put_p) json_object *patch = NULL;
         struct json_object *metadata = recreate_json_get(pod, "metadata", json_type_object);
-        KubeRequest call = {
-                .verb = "patch",
-                .method = "PATCH",
-                .accept = KUBE_METADATA_ONLY,
-                .content_type = KUBE_STRATEGIC_MERGE_PATCH,
-                .on_replied = on_gate_patched,
-        };
         int r;
 
         if (!request->spec->pod_uid || !recreate_json_is(metadata, "uid", request->spec->pod_uid))
@@ -106,28 +86,26 @@ static int patch_gate(RecreateRequest *request, struct json_object *pod) {
                                  recreate_server_usec(request->recreate) / (int64_t) SEC, &patch);
         if (r < 0)
                 return r;
-        if (!patch)
-                return gate_done(request);
 
-        call.body = recreate_json_body(patch);
-        return call.body ? call_pod(request, &call, "status") : -ENOMEM;
+        return patch ? call_pod(request, patch, on_gate_patched) : gate_done(request);
 }
 
-static int on_pod(const KubeReply *reply, const Error *error, void *userdata) {
+static int on_pod(const KubePatchAnswer *answer, void *userdata) {
         cleanup(json_object_put_p) json_object *pod = NULL;
         cleanup(error_done) Error unread = ERROR_INIT;
         RecreateRequest *request = userdata;
         int r;
 
-        request->call = kube_call_unref(request->call);
-        if (error)
-                return gate_failed(request, RECREATE_RIGHT_GET_POD, reply, error);
+        if (answer->error)
+                return gate_failed(request, RECREATE_RIGHT_GET_POD, answer->error);
 
-        r = reply_spec_parse(reply->body, reply->size, &pod, &unread);
+        r = reply_spec_parse(answer->reply->body, answer->reply->size, &pod, &unread);
         if (r < 0 && unread.kind == ERROR_NONE)
                 return r;
-        if (r < 0)
-                return gate_failed(request, RECREATE_RIGHT_GET_POD, reply, &unread);
+        if (r < 0) {
+                kube_patch_fail(&request->write, answer->reply);
+                return gate_failed(request, RECREATE_RIGHT_GET_POD, &unread);
+        }
 
         recreate_note_read(request->recreate, RECREATE_RIGHT_GET_POD);
         return patch_gate(request, pod);
@@ -152,21 +130,19 @@ static int read_successor(const RecreateRequest *request, const KubeReply *reply
         return 0;
 }
 
-static int on_proved(const KubeReply *reply, const Error *error, void *userdata) {
+static int on_proved(const KubePatchAnswer *answer, void *userdata) {
         RecreateRequest *request = userdata;
         const RecreateSpec *spec = request->spec;
         bool keeps_gate = false;
         int r = 0;
 
-        request->call = kube_call_unref(request->call);
-        if (error && error->kind != ERROR_NOT_FOUND) {
+        if (answer->error && answer->outcome != KUBE_PATCH_GONE) {
                 recreate_note_written(request->recreate, RECREATE_RIGHT_GET, spec->name,
-                                      request->n_failures, reply, error);
-                recreate_request_rest(request, reply);
+                                      request->write.n_failures == 1, answer->error);
                 return recreate_look(request->recreate);
         }
-        if (!error)
-                r = read_successor(request, reply, &keeps_gate);
+        if (!answer->error)
+                r = read_successor(request, answer->reply, &keeps_gate);
         if (r < 0)
                 return r;
 
@@ -175,7 +151,7 @@ static int on_proved(const KubeReply *reply, const Error *error, void *userdata)
                 return gate_done(request);
 
         request->is_unproven = false;
-        request->n_failures = 0;
+        kube_patch_succeed(&request->write);
         log_info(request->recreate->log, NULL,
                  "The restart request `%s/%s` is gone, but keeps the pod `%s` unready: making the "
                  "pod ready again.",
@@ -185,46 +161,27 @@ static int on_proved(const KubeReply *reply, const Error *error, void *userdata)
 
 /* Asks whether there is such a request. */
 static int prove(RecreateRequest *request) {
-        const KubePath path = {
-                .group = RECREATE_GROUP,
-                .version = request->recreate->version,
-                .namespace = request->spec->namespace,
-                .resource = RECREATE_RESOURCE,
-                .name = request->spec->name,
-        };
-        KubeRequest call = {
-                .verb = "get",
-                .method = "GET",
-                .on_replied = on_proved,
-                .userdata = request,
-        };
-        cleanup(free_p) char *text = NULL;
-        int r;
-
-        if (!path.version)
+        if (!request->recreate->version)
                 return 0;
-        r = kube_path_format(&path, &text);
-        if (r < 0)
-                return r;
 
-        call.path = text;
-        request->write = REQUEST_WRITE_GATE;
-        return kube_call(request->recreate->client, &call, &request->call);
+        request->call = REQUEST_CALL_GATE;
+        return kube_patch_send(&request->write,
+                               &(KubePatchRequest){
+                                       .verb = KUBE_PATCH_GET,
+                                       .path = { .group = RECREATE_GROUP,
+                                                 .version = request->recreate->version,
+                                                 .namespace = request->spec->namespace,
+                                                 .resource = RECREATE_RESOURCE,
+                                                 .name = request->spec->name },
+                                       .needs_object = true,
+                                       .on_answered = on_proved,
+                               });
 }
 
 /* Makes the pod unready, or ready again as far as this request is concerned. */
 static int set_gate(RecreateRequest *request, bool is_closed) {
         request->must_gate_close = is_closed;
-        if (request->is_unproven)
-                return prove(request);
-
-        return call_pod(request,
-                        &(KubeRequest){
-                                .verb = "get",
-                                .method = "GET",
-                                .on_replied = on_pod,
-                        },
-                        NULL);
+        return request->is_unproven ? prove(request) : call_pod(request, NULL, on_pod);
 }
 
 static bool is_named(const RecreateRequest *request, const char *namespace, const char *name) {
@@ -386,12 +343,11 @@ int recreate_request_manage(RecreateRequest *request, bool has_turn) {
                        : 0;
 }
 
-static int send_made(RecreateRequest *request, RequestWrite write, int r,
-                     struct json_object *body) {
+static int send_made(RecreateRequest *request, RequestCall call, int r, struct json_object *body) {
         if (r < 0)
                 return r;
 
-        r = recreate_request_send(request, write, body);
+        r = recreate_request_send(request, call, body);
         json_object_put(body);
         return r;
 }
@@ -410,13 +366,12 @@ static int do_planned(RecreateRequest *request, RecreateChore chore) {
                 r = recreate_manage_drain(request->object, spec, request->recreate->dialect,
                                           recreate_server_usec(request->recreate) / (int64_t) SEC,
                                           &body);
-                return send_made(request, REQUEST_WRITE_DRAIN, r, body);
+                return send_made(request, REQUEST_CALL_DRAIN, r, body);
         case RECREATE_CHORE_UNLABEL:
                 r = recreate_manage_unlabel(spec, &body);
-                return send_made(request, REQUEST_WRITE_UNLABEL, r, body);
+                return send_made(request, REQUEST_CALL_UNLABEL, r, body);
         case RECREATE_CHORE_DELETE:
-                r = recreate_manage_delete(spec, &body);
-                return send_made(request, REQUEST_WRITE_DELETE, r, body);
+                return recreate_request_send(request, REQUEST_CALL_DELETE, NULL);
         case _RECREATE_CHORE_MAX: break;
         }
 
@@ -427,11 +382,11 @@ static uint64_t get_chore_usec(const RecreateRequest *request, RecreateChore cho
         uint64_t usec = 0;
 
         if (chore == RECREATE_CHORE_DRAIN)
-                usec = recreate_request_repeat_usec(request, REQUEST_WRITE_DRAIN);
+                usec = recreate_request_repeat_usec(request, REQUEST_CALL_DRAIN);
         if (chore == RECREATE_CHORE_UNLABEL)
-                usec = recreate_request_repeat_usec(request, REQUEST_WRITE_UNLABEL);
+                usec = recreate_request_repeat_usec(request, REQUEST_CALL_UNLABEL);
 
-        return request->rest_usec > usec ? request->rest_usec : usec;
+        return request->write.rest_usec > usec ? request->write.rest_usec : usec;
 }
 
 /* Who deletes a request does not want its pod to stay unready. */
@@ -445,7 +400,7 @@ int recreate_request_do_chore(RecreateRequest *request, bool has_turn) {
         uint64_t now_usec = recreate_now_usec(request->recreate), usec;
         RecreateChore chore;
 
-        if (!request->spec->is_managed || request->call)
+        if (!request->spec->is_managed || request->write.call)
                 return 0;
 
         if (request->is_gone || request->is_missing || request->spec->is_deleted)
@@ -474,9 +429,8 @@ struct RecreateOrphan {
         char *pod_name;
         char *text;
         bool is_gone; /* from the watch, while it is being taken: what comes of that is awaited */
-        KubeCall *call;
-        sd_event_source *retry;
-        unsigned n_failures;
+        KubePatch write;
+        Timer retry;
         LIST_LINKS(struct RecreateOrphan);
 };
 
@@ -484,8 +438,8 @@ static RecreateOrphan *orphan_free(RecreateOrphan *orphan) {
         if (!orphan)
                 return NULL;
 
-        kube_call_unref(orphan->call);
-        sd_event_source_disable_unref(orphan->retry);
+        kube_patch_done(&orphan->write);
+        timer_done(&orphan->retry);
         free(orphan->text);
         free(orphan->pod_name);
         free(orphan->uid);
@@ -503,13 +457,6 @@ static void orphan_drop(RecreateOrphan *orphan) {
         orphan_free(orphan);
 }
 
-static int on_retry(sd_event_source *source, uint64_t usec, void *userdata);
-
-static int look_later(RecreateOrphan *orphan, uint64_t usec) {
-        return loop_add_time_relative(orphan->recreate->event, &orphan->retry, CLOCK_MONOTONIC,
-                                      usec, 0, on_retry, orphan);
-}
-
 /* Until it may be taken once more, if somebody else lets it go each time; 0: it may. */
 static uint64_t get_rest_usec(const RecreateOrphan *orphan) {
         const Recreate *recreate = orphan->recreate;
@@ -520,13 +467,6 @@ static uint64_t get_rest_usec(const RecreateOrphan *orphan) {
         return usec > now_usec ? usec - now_usec : 0;
 }
 
-static int orphan_retry_later(RecreateOrphan *orphan, const KubeReply *reply) {
-        uint32_t random = 0;
-
-        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
-        return look_later(orphan, kube_retry_usec(++orphan->n_failures, reply, random));
-}
-
 static int drop_gone(RecreateOrphan *orphan) {
         Recreate *recreate = orphan->recreate;
 
@@ -535,53 +475,36 @@ static int drop_gone(RecreateOrphan *orphan) {
 }
 
 /* Taken, or changed or gone meanwhile: the watches show what is true now, often before the answer. */
-static int on_adopted(const KubeReply *reply, const Error *error, void *userdata) {
+static int on_adopted(const KubePatchAnswer *answer, void *userdata) {
         RecreateOrphan *orphan = userdata;
-        bool is_late = error && (error->kind == ERROR_CONFLICT || error->kind == ERROR_NOT_FOUND);
+        bool is_late = answer->outcome == KUBE_PATCH_CONFLICT || answer->outcome == KUBE_PATCH_GONE;
 
-        orphan->call = kube_call_unref(orphan->call);
-        if (!error)
+        if (!answer->error)
                 recreate_repeats_note(&orphan->recreate->repeats, orphan->uid,
                                       RECREATE_FIELD_LABELS, 0,
                                       recreate_now_usec(orphan->recreate));
         if (!is_late)
                 recreate_note_written(orphan->recreate, RECREATE_RIGHT_PATCH, orphan->name,
-                                      orphan->n_failures, reply, error);
+                                      orphan->write.n_failures == 1, answer->error);
         if (orphan->is_gone)
                 return drop_gone(orphan);
 
-        return error && !is_late ? orphan_retry_later(orphan, reply) : 0;
+        return answer->error && !is_late ? timer_start_at(&orphan->retry, orphan->write.rest_usec)
+                                         : 0;
 }
 
 static int adopt(RecreateOrphan *orphan, struct json_object *patch) {
-        Recreate *recreate = orphan->recreate;
-        const KubePath path = {
-                .group = RECREATE_GROUP,
-                .version = recreate->version,
-                .namespace = orphan->namespace,
-                .resource = RECREATE_RESOURCE,
-                .name = orphan->name,
-        };
-        KubeRequest call = {
-                .verb = "patch",
-                .method = "PATCH",
-                .accept = KUBE_METADATA_ONLY,
-                .content_type = KUBE_MERGE_PATCH,
-                .body = recreate_json_body(patch),
-                .on_replied = on_adopted,
-                .userdata = orphan,
-        };
-        cleanup(free_p) char *text = NULL;
-        int r;
-
-        if (!call.body)
-                return -ENOMEM;
-        r = kube_path_format(&path, &text);
-        if (r < 0)
-                return r;
-
-        call.path = text;
-        return kube_call(recreate->client, &call, &orphan->call);
+        return kube_patch_send(&orphan->write,
+                               &(KubePatchRequest){
+                                       .verb = KUBE_PATCH_MERGE,
+                                       .path = { .group = RECREATE_GROUP,
+                                                 .version = orphan->recreate->version,
+                                                 .namespace = orphan->namespace,
+                                                 .resource = RECREATE_RESOURCE,
+                                                 .name = orphan->name },
+                                       .body = patch,
+                                       .on_answered = on_adopted,
+                               });
 }
 
 static int orphan_look(RecreateOrphan *orphan) {
@@ -592,10 +515,11 @@ static int orphan_look(RecreateOrphan *orphan) {
         uint64_t rest_usec = get_rest_usec(orphan);
         int r;
 
-        if (!pod || orphan->call || orphan->is_gone || orphan->retry || !recreate->version)
+        if (!pod || orphan->write.call || orphan->is_gone || timer_is_running(&orphan->retry) ||
+            !recreate->version)
                 return 0;
         if (rest_usec > 0)
-                return look_later(orphan, rest_usec);
+                return timer_start(&orphan->retry, rest_usec);
 
         r = reply_spec_parse(orphan->text, strlen(orphan->text), &object, &ignored);
         if (r < 0)
@@ -604,11 +528,8 @@ static int orphan_look(RecreateOrphan *orphan) {
         return r < 0 ? r : adopt(orphan, patch);
 }
 
-static int on_retry(sd_event_source *source, uint64_t usec, void *userdata) {
-        RecreateOrphan *orphan = userdata;
-
-        orphan->retry = sd_event_source_disable_unref(orphan->retry);
-        return orphan_look(orphan);
+static int on_retry(void *userdata) {
+        return orphan_look(userdata);
 }
 
 static RecreateOrphan *find_orphan(const Recreate *recreate, const char *uid) {
@@ -652,6 +573,7 @@ static int add_orphan(Recreate *recreate, const RecreateSpec *spec, struct json_
                 return -ENOMEM;
         *orphan = (RecreateOrphan){
                 .recreate = recreate,
+                .write = { .client = recreate->client, .userdata = orphan },
                 .namespace = strdup(spec->namespace),
                 .name = strdup(spec->name),
                 .uid = strdup(spec->uid),
@@ -662,6 +584,7 @@ static int add_orphan(Recreate *recreate, const RecreateSpec *spec, struct json_
             !orphan->text)
                 return -ENOMEM;
 
+        timer_init(&orphan->retry, recreate->event, 0, on_retry, orphan);
         list_prepend(&recreate->orphans, orphan);
         recreate->n_orphans++;
         return orphan_look(take_ptr(orphan));
@@ -693,7 +616,7 @@ int recreate_orphan_gone(Recreate *recreate, const char *uid) {
                 return 0;
 
         orphan->is_gone = true;
-        return orphan->call ? 0 : drop_gone(orphan);
+        return orphan->write.call ? 0 : drop_gone(orphan);
 }
 
 int recreate_orphans_list_those_without_place(Recreate *recreate) {
@@ -720,8 +643,8 @@ int recreate_orphans_kick(Recreate *recreate) {
         int r = 0;
 
         for (RecreateOrphan *orphan = recreate->orphans; orphan && r >= 0; orphan = orphan->next)
-                if (orphan->retry) {
-                        orphan->retry = sd_event_source_disable_unref(orphan->retry);
+                if (timer_is_running(&orphan->retry)) {
+                        timer_stop(&orphan->retry);
                         r = orphan_look(orphan);
                 }
 

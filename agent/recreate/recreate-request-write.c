@@ -4,69 +4,57 @@
 #include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
-#include "agent/kube/path.h"
-#include "agent/kube/reply-spec.h"
-#include "agent/kube/retry.h"
 #include "agent/recreate/recreate-json.h"
 #include "agent/recreate/recreate-manage-spec.h"
 #include "agent/recreate/recreate-internal.h"
 
-#define CONFLICT_USEC ((uint64_t) 500 * 1000)
-
 /* clang-format off */
 static const struct {
-        const char *verb;
-        const char *method;
-        const char *content_type;
+        KubePatchVerb verb;
         bool is_status;
         RecreateRight right;
-} writes[_REQUEST_WRITE_MAX] = {
-        [REQUEST_WRITE_STATUS]  = { "patch",  "PATCH",  KUBE_MERGE_PATCH, true,
-                                    RECREATE_RIGHT_PATCH_STATUS },
-        [REQUEST_WRITE_DRAIN]   = { "patch",  "PATCH",  KUBE_MERGE_PATCH, true,
-                                    RECREATE_RIGHT_PATCH_STATUS },
-        [REQUEST_WRITE_UNLABEL] = { "patch",  "PATCH",  KUBE_MERGE_PATCH, false,
-                                    RECREATE_RIGHT_PATCH },
-        [REQUEST_WRITE_DELETE]  = { "delete", "DELETE", KUBE_JSON,        false,
-                                    RECREATE_RIGHT_DELETE },
+} calls[_REQUEST_CALL_MAX] = {
+        [REQUEST_CALL_STATUS]  = { KUBE_PATCH_MERGE,  true,  RECREATE_RIGHT_PATCH_STATUS },
+        [REQUEST_CALL_DRAIN]   = { KUBE_PATCH_MERGE,  true,  RECREATE_RIGHT_PATCH_STATUS },
+        [REQUEST_CALL_UNLABEL] = { KUBE_PATCH_MERGE,  false, RECREATE_RIGHT_PATCH        },
+        [REQUEST_CALL_DELETE]  = { KUBE_PATCH_DELETE, false, RECREATE_RIGHT_DELETE       },
 };
 /* clang-format on */
 
-static bool find_field(RequestWrite write, RecreateField *ret) {
-        switch (write) {
-        case REQUEST_WRITE_STATUS: *ret = RECREATE_FIELD_STATUS; return true;
-        case REQUEST_WRITE_DRAIN: *ret = RECREATE_FIELD_DRAIN; return true;
-        case REQUEST_WRITE_UNLABEL: *ret = RECREATE_FIELD_ACTIVE; return true;
-        case REQUEST_WRITE_DELETE:
-        case REQUEST_WRITE_GATE:
-        case _REQUEST_WRITE_MAX: break;
+static bool find_field(RequestCall call, RecreateField *ret) {
+        switch (call) {
+        case REQUEST_CALL_STATUS: *ret = RECREATE_FIELD_STATUS; return true;
+        case REQUEST_CALL_DRAIN: *ret = RECREATE_FIELD_DRAIN; return true;
+        case REQUEST_CALL_UNLABEL: *ret = RECREATE_FIELD_ACTIVE; return true;
+        case REQUEST_CALL_DELETE:
+        case REQUEST_CALL_GATE:
+        case _REQUEST_CALL_MAX: break;
         }
 
         return false;
 }
 
-uint64_t recreate_request_repeat_usec(const RecreateRequest *request, RequestWrite write) {
-        bool is_status = write == REQUEST_WRITE_STATUS;
+uint64_t recreate_request_repeat_usec(const RecreateRequest *request, RequestCall call) {
+        bool is_status = call == REQUEST_CALL_STATUS;
         uint64_t digest = is_status ? recreate_status_digest(&request->wanted) : 0;
         RecreateField field;
 
-        return find_field(write, &field)
+        return find_field(call, &field)
                        ? recreate_repeats_when_usec(&request->recreate->repeats, request->spec->uid,
                                                     field, digest)
                        : 0;
 }
 
 static void note_repeat(RecreateRequest *request) {
-        bool is_status = request->write == REQUEST_WRITE_STATUS;
+        bool is_status = request->call == REQUEST_CALL_STATUS;
         uint64_t digest = is_status ? recreate_status_digest(&request->sent) : 0;
         RecreateField field;
 
-        if (find_field(request->write, &field))
+        if (find_field(request->call, &field))
                 recreate_repeats_note(&request->recreate->repeats, request->spec->uid, field,
                                       digest, recreate_now_usec(request->recreate));
 }
@@ -87,31 +75,6 @@ void recreate_request_note_end(RecreateRequest *request, bool is_by_us) {
                   spec->status.message ?: "no reason is given");
         if (is_by_us)
                 request->recreate->on_completed(is_success, request->recreate->userdata);
-}
-
-void recreate_request_rest(RecreateRequest *request, const KubeReply *reply) {
-        uint32_t random = 0;
-
-        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
-        request->rest_usec = recreate_now_usec(request->recreate) +
-                             kube_retry_usec(++request->n_failures, reply, random);
-}
-
-/* What the server said of the version that it made; NULL: nothing. */
-static int read_version(const KubeReply *reply, char **ret) {
-        cleanup(json_object_put_p) json_object *object = NULL;
-        cleanup(error_done) Error ignored = ERROR_INIT;
-        const char *version;
-        int r;
-
-        r = reply_spec_parse(reply->body, reply->size, &object, &ignored);
-        if (r < 0 && ignored.kind == ERROR_NONE)
-                return r;
-
-        version = recreate_json_text(recreate_json_get(object, "metadata", json_type_object),
-                                     "resourceVersion");
-        *ret = version ? strdup(version) : NULL;
-        return version && !*ret ? -ENOMEM : 0;
 }
 
 static int copy_sent_states(RecreateRequest *request) {
@@ -137,34 +100,32 @@ static int copy_sent_states(RecreateRequest *request) {
 }
 
 /* What was written is what is known, unless something newer has been seen meanwhile. */
-static int note_written(RecreateRequest *request, const KubeReply *reply) {
-        cleanup(free_p) char *version = NULL;
+static int note_written(RecreateRequest *request, const char *version) {
         RecreateSpec *spec = request->spec;
         bool was_completed = spec->status.is_completed;
         int r;
 
         note_repeat(request);
-        r = read_version(reply, &version);
-        if (r < 0)
-                return r;
-        if (version && recreate_spec_is_older(version, spec->version))
+        if (version && kube_version_is_older(version, spec->version))
                 return 0;
 
-        /* The watch does not show it any more, unless somebody has given the label back already. */
-        request->is_missing = request->is_missing || request->write == REQUEST_WRITE_UNLABEL;
-        if (request->write == REQUEST_WRITE_STATUS) {
+        /* The watch does not show it any more, unless the label was given back already. */
+        request->is_missing = request->is_missing || request->call == REQUEST_CALL_UNLABEL;
+        if (request->call == REQUEST_CALL_STATUS) {
                 r = copy_sent_states(request);
                 if (r < 0)
                         return r;
         }
-        if (request->write == REQUEST_WRITE_DRAIN) {
+        if (request->call == REQUEST_CALL_DRAIN) {
                 spec->is_drained = true;
                 request->drained_usec = recreate_now_usec(request->recreate);
                 request->drain_done_usec = 0;
         }
         if (version) {
                 free(spec->version);
-                spec->version = take_ptr(version);
+                spec->version = strdup(version);
+                if (!spec->version)
+                        return -ENOMEM;
         }
 
         if (spec->status.is_completed && !was_completed)
@@ -172,99 +133,74 @@ static int note_written(RecreateRequest *request, const KubeReply *reply) {
         return 0;
 }
 
-/* Somebody was quicker: the watch shows it, or has already. */
-static int on_conflict(RecreateRequest *request) {
-        request->rest_usec = recreate_now_usec(request->recreate) + CONFLICT_USEC;
-        return recreate_request_reconsider(request);
-}
-
 /* In this dialect that is an annotation, which belongs to the object itself. */
-static bool is_annotation(const Recreate *recreate, RequestWrite write) {
-        return write == REQUEST_WRITE_DRAIN && recreate->dialect == RECREATE_V1ALPHA1;
+static bool is_annotation(const Recreate *recreate, RequestCall call) {
+        return call == REQUEST_CALL_DRAIN && recreate->dialect == RECREATE_V1ALPHA1;
 }
 
 static RecreateRight get_right(const RecreateRequest *request) {
-        return is_annotation(request->recreate, request->write) ? RECREATE_RIGHT_PATCH
-                                                                : writes[request->write].right;
+        return is_annotation(request->recreate, request->call) ? RECREATE_RIGHT_PATCH
+                                                               : calls[request->call].right;
 }
 
 /* There is no such object any more, or another one has its name. */
-static bool is_gone(const RecreateRequest *request, const Error *error) {
-        return error->kind == ERROR_NOT_FOUND || (error->kind == ERROR_INVALID && request->is_gone);
+static bool is_gone(const RecreateRequest *request, const KubePatchAnswer *answer) {
+        return answer->outcome == KUBE_PATCH_GONE ||
+               (answer->error && answer->error->kind == ERROR_INVALID && request->is_gone);
 }
 
-static int on_written(const KubeReply *reply, const Error *error, void *userdata) {
+static int on_written(const KubePatchAnswer *answer, void *userdata) {
         RecreateRequest *request = userdata;
         Recreate *recreate = request->recreate;
         int r = 0;
 
-        request->call = kube_call_unref(request->call);
-        if (error && is_gone(request, error))
+        if (is_gone(request, answer)) {
                 request->is_missing = true;
-        else if (error && error->kind == ERROR_CONFLICT)
-                r = on_conflict(request);
-        else
+                kube_patch_succeed(&request->write);
+        } else if (answer->outcome == KUBE_PATCH_CONFLICT) {
+                r = recreate_request_reconsider(request); /* the watch shows it, or has already */
+        } else {
                 recreate_note_written(recreate, get_right(request), request->spec->name,
-                                      request->n_failures, reply, error);
+                                      request->write.n_failures == 1, answer->error);
+        }
+        if (r >= 0 && !answer->error)
+                r = note_written(request, answer->version);
         if (r < 0)
                 return r;
 
-        if (error && !request->is_missing && error->kind != ERROR_CONFLICT)
-                recreate_request_rest(request, reply);
-        if (!error) {
-                request->n_failures = 0;
-                request->rest_usec = 0;
-                r = note_written(request, reply);
-                if (r < 0)
-                        return r;
-        }
-        if (!error && request->write == REQUEST_WRITE_DELETE)
+        if (!answer->error && request->call == REQUEST_CALL_DELETE)
                 request->is_missing = true;
-
         return recreate_look(recreate);
 }
 
-int recreate_request_send(RecreateRequest *request, RequestWrite write, struct json_object *body) {
+int recreate_request_send(RecreateRequest *request, RequestCall call, struct json_object *body) {
         Recreate *recreate = request->recreate;
-        bool is_status = writes[write].is_status && !is_annotation(recreate, write);
-        const KubePath path = {
-                .group = RECREATE_GROUP,
-                .version = recreate->version,
-                .namespace = request->spec->namespace,
-                .resource = RECREATE_RESOURCE,
-                .name = request->spec->name,
-                .subresource = is_status ? "status" : NULL,
-        };
-        KubeRequest call = {
-                .verb = writes[write].verb,
-                .method = writes[write].method,
-                .accept = KUBE_METADATA_ONLY,
-                .content_type = json_object_is_type(body, json_type_array)
-                                        ? KUBE_JSON_PATCH
-                                        : writes[write].content_type,
-                .body = recreate_json_body(body),
-                .on_replied = on_written,
-                .userdata = request,
-        };
-        cleanup(free_p) char *text = NULL;
-        int r;
+        const RecreateSpec *spec = request->spec;
+        bool is_status = calls[call].is_status && !is_annotation(recreate, call);
 
-        if (!call.body)
-                return -ENOMEM;
-        r = kube_path_format(&path, &text);
-        if (r < 0)
-                return r;
-
-        call.path = text;
-        request->write = write;
-        return kube_call(recreate->client, &call, &request->call);
+        request->call = call;
+        return kube_patch_send(&request->write,
+                               &(KubePatchRequest){
+                                       .verb = json_object_is_type(body, json_type_array)
+                                                       ? KUBE_PATCH_STEPS
+                                                       : calls[call].verb,
+                                       .path = { .group = RECREATE_GROUP,
+                                                 .version = recreate->version,
+                                                 .namespace = spec->namespace,
+                                                 .resource = RECREATE_RESOURCE,
+                                                 .name = spec->name,
+                                                 .subresource = is_status ? "status" : NULL },
+                                       .body = body,
+                                       .uid = call == REQUEST_CALL_DELETE ? spec->uid : NULL,
+                                       .on_answered = on_written,
+                               });
 }
 
 /* Once somebody else has decided, only what our stop led to is still to be told. */
 static bool may_write(RecreateRequest *request) {
         const RecreateSpec *spec = request->spec;
 
-        if (request->call || request->is_missing || !request->recreate->version)
+        if (request->write.call || request->is_missing || !request->recreate->version)
                 return false;
         if (request->is_gone || spec->is_deleted || spec->status.is_completed)
                 return request->owes_report;
@@ -273,10 +209,10 @@ static bool may_write(RecreateRequest *request) {
 }
 
 static uint64_t get_rest(const RecreateRequest *request, uint64_t now_usec) {
-        uint64_t until = recreate_request_repeat_usec(request, REQUEST_WRITE_STATUS);
+        uint64_t until = recreate_request_repeat_usec(request, REQUEST_CALL_STATUS);
 
-        if (request->rest_usec > until)
-                until = request->rest_usec;
+        if (request->write.rest_usec > until)
+                until = request->write.rest_usec;
         return until > now_usec ? until - now_usec : 0;
 }
 
@@ -300,10 +236,10 @@ static int send_status(RecreateRequest *request, struct json_object *patch) {
         int r;
 
         if (recreate_json_get(patch, "metadata", json_type_object))
-                return recreate_request_send(request, REQUEST_WRITE_STATUS, patch);
+                return recreate_request_send(request, REQUEST_CALL_STATUS, patch);
 
         r = recreate_status_bind(patch, request->spec->uid, &bound);
-        return r < 0 ? r : recreate_request_send(request, REQUEST_WRITE_STATUS, bound);
+        return r < 0 ? r : recreate_request_send(request, REQUEST_CALL_STATUS, bound);
 }
 
 int recreate_request_write_status(RecreateRequest *request) {

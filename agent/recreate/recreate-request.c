@@ -79,10 +79,10 @@ static bool is_decided(const RecreateRequest *request) {
 }
 
 bool recreate_request_is_useless(const RecreateRequest *request) {
-        bool gives_up = request->is_missing || request->n_failures >= GIVE_UP_FAILURES;
+        bool gives_up = request->is_missing || request->write.n_failures >= GIVE_UP_FAILURES;
 
         if ((!request->is_gone && !(request->is_missing && !request->owes_report)) ||
-            request->stop || request->call)
+            request->stop || request->write.call)
                 return false;
         if (recreate_request_owes_gate(request))
                 return false;
@@ -201,7 +201,7 @@ static int merge_status(RecreateRequest *request) {
 }
 
 int recreate_request_reconsider(RecreateRequest *request) {
-        return request->call ? 0 : follow(request);
+        return request->write.call ? 0 : follow(request);
 }
 
 static void note_drain(RecreateRequest *request) {
@@ -244,7 +244,7 @@ static void tell_problem(RecreateRequest *request) {
 static bool is_our_end(const RecreateRequest *request) {
         const RecreateStatus *status = &request->spec->status, *sent = &request->sent;
 
-        return request->call && request->write == REQUEST_WRITE_STATUS && sent->is_completed &&
+        return request->write.call && request->call == REQUEST_CALL_STATUS && sent->is_completed &&
                status->completed_at == sent->completed_at && status->message && sent->message &&
                strcmp(status->message, sent->message) == 0;
 }
@@ -290,7 +290,7 @@ static int doubt(RecreateRequest *request, RecreateSpec *spec, struct json_objec
 int recreate_request_show(RecreateRequest *request, RecreateSpec *spec,
                           struct json_object *object) {
         request->is_unseen = false;
-        return recreate_spec_is_older(spec->version, request->spec->version)
+        return kube_version_is_older(spec->version, request->spec->version)
                        ? doubt(request, spec, object)
                        : believe(request, spec, object);
 }
@@ -919,6 +919,7 @@ int recreate_request_new(Recreate *recreate, RecreateSpec *spec, struct json_obj
                 .spec = spec,
                 .object = object,
                 .first_usec = recreate_now_usec(recreate),
+                .write = { .client = recreate->client, .userdata = request },
                 .is_ended = spec->status.is_completed,
         };
         r = loop_add_time(recreate->event, &request->timer, CLOCK_MONOTONIC, 0, 1000, on_timer,
@@ -942,7 +943,7 @@ RecreateRequest *recreate_request_free(RecreateRequest *request) {
                 stop_leave(request->stop);
         runtime_pods_call_free(request->check);
         runtime_pods_call_free(request->list);
-        kube_call_unref(request->call);
+        kube_patch_done(&request->write);
         sd_event_source_disable_unref(request->timer);
         recreate_spec_free(request->doubted);
         json_object_put(request->doubted_object);

@@ -498,12 +498,3 @@ RecreateSpec *recreate_spec_free(RecreateSpec *spec) {
         free(spec);
         return NULL;
 }
-
-static bool is_number(const char *text) {
-        return text[0] && strlen(text) < 20 && strspn(text, "0123456789") == strlen(text);
-}
-
-bool recreate_spec_is_older(const char *version, const char *than) {
-        return is_number(version) && is_number(than) &&
-               strtoull(version, NULL, 10) < strtoull(than, NULL, 10);
-}

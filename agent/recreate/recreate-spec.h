@@ -83,6 +83,3 @@ int recreate_spec_parse(struct json_object *object, RecreateDialect dialect, Rec
 
 /* Takes NULL. Returns NULL. */
 RecreateSpec *recreate_spec_free(RecreateSpec *spec);
-
-/* Of resource versions: the first is older than the second. What is no number is never older. */
-bool recreate_spec_is_older(const char *version, const char *than);

@@ -164,34 +164,18 @@ void recreate_note_read(Recreate *recreate, RecreateRight right) {
 }
 
 static void note_refusal(Recreate *recreate, RecreateRight right, const char *what,
-                         const KubeReply *reply, const Error *error) {
-        /* clang-format off */
-        static const char *const names[_RECREATE_RIGHT_MAX] = {
-                [RECREATE_RIGHT_GET]          = "get " RECREATE_RESOURCE "." RECREATE_GROUP,
-                [RECREATE_RIGHT_PATCH]        = "patch " RECREATE_RESOURCE "." RECREATE_GROUP,
-                [RECREATE_RIGHT_PATCH_STATUS] =
-                        "patch " RECREATE_RESOURCE "/status." RECREATE_GROUP,
-                [RECREATE_RIGHT_DELETE]       = "delete " RECREATE_RESOURCE "." RECREATE_GROUP,
-                [RECREATE_RIGHT_GET_POD]      = "get pods",
-                [RECREATE_RIGHT_PATCH_POD]    = "patch pods/status",
-        };
-        /* clang-format on */
+                         const Error *error) {
         Error *said = &recreate->refusals[right];
         bool is_said = said->kind == error->kind;
 
-        error_done(said);
-        if (reply->code == 403)
-                (void) error_set(said, error->kind, "the right to %s is missing: %s", names[right],
-                                 error_message(error));
-        else
-                (void) error_copy(said, error);
+        (void) error_update(said, error);
         if (!is_said)
                 warn(recreate, what, said);
         notify_changed(recreate);
 }
 
-void recreate_note_written(Recreate *recreate, RecreateRight right, const char *what,
-                           unsigned n_failures, const KubeReply *reply, const Error *error) {
+void recreate_note_written(Recreate *recreate, RecreateRight right, const char *what, bool is_first,
+                           const Error *error) {
         const Error *said = &recreate->refusals[right];
 
         recreate->on_written(error, recreate->userdata);
@@ -202,13 +186,13 @@ void recreate_note_written(Recreate *recreate, RecreateRight right, const char *
 
         /* That one request is wrong is told of that one; the others are written all the same. */
         if (error->kind == ERROR_INVALID) {
-                if (n_failures == 0)
+                if (is_first)
                         warn(recreate, what, error);
                 return;
         }
         /* A server that is busy says nothing about the right that was missing before. */
         if (said->kind != ERROR_DENIED || !may_pass(error))
-                note_refusal(recreate, right, what, reply, error);
+                note_refusal(recreate, right, what, error);
 }
 
 /* Newer first: what is stored need not be converted then. */
@@ -745,7 +729,7 @@ int recreate_kick(Recreate *recreate) {
         int r;
 
         for (size_t i = 0; i < recreate->n_requests; i++)
-                recreate->requests[i]->rest_usec = 0;
+                kube_patch_rest(&recreate->requests[i]->write, 0);
 
         r = recreate->rediscover ? discover(recreate) : 0;
         if (r >= 0 && recreate->ours.watch)

@@ -96,7 +96,8 @@ static const struct {
           "/api/v1/namespaces/d/pods/p", KUBE_JSON, "{\"spec\":{}}" },
         { "delete", KUBE_PATCH_DELETE, NULL, "u", "7", NULL, "DELETE",
           "/api/v1/namespaces/d/pods/p", KUBE_JSON,
-          "{\"preconditions\":{\"uid\":\"u\",\"resourceVersion\":\"7\"}}" },
+          "{\"preconditions\":{\"uid\":\"u\",\"resourceVersion\":\"7\"},"
+          "\"kind\":\"DeleteOptions\",\"apiVersion\":\"v1\"}" },
         { "get", KUBE_PATCH_GET, NULL, NULL, NULL, NULL, "GET", "/api/v1/namespaces/d/pods/p", NULL,
           NULL },
 };

@@ -191,14 +191,6 @@ static void test_times(void **state) {
         assert_true(spec->min_started_sec < INT64_MAX / 1000000000);
 }
 
-static void test_versions(void **state) {
-        assert_true(recreate_spec_is_older("9", "10"));
-        assert_false(recreate_spec_is_older("10", "10"));
-        assert_false(recreate_spec_is_older("11", "10"));
-        assert_false(recreate_spec_is_older("x", "10"));
-        assert_false(recreate_spec_is_older("9", "99999999999999999999999"));
-}
-
 static void test_texts(void **state) {
         static const struct {
                 const char *text;
@@ -232,8 +224,7 @@ int main(void) {
                 cmocka_unit_test(test_whole),     cmocka_unit_test(test_annotations),
                 cmocka_unit_test(test_bad_drain), cmocka_unit_test(test_states_by_name),
                 cmocka_unit_test(test_problems),  cmocka_unit_test(test_without_identity),
-                cmocka_unit_test(test_times),     cmocka_unit_test(test_versions),
-                cmocka_unit_test(test_texts),
+                cmocka_unit_test(test_times),     cmocka_unit_test(test_texts),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

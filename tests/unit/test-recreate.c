@@ -935,7 +935,7 @@ static void test_gate_cannot_be_closed(void **state) {
                         assert_false(is_drained());
                         look();
                         assert_int_equal(count_calls(POD_PATCH), n_before + n);
-                        assert_true(node.recreate->requests[0]->rest_usec >
+                        assert_true(node.recreate->requests[0]->write.rest_usec >
                                     recreate_now_usec(node.recreate) + 100 * 1000);
                         retry();
                 }
@@ -966,7 +966,7 @@ static void test_gate_conflicts(void **state) {
                 assert_int_equal(count_calls("GET "), n);
                 look();
                 assert_int_equal(count_calls(POD_PATCH), n);
-                assert_true(node.recreate->requests[0]->rest_usec >
+                assert_true(node.recreate->requests[0]->write.rest_usec >
                             recreate_now_usec(node.recreate) + 400 * 1000);
                 if (n < 2 * CLOSE_TRIES)
                         retry();
@@ -1042,7 +1042,7 @@ static void test_delete_fails(void **state) {
         look();
         assert_int_equal(node.n_texts, n_texts);
         assert_true(request->due_usec >= recreate_now_usec(node.recreate) + 100 * 1000);
-        assert_true(request->due_usec == request->rest_usec);
+        assert_true(request->due_usec == request->write.rest_usec);
 }
 
 static void test_malformed(void **state) {
