@@ -50,7 +50,7 @@ def run(folder: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=100,
+            timeout=300,
         )
 
     return run_command

@@ -25,7 +25,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/observe/http.h"
 
-#define WAIT_USEC ((uint64_t) 5000000)
+#define WAIT_USEC ((uint64_t) 60 * 1000000)
 
 /* One connection to the server. What it gets is in `text`. */
 typedef struct Client {

@@ -24,7 +24,7 @@
 
 #include "agent/kube/client.h"
 
-#define WAIT_USEC ((uint64_t) 10000000)
+#define WAIT_USEC ((uint64_t) 60 * 1000000)
 #define CONNECTIONS_MAX 32
 #define TEXT_SIZE 16384
 

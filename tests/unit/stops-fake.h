@@ -26,7 +26,7 @@
 #include "tests/unit/still-clock.h"
 
 #define FAKE_MAX 64
-#define WAIT_USEC ((uint64_t) 10000000)
+#define WAIT_USEC ((uint64_t) 60 * 1000000)
 
 typedef enum CallKind { CALL_NONE, CALL_LIST, CALL_STATUS, CALL_SANDBOX, CALL_STOP } CallKind;
 

@@ -25,7 +25,7 @@
 #include "agent/base/list.h"
 #include "tests/unit/stderr-capture.h"
 
-#define WAIT_USEC ((uint64_t) 20000000)
+#define WAIT_USEC ((uint64_t) 60 * 1000000)
 #define SECRET "hunter2"
 #define ENTRY(user) "{\"r.io\":{\"username\":\"" user "\",\"password\":\"" SECRET "\"}}"
 

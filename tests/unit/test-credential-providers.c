@@ -27,7 +27,7 @@
 #include "agent/base/cleanup.h"
 #include "tests/unit/stderr-capture.h"
 
-#define WAIT_USEC ((uint64_t) 20000000)
+#define WAIT_USEC ((uint64_t) 60 * 1000000)
 #define SECRET "hunter2"
 #define V1 "credentialprovider.kubelet.k8s.io/v1"
 #define ANSWER(user, scope, more)                                                            \

@@ -27,7 +27,7 @@
 #include "agent/pod/handler.h"
 #include "cri/client.h"
 
-#define WAIT_USEC ((uint64_t) 10000000)
+#define WAIT_USEC ((uint64_t) 60 * 1000000)
 #define CONNECTIONS_MAX 32
 
 struct RpcCall {

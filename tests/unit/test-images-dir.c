@@ -21,7 +21,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/node/images-dir.h"
 
-#define WAIT_USEC ((uint64_t) 10000000)
+#define WAIT_USEC ((uint64_t) 60 * 1000000)
 #define OTHER_USER 65534
 
 #define HEAD "apiVersion: apps.kruise.io/v1alpha1\nkind: NodeImage\n"

@@ -26,7 +26,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/rpc/listener.h"
 
-#define PATIENCE_USEC ((uint64_t) 10 * 1000000)
+#define PATIENCE_USEC ((uint64_t) 60 * 1000000)
 #define N_PEERS 300
 #define N_CONNECTIONS_MAX 256 /* of all, */
 #define N_OTHERS_MAX 192      /* of all but root, */

@@ -24,7 +24,7 @@
 
 #define MSEC ((uint64_t) 1000)
 #define SEC ((uint64_t) 1000000)
-#define WAIT_USEC (10 * SEC)
+#define WAIT_USEC ((uint64_t) 60 * 1000000)
 #define NEVER_USEC (3600 * SEC)
 
 #define NODE_PATH "/api/v1/nodes/node-1"

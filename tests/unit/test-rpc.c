@@ -26,7 +26,7 @@
 #include "agent/rpc/wire.h"
 #include "proto/inplaced/v1/node.pb-c.h"
 
-#define PATIENCE_USEC ((uint64_t) 30 * 1000000)
+#define PATIENCE_USEC ((uint64_t) 60 * 1000000)
 #define N_CALLS 200
 #define N_CALLS_OF_USER_MAX 64
 #define N_MESSAGES 1000
