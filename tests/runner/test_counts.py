@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""counts.py counts what is there, and fails only for what nobody has allowed."""
+"""counts.py counts what is there, and fails only for a new cycle and a file that is not there."""
 
 import lint
 import pytest
