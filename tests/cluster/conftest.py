@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from fixtures import *  # noqa: E402, F401, F403
 from fixtures import StartAgent  # noqa: E402
 from lab.agent import Agent  # noqa: E402
+from lab.clients import find_clients
 from lab.containerd import Containerd  # noqa: E402
 from lab.control_plane import ControlPlane, find_programs  # noqa: E402
 from lab.folder import LabFolder  # noqa: E402
@@ -54,6 +55,8 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     # With several workers only these have tests, and the first one builds.
     if getattr(session, "items", None) and not session.config.option.collectonly:
         find_programs()
+        if any("render" in vars(item.module) or "Cluster" in vars(item.module) for item in session.items):
+            find_clients()
 
 
 @pytest.fixture(scope="session")

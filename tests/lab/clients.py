@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs with which people apply manifests: kubectl, which contains kustomize, and helm.
+
+They come from the folder that tests/cluster/clients/build prints; the environment variable INPLACED_CLIENTS
+names it, else the program is asked, which builds them if need be.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+from pathlib import Path
+
+from lab.stubs import REPOSITORY
+
+MANIFESTS = REPOSITORY / "packaging" / "kubernetes"
+
+
+@functools.cache
+def find_clients() -> Path:
+    """The folder with both."""
+    named = os.environ.get("INPLACED_CLIENTS")
+    if named is not None:
+        return Path(named)
+    build = REPOSITORY / "tests" / "cluster" / "clients" / "build"
+    return Path(subprocess.run([build], stdout=subprocess.PIPE, text=True, check=True).stdout[:-1])
+
+
+def run_client(*argv: str | Path, kubeconfig: Path | None = None) -> str:
+    """What kubectl or helm prints; RuntimeError with its complaint if it fails.
+
+    `kubeconfig` is in a folder that they may use for their caches.
+    """
+    program, *arguments = map(str, argv)
+    environment = {"PATH": os.environ["PATH"]}
+    if kubeconfig is not None:
+        environment |= {"KUBECONFIG": str(kubeconfig), "HOME": str(kubeconfig.parent)}
+    ran = subprocess.run(
+        [find_clients() / program, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    if ran.returncode != 0:
+        raise RuntimeError(f"{' '.join([program, *arguments])}: {ran.stderr}{ran.stdout}")
+    return ran.stdout
+
+
+def render(folder: Path) -> str:
+    """What `kubectl apply -k` of that folder would apply."""
+    return run_client("kubectl", "kustomize", folder)
