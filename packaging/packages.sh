@@ -35,14 +35,14 @@ test_packages=(
 fuzz_packages=(clang-14 libclang-rt-14-dev)
 
 # For a control plane and a kubelet, which the tests build themselves.
-cluster_packages=(containernetworking-plugins etcd-server iproute2)
+cluster_packages=(containernetworking-plugins etcd-server iproute2 prometheus)
 
 # To build those on a machine without Go.
 go_packages=(ca-certificates python3-pip python3-venv)
 
 # Packages that start a service when they are installed on a machine booted by systemd. The project
 # starts private copies of their programs and needs none of them running.
-_service_packages=(containerd docker-registry etcd-server)
+_service_packages=(containerd docker-registry etcd-server prometheus)
 
 # Prints the packages among the arguments that are not installed, each once.
 list_missing_packages() {
