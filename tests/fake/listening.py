@@ -21,12 +21,14 @@ Result = TypeVar("Result")
 
 
 class Listening:
-    """Listens on a port of the loopback address from the moment it is made.
+    """Listens from the moment it is made: on a port of the loopback address, or where it is told to.
 
     A subclass says in `_serve` what happens to a connection; it is over when that returns.
     """
 
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, tls: ssl.SSLContext | None = None, address: tuple[str, int] = ("127.0.0.1", 0)
+    ) -> None:
         self.accepted = 0
         self._tls = tls
         self._open: set[asyncio.StreamWriter] = set()
@@ -34,7 +36,8 @@ class Listening:
         # Bound but deaf: so nobody else gets the port while this has vanished.
         self._holder = socket.socket()
         self._holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._holder.bind(("127.0.0.1", 0))
+        self._holder.bind(address)
+        self._host = address[0]
         self.port: int = self._holder.getsockname()[1]
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -101,7 +104,7 @@ class Listening:
     async def _listen(self) -> None:
         if self._server is None:
             self._server = await asyncio.start_server(
-                self._accept, "127.0.0.1", self.port, ssl=self._tls, reuse_address=True
+                self._accept, self._host, self.port, ssl=self._tls, reuse_address=True
             )
 
     async def _refuse(self) -> None:

@@ -22,14 +22,16 @@ class TcpProxy(Listening):
     `n_bytes` is how many bytes it has carried, in both directions together.
     """
 
-    def __init__(self, server: tuple[str, int]) -> None:
+    def __init__(
+        self, server: tuple[str, int], address: tuple[str, int] = ("127.0.0.1", 0)
+    ) -> None:
         self.server = server
         self.n_bytes = 0
         self._delay_seconds = 0.0
         self._cut_after: int | None = None
         self._flows = asyncio.Event()
         self._flows.set()
-        super().__init__()
+        super().__init__(address=address)
 
     def freeze(self) -> None:
         """From now on no byte and no end of a connection gets through, in either direction.

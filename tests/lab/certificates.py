@@ -32,14 +32,16 @@ class Authority:
             *("-keyout", self._key, "-out", self.certificate),
         )
 
-    def issue(self, name: str, subject: str) -> tuple[Path, Path]:
+    def issue(self, name: str, subject: str, *addresses: str) -> tuple[Path, Path]:
         """A certificate, for a server on the loopback address or for a client, and its key.
 
-        `name` is that of the files, `subject` as in "/O=system:nodes/CN=system:node:one".
+        `name` is that of the files, `subject` as in "/O=system:nodes/CN=system:node:one". `addresses` are
+        more of the server.
         """
+        names = ",".join([_LOOPBACK, *(f"IP:{address}" for address in addresses)])
         certificate, key = self.folder / f"{name}.crt", self.folder / f"{name}.key"
         _openssl(
-            *("req", "-x509", *_NEW_KEY, "-days", "1", "-subj", subject, "-addext", _LOOPBACK),
+            *("req", "-x509", *_NEW_KEY, "-days", "1", "-subj", subject, "-addext", names),
             *("-addext", "basicConstraints=critical,CA:FALSE"),
             *("-CA", self.certificate, "-CAkey", self._key, "-keyout", key, "-out", certificate),
         )

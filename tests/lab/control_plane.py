@@ -8,6 +8,7 @@ variable INPLACED_CONTROL_PLANE names it, else the program is asked, which build
 from __future__ import annotations
 
 import functools
+import ipaddress
 import json
 import os
 import shutil
@@ -57,7 +58,8 @@ class ControlPlane:
     """etcd and kube-apiserver until closed, and more of it if wanted; data survive restarts.
 
     Each part is a `Part`: control_plane.apiserver.kill9() and so on. `etcd="debian"` is release 3.4,
-    with which the API server cannot stream lists. `apiserver_flags` win over ours.
+    with which the API server cannot stream lists. `services` are the addresses of services.
+    `apiserver_flags` win over ours.
     """
 
     def __init__(
@@ -67,11 +69,14 @@ class ControlPlane:
         etcd: Literal["new", "debian"] = "new",
         controllers: bool = False,
         scheduler: bool = False,
+        services: str = "10.96.0.0/24",
         apiserver_flags: Sequence[str] = (),
     ) -> None:
         self.folder = folder
         self.folder.mkdir(parents=True)
         self.authority = Authority(folder)
+        self.services = ipaddress.ip_network(services)
+        self.service_address = str(self.services[1])  # of the API server, for pods
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.admin = self.make_admin()
@@ -270,7 +275,9 @@ class ControlPlane:
         tokens, policy = self.folder / "tokens.csv", self.folder / "audit-policy.json"
         tokens.write_text(f'{_ADMIN_TOKEN},lab-admin,lab-admin,"system:masters"\n')
         policy.write_text(json.dumps(_AUDIT_POLICY))
-        certificate, key = self.authority.issue("apiserver", "/CN=lab API server")
+        certificate, key = self.authority.issue(
+            "apiserver", "/CN=lab API server", self.service_address
+        )
         argv = [
             programs / "kube-apiserver",
             *(f"--etcd-servers={self._etcd_url}", "--bind-address=127.0.0.1"),
@@ -281,7 +288,7 @@ class ControlPlane:
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={self._signing_key}",
             f"--service-account-signing-key-file={self._signing_key}",
-            *("--service-cluster-ip-range=10.96.0.0/24", "--profiling=false"),
+            *(f"--service-cluster-ip-range={self.services}", "--profiling=false"),
             "--kubelet-preferred-address-types=InternalIP",
             *(f"--audit-policy-file={policy}", f"--audit-log-path={self._audit}"),
         ]

@@ -58,6 +58,7 @@ def build_image(
     command: Sequence[str] = ("/bin/sh",),
     labels: Mapping[str, str] | None = None,
     image_format: Format = "docker",
+    entrypoint: Sequence[str] = (),
 ) -> Image:
     """Two images with the same layers differ in their ID if their `env` or `labels` do."""
     types = _MEDIA_TYPES[image_format]
@@ -70,6 +71,7 @@ def build_image(
             "config": {
                 "Env": [f"{name}={value}" for name, value in variables.items()],
                 "Cmd": list(command),
+                **({"Entrypoint": list(entrypoint)} if entrypoint else {}),
                 "Labels": dict(labels or {}),
             },
             "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]},

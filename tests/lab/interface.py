@@ -11,6 +11,8 @@ import itertools
 import json
 import secrets
 import subprocess
+from collections.abc import Iterable
+from ipaddress import IPv4Network
 from pathlib import Path
 
 # For tests of networks (RFC 2544): neither the internet nor anybody's own network is there.
@@ -43,6 +45,19 @@ class Interface:
         with namespace.open() as target:
             there = f"/proc/self/fd/{target.fileno()}"
             _run("ip", "link", "set", f"p{self.name}", "netns", there, keep=target.fileno())
+
+
+    def add(self, address: str) -> None:
+        """One more address of this machine, until the interface is gone."""
+        _run("ip", "address", "add", f"{address}/32", "dev", self.name)
+
+
+def find_free_network(networks: Iterable[IPv4Network]) -> IPv4Network:
+    """The first of which this machine has no address."""
+    for network in networks:
+        if not json.loads(_run("ip", "-json", "address", "show", "to", str(network))):
+            return network
+    raise RuntimeError("this machine has addresses of all networks for tests")
 
 
 def _run(*argv: str, keep: int | None = None) -> str:

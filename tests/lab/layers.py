@@ -13,7 +13,7 @@ import random
 import subprocess
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -51,6 +51,19 @@ def program_layer(applet: str) -> Layer:
     output = io.BytesIO()
     with tarfile.open(fileobj=output, mode="w", format=tarfile.GNU_FORMAT) as archive:
         _add_busybox(archive, applet)
+    archive_bytes = output.getvalue()
+    return _make_layer(lambda: iter([archive_bytes]), level=1)
+
+
+def files_layer(files: Mapping[str, Path]) -> Layer:
+    """A layer with these files of the machine, by their paths in it, without the first slash."""
+    output = io.BytesIO()
+    with tarfile.open(fileobj=output, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for name, path in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            content = path.read_bytes()
+            entry.size, entry.mode = len(content), 0o755
+            archive.addfile(entry, io.BytesIO(content))
     archive_bytes = output.getvalue()
     return _make_layer(lambda: iter([archive_bytes]), level=1)
 

@@ -1,0 +1,383 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that our manifests bring the agent to the nodes of a real cluster, and that it works there: applied
+by kubectl, scheduled, started by a kubelet from an image, limited by its roles and by the policies.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures import Gate
+from lab import sanitizers
+from lab.agent_image import build_agent_image
+from lab.clients import MANIFESTS
+from lab.cluster import Cluster, replace
+from lab.kube import Kube, Object
+from lab.metrics import fetch_metrics
+from lab.node_image import NodeImage
+from lab.pod import OPT_IN, VERIFIED, Pod, container, from_annotations, until_term
+from lab.recreate_request import RecreateRequest
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+
+# An image with a sanitizer needs more memory than the manifests allow.
+pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(240 * SLOWLY)]
+
+CHART = MANIFESTS / "chart"
+DAEMON_SET = "/apis/apps/v1/namespaces/inplaced/daemonsets/inplaced"
+CONFIG = "/api/v1/namespaces/inplaced/configmaps/inplaced"
+
+_numbers = itertools.count(1)
+
+Push = Callable[[], str]
+
+
+@pytest.fixture(scope="module")
+def images(registry) -> list[str]:
+    """Two of the agent, which differ in their ID."""
+    return [
+        registry.push("inplaced", str(number), build_agent_image(str(number))).reference
+        for number in (1, 2)
+    ]
+
+
+@pytest.fixture(scope="module")
+def cluster(session_folder, registry, images) -> Iterator[Cluster]:
+    with Cluster(session_folder / "c", registry) as made:
+        made.kubectl("apply", "-k", made.write_kustomization(images[0]))
+        wait_rolled_out(made)
+        yield made
+
+
+@pytest.fixture
+def kube(cluster) -> Kube:
+    return cluster.admin
+
+
+@pytest.fixture
+def node_image(cluster) -> NodeImage:
+    """The one that the agent makes."""
+    made = NodeImage(cluster.admin, cluster.node.name)
+    wait_until(made.find, 60 * SLOWLY, "NodeImage", 0.1)
+    return made
+
+
+@pytest.fixture
+def push(registry) -> Push:
+    """push(): the name of an image that nothing has pulled yet."""
+    return lambda: registry.push_image("t/daemon-set", str(next(_numbers)), [2000]).reference
+
+
+@pytest.fixture
+def tools(registry) -> str:
+    return registry.push_image("pods/tools", "1", busybox=True).reference
+
+
+@pytest.fixture
+def make_pod(cluster) -> Iterator[Callable[..., Pod]]:
+    made: list[Pod] = []
+
+    def make(*containers: Object, **options: object) -> Pod:
+        made.append(Pod(cluster.node, *containers, owner=False, **options))
+        return made[-1].start(60 * SLOWLY)
+
+    yield make
+    for pod in made:
+        pod.delete()
+
+
+@pytest.fixture
+def repaired(cluster, images) -> Iterator[None]:
+    """Whatever the test deploys, the next one finds a good agent."""
+    yield
+    cluster.kubectl("delete", "--namespace=inplaced", "configmap/inplaced", "daemonset/inplaced")
+    cluster.kubectl("apply", "-k", cluster.write_kustomization(images[0]))
+    wait_rolled_out(cluster)
+
+
+def agent_pod(cluster: Cluster) -> Object | None:
+    """The newest; None while there is none."""
+    found = cluster.admin.list("/api/v1/namespaces/inplaced/pods")
+    alive = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+    return alive[-1] if alive else None
+
+
+def describe(cluster: Cluster) -> str:
+    return cluster.kubectl("--namespace=inplaced", "describe", "pods")
+
+
+def wait_rolled_out(cluster: Cluster) -> None:
+    """As `kubectl rollout status` does."""
+
+    def is_done(daemons: Object) -> bool:
+        status = daemons["status"]
+        return (
+            status.get("observedGeneration") == daemons["metadata"]["generation"]
+            and status.get("updatedNumberScheduled") == status.get("numberReady") == 1
+        )
+
+    try:
+        cluster.admin.wait_for(DAEMON_SET, is_done, 90 * SLOWLY)
+    except TimeoutError as error:
+        raise TimeoutError(f"{error}\n{describe(cluster)}") from None
+
+
+def inplacectl(cluster: Cluster, *arguments: str) -> str:
+    return cluster.kubectl(
+        "--namespace=inplaced", "exec", "daemonset/inplaced", "--", "inplacectl", *arguments
+    )
+
+
+def process_of(cluster: Cluster) -> Path:
+    """The agent's folder in /proc."""
+    pod = agent_pod(cluster)
+    cri = cluster.node.containerd.cri
+    (main,) = [
+        one
+        for one in cri.pod_containers(pod["metadata"]["uid"])
+        if one.state == cri.messages.CONTAINER_RUNNING
+    ]
+    return Path("/proc") / str(cri.container_status(main.id)[1]["pid"])
+
+
+def assert_preloads(node_image: NodeImage, reference: str) -> None:
+    """Together with what it is asked for already."""
+    node_image.want(reference)
+    node_image.wait_status(reference, "Succeeded", 60 * SLOWLY)
+
+
+def assert_restarts(make_pod: Callable[..., Pod], tools: str) -> None:
+    """In place, when an annotation changes, and when a request asks for it."""
+    main = container("main", tools, env=from_annotations(COLOUR="colour"))
+    pod = make_pod(main, annotations={OPT_IN: "true", "colour": "red"})
+    pod.wait_condition(VERIFIED, "True", 30 * SLOWLY)
+    pod.change(annotations={"colour": "blue"})
+    pod.wait_environment("main", "COLOUR", "blue", 60 * SLOWLY)
+    pod.wait_restarted("main", 1, 60 * SLOWLY)
+    pod.wait_condition(VERIFIED, "True", 60 * SLOWLY)
+    request = RecreateRequest(pod, "main").create()
+    request.wait_phase("Completed", 60 * SLOWLY)
+    assert request.state("main")["phase"] == "Succeeded" and request.state("main")["isKilled"]
+    request.delete()
+
+
+def test_it_serves(cluster, node_image, push, make_pod, tools):
+    assert_preloads(node_image, push())
+    assert_restarts(make_pod, tools)
+    assert len(node_image.wait_events()) > 0
+    doctor = json.loads(inplacectl(cluster, "doctor", "-o", "json"))
+    assert doctor["problems"] == []
+    metrics = fetch_metrics(f"{agent_pod(cluster)['status']['podIP']}:10221")
+    assert metrics.get_value("inplaced_runtime_ready") == 1
+    assert metrics.get_value("inplaced_pods") >= 2
+
+
+def test_what_its_process_may_do(cluster):
+    """No capability, no new privileges, system calls filtered, nothing but its folders writable."""
+    process = process_of(cluster)
+    status = dict(
+        line.split(":\t", 1) for line in (process / "status").read_text().splitlines() if ":\t" in line
+    )
+    assert {status[f"Cap{kind}"] for kind in ("Inh", "Prm", "Eff", "Bnd", "Amb")} == {"0" * 16}
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+    mounts = [line.split() for line in (process / "mountinfo").read_text().splitlines()]
+    writable = {fields[4] for fields in mounts if "rw" in fields[5].split(",")}
+    # What the runtime has mounted below its folder comes with it.
+    others = ("/dev", "/proc", "/sys", "/run/containerd/")
+    kubelet = {"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"}
+    own = {name for name in writable - kubelet if not name.startswith(others)}
+    assert own == {"/var/lib/inplaced", "/run/inplaced"}
+    for kind in ("net", "pid", "ipc", "mnt"):
+        assert (process / "ns" / kind).readlink() != (Path("/proc/self/ns") / kind).readlink()
+    memory = fetch_metrics(f"{agent_pod(cluster)['status']['podIP']}:10221").get_value(
+        "process_resident_memory_bytes"
+    )
+    print(f"resident: {memory / 1e6:.1f} MB")
+    assert memory < 64e6
+
+
+def test_runtime_and_api_server_restart(cluster, node_image, push, make_pod, tools):
+    """The pod of the agent goes on; its folder of the socket has the new one in it."""
+    before = agent_pod(cluster)["metadata"]["uid"]
+    cluster.node.containerd.restart()
+    assert_preloads(node_image, push())
+    cluster.control_plane.apiserver.restart()
+    cluster.control_plane.apiserver.wait_ready()
+    assert_preloads(node_image, push())
+    assert_restarts(make_pod, tools)
+    pod = agent_pod(cluster)
+    assert pod["metadata"]["uid"] == before
+    assert [one["restartCount"] for one in pod["status"]["containerStatuses"]] == [0]
+
+
+def test_rolling_update(
+    cluster, images, node_image, push, make_pod, tools, fake_registry, repaired
+):
+    """A pull and a stop that are under way are completed by the next agent, which pulls nothing again."""
+    done = Gate(fake_registry, "daemon/done", 2 << 10)
+    done.open()
+    gate = Gate(fake_registry, "daemon/gate", 2 << 20)
+    node_image.want(done.reference, gate.reference, policy="Always")
+    node_image.wait_status(done.reference, "Succeeded", 60 * SLOWLY)
+    n_asked = len(fake_registry.requests("manifest", "daemon/done"))
+    lingers = until_term("touch /data/term; while [ ! -e /data/go ]; do sleep 0.1; done")
+    pod = make_pod(container("main", tools, command=lingers), terminationGracePeriodSeconds=120)
+    request = RecreateRequest(pod, "main").create()
+    wait_until(pod.file("term").exists, 30 * SLOWLY, "SIGTERM")
+    node_image.wait_status(gate.reference, "Pulling")
+
+    before = agent_pod(cluster)
+    cluster.kubectl("apply", "-k", cluster.write_kustomization(images[1]))
+    wait_rolled_out(cluster)
+    after = agent_pod(cluster)
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+    assert after["spec"]["containers"][0]["image"] == images[1]
+
+    pod.file("go").touch()
+    request.wait_phase("Completed", 60 * SLOWLY)
+    assert request.state("main")["phase"] == "Succeeded" and request.state("main")["isKilled"]
+    assert pod.restarts() == {"main": 1}
+    request.delete()
+    gate.open()
+    node_image.wait_status(gate.reference, "Succeeded", 60 * SLOWLY)
+    node_image.wait_status(done.reference, "Succeeded")
+    assert len(fake_registry.requests("manifest", "daemon/done")) == n_asked
+
+
+def test_another_user(cluster, images, node_image, push, make_pod, tools, repaired):
+    """As 65532:0, which may open the socket, and whose folder of the state an operator has made."""
+    state = cluster.folder / "state-of-65532"
+    state.mkdir(mode=0o750)
+    os.chown(state, 65532, 0)
+    path = replace("/spec/template/spec/volumes/1/hostPath/path", str(state))
+    cluster.kubectl(
+        *("apply", "-k"),
+        cluster.write_kustomization(images[0], patches=[path], components=["non-root"]),
+    )
+    wait_rolled_out(cluster)
+    status = (process_of(cluster) / "status").read_text()
+    assert "Uid:\t65532\t65532" in status and "Gid:\t0\t0" in status
+    assert_preloads(node_image, push())
+    assert_restarts(make_pod, tools)
+    wait_until((state / "nodeimage.json").exists, 30 * SLOWLY, "state")
+    assert json.loads(inplacectl(cluster, "doctor", "-o", "json"))["problems"] == []
+
+
+# Bad cases
+
+
+def deploy(cluster: Cluster, images: list[str], *patches: Object) -> None:
+    cluster.kubectl("apply", "-k", cluster.write_kustomization(images[0], patches=patches))
+
+
+def wait_described(cluster: Cluster, text: str) -> str:
+    """Waits until `kubectl describe` shows it; returns the line."""
+    found = wait_until(
+        lambda: [line for line in describe(cluster).splitlines() if text in line],
+        90 * SLOWLY,
+        lambda: f"{text!r}: {describe(cluster)}",
+        0.5,
+    )
+    return found[0].strip()
+
+
+def test_configuration_error(cluster, kube, images, repaired):
+    """The pod says why in one line, and kubectl shows it."""
+    kube.patch(CONFIG, {"data": {"config.yaml": "maxParallelPulls: many\n"}})
+    cluster.kubectl("--namespace=inplaced", "rollout", "restart", "daemonset/inplaced")
+    line = wait_described(cluster, "inplaced: ")
+    print(line)
+    assert "/etc/inplaced/config.yaml" in line and "maxParallelPulls" in line and "many" in line
+    assert "Exit Code:    2" in describe(cluster)
+
+
+def test_socket_folder_is_missing(cluster, images, repaired):
+    deploy(cluster, images, replace("/spec/template/spec/volumes/0/hostPath/path", "/no/such/folder"))
+    line = wait_described(cluster, "FailedMount")
+    print(line)
+    assert "/no/such/folder" in line and "is not a directory" in line
+
+
+def test_no_runtime(cluster, images, repaired):
+    """The pod runs, is not ready, and says what it waits for."""
+    empty = cluster.node.containerd.folder / "empty"
+    empty.mkdir()
+    deploy(cluster, images, replace("/spec/template/spec/volumes/0/hostPath/path", str(empty)))
+    line = wait_described(cluster, "Readiness probe failed: HTTP probe failed with statuscode: 503")
+    print(line)
+    pod = agent_pod(cluster)
+    assert [one["restartCount"] for one in pod["status"]["containerStatuses"]] == [0]
+    with pytest.raises(RuntimeError, match="no runtime"):
+        inplacectl(cluster, "doctor")
+
+
+def test_definitions_are_missing(cluster, kube, images, push, repaired):
+    """The overlay for OpenKruise, in a cluster without it: said once, and served when they are there."""
+    definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodeimages.apps.kruise.io"
+    cluster.kubectl("delete", "customresourcedefinition", "nodeimages.apps.kruise.io")
+    cluster.kubectl("--namespace=inplaced", "rollout", "restart", "daemonset/inplaced")
+    wait_until(lambda: "CRDs of packaging" in inplacectl_or_none(cluster), 90 * SLOWLY, "advice", 0.5)
+    wait_described(cluster, "statuscode: 503")
+    deploy(cluster, images)
+    kube.wait_for(definition, lambda made: "status" in made)
+    node_image = NodeImage(kube, cluster.node.name)
+    wait_until(node_image.find, 120 * SLOWLY, "NodeImage", 0.5)
+    wait_rolled_out(cluster)
+    assert_preloads(node_image, push())
+
+
+def inplacectl_or_none(cluster: Cluster) -> str:
+    """What doctor says; nothing while there is no pod to ask."""
+    try:
+        return inplacectl(cluster, "doctor", "-o", "json")
+    except RuntimeError as error:
+        return str(error)
+
+
+def test_overlays_are_accepted(cluster, images):
+    """By the server's own validation; what they say is proved elsewhere."""
+    cluster.kubectl("create", "namespace", "kruise-daemon-config")
+    for overlay in ("standalone", "openkruise", "k3s", "microk8s"):
+        folder = cluster.write_kustomization(images[0], overlay)
+        shown = cluster.kubectl("apply", "--dry-run=server", "-k", folder)
+        assert "daemonset.apps/inplaced" in shown
+
+
+def test_helm_install(cluster, images, push, make_pod, tools):
+    """The same by helm, after what kubectl has applied was deleted; and the way back leaves the CRDs."""
+    kustomization = cluster.write_kustomization(images[0])
+    cluster.kubectl("delete", "--wait=true", "-k", kustomization)
+    folder = cluster.node.containerd.folder
+    name, _, tag = images[0].rpartition(":")
+    values = {
+        "image.repository": name,
+        "image.tag": tag,
+        "runtimeFolder": folder,
+        "stateFolder": cluster.state,
+        "extraArgs[0]": f"--runtime-endpoint=unix://{folder}/containerd.sock",
+    }
+    options = [part for key, value in values.items() for part in ("--set-string", f"{key}={value}")]
+    options += ["--namespace", "inplaced", "--create-namespace", "--wait", "--timeout", "3m"]
+    shown = cluster.helm("install", "inplaced", CHART, *options)
+    assert "STATUS: deployed" in shown
+    wait_rolled_out(cluster)
+    node_image = NodeImage(cluster.admin, cluster.node.name)
+    wait_until(node_image.find, 60 * SLOWLY, "NodeImage", 0.1)
+    assert_preloads(node_image, push())
+    assert_restarts(make_pod, tools)
+    logs = "--namespace=inplaced", "logs", "daemonset/inplaced"
+    assert '"level":"info"' in cluster.kubectl(*logs)
+    cluster.helm("upgrade", "inplaced", CHART, *options, "--set", "config.logLevel=warning")
+    cluster.kubectl("--namespace=inplaced", "rollout", "restart", "daemonset/inplaced")
+    wait_rolled_out(cluster)
+    assert '"level":"info"' not in cluster.kubectl(*logs)
+    cluster.helm("uninstall", "inplaced", "--namespace", "inplaced", "--wait")
+    assert node_image.find() is not None
+    assert cluster.admin.find("/apis/rbac.authorization.k8s.io/v1/clusterroles/inplaced") is None

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole cluster of one node, whose pods reach the API server where pods look for it."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from collections.abc import Sequence
+from ipaddress import IPv4Network
+from pathlib import Path
+from types import TracebackType
+
+import yaml
+
+from fake.tcp_proxy import TcpProxy
+from lab.clients import MANIFESTS, run_client
+from lab.control_plane import ControlPlane
+from lab.interface import find_free_network
+from lab.kube import Object
+from lab.kubelet import Kubelet
+from lab.registry import Registry
+
+# For documentation (RFC 5737): nobody has services there.
+_SERVICES = IPv4Network("203.0.113.0/24")
+
+_HASTY = {
+    "featureGates": {"KubeletCrashLoopBackOffMax": True},
+    "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
+}
+
+IMAGE = "registry.example/inplaced"  # as the manifests call it
+
+
+class Cluster:
+    """Until closed. There is no kube-proxy; one address stands for the service of the API server."""
+
+    def __init__(self, folder: Path, registry: Registry) -> None:
+        self.folder = folder
+        self.folder.mkdir(parents=True)
+        networks = list(_SERVICES.subnets(new_prefix=28))
+        services = find_free_network(random.sample(networks, len(networks)))
+        self.control_plane = ControlPlane(
+            folder / "cp", controllers=True, scheduler=True, services=str(services)
+        )
+        self.admin = self.control_plane.admin
+        self.node = Kubelet(folder / "node", self.control_plane, registry, "lab", config=_HASTY)
+        _share(self.node.containerd.folder)
+        self.node.interface.add(self.control_plane.service_address)
+        self._service = TcpProxy(
+            ("127.0.0.1", self.control_plane.port), (self.control_plane.service_address, 443)
+        )
+        self.state = folder / "state"
+
+    def __enter__(self) -> Cluster:
+        self.control_plane.start()
+        self.node.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._service.close()
+        self.node.close()
+        self.control_plane.close()
+
+    def kubectl(self, *arguments: str | Path) -> str:
+        return run_client("kubectl", *arguments, kubeconfig=self.control_plane.admin_kubeconfig)
+
+    def helm(self, *arguments: str | Path) -> str:
+        return run_client("helm", *arguments, kubeconfig=self.control_plane.admin_kubeconfig)
+
+    def write_kustomization(
+        self,
+        image: str,
+        overlay: str = "standalone",
+        patches: Sequence[Object] = (),
+        components: Sequence[str] = (),
+    ) -> Path:
+        """What an operator writes: our overlay, where the image is, and what is special about the nodes.
+
+        Here, that is where the runtime has its socket, and where the state goes. `patches` are more, in the
+        form of JSON patches of the DaemonSet.
+        """
+        folder = self.folder / "deploy"
+        folder.mkdir(exist_ok=True)
+        name, _, tag = image.rpartition(":")
+        volumes = "/spec/template/spec/volumes"
+        operations = [
+            replace(f"{volumes}/0/hostPath/path", str(self.node.containerd.folder)),
+            replace(f"{volumes}/1/hostPath/path", str(self.state)),
+            *patches,
+        ]
+        document = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "resources": [os.path.relpath(MANIFESTS / "overlays" / overlay, folder.resolve())],
+            "components": [
+                os.path.relpath(MANIFESTS / "components" / name, folder.resolve())
+                for name in components
+            ],
+            "images": [{"name": IMAGE, "newName": name, "newTag": tag}],
+            "patches": [{"target": {"kind": "DaemonSet"}, "patch": yaml.safe_dump(operations)}],
+        }
+        (folder / "kustomization.yaml").write_text(yaml.safe_dump(document))
+        return folder
+
+
+def _share(folder: Path) -> None:
+    """As on a node with systemd: what is mounted in it or unmounted is so in containers as well."""
+    subprocess.run(["mount", "--bind", folder, folder], check=True)
+    subprocess.run(["mount", "--make-shared", folder], check=True)
+
+
+def replace(path: str, value: object) -> Object:
+    return {"op": "replace", "path": path, "value": value}
