@@ -2,23 +2,25 @@
 #pragma once
 
 /*
- * What is known of a pod and its containers, and what is under way for them; between the files of
- * meta
+ * What is known of a pod and its containers, and what is under way for them
  *
- * Whatever happens, the pod is looked at as a whole again by inplace_pod_step(), which begins what is
- * to be begun. It is the last statement of every callback.
+ * inplace.c holds all pods and reconciles each as a whole, whatever happens: it restarts containers
+ * (inplace-restart.c), inspects them (inplace-inspect.c) and writes what is known of them
+ * (inplace-write.c). All of these stand on inplace-pod.c and none calls inplace.c: a callback ends with
+ * inplace_pod_reconcile(), which goes there by a pointer.
  */
 
+#include "agent/base/loop.h"
 #include "agent/base/repeat.h"
-#include "agent/kube/patch.h"
 #include "agent/inplace/inplace.h"
 #include "agent/inplace/restart-plan.h"
+#include "agent/kube/patch.h"
 #include "agent/pod/runtime-pods.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 
 typedef struct InPlacePod InPlacePod;
-typedef struct PodLook PodLook;
+typedef struct Inspection Inspection;
 
 /* The newest container of the runtime; full_id NULL: none is known. Owned. Never changes but for
  * what was not known. */
@@ -34,55 +36,105 @@ typedef struct InPlaceFact {
         bool was_running; /* when the runtime was asked */
 } InPlaceFact;
 
-/* What a container is stopped for. The name of the stop's owner says it, and so it is known in the
- * next run of the agent. */
-typedef struct InPlaceRestart {
+/* What a container is stopped for. The name of the stop's owner contains it, and so it is known in
+ * the next run of the agent. */
+typedef struct InPlacePurpose {
         uint32_t hash;        /* that is expected */
         uint32_t before_hash; /* that it had; 0: unknown */
         unsigned number;      /* of the restarts in a row for that hash; from 1 */
+} InPlacePurpose;
+
+typedef enum InPlaceRestartState {
+        INPLACE_RESTART_NONE,
+        INPLACE_RESTART_STOPPING, /* owns the stop, and ends with its report */
+        INPLACE_RESTART_STOPPED,  /* the runtime is asked for a successor; ends when it has one */
+        INPLACE_RESTART_REPLACED, /* ends when that one has been inspected */
+        _INPLACE_RESTART_STATE_MAX,
+} InPlaceRestartState;
+
+/* Whether the stop is still requested, which it asks before it begins. */
+typedef enum InPlaceCheckState {
+        INPLACE_CHECK_NONE,
+        INPLACE_CHECK_READING, /* owns the read of the pod, and ends with its reply */
+        INPLACE_CHECK_PAUSING, /* the API server did not answer; ends at retry_usec */
+        _INPLACE_CHECK_STATE_MAX,
+} InPlaceCheckState;
+
+typedef struct InPlaceCheck {
+        InPlaceCheckState state;
+        KubeCall *call;
+        uint64_t retry_usec;
+        unsigned n_failures;
+} InPlaceCheck;
+
+typedef struct InPlaceRestart {
+        InPlaceRestartState state;
+        char *id; /* of the container that is or was stopped */
+        InPlacePurpose purpose;
+        bool has_changed; /* another hash has been expected since */
+        Stop *stop;
+        InPlaceCheck check;
+        bool is_ours;        /* the container ended because of the stop */
+        uint64_t await_usec; /* the runtime is asked for a successor until then */
 } InPlaceRestart;
 
-/* A container of a runtime that has been stopped. */
-typedef struct InPlaceStopped {
-        char *id; /* NULL: none */
-        InPlaceRestart restart;
-        bool is_ours;
-        bool has_changed; /* another hash has been expected since */
-} InPlaceStopped;
+/* The restarts for the expected hash; all begins anew with another one. */
+typedef struct InPlaceAttempts {
+        unsigned n_restarts; /* after which the container had the environment of before */
+        bool has_failed;     /* one did not heal it */
+        unsigned n_failures; /* of stops */
+        uint64_t retry_usec; /* no stop before */
+} InPlaceAttempts;
 
 typedef struct InPlaceContainer {
         InPlacePod *pod;
         size_t index; /* in the pod */
 
         InPlaceFact fact;
-        bool is_incomplete; /* the last look has left something open */
-        char *looked_id;    /* what the pod's status said when it was looked at */
-        char *asked_id;     /* the same, of the look that goes on */
+        bool is_incomplete; /* the last inspection has left something open */
+        char *inspected_id; /* what the pod's status named when it was inspected */
+        char *asked_id;     /* the same, of the inspection that goes on */
         char *asked_image;
-        bool has_asked_env; /* that look is for the environment, too */
-        char *reference;    /* that was looked up, and what it is on the node; or NULL */
+        bool has_asked_env; /* that inspection is for the environment, too */
+        char *reference;    /* that was resolved, and what it is on the node; or NULL */
         char *reference_id;
 
         uint32_t expected_hash;
         RestartPlan plan;
-        Stop *stop;
-        char *stop_id;
-        InPlaceRestart stop_for;
-        KubeCall *check;
-        uint64_t check_usec; /* when it is asked again; 0: it is not */
-        unsigned n_check_failures;
+        InPlaceRestart restart;
+        InPlaceAttempts attempts;
         char *refused_version; /* of the pod that did not ask for a stop, or NULL */
-        InPlaceStopped stopped;
-        uint64_t await_usec; /* for so long the runtime is asked for its successor */
-        bool has_successor;  /* the runtime has one, of which nothing else is known */
-        bool has_failed;     /* a restart for the expected hash did not heal it */
-        unsigned n_restarts; /* for the expected hash, after which it had the one of before */
+        uint64_t kubelet_usec; /* the kubelet may take until then; 0: it is not waited for */
         RestartPlan reported;
         uint32_t reported_hash;
-        uint64_t kubelet_usec; /* for so long the kubelet may take; 0: it is not waited for */
-        uint64_t retry_usec;
-        unsigned n_failures;
 } InPlaceContainer;
+
+typedef enum InPlaceInspectionState {
+        INPLACE_INSPECTION_NONE,
+        INPLACE_INSPECTION_QUEUED,  /* ends when there is room */
+        INPLACE_INSPECTION_LISTING, /* owns the inspection, of containers and references; ends with
+                                         its answer */
+        INPLACE_INSPECTION_RESOLVING, /* the same, of references alone */
+        _INPLACE_INSPECTION_STATE_MAX,
+} InPlaceInspectionState;
+
+typedef struct InPlaceInspection {
+        InPlaceInspectionState state;
+        Inspection *pending;
+        uint64_t began_usec;
+        bool must_refresh;     /* the references are to be resolved again, */
+        uint64_t refresh_usec; /* and then in any case */
+        unsigned n_failures;   /* in a row, or inspections that brought nothing */
+        uint64_t retry_usec;   /* 0: nothing failed */
+        bool is_failure_logged;
+} InPlaceInspection;
+
+/* Which state of the pod the kubelet may act on. */
+typedef struct InPlaceKubelet {
+        uint64_t busy_usec;   /* it may have the newest state in hand until then, */
+        uint64_t behind_usec; /* and one from before the last change of the metadata until then */
+        bool is_gate_last; /* the newest state it may have in hand is that of the gate being shut */
+} InPlaceKubelet;
 
 /* What is written to a pod. Each has a fate of its own: who refuses one of them may accept the
  * other. */
@@ -102,73 +154,81 @@ typedef struct InPlaceField {
 /* What was written last, as long as the watch shows an older pod. Owned. */
 typedef struct InPlaceText {
         char *version;
-        uint64_t digests[_INPLACE_FIELD_MAX]; /* of what is to be said, whatever is there already */
+        uint64_t digests
+                [_INPLACE_FIELD_MAX]; /* of what is to be written, whatever is there already */
         char *meta;
         char *status; /* of the condition, or NULL */
         char *reason;
         char *message;
 } InPlaceText;
 
+typedef enum InPlaceWriteState {
+        INPLACE_WRITE_NONE,
+        INPLACE_WRITE_QUEUED,  /* ends when there is room */
+        INPLACE_WRITE_SENT,    /* owns the patch's call and its text; ends with the answer */
+        INPLACE_WRITE_DROPPED, /* ends with the pod's next event */
+        _INPLACE_WRITE_STATE_MAX,
+} InPlaceWriteState;
+
 struct InPlacePod {
-        InPlace *meta;
+        InPlace *inplace;
         const Pod *pod; /* its newest state; borrowed */
         char *uid;
         InPlaceContainer *containers;
         size_t n_containers;
-        sd_event_source *timer;
-        uint64_t next_usec; /* when it is looked at again at the latest */
+        Timer timer;
+        uint64_t next_usec; /* when it is reconciled again at the latest */
 
-        PodLook *look;
-        bool is_listing; /* the look that goes on */
-        bool wants_look; /* as soon as there is room */
-        bool must_refresh;
-        uint64_t look_usec;       /* when it began */
-        uint64_t look_retry_usec; /* 0: nothing failed */
-        unsigned n_look_failures; /* in a row, or looks that brought nothing */
-        bool is_look_trouble_told;
-        uint64_t refresh_usec;
-
+        InPlaceInspection inspection;
         RuntimePodsCall *poll; /* for successors */
         uint64_t poll_usec;
+        InPlaceKubelet kubelet;
 
-        uint64_t busy_usec;   /* for so long the kubelet may have the newest state in hand */
-        uint64_t behind_usec; /* for so long one from before the last change of the metadata */
-        bool is_gate_last; /* the newest state it may have in hand is that of the gate being shut */
-
+        InPlaceWriteState write_state;
         KubePatch write;
-        InPlaceText writing;
+        InPlaceText writing; /* of SENT */
         InPlaceText written;
-        bool wants_write;   /* as soon as there is room */
-        bool is_dropped;    /* no write before its next event */
-        bool has_new_image; /* another image was asked for while we watched */
         InPlaceField fields[_INPLACE_FIELD_MAX];
         bool is_split;           /* both together were refused: each alone */
+        bool has_new_image;      /* another image was asked for while we watched */
         uint64_t unwritten_usec; /* since when the annotation has been held back; 0: it is not */
         uint64_t not_running_usec;
 };
 
 struct InPlace {
         InPlaceOptions options;
+        int (*reconcile)(InPlacePod *pod);
         PodsWatcher watcher;
         InPlacePod **pods;
         size_t n_pods;
-        size_t n_looks, n_writes;
+        size_t n_inspections, n_writes;
         bool knows_kubelet; /* its hashes are of name and image alone */
         Error error;
 };
 
-uint64_t inplace_now(const InPlace *meta);
-uint32_t inplace_random(void);
+/* inplace-pod.c */
+uint64_t inplace_now(const InPlace *inplace);
 
-/* There is room again for those that wait for it. */
-int inplace_continue(InPlace *meta);
-
-int inplace_pod_step(InPlacePod *pod);
+/* Begins what is to be begun; the last statement of every callback. */
+int inplace_pod_reconcile(InPlacePod *pod);
+/* There is room again for those that are queued. */
+int inplace_continue(InPlace *inplace);
 void inplace_pod_wake_at(InPlacePod *pod, uint64_t usec);
+
+int inplace_pod_new(InPlace *inplace, const Pod *pod, InPlacePod **ret);
+InPlacePod *inplace_pod_free(InPlacePod *pod);
+/* Its newest state. */
+void inplace_pod_set(InPlacePod *pod, const Pod *state);
 
 bool inplace_pod_is_over(const InPlacePod *pod);
 /* Its environment is of interest. */
 bool inplace_pod_takes_part(const InPlacePod *pod);
+/* The kubelet makes it from a file of the node: what the API server has is a picture of that. */
+bool inplace_pod_is_static(const InPlacePod *pod);
+bool inplace_pod_is_inspecting(const InPlacePod *pod);
+/* What was written last; NULL: see its state. */
+const InPlaceText *inplace_pod_written(const InPlacePod *pod);
+void inplace_text_done(InPlaceText *text);
 
 const PodContainer *inplace_container_state(const InPlaceContainer *container);
 bool inplace_container_has_env(const InPlaceContainer *container);
@@ -176,30 +236,28 @@ bool inplace_container_has_env(const InPlaceContainer *container);
 bool inplace_container_is_known(const InPlaceContainer *container);
 /* The runtime has started one that the pod's status does not name yet. */
 bool inplace_container_is_ahead(const InPlaceContainer *container);
-/* The kubelet makes it from a file of the node: what the API server has is a picture of that. */
-bool inplace_pod_is_static(const InPlacePod *pod);
+/* It was stopped, and nothing of a successor is known. */
+bool inplace_container_is_stopped(const InPlaceContainer *container);
 /* The kubelet will restart it, since its image is another one now. */
 bool inplace_container_is_kubelets(const InPlaceContainer *container);
 Verdict inplace_container_verdict(const InPlaceContainer *container);
 
-/* meta-look.c */
-int inplace_pod_look(InPlacePod *pod);
-PodLook *pod_look_free(PodLook *look);
+/* inplace-restart.c */
+int inplace_pod_restart(InPlacePod *pod);
+/* Asks the runtime for the successors of those that were stopped. */
+int inplace_pod_poll(InPlacePod *pod);
+/* A new container is known: what a previous run of the agent has stopped before it. */
+int inplace_container_recall(InPlaceContainer *container);
+/* More of the container is known: what its restart has changed. */
+int inplace_container_judge(InPlaceContainer *container);
+
+/* inplace-inspect.c */
+int inplace_pod_inspect(InPlacePod *pod);
 /* What there is to be known is known, as far as the runtime could be asked. */
 bool inplace_pod_is_settled(const InPlacePod *pod);
 
-/* meta-restart.c */
-int inplace_pod_restart(InPlacePod *pod);
-/* Asks the runtime for the successors of those that were stopped. */
-int inplace_pod_watch(InPlacePod *pod);
-int inplace_container_judge(InPlaceContainer *container);
-/* What a container was stopped for, in an earlier run of the agent, if that was the hash. */
-bool inplace_stop_find(const InPlace *meta, uint32_t hash, const char *id, InPlaceRestart *ret);
-
-/* meta-write.c */
-const InPlaceText *inplace_pod_written(const InPlacePod *pod); /* NULL: see its state */
+/* inplace-write.c */
 void inplace_pod_write_init(InPlacePod *pod);
 int inplace_pod_write(InPlacePod *pod);
-void inplace_text_done(InPlaceText *text);
 /* Nothing is to be written to the pod any more, or not now. */
 void inplace_pod_forget_refusal(InPlacePod *pod);

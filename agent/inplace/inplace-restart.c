@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/random.h"
 #include "agent/kube/path.h"
 #include "agent/kube/protobuf.h"
 #include "agent/kube/retry.h"
@@ -43,10 +44,10 @@ DEFINE_CLEANUP(KubeEnvelope *, kube_protobuf_free)
  */
 
 static bool is_awaited(const InPlaceContainer *container, uint64_t now) {
-        const InPlaceContainer *one = container;
+        const InPlaceRestart *restart = &container->restart;
 
-        return one->stopped.id && one->await_usec > now && !one->has_successor && one->fact.id &&
-               strcmp(one->fact.id, one->stopped.id) == 0;
+        return restart->state == INPLACE_RESTART_STOPPED && restart->await_usec > now &&
+               container->fact.id && strcmp(container->fact.id, restart->id) == 0;
 }
 
 static bool pod_awaits(const InPlacePod *pod, uint64_t now) {
@@ -57,53 +58,53 @@ static bool pod_awaits(const InPlacePod *pod, uint64_t now) {
         return false;
 }
 
-static uint64_t interval_usec(const InPlace *meta, uint64_t now) {
+static uint64_t interval_usec(const InPlace *inplace, uint64_t now) {
         uint64_t n = 0;
 
-        for (size_t i = 0; i < meta->n_pods; i++)
-                n += pod_awaits(meta->pods[i], now);
+        for (size_t i = 0; i < inplace->n_pods; i++)
+                n += pod_awaits(inplace->pods[i], now);
 
         return (n > 0 ? n : 1) * POLL_USEC;
 }
 
 static void pod_take_list(InPlacePod *pod, const RuntimePod *found) {
-        uint64_t now = inplace_now(pod->meta);
+        uint64_t now = inplace_now(pod->inplace);
 
         for (size_t i = 0; found && i < pod->n_containers; i++) {
                 InPlaceContainer *container = &pod->containers[i];
                 const RuntimeContainer *newest =
                         runtime_pod_find(found, inplace_container_state(container)->name);
 
-                container->has_successor = is_awaited(container, now) && newest &&
-                                           newest->is_running &&
-                                           strcmp(newest->id, container->stopped.id) != 0;
+                if (is_awaited(container, now) && newest && newest->is_running &&
+                    strcmp(newest->id, container->restart.id) != 0)
+                        container->restart.state = INPLACE_RESTART_REPLACED;
         }
 }
 
 /* A runtime that cannot be asked is asked again, as long as it is waited for. */
 static int on_list(RuntimePods *pods, const Error *error, void *userdata) {
         InPlacePod *pod = userdata;
-        uint64_t now = inplace_now(pod->meta);
+        uint64_t now = inplace_now(pod->inplace);
 
         pod->poll = runtime_pods_call_free(pod->poll);
-        pod->poll_usec = now + interval_usec(pod->meta, now);
+        pod->poll_usec = now + interval_usec(pod->inplace, now);
         if (!error)
                 pod_take_list(pod, runtime_pods_find(pods, pod->pod->namespace, pod->pod->name,
                                                      pod->pod->runtime_uid));
 
-        return inplace_pod_step(pod);
+        return inplace_pod_reconcile(pod);
 }
 
 static void container_await(InPlaceContainer *container) {
-        uint64_t now = inplace_now(container->pod->meta);
+        uint64_t now = inplace_now(container->pod->inplace);
 
-        container->await_usec = now + AWAIT_USEC;
-        container->pod->poll_usec = now + interval_usec(container->pod->meta, now);
+        container->restart.await_usec = now + AWAIT_USEC;
+        container->pod->poll_usec = now + interval_usec(container->pod->inplace, now);
 }
 
-int inplace_pod_watch(InPlacePod *pod) {
-        RpcClient *client = runtimes_client(pod->meta->options.runtimes);
-        uint64_t now = inplace_now(pod->meta);
+int inplace_pod_poll(InPlacePod *pod) {
+        RpcClient *client = runtimes_client(pod->inplace->options.runtimes);
+        uint64_t now = inplace_now(pod->inplace);
 
         if (inplace_pod_is_over(pod) || !pod_awaits(pod, now)) {
                 pod->poll = runtime_pods_call_free(pod->poll);
@@ -122,32 +123,65 @@ int inplace_pod_watch(InPlacePod *pod) {
                                  on_list, pod, &pod->poll);
 }
 
-static void restart_owner(const InPlaceRestart *restart, char buffer[static OWNER_SIZE]) {
-        int n = snprintf(buffer, OWNER_SIZE, "metadata/%" PRIu32, restart->hash);
+static void purpose_to_owner(const InPlacePurpose *purpose, char buffer[static OWNER_SIZE]) {
+        int n = snprintf(buffer, OWNER_SIZE, "metadata/%" PRIu32, purpose->hash);
 
-        if (restart->before_hash != 0)
+        if (purpose->before_hash != 0)
                 (void) snprintf(buffer + n, OWNER_SIZE - (size_t) n, "/%" PRIu32 "/%u",
-                                restart->before_hash, restart->number);
+                                purpose->before_hash, purpose->number);
 }
 
-bool inplace_stop_find(const InPlace *meta, uint32_t hash, const char *id, InPlaceRestart *ret) {
-        InPlaceRestart restart = { .hash = hash, .number = 1 };
+/* What a container was stopped for, in a previous run of the agent, if that was the hash. */
+static bool find_stopped(const InPlace *inplace, uint32_t hash, const char *id,
+                         InPlacePurpose *ret) {
+        InPlacePurpose purpose = { .hash = hash, .number = 1 };
         char owner[OWNER_SIZE], *end;
         const char *found;
 
-        restart_owner(&restart, owner);
-        found = stops_find_owner(meta->options.stops, owner, id);
+        purpose_to_owner(&purpose, owner);
+        found = stops_find_owner(inplace->options.stops, owner, id);
         if (!found)
                 return false;
 
         found += strlen(owner);
         if (*found == '/') {
-                restart.before_hash = (uint32_t) strtoul(found + 1, &end, 10);
-                restart.number = *end == '/' ? (unsigned) strtoul(end + 1, NULL, 10) : 0;
+                purpose.before_hash = (uint32_t) strtoul(found + 1, &end, 10);
+                purpose.number = *end == '/' ? (unsigned) strtoul(end + 1, NULL, 10) : 0;
         }
 
-        *ret = restart;
+        *ret = purpose;
         return true;
+}
+
+/* The one before the one that is known. The kubelet remembers it, also when we do not. */
+static const char *container_former_id(const InPlaceContainer *container) {
+        const PodContainer *state = inplace_container_state(container);
+
+        return inplace_container_is_known(container) ? state->former_id : state->container_id;
+}
+
+/* For the value that is still asked for. Before its successor is known nothing follows from it. */
+int inplace_container_recall(InPlaceContainer *container) {
+        const char *former = container_former_id(container), *id;
+        InPlaceRestart *restart = &container->restart;
+        InPlacePurpose purpose;
+        char scheme[64];
+
+        if (restart->state != INPLACE_RESTART_NONE || !former ||
+            !pod_split_container_id(former, scheme, sizeof(scheme), &id) ||
+            strcmp(id, container->fact.id) == 0 ||
+            !find_stopped(container->pod->inplace, container->expected_hash, id, &purpose))
+                return 0;
+
+        restart->id = strdup(id);
+        if (!restart->id)
+                return -ENOMEM;
+
+        restart->state = INPLACE_RESTART_STOPPED;
+        restart->purpose = purpose;
+        restart->is_ours = true;
+        restart->has_changed = false;
+        return 0;
 }
 
 static bool container_is_asked(const Pod *pod, const PodContainer *state) {
@@ -155,23 +189,23 @@ static bool container_is_asked(const Pod *pod, const PodContainer *state) {
 }
 
 /* The restart has not changed what it was for. */
-static void container_try_again(InPlaceContainer *container, const InPlaceRestart *restart) {
+static void container_try_again(InPlaceContainer *container, const InPlacePurpose *purpose) {
         const PodContainer *state = inplace_container_state(container);
         const RestartOutcome outcome = {
-                .number = restart->number,
-                .before_hash = restart->before_hash,
+                .number = purpose->number,
+                .before_hash = purpose->before_hash,
                 .running_hash = container->fact.env_hash,
                 .is_overridden = state->is_env_overridden,
         };
         uint64_t usec = restart_again_usec(&outcome);
 
-        container->has_failed = usec == 0;
-        if (container->has_failed)
+        container->attempts.has_failed = usec == 0;
+        if (container->attempts.has_failed)
                 return;
 
-        container->n_restarts = restart->number;
-        container->retry_usec = inplace_now(container->pod->meta) + usec;
-        log_warning(container->pod->meta->options.log, NULL,
+        container->attempts.n_restarts = purpose->number;
+        container->attempts.retry_usec = inplace_now(container->pod->inplace) + usec;
+        log_warning(container->pod->inplace->options.log, NULL,
                     "Pod `%s/%s`: container %s was started again with the environment of before, "
                     "so the kubelet did not know of the new labels or annotations yet: it is "
                     "restarted once more in %u s.",
@@ -183,23 +217,24 @@ static void container_try_again(InPlaceContainer *container, const InPlaceRestar
  * ended by itself, or another value was expected meanwhile, nothing is learned from it, nor shall a
  * later run of the agent, which knows of neither. */
 int inplace_container_judge(InPlaceContainer *container) {
-        InPlaceStopped *stopped = &container->stopped;
+        InPlaceRestart *restart = &container->restart;
         const InPlaceFact *fact = &container->fact;
-        bool has_learned = stopped->is_ours && !stopped->has_changed;
+        bool has_learned = restart->is_ours && !restart->has_changed;
         char owner[OWNER_SIZE];
         int r = 0;
 
-        if (!stopped->id || !fact->id || !fact->knows_env || strcmp(stopped->id, fact->id) == 0)
+        if (!inplace_container_is_stopped(container) || !fact->id || !fact->knows_env ||
+            strcmp(restart->id, fact->id) == 0)
                 return 0;
 
-        container->has_failed = false;
-        if (has_learned && fact->env_hash != stopped->restart.hash)
-                container_try_again(container, &stopped->restart);
-        restart_owner(&stopped->restart, owner);
+        container->attempts.has_failed = false;
+        if (has_learned && fact->env_hash != restart->purpose.hash)
+                container_try_again(container, &restart->purpose);
+        purpose_to_owner(&restart->purpose, owner);
         if (!has_learned)
-                r = stops_forget(container->pod->meta->options.stops, owner, stopped->id);
-        free(stopped->id);
-        *stopped = (InPlaceStopped){ .id = NULL };
+                r = stops_forget(container->pod->inplace->options.stops, owner, restart->id);
+        free(restart->id);
+        *restart = (InPlaceRestart){ .state = INPLACE_RESTART_NONE };
         return r;
 }
 
@@ -223,9 +258,9 @@ static int container_report(InPlaceContainer *container, const char *reason, con
         };
 
         container_field(inplace_container_state(container), field, sizeof(field));
-        log_warning(pod->meta->options.log, NULL, "Pod `%s/%s`: %s.", pod->pod->namespace,
+        log_warning(pod->inplace->options.log, NULL, "Pod `%s/%s`: %s.", pod->pod->namespace,
                     pod->pod->name, message);
-        return kube_event_send(pod->meta->options.events, &object, "Warning", reason, message);
+        return kube_event_send(pod->inplace->options.events, &object, "Warning", reason, message);
 }
 
 /* NULL: the stop is still asked for by the pod as it is now. */
@@ -240,9 +275,9 @@ static const char *why_not(const InPlaceContainer *container, const Pod *live) {
                 return "the pod is being deleted, or has finished";
         if (!state || !state->is_running ||
             !pod_split_container_id(state->container_id, scheme, sizeof(scheme), &id) ||
-            strcmp(id, container->stop_id) != 0)
+            strcmp(id, container->restart.id) != 0)
                 return "another container runs, or none";
-        if (state->env_hash != container->stop_for.hash)
+        if (state->env_hash != container->restart.purpose.hash)
                 return "the pod's labels or annotations have changed again";
         if (strcmp(state->image, inplace_container_state(container)->image) != 0)
                 return "its image is another one now as well";
@@ -254,9 +289,8 @@ static const char *why_not(const InPlaceContainer *container, const Pod *live) {
 
 /* The stop may end, and the answer be its last use, from within. */
 static int container_answer(InPlaceContainer *container, const char *reason) {
-        container->check_usec = 0;
-        container->n_check_failures = 0;
-        return stop_answer(container->stop, !reason, reason);
+        container->restart.check = (InPlaceCheck){ .state = INPLACE_CHECK_NONE };
+        return stop_answer(container->restart.stop, !reason, reason);
 }
 
 static int container_compare(InPlaceContainer *container, const Pod *live) {
@@ -286,19 +320,21 @@ static int parse_reply(const KubeReply *reply, Pod **ret, Error *reterr) {
 /* Nothing is stopped on stale knowledge: the API server is asked until it answers. */
 static int container_check_later(InPlaceContainer *container, const KubeReply *reply,
                                  const Error *error) {
-        uint64_t usec = kube_retry_usec(++container->n_check_failures, reply, inplace_random());
+        InPlaceCheck *check = &container->restart.check;
+        uint64_t usec = kube_retry_usec(++check->n_failures, reply, random_number());
 
         if (!kube_is_retriable(reply, error) && usec < SLOW_USEC)
-                usec = SLOW_USEC + inplace_random() % SLOW_USEC;
-        if (container->n_check_failures == 1)
+                usec = SLOW_USEC + random_number() % SLOW_USEC;
+        if (check->n_failures == 1)
                 log_warning(
-                        container->pod->meta->options.log, NULL,
+                        container->pod->inplace->options.log, NULL,
                         "Container `%s` of pod `%s/%s` is to be restarted, but whether it still "
                         "is cannot be asked, trying again: %s.",
                         inplace_container_state(container)->name, container->pod->pod->namespace,
                         container->pod->pod->name, error_message(error));
-        container->check_usec = inplace_now(container->pod->meta) + usec;
-        return inplace_pod_step(container->pod);
+        check->state = INPLACE_CHECK_PAUSING;
+        check->retry_usec = inplace_now(container->pod->inplace) + usec;
+        return inplace_pod_reconcile(container->pod);
 }
 
 static int on_pod_read(const KubeReply *reply, const Error *error, void *userdata) {
@@ -307,7 +343,8 @@ static int on_pod_read(const KubeReply *reply, const Error *error, void *userdat
         InPlaceContainer *container = userdata;
         int r;
 
-        container->check = kube_call_unref(container->check);
+        container->restart.check.call = kube_call_unref(container->restart.check.call);
+        container->restart.check.state = INPLACE_CHECK_NONE;
         if (error && error->kind == ERROR_NOT_FOUND)
                 return container_answer(container, "the pod is gone");
         if (error)
@@ -339,38 +376,42 @@ static int container_ask(InPlaceContainer *container) {
         };
         int r;
 
-        container->check_usec = 0;
         r = kube_path_format(&path, &text);
         if (r < 0)
                 return r;
 
         request.path = text;
-        return kube_call(container->pod->meta->options.client, &request, &container->check);
+        r = kube_call(container->pod->inplace->options.client, &request,
+                      &container->restart.check.call);
+        if (r < 0)
+                return r;
+
+        container->restart.check.state = INPLACE_CHECK_READING;
+        return 0;
 }
 
 static int on_check(Stop *stop, void *userdata) {
         InPlaceContainer *container = userdata;
 
-        return container->check ? 0 : container_ask(container);
+        return container->restart.check.state == INPLACE_CHECK_READING ? 0
+                                                                       : container_ask(container);
 }
 
 static int container_check(InPlaceContainer *container) {
-        if (!container->stop || container->check || container->check_usec == 0)
+        const InPlaceCheck *check = &container->restart.check;
+
+        if (check->state != INPLACE_CHECK_PAUSING)
                 return 0;
-        if (container->check_usec <= inplace_now(container->pod->meta))
+        if (check->retry_usec <= inplace_now(container->pod->inplace))
                 return container_ask(container);
 
-        inplace_pod_wake_at(container->pod, container->check_usec);
+        inplace_pod_wake_at(container->pod, check->retry_usec);
         return 0;
 }
 
 static int container_stopped(InPlaceContainer *container, bool is_ours) {
-        char *id = take_ptr(container->stop_id);
-
-        free(container->stopped.id);
-        container->stopped.id = id;
-        container->stopped.restart = container->stop_for;
-        container->stopped.is_ours = is_ours;
+        container->restart.state = INPLACE_RESTART_STOPPED;
+        container->restart.is_ours = is_ours;
         container_await(container);
         return inplace_container_judge(container);
 }
@@ -380,13 +421,13 @@ static int container_failed(InPlaceContainer *container, const StopReport *repor
         cleanup(free_p) char *message = NULL;
         uint64_t usec = RETRY_MIN_USEC;
 
-        for (unsigned i = 0; i < container->n_failures && usec < RETRY_MAX_USEC; i++)
+        for (unsigned i = 0; i < container->attempts.n_failures && usec < RETRY_MAX_USEC; i++)
                 usec *= 2;
         if (usec > RETRY_MAX_USEC)
                 usec = RETRY_MAX_USEC;
 
-        container->n_failures++;
-        container->retry_usec = inplace_now(container->pod->meta) + usec;
+        container->attempts.n_failures++;
+        container->attempts.retry_usec = inplace_now(container->pod->inplace) + usec;
         if (asprintf(&message, "Cannot stop container %s, trying again: %s", state->name,
                      report->message ?: "the runtime does not say why") < 0) {
                 message = NULL;
@@ -402,8 +443,9 @@ static int container_take_report(InPlaceContainer *container, const StopReport *
         case STOP_GONE: return container_stopped(container, report->result == STOP_STOPPED);
         case STOP_NOT_ASKED:
                 /* Its next state decides anew; if that is known already, not at once again. */
-                if (container->stop_for.hash == container->expected_hash)
-                        container->retry_usec = inplace_now(container->pod->meta) + REFUSED_USEC;
+                if (container->restart.purpose.hash == container->expected_hash)
+                        container->attempts.retry_usec =
+                                inplace_now(container->pod->inplace) + REFUSED_USEC;
                 return 0;
         case STOP_FAILED: return container_failed(container, report);
         case _STOP_RESULT_MAX: break;
@@ -416,14 +458,19 @@ static int on_done(const StopReport *report, void *userdata) {
         InPlaceContainer *container = userdata;
         int r;
 
-        container->stop = NULL;
-        container->check = kube_call_unref(container->check);
-        container->check_usec = 0;
+        kube_call_unref(container->restart.check.call);
+        container->restart.check = (InPlaceCheck){ .state = INPLACE_CHECK_NONE };
+        container->restart.stop = NULL;
         r = container_take_report(container, report);
         if (r < 0)
                 return r;
 
-        return inplace_pod_step(container->pod);
+        if (container->restart.state == INPLACE_RESTART_STOPPING) {
+                free(container->restart.id);
+                container->restart = (InPlaceRestart){ .state = INPLACE_RESTART_NONE };
+        }
+
+        return inplace_pod_reconcile(container->pod);
 }
 
 static int container_add_stop(InPlaceContainer *container, const char *cause) {
@@ -444,12 +491,18 @@ static int container_add_stop(InPlaceContainer *container, const char *cause) {
                 .on_done = on_done,
                 .userdata = container,
         };
+        int r;
 
         if (!pod_split_container_id(state->container_id, scheme, sizeof(scheme), &id))
                 return 0;
 
-        restart_owner(&container->stop_for, owner);
-        return stops_add(container->pod->meta->options.stops, &options, &container->stop);
+        purpose_to_owner(&container->restart.purpose, owner);
+        r = stops_add(container->pod->inplace->options.stops, &options, &container->restart.stop);
+        if (r < 0)
+                return r;
+
+        container->restart.state = INPLACE_RESTART_STOPPING;
+        return 0;
 }
 
 static int container_stop(InPlaceContainer *container) {
@@ -459,14 +512,15 @@ static int container_stop(InPlaceContainer *container) {
         if (!id)
                 return -ENOMEM;
 
-        free(container->stop_id);
-        container->stop_id = id;
-        container->stop_for = (InPlaceRestart){
-                .hash = container->expected_hash,
-                .before_hash = container->fact.env_hash,
-                .number = container->n_restarts + 1,
+        free(container->restart.id);
+        container->restart = (InPlaceRestart){
+                .id = id,
+                .purpose = {
+                        .hash = container->expected_hash,
+                        .before_hash = container->fact.env_hash,
+                        .number = container->attempts.n_restarts + 1,
+                },
         };
-        container->stopped.has_changed = false;
         if (asprintf(&cause,
                      "Stopping container %s: its environment comes from labels or annotations that "
                      "have changed",
@@ -537,7 +591,6 @@ static RestartPlan container_plan(InPlaceContainer *container, uint64_t now) {
         const PodContainer *state = inplace_container_state(container);
         const InPlacePod *pod = container->pod;
         const InPlaceFact *fact = &container->fact;
-        const InPlaceStopped *stopped = &container->stopped;
         const RestartState restart = {
                 .is_asked = container_is_asked(pod->pod, state),
                 .is_over = inplace_pod_is_over(pod),
@@ -545,14 +598,15 @@ static RestartPlan container_plan(InPlaceContainer *container, uint64_t now) {
                 .comes_back = state->comes_back && !inplace_pod_is_static(pod),
                 .expected_hash = container->expected_hash,
                 .running_hash = fact->env_hash,
-                .has_stop = container->stop ||
-                            (stopped->id && fact->id && strcmp(stopped->id, fact->id) == 0),
+                .has_stop = container->restart.state == INPLACE_RESTART_STOPPING ||
+                            (inplace_container_is_stopped(container) && fact->id &&
+                             strcmp(container->restart.id, fact->id) == 0),
                 .is_kubelets = inplace_container_is_kubelets(container),
                 .has_waited_for_kubelet =
                         container->kubelet_usec > 0 && container->kubelet_usec <= now,
-                .is_behind = pod->behind_usec > now,
-                .must_wait = container->retry_usec > now || is_refused(container),
-                .has_failed = container->has_failed,
+                .is_behind = pod->kubelet.behind_usec > now,
+                .must_wait = container->attempts.retry_usec > now || is_refused(container),
+                .has_failed = container->attempts.has_failed,
         };
 
         return restart_plan(&restart);
@@ -576,11 +630,11 @@ static int container_act(InPlaceContainer *container, uint64_t now) {
         case RESTART_PLAN_AWAIT: return 0;
         case RESTART_PLAN_FOR_KUBELET: container_await_kubelet(container, now); return 0;
         case RESTART_PLAN_FOR_SYNC:
-                inplace_pod_wake_at(container->pod, container->pod->behind_usec);
+                inplace_pod_wake_at(container->pod, container->pod->kubelet.behind_usec);
                 return 0;
         case RESTART_PLAN_FOR_RETRY:
-                if (container->retry_usec > now)
-                        inplace_pod_wake_at(container->pod, container->retry_usec);
+                if (container->attempts.retry_usec > now)
+                        inplace_pod_wake_at(container->pod, container->attempts.retry_usec);
                 return 0;
         case RESTART_PLAN_SKIP:
         case RESTART_PLAN_GIVE_UP: return container_report_plan(container, container->plan);
@@ -592,7 +646,7 @@ static int container_act(InPlaceContainer *container, uint64_t now) {
 }
 
 int inplace_pod_restart(InPlacePod *pod) {
-        uint64_t now = inplace_now(pod->meta);
+        uint64_t now = inplace_now(pod->inplace);
 
         for (size_t i = 0; i < pod->n_containers; i++) {
                 InPlaceContainer *container = &pod->containers[i];

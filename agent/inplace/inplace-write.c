@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/random.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/kube/retry.h"
 #include "agent/inplace/condition-status.h"
@@ -22,17 +23,9 @@
 /* For so long one container's entry waits for those that are restarted with it. */
 #define TOGETHER_USEC (5 * USEC_PER_SEC)
 /* And the news of a restart for the images' IDs that belong into its message. */
-#define LOOK_USEC ((uint64_t) 250 * 1000)
+#define INSPECTION_USEC ((uint64_t) 250 * 1000)
 
 /* What the annotation and the condition of a pod should be, and what they are. */
-
-const InPlaceText *inplace_pod_written(const InPlacePod *pod) {
-        if (!pod->written.version ||
-            !kube_version_is_older(pod->pod->resource_version, pod->written.version))
-                return NULL;
-
-        return &pod->written;
-}
 
 static const char *pod_annotation(const InPlacePod *pod) {
         const InPlaceText *written = inplace_pod_written(pod);
@@ -155,7 +148,7 @@ static bool container_is_restarting(const InPlaceContainer *container) {
         if (restart_plan_is_restarting(container->plan))
                 return true;
         /* What becomes of it is decided once the pod's status names it. */
-        if (inplace_container_is_ahead(container) && !container->has_failed &&
+        if (inplace_container_is_ahead(container) && !container->attempts.has_failed &&
             container->fact.knows_env && container->fact.env_hash != container->expected_hash)
                 return true;
 
@@ -185,7 +178,7 @@ static ConditionContainer condition_container(const InPlaceContainer *container)
                         fact->knows_env && fact->env_hash != container->expected_hash,
                 .comes_back = state->comes_back && !inplace_pod_is_static(container->pod),
                 .is_static = inplace_pod_is_static(container->pod),
-                .has_failed = container->has_failed,
+                .has_failed = container->attempts.has_failed,
         };
 }
 
@@ -211,7 +204,7 @@ static bool wants_condition(const InPlacePod *pod) {
 
 /* States that pass by themselves within moments are not told. */
 static bool is_passing(InPlacePod *pod, ConditionReason reason, bool is_first) {
-        uint64_t now = inplace_now(pod->meta);
+        uint64_t now = inplace_now(pod->inplace);
 
         if (reason != CONDITION_NOT_RUNNING)
                 pod->not_running_usec = 0;
@@ -220,8 +213,9 @@ static bool is_passing(InPlacePod *pod, ConditionReason reason, bool is_first) {
         if (!inplace_pod_is_settled(pod))
                 return true;
         if (reason == CONDITION_UNKNOWN)
-                return is_first || pod->look || pod->wants_look ||
-                       (pod->n_look_failures == 0 && !runtimes_client(pod->meta->options.runtimes));
+                return is_first || pod->inspection.state != INPLACE_INSPECTION_NONE ||
+                       (pod->inspection.n_failures == 0 &&
+                        !runtimes_client(pod->inplace->options.runtimes));
         if (reason != CONDITION_NOT_RUNNING)
                 return false;
 
@@ -239,7 +233,7 @@ static bool is_behind(const InPlacePod *pod) {
 
                 if (state->kind != POD_CONTAINER_INIT && state->is_running &&
                     !inplace_container_is_known(&pod->containers[i]))
-                        return pod->n_look_failures == 0;
+                        return pod->inspection.n_failures == 0;
         }
 
         return false;
@@ -266,7 +260,7 @@ static int tell_condition(InPlacePod *pod, InPlaceText *ret) {
         bool is_first = written ? !written->status : !pod->pod->verified_status;
         int r;
 
-        if (!pod->meta->options.has_condition || !wants_condition(pod))
+        if (!pod->inplace->options.has_condition || !wants_condition(pod))
                 return 0;
 
         r = pod_condition(pod, &condition);
@@ -304,13 +298,6 @@ static void text_drop(InPlaceText *text, InPlaceFieldKind kind) {
         text->message = (free(text->message), NULL);
 }
 
-void inplace_text_done(InPlaceText *text) {
-        free(text->version);
-        text_drop(text, INPLACE_FIELD_ANNOTATION);
-        text_drop(text, INPLACE_FIELD_CONDITION);
-        *text = (InPlaceText){ .version = NULL };
-}
-
 /* It says something about this one pod alone: it is gone, has changed meanwhile, or somebody does
  * not accept what it would become. */
 static bool is_of_pod(const Error *error) {
@@ -326,35 +313,35 @@ static bool pod_is_refused(const InPlacePod *pod) {
         return false;
 }
 
-static bool is_any_refused(const InPlace *meta) {
-        for (size_t i = 0; i < meta->n_pods; i++)
-                if (pod_is_refused(meta->pods[i]))
+static bool is_any_refused(const InPlace *inplace) {
+        for (size_t i = 0; i < inplace->n_pods; i++)
+                if (pod_is_refused(inplace->pods[i]))
                         return true;
 
         return false;
 }
 
 /* Logs each reason once, as long as anything is refused. */
-static void inplace_note(InPlace *meta, const Error *error) {
+static void inplace_note(InPlace *inplace, const Error *error) {
         bool was_failing, is_news;
 
-        if (meta->options.on_written)
-                meta->options.on_written(error, meta->options.userdata);
-        if (error ? is_of_pod(error) : is_any_refused(meta))
+        if (inplace->options.on_written)
+                inplace->options.on_written(error, inplace->options.userdata);
+        if (error ? is_of_pod(error) : is_any_refused(inplace))
                 return;
 
-        was_failing = meta->error.kind != ERROR_NONE;
-        is_news = error_update(&meta->error, error);
+        was_failing = inplace->error.kind != ERROR_NONE;
+        is_news = error_update(&inplace->error, error);
         if (is_news && error)
-                log_warning(meta->options.log, NULL, "Cannot write to a pod's status: %s.",
+                log_warning(inplace->options.log, NULL, "Cannot write to a pod's status: %s.",
                             error_message(error));
         if (was_failing && !error)
-                log_info(meta->options.log, NULL, "The status of pods is written again.");
+                log_info(inplace->options.log, NULL, "The status of pods is written again.");
 }
 
 /* What was refused for nobody but this pod concerns nobody any more: no success will say so. */
 void inplace_pod_forget_refusal(InPlacePod *pod) {
-        InPlace *meta = pod->meta;
+        InPlace *inplace = pod->inplace;
         bool was_refused = pod_is_refused(pod);
 
         for (size_t i = 0; i < _INPLACE_FIELD_MAX; i++) {
@@ -363,14 +350,14 @@ void inplace_pod_forget_refusal(InPlacePod *pod) {
         }
         pod->is_split = false;
         pod->write.n_failures = 0;
-        if (!was_refused || meta->error.kind == ERROR_NONE || is_any_refused(meta))
+        if (!was_refused || inplace->error.kind == ERROR_NONE || is_any_refused(inplace))
                 return;
 
-        log_info(meta->options.log, NULL,
+        log_info(inplace->options.log, NULL,
                  "What could not be written to pods is not to be written any more.");
-        error_done(&meta->error);
-        if (meta->options.on_changed)
-                meta->options.on_changed(meta->options.userdata);
+        error_done(&inplace->error);
+        if (inplace->options.on_changed)
+                inplace->options.on_changed(inplace->options.userdata);
 }
 
 static int keep(char **text, const char *before) {
@@ -401,7 +388,7 @@ static int pod_remember(InPlacePod *pod, InPlaceText *text) {
 /* Of two fields that are refused together, one may be accepted alone, and at once. One alone waits
  * for as long as a person takes to change something; what the pod must not be like longer each time. */
 static void pod_refused(InPlacePod *pod, const KubePatchAnswer *answer, const InPlaceText *text) {
-        uint64_t now = inplace_now(pod->meta);
+        uint64_t now = inplace_now(pod->inplace);
 
         kube_patch_rest(&pod->write, 0);
 
@@ -417,9 +404,9 @@ static void pod_refused(InPlacePod *pod, const KubePatchAnswer *answer, const In
                 if (!text_has(text, kind))
                         continue;
 
-                usec = kube_retry_usec(++field->n_refused, answer->reply, inplace_random());
+                usec = kube_retry_usec(++field->n_refused, answer->reply, random_number());
                 if (usec < SLOW_USEC)
-                        usec = SLOW_USEC + inplace_random() % SLOW_USEC;
+                        usec = SLOW_USEC + random_number() % SLOW_USEC;
                 field->refused_usec = now + usec;
                 if (answer->error->kind == ERROR_INVALID)
                         repeat_note(&field->repeat, text->digests[kind], now);
@@ -431,20 +418,21 @@ static void pod_write_failed(InPlacePod *pod, const KubePatchAnswer *answer,
         const Error *error = answer->error;
 
         if (error->kind == ERROR_INVALID && pod->write.n_failures == 1)
-                log_warning(pod->meta->options.log, NULL,
+                log_warning(pod->inplace->options.log, NULL,
                             "Cannot write to the status of pod `%s/%s`, trying again: %s.",
                             pod->pod->namespace, pod->pod->name, error_message(error));
         for (InPlaceFieldKind kind = 0; kind < _INPLACE_FIELD_MAX; kind++)
                 if (text_has(text, kind) && !is_of_pod(error))
                         pod->fields[kind].is_refused = true;
 
-        pod->is_dropped = answer->outcome == KUBE_PATCH_GONE;
-        if (pod->is_dropped)
+        if (answer->outcome == KUBE_PATCH_GONE) {
+                pod->write_state = INPLACE_WRITE_DROPPED;
                 inplace_pod_forget_refusal(pod);
+        }
         if (answer->outcome == KUBE_PATCH_REFUSED)
                 pod_refused(pod, answer, text);
         else if (answer->outcome != KUBE_PATCH_UNKNOWN)
-                kube_patch_rest(&pod->write, SLOW_USEC + inplace_random() % SLOW_USEC);
+                kube_patch_rest(&pod->write, SLOW_USEC + random_number() % SLOW_USEC);
         if (answer->outcome == KUBE_PATCH_CONFLICT)
                 pod->write.n_failures++; /* here it is one that inplace_kick() ends the pause of */
 }
@@ -456,7 +444,7 @@ static int pod_write_succeeded(InPlacePod *pod, const char *version, InPlaceText
                 if (!text_has(text, kind))
                         continue;
 
-                repeat_note(&field->repeat, text->digests[kind], inplace_now(pod->meta));
+                repeat_note(&field->repeat, text->digests[kind], inplace_now(pod->inplace));
                 field->is_refused = false;
                 field->n_refused = 0;
                 field->refused_usec = 0;
@@ -466,9 +454,10 @@ static int pod_write_succeeded(InPlacePod *pod, const char *version, InPlaceText
         pod->unwritten_usec = 0;
 
         /* An answer that does not say what it made of the pod: the watch will. */
-        pod->is_dropped = !version;
-        if (!version)
+        if (!version) {
+                pod->write_state = INPLACE_WRITE_DROPPED;
                 return 0;
+        }
 
         text->version = strdup(version);
         return text->version ? pod_remember(pod, text) : -ENOMEM;
@@ -476,12 +465,13 @@ static int pod_write_succeeded(InPlacePod *pod, const char *version, InPlaceText
 
 static int on_answered(const KubePatchAnswer *answer, void *userdata) {
         InPlacePod *pod = userdata;
-        InPlace *meta = pod->meta;
+        InPlace *inplace = pod->inplace;
         InPlaceText text = pod->writing;
         int r = 0;
 
         pod->writing = (InPlaceText){ .version = NULL };
-        meta->n_writes--;
+        pod->write_state = INPLACE_WRITE_NONE;
+        inplace->n_writes--;
         if (answer->error)
                 pod_write_failed(pod, answer, &text);
         else
@@ -490,25 +480,25 @@ static int on_answered(const KubePatchAnswer *answer, void *userdata) {
         if (r < 0)
                 return r;
 
-        inplace_note(meta, answer->error);
-        r = inplace_continue(meta);
+        inplace_note(inplace, answer->error);
+        r = inplace_continue(inplace);
         if (r < 0)
                 return r;
 
-        return inplace_pod_step(pod);
+        return inplace_pod_reconcile(pod);
 }
 
 /* After the agent has started, all pods come at once, and on all nodes if it was updated. */
 static bool is_of_start(const InPlacePod *pod) {
-        return !pods_are_synced(pod->meta->options.pods) && !pod->pod->meta;
+        return !pods_are_synced(pod->inplace->options.pods) && !pod->pod->meta;
 }
 
 void inplace_pod_write_init(InPlacePod *pod) {
         pod->write = (KubePatch){
-                .client = pod->meta->options.client,
+                .client = pod->inplace->options.client,
                 .userdata = pod,
                 .rest_usec = is_of_start(pod)
-                                     ? inplace_now(pod->meta) + inplace_random() % JITTER_USEC
+                                     ? inplace_now(pod->inplace) + random_number() % JITTER_USEC
                                      : 0,
         };
 }
@@ -521,7 +511,7 @@ static int64_t changed_sec(const InPlacePod *pod, const InPlaceText *text) {
         if (!text->status || (before && strcmp(before, text->status) == 0))
                 return -1;
 
-        (void) sd_event_now(pod->meta->options.event, CLOCK_REALTIME, &usec);
+        (void) sd_event_now(pod->inplace->options.event, CLOCK_REALTIME, &usec);
         return (int64_t) (usec / USEC_PER_SEC);
 }
 
@@ -551,9 +541,12 @@ static int pod_send(InPlacePod *pod, const InPlaceText *text) {
                                                  .uid = pod->pod->uid,
                                                  .on_answered = on_answered,
                                          });
-        if (r >= 0)
-                pod->meta->n_writes++;
-        return r;
+        if (r < 0)
+                return r;
+
+        pod->write_state = INPLACE_WRITE_SENT;
+        pod->inplace->n_writes++;
+        return 0;
 }
 
 static bool is_any_restarting(const InPlacePod *pod) {
@@ -574,7 +567,8 @@ static uint64_t not_before_usec(InPlacePod *pod, const InPlaceText *text, uint64
         if (pod->write.rest_usec > now)
                 return pod->write.rest_usec;
         if (is_restart_news(text))
-                return pod->look ? pod->look_usec + LOOK_USEC : 0;
+                return inplace_pod_is_inspecting(pod) ? pod->inspection.began_usec + INSPECTION_USEC
+                                                      : 0;
         if (text->status || !is_any_restarting(pod))
                 return 0;
 
@@ -607,7 +601,7 @@ static void pod_hold_back(InPlacePod *pod, InPlaceText *text, uint64_t now) {
 }
 
 static int pod_write_text(InPlacePod *pod, InPlaceText *text) {
-        uint64_t now = inplace_now(pod->meta), when;
+        uint64_t now = inplace_now(pod->inplace), when;
         int r;
 
         pod_hold_back(pod, text, now);
@@ -620,9 +614,10 @@ static int pod_write_text(InPlacePod *pod, InPlaceText *text) {
                 return 0;
         }
 
-        pod->wants_write = pod->meta->n_writes >= WRITES_MAX;
-        if (pod->wants_write)
+        if (pod->inplace->n_writes >= WRITES_MAX) {
+                pod->write_state = INPLACE_WRITE_QUEUED;
                 return 0;
+        }
 
         r = pod_send(pod, text);
         if (r < 0)
@@ -633,10 +628,10 @@ static int pod_write_text(InPlacePod *pod, InPlaceText *text) {
         return 0;
 }
 
-/* That may be only because a look goes on. */
+/* That may be only because an inspection goes on. */
 static void pod_has_nothing(InPlacePod *pod) {
         pod->unwritten_usec = 0;
-        if (!pod->look && !pod->wants_look && inplace_pod_is_settled(pod))
+        if (pod->inspection.state == INPLACE_INSPECTION_NONE && inplace_pod_is_settled(pod))
                 inplace_pod_forget_refusal(pod);
 }
 
@@ -644,10 +639,11 @@ int inplace_pod_write(InPlacePod *pod) {
         InPlaceText text = { .version = NULL };
         int r;
 
-        pod->wants_write = false;
-        if (inplace_pod_is_over(pod) && !pod->write.call)
+        if (pod->write_state == INPLACE_WRITE_QUEUED)
+                pod->write_state = INPLACE_WRITE_NONE;
+        if (inplace_pod_is_over(pod) && pod->write_state != INPLACE_WRITE_SENT)
                 inplace_pod_forget_refusal(pod);
-        if (pod->write.call || pod->is_dropped || inplace_pod_is_over(pod))
+        if (pod->write_state != INPLACE_WRITE_NONE || inplace_pod_is_over(pod))
                 return 0;
 
         r = tell_annotation(pod, &text);

@@ -38,16 +38,16 @@ typedef struct InPlaceOptions {
 
 int inplace_new(const InPlaceOptions *options, InPlace **ret);
 /* What has begun goes on in the stops, and is nobody's any more. */
-InPlace *inplace_free(InPlace *meta);
+InPlace *inplace_free(InPlace *inplace);
 
 /* A runtime came or went. */
-int inplace_runtime_changed(InPlace *meta);
+int inplace_runtime_changed(InPlace *inplace);
 
 /* The runtime holds something else under this name (canonical, see image-ref.h). */
-int inplace_image_changed(InPlace *meta, const char *canonical);
+int inplace_image_changed(InPlace *inplace, const char *canonical);
 
 /* Does not wait any longer if writes are backing off: the API server is known to answer. */
-int inplace_kick(InPlace *meta);
+int inplace_kick(InPlace *inplace);
 
 /* Whether the environment of a container is the one that its metadata asks for; by what the
  * runtime's labels say of its pod. */
@@ -59,13 +59,14 @@ typedef enum InPlaceEnvironment {
         _INPLACE_ENVIRONMENT_MAX,
 } InPlaceEnvironment;
 
-InPlaceEnvironment inplace_environment(const InPlace *meta, const char *namespace, const char *pod,
-                                       const char *runtime_uid, const char *container);
+InPlaceEnvironment inplace_environment(const InPlace *inplace, const char *namespace,
+                                       const char *pod, const char *runtime_uid,
+                                       const char *container);
 const char *inplace_environment_to_string(InPlaceEnvironment environment);
 
 /* How many containers of all pods had this verdict when they were last looked at. */
-size_t inplace_count(const InPlace *meta, Verdict verdict);
+size_t inplace_count(const InPlace *inplace, Verdict verdict);
 
 /* Why the last write failed that may concern more than one pod, or unset: also once no pod is left
  * that was to be written then. */
-const Error *inplace_error(const InPlace *meta);
+const Error *inplace_error(const InPlace *inplace);

@@ -496,6 +496,19 @@ int sd_event_now(sd_event *event, clockid_t clock, uint64_t *ret) {
         return r;
 }
 
+int sd_event_add_time(sd_event *event, sd_event_source **ret, clockid_t clock, uint64_t usec,
+                      uint64_t accuracy, sd_event_time_handler_t handler, void *userdata) {
+        int (*add_time)(sd_event *, sd_event_source **, clockid_t, uint64_t, uint64_t,
+                        sd_event_time_handler_t, void *) = dlsym(RTLD_NEXT, "sd_event_add_time");
+        int r;
+
+        r = add_time(event, ret, clock, usec > fake.skipped_usec ? usec - fake.skipped_usec : 0,
+                     accuracy, handler, userdata);
+        fake.timer = *ret;
+        fake.timer_usec = usec;
+        return r;
+}
+
 int sd_event_source_set_time(sd_event_source *source, uint64_t usec) {
         int (*set_time)(sd_event_source *, uint64_t) = dlsym(RTLD_NEXT, "sd_event_source_set_time");
 
