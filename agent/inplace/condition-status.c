@@ -46,7 +46,7 @@ static const char *short_id(const char *id, char buffer[static SHORT_ID_SIZE]) {
         return buffer;
 }
 
-static void tell_images(FILE *to, const ConditionContainer *container) {
+static void describe_images(FILE *to, const ConditionContainer *container) {
         char running[SHORT_ID_SIZE], reference[SHORT_ID_SIZE];
 
         (void) fprintf(to, "container %s runs %s and its reference %s is ", container->name,
@@ -56,7 +56,7 @@ static void tell_images(FILE *to, const ConditionContainer *container) {
                      to);
 }
 
-static void tell_environment(FILE *to, const ConditionContainer *container) {
+static void describe_environment(FILE *to, const ConditionContainer *container) {
         (void) fprintf(
                 to, "container %s has the environment of labels or annotations that have changed",
                 container->name);
@@ -68,7 +68,7 @@ static void tell_environment(FILE *to, const ConditionContainer *container) {
                 (void) fputs(", and a restart did not help", to);
 }
 
-static void tell_restart(FILE *to, const ConditionContainer *container) {
+static void describe_restart(FILE *to, const ConditionContainer *container) {
         if (container->is_environment_stale)
                 (void) fprintf(to,
                                "container %s is restarted: its environment comes from labels or "
@@ -77,20 +77,20 @@ static void tell_restart(FILE *to, const ConditionContainer *container) {
         else if (verdict_of(container->reference_id, container->running_id) == VERDICT_CURRENT)
                 (void) fprintf(to, "container %s is restarted", container->name);
         else
-                tell_images(to, container);
+                describe_images(to, container);
 }
 
-static void tell_unknown(FILE *to, const ConditionContainer *container) {
+static void describe_unknown(FILE *to, const ConditionContainer *container) {
         if (verdict_of(container->reference_id, container->running_id) == VERDICT_CURRENT)
                 (void) fprintf(to, "the environment of container %s is unknown", container->name);
         else if (container->is_known)
-                tell_images(to, container);
+                describe_images(to, container);
         else
-                (void) fprintf(to, "the runtime does not tell what container %s runs",
+                (void) fprintf(to, "the runtime does not report what container %s runs",
                                container->name);
 }
 
-static void tell(FILE *to, const ConditionContainer *container) {
+static void describe(FILE *to, const ConditionContainer *container) {
         char buffer[SHORT_ID_SIZE];
 
         switch (reason_of(container)) {
@@ -98,14 +98,14 @@ static void tell(FILE *to, const ConditionContainer *container) {
                 (void) fprintf(to, "%s runs %s as asked for by %s", container->name,
                                short_id(container->running_id, buffer), container->reference);
                 break;
-        case CONDITION_UNKNOWN: tell_unknown(to, container); break;
+        case CONDITION_UNKNOWN: describe_unknown(to, container); break;
         case CONDITION_NOT_RUNNING:
                 (void) fprintf(to, "container %s does not run", container->name);
                 break;
-        case CONDITION_IMAGE_STALE: tell_images(to, container); break;
+        case CONDITION_IMAGE_STALE: describe_images(to, container); break;
         case CONDITION_ENVIRONMENT_STALE:
-        case CONDITION_CANNOT_RESTART: tell_environment(to, container); break;
-        case CONDITION_RESTARTING: tell_restart(to, container); break;
+        case CONDITION_CANNOT_RESTART: describe_environment(to, container); break;
+        case CONDITION_RESTARTING: describe_restart(to, container); break;
         case _CONDITION_REASON_MAX: break;
         }
 }
@@ -131,7 +131,7 @@ static inline void close_file_p(FILE **file) {
 static int message_of(const ConditionContainer *containers, size_t n, ConditionReason reason,
                       char **ret) {
         cleanup(free_p) char *text = NULL;
-        size_t size = 0, n_told = 0;
+        size_t size = 0, n_described = 0;
         /* The text is freed after the stream that writes it is closed. */
         cleanup(close_file_p) FILE *to = open_memstream(&text, &size);
         FILE *file;
@@ -144,8 +144,8 @@ static int message_of(const ConditionContainer *containers, size_t n, ConditionR
                 if (reason != CONDITION_VERIFIED && reason_of(&containers[i]) == CONDITION_VERIFIED)
                         continue;
 
-                (void) fputs(n_told++ > 0 ? "; " : "", to);
-                tell(to, &containers[i]);
+                (void) fputs(n_described++ > 0 ? "; " : "", to);
+                describe(to, &containers[i]);
         }
 
         file = take_ptr(to);

@@ -21,7 +21,7 @@ typedef enum ConditionReason {
         CONDITION_NOT_RUNNING,
         CONDITION_IMAGE_STALE,
         CONDITION_ENVIRONMENT_STALE,
-        CONDITION_CANNOT_RESTART, /* nobody would start it again, or not as it should be */
+        CONDITION_CANNOT_RESTART, /* nothing would start it again, or not as it should be */
         CONDITION_RESTARTING,     /* its end, or its successor, is awaited */
         _CONDITION_REASON_MAX,
 } ConditionReason;
@@ -33,7 +33,7 @@ typedef struct ConditionContainer {
         const char *reference_id;
         const char *running_id;
         bool is_running;
-        bool is_known; /* what is told of it here is about the one that runs now */
+        bool is_known; /* what follows is about the one that runs now */
         bool is_restarting;
         bool has_environment; /* something in it is made from labels or annotations */
         bool knows_environment;
@@ -50,8 +50,8 @@ typedef struct Condition {
 
 #define CONDITION_INIT ((Condition){ .message = NULL })
 
-/* The reason is the one of the container that is worst off; the message tells of all that are not
- * as they should be, or, if there is none, of all. */
+/* The reason is the one of the container that is worst off; the message describes all that are
+ * not as they should be, or, if there is none, all. */
 int condition_of(const ConditionContainer *containers, size_t n_containers, Condition *ret);
 void condition_done(Condition *condition);
 

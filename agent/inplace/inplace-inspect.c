@@ -8,6 +8,7 @@
 #include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/random.h"
+#include "agent/base/text.h"
 #include "agent/inplace/inplace-internal.h"
 #include "agent/inplace/inspection.h"
 #include "agent/pod/env-hash.h"
@@ -17,18 +18,6 @@
 #define REFRESH_JITTER_USEC (30 * USEC_PER_SEC)
 
 DEFINE_CLEANUP(Inspection *, inspection_free)
-
-/* -ENOMEM unless it could be copied. */
-static int replace(char **text, const char *with) {
-        char *copy = strdup(with);
-
-        if (!copy)
-                return -ENOMEM;
-
-        free(*text);
-        *text = copy;
-        return 0;
-}
 
 /* What of the pod is inspected, when, and what follows from the answers. */
 
@@ -103,11 +92,11 @@ static int fact_set(InPlaceContainer *container, const InspectionAnswer *answer)
 
         free(fact->full_id);
         fact->full_id = full_id;
-        r = replace(&fact->id, answer->id);
+        r = text_set(&fact->id, answer->id);
         if (r < 0)
                 return r;
 
-        r = replace(&fact->image, container->asked_image ?: "");
+        r = text_set(&fact->image, container->asked_image ?: "");
         if (r < 0)
                 return r;
 
@@ -117,7 +106,7 @@ static int fact_set(InPlaceContainer *container, const InspectionAnswer *answer)
         fact->knows_env = false;
         container->kubelet_usec = 0;
         container->attempts.retry_usec = 0;
-        return replace(&fact->running_id, "");
+        return text_set(&fact->running_id, "");
 }
 
 /* What was not known before. */
@@ -133,7 +122,7 @@ static int fact_complete(InPlaceContainer *container, const InspectionAnswer *an
                 fact->knows_env = true;
         }
 
-        return answer->running_id[0] ? replace(&fact->running_id, answer->running_id) : 0;
+        return answer->running_id[0] ? text_set(&fact->running_id, answer->running_id) : 0;
 }
 
 static int container_take_fact(InPlaceContainer *container, const InspectionAnswer *answer) {
@@ -189,7 +178,7 @@ static int container_take(InPlaceContainer *container, const InspectionAnswer *a
 
         free(container->reference);
         container->reference = take_ptr(asked_image);
-        return replace(&container->reference_id, answer->reference_id);
+        return text_set(&container->reference_id, answer->reference_id);
 }
 
 /* The runtime has no such container, or is only just making it, while something is still to be known
@@ -202,14 +191,13 @@ static bool is_fruitless(const InPlacePod *pod, const InspectionAnswer *answers)
         return false;
 }
 
-/* error: NULL if nothing is to be said about it. */
+/* error: NULL if there is nothing to log. */
 static void pod_inspection_failed(InPlacePod *pod, const Error *error) {
         InPlaceInspection *inspection = &pod->inspection;
 
         if (error && !inspection->is_failure_logged)
                 log_warning(pod->inplace->options.log, NULL,
-                            "Cannot find out all about the containers of pod `%s/%s`, trying "
-                            "again: %s.",
+                            "Cannot inspect all containers of pod `%s/%s`, trying again: %s.",
                             pod->pod->namespace, pod->pod->name, error_message(error));
         inspection->is_failure_logged = inspection->is_failure_logged || error;
         inspection->n_failures++;
@@ -262,11 +250,11 @@ static int container_ask(InPlaceContainer *container, InspectionQuestion *ret) {
         if (!is_inspected(state))
                 return 0;
 
-        r = replace(&container->asked_id, state->container_id);
+        r = text_set(&container->asked_id, state->container_id);
         if (r < 0)
                 return r;
 
-        r = replace(&container->asked_image, state->image);
+        r = text_set(&container->asked_image, state->image);
         if (r < 0)
                 return r;
 

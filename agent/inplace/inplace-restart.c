@@ -36,11 +36,12 @@ DEFINE_CLEANUP(Pod *, pod_free)
 DEFINE_CLEANUP(KubeEnvelope *, kube_protobuf_free)
 
 /*
- * The successor of a container that was stopped, as soon as the runtime has it: the kubelet tells of
- * it only after its next look at the runtime, a second later. So the runtime itself is asked, often,
- * for as long as a restart takes as a rule; afterwards the pod's status has to tell. Annotation and
- * condition are written before that status then, and whoever waits for all of them waits for the
- * status alone.
+ * The successor of a container that was stopped, as soon as the runtime has it
+ *
+ * The kubelet reports it only after it has inspected the runtime again, a second later. So the agent
+ * itself asks the runtime, often, for as long as a restart takes as a rule; afterwards it waits for the
+ * pod's status. Annotation and condition are then written before that status, and a controller that
+ * waits for all of them waits for the status alone.
  */
 
 static bool is_awaited(const InPlaceContainer *container, uint64_t now) {
@@ -81,7 +82,7 @@ static void pod_take_list(InPlacePod *pod, const RuntimePod *found) {
         }
 }
 
-/* A runtime that cannot be asked is asked again, as long as it is waited for. */
+/* A runtime that does not answer is asked again, as long as a successor is awaited. */
 static int on_list(RuntimePods *pods, const Error *error, void *userdata) {
         InPlacePod *pod = userdata;
         uint64_t now = inplace_now(pod->inplace);
@@ -206,9 +207,9 @@ static void container_try_again(InPlaceContainer *container, const InPlacePurpos
         container->attempts.n_restarts = purpose->number;
         container->attempts.retry_usec = inplace_now(container->pod->inplace) + usec;
         log_warning(container->pod->inplace->options.log, NULL,
-                    "Pod `%s/%s`: container %s was started again with the environment of before, "
-                    "so the kubelet did not know of the new labels or annotations yet: it is "
-                    "restarted once more in %u s.",
+                    "Pod `%s/%s`: container %s was started again with its previous environment, so "
+                    "the kubelet did not have the new labels or annotations yet: it is restarted "
+                    "again in %u s.",
                     container->pod->pod->namespace, container->pod->pod->name, state->name,
                     (unsigned) (usec / USEC_PER_SEC));
 }
@@ -328,8 +329,8 @@ static int container_check_later(InPlaceContainer *container, const KubeReply *r
         if (check->n_failures == 1)
                 log_warning(
                         container->pod->inplace->options.log, NULL,
-                        "Container `%s` of pod `%s/%s` is to be restarted, but whether it still "
-                        "is cannot be asked, trying again: %s.",
+                        "Container `%s` of pod `%s/%s` is to be restarted, but the pod cannot be "
+                        "read to confirm that, trying again: %s.",
                         inplace_container_state(container)->name, container->pod->pod->namespace,
                         container->pod->pod->name, error_message(error));
         check->state = INPLACE_CHECK_PAUSING;
@@ -429,7 +430,7 @@ static int container_failed(InPlaceContainer *container, const StopReport *repor
         container->attempts.n_failures++;
         container->attempts.retry_usec = inplace_now(container->pod->inplace) + usec;
         if (asprintf(&message, "Cannot stop container %s, trying again: %s", state->name,
-                     report->message ?: "the runtime does not say why") < 0) {
+                     report->message ?: "the runtime gives no reason") < 0) {
                 message = NULL;
                 return -ENOMEM;
         }
@@ -661,7 +662,7 @@ int inplace_pod_restart(InPlacePod *pod) {
                 if (r < 0)
                         return r;
 
-                /* Whatever is planned: also of a pod that is over, a stop wants its answer. */
+                /* Whatever is planned: a stop also waits for its answer if the pod is over. */
                 r = container_check(container);
                 if (r < 0)
                         return r;

@@ -33,10 +33,10 @@ static const char *pod_annotation(const InPlacePod *pod) {
         return written ? written->meta : pod->pod->meta;
 }
 
-/* What was said of a container stays, as controllers expect; but for the hash of an environment
+/* What was written of a container stays, as controllers expect; but for the hash of an environment
  * that was not known then. One that has no known successor yet keeps its entry as well. */
-static int tell_container(const InPlaceContainer *container, const ContainersMeta *old,
-                          ContainersMeta *meta) {
+static int describe_container(const InPlaceContainer *container, const ContainersMeta *old,
+                              ContainersMeta *meta) {
         const InPlaceFact *fact = &container->fact;
         const char *name = inplace_container_state(container)->name;
         const ContainersMetaEntry *before = containers_meta_find(old, name);
@@ -65,8 +65,8 @@ static bool container_runs(const InPlaceContainer *container) {
 }
 
 /* In the order of their statuses, which for any kind have numbers of their own. */
-static int tell_kind(const InPlacePod *pod, PodContainerKind kind, const ContainersMeta *old,
-                     ContainersMeta *meta) {
+static int describe_kind(const InPlacePod *pod, PodContainerKind kind, const ContainersMeta *old,
+                         ContainersMeta *meta) {
         cleanup(free_p) const InPlaceContainer **order =
                 calloc(pod->n_containers + 1, sizeof(*order));
         int r = 0;
@@ -86,16 +86,17 @@ static int tell_kind(const InPlacePod *pod, PodContainerKind kind, const Contain
 
         for (size_t i = 0; r >= 0 && i < pod->n_containers; i++)
                 if (order[i])
-                        r = tell_container(order[i], old, meta);
+                        r = describe_container(order[i], old, meta);
 
         return r;
 }
 
-static int tell_containers(const InPlacePod *pod, const ContainersMeta *old, ContainersMeta *meta) {
+static int describe_containers(const InPlacePod *pod, const ContainersMeta *old,
+                               ContainersMeta *meta) {
         int r;
 
-        r = tell_kind(pod, POD_CONTAINER_MAIN, old, meta);
-        return r < 0 ? r : tell_kind(pod, POD_CONTAINER_SIDECAR, old, meta);
+        r = describe_kind(pod, POD_CONTAINER_MAIN, old, meta);
+        return r < 0 ? r : describe_kind(pod, POD_CONTAINER_SIDECAR, old, meta);
 }
 
 /* Of what is known here alone: what others write into the annotation makes nothing new of it. */
@@ -105,7 +106,7 @@ static int digest_of(const InPlacePod *pod, uint64_t *ret) {
         cleanup(free_p) char *text = NULL;
         int r;
 
-        r = tell_containers(pod, &old, &meta);
+        r = describe_containers(pod, &old, &meta);
         if (r < 0)
                 return r;
 
@@ -118,7 +119,7 @@ static int digest_of(const InPlacePod *pod, uint64_t *ret) {
 }
 
 /* Sets meta, unless there is no change. */
-static int tell_annotation(const InPlacePod *pod, InPlaceText *ret) {
+static int make_annotation(const InPlacePod *pod, InPlaceText *ret) {
         cleanup(containers_meta_done) ContainersMeta old = CONTAINERS_META_INIT;
         cleanup(containers_meta_done) ContainersMeta meta = CONTAINERS_META_INIT;
         const char *text = pod_annotation(pod);
@@ -132,7 +133,7 @@ static int tell_annotation(const InPlacePod *pod, InPlaceText *ret) {
         if (r < 0)
                 return r;
 
-        r = tell_containers(pod, &old, &meta);
+        r = describe_containers(pod, &old, &meta);
         if (r < 0 || meta.n_items == 0 || (text && containers_meta_equal(&old, &meta)))
                 return r;
 
@@ -202,7 +203,7 @@ static bool wants_condition(const InPlacePod *pod) {
                pod->pod->update != POD_UPDATE_NONE;
 }
 
-/* States that pass by themselves within moments are not told. */
+/* States that pass by themselves within moments are not written. */
 static bool is_passing(InPlacePod *pod, ConditionReason reason, bool is_first) {
         uint64_t now = inplace_now(pod->inplace);
 
@@ -239,7 +240,7 @@ static bool is_behind(const InPlacePod *pod) {
         return false;
 }
 
-static bool is_told(const InPlacePod *pod, const Condition *condition) {
+static bool is_written(const InPlacePod *pod, const Condition *condition) {
         const InPlaceText *written = inplace_pod_written(pod);
         const char *status = written ? written->status : pod->pod->verified_status;
         const char *reason = written ? written->reason : pod->pod->verified_reason;
@@ -254,7 +255,7 @@ static bool is_told(const InPlacePod *pod, const Condition *condition) {
 }
 
 /* Sets status, reason and message, or nothing. */
-static int tell_condition(InPlacePod *pod, InPlaceText *ret) {
+static int make_condition(InPlacePod *pod, InPlaceText *ret) {
         cleanup(condition_done) Condition condition = CONDITION_INIT;
         const InPlaceText *written = inplace_pod_written(pod);
         bool is_first = written ? !written->status : !pod->pod->verified_status;
@@ -266,7 +267,7 @@ static int tell_condition(InPlacePod *pod, InPlaceText *ret) {
         r = pod_condition(pod, &condition);
         if (r < 0)
                 return r;
-        if (is_passing(pod, condition.reason, is_first) || is_told(pod, &condition) ||
+        if (is_passing(pod, condition.reason, is_first) || is_written(pod, &condition) ||
             (condition.reason == CONDITION_UNKNOWN && is_behind(pod)))
                 return 0;
 
@@ -298,8 +299,7 @@ static void text_drop(InPlaceText *text, InPlaceFieldKind kind) {
         text->message = (free(text->message), NULL);
 }
 
-/* It says something about this one pod alone: it is gone, has changed meanwhile, or somebody does
- * not accept what it would become. */
+/* It concerns this pod alone: it is gone, has changed meanwhile, or its new state is not accepted. */
 static bool is_of_pod(const Error *error) {
         return error->kind == ERROR_NOT_FOUND || error->kind == ERROR_CONFLICT ||
                error->kind == ERROR_INVALID;
@@ -339,7 +339,7 @@ static void inplace_note(InPlace *inplace, const Error *error) {
                 log_info(inplace->options.log, NULL, "The status of pods is written again.");
 }
 
-/* What was refused for nobody but this pod concerns nobody any more: no success will say so. */
+/* What was refused for this pod alone is over with it: no success will follow. */
 void inplace_pod_forget_refusal(InPlacePod *pod) {
         InPlace *inplace = pod->inplace;
         bool was_refused = pod_is_refused(pod);
@@ -353,8 +353,7 @@ void inplace_pod_forget_refusal(InPlacePod *pod) {
         if (!was_refused || inplace->error.kind == ERROR_NONE || is_any_refused(inplace))
                 return;
 
-        log_info(inplace->options.log, NULL,
-                 "What could not be written to pods is not to be written any more.");
+        log_info(inplace->options.log, NULL, "The refused writes to pods are no longer needed.");
         error_done(&inplace->error);
         if (inplace->options.on_changed)
                 inplace->options.on_changed(inplace->options.userdata);
@@ -453,7 +452,7 @@ static int pod_write_succeeded(InPlacePod *pod, const char *version, InPlaceText
         pod->is_split = false;
         pod->unwritten_usec = 0;
 
-        /* An answer that does not say what it made of the pod: the watch will. */
+        /* The answer lacks the version of the pod: the watch will show it. */
         if (!version) {
                 pod->write_state = INPLACE_WRITE_DROPPED;
                 return 0;
@@ -562,7 +561,7 @@ static bool is_restart_news(const InPlaceText *text) {
                strcmp(text->reason, condition_reason_to_string(CONDITION_RESTARTING)) == 0;
 }
 
-/* Containers that are restarted together are told of together. */
+/* Containers that are restarted together are written together. */
 static uint64_t not_before_usec(InPlacePod *pod, const InPlaceText *text, uint64_t now) {
         if (pod->write.rest_usec > now)
                 return pod->write.rest_usec;
@@ -646,9 +645,9 @@ int inplace_pod_write(InPlacePod *pod) {
         if (pod->write_state != INPLACE_WRITE_NONE || inplace_pod_is_over(pod))
                 return 0;
 
-        r = tell_annotation(pod, &text);
+        r = make_annotation(pod, &text);
         if (r >= 0)
-                r = tell_condition(pod, &text);
+                r = make_condition(pod, &text);
         if (r >= 0 && (text.meta || text.status))
                 r = pod_write_text(pod, &text);
         else

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "agent/image/image-ref.h"
 #include "agent/inplace/inplace-internal.h"
 
@@ -101,10 +102,6 @@ static void inplace_drop(InPlace *inplace, InPlacePod **at) {
 
         inplace_pod_free(*at);
         memmove(at, at + 1, (size_t) (end - at - 1) * sizeof(*at));
-}
-
-static bool text_equal(const char *a, const char *b) {
-        return a == b || (a && b && strcmp(a, b) == 0);
 }
 
 static bool container_equal(const PodContainer *a, const PodContainer *b) {

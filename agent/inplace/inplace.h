@@ -4,10 +4,10 @@
 /*
  * What really runs in the pods of this node, and restarts where their metadata has changed
  *
- * For each pod whose owner wants it: says in the annotation apps.kruise.io/runtime-containers-meta
- * which container of the runtime is behind each name and what it was made with; restarts, at once
+ * For each pod whose owner asks for it: writes into the annotation
+ * apps.kruise.io/runtime-containers-meta which container of the runtime is behind each name and what it was made with; restarts, at once
  * and no more than once, the containers whose environment is made from labels or annotations that
- * have another value now; and tells by the condition inplaced.io/InPlaceVerified whether what was
+ * have another value now; and shows by the condition inplaced.io/InPlaceVerified whether what was
  * asked for is what runs. What is known of a container is asked once, since it does not change as
  * long as the container lives.
  */
@@ -27,17 +27,17 @@ typedef struct InPlaceOptions {
         Pods *pods;
         Runtimes *runtimes;
         Stops *stops;
-        bool has_condition; /* tell by the condition, too */
+        bool has_condition; /* write the condition, too */
 
         /* A pod was written to (NULL) or not; for metrics. */
         void (*on_written)(const Error *error, void *userdata);
-        /* inplace_error() has become another one without a write. NULL: nobody wants to know. */
+        /* inplace_error() has become another one without a write. NULL: that is not reported. */
         void (*on_changed)(void *userdata);
         void *userdata;
 } InPlaceOptions;
 
 int inplace_new(const InPlaceOptions *options, InPlace **ret);
-/* What has begun goes on in the stops, and is nobody's any more. */
+/* What has begun goes on in the stops, without an owner. */
 InPlace *inplace_free(InPlace *inplace);
 
 /* A runtime came or went. */
@@ -50,9 +50,9 @@ int inplace_image_changed(InPlace *inplace, const char *canonical);
 int inplace_kick(InPlace *inplace);
 
 /* Whether the environment of a container is the one that its metadata asks for; by what the
- * runtime's labels say of its pod. */
+ * runtime's labels contain about its pod. */
 typedef enum InPlaceEnvironment {
-        INPLACE_ENVIRONMENT_NONE, /* nothing in it is made from metadata, or nobody looks */
+        INPLACE_ENVIRONMENT_NONE, /* nothing in it is made from metadata, or the pod takes no part */
         INPLACE_ENVIRONMENT_UNKNOWN,
         INPLACE_ENVIRONMENT_CURRENT,
         INPLACE_ENVIRONMENT_STALE,
@@ -64,7 +64,7 @@ InPlaceEnvironment inplace_environment(const InPlace *inplace, const char *names
                                        const char *container);
 const char *inplace_environment_to_string(InPlaceEnvironment environment);
 
-/* How many containers of all pods had this verdict when they were last looked at. */
+/* How many containers of all pods had this verdict when they were last inspected. */
 size_t inplace_count(const InPlace *inplace, Verdict verdict);
 
 /* Why the last write failed that may concern more than one pod, or unset: also once no pod is left

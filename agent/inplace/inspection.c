@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "agent/inplace/image-ids.h"
 #include "agent/inplace/running-env-spec.h"
 #include "agent/pod/runtime-pods.h"
@@ -49,18 +50,6 @@ struct Inspection {
 
 DEFINE_CLEANUP(Inspection *, inspection_free)
 
-/* -ENOMEM unless it could be copied. */
-static int replace(char **text, const char *with) {
-        char *copy = strdup(with);
-
-        if (!copy)
-                return -ENOMEM;
-
-        free(*text);
-        *text = copy;
-        return 0;
-}
-
 static int inspection_finish(Inspection *inspection) {
         cleanup(free_p) InspectionAnswer *answers =
                 calloc(inspection->n_items + 1, sizeof(*answers));
@@ -100,13 +89,13 @@ static int item_take_ids(Item *item, const char *const *ids, size_t *at) {
                 const char *id = ids[(*at)++];
 
                 item->is_incomplete = item->is_incomplete || !id;
-                r = id ? replace(&item->reference_id, id) : 0;
+                r = id ? text_set(&item->reference_id, id) : 0;
         }
         if (r >= 0 && needs_running_id(item)) {
                 const char *id = ids[(*at)++];
 
                 item->is_incomplete = item->is_incomplete || !id;
-                r = id ? replace(&item->running_id, id) : 0;
+                r = id ? text_set(&item->running_id, id) : 0;
         }
 
         return r;
@@ -163,8 +152,7 @@ static const char *find_info(const CriContainerStatus *status) {
 
 static int inspection_ask_env(Inspection *inspection);
 
-/* Why it cannot be told is remembered; whether it is worth asking again, the runtime alone
- * knows. */
+/* The reason of a failure is kept; only the runtime knows whether it is worth asking again. */
 static int on_container(const void *reply, const Error *error, void *userdata) {
         Inspection *inspection = userdata;
         cleanup(error_done) Error refusal = ERROR_INIT;
@@ -207,7 +195,7 @@ static int inspection_ask_env(Inspection *inspection) {
 static int item_take(Item *item, const RuntimeContainer *container) {
         int r;
 
-        r = replace(&item->id, container->id);
+        r = text_set(&item->id, container->id);
         if (r < 0)
                 return r;
 
@@ -217,11 +205,11 @@ static int item_take(Item *item, const RuntimeContainer *container) {
         if (strcmp(item->id, item->known_id) == 0)
                 return 0;
 
-        r = replace(&item->image_ref, container->image_ref);
+        r = text_set(&item->image_ref, container->image_ref);
         if (r < 0 || !image_ids_is_id(container->image_ref))
                 return r;
 
-        return replace(&item->running_id, container->image_ref);
+        return text_set(&item->running_id, container->image_ref);
 }
 
 static int on_list(RuntimePods *pods, const Error *error, void *userdata) {

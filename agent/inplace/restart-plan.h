@@ -19,7 +19,7 @@ typedef enum RestartPlan {
         RESTART_PLAN_FOR_KUBELET, /* the kubelet will restart it */
         RESTART_PLAN_FOR_SYNC,    /* until the kubelet has the new metadata for sure */
         RESTART_PLAN_FOR_RETRY,   /* stopping it failed a while ago */
-        RESTART_PLAN_SKIP,        /* nobody would start it again */
+        RESTART_PLAN_SKIP,        /* nothing would start it again */
         RESTART_PLAN_GIVE_UP,     /* a restart did not heal it */
         RESTART_PLAN_STOP,
         _RESTART_PLAN_MAX,

@@ -103,5 +103,5 @@ int running_env_hash(const char *info, char *const *names, uint32_t *ret, Error 
                 return hash(list, false, names, ret);
 
         return error_set(reterr, ERROR_INVALID,
-                         "the runtime does not tell the environment of the container");
+                         "the runtime does not report the environment of the container");
 }

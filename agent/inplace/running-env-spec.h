@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The environment that a container was made with, out of what the runtime tells of it
+ * The environment that a container was made with, from what the runtime reports about it
  *
  * Only its hash leaves this file: values of an environment may be secrets. Pure.
  */

@@ -9,6 +9,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
+#include "agent/base/text.h"
 #include "agent/inplace/image-ids.h"
 #include "agent/pod/runtime-pods.h"
 
@@ -101,15 +102,6 @@ static int item_say(Item *item, const Error *error) {
         return 0;
 }
 
-/* NULL is what could not be asked. */
-static int take(char **to, const char *text) {
-        if (!text)
-                return 0;
-
-        *to = strdup(text);
-        return *to ? 0 : -ENOMEM;
-}
-
 static bool asks_running_id(const Item *item) {
         return item->container->image_ref[0] && !image_ids_is_id(item->container->image_ref);
 }
@@ -118,11 +110,11 @@ static int item_take(Item *item, const char *const *ids, size_t *at, const Error
         const char *image_ref = item->container->image_ref;
         int r;
 
-        r = take(&item->reference_id, item->reference[0] ? ids[(*at)++] : "");
+        r = text_copy(item->reference[0] ? ids[(*at)++] : "", &item->reference_id);
         if (r < 0)
                 return r;
 
-        r = take(&item->running_id, asks_running_id(item) ? ids[(*at)++] : image_ref);
+        r = text_copy(asks_running_id(item) ? ids[(*at)++] : image_ref, &item->running_id);
         if (r < 0)
                 return r;
 
@@ -246,12 +238,11 @@ int verify_new(const VerifyOptions *options, Verify **ret) {
         *verify = (Verify){
                 .client = options->client,
                 .api_pods = options->pods,
-                .namespace = options->namespace ? strdup(options->namespace) : NULL,
-                .pod = options->pod ? strdup(options->pod) : NULL,
                 .on_done = options->on_done,
                 .userdata = options->userdata,
         };
-        if ((options->namespace && !verify->namespace) || (options->pod && !verify->pod))
+        if (text_copy(options->namespace, &verify->namespace) < 0 ||
+            text_copy(options->pod, &verify->pod) < 0)
                 return -ENOMEM;
 
         r = runtime_pods_list(verify->client,

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Looks at all containers, or those of one pod, and says which image each runs
+ * Inspects all containers, or those of one pod, and reports which image each runs
  *
  * Asks the runtime alone, now; from the API server's pods, where there are any, it takes the
  * reference that is asked for. A container without such a pod is compared with the reference that

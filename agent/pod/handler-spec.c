@@ -13,6 +13,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/base/redact.h"
+#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 #include "agent/kube/reply-spec.h"
@@ -31,11 +32,6 @@ static bool has_control(const char *text) {
                         return true;
 
         return false;
-}
-
-static int copy(const char *text, char **ret) {
-        *ret = strdup(text);
-        return *ret ? 0 : -ENOMEM;
 }
 
 static int parse_json(const char *text, const char *what, struct json_object **ret, Error *reterr) {
@@ -62,7 +58,7 @@ static int read_argument(struct json_object *item, const JsonPath *path, char **
         text = json_object_get_string(item);
         if (strlen(text) != (size_t) json_object_get_string_len(item))
                 return json_refuse(path, reterr, "has a NUL in it");
-        return copy(text, ret);
+        return text_copy(text, ret);
 }
 
 static int read_exec(struct json_object *exec, const JsonPath *parent, HandlerSpec *spec,
@@ -192,7 +188,7 @@ static int read_host(struct json_object *object, const JsonPath *parent, Handler
         if (!is_host(text))
                 return json_refuse(&path, reterr, "%s is neither a name nor an address",
                                    quote(text, (char[QUOTE_SIZE]){ 0 }));
-        return copy(text, &spec->host);
+        return text_copy(text, &spec->host);
 }
 
 static int read_scheme(struct json_object *object, const JsonPath *parent, HandlerSpec *spec,
@@ -206,9 +202,9 @@ static int read_scheme(struct json_object *object, const JsonPath *parent, Handl
                 return r;
 
         if (!text || !*text || strcasecmp(text, "http") == 0)
-                return copy("http", &spec->scheme);
+                return text_copy("http", &spec->scheme);
         if (strcasecmp(text, "https") == 0)
-                return copy("https", &spec->scheme);
+                return text_copy("https", &spec->scheme);
 
         return json_refuse(&path, reterr, "expected HTTP or HTTPS, got %s",
                            quote(text, (char[QUOTE_SIZE]){ 0 }));
@@ -258,8 +254,8 @@ static int read_header(struct json_object *item, const JsonPath *path, HandlerHe
         if (value && has_control(value))
                 return json_refuse(path, reterr, "the value has a control character in it");
 
-        r = copy(name, &ret->name);
-        return r < 0 ? r : copy(value ?: "", &ret->value);
+        r = text_copy(name, &ret->name);
+        return r < 0 ? r : text_copy(value ?: "", &ret->value);
 }
 
 static int read_headers(struct json_object *object, const JsonPath *parent, HandlerSpec *spec,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "cri/client.h"
 
 #define SELECTORS_MAX 3
@@ -86,11 +87,6 @@ static int compare_found(const void *left, const void *right) {
         return strcmp(a->container->id, b->container->id);
 }
 
-static int copy_text(const char *text, char **to) {
-        *to = strdup(text);
-        return *to ? 0 : -ENOMEM;
-}
-
 static const char *choose(const char *text, const char *otherwise) {
         return text[0] ? text : otherwise;
 }
@@ -108,10 +104,10 @@ static int read_container(const Found *found, RuntimeContainer *to) {
                 .kubelet_hash = read_number(cri_container_annotation(from, ANNOTATION_HASH), 16,
                                             UINT64_MAX),
         };
-        if (copy_text(found->name, &to->name) < 0 || copy_text(from->id, &to->id) < 0 ||
-            copy_text(from->pod_sandbox_id, &to->sandbox_id) < 0 ||
-            copy_text(image, &to->image) < 0 ||
-            copy_text(choose(from->image_id, from->image_ref), &to->image_ref) < 0)
+        if (text_copy(found->name, &to->name) < 0 || text_copy(from->id, &to->id) < 0 ||
+            text_copy(from->pod_sandbox_id, &to->sandbox_id) < 0 ||
+            text_copy(image, &to->image) < 0 ||
+            text_copy(choose(from->image_id, from->image_ref), &to->image_ref) < 0)
                 return -ENOMEM;
 
         return 0;
@@ -122,8 +118,8 @@ static int read_pod(const Found *found, size_t n_found, RuntimePod *pod) {
                 .containers = calloc(n_found, sizeof(*pod->containers)),
                 .former = calloc(n_found, sizeof(*pod->former)),
         };
-        if (!pod->containers || !pod->former || copy_text(found->namespace, &pod->namespace) < 0 ||
-            copy_text(found->pod, &pod->name) < 0 || copy_text(found->uid, &pod->uid) < 0)
+        if (!pod->containers || !pod->former || text_copy(found->namespace, &pod->namespace) < 0 ||
+            text_copy(found->pod, &pod->name) < 0 || text_copy(found->uid, &pod->uid) < 0)
                 return -ENOMEM;
 
         for (size_t i = 0; i < n_found; i++) {

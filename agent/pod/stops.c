@@ -13,6 +13,7 @@
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
 #include "agent/base/random.h"
+#include "agent/base/text.h"
 #include "agent/pod/hook.h"
 #include "agent/pod/runtime-pods.h"
 #include "agent/pod/stop-journal.h"
@@ -351,12 +352,11 @@ static void stops_note_journal(Stops *stops, const Error *error) {
         bool is_broken = error->kind != ERROR_NONE;
 
         if (is_broken && !stops->is_journal_broken)
-                log_error(stops->log, NULL,
-                          "Cannot write down which containers are being stopped: %s.",
+                log_error(stops->log, NULL, "Cannot record which containers are being stopped: %s.",
                           error_message(error));
         if (!is_broken && stops->is_journal_broken)
                 log_info(stops->log, NULL,
-                         "Which containers are being stopped is written down again.");
+                         "The containers that are being stopped are recorded again.");
         stops->is_journal_broken = is_broken;
 }
 
@@ -653,17 +653,6 @@ static int event_of_error(Stop *stop, const Error *error, StopEvent *ret_event) 
         return 0;
 }
 
-static int replace(char **text, const char *source) {
-        char *copy = source ? strdup(source) : NULL;
-
-        if (source && !copy)
-                return -ENOMEM;
-
-        free(*text);
-        *text = copy;
-        return 0;
-}
-
 static int stop_take_container(Stop *stop, const CriContainer *container) {
         const struct {
                 char **text;
@@ -678,7 +667,7 @@ static int stop_take_container(Stop *stop, const CriContainer *container) {
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < sizeof(texts) / sizeof(texts[0]); i++)
-                r = replace(texts[i].text, texts[i].source);
+                r = text_set(texts[i].text, texts[i].source);
         if (r < 0)
                 return r;
 
@@ -751,7 +740,7 @@ static int event_of_sandbox(Stop *stop, const CriSandboxStatus *reply, StopEvent
                 address = reply->status->network->ip;
 
         *ret_event = STOP_ON_ADDRESS;
-        return replace(&stop->address, address);
+        return text_set(&stop->address, address);
 }
 
 /* Without an address the hook fails, and that is reported. */
@@ -782,7 +771,7 @@ static int stop_find_address(Stop *stop, StopEvent *ret_event) {
         if (!needs_address(stop))
                 return 0;
         if (stop->pod_address)
-                return replace(&stop->address, stop->pod_address);
+                return text_set(&stop->address, stop->pod_address);
 
         if (!client) {
                 *ret_event = STOP_ON_RUNTIME_AWAY;
@@ -1002,7 +991,7 @@ static void stop_log_end(const Stop *stop, uint64_t duration_usec) {
                 return;
         case STOP_GONE:
                 log_info(stop->stops->log, fields,
-                         "Container `%s` is not there any more, or has ended by itself.", name);
+                         "Container `%s` is gone, or has ended by itself.", name);
                 return;
         case STOP_NOT_ASKED:
                 log_info(stop->stops->log, fields, "Container `%s` is not stopped after all: %s.",
@@ -1146,33 +1135,8 @@ int stop_answer(Stop *stop, bool is_asked, const char *why_not) {
 
 /* All of them */
 
-static int copy_texts(Stop *stop, const StopOptions *options) {
-        const struct {
-                char **text;
-                const char *source;
-        } texts[] = {
-                { &stop->runtime, options->runtime },
-                { &stop->container_id, options->container_id },
-                { &stop->owner, options->owner },
-                { &stop->cause, options->cause },
-                { &stop->pod_address, options->pod_address },
-        };
-
-        for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-                if (!texts[i].source)
-                        continue;
-
-                *texts[i].text = strdup(texts[i].source);
-                if (!*texts[i].text)
-                        return -ENOMEM;
-        }
-
-        return 0;
-}
-
 static int stop_new(Stops *stops, const StopOptions *options, Stop **ret) {
         cleanup(stop_destroy_p) Stop *stop = NULL;
-        int r;
 
         stop = malloc(sizeof(*stop));
         if (!stop)
@@ -1192,9 +1156,12 @@ static int stop_new(Stops *stops, const StopOptions *options, Stop **ret) {
         deferred_init(&stop->turn, stops->event, on_turn, stop);
         timer_init(&stop->timer, stops->event, ACCURACY_USEC, on_timer, stop);
         timer_init(&stop->settling, stops->event, ACCURACY_USEC, on_settled, stop);
-        r = copy_texts(stop, options);
-        if (r < 0)
-                return r;
+        if (text_copy(options->runtime, &stop->runtime) < 0 ||
+            text_copy(options->container_id, &stop->container_id) < 0 ||
+            text_copy(options->owner, &stop->owner) < 0 ||
+            text_copy(options->cause, &stop->cause) < 0 ||
+            text_copy(options->pod_address, &stop->pod_address) < 0)
+                return -ENOMEM;
 
         *ret = take_ptr(stop);
         return 0;
@@ -1313,8 +1280,7 @@ static int stops_open_journal(Stops *stops, const char *state_dir) {
                 return r;
 
         if (error.kind != ERROR_NONE)
-                log_error(stops->log, NULL,
-                          "Which containers have been stopped is not known any more: %s.",
+                log_error(stops->log, NULL, "The record of stopped containers is lost: %s.",
                           error_message(&error));
         return 0;
 }
