@@ -95,7 +95,7 @@ static bool has_header(const HandlerSpec *spec, const char *name) {
         return false;
 }
 
-/* Whatever says how the message itself is built is ours to say. */
+/* Headers that describe how the message itself is built are not taken from the spec. */
 static bool is_framing(const char *name) {
         return strcasecmp(name, "Content-Length") == 0 ||
                strcasecmp(name, "Transfer-Encoding") == 0 || strcasecmp(name, "Trailer") == 0;
@@ -219,7 +219,7 @@ static int http_request(HandlerHttp *http, const char *scheme, Error *reterr) {
                 .userdata = http,
         };
         cleanup(free_p) char *server = NULL;
-        KubeCredentials nobody = { .proxy = "", .is_unverified = true };
+        KubeCredentials anonymous = { .proxy = "", .is_unverified = true };
         int r;
 
         if (asprintf(&server, "%s://%s:%u", scheme, http->host, http->port) < 0) {
@@ -227,8 +227,8 @@ static int http_request(HandlerHttp *http, const char *scheme, Error *reterr) {
                 return -ENOMEM;
         }
 
-        nobody.server = server;
-        r = http_peer_new(http->event, &nobody, &http->peer, reterr);
+        anonymous.server = server;
+        r = http_peer_new(http->event, &anonymous, &http->peer, reterr);
         return r < 0 ? r : http_send(http->peer, &request, &http->transfer);
 }
 
@@ -432,7 +432,7 @@ static int handler_connect(Handler *handler, const HandlerOptions *options) {
                 return error_set(&handler->error, ERROR_INVALID, "the pod's address is not known");
         if (!tcp_address_read(host, options->spec->port, &address))
                 return error_set(&handler->error, ERROR_UNSUPPORTED,
-                                 "%s is not an address, and names are not looked up for it",
+                                 "%s is not an address, and names are not resolved for it",
                                  quote(host, (char[QUOTE_SIZE]){ 0 }));
 
         return tcp_connect(handler->event, &address, handler->timeout_usec, on_connected, handler,

@@ -26,7 +26,7 @@ typedef struct Handler Handler;
 typedef enum HandlerOutcome {
         HANDLER_SUCCEEDED, /* exit status 0, an HTTP status from 200 to 399, a connection, or the time is over */
         HANDLER_FAILED,  /* the container did something else, or nothing in time */
-        HANDLER_NOT_RUN, /* this says nothing about the container */
+        HANDLER_NOT_RUN, /* which means nothing for the container */
         _HANDLER_OUTCOME_MAX,
 } HandlerOutcome;
 

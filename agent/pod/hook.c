@@ -20,7 +20,7 @@ struct Hook {
 
 DEFINE_CLEANUP(Hook *, hook_free)
 
-/* Of what a program writes to complain, the first line says the most. */
+/* Of a program's standard error, the first line is reported. */
 static void describe_exit(const HandlerResult *result, Error *ret) {
         char line[QUOTE_SIZE];
         size_t size = 0;

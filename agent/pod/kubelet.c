@@ -26,9 +26,9 @@
 #define REPLY_SIZE_MAX 65536
 #define HOST_SIZE 64
 #define NEVER_SEC INT64_MIN
-#define LEASE_DURATION_SEC 40 /* where it does not say itself for how long it holds */
+#define LEASE_DURATION_SEC 40 /* where it does not contain a duration */
 
-/* coordination.k8s.io/v1: by it a kubelet says that it lives. */
+/* coordination.k8s.io/v1: a living kubelet renews it. */
 typedef struct Lease {
         int64_t renewed_sec; /* since 1970 */
         int64_t duration_sec;
@@ -37,7 +37,7 @@ typedef struct Lease {
 struct KubeletQuestion {
         LIST_LINKS(KubeletQuestion);
         Kubelet *kubelet;
-        sd_event_source *answer; /* NULL: it waits for the attempt */
+        Deferred answer; /* requested when the attempt has ended */
         KubeletAnswered on_answered;
         void *userdata;
 };
@@ -49,8 +49,8 @@ struct Kubelet {
         bool has_address;
         TcpAddress address;
         char *lease_path; /* NULL: it cannot be asked */
-        bool was_alive;   /* somebody answered on the address, once */
-        sd_event_source *seek;
+        bool was_alive;   /* the address has accepted a connection, once */
+        Timer seek;
         KubeletQuestion *questions;
 
         /* The attempt, if there is one. */
@@ -101,7 +101,7 @@ static int lease_parse(const char *text, size_t size, Lease *ret, Error *reterr)
                 return r;
 
         if (lease.renewed_sec == NEVER_SEC || lease.duration_sec <= 0)
-                return error_set(reterr, ERROR_INVALID, "it does not say when it was renewed");
+                return error_set(reterr, ERROR_INVALID, "it does not contain when it was renewed");
 
         *ret = lease;
         return 0;
@@ -114,16 +114,11 @@ static uint64_t now_usec(const Kubelet *kubelet) {
         return usec;
 }
 
-static int on_answer(sd_event_source *source, void *userdata) {
+static int on_answer(void *userdata) {
         KubeletQuestion *question = userdata;
         const Kubelet *kubelet = question->kubelet;
 
-        question->answer = sd_event_source_unref(question->answer);
         return question->on_answered(kubelet->state, kubelet->why, question->userdata);
-}
-
-static int question_answer(KubeletQuestion *question) {
-        return loop_add_defer(question->kubelet->event, &question->answer, on_answer, question);
 }
 
 /* Takes over why. */
@@ -136,8 +131,7 @@ static int kubelet_answer(Kubelet *kubelet, KubeletState state, char *why) {
         kubelet->answered_usec = now_usec(kubelet);
         for (KubeletQuestion *question = kubelet->questions; r >= 0 && question;
              question = question->next)
-                if (!question->answer)
-                        r = question_answer(question);
+                r = deferred_request(&question->answer);
         return r;
 }
 
@@ -195,7 +189,7 @@ static int kubelet_ask_lease(Kubelet *kubelet) {
         return kube_call(kubelet->client, &request, &kubelet->call);
 }
 
-/* An address where nobody ever answered may be the wrong one. */
+/* An address that never accepted a connection may be the wrong one. */
 static int on_connected(int number, void *userdata) {
         Kubelet *kubelet = userdata;
 
@@ -221,34 +215,17 @@ static int kubelet_try(Kubelet *kubelet) {
                            &kubelet->connect);
 }
 
-/* A kubelet that was never seen alive cannot be told from one that serves its health elsewhere. So
- * it is looked for before anybody asks. */
-static int on_seek(sd_event_source *source, uint64_t usec, void *userdata) {
+/* A kubelet that was never seen alive cannot be distinguished from one that serves its health
+ * elsewhere. So the agent tries to connect before the first question. */
+static int on_seek(void *userdata) {
         Kubelet *kubelet = userdata;
         int r;
 
         if (kubelet->was_alive)
-                return sd_event_source_set_enabled(source, SD_EVENT_OFF);
-
-        r = sd_event_source_set_time_relative(source, SEEK_USEC);
-        if (r < 0)
-                return r;
-
-        return kubelet_try(kubelet);
-}
-
-static int kubelet_seek(Kubelet *kubelet) {
-        int r;
-
-        if (!kubelet->has_address)
                 return 0;
 
-        r = loop_add_time_relative(kubelet->event, &kubelet->seek, CLOCK_MONOTONIC, 0, 0, on_seek,
-                                   kubelet);
-        if (r < 0)
-                return r;
-
-        return sd_event_source_set_enabled(kubelet->seek, SD_EVENT_ON);
+        r = timer_start(&kubelet->seek, SEEK_USEC);
+        return r < 0 ? r : kubelet_try(kubelet);
 }
 
 int kubelet_ask(Kubelet *kubelet, KubeletAnswered on_answered, void *userdata,
@@ -267,8 +244,9 @@ int kubelet_ask(Kubelet *kubelet, KubeletAnswered on_answered, void *userdata,
                 .on_answered = on_answered,
                 .userdata = userdata,
         };
+        deferred_init(&question->answer, kubelet->event, on_answer, question);
         list_prepend(&kubelet->questions, question);
-        r = is_known ? question_answer(question) : kubelet_try(kubelet);
+        r = is_known ? deferred_request(&question->answer) : kubelet_try(kubelet);
         if (r < 0)
                 return r;
 
@@ -281,7 +259,7 @@ KubeletQuestion *kubelet_question_free(KubeletQuestion *question) {
                 return NULL;
 
         list_remove(&question->kubelet->questions, question);
-        sd_event_source_disable_unref(question->answer);
+        deferred_done(&question->answer);
         free(question);
         return NULL;
 }
@@ -343,10 +321,11 @@ int kubelet_new(const KubeletOptions *options, Kubelet **ret, Error *reterr) {
                                  "the kubelet's address is not one such as 127.0.0.1:10248: %s",
                                  quote(options->address, (char[QUOTE_SIZE]){ 0 }));
 
+        timer_init(&kubelet->seek, kubelet->event, /* accuracy_usec= */ 0, on_seek, kubelet);
         if (options->client && options->node_name)
                 r = format_lease_path(options->node_name, &kubelet->lease_path);
-        if (r >= 0)
-                r = kubelet_seek(kubelet);
+        if (r >= 0 && kubelet->has_address)
+                r = timer_start(&kubelet->seek, 0);
         if (r < 0)
                 return r;
 
@@ -358,7 +337,7 @@ Kubelet *kubelet_free(Kubelet *kubelet) {
         if (!kubelet)
                 return NULL;
 
-        sd_event_source_disable_unref(kubelet->seek);
+        timer_done(&kubelet->seek);
         tcp_connect_free(kubelet->connect);
         kube_call_unref(kubelet->call);
         free(kubelet->lease_path);

@@ -4,10 +4,10 @@
 /*
  * Whether there is a kubelet that would start a container again
  *
- * As far as that can be told: somebody accepts connections where the kubelet serves its health
- * (127.0.0.1:10248 by default), which is tried from the start on. Where nobody ever did, the
- * kubelet may serve it elsewhere or not at all, and its Lease, if there is an API server that may
- * be asked, is the second opinion: it is renewed every 10 s, and worth nothing after 40 s.
+ * It is alive if connections are accepted where the kubelet serves its health (127.0.0.1:10248 by
+ * default), which is tried from the start on. Where none ever was, the kubelet may serve it elsewhere
+ * or not at all, and its Lease, if there is an API server to ask, decides: it is renewed every 10 s,
+ * and worth nothing after 40 s.
  */
 
 #include <systemd/sd-event.h>
@@ -31,7 +31,7 @@ typedef struct KubeletOptions {
         const char *node_name; /* of the Lease; copied */
 } KubeletOptions;
 
-/* Refuses an address that makes no sense. */
+/* Refuses what is no address. */
 int kubelet_new(const KubeletOptions *options, Kubelet **ret, Error *reterr);
 Kubelet *kubelet_free(Kubelet *kubelet);
 

@@ -212,7 +212,7 @@ static int read_env(const KubeContainer *message, const KubeObjectMeta *meta,
         return env_hash(values, n_values, &container->env_hash);
 }
 
-/* What else a rule may ask for, only the kubelet can tell. */
+/* What else a rule may ask for, only the kubelet knows. */
 static bool has_unknown_rule(const KubeContainer *message) {
         for (size_t i = 0; i < message->n_restartpolicyrules; i++)
                 if (!is_text(message->restartpolicyrules[i]->action, "Restart"))
@@ -427,7 +427,7 @@ static int read_verified(const ConditionMessage *condition, Pod *pod, Error *ret
                          &pod->verified_message, reterr);
 }
 
-/* One that is too long for us is as if it said nothing: nobody reads the pod worse for it. */
+/* One that is too long counts as empty: the rest of the pod is read all the same. */
 static int read_gate(const ConditionMessage *condition, Pod *pod, Error *reterr) {
         if (!is_text(condition->status, "False") || !has_text(condition->message) ||
             strlen(condition->message) > POD_ANNOTATIONS_SIZE_MAX)

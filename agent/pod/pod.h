@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What the API server says of a pod, as far as anybody here needs it
+ * A pod of the API server, as far as it matters here
  *
  * Made once from the object's bytes (pod-spec.h), and not changed any more: the next state of the
  * pod is another one. Values of labels and annotations are not kept but as hashes.
@@ -72,7 +72,7 @@ typedef struct Pod {
         char *kruise_message; /* of that condition while it is False: who keeps it so; or NULL */
         PodUpdate update;
         char *restart_on_metadata; /* the annotation inplaced.io/restart-on-metadata-change; NULL: none, or
-                             * one that says no */
+                             * one that is False */
         char *meta; /* the annotation apps.kruise.io/runtime-containers-meta, or NULL */
 
         /* The condition inplaced.io/InPlaceVerified; NULL: there is none. */
@@ -94,6 +94,6 @@ const PodContainer *pod_find(const Pod *pod, const char *container);
  * written into the buffer; the ID is borrowed. */
 bool pod_split_container_id(const char *id, char *scheme, size_t scheme_size, const char **ret_id);
 
-/* Whoever owns the pod takes part in restarts when its metadata changes by annotation: "true", or
+/* The pod's owner takes part in restarts when its metadata changes by annotation: "true", or
  * the container's name is in its list. */
 bool pod_restarts_on_metadata(const Pod *pod, const char *container);

@@ -15,7 +15,7 @@
 #define REFUSED_MAX 64
 #define ROOM_MIN 16
 
-/* Pods by namespace and name. Not by UID, which many a text of somebody else names: such a UID is
+/* Pods by namespace and name. Not by UID, which texts of other writers contain: such a UID is
  * compared with that of the pod of the name. */
 typedef struct PodList {
         Pod **items; /* owned, in that order */
@@ -156,7 +156,7 @@ static void pods_forget_refused(Pods *pods, const char *namespace, const char *n
         pods->refused[i] = pods->refused[--pods->n_refused];
 }
 
-/* Once for each pod, and for so many of them: whoever sends nonsense does not fill the log. */
+/* Once for each pod, and for so many of them: invalid pods do not fill the log. */
 static int pods_refuse(Pods *pods, const KubeObject *object, const Error *error) {
         if (pods->n_refused == REFUSED_MAX ||
             pods_find_refused(pods, object->namespace, object->name) < pods->n_refused)
@@ -174,7 +174,7 @@ static int pods_refuse(Pods *pods, const KubeObject *object, const Error *error)
         return 0;
 }
 
-static int pods_tell_pod(Pods *pods, const Pod *pod, const Pod *before) {
+static int pods_notify_pod(Pods *pods, const Pod *pod, const Pod *before) {
         PodsWatcher *next;
         int r = 0;
 
@@ -186,7 +186,7 @@ static int pods_tell_pod(Pods *pods, const Pod *pod, const Pod *before) {
         return r;
 }
 
-static int pods_tell_gone(Pods *pods, const Pod *pod) {
+static int pods_notify_gone(Pods *pods, const Pod *pod) {
         PodsWatcher *next;
         int r = 0;
 
@@ -198,7 +198,7 @@ static int pods_tell_gone(Pods *pods, const Pod *pod) {
         return r;
 }
 
-static int pods_tell_state(Pods *pods, bool is_synced) {
+static int pods_notify_state(Pods *pods, bool is_synced) {
         PodsWatcher *next;
         int r = 0;
 
@@ -215,7 +215,7 @@ static int on_object(const KubeObject *object, void *userdata) {
         cleanup(pod_free_p) Pod *pod = NULL;
         cleanup(pod_free_p) Pod *before = NULL;
         Pods *pods = userdata;
-        const Pod *told;
+        const Pod *newest;
         int r;
 
         r = pod_spec_parse(object->bytes, object->n_bytes, &pod, &error);
@@ -224,12 +224,12 @@ static int on_object(const KubeObject *object, void *userdata) {
         if (r < 0)
                 return r;
 
-        told = pod;
+        newest = pod;
         r = pod_list_put(&pods->list, &pod, &before);
         if (r < 0)
                 return r;
 
-        return pods_tell_pod(pods, told, before);
+        return pods_notify_pod(pods, newest, before);
 }
 
 static int on_gone(const KubeObject *object, void *userdata) {
@@ -238,7 +238,7 @@ static int on_gone(const KubeObject *object, void *userdata) {
 
         pods_forget_refused(pods, object->namespace, object->name);
         pod = pod_list_take(&pods->list, object->namespace, object->name);
-        return pod ? pods_tell_gone(pods, pod) : 0;
+        return pod ? pods_notify_gone(pods, pod) : 0;
 }
 
 static int on_changed(void *userdata) {
@@ -246,7 +246,7 @@ static int on_changed(void *userdata) {
 
         if (pods->on_changed)
                 pods->on_changed(pods->userdata);
-        return pods_tell_state(pods, pods_are_synced(pods));
+        return pods_notify_state(pods, pods_are_synced(pods));
 }
 
 static void on_restart(void *userdata) {

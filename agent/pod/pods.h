@@ -14,8 +14,8 @@
 
 typedef struct Pods Pods;
 
-/* Told of each change, by those who want to know. In a callback no watcher may be taken off but the
- * one that is called, and the Pods must not be freed. */
+/* Is notified of each change. In a callback no watcher may be taken off but the one that is called, and
+ * the Pods must not be freed. */
 typedef struct PodsWatcher {
         /* It is there, or changed; before is its last state, or NULL. Both are borrowed; pod until
          * it changes again. */
@@ -33,7 +33,7 @@ typedef struct PodsOptions {
         Log *log;
         const char *node_name;
         void (*on_restart)(void *userdata); /* the watch began again, for metrics */
-        void (*on_changed)(void *userdata); /* what pods_error() says may differ */
+        void (*on_changed)(void *userdata); /* pods_error() may differ */
         void *userdata;
 } PodsOptions;
 
@@ -41,11 +41,11 @@ typedef struct PodsOptions {
 int pods_new(const PodsOptions *options, Pods **ret);
 Pods *pods_free(Pods *pods);
 
-/* The watcher is borrowed until it is taken off. It is told of later changes only. */
+/* The watcher is borrowed until it is taken off. It is notified of later changes only. */
 void pods_watch(Pods *pods, PodsWatcher *watcher);
 void pods_unwatch(Pods *pods, PodsWatcher *watcher);
 
-/* All that is known has been told, and is up to date as far as anybody can tell. */
+/* All that is known has been reported, and is up to date as far as is known. */
 bool pods_are_synced(const Pods *pods);
 
 /* Why it is not up to date, or unset. */

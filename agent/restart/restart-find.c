@@ -44,7 +44,7 @@ int restart_question_check(const RestartQuestion *question, Error *reterr) {
         if (question->grace_sec != STOP_GRACE_OF_POD &&
             (question->grace_sec < 0 || question->grace_sec > GRACE_SEC_MAX))
                 return error_set(reterr, ERROR_INVALID,
-                                 "the grace period is below zero or longer than a day");
+                                 "the grace period is negative or longer than a day");
 
         r = check_name("no pod", question->pod, reterr);
         if (r >= 0 && question->namespace[0])

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Which containers somebody means who asks for a restart
+ * Which containers a request for a local restart means
  *
  * A pod is named by its name alone, or by its namespace too; a name that stands for pods of several
  * namespaces is refused rather than guessed. Containers that do not run are not stopped. Pure.
@@ -28,7 +28,7 @@ int restart_question_check(const RestartQuestion *question, Error *reterr);
 /* What was found. Everything is borrowed. */
 typedef struct RestartFound {
         const RuntimePod *pod;
-        const Pod *known; /* what the API server says of this very pod; NULL: nothing */
+        const Pod *known; /* this very pod at the API server; NULL: unknown */
         const RuntimeContainer *containers[RESTART_CONTAINERS_MAX];
         size_t n_containers; /* at least 1 */
 } RestartFound;
@@ -39,5 +39,5 @@ int restart_find(const RuntimePods *running, const Pods *known, const RestartQue
                  RestartFound *ret, Error *reterr);
 
 /* Why nothing starts the container again once it has ended: one line, owned by the caller; NULL:
- * somebody does, as far as known. */
+ * the kubelet does, as far as known. */
 int restart_stays_down(const Pod *known, const char *container, char **ret);

@@ -14,7 +14,7 @@
 #include "agent/rpc/client.h"
 
 #define WAIT_SEC ((int64_t) 10 * 60)
-#define LOOK_USEC ((uint64_t) 250 * 1000)
+#define POLL_USEC ((uint64_t) 250 * 1000)
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define NO_RUNTIME "no container runtime has been found"
 #define NOT_RUNNING "it did not run again"
@@ -28,7 +28,7 @@ typedef struct RestartItem {
         char *old_id;
         char *new_id;           /* NULL: not known yet */
         unsigned restart_count; /* of the old one */
-        PodContainerKind kind;  /* MAIN if nobody knows */
+        PodContainerKind kind;  /* MAIN if unknown */
         size_t index;           /* in the pod's spec, if that is known */
         bool comes_back;        /* as far as known */
         bool was_added;         /* its stop */
@@ -37,7 +37,7 @@ typedef struct RestartItem {
         uint64_t deadline_usec; /* of its return; on the monotonic clock */
         bool is_unready;        /* it is there again, but not ready */
 
-        /* What was told. */
+        /* What was reported. */
         RestartPhase phase;
         bool is_final;
         char *message;
@@ -61,8 +61,8 @@ struct Restart {
         int (*on_end)(const Error *error, void *userdata);
         void *userdata;
 
-        sd_event_source *begin;
-        RuntimePodsCall *call; /* looks for the containers, and later whether they run again */
+        Deferred begin;
+        RuntimePodsCall *call; /* lists the containers, and later whether they run again */
 
         char *uid; /* of the pod, as in the runtime */
         bool was_known;
@@ -72,23 +72,24 @@ struct Restart {
 
         PodsWatcher watcher;
         bool is_watching;
-        sd_event_source *tick;
+        Timer tick;
 };
 
 DEFINE_CLEANUP(Restart *, restart_free)
 
-static bool is_told(const RestartItem *item, RestartPhase phase, bool is_final,
-                    const char *message) {
+static bool is_reported(const RestartItem *item, RestartPhase phase, bool is_final,
+                        const char *message) {
         return item->message && item->phase == phase && item->is_final == is_final &&
                strcmp(item->message, message) == 0;
 }
 
-/* Tells, unless nothing else is to be said than the last time. */
-static int restart_tell(RestartItem *item, RestartPhase phase, bool is_final, const char *message) {
+/* Reports what differs from the last report. */
+static int restart_report(RestartItem *item, RestartPhase phase, bool is_final,
+                          const char *message) {
         const Restart *restart = item->restart;
         char *copy;
 
-        if (is_told(item, phase, is_final, message))
+        if (is_reported(item, phase, is_final, message))
                 return 0;
 
         copy = strdup(message);
@@ -120,7 +121,7 @@ static void restart_stop_waiting(Restart *restart) {
         if (restart->is_watching)
                 pods_unwatch(restart->pods, &restart->watcher);
         restart->is_watching = false;
-        restart->tick = sd_event_source_disable_unref(restart->tick);
+        timer_stop(&restart->tick);
 }
 
 /* Ends the restart if nothing is left to do, which may free it: the last statement of a
@@ -151,10 +152,10 @@ static int item_runs(RestartItem *item, const char *new_id) {
         if (!item->new_id)
                 return -ENOMEM;
 
-        return restart_tell(item, RESTART_RUNNING, true, "");
+        return restart_report(item, RESTART_RUNNING, true, "");
 }
 
-/* A status that is older than the container that was stopped tells of the one before it. */
+/* A status that is older than the container that was stopped shows the one before it. */
 static const char *id_of_successor(const RestartItem *item, const PodContainer *container) {
         char scheme[SCHEME_SIZE];
         const char *id;
@@ -167,7 +168,7 @@ static const char *id_of_successor(const RestartItem *item, const PodContainer *
         return id;
 }
 
-static int item_look_at_pod(RestartItem *item, const Pod *pod) {
+static int item_inspect_pod(RestartItem *item, const Pod *pod) {
         const PodContainer *container = pod_find(pod, item->name);
         const char *id = container ? id_of_successor(item, container) : NULL;
 
@@ -175,19 +176,19 @@ static int item_look_at_pod(RestartItem *item, const Pod *pod) {
             (item->kind == POD_CONTAINER_INIT || (container->is_running && container->is_ready)))
                 return item_runs(item, id);
         if (pod->is_deleted)
-                return restart_tell(item, RESTART_FAILED, true,
-                                    "nothing starts it again: the pod is being deleted");
+                return restart_report(item, RESTART_FAILED, true,
+                                      "nothing starts it again: the pod is being deleted");
 
         item->is_unready = id && container->is_running;
         return 0;
 }
 
-static int look_at_pod(Restart *restart, const Pod *pod) {
+static int inspect_pod(Restart *restart, const Pod *pod) {
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < restart->n_items; i++)
                 if (is_awaited(&restart->items[i]))
-                        r = item_look_at_pod(&restart->items[i], pod);
+                        r = item_inspect_pod(&restart->items[i], pod);
         return r;
 }
 
@@ -196,11 +197,11 @@ static int fail_all(Restart *restart, const char *message) {
 
         for (size_t i = 0; r >= 0 && i < restart->n_items; i++)
                 if (is_awaited(&restart->items[i]))
-                        r = restart_tell(&restart->items[i], RESTART_FAILED, true, message);
+                        r = restart_report(&restart->items[i], RESTART_FAILED, true, message);
         return r;
 }
 
-static int look_at_runtime(Restart *restart, const RuntimePod *pod) {
+static int inspect_runtime(Restart *restart, const RuntimePod *pod) {
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < restart->n_items; i++) {
@@ -229,7 +230,7 @@ static int on_listed_again(RuntimePods *running, const Error *error, void *userd
         if (!pod)
                 return 0;
 
-        r = look_at_runtime(restart, pod);
+        r = inspect_runtime(restart, pod);
         return r < 0 ? r : restart_settle(restart);
 }
 
@@ -244,7 +245,7 @@ static int ask_runtime(Restart *restart) {
 }
 
 /* The API server is asked first, since it knows who is ready. */
-static int look(Restart *restart) {
+static int inspect(Restart *restart) {
         const Pod *pod;
 
         if (!restart->pods || !pods_are_synced(restart->pods))
@@ -252,7 +253,7 @@ static int look(Restart *restart) {
 
         pod = pods_find(restart->pods, restart->namespace, restart->pod);
         if (pod && strcmp(pod->runtime_uid, restart->uid) == 0)
-                return look_at_pod(restart, pod);
+                return inspect_pod(restart, pod);
         if (restart->was_known)
                 return fail_all(restart, "nothing starts it again: the pod is gone");
 
@@ -271,7 +272,7 @@ static int item_fail_late(RestartItem *item) {
                 return -ENOMEM;
         }
 
-        return restart_tell(item, RESTART_FAILED, true, message);
+        return restart_report(item, RESTART_FAILED, true, message);
 }
 
 static int fail_late(Restart *restart) {
@@ -288,10 +289,10 @@ static int fail_late(Restart *restart) {
         return r;
 }
 
-static int look_and_settle(Restart *restart) {
+static int inspect_and_settle(Restart *restart) {
         int r;
 
-        r = look(restart);
+        r = inspect(restart);
         if (r < 0)
                 return r;
 
@@ -302,24 +303,18 @@ static int look_and_settle(Restart *restart) {
         return restart_settle(restart);
 }
 
-static int on_tick(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_tick(void *userdata) {
+        Restart *restart = userdata;
         int r;
 
-        r = sd_event_source_set_time_relative(source, LOOK_USEC);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
-        if (r < 0)
-                return r;
-
-        return look_and_settle(userdata);
+        r = timer_start(&restart->tick, POLL_USEC);
+        return r < 0 ? r : inspect_and_settle(restart);
 }
 
 static int on_pod(const Pod *pod, const Pod *before, void *userdata) {
         Restart *restart = userdata;
 
-        return strcmp(pod->name, restart->pod) == 0 ? look_and_settle(restart) : 0;
+        return strcmp(pod->name, restart->pod) == 0 ? inspect_and_settle(restart) : 0;
 }
 
 static int on_gone(const Pod *pod, void *userdata) {
@@ -335,12 +330,7 @@ static int on_gone(const Pod *pod, void *userdata) {
 }
 
 static int on_state(bool is_synced, void *userdata) {
-        return look_and_settle(userdata);
-}
-
-static int start_tick(Restart *restart) {
-        return loop_add_time_relative(restart->event, &restart->tick, CLOCK_MONOTONIC, LOOK_USEC, 0,
-                                      on_tick, restart);
+        return inspect_and_settle(userdata);
 }
 
 static int restart_await(RestartItem *item) {
@@ -358,7 +348,7 @@ static int restart_await(RestartItem *item) {
                 restart->is_watching = true;
         }
 
-        return restart->tick ? 0 : start_tick(restart);
+        return timer_is_running(&restart->tick) ? 0 : timer_start(&restart->tick, POLL_USEC);
 }
 
 /* Stopping */
@@ -370,10 +360,12 @@ static int on_step(Stop *stop, StopStep step, const char *message, void *userdat
         case STOP_STEP_QUEUED:
         case STOP_STEP_WAITING_FOR_RUNTIME:
         case STOP_STEP_WAITING_FOR_KUBELET:
-        case STOP_STEP_INSPECTING: return restart_tell(item, RESTART_WAITING, false, message ?: "");
+        case STOP_STEP_INSPECTING:
+                return restart_report(item, RESTART_WAITING, false, message ?: "");
         case STOP_STEP_HOOK:
-                return restart_tell(item, RESTART_STOPPING, false, message ?: "its preStop hook");
-        case STOP_STEP_STOPPING: return restart_tell(item, RESTART_STOPPING, false, message ?: "");
+                return restart_report(item, RESTART_STOPPING, false, message ?: "its preStop hook");
+        case STOP_STEP_STOPPING:
+                return restart_report(item, RESTART_STOPPING, false, message ?: "");
         case STOP_STEP_ENDED:
         case _STOP_STEP_MAX: break;
         }
@@ -412,7 +404,7 @@ static int item_ended(RestartItem *item, const StopReport *report) {
         if (r < 0)
                 return r;
 
-        r = restart_tell(item, RESTART_STOPPED, is_final, message);
+        r = restart_report(item, RESTART_STOPPED, is_final, message);
         if (r < 0 || is_final)
                 return r;
 
@@ -432,8 +424,8 @@ static int on_stopped(const StopReport *report, void *userdata) {
         case STOP_NOT_ASKED:
         case STOP_FAILED:
         case _STOP_RESULT_MAX:
-                r = restart_tell(item, RESTART_FAILED, true,
-                                 report->message ?: "it could not be stopped");
+                r = restart_report(item, RESTART_FAILED, true,
+                                   report->message ?: "it could not be stopped");
                 break;
         }
         if (r < 0)
@@ -552,8 +544,8 @@ static int restart_stop_all(Restart *restart) {
         for (size_t i = 0; r >= 0 && i < restart->n_items; i++) {
                 RestartItem *item = &restart->items[i];
 
-                r = restart_tell(item, RESTART_WAITING, false,
-                                 is_in_turn(item) ? "" : "it is stopped after what it serves");
+                r = restart_report(item, RESTART_WAITING, false,
+                                   is_in_turn(item) ? "" : "it is stopped after what it serves");
         }
 
         return r < 0 ? r : restart_stop_next(restart);
@@ -587,7 +579,7 @@ static int on_listed(RuntimePods *running, const Error *refused, void *userdata)
         return restart_stop_all(restart);
 }
 
-static int restart_look(Restart *restart, RpcClient *client) {
+static int restart_list(Restart *restart, RpcClient *client) {
         const RuntimePodsFilter filter = {
                 .namespace = restart->namespace,
                 .pod = restart->pod,
@@ -596,7 +588,7 @@ static int restart_look(Restart *restart, RpcClient *client) {
         return runtime_pods_list(client, &filter, on_listed, restart, &restart->call);
 }
 
-static int on_begin(sd_event_source *source, void *userdata) {
+static int on_begin(void *userdata) {
         cleanup(error_done) Error error = ERROR_INIT;
         Restart *restart = userdata;
         const RestartQuestion question = {
@@ -609,11 +601,10 @@ static int on_begin(sd_event_source *source, void *userdata) {
         RpcClient *client = runtimes_client(restart->runtimes);
         Runtime *runtime;
 
-        restart->begin = sd_event_source_unref(restart->begin);
         if (restart_question_check(&question, &error) < 0)
                 return restart->on_end(&error, restart->userdata);
         if (client)
-                return restart_look(restart, client);
+                return restart_list(restart, client);
 
         runtime = runtimes_chosen(restart->runtimes);
         (void) error_set(&error, ERROR_UNAVAILABLE, "%s",
@@ -650,7 +641,9 @@ int restart_new(const RestartOptions *options, Restart **ret) {
             !restart->reason)
                 return -ENOMEM;
 
-        r = loop_add_defer(restart->event, &restart->begin, on_begin, restart);
+        timer_init(&restart->tick, restart->event, /* accuracy_usec= */ 0, on_tick, restart);
+        deferred_init(&restart->begin, restart->event, on_begin, restart);
+        r = deferred_request(&restart->begin);
         if (r < 0)
                 return r;
 
@@ -677,7 +670,8 @@ Restart *restart_free(Restart *restart) {
                 item_done(&restart->items[i]);
         free(restart->items);
         runtime_pods_call_free(restart->call);
-        sd_event_source_disable_unref(restart->begin);
+        deferred_done(&restart->begin);
+        timer_done(&restart->tick);
         sd_event_unref(restart->event);
         free(restart->address);
         free(restart->uid);

@@ -2,11 +2,11 @@
 #pragma once
 
 /*
- * Restarts containers of a pod because somebody on this node asks for it
+ * Restarts containers of a pod for a local caller
  *
  * Finds them in the runtime, stops them beside each other, sidecars after the others and in reverse
- * order, and, if that is wanted, waits until each runs again. It needs no API server; where there is
- * one, its pods tell which are sidecars, whether a container comes back, and when it is ready. While
+ * order, and, on request, waits until each runs again. It needs no API server; where there is
+ * one, its pods show which are sidecars, whether a container comes back, and when it is ready. While
  * the server is away, what was known last counts.
  */
 
@@ -17,7 +17,7 @@
 typedef struct Restart Restart;
 
 typedef enum RestartPhase {
-        RESTART_WAITING,  /* its stop has not begun; the message says what it waits for */
+        RESTART_WAITING,  /* its stop has not begun; the message is what it waits for */
         RESTART_STOPPING, /* hook or stop */
         RESTART_STOPPED,  /* it has ended; final unless its return is waited for */
         RESTART_RUNNING, /* another container of that name runs, and is ready as far as known; final */
@@ -34,7 +34,7 @@ typedef struct RestartNews {
         bool is_final;
         const char *old_id;  /* the runtime's; "" if not known */
         const char *new_id;  /* of the one that runs instead; "" before */
-        const char *message; /* one line, "" if there is nothing to say */
+        const char *message; /* one line, "" if there is nothing to report */
 } RestartNews;
 
 typedef struct RestartOptions {
