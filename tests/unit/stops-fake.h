@@ -4,7 +4,7 @@
 /*
  * A runtime, a kubelet, hooks and events that are a few functions, for test-stops.c
  *
- * Keeps what is asked, for the test to look at and to answer. To be included once.
+ * Keeps what is asked, for the test to inspect and to answer. To be included once.
  */
 
 #include <setjmp.h>

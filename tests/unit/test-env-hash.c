@@ -76,7 +76,7 @@ static void check_vector(json_object *vector) {
         read_variables(vector, &variables);
         check_hash(variables.expected, variables.n, vector_hash(vector, "expectedEnvHash"), id);
 
-        /* What nobody can read has no hash. */
+        /* What cannot be read has no hash. */
         if (vector_get(vector, "currentEnvHash") &&
             (variables.n == 0 || !vector_get(vector, "runtimeEnvReadFails")))
                 check_hash(variables.current, variables.n, vector_hash(vector, "currentEnvHash"),

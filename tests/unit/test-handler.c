@@ -434,7 +434,7 @@ static char *read_from(const char *command) {
         return text;
 }
 
-/* A certificate that nobody has signed, for another name, that is no longer valid, will do. */
+/* A certificate without a signature, for another name, that is no longer valid, will do. */
 static void test_https(void **state) {
         static const char make[] =
                 "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes "

@@ -306,7 +306,7 @@ static void test_own_write(void **state) {
         show_and_run(fixture, old);
         assert_int_equal(fake.n_calls, n_calls);
 
-        /* Somebody has removed it: the pod is newer than our write. */
+        /* Another writer has removed it: the pod is newer than our write. */
         fixture->annotation = (free(fixture->annotation), NULL);
         show_and_run(fixture, next(fixture, "c1", "1"));
         while (!fake_patch())
@@ -398,7 +398,7 @@ static void test_not_for_everybody(void **state) {
         assert_non_null(strstr(fake_patch(), "\"Restarting\""));
 }
 
-/* It begins to ask for it while it is being looked at, which is not for its environment yet. */
+/* It begins to ask for it while it is being inspected, which is not for its environment yet. */
 static void test_asks_for_it_meanwhile(void **state) {
         Fixture *fixture = *state;
         Pod *pod;
@@ -449,7 +449,7 @@ static void test_not_there_any_more(void **state) {
         assert_int_equal(fake.n_answered[CALL_LIST], n_lists + 2);
         assert_null(fake_find(CALL_LIST));
 
-        /* What is known of it is told; and once there is another one, nobody waits. */
+        /* What is known of it is written; and once there is another one, nothing waits. */
         assert_non_null(strstr(fake_patch(), "containerd://c1"));
         accept_patch(fixture);
         fake.containers[0] = model("c2", "1", 2);
@@ -554,7 +554,7 @@ static void test_ahead_of_the_status(void **state) {
         assert_null(fake_find(CALL_LIST));
 }
 
-/* Also what is wrong with it is decided, and told, once the pod's status names it. */
+/* Also what is wrong with it is decided, and reported, once the pod's status names it. */
 static void test_ahead_and_not_healed(void **state) {
         Fixture *fixture = *state;
 
@@ -573,7 +573,7 @@ static void test_ahead_and_not_healed(void **state) {
         assert_string_equal(open_stop()->id, "c2");
 }
 
-/* Not for ever: then the pod's status has to tell. */
+/* Not for ever: then the pod's status has to show it. */
 static void test_polls_are_bounded(void **state) {
         Fixture *fixture = *state;
         uint64_t began;
@@ -757,14 +757,14 @@ static void assert_forgotten(const char *value, const char *id) {
         assert_string_equal(fake.forgotten, expected);
 }
 
-/* An earlier life of the agent has ended that container, for the value. */
+/* A previous run of the agent has ended that container, for the value. */
 static void stopped_before(const char *id, const char *value) {
         (void) snprintf(fake.stopped_owner, sizeof(fake.stopped_owner), "metadata/%u",
                         (unsigned) hash_of(value));
         fake.stopped_id = id;
 }
 
-/* Another value was asked for while it was restarted: nobody knows which one it was to get. */
+/* Another value was asked for while it was restarted: which one it was to get is unknown. */
 static void test_changed_meanwhile(void **state) {
         Fixture *fixture = *state;
 
@@ -782,7 +782,7 @@ static void test_changed_meanwhile(void **state) {
         assert_forgotten("2", "c1");
 }
 
-/* Whether the kubelet has told of the successor already, or not yet. */
+/* Whether the kubelet has reported the successor already, or not yet. */
 static void test_stopped_in_an_earlier_life(void **state) {
         Fixture *fixture = *state;
 
@@ -800,7 +800,7 @@ static void test_stopped_in_an_earlier_life(void **state) {
         assert_non_null(strstr(fake.events[0], "InPlaceRestartFailed"));
 }
 
-/* Told of in the annotation, and long since: nothing but the kubelet remembers the one before. */
+/* In the annotation, and for long: nothing but the kubelet remembers the one before. */
 static void test_not_healed_in_an_earlier_life(void **state) {
         Fixture *fixture = *state;
         Pod *pod = make_pod(fixture, "c2", "2");
@@ -840,7 +840,7 @@ static void test_changed_in_this_life(void **state) {
         assert_string_equal(fake.forgotten, "");
 }
 
-/* First the container itself is seen that was stopped in an earlier life, and then its successor. */
+/* First the container itself is seen that was stopped in a previous run, and then its successor. */
 static void test_stopped_is_still_the_newest(void **state) {
         Fixture *fixture = *state;
         Pod *pod;
@@ -1036,7 +1036,7 @@ static void shut_and_change(Fixture *fixture) {
         assert_int_equal(fake.n_stops, 0);
 }
 
-/* The kubelet may still look at the state in which the gate was shut, until it says that it has. */
+/* The kubelet may still act on the state in which the gate was shut, until its status shows that it has. */
 static void test_kubelet_is_behind(void **state) {
         Fixture *fixture = *state;
 
@@ -1120,7 +1120,7 @@ static void test_pace_of_the_kubelets_restart(void **state) {
         }
 }
 
-/* A kubelet whose hash is of name and image alone tells by it what it will restart. */
+/* The hash of a kubelet that covers name and image alone shows what it will restart. */
 static void test_kubelets_hash(void **state) {
         Fixture *fixture = *state;
         Pod *pod = make_pod(fixture, "c1", "1");
@@ -1169,7 +1169,7 @@ static void test_kubelets_hash_alone(void **state) {
         assert_int_equal(fake.n_stops, 0);
 }
 
-/* Whoever else has moved the tag: within five and a half minutes that is seen. */
+/* Another client has moved the tag: within five and a half minutes that is seen. */
 static void test_refresh(void **state) {
         Fixture *fixture = *state;
         uint64_t began;
@@ -1344,7 +1344,7 @@ static void test_one_is_refused(void **state) {
         }
 }
 
-/* A pod whose write was refused, and what becomes of it: nobody will ever write to it. */
+/* A pod whose write was refused, and what becomes of it: it is never written again. */
 static void test_refused_and_over(void **state) {
         Fixture *fixture = *state;
         Pod *other = make_named_pod(fixture, "other", "d1", NULL), *pod;
@@ -1365,7 +1365,7 @@ static void test_refused_and_over(void **state) {
         assert_int_equal(fixture->n_changed, 1);
         pod_free(other);
 
-        /* It has finished, is gone for the server, or somebody else has written it. */
+        /* It has finished, is gone for the server, or another writer has written it. */
         for (unsigned i = 0; i < 3; i++) {
                 pod = next(fixture, "c1", "1");
                 set(&pod->meta, NULL);
@@ -1616,7 +1616,7 @@ static const char *patch_after(Fixture *fixture, unsigned msec) {
         return fake_patch();
 }
 
-/* A container that does not run is told of after ten seconds, not before, and as soon as it runs
+/* A container that does not run is reported after ten seconds, not before, and as soon as it runs
  * again; from then on the time begins anew. */
 static void test_not_running(void **state) {
         Fixture *fixture = *state;

@@ -219,7 +219,7 @@ static void test_pace_of_answers(void **state) {
         fake_close();
 }
 
-/* One that was never there is looked for every 30 seconds. */
+/* One that was never there is tried every 30 seconds. */
 static void test_pace_of_the_search(void **state) {
         for (int early = 0; early < 2; early++) {
                 Asker asker = { 0 };
@@ -263,7 +263,7 @@ static int fill(uint16_t *port, int connections[4]) {
         return fd;
 }
 
-/* Connecting may take half a second, the Lease 1.4: whoever asks is answered within two. */
+/* Connecting may take half a second, the Lease 1.4: a question is answered within two. */
 static void test_pace_of_an_attempt(void **state) {
         Asker asker = { 0 };
         int connections[4];
@@ -327,7 +327,7 @@ static void answer_lease(const struct LeaseCase *c) {
         assert_int_equal(fake_answer(c->code, body), 0);
 }
 
-/* Nobody ever answered: at an address that is refused, or without one. */
+/* Nothing ever answered: at an address that is refused, or without one. */
 static void test_lease(void **state) {
         for (size_t i = 0; i < 2 * sizeof(lease_cases) / sizeof(lease_cases[0]); i++) {
                 const struct LeaseCase *c = &lease_cases[i / 2];
@@ -354,7 +354,7 @@ static void test_lease(void **state) {
         }
 }
 
-static void test_nobody_to_ask(void **state) {
+static void test_nothing_to_ask(void **state) {
         Asker asker = { 0 };
         Kubelet *kubelet;
 
@@ -404,7 +404,7 @@ int main(void) {
                 cmocka_unit_test(test_address),
                 cmocka_unit_test(test_comes_and_goes),
                 cmocka_unit_test(test_lease),
-                cmocka_unit_test(test_nobody_to_ask),
+                cmocka_unit_test(test_nothing_to_ask),
                 cmocka_unit_test(test_goes_unasked),
                 cmocka_unit_test(test_dropped),
                 cmocka_unit_test(test_pace_of_answers),

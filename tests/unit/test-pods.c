@@ -3,7 +3,7 @@
 /*
  * The pods of this node, with a server that does what the test says
  *
- * What watchers are told is written down as it comes: "+ns/name uid version", with "<version" of
+ * What watchers are notified of is recorded as it comes: "+ns/name uid version", with "<version" of
  * what was before, "-ns/name uid", "synced", "not synced".
  */
 
@@ -35,16 +35,16 @@ typedef struct Fixture {
         Log *log;
         Pods *pods;
         PodsWatcher watcher;
-        char told[8192];
+        char reported[8192];
         unsigned n_changed;
         unsigned n_restarts;
         bool leaves; /* at the first pod */
         int result;  /* of on_pod */
 } Fixture;
 
-static void tell(Fixture *fixture, const char *text) {
-        strcat(fixture->told, text);
-        strcat(fixture->told, "\n");
+static void record(Fixture *fixture, const char *text) {
+        strcat(fixture->reported, text);
+        strcat(fixture->reported, "\n");
 }
 
 static int on_pod(const Pod *pod, const Pod *before, void *userdata) {
@@ -54,7 +54,7 @@ static int on_pod(const Pod *pod, const Pod *before, void *userdata) {
         assert_ptr_equal(pods_find(fixture->pods, pod->namespace, pod->name), pod);
         snprintf(text, sizeof(text), "+%s/%s %s %s%s%s", pod->namespace, pod->name, pod->uid,
                  pod->resource_version, before ? " <" : "", before ? before->resource_version : "");
-        tell(fixture, text);
+        record(fixture, text);
         if (fixture->leaves)
                 pods_unwatch(fixture->pods, &fixture->watcher);
         return fixture->result;
@@ -66,7 +66,7 @@ static int on_gone(const Pod *pod, void *userdata) {
 
         assert_null(pods_find(fixture->pods, pod->namespace, pod->name));
         snprintf(text, sizeof(text), "-%s/%s %s", pod->namespace, pod->name, pod->uid);
-        tell(fixture, text);
+        record(fixture, text);
         return 0;
 }
 
@@ -76,7 +76,7 @@ static int on_state(bool is_synced, void *userdata) {
         assert_int_equal(pods_are_synced(fixture->pods), is_synced);
         if (is_synced)
                 assert_int_equal(pods_error(fixture->pods)->kind, ERROR_NONE);
-        tell(fixture, is_synced ? "synced" : "not synced");
+        record(fixture, is_synced ? "synced" : "not synced");
         return 0;
 }
 
@@ -122,8 +122,8 @@ static int tear_down(void **state) {
 }
 
 static void assert_told(Fixture *fixture, const char *expected) {
-        assert_string_equal(fixture->told, expected);
-        fixture->told[0] = '\0';
+        assert_string_equal(fixture->reported, expected);
+        fixture->reported[0] = '\0';
 }
 
 static int send_raw(const char *type, const Bytes *raw) {
@@ -365,7 +365,7 @@ static void test_trouble(void **state) {
         refuse(403, ERROR_DENIED, "no");
         assert_int_equal(pods_error(fixture->pods)->kind, ERROR_DENIED);
         refuse_for(2 * KUBE_REPORT_PATIENCE_USEC, 403, ERROR_DENIED, "no");
-        refuse_for(KUBE_REPORT_PATIENCE_USEC / 2, 0, ERROR_UNAVAILABLE, "nobody there");
+        refuse_for(KUBE_REPORT_PATIENCE_USEC / 2, 0, ERROR_UNAVAILABLE, "nothing there");
         refuse_for(2 * KUBE_REPORT_PATIENCE_USEC, 403, ERROR_DENIED, "no");
         refuse_for(2 * KUBE_REPORT_PATIENCE_USEC, 403, ERROR_DENIED, "never");
         assert_told(fixture, "not synced\nnot synced\nnot synced\nnot synced\n");
@@ -376,7 +376,7 @@ static void test_trouble(void **state) {
         assert_int_equal(fixture->n_restarts, 0); /* of what has worked, nothing was begun again */
 }
 
-/* The pods stay; when all is well again nobody is told what he knows. */
+/* The pods stay; when all is well again no watcher is notified of what it knows. */
 static void test_trouble_later(void **state) {
         Fixture *fixture = *state;
         Stderr e;
@@ -408,7 +408,7 @@ static void test_watchers(void **state) {
         pods_watch(fixture->pods, &other.watcher);
         other.leaves = true;
         start(fixture);
-        assert_string_equal(other.told, "+ns/b u2 1\n");
+        assert_string_equal(other.reported, "+ns/b u2 1\n");
 
         fixture->leaves = true;
         assert_int_equal(send_pod("MODIFIED", "ns", "a", "u1", "6"), 0);

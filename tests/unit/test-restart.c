@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Restarts that somebody on the node asks for
+ * Restarts that a local caller requests
  */
 
 #include <setjmp.h>
@@ -22,35 +22,35 @@
 #define MINUTE_USEC ((uint64_t) 60 * 1000000)
 #define LIST(...) ((const FakeContainer[]){ __VA_ARGS__, { .name = NULL } })
 
-/* What was told, a line for each. */
-static struct Told {
+/* What was reported, a line for each. */
+static struct Reported {
         char text[4096];
         bool has_ended;
         ErrorKind kind;
         char message[256];
         Restart *restart;
-} told;
+} reported;
 
 static int on_news(const RestartNews *news, void *userdata) {
         static const char *const phases[] = { "waiting", "stopping", "stopped", "running",
                                               "failed" };
-        size_t size = strlen(told.text);
+        size_t size = strlen(reported.text);
 
-        assert_false(told.has_ended);
-        snprintf(told.text + size, sizeof(told.text) - size, "%s/%s/%s %s%s %s>%s %s\n",
+        assert_false(reported.has_ended);
+        snprintf(reported.text + size, sizeof(reported.text) - size, "%s/%s/%s %s%s %s>%s %s\n",
                  news->namespace, news->pod, news->container, phases[news->phase],
                  news->is_final ? "!" : "", news->old_id, news->new_id, news->message);
         return 0;
 }
 
 static int on_end(const Error *error, void *userdata) {
-        assert_false(told.has_ended);
-        told.has_ended = true;
+        assert_false(reported.has_ended);
+        reported.has_ended = true;
         if (error) {
-                told.kind = error->kind;
-                snprintf(told.message, sizeof(told.message), "%s", error_message(error));
+                reported.kind = error->kind;
+                snprintf(reported.message, sizeof(reported.message), "%s", error_message(error));
         }
-        told.restart = restart_free(told.restart);
+        reported.restart = restart_free(reported.restart);
         return 0;
 }
 
@@ -69,15 +69,15 @@ static void start(const RestartOptions *options) {
         RestartOptions copy = *options;
 
         copy.event = fake.event;
-        memset(&told, 0, sizeof(told));
-        assert_int_equal(restart_new(&copy, &told.restart), 0);
-        assert_false(told.has_ended); /* not from within */
+        memset(&reported, 0, sizeof(reported));
+        assert_int_equal(restart_new(&copy, &reported.restart), 0);
+        assert_false(reported.has_ended); /* not from within */
         assert_true(sd_event_run(fake.event, 0) > 0);
 }
 
-static void assert_told(const char *text) {
-        assert_string_equal(told.text, text);
-        told.text[0] = '\0';
+static void assert_reported(const char *text) {
+        assert_string_equal(reported.text, text);
+        reported.text[0] = '\0';
 }
 
 static void step(size_t i, StopStep step, const char *message) {
@@ -98,7 +98,7 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-        told.restart = restart_free(told.restart);
+        reported.restart = restart_free(reported.restart);
         fake_tear_down();
         return 0;
 }
@@ -140,27 +140,27 @@ static void test_nonsense_is_refused(void **state) {
         free(long_reason);
 }
 
-static void test_nonsense_asks_nobody(void **state) {
+static void test_nonsense_asks_no_runtime(void **state) {
         RestartOptions options = plain_options;
 
         options.reason = "one\ntwo";
         start(&options);
-        assert_true(told.has_ended);
-        assert_int_equal(told.kind, ERROR_INVALID);
+        assert_true(reported.has_ended);
+        assert_int_equal(reported.kind, ERROR_INVALID);
         assert_int_equal(fake.n_calls, 0);
 }
 
 static void test_without_a_runtime(void **state) {
         fake.is_away = true;
         start(&plain_options);
-        assert_int_equal(told.kind, ERROR_UNAVAILABLE);
-        assert_string_equal(told.message, "nothing listens there");
+        assert_int_equal(reported.kind, ERROR_UNAVAILABLE);
+        assert_string_equal(reported.message, "nothing listens there");
 
         fake.is_away = false;
         start(&plain_options);
         assert_int_equal(fake_refuse(ERROR_UNAVAILABLE, "Socket closed"), 0);
-        assert_int_equal(told.kind, ERROR_UNAVAILABLE);
-        assert_string_equal(told.message, "Socket closed");
+        assert_int_equal(reported.kind, ERROR_UNAVAILABLE);
+        assert_string_equal(reported.message, "Socket closed");
         assert_int_equal(fake.n_stops, 0);
 }
 
@@ -170,8 +170,8 @@ static void test_nothing_runs(void **state) {
         start(&options);
         assert_string_equal(fake.call->labels, "io.kubernetes.pod.name=web");
         fake_list(LIST({ "old", .name = "app" }));
-        assert_int_equal(told.kind, ERROR_NOT_FOUND);
-        assert_string_equal(told.message, "no container of pod web runs on this node");
+        assert_int_equal(reported.kind, ERROR_NOT_FOUND);
+        assert_string_equal(reported.message, "no container of pod web runs on this node");
 
         options.namespace = "default";
         options.container = "db";
@@ -179,8 +179,8 @@ static void test_nothing_runs(void **state) {
         assert_string_equal(fake.call->labels, "io.kubernetes.pod.name=web "
                                                "io.kubernetes.pod.namespace=default");
         fake_list(LIST({ "1", .name = "app", .is_running = true }));
-        assert_int_equal(told.kind, ERROR_NOT_FOUND);
-        assert_string_equal(told.message, "no container db of pod web runs on this node");
+        assert_int_equal(reported.kind, ERROR_NOT_FOUND);
+        assert_string_equal(reported.message, "no container db of pod web runs on this node");
         assert_int_equal(fake.n_stops, 0);
 }
 
@@ -190,9 +190,10 @@ static void test_several_namespaces(void **state) {
         start(&options);
         fake_list(LIST({ "1", .namespace = "a", .uid = "u1", .name = "app", .is_running = true },
                        { "2", .namespace = "b", .uid = "u2", .name = "app", .is_running = true }));
-        assert_int_equal(told.kind, ERROR_INVALID);
-        assert_string_equal(told.message, "there are pods web in the namespaces \"a\" and \"b\"; "
-                                          "name one of these, too");
+        assert_int_equal(reported.kind, ERROR_INVALID);
+        assert_string_equal(reported.message,
+                            "there are pods web in the namespaces \"a\" and \"b\"; "
+                            "name one of these, too");
         assert_int_equal(fake.n_stops, 0);
 
         options.namespace = "b";
@@ -215,7 +216,7 @@ static void test_too_many_containers(void **state) {
 
         start(&plain_options);
         fake_list(containers);
-        assert_int_equal(told.kind, ERROR_INVALID);
+        assert_int_equal(reported.kind, ERROR_INVALID);
         assert_int_equal(fake.n_stops, 0);
 
         containers[RESTART_CONTAINERS_MAX].name = NULL;
@@ -233,7 +234,7 @@ static void test_all_that_run_are_stopped(void **state) {
         start(&options);
         fake_list(LIST({ "app-0", .name = "app" }, { "app-1", .name = "app", .is_running = true },
                        { "db-0", .name = "db", .is_running = true }, { "log-0", .name = "log" }));
-        assert_told("default/web/app waiting app-1> \ndefault/web/db waiting db-0> \n");
+        assert_reported("default/web/app waiting app-1> \ndefault/web/db waiting db-0> \n");
         assert_int_equal(fake.n_stops, 2);
         for (size_t i = 0; i < 2; i++) {
                 const StopOptions *stop = &fake.stops[i].options;
@@ -253,18 +254,18 @@ static void test_all_that_run_are_stopped(void **state) {
         step(0, STOP_STEP_HOOK, NULL);
         step(0, STOP_STEP_STOPPING, NULL);
         step(1, STOP_STEP_STOPPING, NULL);
-        assert_told("default/web/app waiting app-1> it is away\n"
-                    "default/web/app stopping app-1> its preStop hook\n"
-                    "default/web/app stopping app-1> \n"
-                    "default/web/db stopping db-0> \n");
+        assert_reported("default/web/app waiting app-1> it is away\n"
+                        "default/web/app stopping app-1> its preStop hook\n"
+                        "default/web/app stopping app-1> \n"
+                        "default/web/db stopping db-0> \n");
 
         end_stop(1, &(StopReport){ .result = STOP_GONE, .hook_message = "exit status 1" });
-        assert_told("default/web/db stopped! db-0> it had ended by itself; exit status 1\n");
-        assert_false(told.has_ended);
+        assert_reported("default/web/db stopped! db-0> it had ended by itself; exit status 1\n");
+        assert_false(reported.has_ended);
         end_stop(0, &(StopReport){ .result = STOP_STOPPED });
-        assert_told("default/web/app stopped! app-1> \n");
-        assert_true(told.has_ended);
-        assert_int_equal(told.kind, ERROR_NONE);
+        assert_reported("default/web/app stopped! app-1> \n");
+        assert_true(reported.has_ended);
+        assert_int_equal(reported.kind, ERROR_NONE);
 }
 
 static void test_a_stop_that_fails(void **state) {
@@ -276,11 +277,11 @@ static void test_a_stop_that_fails(void **state) {
         assert_string_equal(fake.stops[0].options.cause,
                             "Stopping container app: asked for on the node");
         assert_true(fake.stops[0].options.needs_kubelet);
-        told.text[0] = '\0';
+        reported.text[0] = '\0';
         end_stop(0, &(StopReport){ .result = STOP_FAILED, .message = "the runtime said no" });
-        assert_told("default/web/app failed! 1> the runtime said no\n");
-        assert_true(told.has_ended);
-        assert_int_equal(told.kind, ERROR_NONE);
+        assert_reported("default/web/app failed! 1> the runtime said no\n");
+        assert_true(reported.has_ended);
+        assert_int_equal(reported.kind, ERROR_NONE);
 }
 
 static void start_waiting(const RestartOptions *options, const FakeContainer *containers) {
@@ -288,8 +289,8 @@ static void start_waiting(const RestartOptions *options, const FakeContainer *co
         fake_list(containers);
         for (size_t i = 0; i < fake.n_stops; i++)
                 end_stop(i, &(StopReport){ .result = STOP_STOPPED });
-        assert_false(told.has_ended);
-        told.text[0] = '\0';
+        assert_false(reported.has_ended);
+        reported.text[0] = '\0';
 }
 
 /* Without an API server the runtime is asked until another container runs. */
@@ -314,10 +315,10 @@ static void test_waits_for_the_runtime(void **state) {
         fake_pass(LOOK_USEC);
         fake_list(LIST({ "9", .uid = "other", .name = "app", .is_running = true }));
         fake_pass(LOOK_USEC);
-        assert_told("");
+        assert_reported("");
         fake_list(LIST({ "1", .name = "app" }, { "3", .name = "app", .is_running = true }));
-        assert_told("default/web/app running! 1>3 \n");
-        assert_true(told.has_ended);
+        assert_reported("default/web/app running! 1>3 \n");
+        assert_true(reported.has_ended);
 }
 
 static void test_waits_as_long_as_asked(void **state) {
@@ -337,13 +338,13 @@ static void test_waits_as_long_as_asked(void **state) {
                 options.wait_sec = rows[i].seconds;
                 start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
                 fake_pass((uint64_t) rows[i].seconds * 1000000 - 1);
-                assert_told("");
+                assert_reported("");
                 fake_pass(1);
                 snprintf(expected, sizeof(expected),
                          "default/web/app failed! 1> it did not run again within %s\n",
                          rows[i].words);
-                assert_told(expected);
-                assert_true(told.has_ended);
+                assert_reported(expected);
+                assert_true(reported.has_ended);
                 fake_forget_stops();
         }
 }
@@ -354,11 +355,11 @@ static void test_waits_no_longer_than_bearable(void **state) {
         options.must_wait = true;
         start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
         fake_pass(10 * MINUTE_USEC - 1);
-        assert_told("");
+        assert_reported("");
         fake_pass(1);
-        assert_told("default/web/app failed! 1> it did not run again within 10 minutes\n");
-        assert_true(told.has_ended);
-        assert_int_equal(told.kind, ERROR_NONE);
+        assert_reported("default/web/app failed! 1> it did not run again within 10 minutes\n");
+        assert_true(reported.has_ended);
+        assert_int_equal(reported.kind, ERROR_NONE);
 }
 
 /* A pod of the API server, with a main container, one that is not started again, and an init
@@ -422,7 +423,7 @@ static void test_init_containers_are_left_alone_unless_named(void **state) {
         assert_false(fake.stops[0].options.is_init);
         assert_true(fake.stops[1].options.is_init);
 
-        told.restart = restart_free(told.restart);
+        reported.restart = restart_free(reported.restart);
         options.container = "init";
         start(&options);
         fake_list(containers);
@@ -443,10 +444,10 @@ static void test_debug_containers_are_left_alone_unless_named(void **state) {
         assert_int_equal(fake.n_stops, 1);
         assert_string_equal(fake.stops[0].options.container_id, "a");
 
-        told.restart = restart_free(told.restart);
+        reported.restart = restart_free(reported.restart);
         start(&options);
         fake_list(LIST({ "d", .name = "debugger", .is_running = true }));
-        assert_int_equal(told.kind, ERROR_NOT_FOUND);
+        assert_int_equal(reported.kind, ERROR_NOT_FOUND);
         assert_int_equal(fake.n_stops, 1);
 
         options.container = "debugger";
@@ -455,13 +456,14 @@ static void test_debug_containers_are_left_alone_unless_named(void **state) {
         assert_int_equal(fake.n_stops, 2);
         assert_string_equal(fake.stops[1].options.container_id, "d");
         assert_false(fake.stops[1].options.needs_kubelet);
-        told.text[0] = '\0';
+        reported.text[0] = '\0';
         end_stop(1, &(StopReport){ .result = STOP_STOPPED });
-        assert_told("default/web/debugger stopped! d> nothing starts it again: it is not in the "
-                    "pod's spec, as debug containers are not\n");
-        assert_true(told.has_ended);
+        assert_reported(
+                "default/web/debugger stopped! d> nothing starts it again: it is not in the "
+                "pod's spec, as debug containers are not\n");
+        assert_true(reported.has_ended);
 
-        /* Of a pod that nobody knows more about, all are meant. */
+        /* Of a pod of which nothing more is known, all are meant. */
         know();
         known.runtime_uid = (char *) "uid-2";
         options.container = "";
@@ -508,10 +510,10 @@ static void test_sidecars_come_last(void **state) {
         assert_int_equal(fake.n_stops, 2);
         assert_string_equal(fake.stops[0].options.container_id, "a");
         assert_string_equal(fake.stops[1].options.container_id, "d");
-        assert_told("default/web/app waiting a> \n"
-                    "default/web/db waiting d> \n"
-                    "default/web/first waiting 1> it is stopped after what it serves\n"
-                    "default/web/second waiting 2> it is stopped after what it serves\n");
+        assert_reported("default/web/app waiting a> \n"
+                        "default/web/db waiting d> \n"
+                        "default/web/first waiting 1> it is stopped after what it serves\n"
+                        "default/web/second waiting 2> it is stopped after what it serves\n");
         end_stop(1, &(StopReport){ .result = STOP_STOPPED });
         assert_int_equal(fake.n_stops, 2);
         end_stop(0, &(StopReport){ .result = STOP_FAILED });
@@ -520,17 +522,17 @@ static void test_sidecars_come_last(void **state) {
         assert_string_equal(fake.stops[2].options.pod_address, "10.0.0.7");
         end_stop(2, &(StopReport){ .result = STOP_GONE });
         assert_stopped(3, "1");
-        assert_false(told.has_ended);
+        assert_false(reported.has_ended);
         end_stop(3, &(StopReport){ .result = STOP_STOPPED });
-        assert_true(told.has_ended);
+        assert_true(reported.has_ended);
 }
 
-/* One that is named alone has nobody to wait for. */
+/* One that is named alone waits for no other. */
 static void test_a_sidecar_alone(void **state) {
         start_with_sidecars("first");
         assert_stopped(0, "1");
         end_stop(0, &(StopReport){ .result = STOP_STOPPED });
-        assert_true(told.has_ended);
+        assert_true(reported.has_ended);
         assert_int_equal(fake.n_stops, 1);
 }
 
@@ -538,7 +540,7 @@ static void test_a_sidecar_alone(void **state) {
 static void test_freed_before_a_sidecar(void **state) {
         start_with_sidecars("");
         end_stop(0, &(StopReport){ .result = STOP_STOPPED });
-        told.restart = restart_free(told.restart);
+        reported.restart = restart_free(reported.restart);
         assert_true(fake.stops[1].has_left);
         assert_int_equal(fake.n_stops, 2);
 }
@@ -557,13 +559,14 @@ static void test_knows_what_was_known_last(void **state) {
         fake_list(containers);
         assert_stopped(0, "j");
         assert_false(fake.stops[0].options.needs_kubelet);
-        told.text[0] = '\0';
+        reported.text[0] = '\0';
         end_stop(0, &(StopReport){ .result = STOP_STOPPED });
         assert_stopped(1, "s");
         assert_true(fake.stops[1].options.needs_kubelet);
-        assert_told("default/web/job stopped! j> nothing starts it again: restartPolicy Never\n");
+        assert_reported(
+                "default/web/job stopped! j> nothing starts it again: restartPolicy Never\n");
         end_stop(1, &(StopReport){ .result = STOP_STOPPED });
-        assert_true(told.has_ended);
+        assert_true(reported.has_ended);
 
         fake_forget_stops();
         know();
@@ -582,10 +585,11 @@ static void test_what_does_not_come_back(void **state) {
         start(&options);
         fake_list(LIST({ "j", .name = "job", .is_running = true }));
         assert_false(fake.stops[0].options.needs_kubelet);
-        told.text[0] = '\0';
+        reported.text[0] = '\0';
         end_stop(0, &(StopReport){ .result = STOP_STOPPED });
-        assert_told("default/web/job stopped! j> nothing starts it again: restartPolicy Never\n");
-        assert_true(told.has_ended);
+        assert_reported(
+                "default/web/job stopped! j> nothing starts it again: restartPolicy Never\n");
+        assert_true(reported.has_ended);
 }
 
 static void change(void) {
@@ -603,7 +607,7 @@ static void test_waits_for_the_api_server(void **state) {
         start_waiting(&options,
                       LIST({ "1", .name = "app", .restart_count = 3, .is_running = true }));
         fake_pass(LOOK_USEC);
-        assert_null(fake.call); /* nobody asks the runtime */
+        assert_null(fake.call); /* the runtime is not asked */
 
         app->container_id = (char *) "containerd://1";
         app->restart_count = 3;
@@ -614,11 +618,11 @@ static void test_waits_for_the_api_server(void **state) {
         change();
         app->is_running = true;
         change();
-        assert_told("");
+        assert_reported("");
         app->is_ready = true;
         change();
-        assert_told("default/web/app running! 1>2 \n");
-        assert_true(told.has_ended);
+        assert_reported("default/web/app running! 1>2 \n");
+        assert_true(reported.has_ended);
         assert_null(fake.watcher);
 }
 
@@ -633,11 +637,11 @@ static void test_runs_but_is_never_ready(void **state) {
         app->is_ready = false;
         change();
         fake_pass(10 * MINUTE_USEC);
-        assert_told("default/web/app failed! 1> it runs again, but was not ready within 10 "
-                    "minutes\n");
+        assert_reported("default/web/app failed! 1> it runs again, but was not ready within 10 "
+                        "minutes\n");
 }
 
-/* The watch breaks off, so the runtime tells. */
+/* The watch breaks off, so the runtime decides. */
 static void test_the_api_server_goes_away(void **state) {
         const RestartOptions options = cluster_options(true);
 
@@ -646,8 +650,8 @@ static void test_the_api_server_goes_away(void **state) {
         fake.is_synced = false;
         assert_int_equal(fake.watcher->on_state(false, fake.watcher->userdata), 0);
         fake_list(LIST({ "2", .name = "app", .is_running = true }));
-        assert_told("default/web/app running! 1>2 \n");
-        assert_true(told.has_ended);
+        assert_reported("default/web/app running! 1>2 \n");
+        assert_true(reported.has_ended);
 }
 
 static void test_the_pod_goes_away(void **state) {
@@ -657,22 +661,22 @@ static void test_the_pod_goes_away(void **state) {
         start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
         known.is_deleted = true;
         change();
-        assert_told("default/web/app failed! 1> nothing starts it again: the pod is being "
-                    "deleted\n");
+        assert_reported("default/web/app failed! 1> nothing starts it again: the pod is being "
+                        "deleted\n");
 
         know();
         fake_forget_stops();
         start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
         assert_int_equal(fake.watcher->on_gone(&known, fake.watcher->userdata), 0);
-        assert_told("default/web/app failed! 1> nothing starts it again: the pod is gone\n");
+        assert_reported("default/web/app failed! 1> nothing starts it again: the pod is gone\n");
 
         know();
         fake_forget_stops();
         start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
         known.runtime_uid = (char *) "uid-2"; /* another one under its name */
         change();
-        assert_told("default/web/app failed! 1> nothing starts it again: the pod is gone\n");
-        assert_true(told.has_ended);
+        assert_reported("default/web/app failed! 1> nothing starts it again: the pod is gone\n");
+        assert_true(reported.has_ended);
 }
 
 /* A pod that was made anew under its name while the first is still ending. */
@@ -689,7 +693,7 @@ static void test_the_pod_of_today(void **state) {
         assert_int_equal(fake.n_stops, 1);
         assert_string_equal(fake.stops[0].options.container_id, "new");
 
-        told.restart = restart_free(told.restart);
+        reported.restart = restart_free(reported.restart);
         options.pods = NULL; /* then the younger one it is */
         start(&options);
         fake_list(containers);
@@ -699,14 +703,14 @@ static void test_the_pod_of_today(void **state) {
 static void test_freed_at_any_time(void **state) {
         RestartOptions options = cluster_options(true);
 
-        memset(&told, 0, sizeof(told));
+        memset(&reported, 0, sizeof(reported));
         options.event = fake.event;
-        assert_int_equal(restart_new(&options, &told.restart), 0);
-        told.restart = restart_free(told.restart);
+        assert_int_equal(restart_new(&options, &reported.restart), 0);
+        reported.restart = restart_free(reported.restart);
 
         start(&options);
         assert_non_null(fake.call);
-        told.restart = restart_free(told.restart);
+        reported.restart = restart_free(reported.restart);
         assert_null(fake.call);
 
         know();
@@ -714,11 +718,11 @@ static void test_freed_at_any_time(void **state) {
         fake_list(LIST({ "1", .name = "app", .is_running = true },
                        { "2", .name = "job", .is_running = true }));
         end_stop(0, &(StopReport){ .result = STOP_STOPPED });
-        told.restart = restart_free(told.restart);
+        reported.restart = restart_free(reported.restart);
         assert_false(fake.stops[0].has_left); /* it was over */
         assert_true(fake.stops[1].has_left);
         assert_null(fake.watcher);
-        assert_false(told.has_ended);
+        assert_false(reported.has_ended);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -726,7 +730,7 @@ static void test_freed_at_any_time(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 TEST(test_nonsense_is_refused),
-                TEST(test_nonsense_asks_nobody),
+                TEST(test_nonsense_asks_no_runtime),
                 TEST(test_without_a_runtime),
                 TEST(test_nothing_runs),
                 TEST(test_several_namespaces),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The environment of a container, from what containerd and CRI-O tell of it
+ * The environment of a container, from what containerd and CRI-O report about it
  */
 
 #include <setjmp.h>

@@ -132,7 +132,7 @@ static const struct Left {
         StopClock now;
         int64_t left;
 } lefts[] = {
-        /* The clock that nobody can set counts, whatever the other one says. */
+        /* The clock that cannot be set counts, whatever the other one shows. */
         { 1000, 1030, 500, BOOT, { 1010, 510, "boot-1" }, 20 },
         { 1000, 1030, 500, BOOT, { 9999, 510, "boot-1" }, 20 },
         { 1000, 1030, 500, BOOT, { 1,    510, "boot-1" }, 20 },
@@ -336,7 +336,7 @@ static void test_bad_files(void **state) {
         assert_unusable("not a file");
 }
 
-/* Whoever could write it could say what is stopped. */
+/* A process that could write it could decide what is stopped. */
 static void test_foreign_file(void **state) {
         const char good[] = FILE_OF(ENTRY("a", "c", "stopped", TIMES));
         StopJournal *journal;

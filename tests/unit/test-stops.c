@@ -446,13 +446,13 @@ static void test_kubelet(void **state) {
         options.needs_kubelet = true;
         add_with(f, &owner, &options);
         answer_list(RUNNING);
-        answer_kubelet(KUBELET_AWAY, "nobody answers");
-        assert_string_equal(owner.steps, "inspecting waiting-for-kubelet:nobody answers ");
+        answer_kubelet(KUBELET_AWAY, "nothing answers");
+        assert_string_equal(owner.steps, "inspecting waiting-for-kubelet:nothing answers ");
         assert_int_equal(owner.n_checks, 0);
 
         while (world.n_questions < 2)
                 assert_true(sd_event_run(world.event, WAIT_USEC) > 0);
-        answer_kubelet(KUBELET_AWAY, "nobody answers");
+        answer_kubelet(KUBELET_AWAY, "nothing answers");
         while (world.n_questions < 3)
                 assert_true(sd_event_run(world.event, WAIT_USEC) > 0);
         answer_kubelet(KUBELET_ALIVE, NULL);
@@ -463,13 +463,13 @@ static void test_kubelet(void **state) {
         assert_string_equal(world.events, "Warning/WaitingForKubelet Pod/team/web-0/uid-1 "
                                           "spec.containers{app}: Container app waits to be "
                                           "restarted, since no kubelet would start it again: "
-                                          "nobody answers\n"
+                                          "nothing answers\n"
                                           "Normal/Killing Pod/team/web-0/uid-1 "
                                           "spec.containers{app}: Stopping container app: its "
                                           "labels changed\n");
         assert_string_equal(
                 owner.steps,
-                "inspecting waiting-for-kubelet:nobody answers queued inspecting stopping ");
+                "inspecting waiting-for-kubelet:nothing answers queued inspecting stopping ");
         stop_leave(owner.stop);
 }
 
@@ -495,7 +495,7 @@ static void test_runtime_away(void **state) {
                             " containerd is not there queued inspecting stopping ");
         stop_leave(owner.stop);
 
-        /* Of a runtime that is not here nobody is asked. */
+        /* A runtime that is not here is not asked. */
         owner = (Owner){ .says = 1 };
         options.runtime = "docker";
         options.container_id = "c2";
@@ -599,7 +599,7 @@ static void test_refused(void **state) {
         assert_done(&owner, STOP_FAILED, "confused");
 }
 
-/* What was refused before it could be looked at does not count against the stop itself. */
+/* What was refused before it could be inspected does not count against the stop itself. */
 static void test_refused_in_a_row(void **state) {
         Owner owner = { .says = 1 };
         Fixture *f = *state;
@@ -668,7 +668,7 @@ static void wait_until_over(const Fixture *f) {
                 assert_true(sd_event_run(world.event, WAIT_USEC) > 0);
 }
 
-/* Nobody asks for it any more: it is finished all the same, within its time, and no hook runs. */
+/* No owner asks for it any more: it is finished all the same, within its time, and no hook runs. */
 static void test_killed(void **state) {
         static const struct {
                 StopPhase phase;
@@ -846,7 +846,7 @@ static void test_killed_with_two(void **state) {
         wait_until_over(f);
 }
 
-/* It has ended while nobody looked. */
+/* It has ended unnoticed. */
 static void test_killed_and_ended(void **state) {
         Fixture *f = *state;
 
@@ -1067,7 +1067,7 @@ static void test_pace_of_questions(void **state) {
         answer_list(RUNNING);
         for (unsigned i = 1; i < 4; i++) {
                 assert_int_equal(world.n_questions, i);
-                answer_kubelet(KUBELET_AWAY, "nobody answers");
+                answer_kubelet(KUBELET_AWAY, "nothing answers");
                 still_pass(world.event, 999999);
                 assert_int_equal(world.n_questions, i);
                 still_pass(world.event, 1);
@@ -1175,7 +1175,7 @@ static void test_overtaken(void **state) {
         assert_done(&first, STOP_GONE, "");
         assert_false(stops_has_stopped(f->stops, "metadata", "c1"));
 
-        /* In vain: then it is asked for again, and nobody else has begun. */
+        /* In vain: then it is asked for again, and no other has begun. */
         first = (Owner){ .says = 0 };
         second = (Owner){ .says = 1, .name = "request/2" };
         overtake(f, &first, &second);
