@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "agent/inplace/verdict.h"
+#include "agent/inplace/image-ids.h"
 
 #define CONDITION_MESSAGE_MAX 1024 /* bytes */
 

@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/pod/pod.h"
 
 #define DEPTH_MAX 8
@@ -128,22 +130,13 @@ bool containers_meta_equal(const ContainersMeta *a, const ContainersMeta *b) {
         return true;
 }
 
-/* Takes the value over. */
-static int add(json_object *object, const char *key, json_object *value) {
-        if (value && json_object_object_add(object, key, value) == 0)
-                return 0;
-
-        json_object_put(value);
-        return -ENOMEM;
-}
-
 static json_object *hashes_to_json(const ContainersMetaEntry *entry) {
         cleanup(json_object_put_p) json_object *json = json_object_new_object();
 
-        if (!json || add(json, "plainHash", json_object_new_uint64(entry->plain_hash)) < 0)
+        if (!json || patch_add(json, "plainHash", json_object_new_uint64(entry->plain_hash)) < 0)
                 return NULL;
-        if (entry->env_hash != 0 &&
-            add(json, "extractedEnvFromMetadataHash", json_object_new_uint64(entry->env_hash)) < 0)
+        if (entry->env_hash != 0 && patch_add(json, "extractedEnvFromMetadataHash",
+                                              json_object_new_uint64(entry->env_hash)) < 0)
                 return NULL;
 
         return take_ptr(json);
@@ -152,10 +145,10 @@ static json_object *hashes_to_json(const ContainersMetaEntry *entry) {
 static json_object *entry_to_json(const ContainersMetaEntry *entry) {
         cleanup(json_object_put_p) json_object *json = json_object_new_object();
 
-        if (!json || add(json, "name", json_object_new_string(entry->name)) < 0 ||
-            add(json, "containerID", json_object_new_string(entry->container_id)) < 0 ||
-            add(json, "restartCount", json_object_new_uint64(entry->restart_count)) < 0 ||
-            add(json, "hashes", hashes_to_json(entry)) < 0)
+        if (!json || patch_add(json, "name", json_object_new_string(entry->name)) < 0 ||
+            patch_add(json, "containerID", json_object_new_string(entry->container_id)) < 0 ||
+            patch_add(json, "restartCount", json_object_new_uint64(entry->restart_count)) < 0 ||
+            patch_add(json, "hashes", hashes_to_json(entry)) < 0)
                 return NULL;
 
         return take_ptr(json);
@@ -165,28 +158,18 @@ int containers_meta_write(const ContainersMeta *meta, char **ret) {
         cleanup(json_object_put_p) json_object *json = json_object_new_object();
         json_object *list = json_object_new_array();
         const char *text;
-        char *copy;
 
-        if (!json || add(json, "containers", list) < 0)
+        if (!json || patch_add(json, "containers", list) < 0)
                 return -ENOMEM;
 
         for (size_t i = 0; i < meta->n_items; i++) {
-                json_object *entry = entry_to_json(&meta->items[i]);
+                int r = patch_append(list, entry_to_json(&meta->items[i]));
 
-                if (!entry)
-                        return -ENOMEM;
-                if (json_object_array_add(list, entry) < 0) {
-                        json_object_put(entry);
-                        return -ENOMEM;
-                }
+                if (r < 0)
+                        return r;
         }
 
         text = json_object_to_json_string_ext(json, JSON_C_TO_STRING_PLAIN |
                                                             JSON_C_TO_STRING_NOSLASHESCAPE);
-        copy = text ? strdup(text) : NULL;
-        if (!copy)
-                return -ENOMEM;
-
-        *ret = copy;
-        return 0;
+        return text ? text_copy(text, ret) : -ENOMEM;
 }

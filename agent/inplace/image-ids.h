@@ -2,7 +2,12 @@
 #pragma once
 
 /*
- * Which images some references are on this node, as the runtime sees it now
+ * Images by what they are, not by what they are called
+ *
+ * Which images some references are on this node, as the runtime has it now; and whether a container
+ * runs the image that was asked for. For that, two IDs are compared: the one that the reference means
+ * on this node now, and the one that the container was made from. The same content under another name
+ * is up to date; a tag that has been moved since, and pulled again, is not.
  */
 
 #include <stdbool.h>
@@ -24,3 +29,16 @@ ImageIds *image_ids_free(ImageIds *ids);
 
 /* The text is an image's ID itself: "sha256:…", or its digits alone. */
 bool image_ids_is_id(const char *text);
+
+typedef enum Verdict {
+        VERDICT_UNKNOWN, /* one of the two is not known */
+        VERDICT_CURRENT,
+        VERDICT_STALE,
+        _VERDICT_MAX,
+} Verdict;
+
+/* NULL or "": not known. */
+Verdict verdict_of(const char *reference_id, const char *running_id);
+
+/* "Unknown", "Current", "Stale" */
+const char *verdict_to_string(Verdict verdict);

@@ -12,7 +12,7 @@
  * long as the container lives.
  */
 
-#include "agent/inplace/verdict.h"
+#include "agent/inplace/image-ids.h"
 #include "agent/pod/pods.h"
 #include "agent/pod/stops.h"
 #include "cri/runtimes.h"

@@ -10,7 +10,6 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/base/text.h"
-#include "agent/inplace/image-ids.h"
 #include "agent/pod/runtime-pods.h"
 
 /* A container that runs. The texts are of the runtime's pods, unless they are owned. */

@@ -9,7 +9,7 @@
  * the runtime remembers.
  */
 
-#include "agent/inplace/verdict.h"
+#include "agent/inplace/image-ids.h"
 #include "agent/pod/pods.h"
 #include "agent/rpc/client.h"
 
