@@ -31,6 +31,9 @@ test_packages=(
     clang-format shellcheck mandoc systemd
 )
 
+# To test what users install: the packages' rules, shells that complete, a machine booted by systemd.
+packaging_packages=(lintian zsh fish binutils mmdebstrap systemd-container)
+
 # To fuzz with an engine; tests/run needs none.
 fuzz_packages=(clang-14 libclang-rt-14-dev)
 

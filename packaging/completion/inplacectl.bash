@@ -5,10 +5,12 @@
 
 # _inplacectl_candidates PROGRAM COMMAND PREVIOUS CURRENT: one candidate a line.
 _inplacectl_candidates() {
-    local help values
+    local help values=''
 
     help=$("$1" ${2:+"$2"} --help 2>/dev/null) || return
-    values=$(sed -nE "s/^  (.*, )?$3 ([A-Za-z]+(\|[A-Za-z]+)+)( .*)?$/\2/p" <<<"$help")
+    if [[ $3 =~ ^-[a-z-]+$ ]]; then
+        values=$(sed -nE "s/^  (-., )?$3(, --[a-z-]+)? ([A-Za-z]+(\|[A-Za-z]+)+)( .*)?$/\3/p" <<<"$help")
+    fi
     if [ -n "$values" ]; then
         tr '|' '\n' <<<"$values"
     elif [[ $4 == -* ]]; then

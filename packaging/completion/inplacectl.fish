@@ -32,11 +32,12 @@ end
 
 function __inplacectl_values
     set -l previous (commandline --tokenize --cut-at-cursor --current-process)[-1]
+    string match --quiet --regex '^-[a-z-]+$' -- $previous || return
     __inplacectl_help |
-        sed -nE "s/^  (.*, )?$previous ([A-Za-z]+(\|[A-Za-z]+)+)( .*)?\$/\2/p" | string split '|'
+        sed -nE "s/^  (-., )?$previous(, --[a-z-]+)? ([A-Za-z]+(\|[A-Za-z]+)+)( .*)?\$/\3/p" | string split '|'
 end
 
-complete -c inplacectl -n __inplacectl_has_no_command -f -a '(__inplacectl_commands)'
+complete -c inplacectl -n '__inplacectl_has_no_command; and not count (__inplacectl_values) >/dev/null' -f -a '(__inplacectl_commands)'
 complete -c inplacectl -n '__fish_seen_subcommand_from help' -f -a '(__inplacectl_commands)'
 complete -c inplacectl -n 'string match --quiet -- "-*" (commandline --current-token)' -f -a '(__inplacectl_options)'
 complete -c inplacectl -n 'count (__inplacectl_values) >/dev/null' -f -a '(__inplacectl_values)'

@@ -163,12 +163,12 @@ class Registry:
             }
         if self.credentials is not None:
             passwords = self.folder / "htpasswd"
-            passwords.write_text(_password_line(*self.credentials))
+            passwords.write_text(password_line(*self.credentials))
             config["auth"] = {"htpasswd": {"realm": "lab", "path": str(passwords)}}
         (self.folder / "config.json").write_text(json.dumps(config, indent=2))
 
 
-def _password_line(user: str, password: str) -> str:
+def password_line(user: str, password: str) -> str:
     """One line of an htpasswd file; docker-registry takes bcrypt only."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is in the package: it is what Debian asks for, and says the same as the programs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from conftest import REPOSITORY
+
+COMMANDS = ["", "pull", "restart", "verify", "status", "images", "doctor", "version", "help"]
+
+
+def run(*argv, **more):
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, **more)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def path(installed):
+    """$PATH with the package's programs first."""
+    return f"{installed}/usr/bin:/usr/bin:/bin"
+
+
+def options_of(program, *command):
+    return set(re.findall(r"(?m)^  (?:-\w, )?(--[a-z-]+)", run(program, *command, "--help")))
+
+
+def test_lintian(package):
+    """It finds no error and gives no warning."""
+    said = run("lintian", "--fail-on", "error,warning", "--allow-root", "--profile", "debian", package)
+    assert said == ""
+
+
+def test_dependencies(package):
+    """Those of the loader, and the one that is loaded at run time."""
+    depends = run("dpkg-deb", "--field", package, "Depends")
+    for name in ("libcurl4 ", "systemd ", "libgrpc29 ", "libsystemd0 ", "libc6 "):
+        assert name in depends
+
+
+def test_hardening(installed):
+    """Both programs are position independent, and what the loader has resolved is read-only."""
+    for program in ("inplaced", "inplacectl"):
+        said = run("readelf", "--headers", "--dynamic", "--wide", installed / "usr/bin" / program)
+        assert "Position-Independent Executable" in said and "BIND_NOW" in said and "GNU_RELRO" in said
+
+
+def test_no_path_of_the_build(installed):
+    for program in ("inplaced", "inplacectl"):
+        assert str(REPOSITORY).encode() not in (installed / "usr/bin" / program).read_bytes()
+
+
+def test_configuration_has_every_key(installed):
+    """Each key that the agent knows, and no other one, stands there behind a comment sign."""
+    text = (installed / "etc/inplaced/config.yaml").read_text()
+    keys = re.findall(r'(?m)^        \{ "[a-z-]+", +"(\w+)",', (REPOSITORY / "agent/options.c").read_text())
+    assert len(keys) > 20
+    assert sorted(re.findall(r"(?m)^#(\w+):", text)) == sorted(keys)
+    assert [line for line in text.splitlines() if line and not line.startswith("#")] == []
+
+
+def test_configuration_is_accepted(installed, make_agent, fake_runtime, folder):
+    """By the agent, as it is, and with all defaults and examples in force."""
+    text = (installed / "etc/inplaced/config.yaml").read_text()
+    for name, content in (("as-it-is", text), ("all", re.sub(r"(?m)^#(\w+:|- )", r"\1", text))):
+        config = folder / f"{name}.yaml"
+        config.write_text(content)
+        flags = [f"--config={config}", "--mode=standalone", "--restart-group=", "--socket-group="]
+        make_agent(fake_runtime.endpoint, flags=flags).start()
+    assert len(yaml.safe_load(config.read_text())) > 20
+
+
+def test_catalog_has_every_message(installed, folder):
+    """Each message ID of the log is explained; systemd reads the file without a complaint."""
+    catalog = installed / "usr/lib/systemd/catalog/inplaced.catalog"
+    ids = re.findall(r'#define MESSAGE_\w+ "([0-9a-f]{32})"', (REPOSITORY / "agent/base/log.h").read_text())
+    assert sorted(re.findall(r"(?m)^-- ([0-9a-f]{32})$", catalog.read_text())) == sorted(ids) != []
+    assert "rror" not in run("journalctl", f"--root={installed}", "--update-catalog")
+    explained = run("journalctl", f"--root={installed}", "--dump-catalog", *ids)
+    assert explained.count("Defined-By: inplaced") == len(ids)
+
+
+BASH = """
+source "$1"
+COMP_WORDS=("${@:3}")
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+"$2"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+ZSH = """
+compadd() { [[ $1 != -- ]] || shift; print -l -- "$@" }
+_files() { print FILES }
+words=("${@:2}")
+CURRENT=$#words
+source "$1"
+"""
+
+
+def in_bash(installed, path, program, *words):
+    file = installed / "usr/share/bash-completion/completions" / program
+    return set(run("bash", "-c", BASH, "bash", file, f"_{program}", program, *words, env={"PATH": path}).split())
+
+
+def in_zsh(installed, path, program, *words):
+    file = installed / "usr/share/zsh/vendor-completions" / f"_{program}"
+    said = run("zsh", "-f", "-c", ZSH, "zsh", file, program, *words, env={"PATH": path})
+    return {word for word in said.split() if word.startswith(words[-1])}
+
+
+def in_fish(installed, path, program, *words):
+    file = installed / "usr/share/fish/vendor_completions.d" / f"{program}.fish"
+    line = shlex.join([program, *words[:-1]]) + " " + words[-1]
+    script = f"source {file}; complete --do-complete {shlex.quote(line)}"
+    environment = {"PATH": path, "HOME": str(installed), "XDG_CONFIG_HOME": str(installed / "home")}
+    said = run("fish", "--no-config", "--command", script, env=environment)
+    return {entry.split("\t")[0] for entry in said.splitlines()}
+
+
+SHELLS = pytest.mark.parametrize("complete", [in_bash, in_zsh, in_fish])
+
+
+@SHELLS
+@pytest.mark.parametrize("command", COMMANDS)
+def test_options_of_inplacectl(installed, path, complete, command):
+    """Each option of --help is completed, for each command."""
+    words = [command] if command else []
+    known = options_of(installed / "usr/bin/inplacectl", *words)
+    assert known >= {"--socket", "--output", "--help", "--version"}
+    assert {o for o in complete(installed, path, "inplacectl", *words, "--") if o.startswith("--")} == known
+
+
+@SHELLS
+def test_options_of_inplaced(installed, path, complete):
+    known = {o for o in options_of(installed / "usr/bin/inplaced")} | {"--version", "--help"}
+    assert complete(installed, path, "inplaced", "--") == known
+
+
+@SHELLS
+def test_words_of_inplacectl(installed, path, complete):
+    commands = set(COMMANDS) - {""}
+    assert complete(installed, path, "inplacectl", "") == commands
+    assert complete(installed, path, "inplacectl", "help", "") >= commands
+    assert complete(installed, path, "inplacectl", "--socket", "/x/y", "st") == {"status"}
+    assert complete(installed, path, "inplacectl", "-o", "") == {"table", "wide", "json", "yaml"}
+    assert complete(installed, path, "inplacectl", "status", "--output", "j") == {"json"}
+    assert complete(installed, path, "inplacectl", "pull", "--pull-policy", "") == {"Always", "IfNotPresent"}
+
+
+def test_checksums_and_help(session_folder, package):
+    """packaging/build names each kind that it makes, and lists what it has made."""
+    said = run(REPOSITORY / "packaging/build", "--help")
+    for build in REPOSITORY.glob("packaging/*/build"):
+        assert re.search(rf"(?m)^  {build.parent.name} ", said), build
+    if "INPLACED_ARTIFACTS" in os.environ:
+        run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=Path(os.environ["INPLACED_ARTIFACTS"]))

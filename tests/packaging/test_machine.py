@@ -1,0 +1,419 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The package on a machine that systemd has booted: from its installation until it is purged.
+
+The tests share one machine and run in this order. It has containerd and two registries as services,
+the second one with a password, and no network but loopback.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import REPOSITORY, VERSION_OF_UPGRADE
+from lab.machine import Machine
+from lab.registry import Registry, password_line
+from lab.wait import wait_until
+
+pytestmark = pytest.mark.timeout(300)
+
+OPEN, CLOSED = "127.0.0.1:5000", "127.0.0.1:5001"
+USER, PASSWORD = "lab-user", "lab-password"
+AGENT, SOCKET = "inplaced.service", "inplaced.socket"
+CONFIG = "/etc/inplaced/config.yaml"
+PULLED = "MESSAGE_ID=6f0c1f4f2b6b4e0f9c1d3a50c8a6e101"
+
+PACKAGES = ["systemd", "systemd-sysv", "dbus", "containerd", "runc", "docker-registry", "init-system-helpers"]
+
+REGISTRY = """version: 0.1
+log: {level: warn, accesslog: {disabled: true}}
+storage: {filesystem: {rootdirectory: /srv/registry}, maintenance: {uploadpurging: {enabled: false}}}
+http: {addr: "ADDRESS"}
+"""
+
+REGISTRY_UNIT = """[Service]
+ExecStart=/usr/bin/docker-registry serve /srv/closed.yml
+[Install]
+WantedBy=multi-user.target
+"""
+
+# The last line shows what the sandbox lets a plugin see.
+PLUGIN = """#!/bin/sh
+cat >/dev/null
+cat <<END
+{"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
+ "cacheKeyType": "Registry", "cacheDuration": "0s",
+ "auth": {"CLOSED": {"username": "USER", "password": "PASSWORD"}}}
+END
+! touch /etc/inplaced/plugin-was-here 2>/dev/null
+"""
+
+PLUGIN_CONFIG = """apiVersion: kubelet.config.k8s.io/v1
+kind: CredentialProviderConfig
+providers:
+- name: lab-plugin
+  matchImages: ["CLOSED"]
+  defaultCacheDuration: "0s"
+  apiVersion: credentialprovider.kubelet.k8s.io/v1
+"""
+
+DOCUMENT = """apiVersion: apps.kruise.io/v1alpha1
+kind: NodeImage
+spec:
+  images:
+    %s:
+      tags:
+      - tag: "%s"
+        imagePullPolicy: %s
+        version: %d
+"""
+
+
+def fill(text):
+    for name in ("CLOSED", "USER", "PASSWORD"):
+        text = text.replace(name, globals()[name])
+    return text
+
+
+@pytest.fixture(scope="module")
+def images(session_folder):
+    """name → image ID of what both registries have."""
+    with Registry(session_folder / "filler") as registry:
+        names = ["doc", "call", "plugin", "file", "credential", "later", "upgrade"]
+        pushed = {name: registry.push_image(f"t/{name}", "1", [1000], seed=i) for i, name in enumerate(names)}
+        registry.stop()
+        shutil.copytree(session_folder / "filler/data", session_folder / "images")
+    return {name: image.image_id for name, image in pushed.items()}
+
+
+def list_files(machine):
+    """All files of the machine, but for those that change by themselves."""
+    changing = r"/(proc|sys|dev|run|tmp|srv|root)(/|$)|/var/(log|cache|tmp|lib/(apt|dpkg|containerd|systemd))(/|$)"
+    listed = machine.run("find", "/", "-xdev", "(", "-path", "/proc", "-o", "-path", "/sys", ")", "-prune",
+                         "-o", "-printf", "%p\\n").splitlines()
+    return {path for path in listed if not re.match(changing, path)}
+
+
+class Node:
+    """The machine and what the tests ask of the agent in it."""
+
+    def __init__(self, machine, images):
+        self.machine, self.images = machine, images
+        self.run, self.show = machine.run, machine.show
+
+    def write(self, path, text, mode=0o644):
+        target = self.machine.root / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+        target.chmod(mode)
+
+    def read(self, path):
+        return (self.machine.root / path.lstrip("/")).read_text()
+
+    def pid(self):
+        return int(self.show(AGENT, "MainPID"))
+
+    def wait_active(self, other_than=0):
+        """The agent is ready, as another process than that one; its ID."""
+
+        def is_active():
+            is_new = self.pid() not in (0, other_than)
+            return is_new and self.show(AGENT, "ActiveState") == "active"
+
+        wait_until(is_active, 60, lambda: f"active agent: {self.run('systemctl', 'status', AGENT, check=False)}", 0.1)
+        return self.pid()
+
+    def wait_text(self, pattern):
+        """The text of `systemctl status`."""
+        said = []
+
+        def matches():
+            said[:] = [self.show(AGENT, "StatusText")]
+            return re.search(pattern, said[0])
+
+        wait_until(matches, 60, lambda: f"{pattern!r} in the status {said}", 0.1)
+
+    def desire(self, name, policy="IfNotPresent", version=1):
+        self.write(f"/etc/inplaced/images.d/{name}.yaml", DOCUMENT % (f"{OPEN}/t/{name}", 1, policy, version))
+
+    def held(self):
+        return self.run("ctr", "--namespace", "k8s.io", "images", "ls")
+
+    def wait_held(self, reference):
+        wait_until(lambda: reference in self.held(), 60, lambda: f"{reference}: {self.log()}", 0.1)
+
+    def pull(self, reference):
+        said = self.run("inplacectl", "pull", "--quiet", reference, check=False)
+        assert self.images[reference.rsplit("/", 1)[1].split(":")[0]] in said, said + self.log()
+
+    def log(self):
+        return self.run("journalctl", "--no-pager", "--unit", AGENT, "--lines", "40")
+
+    def configure(self, text):
+        """The package's own configuration, and this."""
+        self.write(CONFIG, self.default_config + text)
+        self.run("systemctl", "restart", AGENT)
+        self.wait_active()
+
+    def drop_in(self, text):
+        self.write(f"/etc/systemd/system/{AGENT}.d/test.conf", text)
+        self.run("systemctl", "daemon-reload")
+        self.run("systemctl", "restart", AGENT)
+        return self.wait_active()
+
+    def remove_drop_in(self):
+        shutil.rmtree(self.machine.root / f"etc/systemd/system/{AGENT}.d")
+        self.run("systemctl", "daemon-reload")
+
+
+@pytest.fixture(scope="module")
+def node(session_folder, package, newer_package, images):
+    """Booted, with the package at hand, which is not installed."""
+    depends = subprocess.run(["dpkg-deb", "--field", package, "Depends"], capture_output=True, text=True, check=True)
+    names = [entry.split()[0] for entry in depends.stdout.split(",")]
+    made = subprocess.run([REPOSITORY / "tests/packaging/make-root", *PACKAGES, *names],
+                          stdout=subprocess.PIPE, text=True, check=True)
+    machine = Machine(session_folder / "machine", made.stdout.strip())
+    node = Node(machine, images)
+    shutil.move(session_folder / "images", machine.root / "srv/registry")
+    node.write("/etc/docker/registry/config.yml", REGISTRY.replace("ADDRESS", OPEN))
+    node.write("/srv/closed.yml", REGISTRY.replace("ADDRESS", CLOSED)
+               + "auth: {htpasswd: {realm: lab, path: /srv/htpasswd}}\n")
+    node.write("/srv/htpasswd", password_line(USER, PASSWORD))
+    node.write("/etc/systemd/system/closed-registry.service", REGISTRY_UNIT)
+    wants = machine.root / "etc/systemd/system/multi-user.target.wants"
+    (wants / "closed-registry.service").symlink_to("/etc/systemd/system/closed-registry.service")
+    node.package, node.newer_package = f"/srv/{package.name}", f"/srv/{newer_package.name}"
+    shutil.copy(package, machine.root / node.package[1:])
+    shutil.copy(newer_package, machine.root / node.newer_package[1:])
+    subprocess.run(["chmod", "-R", "a+rX", machine.root / "srv"], check=True)
+    machine.boot(120)
+    node.files_before = list_files(machine)
+    yield node
+
+
+def test_install(node):
+    """`apt install ./inplaced_*.deb` is all that it takes: it runs, without a question."""
+    node.run("apt-get", "install", "--yes", node.package)
+    node.default_config = node.read(CONFIG)
+    node.wait_active()
+    assert node.show(SOCKET, "ActiveState") == "active"
+    for unit in (AGENT, SOCKET):
+        assert node.run("systemctl", "is-enabled", unit).strip() == "enabled"
+    node.wait_text(r"^0 images desired, 0 being pulled, 0 waiting; containerd 1\.6\.\S+ at \S+ is ready$")
+    assert "No problem was found." in node.run("inplacectl", "doctor")
+    assert "GB free" in node.run("inplacectl", "doctor")
+    assert node.run("inplaced", "--version") == "inplaced 0.1.0\n"
+
+
+def test_sandbox(node):
+    """It is no root process, has one capability, and exposes what the unit says that it does."""
+    said = node.run("systemd-analyze", "security", "--no-pager", AGENT)
+    exposure = float(re.search(r"Overall exposure level for inplaced.service: ([0-9.]+)", said).group(1))
+    print(f"exposure {exposure}")
+    assert exposure <= 1.5
+    status = dict(line.split(":\t", 1) for line in node.run("cat", f"/proc/{node.pid()}/status").splitlines())
+    assert status["Uid"].split()[0] == node.run("id", "--user", "inplaced").strip() != "0"
+    assert int(status["CapEff"], 16) == int(status["CapBnd"], 16) == 1 << 2  # CAP_DAC_READ_SEARCH
+    assert status["NoNewPrivs"] == "1" and status["Seccomp"] == "2"
+    assert node.run("stat", "--format=%U:%G %a", "/run/inplaced/inplaced.sock").split()[1] == "660"
+    assert node.run("stat", "--format=%G", "/run/inplaced/inplaced.sock").strip() == "inplaced"
+    assert node.run("stat", "--format=%U:%G %a", "/etc/inplaced/auth.d").strip() == "root:root 700"
+
+
+def test_preload(node):
+    """A document in the folder becomes an image in the runtime, and lines that machines can search."""
+    node.desire("doc")
+    reference = f"{OPEN}/t/doc:1"
+    node.wait_held(reference)
+    node.wait_text(r"^1 images desired, 0 being pulled, 0 waiting; ")
+    entry = node.machine.journal(PULLED, f"IMAGE={reference}")[0]
+    assert node.images["doc"] in entry["IMAGE_ID"]
+    assert entry["_SYSTEMD_UNIT"] == AGENT and entry["SYSLOG_IDENTIFIER"] == "inplaced"
+    assert float(entry["DURATION_SEC"]) >= 0 and entry["PRIORITY"] == "6"
+    explained = node.run("journalctl", "--catalog", PULLED)
+    assert f"The image {reference} is on this node" in explained
+    assert "Containers of this image start without a pull." in explained
+    status = json.loads(node.read("/var/lib/inplaced/nodeimage.json"))
+    assert "Succeeded" in json.dumps(status)
+
+
+def test_socket_activation(node):
+    """A call starts the agent, and is answered; members of the group may call, others may not."""
+    node.run("useradd", "--groups", "inplaced", "member")
+    node.run("useradd", "stranger")
+    node.run("systemctl", "stop", AGENT)
+    assert node.show(AGENT, "ActiveState") == "inactive" and node.show(SOCKET, "ActiveState") == "active"
+    reference = f"{OPEN}/t/call:1"
+    said = node.run("setpriv", "--reuid=member", "--regid=member", "--init-groups", "inplacectl", "pull",
+                    "--quiet", reference)
+    assert node.images["call"] in said
+    node.wait_active()
+    callers = [entry for entry in node.machine.journal(f"_SYSTEMD_UNIT={AGENT}") if "CALLER_USER" in entry]
+    assert callers[-1]["CALLER_USER"] == "member"
+    assert callers[-1]["CALLER_UID"] == node.run("id", "--user", "member").strip()
+    said = node.run("setpriv", "--reuid=stranger", "--regid=stranger", "--clear-groups", "inplacectl", "status",
+                    check=False)
+    assert "ermission denied" in said
+
+
+def test_reload(node):
+    """The same process takes up the new configuration, and refuses a wrong one."""
+    pid = node.pid()
+    node.write(CONFIG, node.default_config + "logLevel: debug\n")
+    node.run("systemctl", "reload", AGENT)
+    wait_until(lambda: "Reloaded the configuration." in node.log(), 30, node.log, 0.1)
+    node.write(CONFIG, node.default_config + "logLevel: loud\n")
+    node.run("systemctl", "reload", AGENT)
+    wait_until(lambda: "Cannot reload the configuration" in node.log(), 30, node.log, 0.1)
+    node.write(CONFIG, node.default_config)
+    node.run("systemctl", "reload", AGENT)
+    assert node.pid() == pid and node.show(AGENT, "ActiveState") == "active"
+
+
+def test_watchdog(node):
+    """An agent that does not run any more is replaced."""
+    pid = node.drop_in("[Service]\nWatchdogSec=5\n")
+    node.run("systemctl", "kill", "--signal=STOP", AGENT)
+    assert node.wait_active(other_than=pid) != pid
+    assert "Watchdog timeout (limit 5s)!" in node.machine.console()
+    node.wait_text("is ready$")
+    node.remove_drop_in()
+
+
+def test_kill(node):
+    """It comes back by itself, and nothing is pulled again."""
+    pid, n_pulled = node.pid(), len(node.machine.journal(PULLED))
+    node.run("systemctl", "kill", "--signal=KILL", AGENT)
+    assert node.wait_active(other_than=pid) != pid
+    node.wait_text(r"^2 images desired, 0 being pulled, 0 waiting; .* is ready$")
+    assert len(node.machine.journal(PULLED)) == n_pulled
+
+
+def test_restart_of_containerd(node):
+    """The agent outlives the runtime, starts without it, and never takes it down."""
+    pid = node.pid()
+    node.run("systemctl", "stop", "containerd")
+    node.wait_text("no runtime at|is not there|lost|refused|away|no container runtime|gone")
+    assert node.pid() == pid
+    node.run("systemctl", "restart", AGENT)
+    pid = node.wait_active()
+    node.desire("later")
+    node.run("systemctl", "start", "containerd")
+    node.wait_held(f"{OPEN}/t/later:1")
+    assert node.pid() == pid
+    began = node.show("containerd", "ActiveEnterTimestampMonotonic")
+    node.run("systemctl", "restart", AGENT)
+    node.wait_active()
+    assert node.show("containerd", "ActiveEnterTimestampMonotonic") == began
+
+
+def test_credential_plugin(node):
+    """It runs within the sandbox, and what it says opens the registry."""
+    assert "Unauthorized" in node.run("inplacectl", "pull", f"{CLOSED}/t/plugin:1", check=False)
+    node.write("/usr/local/lib/lab-plugins/lab-plugin", fill(PLUGIN), 0o755)
+    node.write("/etc/lab-plugins.yaml", fill(PLUGIN_CONFIG))
+    node.configure("imageCredentialProviderConfig: /etc/lab-plugins.yaml\n"
+                   "imageCredentialProviderBinDir: /usr/local/lib/lab-plugins\n")
+    node.pull(f"{CLOSED}/t/plugin:1")
+    assert not (node.machine.root / "etc/inplaced/plugin-was-here").exists()
+
+
+def test_credential_file(node):
+    """A file that only root may read is enough: mode 0600 in a folder of mode 0700."""
+    node.configure("")
+    assert "Unauthorized" in node.run("inplacectl", "pull", f"{CLOSED}/t/file:1", check=False)
+    text = json.dumps({"auths": {CLOSED: {"username": USER, "password": PASSWORD}}})
+    node.write("/etc/inplaced/auth.d/lab.json", text, 0o600)
+    node.pull(f"{CLOSED}/t/file:1")
+    assert "No problem was found." in node.run("inplacectl", "doctor")
+    (node.machine.root / "etc/inplaced/auth.d/lab.json").rename(node.machine.root / "srv/lab.json")
+
+
+def test_load_credential(node):
+    """systemd hands a file over that is kept elsewhere."""
+    assert "Unauthorized" in node.run("inplacectl", "pull", f"{CLOSED}/t/credential:1", check=False)
+    node.configure("authDir: /run/credentials/inplaced.service\n")
+    node.drop_in("[Service]\nLoadCredential=auth.json:/srv/lab.json\n")
+    node.pull(f"{CLOSED}/t/credential:1")
+    node.remove_drop_in()
+    node.configure("")
+
+
+def test_wrong_configuration(node):
+    """It says so and is not started again until the file is corrected, also not by callers."""
+    node.write(CONFIG, node.default_config + "maxParallelPulls: many\n")
+    node.run("systemctl", "restart", AGENT, check=False)
+    assert node.show(AGENT, "ExecMainStatus") == "2"
+    assert 'maxParallelPulls: "many" is not a number from 1 to 1000' in node.log()
+    assert "inplaced" in node.run("inplacectl", "status", check=False)
+    assert node.show(SOCKET, "Result") == "trigger-limit-hit" and node.pid() == 0
+    node.configure("")
+    assert node.show(SOCKET, "ActiveState") == "active"
+    assert "No problem was found." in node.run("inplacectl", "doctor")
+
+
+def test_upgrade(node):
+    """The newer program takes over; a pull that is under way ends well, and the configuration stays."""
+    changed = node.default_config + "maxParallelPulls: 3\n"
+    node.configure("maxParallelPulls: 3\n")
+    pid = node.pid()
+    reference = f"{OPEN}/t/upgrade:1"
+    node.run("systemctl", "kill", "--signal=STOP", "docker-registry")
+    node.desire("upgrade")
+    node.wait_text(" 1 being pulled")
+    node.run("apt-get", "install", "--yes", node.newer_package)
+    assert node.wait_active(other_than=pid) != pid
+    assert VERSION_OF_UPGRADE in node.run("dpkg-query", "--show", "inplaced")
+    node.wait_text(" 1 being pulled")
+    node.run("systemctl", "kill", "--signal=CONT", "docker-registry")
+    node.wait_held(reference)
+    node.wait_text(" 0 being pulled, 0 waiting; ")
+    assert node.images["upgrade"] in node.machine.journal(PULLED, f"IMAGE={reference}")[0]["IMAGE_ID"]
+    assert node.read(CONFIG) == changed
+    assert not list((node.machine.root / "etc/inplaced").glob("*.dpkg-*"))
+
+
+def test_disabled_stays_disabled(node):
+    """An upgrade does not start what an administrator has switched off."""
+    node.run("systemctl", "disable", "--now", SOCKET, AGENT)
+    node.run("apt-get", "install", "--yes", "--reinstall", node.newer_package)
+    for unit in (AGENT, SOCKET):
+        assert node.run("systemctl", "is-enabled", unit, check=False).strip() == "disabled"
+        assert node.show(unit, "ActiveState") == "inactive"
+    node.run("systemctl", "enable", "--now", SOCKET, AGENT)
+    node.wait_active()
+
+
+def test_remove(node):
+    """The service ends; configuration, credentials and status stay, and a new installation has them."""
+    node.run("apt-get", "remove", "--yes", "inplaced")
+    assert node.show(AGENT, "LoadState") == "not-found" and node.pid() == 0
+    assert not (node.machine.root / "usr/bin/inplaced").exists()
+    assert "maxParallelPulls: 3" in node.read(CONFIG)
+    node.read("/var/lib/inplaced/nodeimage.json")
+    node.run("apt-get", "install", "--yes", node.newer_package)
+    node.wait_active()
+    node.wait_text(r"^[1-9]\d* images desired, 0 being pulled, 0 waiting; ")
+    assert "maxParallelPulls: 3" in node.read(CONFIG)
+
+
+def test_purge(node):
+    """Nothing is left but what the tests have made and the images in the runtime."""
+    node.run("userdel", "member")
+    node.run("userdel", "stranger")
+    node.run("apt-get", "purge", "--yes", "inplaced")
+    ours = {"/etc/lab-plugins.yaml", "/usr/local/lib/lab-plugins", "/usr/local/lib/lab-plugins/lab-plugin"}
+    backups = {path for path in list_files(node.machine) if re.fullmatch(r"/etc/(passwd|group|shadow|gshadow|sub[ug]id)-", path)}
+    assert list_files(node.machine) - ours - backups - node.files_before == set()
+    assert node.files_before - list_files(node.machine) == set()
+    for database in ("passwd", "group"):
+        assert "inplaced" not in node.run("getent", database)
+    assert "inplaced" not in node.run("find", "/run", "/var/lib/systemd", "/etc/systemd", check=False)
+    assert "inplaced" not in node.run("systemctl", "list-units", "--all", "--no-legend")
+    assert node.show("containerd", "ActiveState") == "active"
+    assert f"{OPEN}/t/doc:1" in node.held()
