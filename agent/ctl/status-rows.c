@@ -8,34 +8,10 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/base/rfc3339.h"
+#include "agent/document/json-reader.h"
 
-json_object *json_member(json_object *object, const char *key, json_type type) {
-        json_object *member;
-
-        if (!json_object_is_type(object, json_type_object) ||
-            !json_object_object_get_ex(object, key, &member) || !json_object_is_type(member, type))
-                return NULL;
-
-        return member;
-}
-
-const char *json_text(json_object *object, const char *key) {
-        json_object *text = json_member(object, key, json_type_string);
-
-        return text ? json_object_get_string(text) : "";
-}
-
-int64_t json_number(json_object *object, const char *key) {
-        json_object *number = json_member(object, key, json_type_int);
-
-        return number ? json_object_get_int64(number) : 0;
-}
-
-static int64_t json_time(json_object *object, const char *key) {
-        int64_t time;
-
-        return rfc3339_parse(json_text(object, key), &time) == 0 ? time : 0;
+static const char *text_or_empty(json_object *object, const char *key) {
+        return json_get_text(object, key) ?: "";
 }
 
 static StatusRow *find_or_add(StatusRows *rows, const char *image, const char *tag) {
@@ -63,21 +39,21 @@ static StatusRow *find_or_add(StatusRows *rows, const char *image, const char *t
 }
 
 static void read_spec(StatusRow *row, json_object *tag) {
-        row->policy = json_text(tag, "imagePullPolicy");
-        row->created_at = json_time(tag, "createdAt");
+        row->policy = text_or_empty(tag, "imagePullPolicy");
+        row->created_at = json_get_time(tag, "createdAt");
 }
 
 static void read_status(StatusRow *row, json_object *tag) {
-        int64_t progress = json_number(tag, "progress");
-        const char *phase = json_text(tag, "phase");
+        int64_t progress = json_get_integer(tag, "progress");
+        const char *phase = text_or_empty(tag, "phase");
 
         if (phase[0])
                 row->phase = phase;
         row->progress = progress < 0 ? 0 : progress > 100 ? 100 : (int) progress;
-        row->image_id = json_text(tag, "imageID");
-        row->message = json_text(tag, "message");
-        row->started_at = json_time(tag, "startTime");
-        row->completed_at = json_time(tag, "completionTime");
+        row->image_id = text_or_empty(tag, "imageID");
+        row->message = text_or_empty(tag, "message");
+        row->started_at = json_get_time(tag, "startTime");
+        row->completed_at = json_get_time(tag, "completionTime");
 }
 
 /* images is an object of { IMAGE: { "tags": [ ... ] } }, in the spec as in the status. */
@@ -88,11 +64,11 @@ static int read_images(StatusRows *rows, json_object *images,
                 return 0;
 
         json_object_object_foreach(images, name, image) {
-                json_object *tags = json_member(image, "tags", json_type_array);
+                json_object *tags = json_get(image, "tags", json_type_array);
 
                 for (size_t i = 0; tags && i < json_object_array_length(tags); i++) {
                         json_object *tag = json_object_array_get_idx(tags, i);
-                        StatusRow *row = find_or_add(rows, name, json_text(tag, "tag"));
+                        StatusRow *row = find_or_add(rows, name, text_or_empty(tag, "tag"));
 
                         if (!row)
                                 return -ENOMEM;
@@ -111,16 +87,16 @@ static int compare_rows(const void *a, const void *b) {
 }
 
 int status_rows_read(json_object *node_image, StatusRows *ret) {
-        json_object *spec = json_member(node_image, "spec", json_type_object);
-        json_object *status = json_member(node_image, "status", json_type_object);
+        json_object *spec = json_get(node_image, "spec", json_type_object);
+        json_object *status = json_get(node_image, "status", json_type_object);
         cleanup(status_rows_done) StatusRows rows = STATUS_ROWS_INIT;
         int r;
 
-        r = read_images(&rows, json_member(spec, "images", json_type_object), read_spec);
+        r = read_images(&rows, json_get(spec, "images", json_type_object), read_spec);
         if (r < 0)
                 return r;
 
-        r = read_images(&rows, json_member(status, "imageStatuses", json_type_object), read_status);
+        r = read_images(&rows, json_get(status, "imageStatuses", json_type_object), read_status);
         if (r < 0)
                 return r;
 

@@ -35,9 +35,3 @@ typedef struct StatusRows {
 /* The object is borrowed as long as the rows live. */
 int status_rows_read(json_object *node_image, StatusRows *ret);
 void status_rows_done(StatusRows *rows);
-
-/* The member of an object, and the text or number that it holds; NULL, "" or 0 if there is none or
- * it has another type. */
-json_object *json_member(json_object *object, const char *key, json_type type);
-const char *json_text(json_object *object, const char *key);
-int64_t json_number(json_object *object, const char *key);

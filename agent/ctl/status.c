@@ -11,6 +11,7 @@
 #include "agent/ctl/status-rows.h"
 #include "agent/ctl/terminal.h"
 #include "agent/ctl/view.h"
+#include "agent/document/json-reader.h"
 #include "proto/inplaced/v1/node.pb-c.h"
 
 static const RpcMethod status_method = {
@@ -85,12 +86,13 @@ static int print_table(json_object *node_image, bool is_wide) {
 }
 
 static int print_header(const Inplaced__V1__GetStatusResponse *reply, json_object *node_image) {
-        json_object *status = json_member(node_image, "status", json_type_object);
+        json_object *status = json_get(node_image, "status", json_type_object);
         const Inplaced__V1__Runtime *runtime = reply->runtime;
         int r;
 
         r = print_safe("Node %s, %s%s%s%s%s",
-                       json_text(json_member(node_image, "metadata", json_type_object), "name"),
+                       json_get_text(json_get(node_image, "metadata", json_type_object), "name")
+                               ?: "",
                        runtime ? runtime->name : "no container runtime",
                        runtime && runtime->version[0] ? " " : "", runtime ? runtime->version : "",
                        runtime && runtime->endpoint[0] ? " at " : "",
@@ -106,11 +108,11 @@ static int print_header(const Inplaced__V1__GetStatusResponse *reply, json_objec
 
         return print_safe("Images: %lld desired, %lld succeeded, %lld failed, %lld pulling, "
                           "%lld waiting",
-                          (long long) json_number(status, "desired"),
-                          (long long) json_number(status, "succeeded"),
-                          (long long) json_number(status, "failed"),
-                          (long long) json_number(status, "pulling"),
-                          (long long) json_number(status, "waiting"));
+                          (long long) json_get_integer(status, "desired"),
+                          (long long) json_get_integer(status, "succeeded"),
+                          (long long) json_get_integer(status, "failed"),
+                          (long long) json_get_integer(status, "pulling"),
+                          (long long) json_get_integer(status, "waiting"));
 }
 
 static int print_for_person(const Inplaced__V1__GetStatusResponse *reply, json_object *node_image,

@@ -174,3 +174,31 @@ int json_read_time(struct json_object *object, const JsonPath *path, const char 
                                    quote(text, (char[QUOTE_SIZE]){ 0 }));
         return 0;
 }
+
+struct json_object *json_get(struct json_object *object, const char *key, enum json_type type) {
+        struct json_object *value;
+
+        if (!json_object_is_type(object, json_type_object) ||
+            !json_object_object_get_ex(object, key, &value) || !json_object_is_type(value, type))
+                return NULL;
+
+        return value;
+}
+
+const char *json_get_text(struct json_object *object, const char *key) {
+        struct json_object *value = json_get(object, key, json_type_string);
+        const char *text = json_object_get_string(value);
+
+        return text && strlen(text) == (size_t) json_object_get_string_len(value) ? text : NULL;
+}
+
+int64_t json_get_integer(struct json_object *object, const char *key) {
+        return json_object_get_int64(json_get(object, key, json_type_int));
+}
+
+int64_t json_get_time(struct json_object *object, const char *key) {
+        const char *text = json_get_text(object, key);
+        int64_t time;
+
+        return text && rfc3339_parse(text, &time) == 0 ? time : 0;
+}

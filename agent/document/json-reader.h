@@ -4,8 +4,8 @@
 /*
  * JSON reader
  *
- * Reads the members of a JSON object of an untrusted source, and when one is not what it should
- * be names it by its path: "spec.images.nginx.tags[0].version: expected an integer, got "x"". A
+ * Reads the members of a JSON object that others wrote, and when one is not what it should be
+ * names it by its path: "spec.images.nginx.tags[0].version: expected an integer, got "x"". A
  * member that is null is one that is not there, as everywhere in Kubernetes.
  */
 
@@ -45,6 +45,13 @@ int json_read_text(struct json_object *object, const JsonPath *path, const char 
                    const char **ret, Error *reterr);
 int json_read_integer(struct json_object *object, const JsonPath *path, const char *key,
                       int64_t *ret, Error *reterr);
+
+/* What follows is for what may be missing or of any type, such as what the agent wrote itself: then it
+ * is NULL, or 0. What is no object has no members. A text with a NUL in it is none; an empty one is. */
+struct json_object *json_get(struct json_object *object, const char *key, enum json_type type);
+const char *json_get_text(struct json_object *object, const char *key);
+int64_t json_get_integer(struct json_object *object, const char *key);
+int64_t json_get_time(struct json_object *object, const char *key);
 
 /* A time as Kubernetes writes them (RFC 3339), in seconds since the epoch. */
 int json_read_time(struct json_object *object, const JsonPath *path, const char *key, int64_t *ret,

@@ -12,6 +12,7 @@
 #include "agent/base/redact.h"
 #include "agent/base/rfc3339.h"
 #include "agent/base/text.h"
+#include "agent/document/json-reader.h"
 
 static const char *const phase_names[_IMAGE_PHASE_MAX] = {
         [IMAGE_WAITING] = "Waiting",
@@ -156,26 +157,6 @@ json_object *image_status_to_json(const ImageStatus *status, const char *name, c
         return NULL;
 }
 
-static const char *get_string(json_object *object, const char *key) {
-        json_object *value;
-
-        if (!json_object_object_get_ex(object, key, &value) ||
-            !json_object_is_type(value, json_type_string))
-                return NULL;
-
-        return json_object_get_string(value);
-}
-
-static int64_t get_time(json_object *object, const char *key) {
-        const char *text = get_string(object, key);
-        int64_t time = 0;
-
-        if (text && rfc3339_parse(text, &time) < 0)
-                return 0;
-
-        return time;
-}
-
 static int phase_from_string(const char *text, ImagePhase *ret, Error *reterr) {
         for (ImagePhase phase = 0; text && phase < _IMAGE_PHASE_MAX; phase++)
                 if (strcmp(phase_names[phase], text) == 0) {
@@ -194,8 +175,8 @@ static PullReason reason_of_message(const char *message) {
 }
 
 static int read_texts(json_object *entry, const char *name, ImageStatus *status) {
-        const char *image_id = get_string(entry, "imageID");
-        const char *message = get_string(entry, "message");
+        const char *image_id = json_get_text(entry, "imageID");
+        const char *message = json_get_text(entry, "message");
         size_t prefix = strlen(name);
         int r;
 
@@ -212,24 +193,21 @@ static int read_texts(json_object *entry, const char *name, ImageStatus *status)
         if (r < 0)
                 return r;
         if (status->message)
-                (void) redact_text(
-                        status->message); /* a version may have written it that did not */
+                (void) redact_text(status->message); /* an older version did not */
         return 0;
 }
 
 int image_status_from_json(json_object *entry, const char *name, ImageStatus *ret, Error *reterr) {
         cleanup(image_status_done) ImageStatus status = { 0 };
-        json_object *version;
         int r;
 
-        r = phase_from_string(get_string(entry, "phase"), &status.phase, reterr);
+        r = phase_from_string(json_get_text(entry, "phase"), &status.phase, reterr);
         if (r < 0)
                 return r;
 
-        if (json_object_object_get_ex(entry, "version", &version))
-                status.version = json_object_get_int64(version);
-        status.started_at = get_time(entry, "startTime");
-        status.completed_at = get_time(entry, "completionTime");
+        status.version = json_get_integer(entry, "version");
+        status.started_at = json_get_time(entry, "startTime");
+        status.completed_at = json_get_time(entry, "completionTime");
         r = read_texts(entry, name, &status);
         if (r < 0)
                 return r;

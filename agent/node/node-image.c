@@ -11,7 +11,9 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/rfc3339.h"
+#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-reader.h"
 #include "agent/image/image-spec.h"
 #include "agent/node/owner.h"
 
@@ -516,20 +518,15 @@ static int add_request(RestoredList *list, const DesiredImage *desired, char *ow
 }
 
 static json_object *find_status_tag(json_object *root, const DesiredImage *desired) {
-        json_object *status, *images, *image, *tags, *tag;
+        json_object *status = json_get(root, "status", json_type_object);
+        json_object *images = json_get(status, "imageStatuses", json_type_object);
+        json_object *image = json_get(images, desired->name, json_type_object);
+        json_object *tags = json_get(image, "tags", json_type_array);
 
-        if (!json_object_object_get_ex(root, "status", &status) ||
-            !json_object_object_get_ex(status, "imageStatuses", &images) ||
-            !json_object_object_get_ex(images, desired->name, &image) ||
-            !json_object_object_get_ex(image, "tags", &tags) ||
-            !json_object_is_type(tags, json_type_array))
-                return NULL;
-
-        for (size_t i = 0; i < json_object_array_length(tags); i++) {
+        for (size_t i = 0; tags && i < json_object_array_length(tags); i++) {
                 json_object *entry = json_object_array_get_idx(tags, i);
 
-                if (json_object_object_get_ex(entry, "tag", &tag) &&
-                    strcmp(json_object_get_string(tag) ?: "", desired->tag) == 0)
+                if (text_equal(json_get_text(entry, "tag"), desired->tag))
                         return entry;
         }
 
@@ -586,43 +583,30 @@ static int restore_tag(Images *images, json_object *root, const DesiredImage *de
         return 0;
 }
 
-static const char *get_text(json_object *object, const char *key) {
-        json_object *value;
-
-        return json_object_object_get_ex(object, key, &value) ? json_object_get_string(value)
-                                                              : NULL;
-}
-
 /* Without a status, the time of the request is over. */
 static int restore_done(Images *images, json_object *item) {
-        const char *name = get_text(item, "name"), *tag = get_text(item, "tag");
-        const char *owner = get_text(item, "owner");
+        const char *name = json_get_text(item, "name"), *tag = json_get_text(item, "tag");
+        const char *owner = json_get_text(item, "owner");
         cleanup(image_status_done) ImageStatus outcome = { 0 };
-        json_object *version = NULL, *status = NULL;
+        json_object *status = json_get(item, "status", json_type_object);
 
         if (!name || !tag || !owner || !owner_kind(owner))
                 return 0;
-        if (json_object_object_get_ex(item, "status", &status) &&
-            (image_status_from_json(status, name, &outcome, NULL) < 0 ||
-             !image_phase_is_final(outcome.phase)))
+        if (status && (image_status_from_json(status, name, &outcome, NULL) < 0 ||
+                       !image_phase_is_final(outcome.phase)))
                 return 0;
 
-        (void) json_object_object_get_ex(item, "version", &version);
-        return images_restore_done(images, name, tag, owner, json_object_get_int64(version),
+        return images_restore_done(images, name, tag, owner, json_get_integer(item, "version"),
                                    !status, status ? &outcome : NULL);
 }
 
 static int restore_note(Images *images, json_object *root, const char *key) {
         cleanup(json_object_put_p) json_object *list = NULL;
-        json_object *metadata, *annotations;
-        const char *text;
+        json_object *metadata = json_get(root, "metadata", json_type_object);
+        json_object *annotations = json_get(metadata, "annotations", json_type_object);
+        const char *text = json_get_text(annotations, key);
         int r = 0;
 
-        if (!json_object_object_get_ex(root, "metadata", &metadata) ||
-            !json_object_object_get_ex(metadata, "annotations", &annotations))
-                return 0;
-
-        text = get_text(annotations, key);
         list = text ? json_tokener_parse(text) : NULL;
         if (!json_object_is_type(list, json_type_array))
                 return 0;
