@@ -7,9 +7,10 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "agent/api/api-internal.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
-#include "agent/api/api-internal.h"
+#include "agent/base/text.h"
 #include "agent/node/owner.h"
 #include "agent/restart/restart.h"
 
@@ -140,21 +141,6 @@ static int send_more(Restarting *restarting) {
                                                          : 0;
 }
 
-static int set_text(char **text, const char *value) {
-        char *copy;
-
-        if (*text && strcmp(*text, value) == 0)
-                return 0;
-
-        copy = strdup(value);
-        if (!copy)
-                return -ENOMEM;
-
-        free(*text);
-        *text = copy;
-        return 0;
-}
-
 static int find_item(Restarting *restarting, const char *container, RestartingItem **ret) {
         RestartingItem *items;
 
@@ -186,11 +172,11 @@ static int on_news(const RestartNews *news, void *userdata) {
         if (r < 0)
                 return r;
 
-        if (set_text(&restarting->namespace, news->namespace) < 0 ||
-            set_text(&restarting->pod, news->pod) < 0 ||
-            set_text(&item->old_id, news->old_id) < 0 ||
-            set_text(&item->new_id, news->new_id) < 0 ||
-            set_text(&item->message, news->message) < 0)
+        if (text_set(&restarting->namespace, news->namespace) < 0 ||
+            text_set(&restarting->pod, news->pod) < 0 ||
+            text_set(&item->old_id, news->old_id) < 0 ||
+            text_set(&item->new_id, news->new_id) < 0 ||
+            text_set(&item->message, news->message) < 0)
                 return -ENOMEM;
 
         make_plain_text(item->message); /* a hook may have said anything, too */

@@ -31,7 +31,7 @@ static void report_done(Report *report) {
 }
 
 /* What a person wrote may hold anything, but a message holds UTF-8: other bytes become "?". */
-static char *copy_text(const char *text) {
+static char *copy_plain(const char *text) {
         char *copy = strdup(text);
 
         if (copy)
@@ -65,9 +65,9 @@ static int on_problem(const char *subject, const char *message, const char *advi
 
         inplaced__v1__problem__init(problem);
         report->problems[report->n_problems++] = problem;
-        problem->subject = copy_text(subject);
-        problem->message = copy_text(message);
-        problem->advice = copy_text(advice);
+        problem->subject = copy_plain(subject);
+        problem->message = copy_plain(message);
+        problem->advice = copy_plain(advice);
         return problem->subject && problem->message && problem->advice ? 0 : -ENOMEM;
 }
 
@@ -84,8 +84,8 @@ static int on_fact(const char *subject, const char *value, void *userdata) {
 
         inplaced__v1__fact__init(fact);
         report->facts[report->n_facts++] = fact;
-        fact->subject = copy_text(subject);
-        fact->value = copy_text(value);
+        fact->subject = copy_plain(subject);
+        fact->value = copy_plain(value);
         return fact->subject && fact->value ? 0 : -ENOMEM;
 }
 
@@ -111,7 +111,7 @@ static int runtime_message_init(RuntimeMessage *message, const Api *api, const R
         message->version = (char *) runtime_version(runtime);
         message->chosen = runtime == runtimes_chosen(api->runtimes);
         message->has_progress = message->chosen && images_work(api->images).has_progress;
-        message->state = copy_text(runtime_sentence(runtime));
+        message->state = copy_plain(runtime_sentence(runtime));
         if (asprintf(&message->endpoint, "unix://%s", runtime_path(runtime)) < 0)
                 message->endpoint = NULL;
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/auth/complaints.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
+#include "agent/base/log-once.h"
 #include "agent/base/loop.h"
 #include "agent/base/quote.h"
 
@@ -33,7 +33,7 @@ struct PullKeysAsk {
         PullKeysReady on_ready;
         void *userdata;
         bool was_denied;
-        sd_event_source *ready; /* goes off when there is nothing more to wait for */
+        Deferred ready; /* called when there is nothing more to wait for */
 
         CredentialProvidersAsk *providers_ask;
         Keyring *provided;
@@ -47,7 +47,7 @@ struct PullKeysAsk {
 struct Auth {
         AuthOptions options;
         KubeSecrets *secrets;
-        Complaints complaints;
+        LogOnceMany problems;
         PullKeysAsk *asks;
 };
 
@@ -118,7 +118,7 @@ static void settle(PullKeysAsk *ask) {
                 return;
 
         if (!ask->providers_ask || !slots_have_usable(ask))
-                (void) sd_event_source_set_enabled(ask->ready, SD_EVENT_ONESHOT);
+                (void) deferred_request(&ask->ready);
 }
 
 /* Remembers either what was read or why it was not. */
@@ -236,14 +236,14 @@ static int refuse(const PullKeysAsk *ask, Error *reterr) {
 }
 
 static void complain_secret(Auth *auth, const Slot *slot) {
-        if (complaints_is_new(&auth->complaints, slot->label, error_message(&slot->error)))
+        if (log_once_of(&auth->problems, slot->label, error_message(&slot->error)))
                 log_warning(auth->options.log, NULL,
                             "Cannot use the pull secret %s, going on with the others: %s",
                             quote(slot->label, (char[QUOTE_SIZE]){ 0 }),
                             error_message(&slot->error));
 }
 
-/* What can be used, in the order of the desired image, and a complaint about the rest. If nothing can be used
+/* What can be used, in the order of the desired image, and a problem of the rest. If nothing can be used
  * that is a refusal: an anonymous pull in its place might bring another image. */
 static int slots_collect(PullKeysAsk *ask, Keyring *keyring, Error *reterr) {
         if (!slots_have_usable(ask))
@@ -283,7 +283,7 @@ static int on_provided(const Keyring *keyring, const Error *error, void *userdat
 }
 
 static void complain_general(Auth *auth, const Error *error) {
-        if (complaints_is_new(&auth->complaints, "", error_message(error)))
+        if (log_once_of(&auth->problems, "", error_message(error)))
                 log_warning(auth->options.log, NULL,
                             "Credentials of this node cannot be used, going on without them: %s",
                             error_message(error));
@@ -332,8 +332,8 @@ static int collect(PullKeysAsk *ask, PullKeys *keys, Error *reterr) {
         return collect_general(ask, keys->general);
 }
 
-/* Whoever asked may drop the ask meanwhile, so nothing that is handed out belongs to it. */
-static int on_ready(sd_event_source *source, void *userdata) {
+/* The callback may drop the ask, so nothing that is handed out belongs to it. */
+static int on_ready(void *userdata) {
         cleanup(pull_keys_done) PullKeys keys = { .named = NULL };
         cleanup(error_done) Error error = ERROR_INIT;
         PullKeysAsk *ask = userdata;
@@ -355,7 +355,7 @@ static PullKeysAsk *auth_drop(PullKeysAsk *ask) {
         slots_done(ask);
         credential_providers_ask_unref(ask->providers_ask);
         keyring_free(ask->provided);
-        sd_event_source_disable_unref(ask->ready);
+        deferred_done(&ask->ready);
         free(ask);
         return NULL;
 }
@@ -377,12 +377,13 @@ static int ask_new(Auth *auth, const PullKeysQuestion *question, PullKeysAsk **r
         slots_init(ask, desired);
         list_prepend(&auth->asks, ask);
 
-        r = loop_add_defer(auth->options.event, &ask->ready, on_ready, ask);
+        /* It exists from now on, so that no later request can fail. */
+        deferred_init(&ask->ready, auth->options.event, on_ready, ask);
+        r = deferred_request(&ask->ready);
         if (r < 0)
                 return r;
-        r = sd_event_source_set_enabled(ask->ready, SD_EVENT_OFF);
-        if (r < 0)
-                return r;
+
+        deferred_cancel(&ask->ready);
         *ret = take_ptr(ask);
         return 0;
 }

@@ -33,7 +33,7 @@ struct CredentialProviders {
         Error *failures; /* of each plugin, the last one, or unset */
         Run *runs;       /* the newest first */
         size_t n_running;
-        sd_event_source *turn; /* a run was dropped, so that the next may begin */
+        Deferred turn; /* a run was dropped, so that the next may begin */
 };
 
 /* One plugin asked for one image. All slots that need the answer share the run; only a few runs go on
@@ -58,7 +58,7 @@ struct Slot {
 struct CredentialProvidersAsk {
         CredentialProvidersReady on_ready;
         void *userdata;
-        sd_event_source *ready; /* goes off when nothing is pending any more */
+        Deferred ready; /* called when nothing is pending any more */
         Error error;
         size_t n_pending;
         size_t n_slots;
@@ -200,7 +200,7 @@ static void slot_end(Slot *slot, CredentialAnswer *answer, const Error *error) {
         }
 
         if (--ask->n_pending == 0)
-                (void) sd_event_source_set_enabled(ask->ready, SD_EVENT_ONESHOT);
+                (void) deferred_request(&ask->ready);
 }
 
 /* Gives every slot that waited the answer, or NULL and an error, and frees the run. */
@@ -296,7 +296,7 @@ static int start_next(CredentialProviders *providers) {
         return 0;
 }
 
-static int on_turn(sd_event_source *source, void *userdata) {
+static int on_turn(void *userdata) {
         return start_next(userdata);
 }
 
@@ -360,7 +360,7 @@ static void slot_leave_run(Slot *slot) {
                 return;
 
         run_free(run);
-        (void) sd_event_source_set_enabled(providers->turn, SD_EVENT_ONESHOT);
+        (void) deferred_request(&providers->turn);
 }
 
 int credential_providers_new(sd_event *event, Log *log, const char *config_path,
@@ -386,10 +386,9 @@ int credential_providers_new(sd_event *event, Log *log, const char *config_path,
         r = credential_cache_new(ANSWERS_MAX, &providers->cache);
         if (r < 0)
                 return r;
-        r = loop_add_defer(event, &providers->turn, on_turn, providers);
-        if (r < 0)
-                return r;
-        r = sd_event_source_set_enabled(providers->turn, SD_EVENT_OFF);
+        /* It exists from now on, so that no later request can fail. */
+        deferred_init(&providers->turn, event, on_turn, providers);
+        r = deferred_request(&providers->turn);
         if (r < 0)
                 return r;
 
@@ -406,7 +405,7 @@ CredentialProviders *credential_providers_free(CredentialProviders *providers) {
         for (size_t i = 0; providers->failures && i < providers->spec.n_items; i++)
                 error_done(&providers->failures[i]);
         free(providers->failures);
-        sd_event_source_disable_unref(providers->turn);
+        deferred_done(&providers->turn);
         credential_cache_free(providers->cache);
         credential_providers_spec_done(&providers->spec);
         sd_event_unref(providers->event);
@@ -427,7 +426,7 @@ CredentialProvidersAsk *credential_providers_ask_unref(CredentialProvidersAsk *a
                 slot_leave_run(&ask->slots[i]);
                 credential_answer_unref(ask->slots[i].answer);
         }
-        sd_event_source_disable_unref(ask->ready);
+        deferred_done(&ask->ready);
         error_done(&ask->error);
         free(ask);
         return NULL;
@@ -449,8 +448,8 @@ static int collect(const CredentialProvidersAsk *ask, Keyring *keyring) {
         return 0;
 }
 
-/* Whoever asked may drop the ask meanwhile, so nothing that is handed out belongs to it. */
-static int on_ready(sd_event_source *source, void *userdata) {
+/* The callback may drop the ask, so nothing that is handed out belongs to it. */
+static int on_ready(void *userdata) {
         cleanup(keyring_free_p) Keyring *keyring = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
         CredentialProvidersAsk *ask = userdata;
@@ -483,9 +482,11 @@ static int ask_new(CredentialProviders *providers, const char *canonical_name,
                 return -ENOMEM;
 
         ask->n_slots = n_slots;
-        r = loop_add_defer(providers->event, &ask->ready, on_ready, ask);
+        deferred_init(&ask->ready, providers->event, on_ready, ask);
+        r = deferred_request(&ask->ready);
         if (r < 0)
                 return r;
+
         *ret = take_ptr(ask);
         return 0;
 }
@@ -544,11 +545,8 @@ int credential_providers_ask(CredentialProviders *providers, const char *canonic
         r = fill_slots(providers, canonical_name, must_be_fresh, ask);
         if (r < 0)
                 return r;
-        if (ask->n_pending > 0) {
-                r = sd_event_source_set_enabled(ask->ready, SD_EVENT_OFF);
-                if (r < 0)
-                        return r;
-        }
+        if (ask->n_pending > 0)
+                deferred_cancel(&ask->ready);
 
         *ret = take_ptr(ask);
         return 0;

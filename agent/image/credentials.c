@@ -12,6 +12,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/base/slice.h"
+#include "agent/base/text.h"
 #include "agent/image/credentials-spec.h"
 
 #define HUB_KEY "index.docker.io"
@@ -221,19 +222,14 @@ int keyring_add_text(Keyring *keyring, const char *source_name, const char *text
         return keyring_add_spec(keyring, source_name, &spec);
 }
 
-static int copy_text(const char *text, char **ret) {
-        *ret = text ? strdup(text) : NULL;
-        return !text || *ret ? 0 : -ENOMEM;
-}
-
 static int copy_entry(const CredentialsEntry *entry, CredentialsEntry *ret) {
         int r;
 
-        r = copy_text(entry->key, &ret->key);
-        r = r < 0 ? r : copy_text(entry->username, &ret->username);
-        r = r < 0 ? r : copy_text(entry->password, &ret->password);
-        r = r < 0 ? r : copy_text(entry->identity_token, &ret->identity_token);
-        return r < 0 ? r : copy_text(entry->registry_token, &ret->registry_token);
+        r = text_copy(entry->key, &ret->key);
+        r = r < 0 ? r : text_copy(entry->username, &ret->username);
+        r = r < 0 ? r : text_copy(entry->password, &ret->password);
+        r = r < 0 ? r : text_copy(entry->identity_token, &ret->identity_token);
+        return r < 0 ? r : text_copy(entry->registry_token, &ret->registry_token);
 }
 
 /* Those of one source, in the order in which they are tried, which for equal keys is that in which

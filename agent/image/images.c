@@ -10,6 +10,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
+#include "agent/base/sorted.h"
 
 /* Two thousand questions at once double the memory of the agent; 16 are answered as fast. */
 #define INSPECTIONS_MAX 16
@@ -38,8 +39,8 @@ struct Images {
         ImageIndex dirty; /* wait for on_pass(), in the order in which they became so */
 
         ImagesWatcher *watchers;
-        sd_event_source *pass;
-        sd_event_source *expiry;
+        Deferred pass;
+        Timer expiry;
 };
 
 DEFINE_CLEANUP(Images *, images_free)
@@ -49,26 +50,12 @@ static void image_index_done(ImageIndex *index) {
         *index = (ImageIndex){ .items = NULL };
 }
 
-/* Where the key is, or, if it returns false, where it belongs. */
+static int compare_key(const void *item, const void *key) {
+        return strcmp(image_key(item), key);
+}
+
 static bool image_index_find(const ImageIndex *index, const char *key, size_t *ret_at) {
-        size_t low = 0, high = index->n_items;
-
-        while (low < high) {
-                size_t middle = low + (high - low) / 2;
-                int order = strcmp(image_key(index->items[middle]), key);
-
-                if (order == 0) {
-                        *ret_at = middle;
-                        return true;
-                }
-                if (order < 0)
-                        low = middle + 1;
-                else
-                        high = middle;
-        }
-
-        *ret_at = low;
-        return false;
+        return sorted_find(index->items, index->n_items, compare_key, key, ret_at);
 }
 
 /* Makes room for one more than it has, or than n_items if that is more: what follows cannot fail. */
@@ -91,19 +78,6 @@ static int image_index_reserve(ImageIndex *index, size_t n_items) {
         return 0;
 }
 
-static void image_index_insert(ImageIndex *index, size_t at, Image *image) {
-        memmove(&index->items[at + 1], &index->items[at],
-                (index->n_items - at) * sizeof(index->items[0]));
-        index->items[at] = image;
-        index->n_items++;
-}
-
-static void image_index_remove(ImageIndex *index, size_t at) {
-        memmove(&index->items[at], &index->items[at + 1],
-                (index->n_items - at - 1) * sizeof(index->items[0]));
-        index->n_items--;
-}
-
 /* Room for it was made when the image was. */
 static void on_dirty(Image *image, void *userdata) {
         Images *images = userdata;
@@ -112,8 +86,8 @@ static void on_dirty(Image *image, void *userdata) {
                 return;
 
         image_marks(image)->is_dirty = true;
-        image_index_insert(&images->dirty, images->dirty.n_items, image);
-        (void) sd_event_source_set_enabled(images->pass, SD_EVENT_ONESHOT);
+        sorted_insert(images->dirty.items, &images->dirty.n_items, images->dirty.n_items, image);
+        (void) deferred_request(&images->pass);
 }
 
 static int images_add(Images *images, const char *name, const char *tag, size_t at, Image **ret) {
@@ -132,7 +106,7 @@ static int images_add(Images *images, const char *name, const char *tag, size_t 
         if (r < 0)
                 return r;
 
-        image_index_insert(&images->index, at, image);
+        sorted_insert(images->index.items, &images->index.n_items, at, image);
         *ret = image;
         return 0;
 }
@@ -157,7 +131,7 @@ static void images_remove(Images *images, Image *image) {
         size_t at;
 
         if (image_index_find(&images->index, image_key(image), &at))
-                image_index_remove(&images->index, at);
+                sorted_remove(images->index.items, &images->index.n_items, at);
         image_free(image);
 }
 
@@ -267,7 +241,7 @@ static int images_reconcile_dirty(Images *images) {
 
 static int images_expire(Images *images) {
         int64_t now = time(NULL), next = INT64_MAX;
-        int r;
+        int r = 0;
 
         for (size_t i = 0; i < images->index.n_items; i++) {
                 int64_t image_next;
@@ -279,19 +253,18 @@ static int images_expire(Images *images) {
         }
 
         if (next == INT64_MAX)
-                return sd_event_source_set_enabled(images->expiry, SD_EVENT_OFF);
-
-        (void) sd_event_source_set_time_relative(images->expiry,
-                                                 next > now ? (uint64_t) (next - now) * USEC_PER_SEC
-                                                            : 0);
-        return sd_event_source_set_enabled(images->expiry, SD_EVENT_ONESHOT);
+                timer_stop(&images->expiry);
+        else
+                r = timer_start(&images->expiry,
+                                next > now ? (uint64_t) (next - now) * USEC_PER_SEC : 0);
+        return r;
 }
 
-static int on_expiry(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_expiry(void *userdata) {
         return images_expire(userdata);
 }
 
-static int on_pass(sd_event_source *source, void *userdata) {
+static int on_pass(void *userdata) {
         Images *images = userdata;
         int r;
 
@@ -304,25 +277,6 @@ static int on_pass(sd_event_source *source, void *userdata) {
                 return r;
 
         return images->dirty.n_items == 0 ? images_expire(images) : 0;
-}
-
-static int images_add_sources(Images *images, sd_event *event) {
-        int r;
-
-        r = loop_add_defer(event, &images->pass, on_pass, images);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_enabled(images->pass, SD_EVENT_OFF);
-        if (r < 0)
-                return r;
-
-        r = loop_add_time_relative(event, &images->expiry, CLOCK_MONOTONIC, 0, 0, on_expiry,
-                                   images);
-        if (r < 0)
-                return r;
-
-        return sd_event_source_set_enabled(images->expiry, SD_EVENT_OFF);
 }
 
 int images_new(const ImagesOptions *options, Images **ret) {
@@ -358,7 +312,10 @@ int images_new(const ImagesOptions *options, Images **ret) {
         if (r < 0)
                 return r;
 
-        r = images_add_sources(images, event);
+        /* It exists from now on, so that no later request can fail. */
+        timer_init(&images->expiry, event, 0, on_expiry, images);
+        deferred_init(&images->pass, event, on_pass, images);
+        r = deferred_request(&images->pass);
         if (r < 0)
                 return r;
 
@@ -377,8 +334,8 @@ Images *images_free(Images *images) {
         progress_tracker_free(images->context.progress);
         queue_free(images->context.inspections);
         queue_free(images->context.pulls);
-        sd_event_source_disable_unref(images->pass);
-        sd_event_source_disable_unref(images->expiry);
+        deferred_done(&images->pass);
+        timer_done(&images->expiry);
         free(images);
         return NULL;
 }
@@ -476,7 +433,7 @@ int images_runtime_changed(Images *images) {
 void images_set_limits(Images *images, unsigned max_parallel_pulls, uint64_t stall_usec) {
         queue_set_slots(images->context.pulls, max_parallel_pulls);
         progress_tracker_set_stall(images->context.progress, stall_usec);
-        (void) sd_event_source_set_enabled(images->pass, SD_EVENT_ONESHOT);
+        (void) deferred_request(&images->pass);
 }
 
 size_t images_count(const Images *images) {

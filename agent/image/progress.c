@@ -69,7 +69,7 @@ struct ProgressTracker {
         uint64_t stall_usec;
         Progress *items;
 
-        sd_event_source *timer;
+        Timer poll;
         RpcCall *call;
         uint64_t answered_usec;  /* when the store was last seen */
         unsigned unsupported_by; /* the connection that said so, counted from 1 */
@@ -613,7 +613,7 @@ static int on_ingests(const void *reply, const Error *error, void *userdata) {
 
 static int tracker_poll_later(ProgressTracker *tracker);
 
-static int on_poll(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_poll(void *userdata) {
         ProgressTracker *tracker = userdata;
         RpcClient *client = runtimes_client(tracker->runtimes);
         Progress *next;
@@ -637,12 +637,11 @@ static int on_poll(sd_event_source *source, uint64_t usec, void *userdata) {
 
 /* Polls only while images are pulled from a runtime that has a content store. */
 static int tracker_poll_later(ProgressTracker *tracker) {
-        tracker->timer = sd_event_source_disable_unref(tracker->timer);
+        timer_stop(&tracker->poll);
         if (!tracker->items || !progress_tracker_is_supported(tracker))
                 return 0;
 
-        return loop_add_time_relative(tracker->event, &tracker->timer, CLOCK_MONOTONIC, POLL_USEC,
-                                      POLL_USEC / 4, on_poll, tracker);
+        return timer_start(&tracker->poll, POLL_USEC);
 }
 
 int progress_tracker_new(sd_event *event, const Runtimes *runtimes, uint64_t stall_usec,
@@ -654,6 +653,7 @@ int progress_tracker_new(sd_event *event, const Runtimes *runtimes, uint64_t sta
                 return -ENOMEM;
 
         tracker->event = event;
+        timer_init(&tracker->poll, event, POLL_USEC / 4, on_poll, tracker);
         tracker->runtimes = runtimes;
         tracker->stall_usec = stall_usec;
         *ret = tracker;
@@ -664,7 +664,7 @@ ProgressTracker *progress_tracker_free(ProgressTracker *tracker) {
         if (!tracker)
                 return NULL;
 
-        sd_event_source_disable_unref(tracker->timer);
+        timer_done(&tracker->poll);
         rpc_call_unref(tracker->call);
         for (size_t i = 0; i < CLAIMS_MAX; i++)
                 claim_done(&tracker->claims[i]);
@@ -711,7 +711,7 @@ int progress_begin(ProgressTracker *tracker, const ImageRef *ref, ProgressChange
         if (r < 0)
                 return r;
 
-        if (!tracker->timer) {
+        if (!timer_is_running(&tracker->poll)) {
                 r = tracker_poll_later(tracker);
                 if (r < 0)
                         return r;

@@ -5,12 +5,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
+#include "agent/base/random.h"
 #include "agent/image/pull-plan.h"
 #include "cri/client.h"
 
@@ -40,8 +40,8 @@ struct Pull {
         RpcCall *call;
         PullRequest request;
         Progress *progress;
-        sd_event_source *retry;
-        sd_event_source *deadline;
+        Timer retry;
+        Timer deadline;
 };
 
 DEFINE_CLEANUP(Pull *, pull_free)
@@ -200,7 +200,7 @@ static int on_stalled(void *userdata) {
                             "no byte arrived for the stall time-out");
 }
 
-static int on_deadline(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_deadline(void *userdata) {
         Pull *pull = userdata;
         int r;
 
@@ -222,8 +222,7 @@ static int pull_begin(Pull *pull) {
         if (limit == DESIRED_IMAGE_NO_LIMIT)
                 return 0;
 
-        return loop_add_time_relative(pull->context->event, &pull->deadline, CLOCK_MONOTONIC,
-                                      (uint64_t) limit * USEC_PER_SEC, 0, on_deadline, pull);
+        return timer_start(&pull->deadline, (uint64_t) limit * USEC_PER_SEC);
 }
 
 /* A source that cannot be asked has not refused anything: that is no attempt, but a pause all the
@@ -308,18 +307,14 @@ static int pull_pull(Pull *pull, PullEvent *ret_event) {
                               &pull->call);
 }
 
-static int on_retry(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_retry(void *userdata) {
         return pull_handle(userdata, PULL_ON_TIMER);
 }
 
 static int pull_back_off(Pull *pull) {
         unsigned n = pull->n_losses > pull->n_keyless ? pull->n_losses : pull->n_keyless;
-        uint32_t random = 0;
-
         n = pull->n_failures > n ? pull->n_failures : n;
-        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
-        return loop_add_time_relative(pull->context->event, &pull->retry, CLOCK_MONOTONIC,
-                                      backoff_usec(n, random), 0, on_retry, pull);
+        return timer_start(&pull->retry, backoff_usec(n, random_number()));
 }
 
 /* Once may be a restart. */
@@ -388,9 +383,9 @@ static void pull_release(Pull *pull, unsigned holdings) {
                 pull_request_done(&pull->request);
         }
         if (holdings & PULL_HOLDS_RETRY)
-                pull->retry = sd_event_source_disable_unref(pull->retry);
+                timer_stop(&pull->retry);
         if (holdings & PULL_HOLDS_DEADLINE)
-                pull->deadline = sd_event_source_disable_unref(pull->deadline);
+                timer_stop(&pull->deadline);
 }
 
 /* *ret_event is what the action has led to already, and untouched if that will come later. */
@@ -476,6 +471,8 @@ int pull_new(const PullContext *context, const DesiredImage *desired, const Imag
         if (!pull->owner)
                 return -ENOMEM;
 
+        timer_init(&pull->retry, context->event, 0, on_retry, pull);
+        timer_init(&pull->deadline, context->event, 0, on_deadline, pull);
         r = desired_image_copy(desired, &pull->desired);
         if (r < 0)
                 return r;
@@ -496,8 +493,8 @@ Pull *pull_free(Pull *pull) {
         pull->context->keys.drop(pull->ask);
         rpc_call_unref(pull->call);
         progress_end(pull->progress);
-        sd_event_source_disable_unref(pull->retry);
-        sd_event_source_disable_unref(pull->deadline);
+        timer_done(&pull->retry);
+        timer_done(&pull->deadline);
         pull_request_done(&pull->request);
         image_status_done(&pull->status);
         desired_image_done(&pull->desired);

@@ -9,15 +9,16 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
+#include "agent/base/log-once.h"
 #include "agent/node/owner.h"
 
 typedef struct Source Source;
 
-/* A file that has given its desired images to the images, and what was said about it. */
+/* A file that has given its desired images to the images. */
 struct Source {
         LIST_LINKS(Source);
         char *name;
-        char *complaint;     /* logged already; NULL if there is none */
+        LogOnce problem;
         unsigned n_contents; /* of its file, when the desired images were given */
         bool is_there;
 };
@@ -27,7 +28,7 @@ struct Folder {
         Log *log;
         Images *images;
         char *path;
-        char *complaint; /* about the folder itself */
+        LogOnce problem; /* of the folder itself */
         Source *sources;
         FolderChanged on_changed;
         void *userdata;
@@ -38,7 +39,6 @@ DEFINE_CLEANUP(Folder *, folder_free)
 static void source_free(Folder *folder, Source *source) {
         list_remove(&folder->sources, source);
         free(source->name);
-        free(source->complaint);
         free(source);
 }
 
@@ -70,16 +70,8 @@ static int folder_find_or_add(Folder *folder, const char *name, Source **ret) {
         return 0;
 }
 
-/* Says it when it is new. Returns whether it was. */
-static bool is_news(char **complaint, const Error *error) {
-        const char *text = error->kind == ERROR_NONE ? NULL : error_message(error);
-
-        if (strcmp(text ?: "", *complaint ?: "") == 0)
-                return false;
-
-        free(*complaint);
-        *complaint = text ? strdup(text) : NULL;
-        return text;
+static const char *error_or_null(const Error *error) {
+        return error->kind == ERROR_NONE ? NULL : error_message(error);
 }
 
 static int set_desired(Folder *folder, const char *name, const DesiredImages *desired_images) {
@@ -102,11 +94,11 @@ static int folder_take_file(Folder *folder, const ImagesFile *file) {
                 return r;
 
         source->is_there = true;
-        if (is_news(&source->complaint, &file->error))
+        if (log_once(&source->problem, error_or_null(&file->error)))
                 log_warning(folder->log,
                             LOG_FIELDS({ "MESSAGE_ID", MESSAGE_DOCUMENT_REFUSED },
                                        { "FILE", file->name }),
-                            "Cannot use `%s/%s`: %s, keeping what it said before.", folder->path,
+                            "Cannot use `%s/%s`: %s, keeping its last good content.", folder->path,
                             file->name, error_message(&file->error));
 
         if (source->n_contents == file->n_contents)
@@ -142,7 +134,7 @@ static int folder_reconcile(Folder *folder) {
         const Error *error = images_dir_get_error(folder->dir);
         int r;
 
-        if (is_news(&folder->complaint, error))
+        if (log_once(&folder->problem, error_or_null(error)))
                 log_write(folder->log, error->kind == ERROR_NOT_FOUND ? LOG_INFO : LOG_WARNING,
                           NULL, "The folder `%s` %s, waiting for it.", folder->path,
                           error_message(error));
@@ -202,7 +194,6 @@ Folder *folder_free(Folder *folder) {
         while (folder->sources)
                 source_free(folder, folder->sources);
         images_dir_free(folder->dir);
-        free(folder->complaint);
         free(folder->path);
         free(folder);
         return NULL;

@@ -10,7 +10,7 @@
 
 typedef struct Folder Folder;
 
-/* After the first look and each change. */
+/* After the first scan and each change. */
 typedef void (*FolderChanged)(void *userdata);
 
 typedef struct FolderOptions {

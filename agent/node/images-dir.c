@@ -15,6 +15,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/clock.h"
 #include "agent/base/loop.h"
+#include "agent/base/sorted.h"
 #include "agent/document/documents.h"
 #include "agent/image/image-spec.h"
 
@@ -393,34 +394,17 @@ static int compare_entries(const struct dirent **a, const struct dirent **b) {
         return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* Returns the position of a file, or where it would be. */
-static size_t images_list_find(const ImagesList *list, const char *name, bool *ret_found) {
-        size_t from = 0, to = list->n_files;
-
-        *ret_found = false;
-        while (from < to && !*ret_found) {
-                size_t middle = from + (to - from) / 2;
-                int order = strcmp(list->files[middle]->name, name);
-
-                *ret_found = order == 0;
-                if (order < 0)
-                        from = middle + 1;
-                else
-                        to = middle;
-        }
-
-        return to;
+static int compare_name(const void *item, const void *name) {
+        return strcmp(((const ImagesFile *) item)->name, name);
 }
 
 static int images_list_get_or_add(ImagesList *list, const char *name, ImagesFile **ret) {
         cleanup(images_file_free_p) ImagesFile *file = NULL;
         ImagesFile **files;
-        bool found;
         size_t at;
         int r;
 
-        at = images_list_find(list, name, &found);
-        if (found) {
+        if (sorted_find(list->files, list->n_files, compare_name, name, &at)) {
                 *ret = list->files[at];
                 return 0;
         }
@@ -434,9 +418,8 @@ static int images_list_get_or_add(ImagesList *list, const char *name, ImagesFile
                 return -ENOMEM;
 
         list->files = files;
-        memmove(files + at + 1, files + at, (list->n_files - at) * sizeof(*files));
-        *ret = files[at] = take_ptr(file);
-        list->n_files++;
+        *ret = file;
+        sorted_insert(files, &list->n_files, at, take_ptr(file));
         return 0;
 }
 
@@ -457,11 +440,9 @@ int images_list_note_written(ImagesList *list, const char *name, uint64_t now_us
 }
 
 void images_list_note_closed(ImagesList *list, const char *name) {
-        bool found;
         size_t at;
 
-        at = images_list_find(list, name, &found);
-        if (found)
+        if (sorted_find(list->files, list->n_files, compare_name, name, &at))
                 list->files[at]->written_usec = 0;
 }
 

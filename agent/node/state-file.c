@@ -37,7 +37,7 @@ struct StateFile {
         StateFileWritten on_written;
         void *userdata;
 
-        sd_event_source *timer;
+        Timer timer;
         bool is_due;
         uint64_t earliest_usec; /* of the next write */
         Error error;
@@ -109,16 +109,6 @@ static void state_file_note(StateFile *file, int result) {
         file->on_written(result, file->userdata);
 }
 
-static int state_file_schedule(StateFile *file, uint64_t when_usec) {
-        int r;
-
-        r = sd_event_source_set_time(file->timer, when_usec);
-        if (r < 0)
-                return r;
-
-        return sd_event_source_set_enabled(file->timer, SD_EVENT_ONESHOT);
-}
-
 static int state_file_write(StateFile *file) {
         uint64_t started = clock_monotonic_usec(), ended;
         int r;
@@ -136,15 +126,15 @@ static int state_file_write(StateFile *file) {
         }
 
         file->is_due = true;
-        return state_file_schedule(file, ended + RETRY_USEC);
+        return timer_start_at(&file->timer, ended + RETRY_USEC);
 }
 
 int state_file_write_now(StateFile *file) {
-        (void) sd_event_source_set_enabled(file->timer, SD_EVENT_OFF);
+        timer_stop(&file->timer);
         return state_file_write(file);
 }
 
-static int on_due(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_due(void *userdata) {
         return state_file_write(userdata);
 }
 
@@ -155,7 +145,7 @@ int state_file_touch(StateFile *file) {
                 return 0;
 
         file->is_due = true;
-        return state_file_schedule(file, now > file->earliest_usec ? now : file->earliest_usec);
+        return timer_start_at(&file->timer, now > file->earliest_usec ? now : file->earliest_usec);
 }
 
 /* Many steps of a pull are not in the file. */
@@ -257,14 +247,7 @@ int state_file_new(const StateFileOptions *options, StateFile **ret) {
                 return -ENOMEM;
 
         make_directory(options->directory);
-        r = loop_add_time(file->event, &file->timer, CLOCK_MONOTONIC, 0, 1, on_due, file);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_enabled(file->timer, SD_EVENT_OFF);
-        if (r < 0)
-                return r;
-
+        timer_init(&file->timer, file->event, 1, on_due, file);
         images_watch(file->images, &file->watcher);
         r = state_file_restore(file);
         if (r < 0)
@@ -281,7 +264,7 @@ StateFile *state_file_free(StateFile *file) {
         if (file->is_due)
                 (void) state_file_replace(file);
         images_unwatch(file->images, &file->watcher);
-        sd_event_source_disable_unref(file->timer);
+        timer_done(&file->timer);
         error_done(&file->error);
         free(file->temporary);
         free(file->node_name);

@@ -20,7 +20,6 @@
 #include <cmocka.h>
 
 #include "agent/auth/auth.h"
-#include "agent/auth/complaints.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
 #include "tests/unit/stderr-capture.h"
@@ -486,40 +485,14 @@ static void test_drop_at_any_time(void **state) {
         expect_refusal(fixture, "ns/b");
 }
 
-static void test_complaints(void **state) {
-        Complaints complaints = { .n_items = 0 };
-        char why[16];
-
-        assert_true(complaints_is_new(&complaints, "a", "b"));
-        assert_false(complaints_is_new(&complaints, "a", "b"));
-        assert_true(complaints_is_new(&complaints, "a", "c"));
-        assert_true(complaints_is_new(&complaints, "ab", ""));
-        assert_true(complaints_is_new(&complaints, "", "ab"));
-        for (size_t i = 0; i < COMPLAINTS_MAX; i++) {
-                snprintf(why, sizeof(why), "%zu", i);
-                assert_true(complaints_is_new(&complaints, "a", why));
-        }
-        assert_false(complaints_is_new(&complaints, "a", "0"));
-        assert_true(complaints_is_new(&complaints, "a", "b"));
-        assert_int_equal(complaints.n_items, COMPLAINTS_MAX);
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
         static const struct CMUnitTest tests[] = {
-                TEST(test_nothing),
-                TEST(test_general_order),
-                TEST(test_general_bad),
-                TEST(test_named_files),
-                TEST(test_named_files_refused),
-                TEST(test_server),
-                TEST(test_server_partly),
-                TEST(test_server_refused),
-                TEST(test_server_goes),
-                TEST(test_many_secrets),
-                TEST(test_drop_at_any_time),
-                cmocka_unit_test(test_complaints),
+                TEST(test_nothing),       TEST(test_general_order),       TEST(test_general_bad),
+                TEST(test_named_files),   TEST(test_named_files_refused), TEST(test_server),
+                TEST(test_server_partly), TEST(test_server_refused),      TEST(test_server_goes),
+                TEST(test_many_secrets),  TEST(test_drop_at_any_time),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
