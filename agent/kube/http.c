@@ -602,12 +602,14 @@ static int http_transfer_end(HttpTransfer *transfer, CURLcode code) {
         const HttpLibrary *curl = &transfer->peer->curl;
         bool is_plain = http_error_is_plain(code, transfer->trouble);
         curl_off_t retry_after = 0;
+        char *redirect = NULL;
         long status = 0;
         HttpEnd end;
 
         http_transfer_describe(transfer, code, &error);
         (void) curl->easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &status);
         (void) curl->easy_getinfo(transfer->easy, CURLINFO_RETRY_AFTER, &retry_after);
+        (void) curl->easy_getinfo(transfer->easy, CURLINFO_REDIRECT_URL, &redirect);
         http_transfer_stop(transfer);
 
         end = (HttpEnd){
@@ -615,6 +617,7 @@ static int http_transfer_end(HttpTransfer *transfer, CURLcode code) {
                 .retry_after_usec = to_usec(retry_after),
                 .error = error.kind != ERROR_NONE ? &error : NULL,
                 .is_plain = is_plain,
+                .redirect = redirect,
         };
         return transfer->on_end(&end, transfer->userdata);
 }

@@ -40,8 +40,9 @@ const char *http_peer_server(const HttpPeer *peer);
 typedef struct HttpEnd {
         int code; /* 0: no answer began */
         uint64_t retry_after_usec;
-        const Error *error; /* NULL: the answer is complete. CANCELED: we cut it */
-        bool is_plain;      /* the server was asked by https, and answered in plain HTTP */
+        const Error *error;   /* NULL: the answer is complete. CANCELED: we cut it */
+        bool is_plain;        /* the server was asked by https, and answered in plain HTTP */
+        const char *redirect; /* the whole address that it refers to; NULL: none. Borrowed */
 } HttpEnd;
 
 typedef struct HttpRequest {

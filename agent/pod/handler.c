@@ -23,8 +23,8 @@
 /*
  * The request of an httpGet
  *
- * As the kubelet makes it: no proxy, no certificate is verified, no redirect is followed. No time
- * limit is kept here.
+ * As the kubelet makes it: no proxy, no certificate is verified, and a redirect is followed to the same
+ * host alone. No time limit is kept here.
  */
 
 /* How it ended. status: 0 if no answer began; error: NULL if the answer is complete, or larger than
@@ -39,7 +39,9 @@ typedef struct HandlerHttp {
         char **headers; /* ends with NULL */
         bool allows_plain;
         char *plain_host; /* set: this is the request without TLS */
-        char *body;       /* its beginning */
+        unsigned redirects_max;
+        unsigned n_redirects;
+        char *body; /* its beginning */
         size_t body_size;
         HttpPeer *peer;
         HttpTransfer *transfer;
@@ -198,11 +200,103 @@ static int http_request_plainly(HandlerHttp *http) {
         return r < 0 && error.kind != ERROR_NONE ? http_end(http, 0, &error) : r;
 }
 
+/* Where a redirect to the same host leads; the scheme is a constant. */
+typedef struct Redirect {
+        const char *scheme;
+        unsigned port;
+        const char *path; /* and query, maybe without the "/" at its beginning; ends before "#" */
+        size_t path_size;
+} Redirect;
+
+/* False if it leads to another host, or to none: an address with a user is never followed. */
+static bool read_redirect(const char *url, const char *host, Redirect *ret) {
+        bool is_tls = strncasecmp(url, "https://", strlen("https://")) == 0;
+        const size_t host_size = strlen(host);
+        unsigned long port;
+        char *end;
+
+        if (!is_tls && strncasecmp(url, "http://", strlen("http://")) != 0)
+                return false;
+
+        url += strlen(is_tls ? "https://" : "http://");
+        if (strncasecmp(url, host, host_size) != 0)
+                return false;
+
+        url += host_size;
+        port = is_tls ? 443 : 80;
+        if (url[0] == ':' && url[1] >= '0' && url[1] <= '9') {
+                port = strtoul(url + 1, &end, 10);
+                url = end;
+        }
+        if (port < 1 || port > UINT16_MAX || (*url && !strchr("/?#", *url)))
+                return false;
+
+        *ret = (Redirect){
+                .scheme = is_tls ? "https" : "http",
+                .port = (unsigned) port,
+                .path = url,
+                .path_size = strcspn(url, "#"),
+        };
+        return true;
+}
+
+static bool is_redirect(int status) {
+        return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
+}
+
+static int http_set_path(HandlerHttp *http, const Redirect *redirect) {
+        cleanup(free_p) char *path = NULL;
+        char *escaped;
+        int r;
+
+        if (asprintf(&path, "%s%.*s", *redirect->path == '/' ? "" : "/", (int) redirect->path_size,
+                     redirect->path) < 0) {
+                path = NULL;
+                return -ENOMEM;
+        }
+
+        r = escape_path(path, &escaped);
+        if (r < 0)
+                return r;
+
+        free(http->path);
+        http->path = escaped;
+        return 0;
+}
+
+static int http_follow(HandlerHttp *http, const Redirect *redirect, int status) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        if (http->n_redirects++ == http->redirects_max) {
+                (void) error_set(&error, ERROR_INVALID, "it redirects more than %u times",
+                                 http->redirects_max);
+                return http_end(http, status, &error);
+        }
+
+        r = http_set_path(http, redirect);
+        if (r < 0)
+                return r;
+
+        if (strcmp(redirect->scheme, "https") != 0)
+                drop_authorization(http);
+        http->port = redirect->port;
+        http->body_size = 0;
+        http->transfer = http_transfer_free(http->transfer);
+        http->peer = http_peer_unref(http->peer);
+        r = http_request(http, redirect->scheme, &error);
+        return r < 0 && error.kind != ERROR_NONE ? http_end(http, 0, &error) : r;
+}
+
 static int on_end(const HttpEnd *end, void *userdata) {
         HandlerHttp *http = userdata;
+        Redirect redirect;
 
         if (end->is_plain && http->allows_plain && !http->plain_host)
                 return http_request_plainly(http);
+        if (http->redirects_max > 0 && is_redirect(end->code) && end->redirect &&
+            read_redirect(end->redirect, http->host, &redirect))
+                return http_follow(http, &redirect, end->code);
 
         return http_end(http, end->code,
                         end->error && end->error->kind == ERROR_CANCELED ? NULL : end->error);
@@ -263,6 +357,7 @@ static int handler_http_new(const HandlerOptions *options, HandlerHttpDone on_do
         *http = (HandlerHttp){
                 .event = sd_event_ref(options->event),
                 .allows_plain = options->allows_plain,
+                .redirects_max = options->redirects_max,
                 .on_done = on_done,
                 .userdata = userdata,
         };

@@ -4,8 +4,7 @@
 /*
  * Runs what a hook or a probe consists of
  *
- * exec through the runtime; httpGet without a proxy, without verifying certificates and without
- * following redirects; tcpSocket, which connects and closes; sleep. The result is what happened: what
+ * exec through the runtime; httpGet without a proxy and without verifying certificates; tcpSocket, which connects and closes; sleep. The result is what happened: what
  * it means for a hook, or after how many of them a probe has failed, is up to the caller.
  *
  * The other side is not trusted: it gets at most the time that the caller grants, and at most
@@ -56,6 +55,8 @@ typedef struct HandlerOptions {
         const char *user_agent;   /* unless the spec has one */
         bool allows_plain; /* asks a server again that was asked by https and speaks plain HTTP, without
                               the header Authorization */
+        unsigned redirects_max; /* so many are followed, to the same host alone; more are a failure,
+                                 * one to another host is an answer */
         uint64_t timeout_usec;
         HandlerDone on_done;
         void *userdata;

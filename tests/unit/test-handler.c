@@ -28,7 +28,7 @@
 #include "cri/client.h"
 
 #define WAIT_USEC ((uint64_t) 60 * 1000000)
-#define CONNECTIONS_MAX 32
+#define CONNECTIONS_MAX 64
 
 struct RpcCall {
         int unused;
@@ -75,10 +75,12 @@ typedef struct Fixture {
         int connections[CONNECTIONS_MAX];
         sd_event_source *sources[CONNECTIONS_MAX];
         unsigned n_connections;
-        const char *answer; /* to whatever comes; NULL: none */
-        bool stays_open;    /* behind the answer */
-        char text[4096];    /* what came last */
-        bool is_tls;        /* and that was no HTTP */
+        const char *answer;         /* to whatever comes; NULL: none */
+        bool stays_open;            /* behind the answer */
+        const char *const *answers; /* NULL: each connection gets the same */
+        unsigned n_connections_before;
+        char text[4096]; /* what came last */
+        bool is_tls;     /* and that was no HTTP */
 
         HandlerSpec spec;
         HandlerOptions options;
@@ -125,6 +127,8 @@ static int on_bytes(sd_event_source *source, int fd, uint32_t events, void *user
                 (void) send(fd, f->answer, strlen(f->answer), MSG_NOSIGNAL);
                 if (!f->stays_open)
                         (void) shutdown(fd, SHUT_WR);
+                if (f->answers && f->answers[1])
+                        f->answer = *++f->answers;
         }
         return 0;
 }
@@ -358,6 +362,139 @@ static void test_http_statuses(void **state) {
                 assert_true(f->kind != ERROR_TIMEOUT);
         }
         assert_int_equal(f->n_connections, sizeof(cases) / sizeof(cases[0]));
+}
+
+/* Each answer redirects to the next; the last is repeated. */
+static void answer_in_turn(Fixture *f, const char *const *answers) {
+        f->answers = answers;
+        f->answer = *answers;
+        f->n_connections_before = f->n_connections;
+}
+
+#define TO(where) "HTTP/1.1 302 Found\r\nLocation: " where "\r\nContent-Length: 5\r\n\r\nmoved"
+#define FINE "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine"
+
+static void test_http_redirects(void **state) {
+        static const struct {
+                const char *answers[5];
+                unsigned n_requests;
+                HandlerOutcome outcome;
+                int status;
+                const char *output;
+                const char *path; /* that was asked for last */
+        } cases[] = {
+                { { TO("/next"), FINE }, 2, HANDLER_SUCCEEDED, 200, "fine", "GET /next HTTP" },
+                { { TO("next?a=b%20c#d"), FINE },
+                  2,
+                  HANDLER_SUCCEEDED,
+                  200,
+                  "fine",
+                  "GET /a/next?a=b%20c HTTP" },
+                { { TO("?q"), FINE }, 2, HANDLER_SUCCEEDED, 200, "fine", "GET /a/b?q HTTP" },
+                { { TO("/1"), TO("/2"), TO("/3"), FINE },
+                  4,
+                  HANDLER_SUCCEEDED,
+                  200,
+                  "fine",
+                  "GET /3 HTTP" },
+                { { TO("/next"), "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n" },
+                  2,
+                  HANDLER_FAILED,
+                  500,
+                  "",
+                  "GET /next HTTP" },
+                /* Round and round. */
+                { { TO("/1"), TO("/2"), TO("/3"), TO("/4") },
+                  4,
+                  HANDLER_FAILED,
+                  302,
+                  "moved",
+                  "GET /3 HTTP" },
+                /* Elsewhere, or nowhere. */
+                { { TO("http://127.0.0.2:9/") },
+                  1,
+                  HANDLER_SUCCEEDED,
+                  302,
+                  "moved",
+                  "GET /a/b HTTP" },
+                { { TO("http://127.0.0.1.example/") },
+                  1,
+                  HANDLER_SUCCEEDED,
+                  302,
+                  "moved",
+                  "GET /a/b HTTP" },
+                { { TO("http://127.0.0.1@127.0.0.2/") },
+                  1,
+                  HANDLER_SUCCEEDED,
+                  302,
+                  "moved",
+                  "GET /a/b HTTP" },
+                { { TO("http://127.0.0.1:65536/") },
+                  1,
+                  HANDLER_SUCCEEDED,
+                  302,
+                  "moved",
+                  "GET /a/b HTTP" },
+                { { TO("http://127.0.0.1:0/") },
+                  1,
+                  HANDLER_SUCCEEDED,
+                  302,
+                  "moved",
+                  "GET /a/b HTTP" },
+                { { TO("file:///etc/passwd") },
+                  1,
+                  HANDLER_SUCCEEDED,
+                  302,
+                  "moved",
+                  "GET /a/b HTTP" },
+                { { "HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n" },
+                  1,
+                  HANDLER_SUCCEEDED,
+                  302,
+                  "",
+                  "GET /a/b HTTP" },
+                { { "HTTP/1.1 304 Same\r\nLocation: /next\r\n\r\n" },
+                  1,
+                  HANDLER_SUCCEEDED,
+                  304,
+                  "",
+                  "GET /a/b HTTP" },
+                /* Nothing accepts there. */
+                { { TO("http://127.0.0.1:1/") }, 1, HANDLER_FAILED, 0, "", "GET /a/b HTTP" },
+        };
+        Fixture *f = *state;
+
+        f->options.redirects_max = 3;
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                answer_in_turn(f, cases[i].answers);
+                start(f, "{\"httpGet\":{\"port\":%u,\"path\":\"/a/b\"}}", WAIT_USEC);
+                while (f->n_done == 0)
+                        assert_true(sd_event_run(f->event, WAIT_USEC) > 0);
+                if (f->outcome != cases[i].outcome || f->status != cases[i].status ||
+                    strcmp(f->output, cases[i].output) != 0 ||
+                    f->n_connections - f->n_connections_before != cases[i].n_requests)
+                        fail_msg("case %zu: %d, status %d, `%s`, %s, %u requests", i,
+                                 (int) f->outcome, f->status, f->output, f->message,
+                                 f->n_connections - f->n_connections_before);
+                assert_has(f->text, cases[i].path);
+        }
+}
+
+/* What was meant for TLS alone does not follow to a server without it. */
+static void test_http_redirect_headers(void **state) {
+        static const char *const answers[] = { TO("/next"), FINE, NULL };
+        Fixture *f = *state;
+
+        f->options.redirects_max = 1;
+        answer_in_turn(f, answers);
+        start(f,
+              "{\"httpGet\":{\"port\":%u,\"httpHeaders\":[{\"name\":\"X-A\",\"value\":\"1\"},"
+              "{\"name\":\"Authorization\",\"value\":\"Bearer s3cret\"}]}}",
+              WAIT_USEC);
+        finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
+        assert_has(f->text, "GET /next HTTP/1.1\r\n");
+        assert_has(f->text, "\r\nX-A: 1\r\n");
+        assert_null(strstr(f->text, "s3cret"));
 }
 
 static void test_http_timeout(void **state) {
@@ -607,11 +744,23 @@ static void test_dropped(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                TEST(test_http),          TEST(test_http_headers),  TEST(test_http_long_header),
-                TEST(test_http_fallback), TEST(test_http_failures), TEST(test_http_timeout),
-                TEST(test_http_large),    TEST(test_http_statuses), TEST(test_exec_flood),
-                TEST(test_https),         TEST(test_tcp),           TEST(test_tcp_timeout),
-                TEST(test_exec),          TEST(test_exec_failures), TEST(test_sleep),
+                TEST(test_http),
+                TEST(test_http_headers),
+                TEST(test_http_long_header),
+                TEST(test_http_fallback),
+                TEST(test_http_failures),
+                TEST(test_http_timeout),
+                TEST(test_http_large),
+                TEST(test_http_statuses),
+                TEST(test_http_redirects),
+                TEST(test_http_redirect_headers),
+                TEST(test_exec_flood),
+                TEST(test_https),
+                TEST(test_tcp),
+                TEST(test_tcp_timeout),
+                TEST(test_exec),
+                TEST(test_exec_failures),
+                TEST(test_sleep),
                 TEST(test_dropped),
         };
 

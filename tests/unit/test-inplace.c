@@ -709,7 +709,7 @@ static void test_kubelet_was_late_once(void **state) {
 }
 
 /* The count goes on in the next run of the agent, and so does its end. */
-static void test_late_in_an_earlier_run(void **state) {
+static void test_late_in_a_previous_run(void **state) {
         for (unsigned number = 3; number <= 4; number++) {
                 Fixture *fixture = *state;
                 Pod *pod = make_pod(fixture, "c4", "2");
@@ -783,7 +783,7 @@ static void test_changed_meanwhile(void **state) {
 }
 
 /* Whether the kubelet has reported the successor already, or not yet. */
-static void test_stopped_in_an_earlier_life(void **state) {
+static void test_stopped_in_a_previous_run(void **state) {
         Fixture *fixture = *state;
 
         stopped_before("c1", "2");
@@ -801,7 +801,7 @@ static void test_stopped_in_an_earlier_life(void **state) {
 }
 
 /* In the annotation, and for long: nothing but the kubelet remembers the one before. */
-static void test_not_healed_in_an_earlier_life(void **state) {
+static void test_not_healed_in_a_previous_run(void **state) {
         Fixture *fixture = *state;
         Pod *pod = make_pod(fixture, "c2", "2");
 
@@ -821,7 +821,7 @@ static void test_not_healed_in_an_earlier_life(void **state) {
 }
 
 /* What is asked for may change before anything is known of the container. */
-static void test_changed_in_this_life(void **state) {
+static void test_changed_in_this_run(void **state) {
         Fixture *fixture = *state;
 
         stopped_before("c1", "2");
@@ -1669,14 +1669,14 @@ int main(void) {
                 TEST(test_polls_are_bounded),
                 TEST(test_sidecar),
                 TEST(test_not_healed),
-                TEST(test_not_healed_in_an_earlier_life),
+                TEST(test_not_healed_in_a_previous_run),
                 TEST(test_kubelet_was_late),
                 TEST(test_kubelet_was_late_once),
-                TEST(test_late_in_an_earlier_run),
+                TEST(test_late_in_a_previous_run),
                 TEST(test_overridden_is_not_late),
                 TEST(test_changed_meanwhile),
-                TEST(test_stopped_in_an_earlier_life),
-                TEST(test_changed_in_this_life),
+                TEST(test_stopped_in_a_previous_run),
+                TEST(test_changed_in_this_run),
                 TEST(test_stopped_is_still_the_newest),
                 TEST(test_static_pod),
                 TEST(test_skipped),
