@@ -14,10 +14,8 @@
  * whichever is newer.
  */
 
-#include "agent/kube/discovery.h"
 #include "agent/kube/patch.h"
-#include "agent/kube/report.h"
-#include "agent/kube/watch.h"
+#include "agent/kube/resource.h"
 #include "agent/pod/runtime-pods.h"
 #include "agent/recreate/recreate-plan.h"
 #include "agent/recreate/recreate-repeats.h"
@@ -40,12 +38,6 @@ typedef enum RecreateRight {
         _RECREATE_RIGHT_MAX,
 } RecreateRight;
 
-/* Of the requests for this node, or of those that nobody has prepared. */
-typedef struct RecreateWatch {
-        Recreate *recreate;
-        KubeWatch *watch;
-} RecreateWatch;
-
 struct Recreate {
         sd_event *event;
         Log *log;
@@ -63,15 +55,9 @@ struct Recreate {
         PodsWatcher watcher;
         sd_event_source *look; /* once per turn of the loop */
 
-        KubeDiscovery *discovery;
-        sd_event_source *rediscover;
-        unsigned n_failures; /* of the discovery, or of listing what it has found */
-        Error absence;       /* why the version is not known, or unset */
-        KubeReport report;
-        char *version; /* and then there are the watches */
+        KubeResource *resource;
+        const char *version; /* that is served; NULL: none, or not known; borrowed */
         RecreateDialect dialect;
-        RecreateWatch ours;
-        RecreateWatch orphaned;
         Error refusals[_RECREATE_RIGHT_MAX]; /* what was said of each, or unset */
 
         RecreateRequest **requests;
@@ -121,7 +107,6 @@ struct RecreateRequest {
         size_t n_containers;
         uint64_t first_usec; /* when it was first seen */
         bool is_gone;        /* from the watch */
-        bool is_unseen;      /* since the watch began anew */
         bool is_ended;       /* its end was told */
         bool is_problem_told;
         sd_event_source *timer;

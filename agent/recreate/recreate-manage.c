@@ -620,7 +620,7 @@ int recreate_orphan_gone(Recreate *recreate, const char *uid) {
 }
 
 int recreate_orphans_list_those_without_place(Recreate *recreate) {
-        if (!recreate->are_orphans_overfull || !recreate->orphaned.watch ||
+        if (!recreate->are_orphans_overfull || !recreate->version ||
             recreate->n_orphans > RECREATE_REQUESTS_MAX / 2)
                 return 0;
 

@@ -289,7 +289,6 @@ static int doubt(RecreateRequest *request, RecreateSpec *spec, struct json_objec
 
 int recreate_request_show(RecreateRequest *request, RecreateSpec *spec,
                           struct json_object *object) {
-        request->is_unseen = false;
         return kube_version_is_older(spec->version, request->spec->version)
                        ? doubt(request, spec, object)
                        : believe(request, spec, object);

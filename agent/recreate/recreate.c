@@ -7,16 +7,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
-#include "agent/kube/retry.h"
 #include "agent/recreate/recreate-internal.h"
 
 #define SCHEMES_MAX 64
-#define ABSENT_USEC ((uint64_t) 60 * 1000 * 1000) /* nobody serves it, and may do so one day */
+
+/* The selections: the requests for this node, and those that no controller has prepared. */
+enum { OURS, UNASSIGNED };
 
 DEFINE_CLEANUP(Recreate *, recreate_free)
 
@@ -195,27 +195,7 @@ void recreate_note_written(Recreate *recreate, RecreateRight right, const char *
                 note_refusal(recreate, right, what, error);
 }
 
-/* Newer first: what is stored need not be converted then. */
-static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
-
-/* The watches */
-
-static bool is_ours(const RecreateWatch *watch) {
-        return watch == &watch->recreate->ours;
-}
-
-static void watch_done(RecreateWatch *watch) {
-        watch->watch = kube_watch_free(watch->watch);
-}
-
-/* Lets go of all that needs a served version. */
-static void drop_watches(Recreate *recreate) {
-        watch_done(&recreate->ours);
-        watch_done(&recreate->orphaned);
-        recreate_orphans_drop(recreate);
-        kube_report_answered(&recreate->report);
-        recreate->version = (free(recreate->version), NULL);
-}
+/* The watch */
 
 static RecreateRequest *find(const Recreate *recreate, const char *uid) {
         for (size_t i = 0; i < recreate->n_requests; i++)
@@ -268,10 +248,11 @@ static int show_object(Recreate *recreate, const KubeObject *object) {
 }
 
 static int on_object(const KubeObject *object, void *userdata) {
-        RecreateWatch *watch = userdata;
+        return show_object(userdata, object);
+}
 
-        return is_ours(watch) ? show_object(watch->recreate, object)
-                              : recreate_orphan_show(watch->recreate, object);
+static int on_unassigned(const KubeObject *object, void *userdata) {
+        return recreate_orphan_show(userdata, object);
 }
 
 static int show_gone(Recreate *recreate, const KubeObject *object) {
@@ -285,123 +266,48 @@ static int show_gone(Recreate *recreate, const KubeObject *object) {
 }
 
 static int on_gone(const KubeObject *object, void *userdata) {
-        RecreateWatch *watch = userdata;
-
-        if (is_ours(watch))
-                return show_gone(watch->recreate, object);
-
-        return recreate_orphan_gone(watch->recreate, object->uid);
+        return show_gone(userdata, object);
 }
 
-static int on_rediscover(sd_event_source *source, uint64_t usec, void *userdata);
-
-static int discover_later(Recreate *recreate, bool is_absent) {
-        uint32_t random = 0;
-        uint64_t usec;
-
-        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
-        recreate->n_failures = is_absent ? 0 : recreate->n_failures + 1;
-        usec = is_absent ? ABSENT_USEC - ABSENT_USEC / 5 + random % (ABSENT_USEC * 2 / 5)
-                         : kube_retry_usec(recreate->n_failures, NULL, random);
-        recreate->rediscover = sd_event_source_disable_unref(recreate->rediscover);
-        return loop_add_time_relative(recreate->event, &recreate->rediscover, CLOCK_MONOTONIC, usec,
-                                      0, on_rediscover, recreate);
+static int on_unassigned_gone(const KubeObject *object, void *userdata) {
+        return recreate_orphan_gone(userdata, object->uid);
 }
 
 /* None of them can be seen any more. */
-static int lose_all(Recreate *recreate) {
+static void lose_all(Recreate *recreate) {
+        recreate_orphans_drop(recreate);
         for (size_t i = 0; i < recreate->n_requests; i++)
                 recreate_request_show_gone(recreate->requests[i]);
-
-        return recreate_look(recreate);
 }
 
-/* The kind has been taken away; or it is still named among those that are served, for a while or
- * because an aggregated server is broken. */
-static int on_absent(Recreate *recreate) {
-        int r;
+static int on_version(const char *version, void *userdata) {
+        Recreate *recreate = userdata;
 
-        drop_watches(recreate);
-        r = lose_all(recreate);
-        return r < 0 ? r : discover_later(recreate, false);
+        recreate->version = version;
+        if (version)
+                recreate->dialect =
+                        strcmp(version, "v1alpha1") == 0 ? RECREATE_V1ALPHA1 : RECREATE_V1BETA1;
+        else
+                lose_all(recreate);
+        return 0;
 }
 
-static int lose_unmarked(Recreate *recreate) {
-        for (size_t i = 0; i < recreate->n_requests; i++)
-                if (recreate->requests[i]->is_unseen)
-                        recreate_request_show_gone(recreate->requests[i]);
-
-        return recreate_look(recreate);
-}
-
-/* As a rule both watches are in the same trouble, and it is over when it is for both. */
-static int on_synced(RecreateWatch *watch) {
-        Recreate *recreate = watch->recreate;
-
-        if (recreate_is_synced(recreate)) {
-                recreate->n_failures = 0;
-                if (kube_report_well(&recreate->report))
-                        log_info(recreate->log, NULL, "The restart requests can be seen again.");
-        }
-        return is_ours(watch) ? lose_unmarked(recreate) : recreate_look(recreate);
-}
-
-static int on_state(KubeWatchState state, void *userdata) {
-        RecreateWatch *watch = userdata;
-        const Error *error = kube_watch_error(watch->watch);
-        Recreate *recreate = watch->recreate;
-        int r = 0;
-
-        if (state == KUBE_WATCH_SYNCED)
-                r = on_synced(watch);
-        else if (state == KUBE_WATCH_TROUBLED)
-                r = error->kind == ERROR_NOT_FOUND ? on_absent(recreate)
-                                                   : kube_report_trouble(&recreate->report, error);
+static int on_resource_changed(void *userdata) {
+        Recreate *recreate = userdata;
 
         notify_changed(recreate);
-        return r;
+        return recreate_look(recreate);
 }
 
 static void on_restart(void *userdata) {
-        RecreateWatch *watch = userdata;
+        Recreate *recreate = userdata;
 
-        watch->recreate->on_restart(watch->recreate->userdata);
+        recreate->on_restart(recreate->userdata);
 }
 
-static int watch_begin(RecreateWatch *watch, const char *selector) {
-        const KubeWatchOptions options = {
-                .client = watch->recreate->client,
-                .path = { .group = RECREATE_GROUP,
-                          .version = watch->recreate->version,
-                          .resource = RECREATE_RESOURCE },
-                .selector = selector,
-                .on_object = on_object,
-                .on_gone = on_gone,
-                .on_state = on_state,
-                .on_restart = on_restart,
-                .userdata = watch,
-        };
-
-        return kube_watch_new(&options, &watch->watch);
-}
-
-static int select_begin(RecreateWatch *watch, const char *labels) {
-        cleanup(free_p) char *escaped = NULL;
-        cleanup(free_p) char *selector = NULL;
-        int r;
-
-        r = kube_path_escape(labels, &escaped);
-        if (r < 0)
-                return r;
-        if (asprintf(&selector, "labelSelector=%s", escaped) < 0) {
-                selector = NULL;
-                return -ENOMEM;
-        }
-
-        return watch_begin(watch, selector);
-}
-
-static int watch_ours(Recreate *recreate) {
+static int add_resource(Recreate *recreate, const RecreateOptions *options) {
+        /* Newer first: what is stored need not be converted then. */
+        static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
         cleanup(free_p) char *labels = NULL;
 
         if (asprintf(&labels, RECREATE_LABEL_NODE "=%s," RECREATE_LABEL_ACTIVE "=true",
@@ -410,84 +316,36 @@ static int watch_ours(Recreate *recreate) {
                 return -ENOMEM;
         }
 
-        return select_begin(&recreate->ours, labels);
-}
-
-static int watch_orphaned(Recreate *recreate) {
-        return select_begin(&recreate->orphaned, "!" RECREATE_LABEL_NODE);
-}
-
-static int begin(Recreate *recreate, const char *version) {
-        int r;
-
-        recreate->version = strdup(version);
-        if (!recreate->version)
-                return -ENOMEM;
-
-        recreate->dialect = strcmp(version, "v1alpha1") == 0 ? RECREATE_V1ALPHA1 : RECREATE_V1BETA1;
-        log_info(recreate->log, NULL, "Watching the restart requests (%s) for the node `%s`.",
-                 version, recreate->node_name);
-        r = watch_ours(recreate);
-        return r < 0 ? r : watch_orphaned(recreate);
-}
-
-static int on_discovered(const char *version, const Error *error, void *userdata) {
-        Recreate *recreate = userdata;
-        int r = 0;
-
-        recreate->discovery = kube_discovery_free(recreate->discovery);
-        error_done(&recreate->absence);
-        if (error) {
-                r = kube_report_trouble(&recreate->report, error);
-                (void) error_copy(&recreate->absence, error);
-        } else {
-                kube_report_answered(&recreate->report);
-        }
-        if (r < 0)
-                return r;
-
-        r = version ? begin(recreate, version) : discover_later(recreate, !error);
-        notify_changed(recreate);
-        return r;
-}
-
-/* Finds out which version is served, and watches. */
-static int discover(Recreate *recreate) {
-        recreate->rediscover = sd_event_source_disable_unref(recreate->rediscover);
-        recreate->discovery = kube_discovery_free(recreate->discovery);
-        return kube_discover(recreate->client, RECREATE_GROUP, versions, RECREATE_RESOURCE,
-                             on_discovered, recreate, &recreate->discovery);
-}
-
-static int on_rediscover(sd_event_source *source, uint64_t usec, void *userdata) {
-        return discover(userdata);
-}
-
-static bool is_synced(const RecreateWatch *watch) {
-        return watch->watch && kube_watch_state(watch->watch) == KUBE_WATCH_SYNCED;
+        return kube_resource_new(
+                &(KubeResourceOptions){
+                        .client = options->client,
+                        .log = options->log,
+                        .group = RECREATE_GROUP,
+                        .versions = versions,
+                        .resource = RECREATE_RESOURCE,
+                        .subject = "the restart requests",
+                        .is_optional = true,
+                        .selections = { [OURS] = { .labels = labels,
+                                                   .on_object = on_object,
+                                                   .on_gone = on_gone },
+                                        [UNASSIGNED] = { .labels = "!" RECREATE_LABEL_NODE,
+                                                         .on_object = on_unassigned,
+                                                         .on_gone = on_unassigned_gone } },
+                        .on_version = on_version,
+                        .on_changed = on_resource_changed,
+                        .on_restart = on_restart,
+                        .userdata = recreate,
+                },
+                &recreate->resource);
 }
 
 bool recreate_is_synced(const Recreate *recreate) {
-        return is_synced(&recreate->ours) && is_synced(&recreate->orphaned);
-}
-
-/* All are about to be shown again, and those that were not are gone then. */
-static void unmark_all(Recreate *recreate) {
-        for (size_t i = 0; i < recreate->n_requests; i++)
-                recreate->requests[i]->is_unseen = true;
-}
-
-/* Lists the requests of this node anew. */
-static int list_again(Recreate *recreate) {
-        watch_done(&recreate->ours);
-        unmark_all(recreate);
-        return watch_ours(recreate);
+        return kube_resource_is_synced(recreate->resource);
 }
 
 int recreate_list_orphans_again(Recreate *recreate) {
-        watch_done(&recreate->orphaned);
         recreate_orphans_drop(recreate);
-        return watch_orphaned(recreate);
+        return kube_resource_show_again(recreate->resource, UNASSIGNED);
 }
 
 /* All requests, and their turns */
@@ -604,12 +462,12 @@ static int look_at_pod(RecreateRequest *const *requests, size_t n) {
 }
 
 static int list_those_without_place(Recreate *recreate) {
-        if (!recreate->is_overfull || !recreate->ours.watch ||
+        if (!recreate->is_overfull || !recreate->version ||
             recreate->n_requests > RECREATE_REQUESTS_MAX / 2)
                 return 0;
 
         recreate->is_overfull = false;
-        return list_again(recreate);
+        return kube_resource_show_again(recreate->resource, OURS);
 }
 
 static int on_look(sd_event_source *source, void *userdata) {
@@ -664,11 +522,6 @@ int recreate_new(const RecreateOptions *options, Recreate **ret) {
                 .on_completed = options->on_completed,
                 .on_changed = options->on_changed,
                 .userdata = options->userdata,
-                .report = { .client = options->client,
-                            .log = options->log,
-                            .subject = "Cannot see the restart requests" },
-                .ours = { .recreate = recreate },
-                .orphaned = { .recreate = recreate },
         };
         watch_pods(recreate);
         if (!recreate->node_name)
@@ -678,7 +531,7 @@ int recreate_new(const RecreateOptions *options, Recreate **ret) {
         if (r >= 0)
                 r = note_runtimes(recreate);
         if (r >= 0)
-                r = discover(recreate);
+                r = add_resource(recreate, options);
         if (r < 0)
                 return r;
 
@@ -691,9 +544,8 @@ Recreate *recreate_free(Recreate *recreate) {
                 return NULL;
 
         pods_unwatch(recreate->pods, &recreate->watcher);
-        drop_watches(recreate);
-        kube_discovery_free(recreate->discovery);
-        sd_event_source_disable_unref(recreate->rediscover);
+        kube_resource_free(recreate->resource);
+        recreate_orphans_drop(recreate);
         sd_event_source_disable_unref(recreate->look);
         for (size_t i = 0; i < recreate->n_requests; i++)
                 recreate_request_free(recreate->requests[i]);
@@ -701,11 +553,9 @@ Recreate *recreate_free(Recreate *recreate) {
         for (size_t i = 0; i < recreate->n_schemes; i++)
                 free(recreate->schemes[i]);
         free(recreate->schemes);
-        kube_report_done(&recreate->report);
-        error_done(&recreate->absence);
+        free(recreate->node_name);
         for (size_t i = 0; i < _RECREATE_RIGHT_MAX; i++)
                 error_done(&recreate->refusals[i]);
-        free(recreate->node_name);
         sd_event_unref(recreate->event);
         free(recreate);
         return NULL;
@@ -731,11 +581,7 @@ int recreate_kick(Recreate *recreate) {
         for (size_t i = 0; i < recreate->n_requests; i++)
                 kube_patch_rest(&recreate->requests[i]->write, 0);
 
-        r = recreate->rediscover ? discover(recreate) : 0;
-        if (r >= 0 && recreate->ours.watch)
-                r = kube_watch_kick(recreate->ours.watch);
-        if (r >= 0 && recreate->orphaned.watch)
-                r = kube_watch_kick(recreate->orphaned.watch);
+        r = kube_resource_kick(recreate->resource);
         if (r >= 0)
                 r = recreate_orphans_kick(recreate);
 
@@ -744,12 +590,6 @@ int recreate_kick(Recreate *recreate) {
 
 const char *recreate_version(const Recreate *recreate) {
         return recreate->version;
-}
-
-static const Error *watch_error(const RecreateWatch *watch) {
-        return watch->watch && kube_watch_state(watch->watch) == KUBE_WATCH_TROUBLED
-                       ? kube_watch_error(watch->watch)
-                       : NULL;
 }
 
 static const Error *missing_right(const Recreate *recreate) {
@@ -761,15 +601,9 @@ static const Error *missing_right(const Recreate *recreate) {
 }
 
 const Error *recreate_error(const Recreate *recreate) {
-        const Error *error = watch_error(&recreate->ours) ?: watch_error(&recreate->orphaned);
+        const Error *error = kube_resource_error(recreate->resource);
 
-        if (error && error->kind != ERROR_NONE)
-                return error;
-
-        if (recreate->absence.kind != ERROR_NONE)
-                return &recreate->absence;
-
-        return missing_right(recreate) ?: &recreate->absence;
+        return error->kind != ERROR_NONE ? error : missing_right(recreate) ?: error;
 }
 
 size_t recreate_n_open(const Recreate *recreate) {

@@ -22,6 +22,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/kube/discovery.h"
 #include "agent/pod/runtime-pods.h"
 #include "agent/recreate/recreate-json.h"
 #include "agent/recreate/recreate-internal.h"
@@ -416,6 +417,22 @@ KubeWatch *kube_watch_free(KubeWatch *watch) {
         free(watch->selector);
         free(watch);
         return NULL;
+}
+
+int kube_watch_begin_again(KubeWatch *watch, const char *version) {
+        node.n_watches++;
+        node.watches[watch->is_loose] = watch;
+        return 0;
+}
+
+void kube_watch_stop(KubeWatch *watch) {
+        node.watches[watch->is_loose] = NULL;
+        watch->state = KUBE_WATCH_LISTING;
+        error_done(&watch->error);
+}
+
+int kube_watch_relist(KubeWatch *watch) {
+        return 0;
 }
 
 KubeWatchState kube_watch_state(const KubeWatch *watch) {
