@@ -48,10 +48,6 @@ void agent_metrics_done(AgentMetrics *metrics) {
         metrics->metrics = metrics_free(metrics->metrics);
 }
 
-void agent_metrics_count(AgentMetrics *metrics, MetricId id, bool is_ok) {
-        metrics_add(metrics->metrics, id, METRIC_LABELS(is_ok ? "succeeded" : "failed"), 1);
-}
-
 static const char *result_of(const ImageStatus *status) {
         if (status->phase == IMAGE_FAILED)
                 return "failed";
@@ -94,46 +90,9 @@ void agent_metrics_on_refused(AgentMetrics *metrics, ListenerRefusal refusal) {
 }
 
 void agent_metrics_on_written(AgentMetrics *metrics, int result) {
-        agent_metrics_count(metrics, METRIC_STATUS_WRITES, result >= 0);
+        metrics_count(metrics->metrics, METRIC_STATUS_WRITES, result >= 0);
         if (result >= 0)
                 metrics_set(metrics->metrics, METRIC_STATUS_LAST_WRITE, NULL, (double) time(NULL));
-}
-
-/* What is no value of the label in the table is "other". */
-static const char *code_label(int code) {
-        static const struct {
-                int code;
-                const char *label;
-        } codes[] = { { 0, "none" },  { 200, "200" }, { 201, "201" }, { 400, "400" },
-                      { 401, "401" }, { 403, "403" }, { 404, "404" }, { 409, "409" },
-                      { 410, "410" }, { 422, "422" }, { 429, "429" }, { 500, "500" },
-                      { 502, "502" }, { 503, "503" }, { 504, "504" } };
-
-        for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
-                if (codes[i].code == code)
-                        return codes[i].label;
-
-        return "other";
-}
-
-void agent_metrics_on_api_call(AgentMetrics *metrics, const char *verb, int code,
-                               uint64_t duration_usec) {
-        metrics_add(metrics->metrics, METRIC_API_SERVER_REQUESTS,
-                    METRIC_LABELS(verb, code_label(code)), 1);
-        if (strcmp(verb, "watch") != 0)
-                metrics_observe(metrics->metrics, METRIC_API_SERVER_REQUEST_DURATION,
-                                METRIC_LABELS(verb), (double) duration_usec / USEC_PER_SEC);
-}
-
-void agent_metrics_on_watch_restart(AgentMetrics *metrics) {
-        metrics_add(metrics->metrics, METRIC_WATCH_RESTARTS, NULL, 1);
-}
-
-void agent_metrics_on_reported(AgentMetrics *metrics, const Error *error) {
-        agent_metrics_count(metrics, METRIC_NODE_IMAGE_WRITES, !error);
-        if (!error)
-                metrics_set(metrics->metrics, METRIC_NODE_IMAGE_LAST_WRITE, NULL,
-                            (double) time(NULL));
 }
 
 /* The part before "/" is the cause. */

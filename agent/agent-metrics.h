@@ -4,8 +4,9 @@
 /*
  * What the parts do, as metrics
  *
- * The parts know nothing of metrics: they report what happens through callbacks of agent.c, which
- * counts it here. What is a state and no event is read when the metrics are scraped.
+ * Parts that talk to the API server count for themselves, those that do not know of metrics report
+ * through callbacks of agent.c, which counts here. What is a state and no event is read when the metrics
+ * are scraped.
  */
 
 #include "agent/api/api.h"
@@ -29,19 +30,12 @@ typedef struct AgentMetrics {
 int agent_metrics_init(AgentMetrics *metrics, const DiagnosisSubject *subject);
 void agent_metrics_done(AgentMetrics *metrics);
 
-/* One more of what either succeeds or fails. */
-void agent_metrics_count(AgentMetrics *metrics, MetricId id, bool is_ok);
-
 void agent_metrics_on_outcome(AgentMetrics *metrics, const ImageStatus *status);
 void agent_metrics_on_cri_call(AgentMetrics *metrics, const RpcMethod *method,
                                uint64_t duration_usec, ErrorKind result);
 void agent_metrics_on_request(AgentMetrics *metrics, const char *method, ErrorKind result);
 void agent_metrics_on_refused(AgentMetrics *metrics, ListenerRefusal refusal);
 void agent_metrics_on_written(AgentMetrics *metrics, int result);
-void agent_metrics_on_api_call(AgentMetrics *metrics, const char *verb, int code,
-                               uint64_t duration_usec);
-void agent_metrics_on_watch_restart(AgentMetrics *metrics);
-void agent_metrics_on_reported(AgentMetrics *metrics, const Error *error);
 
 /* A callback of the stops; the userdata is the AgentMetrics. */
 void agent_metrics_on_stopped(const char *owner, StopResult result, uint64_t duration_usec,

@@ -112,12 +112,6 @@ static void on_changed(void *userdata) {
         (void) agent_notify_later(userdata);
 }
 
-static void on_watch_restart(void *userdata) {
-        Agent *agent = userdata;
-
-        agent_metrics_on_watch_restart(&agent->metrics);
-}
-
 static int agent_add_ground(Agent *agent, const Options *options, Error *reterr) {
         int r;
 
@@ -307,18 +301,6 @@ static int agent_add_files(Agent *agent, const Options *options, Error *reterr) 
 
 /* The connection to the cluster, if this node is part of one. */
 
-static void on_api_call(const char *verb, int code, uint64_t duration_usec, void *userdata) {
-        Agent *agent = userdata;
-
-        agent_metrics_on_api_call(&agent->metrics, verb, code, duration_usec);
-}
-
-static void on_reported(const Error *error, void *userdata) {
-        Agent *agent = userdata;
-
-        agent_metrics_on_reported(&agent->metrics, error);
-}
-
 static void on_reachable(void *userdata) {
         Agent *agent = userdata;
         int r;
@@ -346,12 +328,10 @@ static int agent_add_cluster(Agent *agent, const Options *options, Error *reterr
         const ClusterOptions cluster = {
                 .event = agent->event,
                 .log = agent->log,
+                .metrics = agent->metrics.metrics,
                 .node_name = options->node_name,
                 .access = &access,
                 .must_register = options->must_register,
-                .on_called = on_api_call,
-                .on_watch_restart = on_watch_restart,
-                .on_written = on_reported,
                 .on_changed = on_changed,
                 .on_reachable = on_reachable,
                 .userdata = agent,
@@ -531,20 +511,8 @@ static int visit_pods(const void *source, const DiagnosisVisitor *visitor) {
 static void on_pod_written(const Error *error, void *userdata) {
         Agent *agent = userdata;
 
-        agent_metrics_count(&agent->metrics, METRIC_POD_WRITES, !error);
+        metrics_count(agent->metrics.metrics, METRIC_POD_WRITES, !error);
         (void) agent_notify_later(agent);
-}
-
-static void on_request_written(const Error *error, void *userdata) {
-        Agent *agent = userdata;
-
-        agent_metrics_count(&agent->metrics, METRIC_RECREATE_WRITES, !error);
-}
-
-static void on_completed(bool is_success, void *userdata) {
-        Agent *agent = userdata;
-
-        agent_metrics_count(&agent->metrics, METRIC_RECREATE_REQUESTS, is_success);
 }
 
 static int agent_add_stops(Agent *agent, const Options *options, Error *reterr) {
@@ -600,15 +568,13 @@ static int agent_add_recreate(Agent *agent, const Options *options) {
         const RecreateOptions recreate = {
                 .event = agent->event,
                 .log = agent->log,
+                .metrics = agent->metrics.metrics,
                 .client = cluster_client(agent->cluster),
                 .events = cluster_events(agent->cluster),
                 .pods = agent->pods,
                 .runtimes = agent->runtimes,
                 .stops = agent->stops,
                 .node_name = options->node_name,
-                .on_restart = on_watch_restart,
-                .on_written = on_request_written,
-                .on_completed = on_completed,
                 .on_changed = on_changed,
                 .userdata = agent,
         };
@@ -619,8 +585,8 @@ static int agent_add_recreate(Agent *agent, const Options *options) {
 static int agent_add_pods(Agent *agent, const Options *options, Error *reterr) {
         PodsOptions pods = {
                 .log = agent->log,
+                .metrics = agent->metrics.metrics,
                 .node_name = options->node_name,
-                .on_restart = on_watch_restart,
                 .on_changed = on_changed,
                 .userdata = agent,
         };
@@ -900,7 +866,7 @@ int agent_reload(Agent *agent, const Options *options) {
 
         images_set_limits(agent->images, (unsigned) options->max_parallel_pulls,
                           (uint64_t) options->stall_timeout_sec * USEC_PER_SEC);
-        agent_metrics_count(&agent->metrics, METRIC_CONFIG_RELOADS, true);
+        metrics_count(agent->metrics.metrics, METRIC_CONFIG_RELOADS, true);
         r = agent_files_log(agent->files, agent->log);
         if (r < 0)
                 return r;
@@ -913,5 +879,5 @@ int agent_reload(Agent *agent, const Options *options) {
 }
 
 void agent_reload_failed(Agent *agent) {
-        agent_metrics_count(&agent->metrics, METRIC_CONFIG_RELOADS, false);
+        metrics_count(agent->metrics.metrics, METRIC_CONFIG_RELOADS, false);
 }

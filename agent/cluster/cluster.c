@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/cluster/node-image.h"
@@ -20,11 +21,9 @@
 
 struct Cluster {
         Log *log;
+        Metrics *metrics;
         char *node_name;
         bool must_register;
-        KubeCalled on_called;
-        void (*on_watch_restart)(void *userdata);
-        void (*on_written)(const Error *error, void *userdata);
         void (*on_changed)(void *userdata);
         void (*on_reachable)(void *userdata);
         void *userdata;
@@ -113,18 +112,15 @@ static int on_resource_changed(void *userdata) {
         return r;
 }
 
-static void on_watch_restart(void *userdata) {
-        Cluster *cluster = userdata;
-
-        cluster->on_watch_restart(cluster->userdata);
-}
-
 /* What depends on the version that is served */
 
 static void on_written(const Error *error, void *userdata) {
         Cluster *cluster = userdata;
 
-        cluster->on_written(error, cluster->userdata);
+        metrics_count(cluster->metrics, METRIC_NODE_IMAGE_WRITES, !error);
+        if (!error)
+                metrics_set(cluster->metrics, METRIC_NODE_IMAGE_LAST_WRITE, NULL,
+                            (double) time(NULL));
         cluster_tell(cluster);
 }
 
@@ -202,6 +198,7 @@ static int cluster_add_resource(Cluster *cluster) {
                 &(KubeResourceOptions){
                         .client = cluster->client,
                         .log = cluster->log,
+                        .metrics = cluster->metrics,
                         .group = CLUSTER_GROUP,
                         .versions = versions,
                         .resource = "nodeimages",
@@ -214,7 +211,6 @@ static int cluster_add_resource(Cluster *cluster) {
                         .on_version = on_version,
                         .on_synced = on_synced,
                         .on_changed = on_resource_changed,
-                        .on_restart = on_watch_restart,
                         .userdata = cluster,
                 },
                 &cluster->resource);
@@ -465,17 +461,11 @@ static void on_reachable(const Error *trouble, void *userdata) {
         cluster_tell(cluster);
 }
 
-static void on_called(const char *verb, int code, uint64_t duration_usec, void *userdata) {
-        Cluster *cluster = userdata;
-
-        cluster->on_called(verb, code, duration_usec, cluster->userdata);
-}
-
 static int cluster_add_client(Cluster *cluster, const ClusterOptions *options, Error *reterr) {
         const KubeClientOptions client = {
                 .event = options->event,
                 .access = options->access,
-                .on_called = on_called,
+                .metrics = options->metrics,
                 .on_reachable = on_reachable,
                 .userdata = cluster,
         };
@@ -508,10 +498,8 @@ int cluster_new(const ClusterOptions *options, Cluster **ret, Error *reterr) {
 
         *cluster = (Cluster){
                 .log = options->log,
+                .metrics = options->metrics,
                 .must_register = options->must_register,
-                .on_called = options->on_called,
-                .on_watch_restart = options->on_watch_restart,
-                .on_written = options->on_written,
                 .on_changed = options->on_changed,
                 .on_reachable = options->on_reachable,
                 .userdata = options->userdata,

@@ -21,13 +21,11 @@ typedef struct Cluster Cluster;
 typedef struct ClusterOptions {
         sd_event *event;
         Log *log;
+        Metrics *metrics;                /* may be NULL */
         const char *node_name;           /* copied */
         const KubeAccessOptions *access; /* where the API server is */
         bool must_register;              /* make a NodeImage if nobody does */
 
-        KubeCalled on_called; /* a request was answered, or not */
-        void (*on_watch_restart)(void *userdata);
-        void (*on_written)(const Error *error, void *userdata); /* a status, or why not */
         void (*on_changed)(void *userdata);   /* readiness, or a sentence about it, may differ */
         void (*on_reachable)(void *userdata); /* the API server answers: nobody need wait longer */
         void *userdata;

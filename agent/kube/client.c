@@ -24,7 +24,7 @@
 struct KubeClient {
         sd_event *event;
         KubeAccess *access;
-        KubeCalled on_called;
+        Metrics *metrics;
         KubeReachable on_reachable;
         void *userdata;
 
@@ -59,7 +59,7 @@ struct KubeCall {
         unsigned n_pins;     /* callbacks that run, and may drop the call */
         bool is_dropped;
         bool is_second;   /* it has been refused with 401 once */
-        bool is_told;     /* on_called was called for this exchange */
+        bool is_counted;  /* this exchange */
         bool is_too_long; /* the body */
         int failure;      /* a local one, inside of curl, which does not pass it on */
 
@@ -241,13 +241,37 @@ static int kube_call_finish(KubeCall *call, const KubeReply *reply, const Error 
         return r;
 }
 
-static void kube_call_tell(KubeCall *call, int code) {
-        KubeClient *client = call->client;
+/* What is no value of the label in the table of metrics.c is "other". */
+static const char *code_label(int code) {
+        static const struct {
+                int code;
+                const char *label;
+        } codes[] = { { 0, "none" },  { 200, "200" }, { 201, "201" }, { 400, "400" },
+                      { 401, "401" }, { 403, "403" }, { 404, "404" }, { 409, "409" },
+                      { 410, "410" }, { 422, "422" }, { 429, "429" }, { 500, "500" },
+                      { 502, "502" }, { 503, "503" }, { 504, "504" } };
 
-        if (client->on_called && !call->is_told)
-                client->on_called(call->request.verb, code,
-                                  kube_client_now(client) - call->sent_usec, client->userdata);
-        call->is_told = true;
+        for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+                if (codes[i].code == code)
+                        return codes[i].label;
+
+        return "other";
+}
+
+/* code 0: no answer came. */
+static void kube_call_count(KubeCall *call, int code) {
+        uint64_t duration_usec = kube_client_now(call->client) - call->sent_usec;
+        Metrics *metrics = call->client->metrics;
+        const char *verb = call->request.verb;
+
+        if (call->is_counted)
+                return;
+
+        call->is_counted = true;
+        metrics_add(metrics, METRIC_API_SERVER_REQUESTS, METRIC_LABELS(verb, code_label(code)), 1);
+        if (strcmp(verb, "watch") != 0)
+                metrics_observe(metrics, METRIC_API_SERVER_REQUEST_DURATION, METRIC_LABELS(verb),
+                                (double) duration_usec / 1e6);
 }
 
 /* Nobody answers, unless somebody else got something meanwhile. */
@@ -284,7 +308,7 @@ static int kube_call_time_out(KubeCall *call, bool is_silent) {
         if (call->state == KUBE_CALL_SENT) {
                 if (call->peer == client->peer && client->heard_usec <= call->heard_usec)
                         kube_client_retire_peer(client);
-                kube_call_tell(call, call->code);
+                kube_call_count(call, call->code);
                 kube_call_note_trouble(call, &error);
         }
         if (!call->is_dropped)
@@ -354,7 +378,7 @@ static int on_head(int code, void *userdata) {
         kube_call_note_date(call);
         call->code = code;
         if (call->request.on_data)
-                kube_call_tell(call, code); /* how long it goes on says nothing */
+                kube_call_count(call, code); /* how long it goes on says nothing */
 
         call->failure = kube_call_arm(call);
         if (call->failure < 0)
@@ -451,7 +475,7 @@ static int on_end(const HttpEnd *end, void *userdata) {
         if (call->failure < 0)
                 return call->failure;
 
-        kube_call_tell(call, end->code);
+        kube_call_count(call, end->code);
         if (end->code == 401 && !call->is_second)
                 return kube_call_send_again(call);
 
@@ -484,7 +508,7 @@ static int kube_call_send(KubeCall *call, const KubeCredentials *credentials) {
 
         call->peer = client->peer;
         call->state = KUBE_CALL_SENT;
-        call->is_told = false;
+        call->is_counted = false;
         call->n_refused = client->n_refused;
         call->sent_usec = call->heard_usec = kube_client_now(client);
         client->n_sent++;
@@ -622,7 +646,7 @@ int kube_client_new(const KubeClientOptions *options, KubeClient **ret, Error *r
 
         *client = (KubeClient){
                 .event = sd_event_ref(options->event),
-                .on_called = options->on_called,
+                .metrics = options->metrics,
                 .on_reachable = options->on_reachable,
                 .userdata = options->userdata,
         };

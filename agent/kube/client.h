@@ -14,6 +14,7 @@
 
 #include "agent/base/error.h"
 #include "agent/kube/access.h"
+#include "agent/observe/metrics.h"
 
 typedef struct KubeClient KubeClient;
 typedef struct KubeCall KubeCall;
@@ -26,9 +27,6 @@ typedef struct KubeCall KubeCall;
 /* Instead of the whole object, which may be large, only its metadata. */
 #define KUBE_METADATA_ONLY "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
-/* The server, or nobody, answered a request; code 0: nobody. */
-typedef void (*KubeCalled)(const char *verb, int code, uint64_t duration_usec, void *userdata);
-
 /* The server answers (NULL) or does not, and why; told when that changes, or the reason does. An
  * answer that refuses one request, such as 403, is an answer. */
 typedef void (*KubeReachable)(const Error *trouble, void *userdata);
@@ -36,7 +34,7 @@ typedef void (*KubeReachable)(const Error *trouble, void *userdata);
 typedef struct KubeClientOptions {
         sd_event *event;
         const KubeAccessOptions *access; /* event, on_changed and userdata are set by the client */
-        KubeCalled on_called;
+        Metrics *metrics;                /* counts requests; may be NULL */
         KubeReachable on_reachable;
         void *userdata;
 } KubeClientOptions;

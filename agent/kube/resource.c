@@ -130,12 +130,12 @@ static void on_list(void *userdata) {
         notify_list(userdata);
 }
 
+/* Of what has never worked, nothing is begun again. */
 static void on_restart(void *userdata) {
-        const SelectionWatch *watch = userdata;
-        const KubeResourceOptions *options = &watch->resource->options;
+        const KubeResource *resource = ((const SelectionWatch *) userdata)->resource;
 
-        if (options->on_restart && watch->resource->was_synced)
-                options->on_restart(options->userdata);
+        if (resource->was_synced)
+                metrics_add(resource->options.metrics, METRIC_WATCH_RESTARTS, NULL, 1);
 }
 
 static int resource_on_synced(KubeResource *resource) {

@@ -9,8 +9,7 @@
  * objects are shown again, and those that went meanwhile are gone. Trouble is logged once for each
  * reason (see report.h), and so are the first list and the end of trouble.
  *
- * Of its callbacks only on_list and on_restart run from within one of these functions, and none may
- * free it.
+ * Of its callbacks only on_list runs from within one of these functions, and none may free it.
  */
 
 #include "agent/base/log.h"
@@ -34,6 +33,7 @@ typedef struct KubeSelection {
 typedef struct KubeResourceOptions {
         KubeClient *client;
         Log *log;
+        Metrics *metrics;  /* counts lists and watches that begin again; may be NULL */
         const char *group; /* NULL: the core; its one version needs no discovery; borrowed */
         const char *const *versions; /* in order of preference, ended by NULL; borrowed */
         const char *resource;        /* plural, lower case; borrowed */
@@ -50,7 +50,6 @@ typedef struct KubeResourceOptions {
         int (*on_synced)(bool is_first, void *userdata);
         /* What the functions below say may differ; runs after the two above. */
         int (*on_changed)(void *userdata);
-        void (*on_restart)(void *userdata); /* as in KubeWatchOptions, once it was synced */
         void *userdata;
 } KubeResourceOptions;
 

@@ -462,6 +462,10 @@ void metrics_add(Metrics *metrics, MetricId id, const char *const *labels, doubl
                 series->value += value;
 }
 
+void metrics_count(Metrics *metrics, MetricId id, bool is_success) {
+        metrics_add(metrics, id, METRIC_LABELS(is_success ? "succeeded" : "failed"), 1);
+}
+
 void metrics_set(Metrics *metrics, MetricId id, const char *const *labels, double value) {
         Series *series;
 

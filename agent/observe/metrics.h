@@ -13,6 +13,7 @@
  * would go down) is counted in inplaced_metrics_dropped_total instead.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct Metrics Metrics;
@@ -73,6 +74,8 @@ Metrics *metrics_free(Metrics *metrics);
 
 /* To a counter or a gauge; only a gauge takes a negative value. */
 void metrics_add(Metrics *metrics, MetricId id, const char *const *labels, double value);
+/* One more to a counter of what either succeeds or fails, whose label is the result. */
+void metrics_count(Metrics *metrics, MetricId id, bool is_success);
 /* A gauge. */
 void metrics_set(Metrics *metrics, MetricId id, const char *const *labels, double value);
 /* One observation of a histogram, in the base unit (seconds). */

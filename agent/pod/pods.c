@@ -25,7 +25,6 @@ typedef struct PodList {
 
 struct Pods {
         Log *log;
-        void (*on_restart)(void *userdata);
         void (*on_changed)(void *userdata);
         void *userdata;
         KubeResource *resource;
@@ -249,13 +248,6 @@ static int on_changed(void *userdata) {
         return pods_notify_state(pods, pods_are_synced(pods));
 }
 
-static void on_restart(void *userdata) {
-        Pods *pods = userdata;
-
-        if (pods->on_restart)
-                pods->on_restart(pods->userdata);
-}
-
 /* A server that serves no pods, as one of a test may, has none. */
 static int pods_add_resource(Pods *pods, const PodsOptions *options) {
         static const char *const versions[] = { "v1", NULL };
@@ -270,6 +262,7 @@ static int pods_add_resource(Pods *pods, const PodsOptions *options) {
                 &(KubeResourceOptions){
                         .client = options->client,
                         .log = options->log,
+                        .metrics = options->metrics,
                         .versions = versions,
                         .resource = "pods",
                         .subject = "the pods of this node",
@@ -279,7 +272,6 @@ static int pods_add_resource(Pods *pods, const PodsOptions *options) {
                                           .on_object = on_object,
                                           .on_gone = on_gone } },
                         .on_changed = on_changed,
-                        .on_restart = on_restart,
                         .userdata = pods,
                 },
                 &pods->resource);
@@ -295,7 +287,6 @@ int pods_new(const PodsOptions *options, Pods **ret) {
 
         *pods = (Pods){
                 .log = options->log,
-                .on_restart = options->on_restart,
                 .on_changed = options->on_changed,
                 .userdata = options->userdata,
         };

@@ -31,8 +31,8 @@ typedef struct PodsWatcher {
 typedef struct PodsOptions {
         KubeClient *client;
         Log *log;
+        Metrics *metrics; /* may be NULL */
         const char *node_name;
-        void (*on_restart)(void *userdata); /* the watch began again, for metrics */
         void (*on_changed)(void *userdata); /* pods_error() may differ */
         void *userdata;
 } PodsOptions;

@@ -41,14 +41,12 @@ typedef enum RecreateRight {
 struct Recreate {
         sd_event *event;
         Log *log;
+        Metrics *metrics;
         KubeClient *client;
         Pods *pods;
         Runtimes *runtimes;
         Stops *stops;
         char *node_name;
-        void (*on_restart)(void *userdata);
-        void (*on_written)(const Error *error, void *userdata);
-        void (*on_completed)(bool is_success, void *userdata);
         void (*on_changed)(void *userdata);
         void *userdata;
 

@@ -74,7 +74,7 @@ void recreate_request_note_end(RecreateRequest *request, bool is_by_us) {
                   is_by_us ? "" : " by another client",
                   spec->status.message ?: "no reason is given");
         if (is_by_us)
-                request->recreate->on_completed(is_success, request->recreate->userdata);
+                metrics_count(request->recreate->metrics, METRIC_RECREATE_REQUESTS, is_success);
 }
 
 static int copy_sent_states(RecreateRequest *request) {

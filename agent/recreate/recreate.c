@@ -178,7 +178,7 @@ void recreate_note_written(Recreate *recreate, RecreateRight right, const char *
                            const Error *error) {
         const Error *said = &recreate->refusals[right];
 
-        recreate->on_written(error, recreate->userdata);
+        metrics_count(recreate->metrics, METRIC_RECREATE_WRITES, !error);
         if (!error) {
                 recreate_note_read(recreate, right);
                 return;
@@ -299,12 +299,6 @@ static int on_resource_changed(void *userdata) {
         return recreate_look(recreate);
 }
 
-static void on_restart(void *userdata) {
-        Recreate *recreate = userdata;
-
-        recreate->on_restart(recreate->userdata);
-}
-
 static int add_resource(Recreate *recreate, const RecreateOptions *options) {
         /* Newer first: what is stored need not be converted then. */
         static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
@@ -320,6 +314,7 @@ static int add_resource(Recreate *recreate, const RecreateOptions *options) {
                 &(KubeResourceOptions){
                         .client = options->client,
                         .log = options->log,
+                        .metrics = options->metrics,
                         .group = RECREATE_GROUP,
                         .versions = versions,
                         .resource = RECREATE_RESOURCE,
@@ -333,7 +328,6 @@ static int add_resource(Recreate *recreate, const RecreateOptions *options) {
                                                          .on_gone = on_unassigned_gone } },
                         .on_version = on_version,
                         .on_changed = on_resource_changed,
-                        .on_restart = on_restart,
                         .userdata = recreate,
                 },
                 &recreate->resource);
@@ -512,14 +506,12 @@ int recreate_new(const RecreateOptions *options, Recreate **ret) {
         *recreate = (Recreate){
                 .event = sd_event_ref(options->event),
                 .log = options->log,
+                .metrics = options->metrics,
                 .client = options->client,
                 .pods = options->pods,
                 .runtimes = options->runtimes,
                 .stops = options->stops,
                 .node_name = strdup(options->node_name),
-                .on_restart = options->on_restart,
-                .on_written = options->on_written,
-                .on_completed = options->on_completed,
                 .on_changed = options->on_changed,
                 .userdata = options->userdata,
         };

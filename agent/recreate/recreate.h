@@ -18,6 +18,7 @@ typedef struct Recreate Recreate;
 typedef struct RecreateOptions {
         sd_event *event;
         Log *log;
+        Metrics *metrics; /* may be NULL */
         KubeClient *client;
         KubeEvents *events;
         Pods *pods;
@@ -25,11 +26,6 @@ typedef struct RecreateOptions {
         Stops *stops;
         const char *node_name; /* copied */
 
-        void (*on_restart)(void *userdata); /* a watch began again, for metrics */
-        /* A status was written (NULL) or not; for metrics. */
-        void (*on_written)(const Error *error, void *userdata);
-        /* A request is completed; for metrics. */
-        void (*on_completed)(bool is_success, void *userdata);
         void (*on_changed)(void *userdata); /* what recreate_error() says may differ */
         void *userdata;
 } RecreateOptions;

@@ -7,6 +7,7 @@
 
 #include "agent/base/cleanup.h"
 #include "tests/unit/kube-server.h"
+#include "tests/unit/metric-value.h"
 
 #define PATH "/apis/apps.kruise.io/v1beta1/nodeimages/node-1"
 
@@ -16,9 +17,7 @@ typedef struct Fixture {
         KubeClient *client;
         unsigned n_told; /* about the server */
         char trouble[256];
-        unsigned n_called;
-        int last_code;
-        char last_verb[16];
+        Metrics *metrics;
 } Fixture;
 
 /* When a call is dropped by its own callback. */
@@ -100,12 +99,13 @@ static inline void ask_done(Ask *ask) {
         ask->call = kube_call_unref(ask->call);
 }
 
-static inline void on_called(const char *verb, int code, uint64_t usec, void *userdata) {
-        Fixture *f = userdata;
+/* Requests that were counted. */
+static inline int n_counted(const Fixture *f, const char *verb, const char *code) {
+        char series[100];
 
-        f->n_called++;
-        f->last_code = code;
-        snprintf(f->last_verb, sizeof(f->last_verb), "%s", verb);
+        (void) snprintf(series, sizeof(series),
+                        "inplaced_api_server_requests_total{verb=\"%s\",code=\"%s\"}", verb, code);
+        return (int) metric_value(f->metrics, series);
 }
 
 static inline void on_reachable(const Error *trouble, void *userdata) {
@@ -130,7 +130,7 @@ static inline void client_start(Fixture *f) {
         const KubeClientOptions options = {
                 .event = f->event,
                 .access = &access,
-                .on_called = on_called,
+                .metrics = f->metrics,
                 .on_reachable = on_reachable,
                 .userdata = f,
         };
@@ -143,6 +143,7 @@ static inline int set_up(void **state) {
 
         assert_int_equal(sd_event_new(&f->event), 0);
         f->server.event = f->event;
+        f->metrics = metrics_for_test();
         server_start(&f->server);
         access_reset(f);
         client_start(f);
@@ -155,6 +156,7 @@ static inline int tear_down(void **state) {
 
         assert_null(kube_client_free(f->client));
         server_stop(&f->server);
+        metrics_free(f->metrics);
         sd_event_unref(f->event);
         free(f);
         return 0;

@@ -28,6 +28,7 @@
 #include "agent/recreate/recreate-internal.h"
 #include "cri/client.h"
 #include "tests/unit/merge-patch.h"
+#include "tests/unit/metric-value.h"
 
 #define OBJECTS_MAX 8
 #define TEXTS_MAX 256
@@ -102,7 +103,7 @@ static struct Node {
         Stop *stops[4];
         size_t n_stops;
         const char *stopped_before; /* ID */
-        unsigned n_completed, n_successes;
+        Metrics *metrics;
 } node;
 
 static inline int on_late(sd_event_source *source, uint64_t usec, void *userdata) {
@@ -683,21 +684,20 @@ static inline void come_back(size_t i, const char *id) {
 static inline void on_nothing(void *userdata) {
 }
 
-static inline void on_status_written(const Error *error, void *userdata) {
-}
+/* Requests whose end was counted; result: "succeeded" or "failed". */
+static inline int n_completed(const char *result) {
+        char series[100];
 
-static inline void on_request_completed(bool is_success, void *userdata) {
-        node.n_completed++;
-        node.n_successes += is_success;
+        (void) snprintf(series, sizeof(series), "inplaced_recreate_requests_total{result=\"%s\"}",
+                        result);
+        return (int) metric_value(node.metrics, series);
 }
 
 static inline void begin_agent(void) {
         const RecreateOptions options = {
                 .event = node.event,
                 .node_name = "node-1",
-                .on_restart = on_nothing,
-                .on_written = on_status_written,
-                .on_completed = on_request_completed,
+                .metrics = node.metrics,
                 .on_changed = on_nothing,
         };
 
@@ -721,6 +721,7 @@ static inline int set_up(void **state) {
         static const char *const ids[] = { "a1", "s1" };
 
         memset(&node, 0, sizeof(node));
+        node.metrics = metrics_for_test();
         node.served = "v1beta1";
         node.server_sec = CREATED_SEC + 1000;
         node.has_pod = true;
@@ -752,6 +753,7 @@ static inline int set_up(void **state) {
 
 static inline int tear_down(void **state) {
         recreate_free(node.recreate);
+        metrics_free(node.metrics);
         while (node.n_stops > 0)
                 stop_forget(node.stops[0]);
         for (size_t i = 0; i < node.n_objects; i++)

@@ -25,9 +25,7 @@ static void test_request(void **state) {
         assert_int_equal(ask.kind, ERROR_NONE);
         assert_int_equal(ask.code, 200);
         assert_string_equal(ask.body, "{\"a\":1}");
-        assert_int_equal(f->n_called, 1);
-        assert_int_equal(f->last_code, 200);
-        assert_string_equal(f->last_verb, "get");
+        assert_int_equal(n_counted(f, "get", "200"), 1);
 }
 
 static void test_body(void **state) {
@@ -213,7 +211,7 @@ static void test_stream(void **state) {
         connection_begin_stream(connection);
         RUN_UNTIL(f, ask.n_accepted);
         assert_null(kube_client_trouble(f->client)); /* known before the end */
-        assert_int_equal(f->n_called, 1);
+        assert_int_equal(n_counted(f, "watch", "200"), 1);
 
         connection_send_piece(connection, "one");
         RUN_UNTIL(f, strstr(ask.data, "one|"));
@@ -226,7 +224,7 @@ static void test_stream(void **state) {
         assert_int_equal(ask.kind, ERROR_NONE);
         assert_string_equal(ask.body, "");
         assert_int_equal(ask.n_accepted, 1);
-        assert_int_equal(f->n_called, 1);
+        assert_int_equal(n_counted(f, "watch", "200"), 1);
         ask_done(&ask);
 }
 
@@ -243,7 +241,7 @@ static void test_refused_stream(void **state) {
         assert_int_equal(ask.kind, ERROR_GONE);
         assert_string_equal(ask.data, "");
         assert_int_equal(ask.n_accepted, 0);
-        assert_int_equal(f->last_code, 410);
+        assert_int_equal(n_counted(f, "watch", "410"), 1);
         ask_done(&ask);
 }
 
@@ -277,7 +275,7 @@ static void test_time_out(void **state) {
         snprintf(expected, sizeof(expected), "%s did not answer within 0.5 s", the_access.server);
         assert_contains(ask.message, expected);
         assert_string_equal(f->trouble, expected);
-        assert_int_equal(f->last_code, 0);
+        assert_int_equal(n_counted(f, "get", "none"), 1);
         RUN_UNTIL(f, !connection_is_open(connection));
         ask_done(&ask);
 }

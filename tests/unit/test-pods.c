@@ -37,7 +37,6 @@ typedef struct Fixture {
         PodsWatcher watcher;
         char reported[8192];
         unsigned n_changed;
-        unsigned n_restarts;
         bool leaves; /* at the first pod */
         int result;  /* of on_pod */
 } Fixture;
@@ -84,10 +83,6 @@ static void on_changed(void *userdata) {
         ((Fixture *) userdata)->n_changed++;
 }
 
-static void on_restart(void *userdata) {
-        ((Fixture *) userdata)->n_restarts++;
-}
-
 static int set_up(void **state) {
         Fixture *fixture = calloc(1, sizeof(*fixture));
 
@@ -95,7 +90,6 @@ static int set_up(void **state) {
         assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &fixture->log), 0);
         assert_int_equal(pods_new(&(PodsOptions){ .log = fixture->log,
                                                   .node_name = "node,1",
-                                                  .on_restart = on_restart,
                                                   .on_changed = on_changed,
                                                   .userdata = fixture },
                                   &fixture->pods),
@@ -373,7 +367,6 @@ static void test_trouble(void **state) {
         assert_logged(&e, "warning Cannot watch the pods of this node: no.\n"
                           "warning Cannot watch the pods of this node: never.\n"
                           "info Watching the pods of this node (v1).\n");
-        assert_int_equal(fixture->n_restarts, 0); /* of what has worked, nothing was begun again */
 }
 
 /* The pods stay; when all is well again no watcher is notified of what it knows. */

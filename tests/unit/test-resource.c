@@ -22,6 +22,7 @@
 
 #include "agent/kube/resource.h"
 #include "tests/unit/kube-message.h"
+#include "tests/unit/metric-value.h"
 #include "tests/unit/stderr-capture.h"
 #include "tests/unit/watch-fixture.h"
 
@@ -42,7 +43,7 @@ typedef struct Fixture {
         Stderr captured;
         KubeResource *resource;
         char told[4096];
-        unsigned n_restarts;
+        Metrics *metrics;
         int result; /* of on_object */
 } Fixture;
 
@@ -100,14 +101,11 @@ static int on_changed(void *userdata) {
         return 0;
 }
 
-static void on_restart(void *userdata) {
-        ((Fixture *) userdata)->n_restarts++;
-}
-
 /* A kind with a group and one selection. */
 static KubeResourceOptions get_options(Fixture *f) {
         return (KubeResourceOptions){
                 .log = f->log,
+                .metrics = f->metrics,
                 .group = "g.io",
                 .versions = versions,
                 .resource = "things",
@@ -119,7 +117,6 @@ static KubeResourceOptions get_options(Fixture *f) {
                 .on_version = on_version,
                 .on_synced = on_synced,
                 .on_changed = on_changed,
-                .on_restart = on_restart,
                 .userdata = f,
         };
 }
@@ -134,6 +131,7 @@ static int set_up(void **state) {
         fake_set_up();
         stderr_pipe(&f->captured);
         assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &f->log), 0);
+        f->metrics = metrics_for_test();
         *state = f;
         return 0;
 }
@@ -143,6 +141,7 @@ static int tear_down(void **state) {
 
         assert_null(kube_resource_free(f->resource));
         log_free(f->log);
+        metrics_free(f->metrics);
         fputs(stderr_restore(&f->captured), stderr); /* what a check that failed has said, too */
         fake_tear_down();
         free(f);
@@ -297,6 +296,7 @@ static void test_vanishes_and_returns(void **state) {
         assert_int_equal(send_object("ADDED", "b", "2"), 0);
         end_list();
         assert_told(f, "version v1\nlist\nchanged\n+b 2\n-a\nsynced\nchanged\n");
+        assert_true(metric_value(f->metrics, "inplaced_watch_restarts_total") > 1);
         assert_logged(f, "info Watching the things (v2).\n"
                          "warning Cannot watch the things: no.\n"
                          "warning Cannot watch the things: the API server has no things.g.io.\n"
@@ -388,7 +388,8 @@ static void test_core(void **state) {
         list_both();
         assert_told(f, "+a 1\n+b 2\nfirst synced\nchanged\n");
         assert_logged(f, "info Watching the things (v1).\n");
-        assert_int_equal(f->n_restarts, 0); /* of what has worked, nothing was begun again */
+        /* Of what has worked, nothing was begun again. */
+        assert_true(metric_value(f->metrics, "inplaced_watch_restarts_total") == 0);
 }
 
 static void test_trouble_is_logged_once(void **state) {
