@@ -2,15 +2,17 @@
 #pragma once
 
 /*
- * Documents with secrets in them
+ * Documents with secrets in them, and texts that give access, such as tokens and keys
  *
- * Like agent/document/json-reader.h, but what is wrong is told without repeating any value, since
- * a secret may stand where something else belongs; and what was read can be wiped.
+ * Like agent/document/json-reader.h, but errors repeat no value, since a secret may stand where something
+ * else belongs. Neither documents nor texts stay in memory that is given back.
  */
 
 #include <json-c/json_types.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "agent/document/documents.h"
 #include "agent/document/json-reader.h"
@@ -37,3 +39,24 @@ int access_json_copy_text(struct json_object *item, const JsonPath *path, char *
 
 int access_json_read_bool(struct json_object *object, const JsonPath *path, const char *key,
                           bool *ret, Error *reterr);
+
+/* Frees the text and leaves nothing where it was. For cleanup(), too. */
+static inline void access_text_done(char **text) {
+        if (*text)
+                explicit_bzero(*text, strlen(*text));
+        free(*text);
+        *text = NULL;
+}
+
+/* It can stand in a line of HTTP. */
+static inline bool access_text_is_line(const char *text) {
+        for (; *text; text++)
+                if ((unsigned char) *text < ' ' || *text == 0x7f)
+                        return false;
+
+        return true;
+}
+
+static inline bool access_text_is_pem(const char *text) {
+        return strstr(text, "-----BEGIN ") != NULL;
+}

@@ -20,7 +20,7 @@
 #include "agent/base/program.h"
 #include "agent/base/quote.h"
 #include "agent/document/documents.h"
-#include "agent/kube/access-text.h"
+#include "agent/kube/access-json.h"
 #include "agent/kube/exec-credential-spec.h"
 #include "agent/kube/kubeconfig-spec.h"
 

@@ -11,7 +11,6 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
-#include "agent/kube/event-spec.h"
 #include "agent/kube/path.h"
 #include "agent/kube/retry.h"
 
@@ -80,7 +79,7 @@ static int event_item_new(KubeEvents *events, const EventDecision *decision,
         *item = (EventItem){
                 .events = events,
                 .key = decision->key,
-                .is_repeat = decision->verdict == EVENT_REPEAT,
+                .is_repeat = decision->action == EVENT_REPEAT,
         };
         r = event_record_init(&item->record, object, type, reason);
         if (r < 0)
@@ -330,7 +329,7 @@ static void events_refuse(KubeEvents *events, const EventDecision *decision,
         cleanup(error_done) Error error = ERROR_INIT;
         const EventRecord record = { .object = *object, .reason = reason };
 
-        if (decision->verdict == EVENT_CREATE)
+        if (decision->action == EVENT_CREATE)
                 event_plan_forget(events->plan, decision->key);
 
         (void) error_set(&error, ERROR_UNAVAILABLE, "%d others are waiting to be sent",
@@ -352,7 +351,7 @@ int kube_event_send(KubeEvents *events, const KubeReference *object, const char 
         keys = event_keys(events->seed, object, type, reason, message);
         decision = event_plan_decide(events->plan, &keys, now_usec,
                                      (uint64_t) wall.tv_sec * 1000000000 + (uint64_t) wall.tv_nsec);
-        if (decision.verdict == EVENT_DROP) {
+        if (decision.action == EVENT_DROP) {
                 events->n_dropped++;
                 return 0;
         }

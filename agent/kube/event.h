@@ -12,19 +12,9 @@
 
 #include "agent/base/log.h"
 #include "agent/kube/client.h"
+#include "agent/kube/event-spec.h"
 
 typedef struct KubeEvents KubeEvents;
-
-/* core/v1 ObjectReference; texts may be NULL. */
-typedef struct KubeReference {
-        const char *api_version;
-        const char *kind;
-        const char *namespace;
-        const char *name;
-        const char *uid;
-        const char *resource_version;
-        const char *field_path;
-} KubeReference;
 
 typedef struct KubeEventsOptions {
         KubeClient *client;

@@ -14,7 +14,6 @@
 #include "agent/base/rfc3339.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/kube/access-json.h"
-#include "agent/kube/access-text.h"
 
 #define KIND "ExecCredential"
 #define MARGIN_MAX_SEC 30

@@ -15,7 +15,6 @@
 #include "agent/base/quote.h"
 #include "agent/document/json-reader.h"
 #include "agent/kube/access-json.h"
-#include "agent/kube/access-text.h"
 #include "agent/kube/exec-credential-spec.h"
 
 #define EXTENSION "client.authentication.k8s.io/exec"

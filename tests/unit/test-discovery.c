@@ -14,7 +14,6 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/kube/discovery-spec.h"
 #include "agent/kube/discovery.h"
 #include "tests/unit/kube-fake.h"
 
@@ -153,7 +152,7 @@ static void test_story(const struct Story *story) {
         }
 
         if (result.n_calls != 1 || result.kind != story->error)
-                fail_msg("%s: told %u times, %s", story->name, result.n_calls,
+                fail_msg("%s: reported %u times, %s", story->name, result.n_calls,
                          error_kind_to_string(result.kind));
         assert_string_equal(result.version ?: "-", story->version ?: "-");
         if (story->message && !strstr(result.message, story->message))
@@ -177,15 +176,22 @@ static void test_dropping_ends_it(void **state) {
         assert_null(kube_discovery_free(NULL));
 }
 
+/* The group names the older one first. */
 static void test_versions_keep_their_order(void **state) {
-        uint32_t served;
+        static const char *const requested[] = { "v0", "v1", "v1alpha1", NULL };
+        Result result = { .n_calls = 0 };
 
-        assert_int_equal(discovery_spec_read_group(OLD_GROUP, strlen(OLD_GROUP),
-                                                   (const char *const[]){ "v0", "v1", "v1alpha1",
-                                                                          NULL },
-                                                   &served, NULL),
+        fake_open();
+        assert_int_equal(kube_discover(&fake, "apps.kruise.io", requested, "nodeimages",
+                                       on_discovered, &result, &result.discovery),
                          0);
-        assert_int_equal(served, 1 | 4);
+        assert_int_equal(fake_answer(200, OLD_GROUP), 0);
+        assert_string_equal(fake.calls[0]->request.path, "/apis/apps.kruise.io/v0");
+        assert_int_equal(fake_answer(200, RESOURCES(OTHER)), 0);
+        assert_string_equal(fake.calls[0]->request.path, "/apis/apps.kruise.io/v1alpha1");
+        assert_int_equal(fake_answer(200, RESOURCES(IMAGES "," IMAGES_STATUS)), 0);
+        assert_string_equal(result.version, "v1alpha1");
+        fake_close();
 }
 
 int main(void) {

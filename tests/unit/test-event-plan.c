@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/kube/event-plan.h"
+#include "agent/kube/event-spec.h"
 
 #define SEC ((uint64_t) 1000000)
 #define MINUTE (60 * SEC)
@@ -48,15 +48,15 @@ static void test_same_again_is_counted(void **state) {
         EventDecision other = decide(plan, 1, 1, 2, 7 * SEC);
         EventDecision again = decide(plan, 1, 1, 1, 9 * SEC);
 
-        assert_int_equal(first.verdict, EVENT_CREATE);
+        assert_int_equal(first.action, EVENT_CREATE);
         assert_int_equal(first.count, 1);
         assert_int_equal(first.first_at, 1700000007);
         assert_int_equal(first.stamp, WALL + 7 * SEC * 1000);
 
-        assert_int_equal(other.verdict, EVENT_CREATE);
+        assert_int_equal(other.action, EVENT_CREATE);
         assert_true(other.stamp != first.stamp);
 
-        assert_int_equal(again.verdict, EVENT_REPEAT);
+        assert_int_equal(again.action, EVENT_REPEAT);
         assert_int_equal(again.count, 2);
         assert_int_equal(again.first_at, first.first_at);
         assert_int_equal(again.stamp, first.stamp);
@@ -72,7 +72,7 @@ static void test_what_was_not_created_is_new(void **state) {
         event_plan_forget(plan, first.key);
         event_plan_forget(plan, 4711);
         assert_int_equal(decide(plan, 1, 1, 2, 0).stamp, second.stamp);
-        assert_int_equal(decide(plan, 1, 1, 1, 0).verdict, EVENT_CREATE);
+        assert_int_equal(decide(plan, 1, 1, 1, 0).action, EVENT_CREATE);
         assert_int_equal(decide(plan, 1, 1, 2, 0).count, 3);
 }
 
@@ -82,17 +82,17 @@ static void test_too_many_of_a_kind_are_combined(void **state) {
 
         for (unsigned i = 0; i < 10; i++) {
                 decision = decide(plan, 1, 1, i, i * SEC);
-                assert_int_equal(decision.verdict, EVENT_CREATE);
+                assert_int_equal(decision.action, EVENT_CREATE);
                 assert_false(decision.is_combined);
         }
 
         first = decide(plan, 1, 1, 10, 10 * SEC);
-        assert_int_equal(first.verdict, EVENT_CREATE);
+        assert_int_equal(first.action, EVENT_CREATE);
         assert_true(first.is_combined);
         assert_int_equal(first.count, 1);
 
         decision = decide(plan, 1, 1, 11, 11 * SEC);
-        assert_int_equal(decision.verdict, EVENT_REPEAT);
+        assert_int_equal(decision.action, EVENT_REPEAT);
         assert_true(decision.is_combined);
         assert_int_equal(decision.count, 2);
         assert_int_equal(decision.stamp, first.stamp);
@@ -117,7 +117,7 @@ static unsigned count_allowed(EventPlan *plan, unsigned object, unsigned n, uint
         unsigned n_allowed = 0;
 
         for (unsigned i = 0; i < n; i++)
-                if (decide(plan, object, 1, 1, now_usec).verdict != EVENT_DROP)
+                if (decide(plan, object, 1, 1, now_usec).action != EVENT_DROP)
                         n_allowed++;
         return n_allowed;
 }
@@ -142,13 +142,13 @@ static void test_what_was_over_the_limit_counts(void **state) {
 
         assert_int_equal(count_allowed(plan, 1, 100, 0), 25);
         decision = decide(plan, 1, 1, 1, 5 * MINUTE);
-        assert_int_equal(decision.verdict, EVENT_REPEAT);
+        assert_int_equal(decision.action, EVENT_REPEAT);
         assert_int_equal(decision.count, 101);
 
         /* One that was never created has no count yet. */
-        assert_int_equal(decide(plan, 1, 2, 1, 5 * MINUTE).verdict, EVENT_DROP);
+        assert_int_equal(decide(plan, 1, 2, 1, 5 * MINUTE).action, EVENT_DROP);
         decision = decide(plan, 1, 2, 1, 10 * MINUTE);
-        assert_int_equal(decision.verdict, EVENT_CREATE);
+        assert_int_equal(decision.action, EVENT_CREATE);
         assert_int_equal(decision.count, 1);
 }
 
@@ -171,13 +171,13 @@ static void test_the_oldest_is_forgotten(void **state) {
         cleanup(event_plan_free_p) EventPlan *plan = make_plan();
 
         for (unsigned i = 0; i < EVENT_RECORDS_MAX + 1; i++)
-                assert_int_equal(decide(plan, i, 1, 1, 0).verdict, EVENT_CREATE);
+                assert_int_equal(decide(plan, i, 1, 1, 0).action, EVENT_CREATE);
 
-        assert_int_equal(decide(plan, EVENT_RECORDS_MAX, 1, 1, 0).verdict, EVENT_REPEAT);
-        assert_int_equal(decide(plan, 1, 1, 1, 0).verdict, EVENT_REPEAT);
-        assert_int_equal(decide(plan, 0, 1, 1, 0).verdict, EVENT_CREATE);
+        assert_int_equal(decide(plan, EVENT_RECORDS_MAX, 1, 1, 0).action, EVENT_REPEAT);
+        assert_int_equal(decide(plan, 1, 1, 1, 0).action, EVENT_REPEAT);
+        assert_int_equal(decide(plan, 0, 1, 1, 0).action, EVENT_CREATE);
         assert_int_equal(decide(plan, 1, 1, 1, 0).count, 3);
-        assert_int_equal(decide(plan, 2, 1, 1, 0).verdict, EVENT_CREATE);
+        assert_int_equal(decide(plan, 2, 1, 1, 0).action, EVENT_CREATE);
 }
 
 int main(void) {
