@@ -11,7 +11,7 @@
 #include "agent/base/cleanup.h"
 
 /* Some of what is said of a text quotes from it, such as a password that begins with "!" and so is
- * a tag. Then only the place is told. */
+ * a tag. Then the error names only the place. */
 static int refuse_text(const Error *error, Error *reterr) {
         const char *message = error_message(error);
         const char *colon = strchr(message, ':');

@@ -28,7 +28,7 @@
 
 #define BLANKS " \t\r\n"
 
-/* Two changes within one tick of the kernel's clock cannot be told apart. */
+/* Two changes within one tick of the kernel's clock cannot be distinguished. */
 #define TICK_NSEC ((int64_t) 20 * 1000000)
 
 #define VARIABLE "KUBERNETES_EXEC_INFO"
@@ -39,7 +39,7 @@
 #define PROVEN_USEC ((uint64_t) 60 * 1000000)
 
 /* A file that access depends on, read again when it changed. Such files are rotated while they are in use,
- * often by swapping a link. If one cannot be read any more, or its new content makes no sense, the content
+ * often by swapping a link. If one cannot be read any more, or its new content is invalid, the content
  * before stays in force, and the trouble is kept. What it held is wiped when it is replaced. */
 
 typedef enum AccessFileKind {
@@ -464,7 +464,7 @@ static void access_exec_refuse(AccessExec *exec) {
 
 /* One way to the API server: what a kubeconfig says, or what a pod is given, with the files and the program
  * that belong to it. */
-typedef struct AccessMeans {
+typedef struct CredentialSource {
         KubeconfigSpec spec;
         AccessFile ca;
         AccessFile certificate;
@@ -473,23 +473,23 @@ typedef struct AccessMeans {
         AccessExec *exec;
         unsigned n_changes; /* of anything but the token */
         bool is_refused;    /* what is in force, by the last answer that said so or not */
-} AccessMeans;
+} CredentialSource;
 
-static AccessMeans *access_means_free(AccessMeans *means) {
-        if (!means)
+static CredentialSource *credential_source_free(CredentialSource *source) {
+        if (!source)
                 return NULL;
 
-        access_exec_free(means->exec);
-        access_file_done(&means->ca);
-        access_file_done(&means->certificate);
-        access_file_done(&means->key);
-        access_file_done(&means->token);
-        kubeconfig_spec_done(&means->spec);
-        free(means);
+        access_exec_free(source->exec);
+        access_file_done(&source->ca);
+        access_file_done(&source->certificate);
+        access_file_done(&source->key);
+        access_file_done(&source->token);
+        kubeconfig_spec_done(&source->spec);
+        free(source);
         return NULL;
 }
 
-DEFINE_CLEANUP(AccessMeans *, access_means_free)
+DEFINE_CLEANUP(CredentialSource *, credential_source_free)
 
 /* A literal IPv6 address needs brackets. */
 static int format_server(const char *host, const char *port, char **ret) {
@@ -514,7 +514,7 @@ static int format_file(const char *folder, const char *name, char **ret) {
 }
 
 /* What is needed in a pod. Refused if the variables of the environment are not there. */
-static int access_means_read_pod(const char *folder, KubeconfigSpec *ret, Error *reterr) {
+static int credential_source_read_pod(const char *folder, KubeconfigSpec *ret, Error *reterr) {
         cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
         const char *host = getenv("KUBERNETES_SERVICE_HOST");
         const char *port = getenv("KUBERNETES_SERVICE_PORT");
@@ -537,150 +537,151 @@ static int access_means_read_pod(const char *folder, KubeconfigSpec *ret, Error 
 }
 
 /* Counts what is new, other than the token. */
-static int read_counted(AccessMeans *means, AccessFile *file, Error *reterr) {
+static int read_counted(CredentialSource *source, AccessFile *file, Error *reterr) {
         int r;
 
         r = access_file_read(file, reterr);
         if (r > 0)
-                means->n_changes++;
+                source->n_changes++;
         return r;
 }
 
 /* Both may be replaced between reading one and the other, then the first one is outdated. */
-static int read_pair(AccessMeans *means, Error *reterr) {
+static int read_pair(CredentialSource *source, Error *reterr) {
         int r;
 
-        r = read_counted(means, &means->certificate, reterr);
+        r = read_counted(source, &source->certificate, reterr);
         if (r < 0)
                 return r;
 
-        r = read_counted(means, &means->key, reterr);
+        r = read_counted(source, &source->key, reterr);
         if (r <= 0)
                 return r;
 
-        return read_counted(means, &means->certificate, reterr);
+        return read_counted(source, &source->certificate, reterr);
 }
 
 /* A token that is given beside the file stands in for it. */
-static int read_token(AccessMeans *means, Error *reterr) {
+static int read_token(CredentialSource *source, Error *reterr) {
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
-        r = access_file_read(&means->token, &error);
+        r = access_file_read(&source->token, &error);
         if (error.kind != ERROR_NONE)
-                return means->spec.token ? 0 : error_copy(reterr, &error);
+                return source->spec.token ? 0 : error_copy(reterr, &error);
         if (r > 0)
-                means->is_refused = false;
+                source->is_refused = false;
         return r;
 }
 
-static int read_files(AccessMeans *means, Error *reterr) {
+static int read_files(CredentialSource *source, Error *reterr) {
         int r;
 
-        r = read_counted(means, &means->ca, reterr);
+        r = read_counted(source, &source->ca, reterr);
         if (r < 0)
                 return r;
 
-        r = read_pair(means, reterr);
+        r = read_pair(source, reterr);
         if (r < 0)
                 return r;
 
-        return read_token(means, reterr);
+        return read_token(source, reterr);
 }
 
-static int init_files(AccessMeans *means) {
-        const KubeconfigSpec *spec = &means->spec;
+static int init_files(CredentialSource *source) {
+        const KubeconfigSpec *spec = &source->spec;
 
-        return access_file_init(&means->ca, ACCESS_FILE_PEM, spec->ca.file)
-               ?: access_file_init(&means->certificate, ACCESS_FILE_PEM, spec->certificate.file)
-               ?: access_file_init(&means->key, ACCESS_FILE_PEM, spec->key.file)
-               ?: access_file_init(&means->token, ACCESS_FILE_TOKEN, spec->token_file);
+        return access_file_init(&source->ca, ACCESS_FILE_PEM, spec->ca.file)
+               ?: access_file_init(&source->certificate, ACCESS_FILE_PEM, spec->certificate.file)
+               ?: access_file_init(&source->key, ACCESS_FILE_PEM, spec->key.file)
+               ?: access_file_init(&source->token, ACCESS_FILE_TOKEN, spec->token_file);
 }
 
 /* The spec is taken over, also in case of a failure. All its files have to be there. */
-static int access_means_new(sd_event *event, KubeconfigSpec *spec, AccessExecChanged on_changed,
-                            void *userdata, AccessMeans **ret, Error *reterr) {
-        cleanup(access_means_free_p) AccessMeans *means = NULL;
+static int credential_source_new(sd_event *event, KubeconfigSpec *spec,
+                                 AccessExecChanged on_changed, void *userdata,
+                                 CredentialSource **ret, Error *reterr) {
+        cleanup(credential_source_free_p) CredentialSource *source = NULL;
         int r;
 
-        means = calloc(1, sizeof(*means));
-        if (!means) {
+        source = calloc(1, sizeof(*source));
+        if (!source) {
                 kubeconfig_spec_done(spec);
                 return -ENOMEM;
         }
 
-        means->spec = *spec;
+        source->spec = *spec;
         *spec = KUBECONFIG_SPEC_INIT;
-        r = init_files(means);
+        r = init_files(source);
         if (r < 0)
                 return r;
-        r = read_files(means, reterr);
+        r = read_files(source, reterr);
         if (r < 0)
                 return r;
 
-        if (means->spec.exec.api_version) {
-                r = access_exec_new(event, &means->spec.exec, on_changed, userdata, &means->exec);
+        if (source->spec.exec.api_version) {
+                r = access_exec_new(event, &source->spec.exec, on_changed, userdata, &source->exec);
                 if (r < 0)
                         return r;
         }
 
-        *ret = take_ptr(means);
+        *ret = take_ptr(source);
         return 0;
 }
 
-static KubeCredentials describe(const AccessMeans *means) {
-        const KubeconfigSpec *spec = &means->spec;
+static KubeCredentials describe(const CredentialSource *source) {
+        const KubeconfigSpec *spec = &source->spec;
 
         return (KubeCredentials){
                 .server = spec->server,
-                .ca = spec->ca.text ?: means->ca.text,
-                .certificate = spec->certificate.text ?: means->certificate.text,
-                .key = spec->key.text ?: means->key.text,
-                .token = means->token.text ?: spec->token,
+                .ca = spec->ca.text ?: source->ca.text,
+                .certificate = spec->certificate.text ?: source->certificate.text,
+                .key = spec->key.text ?: source->key.text,
+                .token = source->token.text ?: spec->token,
                 .username = spec->username,
                 .password = spec->password,
                 .tls_server_name = spec->tls_server_name,
                 .proxy = spec->proxy,
                 .is_unverified = spec->is_unverified,
-                .generation = means->n_changes,
+                .generation = source->n_changes,
         };
 }
 
-static int add_made(AccessMeans *means, KubeCredentials *credentials, Error *reterr) {
+static int add_made(CredentialSource *source, KubeCredentials *credentials, Error *reterr) {
         const ExecCredentialCluster cluster = {
                 .server = credentials->server,
                 .tls_server_name = credentials->tls_server_name,
                 .is_unverified = credentials->is_unverified,
                 .ca = credentials->ca,
                 .proxy = credentials->proxy,
-                .config = means->spec.exec.cluster_config,
+                .config = source->spec.exec.cluster_config,
         };
         const ExecCredential *made;
         int r;
 
-        r = access_exec_get(means->exec, &cluster, &made, reterr);
+        r = access_exec_get(source->exec, &cluster, &made, reterr);
         if (r <= 0)
                 return r;
 
         credentials->token = made->token;
         credentials->certificate = made->certificate;
         credentials->key = made->key;
-        credentials->generation += access_exec_generation(means->exec);
+        credentials->generation += access_exec_generation(source->exec);
         return 1;
 }
 
 /* As kube_access_get(); *ret->generation counts from 0. */
-static int access_means_get(AccessMeans *means, KubeCredentials *ret, Error *reterr) {
+static int credential_source_get(CredentialSource *source, KubeCredentials *ret, Error *reterr) {
         KubeCredentials credentials;
         int r;
 
-        r = read_files(means, reterr);
+        r = read_files(source, reterr);
         if (r < 0)
                 return r;
 
-        credentials = describe(means);
-        if (means->exec) {
-                r = add_made(means, &credentials, reterr);
+        credentials = describe(source);
+        if (source->exec) {
+                r = add_made(source, &credentials, reterr);
                 if (r <= 0)
                         return r;
         }
@@ -689,30 +690,30 @@ static int access_means_get(AccessMeans *means, KubeCredentials *ret, Error *ret
         return 1;
 }
 
-static void access_means_refuse_token(AccessMeans *means) {
-        access_file_forget(&means->token);
-        if (means->exec)
-                access_exec_refuse(means->exec);
+static void credential_source_refuse_token(CredentialSource *source) {
+        access_file_forget(&source->token);
+        if (source->exec)
+                access_exec_refuse(source->exec);
         else
-                means->is_refused = true;
+                source->is_refused = true;
 }
 
-static void access_means_accept_token(AccessMeans *means) {
-        means->is_refused = false;
+static void credential_source_accept_token(CredentialSource *source) {
+        source->is_refused = false;
 }
 
 /* The server refused the token, and there has been no other one since. */
-static bool access_means_is_refused(const AccessMeans *means) {
-        return means->is_refused;
+static bool credential_source_is_refused(const CredentialSource *source) {
+        return source->is_refused;
 }
 
 /* Why the content of a file is older than the file, or NULL; borrowed. */
-static const Error *access_means_trouble(const AccessMeans *means) {
+static const Error *credential_source_trouble(const CredentialSource *source) {
         const AccessFile *const files[] = {
-                &means->ca,
-                &means->certificate,
-                &means->key,
-                &means->token,
+                &source->ca,
+                &source->certificate,
+                &source->key,
+                &source->token,
         };
 
         for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
@@ -723,8 +724,8 @@ static const Error *access_means_trouble(const AccessMeans *means) {
 }
 
 /* A program runs. */
-static bool access_means_is_waiting(const AccessMeans *means) {
-        return means->exec && access_exec_is_running(means->exec);
+static bool credential_source_is_waiting(const CredentialSource *source) {
+        return source->exec && access_exec_is_running(source->exec);
 }
 
 struct KubeAccess {
@@ -738,10 +739,10 @@ struct KubeAccess {
         bool is_config_waiting; /* for files that it names */
         Error trouble;          /* why what it says is not in force */
 
-        AccessMeans *means; /* in force */
-        char *source;
+        CredentialSource *source; /* in force */
+        char *source_name;        /* for people */
         KubeCredentials credentials;
-        unsigned first_generation; /* of the means */
+        unsigned first_generation; /* of the source */
 };
 
 DEFINE_CLEANUP(KubeAccess *, kube_access_free)
@@ -749,7 +750,7 @@ DEFINE_CLEANUP(KubeAccess *, kube_access_free)
 bool kube_access_is_pod(const char *pod_folder) {
         cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
 
-        return access_means_read_pod(pod_folder ?: POD_FOLDER, &spec, NULL) >= 0 &&
+        return credential_source_read_pod(pod_folder ?: POD_FOLDER, &spec, NULL) >= 0 &&
                access(spec.token_file, F_OK) == 0;
 }
 
@@ -765,29 +766,29 @@ static int refuse_config(const KubeAccess *access, const Error *error, Error *re
         return error_set(reterr, error->kind, "%s: %s", access->config.path, error_message(error));
 }
 
-static int set_means(KubeAccess *access, KubeconfigSpec *spec, Error *reterr) {
-        cleanup(free_p) char *source = NULL;
-        AccessMeans *means;
+static int set_source(KubeAccess *access, KubeconfigSpec *spec, Error *reterr) {
+        cleanup(free_p) char *name = NULL;
+        CredentialSource *source;
         int r;
 
         if (!access->config.path)
-                source = strdup("the pod's service account");
-        else if (asprintf(&source, "kubeconfig %s, context %s", access->config.path,
-                          spec->context) < 0)
-                source = NULL;
-        if (!source)
+                name = strdup("the pod's service account");
+        else if (asprintf(&name, "kubeconfig %s, context %s", access->config.path, spec->context) <
+                 0)
+                name = NULL;
+        if (!name)
                 return -ENOMEM;
 
-        r = access_means_new(access->event, spec, access->on_changed, access->userdata, &means,
-                             reterr);
+        r = credential_source_new(access->event, spec, access->on_changed, access->userdata,
+                                  &source, reterr);
         if (r < 0)
                 return r;
 
-        access_means_free(access->means);
-        access->means = means;
+        credential_source_free(access->source);
+        access->source = source;
         access->first_generation = access->credentials.generation + 1;
-        free(access->source);
-        access->source = take_ptr(source);
+        free(access->source_name);
+        access->source_name = take_ptr(name);
         return 0;
 }
 
@@ -805,7 +806,7 @@ static int adopt_config(KubeAccess *access, Error *reterr) {
         if (r < 0)
                 return r;
 
-        r = set_means(access, &spec, &error);
+        r = set_source(access, &spec, &error);
         if (error.kind == ERROR_NONE)
                 return r;
 
@@ -813,11 +814,11 @@ static int adopt_config(KubeAccess *access, Error *reterr) {
         return refuse_config(access, &error, reterr);
 }
 
-/* Nobody is left waiting for a program that belongs to what is no longer in force. */
+/* No call waits for a program that belongs to what is no longer in force. */
 static int follow_config(KubeAccess *access) {
         int r;
 
-        if (!access->config.path || access_means_is_waiting(access->means))
+        if (!access->config.path || credential_source_is_waiting(access->source))
                 return 0;
 
         r = access_file_read(&access->config, NULL);
@@ -848,11 +849,11 @@ static int start_as_pod(KubeAccess *access, const char *folder, Error *reterr) {
         cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
         int r;
 
-        r = access_means_read_pod(folder, &spec, reterr);
+        r = credential_source_read_pod(folder, &spec, reterr);
         if (r < 0)
                 return r;
 
-        return set_means(access, &spec, reterr);
+        return set_source(access, &spec, reterr);
 }
 
 int kube_access_new(const KubeAccessOptions *options, KubeAccess **ret, Error *reterr) {
@@ -885,10 +886,10 @@ KubeAccess *kube_access_free(KubeAccess *access) {
         if (!access)
                 return NULL;
 
-        access_means_free(access->means);
+        credential_source_free(access->source);
         access_file_done(&access->config);
         error_done(&access->trouble);
-        free(access->source);
+        free(access->source_name);
         free(access->folder);
         free(access->context);
         sd_event_unref(access->event);
@@ -905,12 +906,12 @@ int kube_access_get(KubeAccess *access, const KubeCredentials **ret, Error *rete
         if (r < 0)
                 return r;
 
-        r = access_means_get(access->means, &credentials, reterr);
+        r = credential_source_get(access->source, &credentials, reterr);
         if (r <= 0)
                 return r;
 
         trouble = kube_access_trouble(access);
-        if (trouble && access_means_is_refused(access->means))
+        if (trouble && credential_source_is_refused(access->source))
                 return error_copy(reterr, trouble);
 
         access->credentials = credentials;
@@ -921,11 +922,11 @@ int kube_access_get(KubeAccess *access, const KubeCredentials **ret, Error *rete
 
 void kube_access_refuse_token(KubeAccess *access) {
         access_file_forget(&access->config);
-        access_means_refuse_token(access->means);
+        credential_source_refuse_token(access->source);
 }
 
 void kube_access_accept_token(KubeAccess *access) {
-        access_means_accept_token(access->means);
+        credential_source_accept_token(access->source);
 }
 
 const Error *kube_access_trouble(const KubeAccess *access) {
@@ -934,9 +935,9 @@ const Error *kube_access_trouble(const KubeAccess *access) {
         if (access->trouble.kind != ERROR_NONE)
                 return &access->trouble;
 
-        return access_means_trouble(access->means);
+        return credential_source_trouble(access->source);
 }
 
 const char *kube_access_source(const KubeAccess *access) {
-        return access->source;
+        return access->source_name;
 }

@@ -6,7 +6,7 @@
  *
  * Read from a kubeconfig (its current context, or another one), or from what Kubernetes gives to
  * every pod. Files that are named there, tokens above all, are read again when they changed, since
- * they rotate; so is the kubeconfig. What cannot be read any more, or makes no sense, leaves in
+ * they rotate; so is the kubeconfig. What cannot be read any more, or is invalid, leaves in
  * force what was read before, until the server refuses that: then kube_access_get() says what is
  * wrong.
  * A program of "users[].user.exec" is run when there is no token yet, and again when the token is

@@ -87,7 +87,7 @@ static uint64_t kube_client_now(const KubeClient *client) {
         return usec;
 }
 
-/* Lets the sender look whether something can be sent. */
+/* Lets the sender find out whether something can be sent. */
 static int kube_client_kick(KubeClient *client) {
         return sd_event_source_set_enabled(client->sender, SD_EVENT_ONESHOT);
 }
@@ -122,7 +122,7 @@ static void kube_client_note_trouble(KubeClient *client, const Error *error) {
                 client->on_reachable(&client->trouble, client->userdata);
 }
 
-/* Whoever is sent from now on gets another connection. */
+/* What is sent from now on gets another connection. */
 static void kube_client_retire_peer(KubeClient *client) {
         client->peer = http_peer_unref(client->peer);
 }
@@ -274,7 +274,7 @@ static void kube_call_count(KubeCall *call, int code) {
                                 (double) duration_usec / 1e6);
 }
 
-/* Nobody answers, unless somebody else got something meanwhile. */
+/* The server does not answer, unless another call was answered meanwhile. */
 static void kube_call_note_trouble(KubeCall *call, const Error *error) {
         if (call->client->heard_usec <= call->sent_usec)
                 kube_client_note_trouble(call->client, error);
@@ -338,7 +338,7 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata) {
         return kube_call_arm(call);
 }
 
-/* What comes while it is armed for the end of a silence does not arm it again: it looks then. */
+/* What comes while it is armed for the end of a silence does not arm it again: it checks then. */
 static int kube_call_arm(KubeCall *call) {
         uint64_t silence_ends = kube_call_silence_ends(call);
         uint64_t usec = silence_ends < call->deadline_usec ? silence_ends : call->deadline_usec;
@@ -621,9 +621,9 @@ static int kube_client_open_access(KubeClient *client, const KubeAccessOptions *
         return kube_access_new(&complete, &client->access, reterr);
 }
 
-/* So that it can be said from the start where requests will go. What is refused now is told to those
+/* So that it is known from the start where requests will go. What is refused now is reported to those
  * who ask. */
-static int kube_client_look(KubeClient *client) {
+static int kube_client_try_access(KubeClient *client) {
         cleanup(error_done) Error ignored = ERROR_INIT;
         const KubeCredentials *credentials;
         int r;
@@ -662,7 +662,7 @@ int kube_client_new(const KubeClientOptions *options, KubeClient **ret, Error *r
         if (r < 0)
                 return r;
 
-        r = kube_client_look(client);
+        r = kube_client_try_access(client);
         if (r < 0)
                 return r;
 

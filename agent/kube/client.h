@@ -6,7 +6,7 @@
  *
  * HTTP/2 where the server has it, so that all requests and watches share one connection. Each
  * request carries the credentials of its moment; one that is refused with 401 is sent once more with
- * fresh ones. Nothing else is tried again here: whoever asks knows best what is worth repeating and
+ * fresh ones. Nothing else is tried again here: the caller knows best what is worth repeating and
  * what has become outdated meanwhile (see kube_retry_usec()).
  */
 
@@ -27,7 +27,7 @@ typedef struct KubeCall KubeCall;
 /* Instead of the whole object, which may be large, only its metadata. */
 #define KUBE_METADATA_ONLY "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
-/* The server answers (NULL) or does not, and why; told when that changes, or the reason does. An
+/* The server answers (NULL) or does not, and why; reported when that changes, or the reason does. An
  * answer that refuses one request, such as 403, is an answer. */
 typedef void (*KubeReachable)(const Error *trouble, void *userdata);
 
@@ -51,11 +51,11 @@ sd_event *kube_client_event(const KubeClient *client);
 const Error *kube_client_trouble(const KubeClient *client);
 
 /* Whatever is asked fails for the same reason: the server does not answer, or does not know who we are.
- * Who asks for something need not say so. */
+ * The caller need not report that. */
 bool kube_client_is_in_trouble(const KubeClient *client);
 
 /* What time it is for the server, in microseconds since 1970, whatever the clock of this node says;
- * false: no answer has told. To be compared with what the server has written into objects. */
+ * false: no answer has said so. To be compared with what the server has written into objects. */
 bool kube_client_server_usec(const KubeClient *client, int64_t *ret);
 
 /* "https://10.96.0.1:443 by the pod's service account"; for people; borrowed. */
@@ -93,7 +93,7 @@ typedef struct KubeRequest {
         size_t reply_max; /* bytes; a larger body is ERROR_INVALID. 0: 4 MiB. Not for on_data */
         uint64_t timeout_usec;    /* of the whole exchange; 0: 30 s, UINT64_MAX: none */
         uint64_t silence_usec;    /* without a byte, once the answer began; 0: no limit */
-        KubeAccepted on_accepted; /* once at most, before on_data; NULL: nobody waits for it */
+        KubeAccepted on_accepted; /* once at most, before on_data; may be NULL */
         KubeData on_data;         /* NULL: the body comes with the reply */
         KubeReplied on_replied;   /* once, and last; not from within kube_call() */
         void *userdata;

@@ -139,7 +139,7 @@ static int discovery_finish(KubeDiscovery *discovery, const char *version, const
         return discovery->on_discovered(version, error, discovery->userdata);
 }
 
-/* What the server says makes no sense: which of its pages it was belongs into the message. */
+/* What the server says is invalid: the message names its page. */
 static int discovery_refuse(KubeDiscovery *discovery, const char *version, const Error *cause) {
         cleanup(error_done) Error error = ERROR_INIT;
 

@@ -171,7 +171,7 @@ EventDecision event_plan_decide(EventPlan *plan, const EventKeys *keys, uint64_t
 
         key = is_combined ? keys->combined : keys->event;
         record = (Record *) find(plan->records, EVENT_RECORDS_MAX, sizeof(*record), key, &is_known);
-        if (is_known) /* counted in any case, so that the next one that may be sent tells */
+        if (is_known) /* counted in any case, so that the next one that may be sent has it */
                 decision = plan_repeat(plan, record, is_allowed ? EVENT_REPEAT : EVENT_DROP);
         else if (is_allowed)
                 decision = plan_create(plan, record, key, wall_nsec);

@@ -50,7 +50,7 @@ struct KubeEvents {
         sd_event_source *retry; /* while the server does not answer */
         unsigned n_failures;    /* in a row */
         uint64_t n_dropped;
-        bool is_told[_ERROR_KIND_MAX]; /* why some were dropped */
+        bool is_logged[_ERROR_KIND_MAX]; /* why some were dropped */
 };
 
 /* It is on no list any more. Ends its call. */
@@ -179,10 +179,10 @@ static void waiting_remove(KubeEvents *events, EventItem *item) {
 /* One line for each kind of reason: events are too many, and too unimportant, for one each. */
 static void events_drop(KubeEvents *events, const EventRecord *record, const Error *error) {
         events->n_dropped++;
-        if (events->is_told[error->kind])
+        if (events->is_logged[error->kind])
                 return;
 
-        events->is_told[error->kind] = true;
+        events->is_logged[error->kind] = true;
         log_warning(events->log, NULL,
                     "Dropped the event '%s' about %s '%s': %s. More that are dropped for a reason "
                     "of the kind '%s' will only be counted.",
@@ -228,7 +228,7 @@ static void item_give_up(EventItem *item, const KubeReply *reply, const Error *e
                 event_plan_forget(events->plan, item->key);
 
         if (event_spec_is_terminating(reply->body, reply->size))
-                events->n_dropped++; /* nobody will look for it there */
+                events->n_dropped++; /* it will not be missed there */
         else
                 events_drop(events, &item->record, error);
         item_finish(item);

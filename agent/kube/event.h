@@ -4,7 +4,7 @@
 /*
  * Events (core/v1), as `kubectl describe` shows them
  *
- * Best effort: nobody waits for them, and few enough of them are sent that they never are a burden.
+ * Best effort: nothing waits for them, and they are few.
  * The same event again raises the count of the first one; many that differ only in their message
  * become one "(combined from similar events)"; each object may have 25 and then one every 5 minutes;
  * what the server does not take is tried a few times and then dropped. Those limits are client-go's.

@@ -38,7 +38,7 @@ typedef struct ExecCredential {
         char *certificate;  /* PEM */
         char *key;          /* PEM */
         int64_t expires_at; /* seconds since the epoch; INT64_MAX: never */
-        int64_t renew_at;   /* a little earlier, so that nobody has to wait */
+        int64_t renew_at;   /* a little earlier, so that no request waits */
 } ExecCredential;
 
 #define EXEC_CREDENTIAL_INIT ((ExecCredential){ .token = NULL })

@@ -112,7 +112,7 @@ static int next_counted(Frames *frames, Slice *piece, Slice *ret, Error *reterr)
         return 1;
 }
 
-/* The frame that was told before is not needed any more. */
+/* The previous frame is not needed any more. */
 static void shrink(Frames *frames) {
         if (frames->size == 0 && frames->allocated > BUFFER_KEPT)
                 frames_done(frames);

@@ -50,7 +50,7 @@ typedef struct HttpTarget {
 } HttpTarget;
 
 struct HttpPeer {
-        unsigned n_refs; /* the owner, each transfer, and whoever runs callbacks */
+        unsigned n_refs; /* the owner, each transfer, and each caller of callbacks */
         sd_event *event;
         HttpLibrary curl;
         CURLM *multi;
@@ -418,10 +418,10 @@ static bool set_up_request(HttpTransfer *transfer, const HttpRequest *request) {
         return is_set && http_set(transfer, CURLOPT_CUSTOMREQUEST, request->method);
 }
 
-/* Whoever comes while there is no connection yet waits for it rather than to make another one, since
- * the handshake of TLS is going to tell whether it can be shared. Without TLS only the first answer
- * tells, and that may be long in coming. Whoever ends a transfer does not wait until the thread in which
- * curl looks up a name has given up. */
+/* A transfer that begins while there is no connection yet waits for it rather than to make another one,
+ * since the handshake of TLS shows whether it can be shared. Without TLS only the first answer does, and
+ * that may be long in coming. Ending a transfer does not wait until the thread in which curl resolves a
+ * name has given up. */
 static bool set_up_connection(HttpTransfer *transfer) {
         long waits = !transfer->peer->target.is_plain;
 
@@ -490,7 +490,7 @@ static bool set_up_target(HttpTransfer *transfer) {
         return transfer->connect_to && http_set(transfer, CURLOPT_CONNECT_TO, transfer->connect_to);
 }
 
-/* Tells curl everything about the request but where its answer goes. */
+/* Passes the request to curl, but not where its answer goes. */
 static int http_set_up(HttpTransfer *transfer, const HttpRequest *request) {
         bool is_set;
 
@@ -565,7 +565,7 @@ HttpTransfer *http_transfer_free(HttpTransfer *transfer) {
         return NULL;
 }
 
-/* Those that were freed while curl could not be told. */
+/* Those that were freed from within curl. */
 static void http_peer_bury(HttpPeer *peer) {
         HttpTransfer *next;
 
@@ -622,7 +622,7 @@ static int http_transfer_end(HttpTransfer *transfer, CURLcode code) {
         return transfer->on_end(&end, transfer->userdata);
 }
 
-/* Curl has run: lets go of what was freed meanwhile, and tells of what has ended. */
+/* Curl has run: lets go of what was freed meanwhile, and reports what has ended. */
 static int http_peer_settle(HttpPeer *peer) {
         CURLMsg *message;
         int n, r;

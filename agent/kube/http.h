@@ -4,9 +4,9 @@
 /*
  * HTTP to one server with one set of credentials, on the event loop
  *
- * This is where libcurl is, which is loaded when it is first wanted. A peer keeps connections to its
- * server and lets as many requests as possible share one; it is not changed any more, so that whoever
- * gets other credentials makes another one. Nothing is tried again, no redirect is followed, and no
+ * This is where libcurl is, which is loaded when it is first needed. A peer keeps connections to its
+ * server and lets as many requests as possible share one. It never changes: other credentials need
+ * another one. Nothing is tried again, no redirect is followed, and no
  * time limit is kept here but those of connecting: 15 s, and 30 s until a connection that has died is
  * noticed.
  *
@@ -27,7 +27,7 @@ typedef struct HttpTransfer HttpTransfer;
 int http_load(Error *reterr);
 
 /* Connects nothing yet. The credentials, without the token, are copied. Refused with one line if the
- * server's address makes no sense, or libcurl cannot be loaded. */
+ * server's address is invalid, or libcurl cannot be loaded. */
 int http_peer_new(sd_event *event, const KubeCredentials *credentials, HttpPeer **ret,
                   Error *reterr);
 

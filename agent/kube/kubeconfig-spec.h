@@ -7,7 +7,7 @@
  * Files that are named in it are not read here; their paths are made relative to its folder, as
  * kubectl does. What kubectl refuses is refused, such as two ways to say the same, and besides what
  * would silently be another access than the one that is meant: impersonation, the old
- * "auth-provider", a program that wants somebody at a terminal. Unknown fields are passed over.
+ * "auth-provider", a program that needs a terminal. Unknown fields are passed over.
  *
  * What it holds is wiped when it is freed, and no error text contains a value that may be a secret.
  * See kubernetes.io/docs/reference/config-api/kubeconfig.v1.

@@ -38,7 +38,7 @@ static bool can_be_name(const char *text) {
         return *text && strcmp(text, ".") != 0 && strcmp(text, "..") != 0 && !strpbrk(text, "/%");
 }
 
-/* The server decodes a path before it looks for its parts. So what cannot be a name stays in quotes
+/* The server decodes a path before it splits it. So what cannot be a name stays in quotes
  * and escaped even then. */
 static int escape_impossible(const char *text, char **ret) {
         cleanup(free_p) char *once = NULL;

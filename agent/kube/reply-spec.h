@@ -4,7 +4,7 @@
 /*
  * The JSON of a reply
  *
- * The server is somebody else, or a proxy that claims to be it: what it says is read with limits, and
+ * The server may be a proxy that claims to be it: what it says is read with limits, and
  * refused as a whole if it is not one JSON value in UTF-8.
  */
 

@@ -3,83 +3,81 @@
 #include "agent/kube/report.h"
 
 #include <string.h>
-#include <time.h>
-
-#include "agent/base/loop.h"
 
 static bool may_pass(const Error *error) {
         return error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT ||
                error->kind == ERROR_DENIED;
 }
 
-static bool is_said(const KubeReport *report, const Error *error) {
-        return error->kind == report->said.kind &&
-               strcmp(error_message(error), error_message(&report->said)) == 0;
+static bool is_logged(const KubeReport *report, const Error *error) {
+        return error->kind == report->logged.kind &&
+               strcmp(error_message(error), error_message(&report->logged)) == 0;
 }
 
-static bool is_said_elsewhere(const KubeReport *report) {
+static bool is_logged_elsewhere(const KubeReport *report) {
         const Error *trouble = kube_client_trouble(report->client);
 
         return report->speaks_for_all ? trouble && trouble->kind != ERROR_NONE
                                       : kube_client_is_in_trouble(report->client);
 }
 
-static void report_say(KubeReport *report, const Error *error) {
-        if (is_said(report, error))
+static void report_log(KubeReport *report, const Error *error) {
+        if (is_logged(report, error))
                 return;
 
         log_warning(report->log, NULL, "%s: %s.", report->subject, error_message(error));
-        error_done(&report->said);
-        (void) error_copy(&report->said, error);
+        error_done(&report->logged);
+        (void) error_copy(&report->logged, error);
 }
 
 static int report_wait(KubeReport *report);
 
-/* Nobody will tell of it again as long as it stays the same. */
-static int on_patience_over(sd_event_source *source, uint64_t usec, void *userdata) {
+/* It is not reported again as long as it stays the same. */
+static int on_delay_over(void *userdata) {
         KubeReport *report = userdata;
 
-        report->patience = sd_event_source_disable_unref(report->patience);
-        if (is_said_elsewhere(report))
+        if (is_logged_elsewhere(report))
                 return report_wait(report);
 
-        report_say(report, &report->waiting);
+        report_log(report, &report->waiting);
         error_done(&report->waiting);
         return 0;
 }
 
 static int report_wait(KubeReport *report) {
-        uint64_t usec = report->patience_usec ?: KUBE_REPORT_PATIENCE_USEC;
+        if (!report->delay.event)
+                timer_init(&report->delay, kube_client_event(report->client),
+                           /* accuracy_usec= */ 0, on_delay_over, report);
 
-        return loop_add_time_relative(kube_client_event(report->client), &report->patience,
-                                      CLOCK_MONOTONIC, usec, 0, on_patience_over, report);
+        return timer_start(&report->delay, report->delay_usec ?: KUBE_REPORT_DELAY_USEC);
 }
 
 int kube_report_trouble(KubeReport *report, const Error *error) {
-        if (!may_pass(error) && !is_said_elsewhere(report)) {
+        if (!may_pass(error) && !is_logged_elsewhere(report)) {
                 kube_report_answered(report);
-                report_say(report, error);
+                report_log(report, error);
                 return 0;
         }
 
         error_done(&report->waiting);
         (void) error_copy(&report->waiting, error);
-        return report->patience ? 0 : report_wait(report);
+        return timer_is_running(&report->delay) ? 0 : report_wait(report);
 }
 
 void kube_report_answered(KubeReport *report) {
-        report->patience = sd_event_source_disable_unref(report->patience);
+        timer_stop(&report->delay);
         error_done(&report->waiting);
 }
 
 bool kube_report_well(KubeReport *report) {
-        bool was_said = report->said.kind != ERROR_NONE;
+        bool was_logged = report->logged.kind != ERROR_NONE;
 
         kube_report_answered(report);
-        error_done(&report->said);
-        return was_said;
+        error_done(&report->logged);
+        return was_logged;
 }
 
 void kube_report_done(KubeReport *report) {
         (void) kube_report_well(report);
+        timer_done(&report->delay);
 }

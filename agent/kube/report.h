@@ -2,39 +2,40 @@
 #pragma once
 
 /*
- * What the log says of the trouble with something that is watched
+ * What is logged about trouble with something that is watched
  *
  * Each reason once, and no reason that passes by itself: a watch that was cut goes on with a new one,
- * and a server that has just started refuses everybody until it has read who may do what. Nothing is
- * said while the server does not answer at all, which is told to the client's owner (KubeReachable).
+ * and a server that has just started refuses all requests until it has read its access rules. Nothing
+ * is logged while the server does not answer at all, which the client's owner hears of (KubeReachable).
  */
 
 #include "agent/base/log.h"
+#include "agent/base/loop.h"
 #include "agent/kube/client.h"
 
-#define KUBE_REPORT_PATIENCE_USEC ((uint64_t) 3 * 1000 * 1000)
+#define KUBE_REPORT_DELAY_USEC ((uint64_t) 3 * 1000 * 1000)
 
 /* The first lines are set by the owner, the others are zero at first. */
 typedef struct KubeReport {
         KubeClient *client;
         Log *log;
-        const char *subject;    /* "Cannot watch the pods of this node"; borrowed */
-        bool speaks_for_all;    /* that the server does not know us concerns all, one says it */
-        uint64_t patience_usec; /* 0: KUBE_REPORT_PATIENCE_USEC */
+        const char *subject; /* "Cannot watch the pods of this node"; borrowed */
+        bool speaks_for_all; /* that the server does not know us concerns all, one logs it */
+        uint64_t delay_usec; /* 0: KUBE_REPORT_DELAY_USEC */
 
-        sd_event_source *patience;
-        Error waiting; /* what will be said if it lasts, or unset */
-        Error said;    /* last, or unset */
+        Timer delay;
+        Error waiting; /* what will be logged if it lasts, or unset */
+        Error logged;  /* last, or unset */
 } KubeReport;
 
-/* Something is wrong; may be told again and again. */
+/* Something is wrong; may be called again and again. */
 int kube_report_trouble(KubeReport *report, const Error *error);
 
-/* The server has answered: what waits to be said has passed. */
+/* The server has answered: what waits to be logged has passed. */
 void kube_report_answered(KubeReport *report);
 
-/* All is as it should be. Whether something else was said before. */
+/* All is as it should be. Returns whether trouble was logged before. */
 bool kube_report_well(KubeReport *report);
 
-/* Nothing is said any more. */
+/* Ends it; nothing is logged any more. */
 void kube_report_done(KubeReport *report);

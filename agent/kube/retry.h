@@ -14,5 +14,5 @@
 bool kube_is_retriable(const KubeReply *reply, const Error *error);
 
 /* How long to wait after the n-th failure in a row (from 1): 0.25, 0.5, 1 … 15 s, ± 20 %, and never
- * less than the server asked for (of which at most 60 s are believed). random is any number. */
+ * less than the server asked for (of which at most 60 s count). random is any number. */
 uint64_t kube_retry_usec(unsigned n_failures, const KubeReply *reply, uint32_t random);

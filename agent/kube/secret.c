@@ -18,7 +18,7 @@
 
 #define KEEP_USEC_DEFAULT ((uint64_t) 60 * 1000000)
 #define KEPT_MAX 64
-#define MISSING_SHARE 6 /* what is missing is believed for this part of the time */
+#define MISSING_SHARE 6 /* what is missing is kept for this part of the time */
 #define FRESH_SHARE 60  /* and what was read this recently is fresh */
 
 #define BODY_MAX ((size_t) 2 << 20)
@@ -370,7 +370,7 @@ static void secrets_drop(KubeSecrets *secrets, Entry *entry) {
         entry_free(entry);
 }
 
-/* Nobody waits for it any more: what remains is what is kept. */
+/* No caller waits for it any more: what remains is what is kept. */
 static void entry_release(Entry *entry) {
         if (entry->n_asks > 0)
                 return;
@@ -413,7 +413,7 @@ static int on_expiry(sd_event_source *source, uint64_t usec, void *userdata) {
         return secrets_arm_expiry(secrets);
 }
 
-/* A credential does not stay in memory for longer than it is believed. */
+/* A credential does not stay in memory for longer than it is used. */
 static int secrets_arm_expiry(KubeSecrets *secrets) {
         uint64_t expires_usec = UINT64_MAX;
 

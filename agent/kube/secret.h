@@ -18,7 +18,7 @@ typedef struct KubeSecretAsk KubeSecretAsk;
  * the secret is not there, may not be read, is of another type, or is broken. */
 typedef int (*KubeSecretRead)(const char *text, size_t size, const Error *error, void *userdata);
 
-/* keep_usec: how long to believe what was read. 0: 60 s; missing ones are believed for 1/6 of it. */
+/* keep_usec: how long what was read is used. 0: 60 s; missing ones for 1/6 of it. */
 int kube_secrets_new(KubeClient *client, uint64_t keep_usec, KubeSecrets **ret);
 KubeSecrets *kube_secrets_free(KubeSecrets *secrets);
 

@@ -12,7 +12,7 @@
 #include "agent/base/slice.h"
 #include "agent/document/json-cleanup.h"
 
-#define LINE_SIZE 512 /* of what we believe somebody wants to read */
+#define LINE_SIZE 512 /* more is not worth reading */
 #define DEPTH_MAX 16
 
 /* Field numbers of runtime.Unknown and of metav1.Status. */

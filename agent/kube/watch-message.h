@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * What the API server says to somebody who lists and watches, in JSON or in protobuf
+ * What the API server sends for lists and watches, in JSON or in protobuf
  *
- * Of objects only who they are is read here, since only that is needed. Pure. A message that does
+ * Of objects only names, UIDs and versions are read here. Pure. A message that does
  * not have that much is refused as a whole.
  */
 

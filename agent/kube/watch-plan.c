@@ -10,18 +10,18 @@
  * instant. */
 #define LIST_JITTER_USEC ((uint64_t) 250 * 1000)
 
-/* A server that has just started refuses everybody for a moment, since it has not read yet who may do
+/* A server that has just started refuses all requests for a moment, since it has not read yet who may do
  * what. */
 #define N_DENIALS_PASSING 4
 
-/* Somebody has to install a kind, or to grant a right. */
+/* Until a kind is installed, or a right is granted. */
 #define HOPELESS_MIN_USEC ((uint64_t) 15 * 1000000)
 #define HOPELESS_JITTER_USEC ((uint64_t) 15 * 1000000)
 
 /* clang-format off */
 static const struct Rule {
         WatchStep from;
-        WatchHappening happening;
+        WatchPlanEvent event;
         WatchAction action;
         WatchStep to;
 } rules[] = {
@@ -54,34 +54,34 @@ static const struct Rule {
         { WATCH_WATCHING,   WATCH_ON_GONE,         WATCH_DO_WAIT,           WATCH_RELISTING  },
         { WATCH_WATCHING,   WATCH_ON_GARBAGE,      WATCH_DO_WAIT,           WATCH_RELISTING  },
         /* Perhaps the version is of a future that never was, since the store was restored: from
-         * there a server that is well has nothing to tell for as long as it takes. */
+         * there a healthy server may be silent for as long as it takes. */
         { WATCH_WATCHING,   WATCH_ON_SILENCE,      WATCH_DO_WAIT,           WATCH_RELISTING  },
-        { WATCH_WATCHING,   WATCH_ON_DOUBT,        WATCH_DO_WAIT,           WATCH_RELISTING  },
+        { WATCH_WATCHING,   WATCH_ON_STALE,        WATCH_DO_WAIT,           WATCH_RELISTING  },
 
         { WATCH_REWATCHING, WATCH_ON_TIMER,        WATCH_DO_WATCH,          WATCH_WATCHING   },
-        { WATCH_REWATCHING, WATCH_ON_DOUBT,        WATCH_DO_WAIT,           WATCH_RELISTING  },
+        { WATCH_REWATCHING, WATCH_ON_STALE,        WATCH_DO_WAIT,           WATCH_RELISTING  },
 };
 /* clang-format on */
 
-static const struct Rule *find_rule(WatchStep step, WatchHappening happening) {
+static const struct Rule *find_rule(WatchStep step, WatchPlanEvent event) {
         for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
-                if (rules[i].from == step && rules[i].happening == happening)
+                if (rules[i].from == step && rules[i].event == event)
                         return &rules[i];
 
         return NULL;
 }
 
-WatchAction watch_plan_step(WatchPlan *plan, WatchHappening happening) {
+WatchAction watch_plan_step(WatchPlan *plan, WatchPlanEvent event) {
         const struct Rule *rule;
 
         assert(plan->step >= 0 && plan->step < _WATCH_STEP_MAX);
-        assert(happening >= 0 && happening < _WATCH_HAPPENING_MAX);
+        assert(event >= 0 && event < _WATCH_PLAN_EVENT_MAX);
 
-        rule = find_rule(plan->step, happening);
+        rule = find_rule(plan->step, event);
         if (!rule)
                 return WATCH_DO_NOTHING;
 
-        plan->n_in_a_row[happening]++;
+        plan->n_in_a_row[event]++;
         if (plan->step == WATCH_STREAMING && rule->to == WATCH_PAGING)
                 plan->is_paged = true;
 
@@ -94,7 +94,7 @@ WatchAction watch_plan_step(WatchPlan *plan, WatchHappening happening) {
         return rule->action;
 }
 
-WatchHappening watch_plan_refusal(const WatchPlan *plan, int code, bool is_retriable) {
+WatchPlanEvent watch_plan_refusal(const WatchPlan *plan, int code, bool is_retriable) {
         if (code == 410)
                 return WATCH_ON_GONE;
         if (plan->step == WATCH_STREAMING && (code == 400 || code == 422))
@@ -108,7 +108,7 @@ WatchHappening watch_plan_refusal(const WatchPlan *plan, int code, bool is_retri
 
 /* By then the request was accepted. With an etcd that is too old for streaming lists, the error that
  * comes instead of one is a general one (500). */
-WatchHappening watch_plan_error_event(const WatchPlan *plan, int code, bool is_retriable) {
+WatchPlanEvent watch_plan_error_event(const WatchPlan *plan, int code, bool is_retriable) {
         bool is_passing = code == 429 || code == 503 || code == 504;
 
         if (plan->step == WATCH_STREAMING && code != 410 && !is_passing)
@@ -121,11 +121,11 @@ void watch_plan_forgive(WatchPlan *plan) {
         memset(plan->n_in_a_row, 0, sizeof(plan->n_in_a_row));
 }
 
-bool watch_plan_is_harmless(const WatchPlan *plan, WatchHappening happening) {
-        switch (happening) {
+bool watch_plan_is_harmless(const WatchPlan *plan, WatchPlanEvent event) {
+        switch (event) {
         case WATCH_ON_ENDED_EARLY:
         case WATCH_ON_SILENCE:
-        case WATCH_ON_GONE: return plan->n_in_a_row[happening] <= 1;
+        case WATCH_ON_GONE: return plan->n_in_a_row[event] <= 1;
         case WATCH_ON_REFUSED:
         case WATCH_ON_DENIED:
         case WATCH_ON_GARBAGE: return false;
@@ -134,8 +134,8 @@ bool watch_plan_is_harmless(const WatchPlan *plan, WatchHappening happening) {
         case WATCH_ON_LISTED:
         case WATCH_ON_UNSTREAMABLE:
         case WATCH_ON_ENDED:
-        case WATCH_ON_DOUBT:
-        case _WATCH_HAPPENING_MAX: break;
+        case WATCH_ON_STALE:
+        case _WATCH_PLAN_EVENT_MAX: break;
         }
 
         return true;
@@ -145,18 +145,17 @@ static uint64_t share(uint64_t usec, uint32_t random) {
         return (uint64_t) ((double) random / UINT32_MAX * (double) usec);
 }
 
-static bool leads_to_list(WatchHappening happening) {
-        return happening == WATCH_ON_GONE || happening == WATCH_ON_SILENCE ||
-               happening == WATCH_ON_DOUBT;
+static bool leads_to_list(WatchPlanEvent event) {
+        return event == WATCH_ON_GONE || event == WATCH_ON_SILENCE || event == WATCH_ON_STALE;
 }
 
-uint64_t watch_plan_wait_usec(const WatchPlan *plan, WatchHappening happening, ErrorKind kind,
+uint64_t watch_plan_wait_usec(const WatchPlan *plan, WatchPlanEvent event, ErrorKind kind,
                               uint64_t retry_usec, uint32_t random) {
-        if (watch_plan_is_harmless(plan, happening))
-                return leads_to_list(happening) ? share(LIST_JITTER_USEC, random) : 0;
+        if (watch_plan_is_harmless(plan, event))
+                return leads_to_list(event) ? share(LIST_JITTER_USEC, random) : 0;
 
         if (kind == ERROR_NOT_FOUND ||
-            (kind == ERROR_DENIED && plan->n_in_a_row[happening] > N_DENIALS_PASSING))
+            (kind == ERROR_DENIED && plan->n_in_a_row[event] > N_DENIALS_PASSING))
                 return HOPELESS_MIN_USEC + share(HOPELESS_JITTER_USEC, random);
 
         return retry_usec;

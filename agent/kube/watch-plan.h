@@ -7,7 +7,7 @@
  * What to ask the API server next, and when, as tables: no I/O, no clock, no memory. watch.c feeds
  * it what really happens and carries out the actions that it answers.
  *
- * A list is streamed if possible, as a watch that begins with all objects and tells where they end:
+ * A list is streamed if possible, as a watch that begins with all objects and says where they end:
  * one request for all, and no page has to fit into memory. What the server does not know, or cannot
  * do with the etcd that it has, is not tried again.
  */
@@ -26,27 +26,27 @@ typedef enum WatchStep {
         _WATCH_STEP_MAX,
 } WatchStep;
 
-typedef enum WatchHappening {
+typedef enum WatchPlanEvent {
         WATCH_ON_TIMER,        /* the waiting is over */
         WATCH_ON_PAGE,         /* there are more pages */
         WATCH_ON_LISTED,       /* that was all */
         WATCH_ON_UNSTREAMABLE, /* lists cannot be streamed here */
         WATCH_ON_ENDED,        /* the server ended it, as agreed */
         WATCH_ON_ENDED_EARLY,  /* right after it began */
-        WATCH_ON_SILENCE,      /* nothing came for so long that it must be dead, or deaf */
-        WATCH_ON_DOUBT,        /* its owner knows that what it has shown is not so */
+        WATCH_ON_SILENCE,      /* nothing came for so long that it must be dead */
+        WATCH_ON_STALE,        /* its owner knows that what it has shown is not so */
         WATCH_ON_GONE,         /* the version is too old */
         WATCH_ON_REFUSED,      /* the same may work later */
         WATCH_ON_DENIED,       /* the same will not work */
         WATCH_ON_GARBAGE,      /* what came cannot be understood */
-        _WATCH_HAPPENING_MAX,
-} WatchHappening;
+        _WATCH_PLAN_EVENT_MAX,
+} WatchPlanEvent;
 
 typedef enum WatchAction {
         WATCH_DO_NOTHING,
         WATCH_DO_STREAM,
         WATCH_DO_PAGE,  /* the first one, or the next */
-        WATCH_DO_SYNC,  /* tell what is gone; the stream goes on */
+        WATCH_DO_SYNC,  /* report what is gone; the stream goes on */
         WATCH_DO_WATCH, /* from the last version */
         WATCH_DO_SYNC_AND_WATCH,
         WATCH_DO_WAIT, /* for watch_plan_wait_usec() */
@@ -55,29 +55,29 @@ typedef enum WatchAction {
 
 typedef struct WatchPlan {
         WatchStep step;
-        bool is_paged;                             /* for good: streaming did not work */
-        unsigned n_in_a_row[_WATCH_HAPPENING_MAX]; /* without a watch that worked in between */
+        bool is_paged;                              /* for good: streaming did not work */
+        unsigned n_in_a_row[_WATCH_PLAN_EVENT_MAX]; /* without a watch that worked in between */
 } WatchPlan;
 
-/* Moves on by one happening and returns what has to be done now. One that the step does not expect
+/* Moves on by one event and returns what has to be done now. One that the step does not expect
  * changes nothing. */
-WatchAction watch_plan_step(WatchPlan *plan, WatchHappening happening);
+WatchAction watch_plan_step(WatchPlan *plan, WatchPlanEvent event);
 
 /* What it means that a request was refused with a status of HTTP, or 0 without one. */
-WatchHappening watch_plan_refusal(const WatchPlan *plan, int code, bool is_retriable);
+WatchPlanEvent watch_plan_refusal(const WatchPlan *plan, int code, bool is_retriable);
 
 /* The same for an event of the type ERROR, which carries such a status. */
-WatchHappening watch_plan_error_event(const WatchPlan *plan, int code, bool is_retriable);
+WatchPlanEvent watch_plan_error_event(const WatchPlan *plan, int code, bool is_retriable);
 
 /* A watch did what it should: what went wrong before does not count any more. */
 void watch_plan_forgive(WatchPlan *plan);
 
-/* It happened for the first time, and often does: nobody has to hear of it. */
-bool watch_plan_is_harmless(const WatchPlan *plan, WatchHappening happening);
+/* It happened for the first time, and often does: it need not be reported. */
+bool watch_plan_is_harmless(const WatchPlan *plan, WatchPlanEvent event);
 
 /* How long WATCH_DO_WAIT is. kind is the refusal's, retry_usec what kube_retry_usec() says for
  * the number in n_in_a_row, random any number. */
-uint64_t watch_plan_wait_usec(const WatchPlan *plan, WatchHappening happening, ErrorKind kind,
+uint64_t watch_plan_wait_usec(const WatchPlan *plan, WatchPlanEvent event, ErrorKind kind,
                               uint64_t retry_usec, uint32_t random);
 
 const char *watch_step_to_string(WatchStep step);

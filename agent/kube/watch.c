@@ -38,18 +38,18 @@
 #define ACCEPT_USEC (60 * USEC_PER_SEC)
 
 /*
- * How a stream that is dead or deaf is told from one on which nothing happens
+ * How a stream that is dead differs from one on which nothing happens
  *
  * kube-apiserver sends a bookmark after a minute, and each minute again, if its store has a newer
  * version than the one that the watch began from; mostly it has. So two of them must have been lost
  * when nothing came for 150 s, and the watch can be a long one, of 5 to 10 minutes. From a server that
- * sends none, nobody knows what to expect but the end of the watch, which then is after 120 to 150 s,
+ * sends none, nothing can be expected but the end of the watch, which then is after 120 to 150 s,
  * so that it is as soon missed. Either is found out by trying: where a list was streamed there should
- * be bookmarks, and if then there is silence we believe that there are none, until we see one.
+ * be bookmarks, and if then there is silence the agent assumes that there are none, until it sees one.
  *
  * After a silence the agent lists: a server whose store was restored from a backup takes a watch from
- * a version that is not there any more, and has nothing to tell. Without bookmarks that can only have
- * happened where a watch broke, so there the next ones have as much time to tell anything. Where all is
+ * a version that is not there any more, and sends nothing. Without bookmarks that can only have
+ * happened where a watch broke, so there the next ones have as much time to send anything. Where all is
  * well that costs one list per change of the store's silence, not one per silence.
  */
 #define SILENCE_USEC (150 * USEC_PER_SEC)
@@ -61,9 +61,9 @@
 
 #define EARLY_USEC ((uint64_t) 1000000)
 
-/* So long after a watch broke the next ones should have told something. No longer than the shortest
+/* So long after a watch broke the next ones should have shown something. No longer than the shortest
  * of them. */
-#define DOUBT_USEC ((uint64_t) 120 * 1000000)
+#define STALE_USEC ((uint64_t) 120 * 1000000)
 
 /* A watch that has lasted so long was not refused. */
 #define WORKING_USEC ((uint64_t) 10 * 1000000)
@@ -71,8 +71,8 @@
 #define OBJECT_MAX ((size_t) 4 << 20)
 #define PAGE_SIZE 500
 
-/* Who is known to a watch, and in which version, so that a new list shows who is new, who changed and who
- * is gone, without any object being kept. Sorted by namespace and name. */
+/* Which objects a watch knows, and in which version, so that a new list shows which are new, changed or
+ * gone, without any object being kept. Sorted by namespace and name. */
 typedef struct WatchKey {
         char *namespace; /* "" if there is none; all are owned */
         char *name;
@@ -89,8 +89,8 @@ typedef struct WatchKeys {
 
 #define WATCH_KEYS_INIT ((WatchKeys){ .items = NULL })
 
-/* In any callback the watch may be freed: whoever calls one holds a reference, and looks at
- * is_closed afterwards. */
+/* In any callback the watch may be freed: its caller holds a reference, and checks is_closed
+ * afterwards. */
 struct KubeWatch {
         unsigned n_refs;
         bool is_closed;
@@ -121,15 +121,15 @@ struct KubeWatch {
         sd_event_source *guard; /* the server has to do something before that */
         uint64_t began_usec;    /* the call */
         uint64_t asked_usec;    /* how long it was to last, if it is a watch */
-        uint64_t doubt_usec;    /* when it broke, if nothing has come since; 0: not so */
+        uint64_t broken_usec;   /* when it broke, if nothing has come since; 0: not so */
         bool is_accepted;       /* the call */
-        bool has_worked;        /* the watch has told something */
+        bool has_worked;        /* the watch has shown something */
 
         /* The end of a stream that was decided inside of it, until it has ended. */
-        bool has_verdict;
-        WatchHappening verdict;
-        KubeReply verdict_reply;
-        Error verdict_error;
+        bool has_outcome;
+        WatchPlanEvent outcome;
+        KubeReply outcome_reply;
+        Error outcome_error;
         int failure; /* negative: a local one */
 };
 
@@ -264,7 +264,7 @@ static WatchKey *watch_keys_take(WatchKeys *keys, WatchKey *key) {
         return key;
 }
 
-/* A list begins: whoever is not marked at its end is gone. */
+/* A list begins: what is not marked at its end is gone. */
 static void watch_keys_unmark(WatchKeys *keys) {
         for (size_t i = 0; i < keys->n_items; i++)
                 keys->items[i]->is_marked = false;
@@ -316,7 +316,7 @@ static KubeWatch *watch_unref(KubeWatch *watch) {
         frames_done(&watch->frames);
         watch_reader_done(&watch->reader);
         watch_keys_done(&watch->keys);
-        error_done(&watch->verdict_error);
+        error_done(&watch->outcome_error);
         error_done(&watch->error);
         sd_event_unref(watch->event);
         free(watch->resource_version);
@@ -349,7 +349,7 @@ static int watch_set_state(KubeWatch *watch, KubeWatchState state, const Error *
         return watch->options.on_state(state, watch->options.userdata);
 }
 
-static int tell_gone(KubeWatch *watch, WatchKey *known) {
+static int report_gone(KubeWatch *watch, WatchKey *known) {
         cleanup(watch_key_free_p) WatchKey *key = watch_keys_take(&watch->keys, known);
         const KubeObject object = {
                 .namespace = key->namespace,
@@ -360,7 +360,7 @@ static int tell_gone(KubeWatch *watch, WatchKey *known) {
         return watch->options.on_gone(&object, watch->options.userdata);
 }
 
-static int tell_new(KubeWatch *watch, const KubeObject *object) {
+static int report_new(KubeWatch *watch, const KubeObject *object) {
         int r;
 
         r = watch_keys_add(&watch->keys, object->namespace, object->name, object->uid,
@@ -372,7 +372,7 @@ static int tell_new(KubeWatch *watch, const KubeObject *object) {
 }
 
 /* A new list has much that is known. */
-static int tell_again(KubeWatch *watch, WatchKey *key, const KubeObject *object) {
+static int report_known(KubeWatch *watch, WatchKey *key, const KubeObject *object) {
         int r;
 
         key->is_marked = true;
@@ -386,30 +386,30 @@ static int tell_again(KubeWatch *watch, WatchKey *key, const KubeObject *object)
         return watch->options.on_object(object, watch->options.userdata);
 }
 
-static int tell_object(KubeWatch *watch, WatchKey *key, const KubeObject *object) {
+static int report_object(KubeWatch *watch, WatchKey *key, const KubeObject *object) {
         int r;
 
         if (key && strcmp(key->uid, object->uid) == 0)
-                return tell_again(watch, key, object);
+                return report_known(watch, key, object);
 
         if (key) {
-                r = tell_gone(watch, key);
+                r = report_gone(watch, key);
                 if (r < 0 || watch->is_closed)
                         return r;
         }
 
-        return tell_new(watch, object);
+        return report_new(watch, object);
 }
 
-static int watch_tell_event(KubeWatch *watch, const WatchEvent *event) {
+static int watch_report_event(KubeWatch *watch, const WatchEvent *event) {
         const KubeObject *object = &event->object;
         WatchKey *key = watch_keys_find(&watch->keys, object->namespace, object->name);
 
         switch (event->type) {
         case WATCH_EVENT_ADDED:
-        case WATCH_EVENT_MODIFIED: return tell_object(watch, key, object);
+        case WATCH_EVENT_MODIFIED: return report_object(watch, key, object);
         case WATCH_EVENT_DELETED:
-                return key && strcmp(key->uid, object->uid) == 0 ? tell_gone(watch, key) : 0;
+                return key && strcmp(key->uid, object->uid) == 0 ? report_gone(watch, key) : 0;
         case WATCH_EVENT_BOOKMARK:
         case WATCH_EVENT_ERROR:
         case _WATCH_EVENT_TYPE_MAX: break;
@@ -418,12 +418,12 @@ static int watch_tell_event(KubeWatch *watch, const WatchEvent *event) {
         return 0;
 }
 
-static int watch_tell_rest_gone(KubeWatch *watch) {
+static int watch_report_rest_gone(KubeWatch *watch) {
         WatchKey *key;
         int r;
 
         while (!watch->is_closed && (key = watch_keys_find_unmarked(&watch->keys))) {
-                r = tell_gone(watch, key);
+                r = report_gone(watch, key);
                 if (r < 0)
                         return r;
         }
@@ -431,7 +431,7 @@ static int watch_tell_rest_gone(KubeWatch *watch) {
         return 0;
 }
 
-static int watch_handle(KubeWatch *watch, WatchHappening happening, const KubeReply *reply,
+static int watch_handle(KubeWatch *watch, WatchPlanEvent event, const KubeReply *reply,
                         const Error *error);
 static int watch_ask_page(KubeWatch *watch);
 
@@ -477,12 +477,12 @@ static int set_text(char **text, const char *value) {
 
 /* Callbacks of a stream cannot ask for anything new: what is decided there is done when the stream
  * has ended. */
-static void watch_decide(KubeWatch *watch, WatchHappening verdict, ErrorKind kind,
+static void watch_decide(KubeWatch *watch, WatchPlanEvent outcome, ErrorKind kind,
                          const char *message) {
-        watch->has_verdict = true;
-        watch->verdict = verdict;
-        error_done(&watch->verdict_error);
-        (void) error_set(&watch->verdict_error, kind, "GET %s: %s", watch->resource, message);
+        watch->has_outcome = true;
+        watch->outcome = outcome;
+        error_done(&watch->outcome_error);
+        (void) error_set(&watch->outcome_error, kind, "GET %s: %s", watch->resource, message);
 }
 
 /* Returns 0 for a refusal, which is kept, and a local failure as it is. */
@@ -490,14 +490,14 @@ static int watch_decide_garbage(KubeWatch *watch, int r, const Error *error) {
         if (error->kind == ERROR_NONE)
                 return r;
 
-        watch->verdict_reply = (KubeReply){ .body = "" };
+        watch->outcome_reply = (KubeReply){ .body = "" };
         watch_decide(watch, WATCH_ON_GARBAGE, error->kind, error_message(error));
         return 0;
 }
 
 static void watch_take_error(KubeWatch *watch, const WatchStatus *status) {
         cleanup(error_done) Error error = ERROR_INIT;
-        /* A status without a code is as good as one that nobody has explained. */
+        /* A status without a code explains nothing. */
         const KubeReply reply = {
                 .code = status->code >= 400 ? status->code : 500,
                 .body = "",
@@ -505,7 +505,7 @@ static void watch_take_error(KubeWatch *watch, const WatchStatus *status) {
         };
 
         kube_status_error(reply.code, status->message, strlen(status->message), &error);
-        watch->verdict_reply = reply;
+        watch->outcome_reply = reply;
         watch_decide(watch,
                      watch_plan_error_event(&watch->plan, reply.code,
                                             kube_is_retriable(&reply, &error)),
@@ -523,7 +523,7 @@ static void watch_expect_bookmarks(KubeWatch *watch, bool has_bookmarks) {
         watch->lacks_bookmarks = !has_bookmarks;
 }
 
-/* While a list is streamed its objects come in any order, but if it breaks nobody goes on from there. */
+/* While a list is streamed its objects come in any order, but if it breaks, the next one begins anew. */
 static int watch_take_event(KubeWatch *watch, const WatchEvent *event) {
         int r;
 
@@ -541,7 +541,7 @@ static int watch_take_event(KubeWatch *watch, const WatchEvent *event) {
 
         if (watch->plan.step == WATCH_WATCHING) {
                 watch->has_worked = true;
-                watch->doubt_usec = 0;
+                watch->broken_usec = 0;
                 if (event->type == WATCH_EVENT_BOOKMARK)
                         watch_expect_bookmarks(watch, true);
                 r = watch_set_state(watch, KUBE_WATCH_SYNCED, NULL);
@@ -549,7 +549,7 @@ static int watch_take_event(KubeWatch *watch, const WatchEvent *event) {
                         return r;
         }
 
-        return watch_tell_event(watch, event);
+        return watch_report_event(watch, event);
 }
 
 static int watch_take_frame(KubeWatch *watch, Slice frame) {
@@ -571,16 +571,16 @@ static int watch_take_piece(KubeWatch *watch, Slice piece) {
 
         while ((r = frames_next(&watch->frames, &piece, &frame, &error)) > 0) {
                 r = watch_take_frame(watch, frame);
-                if (r < 0 || watch->is_closed || watch->has_verdict)
+                if (r < 0 || watch->is_closed || watch->has_outcome)
                         return r;
         }
 
         return r < 0 ? watch_decide_garbage(watch, r, &error) : 0;
 }
 
-/* The stream has to end when the watch is closed, has a verdict or has failed. */
+/* The stream has to end when the watch is closed, has an outcome or has failed. */
 static int leave_stream(KubeWatch *watch, int r) {
-        bool is_over = r < 0 || watch->is_closed || watch->has_verdict;
+        bool is_over = r < 0 || watch->is_closed || watch->has_outcome;
 
         if (r < 0)
                 watch->failure = r;
@@ -615,12 +615,12 @@ static int watch_refused(KubeWatch *watch, const KubeReply *reply, const Error *
                             reply, error);
 }
 
-static int watch_judged(KubeWatch *watch) {
-        cleanup(error_done) Error error = watch->verdict_error;
+static int watch_apply_outcome(KubeWatch *watch) {
+        cleanup(error_done) Error error = watch->outcome_error;
 
-        watch->has_verdict = false;
-        watch->verdict_error = ERROR_INIT;
-        return watch_handle(watch, watch->verdict, &watch->verdict_reply, &error);
+        watch->has_outcome = false;
+        watch->outcome_error = ERROR_INIT;
+        return watch_handle(watch, watch->outcome, &watch->outcome_reply, &error);
 }
 
 static int watch_fell_silent(KubeWatch *watch, const KubeReply *reply, const Error *error) {
@@ -634,14 +634,14 @@ static int watch_fell_silent(KubeWatch *watch, const KubeReply *reply, const Err
 
 /* Where a watch breaks, another server, or another store, may take its place. */
 static void watch_note_break(KubeWatch *watch, uint64_t now_usec) {
-        if (watch->plan.step == WATCH_WATCHING && watch->doubt_usec == 0 &&
+        if (watch->plan.step == WATCH_WATCHING && watch->broken_usec == 0 &&
             now_usec - watch->began_usec + EARLY_USEC < watch->asked_usec)
-                watch->doubt_usec = now_usec;
+                watch->broken_usec = now_usec;
 }
 
-static bool watch_is_in_doubt(const KubeWatch *watch, uint64_t now_usec) {
-        return watch->plan.step == WATCH_WATCHING && watch->doubt_usec > 0 &&
-               now_usec - watch->doubt_usec >= DOUBT_USEC;
+static bool watch_is_stale(const KubeWatch *watch, uint64_t now_usec) {
+        return watch->plan.step == WATCH_WATCHING && watch->broken_usec > 0 &&
+               now_usec - watch->broken_usec >= STALE_USEC;
 }
 
 static int watch_ended(KubeWatch *watch, uint64_t lasted_usec) {
@@ -654,7 +654,7 @@ static int watch_ended(KubeWatch *watch, uint64_t lasted_usec) {
 }
 
 static int watch_stream_ended(KubeWatch *watch, const KubeReply *reply, const Error *error) {
-        bool is_good = !error && !watch->has_verdict;
+        bool is_good = !error && !watch->has_outcome;
         bool is_late = error && error->kind == ERROR_TIMEOUT;
         uint64_t now_usec;
         int r;
@@ -668,9 +668,9 @@ static int watch_stream_ended(KubeWatch *watch, const KubeReply *reply, const Er
                 watch_plan_forgive(&watch->plan);
 
         watch_note_break(watch, now_usec);
-        if (watch->has_verdict)
-                return watch_judged(watch);
-        if (is_success(reply) && (is_late || watch_is_in_doubt(watch, now_usec)))
+        if (watch->has_outcome)
+                return watch_apply_outcome(watch);
+        if (is_success(reply) && (is_late || watch_is_stale(watch, now_usec)))
                 return watch_fell_silent(watch, reply, error);
         if (!error)
                 return watch_ended(watch, now_usec - watch->began_usec);
@@ -691,7 +691,7 @@ static int watch_on_stream_ended(const KubeReply *reply, const Error *error, voi
         return r;
 }
 
-static int watch_tell_page(KubeWatch *watch, const WatchList *list, Error *reterr) {
+static int watch_report_page(KubeWatch *watch, const WatchList *list, Error *reterr) {
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < list->n_items && !watch->is_closed; i++) {
@@ -699,7 +699,7 @@ static int watch_tell_page(KubeWatch *watch, const WatchList *list, Error *reter
 
                 r = watch_list_item(list, i, &event, reterr);
                 if (r >= 0)
-                        r = watch_tell_event(watch, &event);
+                        r = watch_report_event(watch, &event);
         }
 
         return r;
@@ -732,7 +732,7 @@ static int watch_read_page(KubeWatch *watch, const KubeReply *reply, Error *rete
         if (r < 0)
                 return r;
 
-        r = watch_tell_page(watch, &list, reterr);
+        r = watch_report_page(watch, &list, reterr);
         if (r < 0 || watch->is_closed)
                 return r;
 
@@ -741,15 +741,15 @@ static int watch_read_page(KubeWatch *watch, const KubeReply *reply, Error *rete
 
 static int watch_take_page(KubeWatch *watch, const KubeReply *reply) {
         cleanup(error_done) Error error = ERROR_INIT;
-        cleanup(error_done) Error told = ERROR_INIT;
+        cleanup(error_done) Error named = ERROR_INIT;
         int r;
 
         r = watch_read_page(watch, reply, &error);
         if (r >= 0 || error.kind == ERROR_NONE)
                 return r;
 
-        (void) error_set(&told, error.kind, "GET %s: %s", watch->resource, error_message(&error));
-        return watch_handle(watch, WATCH_ON_GARBAGE, NULL, &told);
+        (void) error_set(&named, error.kind, "GET %s: %s", watch->resource, error_message(&error));
+        return watch_handle(watch, WATCH_ON_GARBAGE, NULL, &named);
 }
 
 /* 500, 50, 5, 1. */
@@ -796,21 +796,21 @@ static int watch_call(KubeWatch *watch, KubeRequest *request, const char *query)
         return kube_call(watch->options.client, request, &watch->call);
 }
 
-/* Whoever counts may free the watch. */
+/* The callback may free the watch. */
 static void count_restart(KubeWatch *watch) {
         if (watch->has_begun && watch->options.on_restart)
                 watch->options.on_restart(watch->options.userdata);
         watch->has_begun = true;
 }
 
-/* The same goes for whoever wants to know of lists. */
+/* As may this one. */
 static void begin_list(KubeWatch *watch) {
         bool is_again = watch->has_begun;
 
         count_restart(watch);
         if (is_again && !watch->is_closed && watch->options.on_list)
                 watch->options.on_list(watch->options.userdata);
-        watch->doubt_usec = 0;
+        watch->broken_usec = 0;
         if (!watch->is_closed)
                 watch_keys_unmark(&watch->keys);
 }
@@ -943,7 +943,7 @@ static int watch_ask_page(KubeWatch *watch) {
 static int watch_sync(KubeWatch *watch) {
         int r;
 
-        r = watch_tell_rest_gone(watch);
+        r = watch_report_rest_gone(watch);
         if (r < 0 || watch->is_closed)
                 return r;
 
@@ -971,22 +971,22 @@ static int on_pause_over(sd_event_source *source, uint64_t usec, void *userdata)
 }
 
 /* A list that broke begins at its first page again. */
-static int watch_wait(KubeWatch *watch, WatchHappening happening, const KubeReply *reply,
+static int watch_wait(KubeWatch *watch, WatchPlanEvent event, const KubeReply *reply,
                       const Error *error) {
-        unsigned n = watch->plan.n_in_a_row[happening];
+        unsigned n = watch->plan.n_in_a_row[event];
         uint64_t usec;
         int r;
 
         free(watch->next);
         watch->next = NULL;
 
-        usec = watch_plan_wait_usec(&watch->plan, happening, error->kind,
+        usec = watch_plan_wait_usec(&watch->plan, event, error->kind,
                                     kube_retry_usec(n, reply, watch_random()), watch_random());
         r = watch_set_timer(watch, usec, on_pause_over, &watch->pause);
         if (r < 0)
                 return r;
 
-        if (!watch_plan_is_harmless(&watch->plan, happening))
+        if (!watch_plan_is_harmless(&watch->plan, event))
                 return watch_set_state(watch, KUBE_WATCH_TROUBLED, error);
         if (watch->plan.step == WATCH_RELISTING && watch->state == KUBE_WATCH_SYNCED)
                 return watch_set_state(watch, KUBE_WATCH_LISTING, NULL);
@@ -995,16 +995,16 @@ static int watch_wait(KubeWatch *watch, WatchHappening happening, const KubeRepl
 }
 
 /* Goes on with the plan. reply and error may be NULL, and are about a refusal. */
-static int watch_handle(KubeWatch *watch, WatchHappening happening, const KubeReply *reply,
+static int watch_handle(KubeWatch *watch, WatchPlanEvent event, const KubeReply *reply,
                         const Error *error) {
-        switch (watch_plan_step(&watch->plan, happening)) {
+        switch (watch_plan_step(&watch->plan, event)) {
         case WATCH_DO_NOTHING: return 0;
         case WATCH_DO_STREAM: return watch_ask_stream(watch);
         case WATCH_DO_PAGE: return watch_ask_page(watch);
         case WATCH_DO_SYNC: return watch_sync(watch);
         case WATCH_DO_WATCH: return watch_ask_watch(watch);
         case WATCH_DO_SYNC_AND_WATCH: return watch_sync_and_watch(watch);
-        case WATCH_DO_WAIT: return watch_wait(watch, happening, reply, error);
+        case WATCH_DO_WAIT: return watch_wait(watch, event, reply, error);
         case _WATCH_ACTION_MAX: break;
         }
 
@@ -1014,8 +1014,8 @@ static int watch_handle(KubeWatch *watch, WatchHappening happening, const KubeRe
 static void watch_drop_call(KubeWatch *watch) {
         watch->call = kube_call_unref(watch->call);
         watch->guard = sd_event_source_disable_unref(watch->guard);
-        watch->has_verdict = false;
-        error_done(&watch->verdict_error);
+        watch->has_outcome = false;
+        error_done(&watch->outcome_error);
 }
 
 static int copy_text(const char *text, char **ret) {
@@ -1103,7 +1103,7 @@ int kube_watch_relist(KubeWatch *watch) {
         if (watch->plan.step == WATCH_REWATCHING)
                 watch->pause = sd_event_source_disable_unref(watch->pause);
 
-        return watch_handle(watch, WATCH_ON_DOUBT, NULL, &none);
+        return watch_handle(watch, WATCH_ON_STALE, NULL, &none);
 }
 
 void kube_watch_stop(KubeWatch *watch) {

@@ -5,9 +5,9 @@
  * All objects of one kind that a selector selects, and each change to them
  *
  * Lists (streaming where the server can, else in pages), then watches from there, and again from the
- * last known version when the watch ends; a version that is too old means a new list. Whoever uses
- * this sees none of that: only objects, in their newest state, each at least once, and those that
- * are gone. It keeps no object, only who they are.
+ * last known version when the watch ends; a version that is too old means a new list. Its user
+ * sees none of that: only objects, in their newest state, each at least once, and those that
+ * are gone. It keeps no object, only their names, UIDs and versions.
  * See kubernetes.io/docs/reference/using-api/api-concepts ("Efficient detection of changes").
  */
 
@@ -43,7 +43,7 @@ typedef struct KubeWatchOptions {
         KubePath path;        /* group, version, namespace, resource; copied */
         const char *selector; /* "fieldSelector=metadata.name%3Dnode-1", or NULL; copied */
         bool is_protobuf;     /* ask for protobuf instead of JSON */
-        size_t object_max;    /* bytes of one object; a larger one is told as trouble. 0: 4 MiB */
+        size_t object_max;    /* bytes of one object; a larger one is trouble. 0: 4 MiB */
 
         /* It is there, or it changed. */
         int (*on_object)(const KubeObject *object, void *userdata);
@@ -51,12 +51,12 @@ typedef struct KubeWatchOptions {
          * is gone first. */
         int (*on_gone)(const KubeObject *object, void *userdata);
         /* The state changed, or the reason of the trouble; the first KUBE_WATCH_SYNCED comes when
-         * everything was told. Later ones may follow a trouble, or a new list. */
+         * everything was shown. Later ones may follow a trouble, or a new list. */
         int (*on_state)(KubeWatchState state, void *userdata);
-        /* A list begins again, in whatever state: of what it tells, the newest is what is true,
-         * even if its version is lower than before. NULL: nobody cares. */
+        /* A list begins again, in whatever state: of what it shows, the newest is what is true,
+         * even if its version is lower than before. May be NULL. */
         void (*on_list)(void *userdata);
-        /* A list or a watch was begun again, for metrics; NULL: nobody counts. */
+        /* A list or a watch was begun again, for metrics; may be NULL. */
         void (*on_restart)(void *userdata);
         void *userdata;
 } KubeWatchOptions;
@@ -67,7 +67,7 @@ KubeWatch *kube_watch_free(KubeWatch *watch);
 
 KubeWatchState kube_watch_state(const KubeWatch *watch);
 
-/* Why it is troubled, or unset. ERROR_NOT_FOUND: nobody serves this kind (any more). */
+/* Why it is troubled, or unset. ERROR_NOT_FOUND: the server does not have this kind (any more). */
 const Error *kube_watch_error(const KubeWatch *watch);
 
 /* Lists again: the owner knows that what was shown is not so. It is of no use to call it without a

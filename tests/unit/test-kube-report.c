@@ -51,7 +51,7 @@ static void fixture_open(Fixture *f) {
         stderr_pipe(&f->captured);
         assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &f->log), 0);
         f->report = (KubeReport){
-                .client = &f->client, .log = f->log, .subject = SUBJECT, .patience_usec = 1000
+                .client = &f->client, .log = f->log, .subject = SUBJECT, .delay_usec = 1000
         };
 }
 
@@ -63,7 +63,7 @@ static unsigned fixture_close(Fixture *f, const char *text) {
         kube_report_done(&f->report);
         log_free(f->log);
         error_done(&f->client.trouble);
-        assert_false(f->report.patience);
+        assert_null(f->report.delay.source);
         sd_event_unref(f->client.event);
         while ((said = strstr(said, text))) {
                 said += strlen(text);
@@ -81,9 +81,9 @@ static void trouble(Fixture *f, ErrorKind kind, const char *message) {
         error_done(&error);
 }
 
-/* Runs until the report has no patience left. */
-static void wait_for_patience(Fixture *f) {
-        while (f->report.patience)
+/* Runs until the report has nothing to wait for. */
+static void wait_for_delay(Fixture *f) {
+        while (timer_is_running(&f->report.delay))
                 assert_true(sd_event_run(f->client.event, UINT64_MAX) > 0);
 }
 
@@ -93,7 +93,7 @@ static void test_lasting_trouble_is_said_once(void **state) {
         fixture_open(&f);
         for (unsigned i = 0; i < 3; i++) {
                 trouble(&f, ERROR_DENIED, "forbidden");
-                wait_for_patience(&f);
+                wait_for_delay(&f);
         }
 
         assert_int_equal(fixture_close(&f, SUBJECT ": forbidden."), 1);
@@ -106,14 +106,14 @@ static void test_nothing_is_said_of_what_passes(void **state) {
         fixture_open(&f);
         for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
                 trouble(&f, kinds[i], "passing");
-                assert_non_null(f.report.patience);
+                assert_true(timer_is_running(&f.report.delay));
                 assert_false(kube_report_well(&f.report));
-                assert_null(f.report.patience);
+                assert_false(timer_is_running(&f.report.delay));
         }
 
         trouble(&f, ERROR_DENIED, "outdated");
         kube_report_answered(&f.report);
-        assert_null(f.report.patience);
+        assert_false(timer_is_running(&f.report.delay));
         assert_int_equal(fixture_close(&f, SUBJECT), 0);
 }
 
@@ -123,22 +123,23 @@ static void test_what_cannot_pass_is_said_at_once(void **state) {
         fixture_open(&f);
         trouble(&f, ERROR_INVALID, "nonsense");
         trouble(&f, ERROR_INVALID, "nonsense");
-        assert_null(f.report.patience);
+        assert_false(timer_is_running(&f.report.delay));
         assert_int_equal(fixture_close(&f, SUBJECT ": nonsense."), 1);
 }
 
 /* The newest reason counts, and does not begin the wait anew. */
 static void test_reason_changes_in_the_wait(void **state) {
-        sd_event_source *patience;
+        uint64_t before_usec, after_usec;
         Fixture f;
 
         fixture_open(&f);
         trouble(&f, ERROR_TIMEOUT, "first");
-        patience = f.report.patience;
+        assert_true(sd_event_source_get_time(f.report.delay.source, &before_usec) >= 0);
         trouble(&f, ERROR_DENIED, "second");
-        assert_ptr_equal(f.report.patience, patience);
-        wait_for_patience(&f);
-        assert_string_equal(error_message(&f.report.said), "second");
+        assert_true(sd_event_source_get_time(f.report.delay.source, &after_usec) >= 0);
+        assert_int_equal(before_usec, after_usec);
+        wait_for_delay(&f);
+        assert_string_equal(error_message(&f.report.logged), "second");
         assert_int_equal(fixture_close(&f, SUBJECT), 1);
 }
 
@@ -170,7 +171,7 @@ static void test_trouble_of_all_is_said_by_one(void **state) {
         error_set(&f.client.trouble, ERROR_UNAVAILABLE, "refused");
         trouble(&f, ERROR_INVALID, "c");
         turn(&f);
-        assert_string_equal(error_message(&f.report.said), "b");
+        assert_string_equal(error_message(&f.report.logged), "b");
         assert_int_equal(fixture_close(&f, SUBJECT), 1);
 }
 
@@ -184,7 +185,7 @@ static void test_trouble_outlasts_that_of_all(void **state) {
         turn(&f);
         turn(&f);
         error_done(&f.client.trouble);
-        wait_for_patience(&f);
+        wait_for_delay(&f);
         assert_int_equal(fixture_close(&f, SUBJECT ": forbidden."), 1);
 }
 
@@ -195,7 +196,7 @@ static void test_worse_trouble_comes_meanwhile(void **state) {
         fixture_open(&f);
         trouble(&f, ERROR_TIMEOUT, "first");
         trouble(&f, ERROR_INVALID, "nonsense");
-        assert_null(f.report.patience);
+        assert_false(timer_is_running(&f.report.delay));
         assert_int_equal(fixture_close(&f, SUBJECT ": nonsense."), 1);
 }
 

@@ -358,10 +358,10 @@ static void test_trouble(void **state) {
         stderr_pipe(&e);
         refuse(403, ERROR_DENIED, "no");
         assert_int_equal(pods_error(fixture->pods)->kind, ERROR_DENIED);
-        refuse_for(2 * KUBE_REPORT_PATIENCE_USEC, 403, ERROR_DENIED, "no");
-        refuse_for(KUBE_REPORT_PATIENCE_USEC / 2, 0, ERROR_UNAVAILABLE, "nothing there");
-        refuse_for(2 * KUBE_REPORT_PATIENCE_USEC, 403, ERROR_DENIED, "no");
-        refuse_for(2 * KUBE_REPORT_PATIENCE_USEC, 403, ERROR_DENIED, "never");
+        refuse_for(2 * KUBE_REPORT_DELAY_USEC, 403, ERROR_DENIED, "no");
+        refuse_for(KUBE_REPORT_DELAY_USEC / 2, 0, ERROR_UNAVAILABLE, "nothing there");
+        refuse_for(2 * KUBE_REPORT_DELAY_USEC, 403, ERROR_DENIED, "no");
+        refuse_for(2 * KUBE_REPORT_DELAY_USEC, 403, ERROR_DENIED, "never");
         assert_told(fixture, "not synced\nnot synced\nnot synced\nnot synced\n");
         start(fixture);
         assert_logged(&e, "warning Cannot watch the pods of this node: no.\n"

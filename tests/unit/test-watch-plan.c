@@ -63,14 +63,14 @@ static const struct Story {
           HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_LISTED, WATCH_ON_SILENCE, WATCH_ON_TIMER),
           WATCH_DO_STREAM, WATCH_STREAMING },
         { "lists again when it is in doubt",
-          HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_LISTED, WATCH_ON_DOUBT, WATCH_ON_TIMER),
+          HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_LISTED, WATCH_ON_STALE, WATCH_ON_TIMER),
           WATCH_DO_STREAM, WATCH_STREAMING },
         { "lists again when it is in doubt while it waits",
-          HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_LISTED, WATCH_ON_REFUSED, WATCH_ON_DOUBT,
+          HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_LISTED, WATCH_ON_REFUSED, WATCH_ON_STALE,
                      WATCH_ON_TIMER),
           WATCH_DO_STREAM, WATCH_STREAMING },
         { "has no doubt about a list that is not complete",
-          HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_UNSTREAMABLE, WATCH_ON_DOUBT), WATCH_DO_NOTHING,
+          HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_UNSTREAMABLE, WATCH_ON_STALE), WATCH_DO_NOTHING,
           WATCH_PAGING },
         { "lists again when it may not watch",
           HAPPENINGS(WATCH_ON_TIMER, WATCH_ON_LISTED, WATCH_ON_DENIED, WATCH_ON_TIMER),
@@ -89,8 +89,8 @@ static void test_story(void **state) {
         WatchPlan plan = { .step = WATCH_RELISTING };
         WatchAction action = WATCH_DO_NOTHING;
 
-        for (const int *happening = story->happenings; *happening >= 0; happening++)
-                action = watch_plan_step(&plan, (WatchHappening) *happening);
+        for (const int *event = story->happenings; *event >= 0; event++)
+                action = watch_plan_step(&plan, (WatchPlanEvent) *event);
 
         assert_string_equal(watch_step_to_string(plan.step), watch_step_to_string(story->end));
         assert_int_equal(action, story->last_action);
@@ -109,7 +109,7 @@ static void test_action_fits_the_step(void **state) {
 
         for (int is_paged = 0; is_paged < 2; is_paged++)
                 for (WatchStep from = 0; from < _WATCH_STEP_MAX; from++)
-                        for (WatchHappening on = 0; on < _WATCH_HAPPENING_MAX; on++) {
+                        for (WatchPlanEvent on = 0; on < _WATCH_PLAN_EVENT_MAX; on++) {
                                 WatchPlan plan = { .step = from, .is_paged = is_paged };
                                 WatchAction action = watch_plan_step(&plan, on);
 
@@ -124,7 +124,7 @@ static void test_never_stuck(void **state) {
         static const WatchStep asking[] = { WATCH_STREAMING, WATCH_PAGING, WATCH_WATCHING };
 
         for (size_t i = 0; i < 3; i++)
-                for (WatchHappening on = WATCH_ON_GONE; on < _WATCH_HAPPENING_MAX; on++) {
+                for (WatchPlanEvent on = WATCH_ON_GONE; on < _WATCH_PLAN_EVENT_MAX; on++) {
                         WatchPlan plan = { .step = asking[i] };
 
                         assert_int_equal(watch_plan_step(&plan, on), WATCH_DO_WAIT);
@@ -137,8 +137,8 @@ static const struct Refusal {
         WatchStep step;
         int code;
         bool is_retriable;
-        WatchHappening of_request;
-        WatchHappening of_event;
+        WatchPlanEvent of_request;
+        WatchPlanEvent of_event;
 } refusals[] = {
         { WATCH_STREAMING, 400, false, WATCH_ON_UNSTREAMABLE, WATCH_ON_UNSTREAMABLE },
         { WATCH_STREAMING, 422, false, WATCH_ON_UNSTREAMABLE, WATCH_ON_UNSTREAMABLE },
@@ -175,7 +175,7 @@ static void test_refusals(void **state) {
 #define RETRY (7 * SEC) /* what kube_retry_usec() is taken to say */
 
 static const struct Wait {
-        WatchHappening happening;
+        WatchPlanEvent event;
         unsigned n;
         ErrorKind kind;
         uint64_t min_usec;
@@ -187,8 +187,8 @@ static const struct Wait {
         { WATCH_ON_ENDED_EARLY, 1, ERROR_UNAVAILABLE, 0, 0, true },
         { WATCH_ON_ENDED_EARLY, 2, ERROR_UNAVAILABLE, RETRY, RETRY, false },
         { WATCH_ON_SILENCE, 1, ERROR_TIMEOUT, 0, 250 * MSEC, true },
-        { WATCH_ON_DOUBT, 1, ERROR_NONE, 0, 250 * MSEC, true },
-        { WATCH_ON_DOUBT, 9, ERROR_NONE, 0, 250 * MSEC, true },
+        { WATCH_ON_STALE, 1, ERROR_NONE, 0, 250 * MSEC, true },
+        { WATCH_ON_STALE, 9, ERROR_NONE, 0, 250 * MSEC, true },
         { WATCH_ON_SILENCE, 2, ERROR_TIMEOUT, RETRY, RETRY, false },
         { WATCH_ON_REFUSED, 1, ERROR_UNAVAILABLE, RETRY, RETRY, false },
         { WATCH_ON_REFUSED, 5, ERROR_DENIED, 15 * SEC, 30 * SEC, false },
@@ -205,11 +205,11 @@ static void test_waits(void **state) {
                 const struct Wait *this = &waits[i];
                 WatchPlan plan = { .step = WATCH_RELISTING };
 
-                plan.n_in_a_row[this->happening] = this->n;
-                assert_int_equal(watch_plan_is_harmless(&plan, this->happening), this->is_harmless);
-                assert_int_equal(watch_plan_wait_usec(&plan, this->happening, this->kind, RETRY, 0),
+                plan.n_in_a_row[this->event] = this->n;
+                assert_int_equal(watch_plan_is_harmless(&plan, this->event), this->is_harmless);
+                assert_int_equal(watch_plan_wait_usec(&plan, this->event, this->kind, RETRY, 0),
                                  this->min_usec);
-                assert_int_equal(watch_plan_wait_usec(&plan, this->happening, this->kind, RETRY,
+                assert_int_equal(watch_plan_wait_usec(&plan, this->event, this->kind, RETRY,
                                                       UINT32_MAX),
                                  this->max_usec);
         }
