@@ -133,8 +133,9 @@ struct RecreateRequest {
         bool owes_report; /* the status does not yet say what a stop led to */
 
         KubePatch write;
-        RequestCall call;    /* what is under way */
-        RecreateStatus sent; /* the last status, even after it was taken */
+        unsigned n_conflicts; /* in a row, without a newer object */
+        RequestCall call;     /* what is under way */
+        RecreateStatus sent;  /* the last status, even after it was taken */
         bool is_phase_sent;
         bool is_missing; /* there is no such object any more */
         bool is_gate_closed;
@@ -161,7 +162,10 @@ int recreate_find_remnants(Recreate *recreate);
 /* All requests are known. */
 bool recreate_is_synced(const Recreate *recreate);
 
-/* Lists those that nobody has prepared anew. */
+/* Asks the server for the object of a request, whatever the watch has shown. */
+int recreate_check(Recreate *recreate, const RecreateSpec *spec);
+
+/* Lists those that no controller has prepared anew. */
 int recreate_list_orphans_again(Recreate *recreate);
 
 /* The runtime of this name ("": the chosen one) that is ready, or NULL. *ret_may_come: it is known,

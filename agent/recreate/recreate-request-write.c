@@ -6,11 +6,15 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/random.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
+#include "agent/kube/retry.h"
 #include "agent/recreate/recreate-json.h"
 #include "agent/recreate/recreate-manage-spec.h"
 #include "agent/recreate/recreate-internal.h"
+
+#define CONFLICTS_MAX 4
 
 /* clang-format off */
 static const struct {
@@ -149,16 +153,31 @@ static bool is_gone(const RecreateRequest *request, const KubePatchAnswer *answe
                (answer->error && answer->error->kind == ERROR_INVALID && request->is_gone);
 }
 
+/* The watch shows what it is, or has already. If it does not, again and again, the server is asked. */
+static int on_conflict(RecreateRequest *request, const KubePatchAnswer *answer) {
+        int r = 0;
+
+        if (++request->n_conflicts >= CONFLICTS_MAX) {
+                kube_patch_rest(&request->write, kube_retry_usec(request->n_conflicts,
+                                                                 answer->reply, random_number()));
+                r = recreate_check(request->recreate, request->spec);
+        }
+
+        return r < 0 ? r : recreate_request_reconsider(request);
+}
+
 static int on_written(const KubePatchAnswer *answer, void *userdata) {
         RecreateRequest *request = userdata;
         Recreate *recreate = request->recreate;
         int r = 0;
 
+        if (answer->outcome != KUBE_PATCH_CONFLICT)
+                request->n_conflicts = 0;
         if (is_gone(request, answer)) {
                 request->is_missing = true;
                 kube_patch_succeed(&request->write);
         } else if (answer->outcome == KUBE_PATCH_CONFLICT) {
-                r = recreate_request_reconsider(request); /* the watch shows it, or has already */
+                r = on_conflict(request, answer);
         } else {
                 recreate_note_written(recreate, get_right(request), request->spec->name,
                                       request->write.n_failures == 1, answer->error);

@@ -260,6 +260,7 @@ static int believe(RecreateRequest *request, RecreateSpec *spec, struct json_obj
                 json_object_put(request->object);
                 request->spec = spec;
                 request->object = object;
+                request->n_conflicts = 0;
         }
         request->doubted = recreate_spec_free(request->doubted);
         json_object_put(request->doubted_object);

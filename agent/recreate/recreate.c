@@ -337,6 +337,11 @@ bool recreate_is_synced(const Recreate *recreate) {
         return kube_resource_is_synced(recreate->resource);
 }
 
+int recreate_check(Recreate *recreate, const RecreateSpec *spec) {
+        return kube_resource_check(recreate->resource, OURS, spec->namespace, spec->name,
+                                   spec->version);
+}
+
 int recreate_list_orphans_again(Recreate *recreate) {
         recreate_orphans_drop(recreate);
         return kube_resource_show_again(recreate->resource, UNASSIGNED);

@@ -391,6 +391,37 @@ static void test_late_report(void **state) {
         assert_int_equal(node.n_warnings, 0);
 }
 
+static size_t count_asked(const char *begin) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < node.n_texts; i++)
+                n += strncmp(node.texts[i], begin, strlen(begin)) == 0;
+        return n;
+}
+
+/* The watch shows nothing: the object itself is asked for, and the rest is written to what it is now. */
+static void test_unexplained_conflicts(void **state) {
+        create(PREPARED("r", ""));
+        assert_true(stop_begin(node.stops[0]));
+        stop_end(node.stops[0], STOP_STOPPED, NULL);
+        come_back(0, "a2");
+        assert_true(stop_begin(node.stops[0]));
+        stop_end(node.stops[0], STOP_STOPPED, NULL);
+
+        node.is_deaf = true;
+        patch_by_others(0, "{'metadata':{'annotations':{'a':'b'}}}");
+        come_back(1, "s2");
+        for (size_t i = 0; i < 10 && count_asked("GET ") == 0; i++) {
+                assert_string_equal(phase(0), "Recreating");
+                retry();
+        }
+        assert_int_equal(count_asked("GET "), 1);
+        retry();
+        assert_string_equal(phase(0), "Completed");
+        assert_int_equal(n_completed("succeeded"), 1);
+        assert_int_equal(count_asked("GET "), 1);
+}
+
 static void test_conflict(void **state) {
         create(PREPARED("r", ""));
         assert_true(stop_begin(node.stops[0]));
@@ -1236,6 +1267,7 @@ int main(void) {
                 TEST(test_replaced),
                 TEST(test_late_report),
                 TEST(test_conflict),
+                TEST(test_unexplained_conflicts),
                 TEST(test_doubt),
                 TEST(test_doubt_ends),
                 TEST(test_min_started),
