@@ -43,7 +43,7 @@ struct Cluster {
 
 DEFINE_CLEANUP(Cluster *, cluster_free)
 
-static void cluster_tell(Cluster *cluster) {
+static void cluster_notify(Cluster *cluster) {
         cluster->on_changed(cluster->userdata);
 }
 
@@ -65,7 +65,7 @@ static int on_object(const KubeObject *object, void *userdata) {
         if (r < 0)
                 return r;
 
-        cluster_tell(cluster);
+        cluster_notify(cluster);
         return status_writer_on_object(cluster->writer);
 }
 
@@ -78,7 +78,7 @@ static int on_gone(const KubeObject *object, void *userdata) {
                 return r;
 
         log_info(cluster->log, NULL, "The NodeImage `%s` is gone.", cluster->node_name);
-        cluster_tell(cluster);
+        cluster_notify(cluster);
         return kube_resource_is_synced(cluster->resource) ? cluster_register(cluster, NULL) : 0;
 }
 
@@ -108,7 +108,7 @@ static int on_resource_changed(void *userdata) {
         if (cluster->writer)
                 r = status_writer_set_synced(cluster->writer,
                                              kube_resource_is_synced(cluster->resource));
-        cluster_tell(cluster);
+        cluster_notify(cluster);
         return r;
 }
 
@@ -121,14 +121,14 @@ static void on_written(const Error *error, void *userdata) {
         if (!error)
                 metrics_set(cluster->metrics, METRIC_NODE_IMAGE_LAST_WRITE, NULL,
                             (double) time(NULL));
-        cluster_tell(cluster);
+        cluster_notify(cluster);
 }
 
 static void on_settled(void *userdata) {
-        cluster_tell(userdata);
+        cluster_notify(userdata);
 }
 
-static int on_doubt(void *userdata) {
+static int on_stale(void *userdata) {
         const Cluster *cluster = userdata;
         const char *version = cluster_node_image_resource_version(cluster->node_image);
 
@@ -149,7 +149,7 @@ static int cluster_add_writer(Cluster *cluster, const char *version) {
                 .version = version,
                 .on_written = on_written,
                 .on_settled = on_settled,
-                .on_doubt = on_doubt,
+                .on_stale = on_stale,
                 .userdata = cluster,
         };
 
@@ -217,9 +217,9 @@ static int cluster_add_resource(Cluster *cluster) {
 }
 
 /*
- * Events about images, for those who have asked for them
+ * Events about images, for those who have requested them
  *
- * The reasons are OpenKruise's. A success is told about the NodeImage; a failure about each of the
+ * The reasons are OpenKruise's. A success is an event of the NodeImage; a failure also one of each of the
  * owners of the tag, too.
  */
 
@@ -243,7 +243,7 @@ static int message_of(const char *reference, const ImageStatus *status, char **r
         return n < 0 ? -ENOMEM : 0;
 }
 
-static int tell_owners(KubeEvents *events, const DesiredImage *desired, const char *message) {
+static int notify_owners(KubeEvents *events, const DesiredImage *desired, const char *message) {
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < desired->n_owners; i++) {
@@ -282,7 +282,7 @@ static int send_outcome(KubeEvents *events, const KubeReference *node_image,
         if (status->phase == IMAGE_SUCCEEDED)
                 return kube_event_send(events, node_image, "Normal", REASON_SUCCEEDED, message);
 
-        r = tell_owners(events, desired, message);
+        r = notify_owners(events, desired, message);
         if (r < 0)
                 return r;
 
@@ -429,10 +429,10 @@ DiagnosisSource cluster_diagnosis(const Cluster *cluster) {
 static int on_image(Image *image, void *userdata) {
         Cluster *cluster = userdata;
 
-        return cluster->writer ? status_writer_look(cluster->writer) : 0;
+        return cluster->writer ? status_writer_compare(cluster->writer) : 0;
 }
 
-/* Whoever waits for the server need not wait any longer. */
+/* What waits for the server need not wait any longer. */
 static void cluster_kick(Cluster *cluster) {
         if (cluster->resource)
                 (void) kube_resource_kick(cluster->resource);
@@ -458,7 +458,7 @@ static void on_reachable(const Error *trouble, void *userdata) {
         cluster->was_away = trouble;
         if (!trouble)
                 cluster_kick(cluster);
-        cluster_tell(cluster);
+        cluster_notify(cluster);
 }
 
 static int cluster_add_client(Cluster *cluster, const ClusterOptions *options, Error *reterr) {

@@ -6,7 +6,7 @@
  *
  * Finds out which version of NodeImage the API server has, watches the one that is named like this
  * node, gives its desired images to the images, and writes back what became of them. While the server is
- * away everything goes on, and is told when it is back.
+ * away everything goes on, and is reported when it is back.
  */
 
 #include "agent/base/diagnosis-visitor.h"
@@ -24,14 +24,15 @@ typedef struct ClusterOptions {
         Metrics *metrics;                /* may be NULL */
         const char *node_name;           /* copied */
         const KubeAccessOptions *access; /* where the API server is */
-        bool must_register;              /* make a NodeImage if nobody does */
+        bool must_register;              /* make a NodeImage if no controller does */
 
-        void (*on_changed)(void *userdata);   /* readiness, or a sentence about it, may differ */
-        void (*on_reachable)(void *userdata); /* the API server answers: nobody need wait longer */
+        void (*on_changed)(void *userdata); /* readiness, or a sentence about it, may differ */
+        void (*on_reachable)(
+                void *userdata); /* the API server answers: no wait is needed any more */
         void *userdata;
 } ClusterOptions;
 
-/* Refuses what cannot ever work, such as a kubeconfig that is not there. Asks nobody yet. */
+/* Refuses what cannot ever work, such as a kubeconfig that is not there. Sends nothing yet. */
 int cluster_new(const ClusterOptions *options, Cluster **ret, Error *reterr);
 
 /* Lets go of the images; to be called before they are freed. */
@@ -39,7 +40,7 @@ void cluster_stop(Cluster *cluster);
 /* After that. Returns NULL. */
 Cluster *cluster_free(Cluster *cluster);
 
-/* For others who talk to the API server; borrowed. */
+/* For other parts that use the API server; borrowed. */
 KubeClient *cluster_client(Cluster *cluster);
 KubeEvents *cluster_events(Cluster *cluster);
 

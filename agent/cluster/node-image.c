@@ -168,7 +168,7 @@ static int cluster_node_image_set_status(ClusterNodeImage *node_image, const Kub
         return cluster_node_image_set_version(node_image, object->resource_version);
 }
 
-/* What is finished in the object's status is not done again; if we are at it, we stop. */
+/* What is finished in the object's status is not done again; a pull of it that runs is stopped. */
 static int cluster_node_image_set_done(ClusterNodeImage *node_image) {
         for (size_t i = 0; i < node_image->desired_images.n_items; i++) {
                 const DesiredImage *desired = &node_image->desired_images.items[i];
@@ -209,8 +209,8 @@ int cluster_node_image_set(ClusterNodeImage *node_image, const KubeObject *objec
         return cluster_node_image_set_done(node_image);
 }
 
-/* Another NodeImage than this one that wants something, or NULL. */
-static const char *find_stranger(const ClusterNodeImage *node_image) {
+/* The owner of a request that is from another NodeImage than this one, or NULL. */
+static const char *find_other_owner(const ClusterNodeImage *node_image) {
         for (size_t i = 0; i < images_count(node_image->images); i++)
                 for (const ImageRequest *request =
                              image_requests(images_get(node_image->images, i));
@@ -226,7 +226,7 @@ int cluster_node_image_on_first_sync(ClusterNodeImage *node_image) {
         const char *owner;
 
         images_restore_end(node_image->images);
-        while ((owner = find_stranger(node_image))) {
+        while ((owner = find_other_owner(node_image))) {
                 cleanup(free_p) char *copy = strdup(owner);
                 int r;
 
@@ -298,7 +298,7 @@ int cluster_node_image_diff(const ClusterNodeImage *node_image, json_object **re
         *ret_patch = NULL;
         if (!entries)
                 return -ENOMEM;
-        /* Without a spec nobody knows what is wanted, and so not what the status should be. */
+        /* Without a spec it is not known what the status should be. */
         if (!node_image->owner || !node_image->has_spec)
                 return STATUS_SAME;
 

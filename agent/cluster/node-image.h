@@ -4,9 +4,9 @@
 /*
  * The NodeImage of this node, as the API server has it
  *
- * Its spec is what one owner wants ("nodeimage/UID", so that one that was deleted and created again
- * begins anew); its status is what others see of that, and what they have decided themselves: an
- * entry that somebody else has finished is not worked on any more.
+ * Its spec is what one owner ("nodeimage/UID", so that one that was deleted and created again begins
+ * anew) requests; its status is what others see of that, and what they have decided themselves: an
+ * entry that another writer has finished is not worked on any more.
  */
 
 #include "agent/base/log.h"
@@ -22,11 +22,11 @@ ClusterNodeImage *cluster_node_image_free(ClusterNodeImage *node_image);
 /* What the watch shows: it is borrowed during the call. A tag that cannot be used fails alone. A spec
  * that cannot be used at all leaves the last good one in force, see cluster_node_image_error(). */
 int cluster_node_image_set(ClusterNodeImage *node_image, const KubeObject *object);
-/* The watch has told everything for the first time: what an earlier life knew of other objects, and
- * nobody has claimed, is forgotten. */
+/* The watch has shown everything for the first time: what a previous run knew of other objects, and
+ * no owner has claimed, is forgotten. */
 int cluster_node_image_on_first_sync(ClusterNodeImage *node_image);
 
-/* The object is gone: nothing is wanted for it any more. */
+/* The object is gone: nothing is requested for it any more. */
 int cluster_node_image_clear(ClusterNodeImage *node_image);
 
 /* NULL: there is no object. Borrowed. */
@@ -50,11 +50,11 @@ void cluster_node_image_on_list(ClusterNodeImage *node_image);
 void cluster_node_image_on_listed(ClusterNodeImage *node_image);
 
 /* A patch was written, and the object has this version since: until the watch shows that, too, this
- * is what is known. An object that is older is not believed as to its status. */
+ * is what is known. The status of an older object is ignored. */
 int cluster_node_image_on_written(ClusterNodeImage *node_image, struct json_object *patch,
                                   const char *resource_version);
 
-/* Whether a want with this owner is one of the object. */
+/* Whether a request with this owner is one of the object. */
 bool cluster_node_image_is_owner(const ClusterNodeImage *node_image, const char *owner);
 
 size_t cluster_node_image_n_images(const ClusterNodeImage *node_image);

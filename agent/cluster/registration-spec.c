@@ -158,11 +158,11 @@ int registration_spec_body(struct json_object *node, const char *version, struct
 }
 
 /* What makes of one object of labels the other one. */
-static int diff_labels(struct json_object *labels, struct json_object *wanted,
+static int diff_labels(struct json_object *labels, struct json_object *desired,
                        struct json_object *changes) {
         int r;
 
-        json_object_object_foreach(wanted, key, value) {
+        json_object_object_foreach(desired, key, value) {
                 if (json_object_equal(json_object_object_get(labels, key), value))
                         continue;
                 r = patch_add(changes, key, json_object_get(value));
@@ -174,7 +174,7 @@ static int diff_labels(struct json_object *labels, struct json_object *wanted,
 
         json_object_object_foreach(labels, old_key, old_value) {
                 (void) old_value;
-                if (json_object_object_get_ex(wanted, old_key, NULL))
+                if (json_object_object_get_ex(desired, old_key, NULL))
                         continue;
                 r = patch_add_null(changes, old_key);
                 if (r < 0)
@@ -187,16 +187,16 @@ static int diff_labels(struct json_object *labels, struct json_object *wanted,
 int registration_spec_patch_labels(struct json_object *object, struct json_object *node,
                                    struct json_object **ret) {
         cleanup(json_object_put_p) json_object *changes = json_object_new_object();
-        cleanup(json_object_put_p) json_object *wanted = NULL;
+        cleanup(json_object_put_p) json_object *desired = NULL;
         struct json_object *metadata, *patch = NULL;
         int r;
 
         if (!changes)
                 return -ENOMEM;
-        r = make_labels(node, &wanted);
+        r = make_labels(node, &desired);
         if (r < 0)
                 return r;
-        r = diff_labels(get_labels(object), wanted, changes);
+        r = diff_labels(get_labels(object), desired, changes);
         if (r < 0)
                 return r;
 

@@ -18,7 +18,7 @@
 #define GROUP "apps.kruise.io"
 #define REFUSED_USEC ((uint64_t) 60000000)
 #define SEC ((uint64_t) 1000000)
-#define PATIENCE_USEC (5 * SEC)
+#define GRACE_USEC (5 * SEC)
 #define LABELS_USEC (300 * SEC)
 #define CREATION ((uint64_t) 1) /* it is always the same */
 #define SHOW_USEC (60 * SEC)    /* for the watch to show what was created */
@@ -270,7 +270,7 @@ static int keep_wait_for(RegistrationKeep *keep, int64_t at) {
         return r < 0 ? r : sd_event_source_set_enabled(keep->end, SD_EVENT_ONESHOT);
 }
 
-/* Who puts back what has left must not have us remove it without end. */
+/* What another writer puts back again and again is not removed without end. */
 static int keep_remove_tags(RegistrationKeep *keep, const TidyPlan *plan) {
         uint64_t when = kube_patch_when_usec(&keep->write, plan->digest);
 
@@ -309,7 +309,7 @@ static int keep_reconcile(RegistrationKeep *keep) {
                                     : keep_tidy(keep);
 }
 
-/* An object that should have changed and did not is believed again at that time, too. */
+/* An object that should have changed and did not is read again at that time, too. */
 static int on_labels(void *userdata) {
         RegistrationKeep *keep = userdata;
 
@@ -395,7 +395,7 @@ static int keep_kick(RegistrationKeep *keep) {
 
 typedef enum RegistrationState {
         REGISTRATION_UNSYNCED, /* the watch has not shown everything */
-        REGISTRATION_PRESENT,  /* there is an object, whoever made it */
+        REGISTRATION_PRESENT,  /* there is an object, of any author */
         REGISTRATION_WAITING,  /* for a controller, for the watch, or until the Node is real */
         REGISTRATION_ASKING,
         REGISTRATION_RESTING, /* after a failure */
@@ -404,7 +404,7 @@ typedef enum RegistrationState {
 struct Registration {
         RegistrationApi api;
         Log *log;
-        uint64_t patience_usec;
+        uint64_t grace_usec;
         uint64_t labels_usec;
 
         RegistrationState state;
@@ -423,11 +423,11 @@ static int registration_wait(Registration *registration, RegistrationState state
 }
 
 /* How long a controller has time to make one, and others to leave ours alone. */
-static uint64_t patience_usec(Registration *registration) {
+static uint64_t grace_usec(Registration *registration) {
         uint64_t when = repeat_when_usec(&registration->write.repeat, CREATION);
         uint64_t now = now_usec(&registration->api);
 
-        return when > now + registration->patience_usec ? when - now : registration->patience_usec;
+        return when > now + registration->grace_usec ? when - now : registration->grace_usec;
 }
 
 static void registration_succeeded(Registration *registration) {
@@ -534,7 +534,7 @@ int registration_new(const RegistrationOptions *options, Registration **ret) {
                          .node_name = strdup(options->node_name),
                          .version = strdup(options->version) },
                 .log = options->log,
-                .patience_usec = options->patience_usec ?: PATIENCE_USEC,
+                .grace_usec = options->grace_usec ?: GRACE_USEC,
                 .labels_usec = options->labels_usec ?: LABELS_USEC,
                 .write = { .client = options->client, .userdata = registration },
                 .error = ERROR_INIT,
@@ -580,7 +580,7 @@ static int registration_on_gone(Registration *registration) {
             registration->state != REGISTRATION_PRESENT)
                 return 0;
 
-        return registration_wait(registration, REGISTRATION_WAITING, patience_usec(registration));
+        return registration_wait(registration, REGISTRATION_WAITING, grace_usec(registration));
 }
 
 int registration_on_object(Registration *registration, const KubeObject *object) {

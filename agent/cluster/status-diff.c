@@ -15,7 +15,7 @@
 /*
  * What the status of a NodeImage says about the tags of an image
  *
- * Anybody may have written it, so nothing is taken for granted: what does not make sense is passed over.
+ * Any writer may have made it, so nothing is taken for granted: what is invalid is passed over.
  * Nothing is changed.
  */
 
@@ -172,7 +172,7 @@ static size_t guess_index(struct json_object *list, const char *tag) {
         return low;
 }
 
-/* Looks up one tag that finishes the version. Quick if the list is sorted, as it should be. */
+/* Finds one tag that finishes the version. Quick if the list is sorted, as it should be. */
 static struct json_object *find_finished(struct json_object *images, const char *name,
                                          const char *tag, int64_t version) {
         struct json_object *list = get_list(images, name);
@@ -237,17 +237,17 @@ static bool equal_members(struct json_object *a, struct json_object *b, const ch
 }
 
 /* What others have added to an entry is no difference. */
-static StatusDifference compare_entries(struct json_object *observed, struct json_object *wanted) {
+static StatusDifference compare_entries(struct json_object *observed, struct json_object *desired) {
         static const char *const keys[] = { "tag",     "phase",   "startTime", "completionTime",
                                             "version", "imageID", "message" };
 
         if (!observed)
                 return STATUS_DIFFERENT;
         for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-                if (!equal_members(observed, wanted, keys[i]))
+                if (!equal_members(observed, desired, keys[i]))
                         return STATUS_DIFFERENT;
 
-        return equal_members(observed, wanted, "progress") ? STATUS_SAME : STATUS_PROGRESS;
+        return equal_members(observed, desired, "progress") ? STATUS_SAME : STATUS_PROGRESS;
 }
 
 static struct json_object *entry_to_json(const StatusEntry *entry) {
@@ -261,7 +261,7 @@ static struct json_object *entry_to_json(const StatusEntry *entry) {
 /* *ret is what has to stand in the status: the observed entry itself if it is right. */
 static int choose_entry(const StatusEntry *entry, struct json_object *observed,
                         struct json_object **ret) {
-        cleanup(json_object_put_p) json_object *wanted = NULL;
+        cleanup(json_object_put_p) json_object *desired = NULL;
         StatusDifference difference;
 
         if (observed && observed_is_finished(observed, entry->version)) {
@@ -269,12 +269,12 @@ static int choose_entry(const StatusEntry *entry, struct json_object *observed,
                 return STATUS_SAME;
         }
 
-        wanted = entry_to_json(entry);
-        if (!wanted)
+        desired = entry_to_json(entry);
+        if (!desired)
                 return -ENOMEM;
 
-        difference = compare_entries(observed, wanted);
-        *ret = difference == STATUS_SAME ? json_object_get(observed) : take_ptr(wanted);
+        difference = compare_entries(observed, desired);
+        *ret = difference == STATUS_SAME ? json_object_get(observed) : take_ptr(desired);
         return (int) difference;
 }
 

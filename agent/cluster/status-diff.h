@@ -7,7 +7,7 @@
  * Compares what the object says with what is true now, and answers a merge patch (RFC 7386) of the
  * difference: so what others write there is kept, and its size depends on how much has changed, not
  * on how much there is. An entry that is finished for the version of the spec is left as it is,
- * whoever wrote it. Pure.
+ * also that of another writer. Pure.
  */
 
 #include <json-c/json_types.h>

@@ -26,7 +26,7 @@ struct StatusWriter {
         char *version;
         StatusWritten on_written;
         void (*on_settled)(void *userdata);
-        int (*on_doubt)(void *userdata);
+        int (*on_stale)(void *userdata);
         void *userdata;
 
         bool is_synced;
@@ -101,11 +101,11 @@ static int writer_conflicted_again(StatusWriter *writer, json_object *patch,
 
         kube_patch_rest(&writer->write,
                         kube_retry_usec(writer->n_conflicts, answer->reply, random_number()));
-        return writer->on_doubt(writer->userdata);
+        return writer->on_stale(writer->userdata);
 }
 
-/* The object is not what we knew: the watch has shown it meanwhile, or will. Another writer that
- * never stops must not have us try without a pause. */
+/* The object has changed: the watch has shown it meanwhile, or will. Another writer that never stops
+ * must not make the agent try without a pause. */
 static int writer_conflicted(StatusWriter *writer, json_object *patch,
                              const KubePatchAnswer *answer) {
         write_pace_on_conflict(&writer->pace);
@@ -140,7 +140,7 @@ static int on_answered(const KubePatchAnswer *answer, void *userdata) {
                         r = writer_succeeded(writer, patch, answer->version);
         }
 
-        return r < 0 ? r : status_writer_look(writer);
+        return r < 0 ? r : status_writer_compare(writer);
 }
 
 /* The patch is for what is known. An object that has changed meanwhile, whose list of tags it would
@@ -168,7 +168,7 @@ static int writer_send(StatusWriter *writer, uint64_t digest, uint64_t now) {
                 });
 }
 
-/* Another writer that changes back what was written must not have us write without end. */
+/* Another writer that changes back what was written must not make the agent write without end. */
 static int writer_send_unless_repeated(StatusWriter *writer, uint64_t now) {
         const char *text = json_object_to_json_string_ext(writer->patch, JSON_C_TO_STRING_PLAIN);
         uint64_t digest, when;
@@ -236,7 +236,7 @@ int status_writer_new(const StatusWriterOptions *options, StatusWriter **ret) {
                 .version = strdup(options->version),
                 .on_written = options->on_written,
                 .on_settled = options->on_settled,
-                .on_doubt = options->on_doubt,
+                .on_stale = options->on_stale,
                 .userdata = options->userdata,
                 .write = { .client = options->client, .userdata = writer },
         };
@@ -266,22 +266,22 @@ StatusWriter *status_writer_free(StatusWriter *writer) {
         return NULL;
 }
 
-int status_writer_look(StatusWriter *writer) {
+int status_writer_compare(StatusWriter *writer) {
         return deferred_request(&writer->compare);
 }
 
 int status_writer_set_synced(StatusWriter *writer, bool is_synced) {
         writer->is_synced = is_synced;
-        return is_synced ? status_writer_look(writer) : 0;
+        return is_synced ? status_writer_compare(writer) : 0;
 }
 
 int status_writer_kick(StatusWriter *writer) {
         kube_patch_rest(&writer->write, 0);
-        return status_writer_look(writer);
+        return status_writer_compare(writer);
 }
 
 int status_writer_on_object(StatusWriter *writer) {
-        return writer->n_conflicts > 0 ? status_writer_kick(writer) : status_writer_look(writer);
+        return writer->n_conflicts > 0 ? status_writer_kick(writer) : status_writer_compare(writer);
 }
 
 const Error *status_writer_error(const StatusWriter *writer) {

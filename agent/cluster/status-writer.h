@@ -28,7 +28,7 @@ typedef struct StatusWriterOptions {
         void (*on_settled)(void *userdata);
         /* The object is not what it was compared with, again and again, and the watch shows nothing
          * newer. */
-        int (*on_doubt)(void *userdata);
+        int (*on_stale)(void *userdata);
         void *userdata;
 } StatusWriterOptions;
 
@@ -36,7 +36,7 @@ int status_writer_new(const StatusWriterOptions *options, StatusWriter **ret);
 StatusWriter *status_writer_free(StatusWriter *writer);
 
 /* An image may have changed. */
-int status_writer_look(StatusWriter *writer);
+int status_writer_compare(StatusWriter *writer);
 
 /* The watch has shown the object. */
 int status_writer_on_object(StatusWriter *writer);

@@ -26,7 +26,7 @@ typedef struct WritePace {
         uint64_t bucket_usec;   /* what was in it then; a write takes as long as it refills */
         unsigned n_in_work;     /* images, in what waits */
         bool was_in_work;       /* in what was written last, any were */
-        bool is_owed;           /* a write that was in vain is made up for */
+        bool is_owed;           /* a write that met a conflict is made up for */
 } WritePace;
 
 /* What the status says differs from what is written. */
@@ -44,7 +44,7 @@ void write_pace_on_change(WritePace *pace, WriteChange change, uint64_t now_usec
 /* A write begins now, and has all changes in it. */
 void write_pace_on_write(WritePace *pace, uint64_t now_usec);
 
-/* That write was in vain; what was in it is late already. */
+/* That write was refused; what was in it is late already. */
 void write_pace_on_conflict(WritePace *pace);
 
 /* What is written is true: nothing waits any more. What was written before counts on. */

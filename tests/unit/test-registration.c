@@ -99,13 +99,13 @@ typedef struct Fixture {
         Registration *registration;
 } Fixture;
 
-static void start(Fixture *fixture, uint64_t patience_usec, uint64_t labels_usec) {
+static void start(Fixture *fixture, uint64_t grace_usec, uint64_t labels_usec) {
         assert_int_equal(registration_new(
                                  &(RegistrationOptions){
                                          .client = &fixture->client,
                                          .version = "v1beta1",
                                          .node_name = "node-1",
-                                         .patience_usec = patience_usec,
+                                         .grace_usec = grace_usec,
                                          .labels_usec = labels_usec,
                                  },
                                  &fixture->registration),
@@ -314,7 +314,7 @@ static void test_somebody_else_is_quicker(void **state) {
         assert_error(fixture, ERROR_NONE, NULL);
 }
 
-static void test_patience(void **state) {
+static void test_grace(void **state) {
         Fixture *fixture = *state;
 
         start(fixture, NEVER_USEC, NEVER_USEC);
@@ -353,7 +353,7 @@ static void test_virtual_node(void **state) {
         assert_error(fixture, ERROR_NONE, NULL);
 }
 
-static void test_virtual_node_is_looked_at_again(void **state) {
+static void test_virtual_node_is_read_again(void **state) {
         Fixture *fixture = *state;
 
         start(fixture, MSEC, MSEC);
@@ -715,10 +715,10 @@ int main(void) {
                 TEST(test_creates_one),
                 TEST(test_is_deleted_each_time),
                 TEST(test_somebody_else_is_quicker),
-                TEST(test_patience),
+                TEST(test_grace),
                 TEST(test_leaves_others_alone),
                 TEST(test_virtual_node),
-                TEST(test_virtual_node_is_looked_at_again),
+                TEST(test_virtual_node_is_read_again),
                 TEST(test_node_is_missing),
                 TEST(test_rights_are_missing),
                 TEST(test_server_is_away),

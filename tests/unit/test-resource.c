@@ -530,9 +530,8 @@ static void test_check_finds_another_version(void **state) {
         assert_int_equal(send_object("ADDED", "a", "1"), 0);
         end_list();
         assert_told(f, "-b\nsynced\nchanged\n");
-        assert_logged(f,
-                      "info Watching the things (v2).\n"
-                      "info `a` is not what the watch of the things has shown: listing again.\n");
+        assert_logged(f, "info Watching the things (v2).\n"
+                         "info `a` is not what the watch has shown: listing the things again.\n");
 }
 
 static void test_check_finds_it_gone(void **state) {
