@@ -12,7 +12,7 @@
 #include "agent/base/log.h"
 #include "agent/cluster/status-diff.h"
 #include "agent/image/images.h"
-#include "agent/kube/watch.h"
+#include "agent/kube/object.h"
 
 typedef struct ClusterNodeImage ClusterNodeImage;
 

@@ -11,10 +11,12 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/repeat.h"
 #include "agent/base/rfc3339.h"
-#include "agent/cluster/registration.h"
 #include "agent/cluster/status-diff.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
+
+#define REGISTRATION_LABEL "app.kubernetes.io/managed-by"
+#define REGISTRATION_LABEL_VALUE "inplaced"
 
 /* Metadata with the uid and the resourceVersion of the object, owned by the caller; NULL: no memory.
  * The server refuses a patch with them if the object has changed since, or is another one. */

@@ -12,10 +12,7 @@
 
 #include "agent/base/log.h"
 #include "agent/kube/client.h"
-#include "agent/kube/watch.h"
-
-#define REGISTRATION_LABEL "app.kubernetes.io/managed-by"
-#define REGISTRATION_LABEL_VALUE "inplaced"
+#include "agent/kube/object.h"
 
 typedef struct Registration Registration;
 

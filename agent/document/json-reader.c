@@ -4,6 +4,9 @@
 
 #include <errno.h>
 #include <json-c/json_object.h>
+#include <json-c/json_tokener.h>
+#include <json-c/printbuf.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +14,45 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/base/rfc3339.h"
+
+#define DEPTH_MAX 32
+
+/* It keeps the last string it has read. */
+static void tokener_done(json_tokener **tokener) {
+        if (!*tokener)
+                return;
+
+        if ((*tokener)->pb && (*tokener)->pb->buf)
+                explicit_bzero((*tokener)->pb->buf, (size_t) (*tokener)->pb->size);
+        json_tokener_free(*tokener);
+}
+
+/* What json-c says of a mistake are constant words, so it can be repeated. */
+int json_parse(const char *text, size_t size, struct json_object **ret, Error *reterr) {
+        cleanup(tokener_done) json_tokener *tokener = NULL;
+        json_object *json;
+        enum json_tokener_error error;
+
+        if (size > INT_MAX)
+                return error_set(reterr, ERROR_INVALID, "this is too large");
+
+        tokener = json_tokener_new_ex(DEPTH_MAX);
+        if (!tokener)
+                return -ENOMEM;
+
+        json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+        json = json_tokener_parse_ex(tokener, text, (int) size);
+        error = json_tokener_get_error(tokener);
+        if (error == json_tokener_continue)
+                return error_set(reterr, ERROR_INVALID, "not valid JSON: it ends too early");
+        if (error != json_tokener_success)
+                return error_set(reterr, ERROR_INVALID, "not valid JSON at byte %zu: %s",
+                                 json_tokener_get_parse_end(tokener),
+                                 json_tokener_error_desc(error));
+
+        *ret = json;
+        return 0;
+}
 
 static inline void close_file_p(FILE **file) {
         if (*file)

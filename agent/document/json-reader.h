@@ -25,6 +25,10 @@ typedef struct JsonPath {
         size_t index;
 } JsonPath;
 
+/* Parses one JSON value in UTF-8, which need not end with a NUL. The caller owns *ret, which is NULL for
+ * "null". Neither the error nor the memory that was used meanwhile has any of the text in it afterwards. */
+int json_parse(const char *text, size_t size, struct json_object **ret, Error *reterr);
+
 /* Refuses what is at the path, or the object as a whole if that is NULL. */
 int json_refuse(const JsonPath *path, Error *reterr, const char *format, ...)
         __attribute__((format(printf, 3, 4)));

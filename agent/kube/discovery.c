@@ -13,7 +13,6 @@
 #include "agent/base/slice.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
-#include "agent/kube/reply-spec.h"
 
 #define REPLY_MAX ((size_t) 1 << 20)
 #define DISCOVERY_VERSIONS_MAX 32
@@ -26,7 +25,7 @@ static int read_list(const char *text, size_t size, const char *key, json_object
         cleanup(json_object_put_p) json_object *root = NULL;
         int r;
 
-        r = reply_spec_parse(text, size, &root, reterr);
+        r = json_parse(text, size, &root, reterr);
         if (r < 0)
                 return r;
         if (!json_object_is_type(root, json_type_object))

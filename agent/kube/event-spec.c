@@ -15,7 +15,7 @@
 #include "agent/base/rfc3339.h"
 #include "agent/base/utf8.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/kube/reply-spec.h"
+#include "agent/document/json-reader.h"
 
 #define NSEC_PER_SEC ((uint64_t) 1000000000)
 #define SUFFIX_SIZE sizeof(".0123456789abcdef")
@@ -521,7 +521,7 @@ bool event_spec_is_terminating(const char *text, size_t size) {
         cleanup(json_object_put_p) json_object *status = NULL;
         json_object *details, *causes;
 
-        if (size == 0 || reply_spec_parse(text, size, &status, NULL) < 0)
+        if (size == 0 || json_parse(text, size, &status, NULL) < 0)
                 return false;
         if (has_reason(status, "NamespaceTerminating"))
                 return true;

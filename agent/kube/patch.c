@@ -14,7 +14,7 @@
 #include "agent/base/random.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
-#include "agent/kube/reply-spec.h"
+#include "agent/document/json-reader.h"
 #include "agent/kube/retry.h"
 
 #define CODE_FORBIDDEN 403
@@ -66,7 +66,7 @@ static int read_version(const KubeReply *reply, char **ret) {
         json_object *metadata, *version;
         int r;
 
-        r = reply_spec_parse(reply->body, reply->size, &object, &unread);
+        r = json_parse(reply->body, reply->size, &object, &unread);
         if (r < 0)
                 return unread.kind == ERROR_NONE ? r : 0;
         if (!json_object_object_get_ex(object, "metadata", &metadata) ||

@@ -13,7 +13,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/kube/reply-spec.h"
+#include "agent/document/json-reader.h"
 
 #define NAME_MAX_SIZE 253
 
@@ -105,7 +105,7 @@ int secret_spec_parse(const char *text, size_t size, SecretText *ret, Error *ret
         const char *key = NULL;
         int r;
 
-        r = reply_spec_parse(text, size, &secret, reterr);
+        r = json_parse(text, size, &secret, reterr);
         if (r < 0)
                 return r;
         if (!json_object_is_type(secret, json_type_object))

@@ -11,8 +11,9 @@
 #include <json-c/json_types.h>
 #include <protobuf-c/protobuf-c.h>
 
+#include "agent/base/error.h"
 #include "agent/base/slice.h"
-#include "agent/kube/watch.h"
+#include "agent/kube/object.h"
 
 struct json_tokener;
 

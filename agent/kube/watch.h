@@ -7,28 +7,17 @@
  * Lists (streaming where the server can, else in pages), then watches from there, and again from the
  * last known version when the watch ends; a version that is too old means a new list. Its user
  * sees none of that: only objects, in their newest state, each at least once, and those that
- * are gone. It keeps no object, only their names, UIDs and versions.
+ * are gone. It keeps no object, only their names, UIDs and versions. Objects are borrowed during the
+ * call; in any callback the watch may be freed.
  * See kubernetes.io/docs/reference/using-api/api-concepts ("Efficient detection of changes").
  */
 
-#include <json-c/json_types.h>
-
 #include "agent/base/log.h"
 #include "agent/kube/client.h"
+#include "agent/kube/object.h"
 #include "agent/kube/path.h"
 
 typedef struct KubeWatch KubeWatch;
-
-/* Borrowed during the call; in any callback the watch may be freed. */
-typedef struct KubeObject {
-        const char *namespace; /* "" if there is none */
-        const char *name;
-        const char *uid;
-        const char *resource_version;
-        struct json_object *json; /* the object; NULL if it came as protobuf */
-        const uint8_t *bytes;     /* the object's own message, without envelope; NULL if JSON */
-        size_t n_bytes;
-} KubeObject;
 
 /* In what state the watch is; for people and metrics. */
 typedef enum KubeWatchState {

@@ -16,7 +16,6 @@
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
-#include "agent/kube/reply-spec.h"
 
 #define HANDLER_SIZE_MAX ((size_t) 256 << 10) /* of all annotations of an object */
 #define TEXT_SIZE 256 /* of a command or path: events have room for about 1,000 bytes */
@@ -42,7 +41,7 @@ static int parse_json(const char *text, const char *what, struct json_object **r
         if (size > HANDLER_SIZE_MAX)
                 return error_set(reterr, ERROR_INVALID, "%s is larger than 256 KiB", what);
 
-        r = reply_spec_parse(text, size, ret, &error);
+        r = json_parse(text, size, ret, &error);
         if (r < 0 && error.kind != ERROR_NONE)
                 return error_set(reterr, ERROR_INVALID, "%s is not valid JSON", what);
         return r;

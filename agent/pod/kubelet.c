@@ -16,7 +16,6 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 #include "agent/kube/path.h"
-#include "agent/kube/reply-spec.h"
 #include "agent/pod/tcp-connect.h"
 
 #define CONNECT_USEC ((uint64_t) 500 * 1000)
@@ -85,7 +84,7 @@ static int lease_parse(const char *text, size_t size, Lease *ret, Error *reterr)
         struct json_object *spec = NULL;
         int r;
 
-        r = reply_spec_parse(text, size, &object, reterr);
+        r = json_parse(text, size, &object, reterr);
         if (r < 0)
                 return r;
 

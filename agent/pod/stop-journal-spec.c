@@ -12,7 +12,6 @@
 #include "agent/base/quote.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
-#include "agent/kube/reply-spec.h"
 
 #define NAME_SIZE_MAX 256
 #define HEAD "{\"version\":1,\"stops\":[\n"
@@ -287,7 +286,7 @@ int stop_journal_spec_parse(const char *text, size_t size, StopEntries *ret, Err
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
-        r = reply_spec_parse(text, size, &object, &error);
+        r = json_parse(text, size, &object, &error);
         if (r < 0 && error.kind == ERROR_NONE)
                 return r;
         if (r < 0 || !json_object_is_type(object, json_type_object))

@@ -12,7 +12,7 @@
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/kube/reply-spec.h"
+#include "agent/document/json-reader.h"
 #include "agent/recreate/recreate-json.h"
 #include "agent/recreate/recreate-manage-spec.h"
 
@@ -99,7 +99,7 @@ static int on_pod(const KubePatchAnswer *answer, void *userdata) {
         if (answer->error)
                 return gate_failed(request, RECREATE_RIGHT_GET_POD, answer->error);
 
-        r = reply_spec_parse(answer->reply->body, answer->reply->size, &pod, &unread);
+        r = json_parse(answer->reply->body, answer->reply->size, &pod, &unread);
         if (r < 0 && unread.kind == ERROR_NONE)
                 return r;
         if (r < 0) {
@@ -119,7 +119,7 @@ static int read_successor(const RecreateRequest *request, const KubeReply *reply
         int r;
 
         *ret_keeps = true;
-        r = reply_spec_parse(reply->body, reply->size, &object, &ignored);
+        r = json_parse(reply->body, reply->size, &object, &ignored);
         if (r >= 0)
                 r = recreate_spec_parse(object, request->recreate->dialect, &spec, &ignored);
         if (r < 0)
@@ -521,7 +521,7 @@ static int orphan_look(RecreateOrphan *orphan) {
         if (rest_usec > 0)
                 return timer_start(&orphan->retry, rest_usec);
 
-        r = reply_spec_parse(orphan->text, strlen(orphan->text), &object, &ignored);
+        r = json_parse(orphan->text, strlen(orphan->text), &object, &ignored);
         if (r < 0)
                 return ignored.kind == ERROR_NONE ? r : 0;
         r = recreate_manage_adopt(object, pod, recreate->node_name, &patch);

@@ -86,7 +86,7 @@ static const struct Story {
             { "/apis/apps.kruise.io/v1beta1", 503, "" } }, NULL, ERROR_UNAVAILABLE, "code 503" },
         { "a page instead of a group",
           { { "/apis/apps.kruise.io", 200, "<html>" } },
-          NULL, ERROR_INVALID, "GET /apis/apps.kruise.io: the answer is not valid JSON at byte 0" },
+          NULL, ERROR_INVALID, "GET /apis/apps.kruise.io: not valid JSON at byte 0" },
         { "a list instead of a group",
           { { "/apis/apps.kruise.io", 200, "[]" } },
           NULL, ERROR_INVALID, "expected an object, got a list" },

@@ -57,10 +57,10 @@ static const struct Spec {
         { "{" JSON_TYPE ",\"data\":{\".dockerconfigjson\":null}}", NULL,
           "the value of its key .dockerconfigjson is not base64" },
         { "[]", NULL, "the answer is not an object" },
-        { "{} {}", NULL, "the answer is not valid JSON at byte 3: unexpected character" },
-        { "", NULL, "the answer is not valid JSON: it ends too early" },
+        { "{} {}", NULL, "not valid JSON at byte 3: unexpected character" },
+        { "", NULL, "not valid JSON: it ends too early" },
         { "{" JSON_TYPE ",\"data\":{\".dockerconfigjson\":\"" VALUE, NULL,
-          "the answer is not valid JSON: it ends too early" },
+          "not valid JSON: it ends too early" },
 };
 
 /* What the server answers first and last, and what becomes of it. */
