@@ -508,13 +508,6 @@ static int visit_pods(const void *source, const DiagnosisVisitor *visitor) {
                                 visitor->userdata);
 }
 
-static void on_pod_written(const Error *error, void *userdata) {
-        Agent *agent = userdata;
-
-        metrics_count(agent->metrics.metrics, METRIC_POD_WRITES, !error);
-        (void) agent_notify_later(agent);
-}
-
 static int agent_add_stops(Agent *agent, const Options *options, Error *reterr) {
         const KubeletOptions kubelet = {
                 .event = agent->event,
@@ -550,13 +543,13 @@ static int agent_add_inplace(Agent *agent, const Options *options) {
         const InPlaceOptions meta = {
                 .event = agent->event,
                 .log = agent->log,
+                .metrics = agent->metrics.metrics,
                 .client = cluster_client(agent->cluster),
                 .events = cluster_events(agent->cluster),
                 .pods = agent->pods,
                 .runtimes = agent->runtimes,
                 .stops = agent->stops,
                 .has_condition = options->has_pod_condition,
-                .on_written = on_pod_written,
                 .on_changed = on_changed,
                 .userdata = agent,
         };

@@ -321,12 +321,17 @@ static bool is_any_refused(const InPlace *inplace) {
         return false;
 }
 
+static void notify_changed(const InPlace *inplace) {
+        if (inplace->options.on_changed)
+                inplace->options.on_changed(inplace->options.userdata);
+}
+
 /* Logs each reason once, as long as anything is refused. */
 static void inplace_note(InPlace *inplace, const Error *error) {
         bool was_failing, is_news;
 
-        if (inplace->options.on_written)
-                inplace->options.on_written(error, inplace->options.userdata);
+        metrics_count(inplace->options.metrics, METRIC_POD_WRITES, !error);
+        notify_changed(inplace);
         if (error ? is_of_pod(error) : is_any_refused(inplace))
                 return;
 
@@ -355,8 +360,7 @@ void inplace_pod_forget_refusal(InPlacePod *pod) {
 
         log_info(inplace->options.log, NULL, "The refused writes to pods are no longer needed.");
         error_done(&inplace->error);
-        if (inplace->options.on_changed)
-                inplace->options.on_changed(inplace->options.userdata);
+        notify_changed(inplace);
 }
 
 static int keep(char **text, const char *before) {

@@ -22,6 +22,7 @@ typedef struct InPlace InPlace;
 typedef struct InPlaceOptions {
         sd_event *event;
         Log *log;
+        Metrics *metrics; /* may be NULL */
         KubeClient *client;
         KubeEvents *events;
         Pods *pods;
@@ -29,9 +30,7 @@ typedef struct InPlaceOptions {
         Stops *stops;
         bool has_condition; /* write the condition, too */
 
-        /* A pod was written to (NULL) or not; for metrics. */
-        void (*on_written)(const Error *error, void *userdata);
-        /* inplace_error() has become another one without a write. NULL: that is not reported. */
+        /* A pod was written to, or could not be; inplace_error() may differ. May be NULL. */
         void (*on_changed)(void *userdata);
         void *userdata;
 } InPlaceOptions;
