@@ -10,43 +10,28 @@
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
+#include "agent/document/json-reader.h"
 #include "agent/pod/pod.h"
 
 #define DEPTH_MAX 8
 #define TEXT_MAX ((size_t) 256 * 1024) /* as much as all annotations of an object may have */
 
-static json_object *member(json_object *object, const char *key, json_type type) {
-        json_object *value;
+/* A negative number is 0. */
+static uint64_t get_number(json_object *object, const char *key) {
+        json_object *value = json_get(object, key, json_type_int);
 
-        if (!json_object_is_type(object, json_type_object) ||
-            !json_object_object_get_ex(object, key, &value) || !json_object_is_type(value, type))
-                return NULL;
-
-        return value;
-}
-
-static const char *member_text(json_object *object, const char *key) {
-        json_object *value = member(object, key, json_type_string);
-
-        return value ? json_object_get_string(value) : "";
-}
-
-static uint64_t member_number(json_object *object, const char *key) {
-        json_object *value = member(object, key, json_type_int);
-
-        /* A negative number is 0. */
         return value ? json_object_get_uint64(value) : 0;
 }
 
 static int add_json(ContainersMeta *meta, json_object *json) {
-        json_object *hashes = member(json, "hashes", json_type_object);
-        uint64_t restart_count = member_number(json, "restartCount");
+        json_object *hashes = json_get(json, "hashes", json_type_object);
+        uint64_t restart_count = get_number(json, "restartCount");
         const ContainersMetaEntry entry = {
-                .name = (char *) member_text(json, "name"),
-                .container_id = (char *) member_text(json, "containerID"),
+                .name = (char *) (json_get_text(json, "name") ?: ""),
+                .container_id = (char *) (json_get_text(json, "containerID") ?: ""),
                 .restart_count = restart_count <= UINT32_MAX ? (uint32_t) restart_count : 0,
-                .plain_hash = member_number(hashes, "plainHash"),
-                .env_hash = member_number(hashes, "extractedEnvFromMetadataHash"),
+                .plain_hash = get_number(hashes, "plainHash"),
+                .env_hash = get_number(hashes, "extractedEnvFromMetadataHash"),
         };
 
         return entry.name[0] ? containers_meta_add(meta, &entry) : 0;
@@ -65,7 +50,7 @@ static json_object *parse(const char *text) {
 int containers_meta_parse(const char *text, ContainersMeta *ret) {
         cleanup(json_object_put_p) json_object *json = text ? parse(text) : NULL;
         cleanup(containers_meta_done) ContainersMeta meta = CONTAINERS_META_INIT;
-        json_object *list = member(json, "containers", json_type_array);
+        json_object *list = json_get(json, "containers", json_type_array);
         size_t n = list ? json_object_array_length(list) : 0;
 
         for (size_t i = 0; i < n && i < POD_CONTAINERS_MAX; i++) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/sorted.h"
 #include "agent/base/text.h"
 #include "agent/image/image-ref.h"
 #include "agent/inplace/inplace-internal.h"
@@ -50,34 +51,22 @@ static int inplace_reconcile_all(InPlace *inplace) {
         return r;
 }
 
-/* Where the pod is, or would be: each event of a pod asks that. */
-static size_t inplace_find_place(const InPlace *inplace, const char *uid) {
-        size_t low = 0, high = inplace->n_pods;
-
-        while (low < high) {
-                size_t middle = low + (high - low) / 2;
-
-                if (strcmp(inplace->pods[middle]->uid, uid) < 0)
-                        low = middle + 1;
-                else
-                        high = middle;
-        }
-
-        return low;
+static int compare_uid(const void *pod, const void *uid) {
+        return strcmp(((const InPlacePod *) pod)->uid, uid);
 }
 
-/* NULL: none. */
-static InPlacePod **inplace_find(const InPlace *inplace, const char *uid) {
-        size_t place = inplace_find_place(inplace, uid);
+/* NULL: none. Each event of a pod asks for it. */
+static InPlacePod *inplace_find(const InPlace *inplace, const char *uid) {
+        size_t at;
 
-        return place < inplace->n_pods && strcmp(inplace->pods[place]->uid, uid) == 0
-                       ? &inplace->pods[place]
+        return sorted_find(inplace->pods, inplace->n_pods, compare_uid, uid, &at)
+                       ? inplace->pods[at]
                        : NULL;
 }
 
 static int inplace_add(InPlace *inplace, const Pod *pod) {
-        size_t place = inplace_find_place(inplace, pod->uid);
         InPlacePod **pods, *added;
+        size_t at;
         int r;
 
         pods = reallocarray(inplace->pods, inplace->n_pods + 1, sizeof(*pods));
@@ -90,18 +79,17 @@ static int inplace_add(InPlace *inplace, const Pod *pod) {
                 return r;
 
         inplace_pod_write_init(added);
-
-        memmove(pods + place + 1, pods + place, (inplace->n_pods - place) * sizeof(*pods));
-        pods[place] = added;
-        inplace->n_pods++;
+        (void) sorted_find(pods, inplace->n_pods, compare_uid, added->uid, &at);
+        sorted_insert(pods, &inplace->n_pods, at, added);
         return inplace_pod_reconcile(added);
 }
 
-static void inplace_drop(InPlace *inplace, InPlacePod **at) {
-        InPlacePod **end = inplace->pods + inplace->n_pods--;
+static void inplace_drop(InPlace *inplace, InPlacePod *pod) {
+        size_t at;
 
-        inplace_pod_free(*at);
-        memmove(at, at + 1, (size_t) (end - at - 1) * sizeof(*at));
+        if (sorted_find(inplace->pods, inplace->n_pods, compare_uid, pod->uid, &at))
+                sorted_remove(inplace->pods, &inplace->n_pods, at);
+        inplace_pod_free(pod);
 }
 
 static bool container_equal(const PodContainer *a, const PodContainer *b) {
@@ -152,31 +140,31 @@ static bool is_waiting_for_event(const InPlacePod *pod) {
 
 static int on_pod(const Pod *pod, const Pod *before, void *userdata) {
         InPlace *inplace = userdata;
-        InPlacePod **at = inplace_find(inplace, pod->uid);
+        InPlacePod *known = inplace_find(inplace, pod->uid);
         bool is_news;
 
-        if (at && !has_same_containers((*at)->pod, pod)) {
-                inplace_pod_forget_refusal(*at);
-                inplace_drop(inplace, at);
-                at = NULL;
+        if (known && !has_same_containers(known->pod, pod)) {
+                inplace_pod_forget_refusal(known);
+                inplace_drop(inplace, known);
+                known = NULL;
         }
-        if (!at)
+        if (!known)
                 return inplace_add(inplace, pod);
 
-        is_news = is_waiting_for_event(*at) || !pod_equal((*at)->pod, pod);
-        inplace_pod_set(*at, pod);
-        return is_news ? inplace_pod_reconcile(*at) : 0;
+        is_news = is_waiting_for_event(known) || !pod_equal(known->pod, pod);
+        inplace_pod_set(known, pod);
+        return is_news ? inplace_pod_reconcile(known) : 0;
 }
 
 static int on_gone(const Pod *pod, void *userdata) {
         InPlace *inplace = userdata;
-        InPlacePod **at = inplace_find(inplace, pod->uid);
+        InPlacePod *known = inplace_find(inplace, pod->uid);
 
-        if (!at)
+        if (!known)
                 return 0;
 
-        inplace_pod_forget_refusal(*at);
-        inplace_drop(inplace, at);
+        inplace_pod_forget_refusal(known);
+        inplace_drop(inplace, known);
         return inplace_continue(inplace);
 }
 
@@ -216,7 +204,7 @@ InPlace *inplace_free(InPlace *inplace) {
 
         pods_unwatch(inplace->options.pods, &inplace->watcher);
         while (inplace->n_pods > 0)
-                inplace_drop(inplace, &inplace->pods[inplace->n_pods - 1]);
+                inplace_pod_free(inplace->pods[--inplace->n_pods]);
         error_done(&inplace->error);
         free(inplace->pods);
         free(inplace);

@@ -9,6 +9,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
+#include "agent/base/sorted.h"
 #include "agent/kube/resource.h"
 #include "agent/pod/pod-spec.h"
 
@@ -37,28 +38,24 @@ struct Pods {
 DEFINE_CLEANUP(Pods *, pods_free)
 DEFINE_CLEANUP(Pod *, pod_free)
 
-static int compare(const Pod *pod, const char *namespace, const char *name) {
-        int r = strcmp(pod->namespace, namespace);
+typedef struct PodKey {
+        const char *namespace;
+        const char *name;
+} PodKey;
 
-        return r != 0 ? r : strcmp(pod->name, name);
+static int compare(const void *item, const void *key) {
+        const Pod *pod = item;
+        const PodKey *searched = key;
+        int r = strcmp(pod->namespace, searched->namespace);
+
+        return r != 0 ? r : strcmp(pod->name, searched->name);
 }
 
-/* The place of the first pod that is not before that name; whether it is the one. */
-static size_t find_place(const PodList *list, const char *namespace, const char *name,
-                         bool *ret_is_there) {
-        size_t first = 0, end = list->n_items;
+static bool list_find(const PodList *list, const char *namespace, const char *name,
+                      size_t *ret_at) {
+        const PodKey key = { .namespace = namespace, .name = name };
 
-        while (first < end) {
-                size_t middle = first + (end - first) / 2;
-
-                if (compare(list->items[middle], namespace, name) < 0)
-                        first = middle + 1;
-                else
-                        end = middle;
-        }
-
-        *ret_is_there = first < list->n_items && compare(list->items[first], namespace, name) == 0;
-        return first;
+        return sorted_find(list->items, list->n_items, compare, &key, ret_at);
 }
 
 static int list_make_room(PodList *list) {
@@ -80,50 +77,41 @@ static int list_make_room(PodList *list) {
 /* Takes the pod over, if it does not fail. The one that had its name before goes to the caller, who
  * owns it; NULL: there was none. */
 static int pod_list_put(PodList *list, Pod **pod, Pod **ret_before) {
-        Pod *before = NULL;
-        bool is_there;
-        size_t i;
+        size_t at;
         int r;
 
-        i = find_place(list, (*pod)->namespace, (*pod)->name, &is_there);
-        if (is_there) {
-                before = list->items[i];
-        } else {
-                r = list_make_room(list);
-                if (r < 0)
-                        return r;
-
-                memmove(&list->items[i + 1], &list->items[i],
-                        (list->n_items - i) * sizeof(*list->items));
-                list->n_items++;
+        if (list_find(list, (*pod)->namespace, (*pod)->name, &at)) {
+                *ret_before = list->items[at];
+                list->items[at] = take_ptr(*pod);
+                return 0;
         }
 
-        list->items[i] = *pod;
-        *pod = NULL;
-        *ret_before = before;
+        r = list_make_room(list);
+        if (r < 0)
+                return r;
+
+        *ret_before = NULL;
+        sorted_insert(list->items, &list->n_items, at, take_ptr(*pod));
         return 0;
 }
 
 /* The caller owns it. NULL: there is none. */
 static Pod *pod_list_take(PodList *list, const char *namespace, const char *name) {
-        bool is_there;
-        size_t i = find_place(list, namespace, name, &is_there);
+        size_t at;
         Pod *pod;
 
-        if (!is_there)
+        if (!list_find(list, namespace, name, &at))
                 return NULL;
 
-        pod = list->items[i];
-        list->n_items--;
-        memmove(&list->items[i], &list->items[i + 1], (list->n_items - i) * sizeof(*list->items));
+        pod = list->items[at];
+        sorted_remove(list->items, &list->n_items, at);
         return pod;
 }
 
 static const Pod *pod_list_find(const PodList *list, const char *namespace, const char *name) {
-        bool is_there;
-        size_t i = find_place(list, namespace, name, &is_there);
+        size_t at;
 
-        return is_there ? list->items[i] : NULL;
+        return list_find(list, namespace, name, &at) ? list->items[at] : NULL;
 }
 
 static void pod_list_done(PodList *list) {
@@ -165,11 +153,10 @@ static int pods_refuse(Pods *pods, const KubeObject *object, const Error *error)
                 return -ENOMEM;
 
         pods->n_refused++;
-        log_warning(
-                pods->log, LOG_FIELDS({ "MESSAGE_ID", MESSAGE_DOCUMENT_REFUSED }),
-                "Cannot read the pod %s of the namespace %s, going on with what it was before: %s.",
-                quote(object->name, (char[QUOTE_SIZE]){ 0 }),
-                quote(object->namespace, (char[QUOTE_SIZE]){ 0 }), error_message(error));
+        log_warning(pods->log, LOG_FIELDS({ "MESSAGE_ID", MESSAGE_DOCUMENT_REFUSED }),
+                    "Cannot read pod %s of namespace %s, keeping its previous state: %s.",
+                    quote(object->name, (char[QUOTE_SIZE]){ 0 }),
+                    quote(object->namespace, (char[QUOTE_SIZE]){ 0 }), error_message(error));
         return 0;
 }
 

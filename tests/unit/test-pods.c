@@ -297,12 +297,11 @@ static void test_refused_pod(void **state) {
         assert_int_equal(send_bad_pod("a", "u1", "6"), 0);
         assert_int_equal(send_bad_pod("a", "u1", "7"), 0);
         assert_int_equal(send_bad_pod("new", "u4", "8"), 0);
-        assert_logged(
-                &e,
-                "warning Cannot read the pod \"a\" of the namespace \"ns\", going on with what "
-                "it was before: it has no spec.\n"
-                "warning Cannot read the pod \"new\" of the namespace \"ns\", going on with what "
-                "it was before: it has no spec.\n");
+        assert_logged(&e,
+                      "warning Cannot read pod \"a\" of namespace \"ns\", keeping its previous "
+                      "state: it has no spec.\n"
+                      "warning Cannot read pod \"new\" of namespace \"ns\", keeping its previous "
+                      "state: it has no spec.\n");
         assert_told(fixture, "");
         assert_string_equal(pods_find(fixture->pods, "ns", "a")->resource_version, "2");
         assert_int_equal(send_pod("MODIFIED", "ns", "a", "u1", "9"), 0);
