@@ -277,11 +277,11 @@ static const char *why_not(const InPlaceContainer *container, const Pod *live) {
         if (!state || !state->is_running ||
             !pod_split_container_id(state->container_id, scheme, sizeof(scheme), &id) ||
             strcmp(id, container->restart.id) != 0)
-                return "another container runs, or none";
+                return "a different container runs, or none";
         if (state->env_hash != container->restart.purpose.hash)
                 return "the pod's labels or annotations have changed again";
         if (strcmp(state->image, inplace_container_state(container)->image) != 0)
-                return "its image is another one now as well";
+                return "its image has changed as well";
         if (!container_is_asked(live, state))
                 return "the pod does not ask for restarts any more";
 

@@ -81,7 +81,8 @@ static int item_say(Item *item, const Error *error) {
                 return 0;
 
         if (verdict == VERDICT_STALE)
-                r = asprintf(&item->message, "it runs another image than %s is on this node",
+                r = asprintf(&item->message,
+                             "it runs a different image from what %s is on this node",
                              item->reference);
         else if (!item->reference_id || !item->running_id)
                 r = asprintf(&item->message, "the runtime cannot be asked: %s",

@@ -161,7 +161,7 @@ static int read_port(struct json_object *object, const JsonPath *parent, const c
                 return r;
 
         if (number < 1 || number > UINT16_MAX)
-                return json_refuse(&path, reterr, "%lld is no port", (long long) number);
+                return json_refuse(&path, reterr, "%lld is not a port", (long long) number);
 
         spec->port = (uint16_t) number;
         return 0;
@@ -248,7 +248,7 @@ static int read_header(struct json_object *item, const JsonPath *path, HandlerHe
                 return r;
 
         if (!name || !*name || strspn(name, TOKEN_CHARACTERS) != strlen(name))
-                return json_refuse(path, reterr, "%s is no name of a header",
+                return json_refuse(path, reterr, "%s is not the name of a header",
                                    quote(name ?: "", (char[QUOTE_SIZE]){ 0 }));
         if (value && has_control(value))
                 return json_refuse(path, reterr, "the value has a control character in it");
@@ -328,7 +328,7 @@ static int read_sleep(struct json_object *sleep, const JsonPath *path, HandlerSp
                 return r;
 
         if (spec->sleep_sec < 0)
-                return json_refuse(path, reterr, "seconds is less than nothing");
+                return json_refuse(path, reterr, "seconds is negative");
         return 0;
 }
 

@@ -487,7 +487,7 @@ static int on_timeout(void *userdata) {
         handler->call = rpc_call_unref(handler->call);
         handler->http = handler_http_free(handler->http);
         handler->connect = tcp_connect_free(handler->connect);
-        (void) error_set(&error, ERROR_TIMEOUT, "it was not done within %llu s",
+        (void) error_set(&error, ERROR_TIMEOUT, "it did not finish within %llu s",
                          (unsigned long long) (handler->timeout_usec / USEC_PER_SEC));
         return handler_fail(handler, HANDLER_FAILED, &error);
 }
@@ -527,7 +527,7 @@ static int handler_connect(Handler *handler, const HandlerOptions *options) {
                 return error_set(&handler->error, ERROR_INVALID, "the pod's address is not known");
         if (!tcp_address_read(host, options->spec->port, &address))
                 return error_set(&handler->error, ERROR_UNSUPPORTED,
-                                 "%s is not an address, and names are not resolved for it",
+                                 "%s is not an address, and names are not resolved",
                                  quote(host, (char[QUOTE_SIZE]){ 0 }));
 
         return tcp_connect(handler->event, &address, handler->timeout_usec, on_connected, handler,

@@ -100,7 +100,7 @@ static int lease_parse(const char *text, size_t size, Lease *ret, Error *reterr)
                 return r;
 
         if (lease.renewed_sec == NEVER_SEC || lease.duration_sec <= 0)
-                return error_set(reterr, ERROR_INVALID, "it does not contain when it was renewed");
+                return error_set(reterr, ERROR_INVALID, "the time of its renewal is missing");
 
         *ret = lease;
         return 0;

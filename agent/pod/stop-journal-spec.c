@@ -158,7 +158,7 @@ static int read_name(struct json_object *item, const JsonPath *path, const char 
                 return 0;
 
         if (!text || !stop_journal_can_name(text))
-                return json_refuse(path, reterr, "nothing can have the %s %s", key,
+                return json_refuse(path, reterr, "no %s can be %s", key,
                                    quote(text ?: "", (char[QUOTE_SIZE]){ 0 }));
 
         *ret = (char *) text;

@@ -85,7 +85,7 @@ static int check_file(const StopJournal *journal, const struct stat *status, Err
                                  journal->path, (unsigned) status->st_uid);
         if ((status->st_mode & 022) != 0)
                 return error_set(reterr, ERROR_INVALID,
-                                 "%s: others than its owner may write it (mode %04o)",
+                                 "%s: users other than its owner may write to it (mode %04o)",
                                  journal->path, (unsigned) status->st_mode & 07777);
         if (status->st_size > FILE_SIZE_MAX)
                 return refuse(journal, "larger than 1 MiB", reterr);
@@ -247,7 +247,8 @@ int stop_journal_set(StopJournal *journal, const StopRecord *record, Error *rete
         int r;
 
         if (!stop_journal_can_name(record->owner) || !stop_journal_can_name(record->container_id))
-                return error_set(reterr, ERROR_INVALID, "nothing can be called so");
+                return error_set(reterr, ERROR_INVALID,
+                                 "neither an owner nor a container can have that name");
 
         i = stop_entries_find(entries, record->owner, record->container_id);
         is_known = i < entries->n_items;

@@ -1171,7 +1171,7 @@ static int stop_new(Stops *stops, const StopOptions *options, Stop **ret) {
 static int stop_refuse(Stop *stop) {
         int r;
 
-        r = stop_copy_message(stop, "no container can have that ID");
+        r = stop_copy_message(stop, "this is not the ID of a container");
         if (r < 0)
                 return r;
 

@@ -35,7 +35,7 @@ int restart_question_check(const RestartQuestion *question, Error *reterr) {
         int r = 0;
 
         if (!question->pod[0])
-                return error_set(reterr, ERROR_INVALID, "no pod was named");
+                return error_set(reterr, ERROR_INVALID, "no pod is named");
         if (strlen(question->reason) > REASON_SIZE_MAX)
                 return error_set(reterr, ERROR_INVALID, "the reason has more than %d bytes",
                                  REASON_SIZE_MAX);
@@ -99,7 +99,7 @@ static int refuse_ambiguous(const RuntimePods *running, const RestartQuestion *q
                 return r;
 
         return error_set(reterr, ERROR_INVALID,
-                         "there are pods %s in the namespaces %s; name one of these, too",
+                         "there are pods %s in the namespaces %s; name one of these as well",
                          question->pod, namespaces);
 }
 

@@ -439,7 +439,7 @@ static int item_stop(RestartItem *item) {
         const Restart *restart = item->restart;
         cleanup(free_p) char *cause = NULL;
 
-        if (asprintf(&cause, "Stopping container %s: asked for on the node%s%s", item->name,
+        if (asprintf(&cause, "Stopping container %s: requested on the node%s%s", item->name,
                      restart->reason[0] ? ": " : "", restart->reason) < 0) {
                 cause = NULL;
                 return -ENOMEM;
@@ -545,7 +545,9 @@ static int restart_stop_all(Restart *restart) {
                 RestartItem *item = &restart->items[i];
 
                 r = restart_report(item, RESTART_WAITING, false,
-                                   is_in_turn(item) ? "" : "it is stopped after what it serves");
+                                   is_in_turn(item)
+                                           ? ""
+                                           : "it is stopped after the containers that it serves");
         }
 
         return r < 0 ? r : restart_stop_next(restart);

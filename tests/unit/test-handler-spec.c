@@ -56,9 +56,9 @@ static const struct Case {
           "2 http - 80 / A=b c Host=x E=", "HTTP lifecycle hook (/)" },
         { "{\"httpGet\":{\"port\":\"none\"}}", NULL,
           "httpGet.port: the container has no port called \"none\"" },
-        { "{\"httpGet\":{\"port\":0}}", NULL, "httpGet.port: 0 is no port" },
-        { "{\"httpGet\":{\"port\":65536}}", NULL, "httpGet.port: 65536 is no port" },
-        { "{\"httpGet\":{\"port\":\"99999\"}}", NULL, "httpGet.port: 99999 is no port" },
+        { "{\"httpGet\":{\"port\":0}}", NULL, "httpGet.port: 0 is not a port" },
+        { "{\"httpGet\":{\"port\":65536}}", NULL, "httpGet.port: 65536 is not a port" },
+        { "{\"httpGet\":{\"port\":\"99999\"}}", NULL, "httpGet.port: 99999 is not a port" },
         { "{\"httpGet\":{}}", NULL, "httpGet.port: expected a number or the name of a port, got nothing" },
         { "{\"httpGet\":{\"port\":80,\"scheme\":\"FTP\"}}", NULL,
           "httpGet.scheme: expected HTTP or HTTPS, got \"FTP\"" },
@@ -69,9 +69,9 @@ static const struct Case {
         { "{\"httpGet\":{\"port\":80,\"httpHeaders\":[{\"name\":\"A\",\"value\":\"b\\r\\nC: d\"}]}}", NULL,
           "httpGet.httpHeaders[0]: the value has a control character in it" },
         { "{\"httpGet\":{\"port\":80,\"httpHeaders\":[{\"name\":\"A: b\",\"value\":\"c\"}]}}", NULL,
-          "httpGet.httpHeaders[0]: \"A: b\" is no name of a header" },
+          "httpGet.httpHeaders[0]: \"A: b\" is not the name of a header" },
         { "{\"httpGet\":{\"port\":80,\"httpHeaders\":[{\"value\":\"c\"}]}}", NULL,
-          "httpGet.httpHeaders[0]: \"\" is no name of a header" },
+          "httpGet.httpHeaders[0]: \"\" is not the name of a header" },
 
         { "{\"tcpSocket\":{\"port\":\"web\"}}", "3 - 8080", "TCP lifecycle hook (:8080)" },
         { "{\"tcpSocket\":{\"port\":1,\"host\":\"a.example\"}}", "3 a.example 1",
@@ -79,7 +79,7 @@ static const struct Case {
         { "{\"tcpSocket\":{\"port\":\"\"}}", NULL,
           "tcpSocket.port: the container has no port called \"\"" },
         { "{\"sleep\":{\"seconds\":5}}", "4 5", "Sleep lifecycle hook (5)" },
-        { "{\"sleep\":{\"seconds\":-1}}", NULL, "sleep: seconds is less than nothing" },
+        { "{\"sleep\":{\"seconds\":-1}}", NULL, "sleep: seconds is negative" },
 
         /* The kubelet takes the first. */
         { "{\"sleep\":{\"seconds\":5},\"exec\":{\"command\":[\"a\"]}}", "1 a|", "Exec lifecycle hook ([a])" },
@@ -147,7 +147,7 @@ static void test_ports(void **state) {
                 { "[1,{\"name\":1,\"containerPort\":2},{\"name\":\"web\"}]",
                   "tcpSocket.port: the container has no port called \"web\"" },
                 { "[{\"name\":\"web\",\"containerPort\":70000}]",
-                  "tcpSocket.port: 70000 is no port" },
+                  "tcpSocket.port: 70000 is not a port" },
                 { "[", "the list of the container's ports is not valid JSON" },
         };
 

@@ -319,49 +319,50 @@ static void test_http_failures(void **state) {
 
 /* Each of these servers is asked once, within a limit of time, and never more than
  * HANDLER_OUTPUT_MAX of what it says is kept. */
+static const struct {
+        const char *answer;
+        HandlerOutcome outcome;
+        int status;
+        const char *output;
+} status_cases[] = {
+        { "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nup", HANDLER_SUCCEEDED, 200, "up" },
+        { "HTTP/1.1 204 No\r\n\r\n", HANDLER_SUCCEEDED, 204, "" },
+        { "HTTP/1.1 399 Odd\r\nContent-Length: 0\r\n\r\n", HANDLER_SUCCEEDED, 399, "" },
+        { "HTTP/1.1 400 Bad\r\nContent-Length: 1\r\n\r\nb", HANDLER_FAILED, 400, "b" },
+        { "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", HANDLER_FAILED, 503, "" },
+        { "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na",
+          HANDLER_SUCCEEDED, 200, "a" },
+        { "HTTP/1.0 200 OK\r\n\r\nuntil the end", HANDLER_SUCCEEDED, 200, "until the end" },
+        /* No redirect is followed. */
+        { "HTTP/1.1 302 Found\r\nLocation: /again\r\nContent-Length: 0\r\n\r\n", HANDLER_SUCCEEDED,
+          302, "" },
+        /* The body breaks off. */
+        { "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart", HANDLER_FAILED, 200, "part" },
+        { "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\nzz\r\n",
+          HANDLER_FAILED, 200, "part" },
+        /* This is no HTTP. */
+        { "SSH-2.0-OpenSSH_9.2\r\n", HANDLER_FAILED, 0, "" },
+        { "\x01\x02\xff", HANDLER_FAILED, 0, "" },
+        { "HTTP/1.1 99999999999 No\r\n\r\n", HANDLER_FAILED, 0, "" },
+        { "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", HANDLER_FAILED, 200, "" },
+        { "", HANDLER_FAILED, 0, "" },
+};
+
 static void test_http_statuses(void **state) {
-        static const struct {
-                const char *answer;
-                HandlerOutcome outcome;
-                int status;
-                const char *output;
-        } cases[] = {
-                { "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nup", HANDLER_SUCCEEDED, 200, "up" },
-                { "HTTP/1.1 204 No\r\n\r\n", HANDLER_SUCCEEDED, 204, "" },
-                { "HTTP/1.1 399 Odd\r\nContent-Length: 0\r\n\r\n", HANDLER_SUCCEEDED, 399, "" },
-                { "HTTP/1.1 400 Bad\r\nContent-Length: 1\r\n\r\nb", HANDLER_FAILED, 400, "b" },
-                { "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", HANDLER_FAILED, 503, "" },
-                { "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na",
-                  HANDLER_SUCCEEDED, 200, "a" },
-                { "HTTP/1.0 200 OK\r\n\r\nuntil the end", HANDLER_SUCCEEDED, 200, "until the end" },
-                /* No redirect is followed. */
-                { "HTTP/1.1 302 Found\r\nLocation: /again\r\nContent-Length: 0\r\n\r\n",
-                  HANDLER_SUCCEEDED, 302, "" },
-                /* The body breaks off. */
-                { "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart", HANDLER_FAILED, 200, "part" },
-                { "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\nzz\r\n",
-                  HANDLER_FAILED, 200, "part" },
-                /* This is no HTTP. */
-                { "SSH-2.0-OpenSSH_9.2\r\n", HANDLER_FAILED, 0, "" },
-                { "\x01\x02\xff", HANDLER_FAILED, 0, "" },
-                { "HTTP/1.1 99999999999 No\r\n\r\n", HANDLER_FAILED, 0, "" },
-                { "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", HANDLER_FAILED, 200, "" },
-                { "", HANDLER_FAILED, 0, "" },
-        };
         Fixture *f = *state;
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                f->answer = cases[i].answer;
+        for (size_t i = 0; i < sizeof(status_cases) / sizeof(status_cases[0]); i++) {
+                f->answer = status_cases[i].answer;
                 start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
                 while (f->n_done == 0)
                         assert_true(sd_event_run(f->event, WAIT_USEC) > 0);
-                if (f->outcome != cases[i].outcome || f->status != cases[i].status ||
-                    strcmp(f->output, cases[i].output) != 0)
+                if (f->outcome != status_cases[i].outcome || f->status != status_cases[i].status ||
+                    strcmp(f->output, status_cases[i].output) != 0)
                         fail_msg("case %zu: %d, status %d, `%s`, %s", i, (int) f->outcome,
                                  f->status, f->output, f->message);
                 assert_true(f->kind != ERROR_TIMEOUT);
         }
-        assert_int_equal(f->n_connections, sizeof(cases) / sizeof(cases[0]));
+        assert_int_equal(f->n_connections, sizeof(status_cases) / sizeof(status_cases[0]));
 }
 
 /* Each answer redirects to the next; the last is repeated. */
@@ -374,109 +375,91 @@ static void answer_in_turn(Fixture *f, const char *const *answers) {
 #define TO(where) "HTTP/1.1 302 Found\r\nLocation: " where "\r\nContent-Length: 5\r\n\r\nmoved"
 #define FINE "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine"
 
+static const struct {
+        const char *answers[5];
+        unsigned n_requests;
+        HandlerOutcome outcome;
+        int status;
+        const char *output;
+        const char *path; /* that was asked for last */
+} redirect_cases[] = {
+        { { TO("/next"), FINE }, 2, HANDLER_SUCCEEDED, 200, "fine", "GET /next HTTP" },
+        { { TO("next?a=b%20c#d"), FINE },
+          2,
+          HANDLER_SUCCEEDED,
+          200,
+          "fine",
+          "GET /a/next?a=b%20c HTTP" },
+        { { TO("?q"), FINE }, 2, HANDLER_SUCCEEDED, 200, "fine", "GET /a/b?q HTTP" },
+        { { TO("/1"), TO("/2"), TO("/3"), FINE },
+          4,
+          HANDLER_SUCCEEDED,
+          200,
+          "fine",
+          "GET /3 HTTP" },
+        { { TO("/next"), "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n" },
+          2,
+          HANDLER_FAILED,
+          500,
+          "",
+          "GET /next HTTP" },
+        /* Round and round. */
+        { { TO("/1"), TO("/2"), TO("/3"), TO("/4") },
+          4,
+          HANDLER_FAILED,
+          302,
+          "moved",
+          "GET /3 HTTP" },
+        /* Elsewhere, or nowhere. */
+        { { TO("http://127.0.0.2:9/") }, 1, HANDLER_SUCCEEDED, 302, "moved", "GET /a/b HTTP" },
+        { { TO("http://127.0.0.1.example/") },
+          1,
+          HANDLER_SUCCEEDED,
+          302,
+          "moved",
+          "GET /a/b HTTP" },
+        { { TO("http://127.0.0.1@127.0.0.2/") },
+          1,
+          HANDLER_SUCCEEDED,
+          302,
+          "moved",
+          "GET /a/b HTTP" },
+        { { TO("http://127.0.0.1:65536/") }, 1, HANDLER_SUCCEEDED, 302, "moved", "GET /a/b HTTP" },
+        { { TO("http://127.0.0.1:0/") }, 1, HANDLER_SUCCEEDED, 302, "moved", "GET /a/b HTTP" },
+        { { TO("file:///etc/passwd") }, 1, HANDLER_SUCCEEDED, 302, "moved", "GET /a/b HTTP" },
+        { { "HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n" },
+          1,
+          HANDLER_SUCCEEDED,
+          302,
+          "",
+          "GET /a/b HTTP" },
+        { { "HTTP/1.1 304 Same\r\nLocation: /next\r\n\r\n" },
+          1,
+          HANDLER_SUCCEEDED,
+          304,
+          "",
+          "GET /a/b HTTP" },
+        /* Nothing accepts there. */
+        { { TO("http://127.0.0.1:1/") }, 1, HANDLER_FAILED, 0, "", "GET /a/b HTTP" },
+};
+
 static void test_http_redirects(void **state) {
-        static const struct {
-                const char *answers[5];
-                unsigned n_requests;
-                HandlerOutcome outcome;
-                int status;
-                const char *output;
-                const char *path; /* that was asked for last */
-        } cases[] = {
-                { { TO("/next"), FINE }, 2, HANDLER_SUCCEEDED, 200, "fine", "GET /next HTTP" },
-                { { TO("next?a=b%20c#d"), FINE },
-                  2,
-                  HANDLER_SUCCEEDED,
-                  200,
-                  "fine",
-                  "GET /a/next?a=b%20c HTTP" },
-                { { TO("?q"), FINE }, 2, HANDLER_SUCCEEDED, 200, "fine", "GET /a/b?q HTTP" },
-                { { TO("/1"), TO("/2"), TO("/3"), FINE },
-                  4,
-                  HANDLER_SUCCEEDED,
-                  200,
-                  "fine",
-                  "GET /3 HTTP" },
-                { { TO("/next"), "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n" },
-                  2,
-                  HANDLER_FAILED,
-                  500,
-                  "",
-                  "GET /next HTTP" },
-                /* Round and round. */
-                { { TO("/1"), TO("/2"), TO("/3"), TO("/4") },
-                  4,
-                  HANDLER_FAILED,
-                  302,
-                  "moved",
-                  "GET /3 HTTP" },
-                /* Elsewhere, or nowhere. */
-                { { TO("http://127.0.0.2:9/") },
-                  1,
-                  HANDLER_SUCCEEDED,
-                  302,
-                  "moved",
-                  "GET /a/b HTTP" },
-                { { TO("http://127.0.0.1.example/") },
-                  1,
-                  HANDLER_SUCCEEDED,
-                  302,
-                  "moved",
-                  "GET /a/b HTTP" },
-                { { TO("http://127.0.0.1@127.0.0.2/") },
-                  1,
-                  HANDLER_SUCCEEDED,
-                  302,
-                  "moved",
-                  "GET /a/b HTTP" },
-                { { TO("http://127.0.0.1:65536/") },
-                  1,
-                  HANDLER_SUCCEEDED,
-                  302,
-                  "moved",
-                  "GET /a/b HTTP" },
-                { { TO("http://127.0.0.1:0/") },
-                  1,
-                  HANDLER_SUCCEEDED,
-                  302,
-                  "moved",
-                  "GET /a/b HTTP" },
-                { { TO("file:///etc/passwd") },
-                  1,
-                  HANDLER_SUCCEEDED,
-                  302,
-                  "moved",
-                  "GET /a/b HTTP" },
-                { { "HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n" },
-                  1,
-                  HANDLER_SUCCEEDED,
-                  302,
-                  "",
-                  "GET /a/b HTTP" },
-                { { "HTTP/1.1 304 Same\r\nLocation: /next\r\n\r\n" },
-                  1,
-                  HANDLER_SUCCEEDED,
-                  304,
-                  "",
-                  "GET /a/b HTTP" },
-                /* Nothing accepts there. */
-                { { TO("http://127.0.0.1:1/") }, 1, HANDLER_FAILED, 0, "", "GET /a/b HTTP" },
-        };
         Fixture *f = *state;
 
         f->options.redirects_max = 3;
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                answer_in_turn(f, cases[i].answers);
+        for (size_t i = 0; i < sizeof(redirect_cases) / sizeof(redirect_cases[0]); i++) {
+                answer_in_turn(f, redirect_cases[i].answers);
                 start(f, "{\"httpGet\":{\"port\":%u,\"path\":\"/a/b\"}}", WAIT_USEC);
                 while (f->n_done == 0)
                         assert_true(sd_event_run(f->event, WAIT_USEC) > 0);
-                if (f->outcome != cases[i].outcome || f->status != cases[i].status ||
-                    strcmp(f->output, cases[i].output) != 0 ||
-                    f->n_connections - f->n_connections_before != cases[i].n_requests)
+                if (f->outcome != redirect_cases[i].outcome ||
+                    f->status != redirect_cases[i].status ||
+                    strcmp(f->output, redirect_cases[i].output) != 0 ||
+                    f->n_connections - f->n_connections_before != redirect_cases[i].n_requests)
                         fail_msg("case %zu: %d, status %d, `%s`, %s, %u requests", i,
                                  (int) f->outcome, f->status, f->output, f->message,
                                  f->n_connections - f->n_connections_before);
-                assert_has(f->text, cases[i].path);
+                assert_has(f->text, redirect_cases[i].path);
         }
 }
 
@@ -501,14 +484,14 @@ static void test_http_timeout(void **state) {
         Fixture *f = *state;
 
         start(f, "{\"httpGet\":{\"port\":%u}}", 50000);
-        finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it was not done within");
+        finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it did not finish within");
         assert_int_equal(f->status, 0);
 
         /* Its answer has begun, and is not ended. */
         f->answer = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart";
         f->stays_open = true;
         start(f, "{\"httpGet\":{\"port\":%u}}", 50000);
-        finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it was not done within");
+        finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it did not finish within");
 }
 
 /* What is larger than the limit is cut there, and an answer all the same. */
@@ -678,7 +661,7 @@ static void test_exec_failures(void **state) {
         finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "timed out");
 
         start(f, EXEC, 20000);
-        finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it was not done within 0 s");
+        finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it did not finish within 0 s");
         assert_false(the_exec.is_running);
 
         f->options.client = NULL;
@@ -706,7 +689,7 @@ static void test_tcp_timeout(void **state) {
         start(f, "{\"tcpSocket\":{\"port\":%u}}", 50000);
         finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "");
         start(f, "{\"httpGet\":{\"port\":%u}}", 50000);
-        finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it was not done within");
+        finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it did not finish within");
         for (size_t i = 0; i < 8; i++)
                 close(waiting[i]);
         close(full);
@@ -718,7 +701,7 @@ static void test_sleep(void **state) {
         start(f, "{\"sleep\":{\"seconds\":0}}", 1000000);
         finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
         start(f, "{\"sleep\":{\"seconds\":9223372036854775807}}", 20000);
-        finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it was not done within 0 s");
+        finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it did not finish within 0 s");
 }
 
 static void test_dropped(void **state) {

@@ -930,10 +930,10 @@ static void test_checked_before(void **state) {
                 const char *why_not;
         } cases[] = {
                 { .uid = "other", .why_not = "another pod has its name now" },
-                { .id = "c2", .why_not = "another container runs, or none" },
-                { .is_not_running = true, .why_not = "another container runs, or none" },
+                { .id = "c2", .why_not = "a different container runs, or none" },
+                { .is_not_running = true, .why_not = "a different container runs, or none" },
                 { .value = "1", .why_not = "the pod's labels or annotations have changed again" },
-                { .image = "nginx:2", .why_not = "its image is another one now as well" },
+                { .image = "nginx:2", .why_not = "its image has changed as well" },
                 { .is_deleted = true, .why_not = "the pod is being deleted, or has finished" },
                 { .is_idle = true, .why_not = "the pod does not ask for restarts any more" },
         };

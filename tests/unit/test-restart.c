@@ -111,7 +111,7 @@ static void test_nonsense_is_refused(void **state) {
         } rows[] = {
                 { { "", "web", "", "", -1 }, NULL },
                 { { "team", "web-0", "app", "new \xc3\xa4 secret", 0 }, NULL },
-                { { "", "", "", "", -1 }, "no pod was named" },
+                { { "", "", "", "", -1 }, "no pod is named" },
                 { { "", "Web", "", "", -1 }, "no pod can be called \"Web\"" },
                 { { "a b", "web", "", "", -1 }, "no namespace can be called \"a b\"" },
                 { { "", "web", "../x", "", -1 }, "no container can be called \"../x\"" },
@@ -193,7 +193,7 @@ static void test_several_namespaces(void **state) {
         assert_int_equal(reported.kind, ERROR_INVALID);
         assert_string_equal(reported.message,
                             "there are pods web in the namespaces \"a\" and \"b\"; "
-                            "name one of these, too");
+                            "name one of these as well");
         assert_int_equal(fake.n_stops, 0);
 
         options.namespace = "b";
@@ -247,7 +247,7 @@ static void test_all_that_run_are_stopped(void **state) {
         }
         assert_string_equal(fake.stops[0].options.container_id, "app-1");
         assert_string_equal(fake.stops[0].options.cause,
-                            "Stopping container app: asked for on the node: new secret");
+                            "Stopping container app: requested on the node: new secret");
 
         step(0, STOP_STEP_QUEUED, NULL);
         step(0, STOP_STEP_WAITING_FOR_RUNTIME, "it is away");
@@ -275,7 +275,7 @@ static void test_a_stop_that_fails(void **state) {
         start(&options);
         fake_list(LIST({ "1", .name = "app", .is_running = true }));
         assert_string_equal(fake.stops[0].options.cause,
-                            "Stopping container app: asked for on the node");
+                            "Stopping container app: requested on the node");
         assert_true(fake.stops[0].options.needs_kubelet);
         reported.text[0] = '\0';
         end_stop(0, &(StopReport){ .result = STOP_FAILED, .message = "the runtime said no" });
@@ -510,10 +510,11 @@ static void test_sidecars_come_last(void **state) {
         assert_int_equal(fake.n_stops, 2);
         assert_string_equal(fake.stops[0].options.container_id, "a");
         assert_string_equal(fake.stops[1].options.container_id, "d");
-        assert_reported("default/web/app waiting a> \n"
-                        "default/web/db waiting d> \n"
-                        "default/web/first waiting 1> it is stopped after what it serves\n"
-                        "default/web/second waiting 2> it is stopped after what it serves\n");
+        assert_reported(
+                "default/web/app waiting a> \n"
+                "default/web/db waiting d> \n"
+                "default/web/first waiting 1> it is stopped after the containers that it serves\n"
+                "default/web/second waiting 2> it is stopped after the containers that it serves\n");
         end_stop(1, &(StopReport){ .result = STOP_STOPPED });
         assert_int_equal(fake.n_stops, 2);
         end_stop(0, &(StopReport){ .result = STOP_FAILED });

@@ -284,18 +284,16 @@ static const struct Bad {
         { "{\"version\":1}", "stops: expected a list of at most 1024 items" },
         { FILE_OF(ENTRY("a", "c", "hook", TIMES) "," ENTRY("a", "d", "odd", TIMES)),
           "stops[1]: there is no phase \"odd\"" },
-        { FILE_OF(ENTRY("a", "", "hook", TIMES)),
-          "stops[0]: nothing can have the containerID \"\"" },
-        { FILE_OF(ENTRY("a b", "c", "hook", TIMES)),
-          "stops[0]: nothing can have the owner \"a b\"" },
+        { FILE_OF(ENTRY("a", "", "hook", TIMES)), "stops[0]: no containerID can be \"\"" },
+        { FILE_OF(ENTRY("a b", "c", "hook", TIMES)), "stops[0]: no owner can be \"a b\"" },
         { FILE_OF(ENTRY("a", "c", "hook", ",\"deadline\":1")),
           "stops[0]: a time is missing, or before 1970" },
         { FILE_OF(ENTRY("a", "c", "hook", TIMES) "," ENTRY("a", "c", "hook", TIMES)),
           "stops[1]: is there twice" },
         { FILE_OF(ENTRY("a", "c", "hook", TIMES ",\"runtime\":\"a b\"")),
-          "stops[0]: nothing can have the runtime \"a b\"" },
+          "stops[0]: no runtime can be \"a b\"" },
         { FILE_OF(ENTRY("a", "c", "hook", TIMES ",\"boot\":\"a b\"")),
-          "stops[0]: nothing can have the boot \"a b\"" },
+          "stops[0]: no boot can be \"a b\"" },
         { FILE_OF("7"), "stops[0]: expected an object, got 7" },
 };
 
@@ -349,9 +347,9 @@ static void test_foreign_file(void **state) {
                 stop_journal_free(journal);
         }
         assert_int_equal(chmod(path, 0620), 0);
-        assert_unusable("others than its owner may write it (mode 0620)");
+        assert_unusable("users other than its owner may write to it (mode 0620)");
         assert_int_equal(chmod(path, 0602), 0);
-        assert_unusable("others than its owner may write it (mode 0602)");
+        assert_unusable("users other than its owner may write to it (mode 0602)");
         assert_int_equal(chmod(path, 0600), 0);
         if (geteuid() == 0) {
                 assert_int_equal(chown(path, 65534, 0), 0);

@@ -1271,7 +1271,7 @@ static void test_bad_id(void **state) {
 
                 options.container_id = bad[i];
                 add_with(f, &owner, &options);
-                assert_done(&owner, STOP_FAILED, "no container can have that ID");
+                assert_done(&owner, STOP_FAILED, "this is not the ID of a container");
         }
         assert_int_equal(world.n_calls, 0);
 }

@@ -109,7 +109,7 @@ static void test_verdicts(void **state) {
         assert_int_equal(fixture->rows[2].verdict, VERDICT_CURRENT);
         assert_int_equal(fixture->rows[3].verdict, VERDICT_STALE);
         assert_string_equal(fixture->messages[3],
-                            "it runs another image than nginx:2 is on this node");
+                            "it runs a different image from what nginx:2 is on this node");
         assert_int_equal(fixture->rows[4].verdict, VERDICT_UNKNOWN);
         assert_string_equal(fixture->messages[4], "nginx:3 is not on this node");
 }
