@@ -30,7 +30,7 @@ const char *const api_method_names[] = {
         "Verify",  "Diagnose", "GetVersion", NULL,
 };
 
-/* Who makes a call, for the log and for refusals. */
+/* The caller, for the log and for refusals. */
 typedef struct Caller {
         char *user; /* NULL: /etc/passwd does not have it */
         char uid[16];

@@ -30,7 +30,7 @@ typedef struct ApiOptions {
         const InPlace *meta;   /* NULL, too; borrowed, as everything above */
         const char *node_name; /* copied */
         ListenerOptions listener;
-        gid_t restart_group;            /* may restart, beside root; (gid_t) -1: nobody else */
+        gid_t restart_group;            /* may restart, beside root; (gid_t) -1: root alone */
         const char *restart_group_name; /* copied; NULL: there is none */
         StateFile *state_file;          /* where a request that outlives its caller is kept */
         ApiObserver on_request;

@@ -17,7 +17,7 @@
         "no container runtime was found at the usual places; start it, or name its socket with " \
         "--runtime-endpoint"
 
-/* Of those that are not ready, one that answers says more than one that is not there. */
+/* Of those that are not ready, one that answers is more telling than one that is not there. */
 static const Runtime *most_telling(const Runtimes *runtimes) {
         const Runtime *best = NULL;
 
@@ -76,7 +76,7 @@ static int visit_runtime(const DiagnosisSubject *subject, const DiagnosisVisitor
         return visitor->on_fact("progress in bytes",
                                 images_work(subject->images).has_progress
                                         ? "yes"
-                                        : "no, this runtime does not tell",
+                                        : "no, this runtime does not report it",
                                 visitor->userdata);
 }
 

@@ -2,10 +2,9 @@
 #pragma once
 
 /*
- * What is wrong on this node, and how to mend it
+ * What is wrong on this node, and how to correct it
  *
- * One list for everybody who asks: doctor, status and /readyz. Looks when it is asked, keeps
- * nothing.
+ * One list for doctor, status and /readyz. It is made when it is asked for, and keeps nothing.
  */
 
 #include "agent/auth/docker-config.h"

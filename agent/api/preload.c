@@ -29,7 +29,7 @@ typedef Inplaced__V1__CancelRequest CancelMessage;
 /* One image of a request. */
 typedef struct PreloadItem {
         char *asked; /* as the caller wrote it */
-        char *name;  /* NULL: what was written is no reference, and the refusal says why */
+        char *name;  /* NULL: what was written is no reference, and the refusal has the reason */
         char *tag;
         ImageStatus refusal;
         const Image *image; /* NULL: it is no longer requested */
@@ -37,7 +37,7 @@ typedef struct PreloadItem {
         bool is_finished;   /* and the caller knows */
 } PreloadItem;
 
-/* A caller that is being told what becomes of its images. */
+/* A caller that is notified of what becomes of its images. */
 struct Preload {
         LIST_LINKS(Preload);
         Api *api;
@@ -48,7 +48,7 @@ struct Preload {
         PreloadItem *items;
         size_t n_items;
         size_t n_unfinished;
-        size_t next_item; /* to look at, so that each has its turn */
+        size_t next_item; /* to send, so that each has its turn */
 };
 
 typedef struct RequestList {
@@ -68,7 +68,7 @@ static const Inplaced__V1__Step steps[_IMAGE_STEP_MAX] = {
         [IMAGE_STEP_NONE]                = INPLACED__V1__STEP__STEP_UNSPECIFIED,
         [IMAGE_STEP_QUEUED]              = INPLACED__V1__STEP__STEP_QUEUED,
         [IMAGE_STEP_WAITING_FOR_RUNTIME] = INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME,
-        [IMAGE_STEP_INSPECTING]             = INPLACED__V1__STEP__STEP_LOOKING,
+        [IMAGE_STEP_INSPECTING]             = INPLACED__V1__STEP__STEP_INSPECTING,
         [IMAGE_STEP_RESOLVING]           = INPLACED__V1__STEP__STEP_RESOLVING,
         [IMAGE_STEP_DOWNLOADING]         = INPLACED__V1__STEP__STEP_DOWNLOADING,
         [IMAGE_STEP_UNPACKING]           = INPLACED__V1__STEP__STEP_UNPACKING,
@@ -580,7 +580,7 @@ static int preload_ask(Preload *preload, const PreloadMessage *message) {
                         preload->items[i].image =
                                 images_find(images, preload->items[i].name, preload->items[i].tag);
 
-        /* The caller leaves when it is told that the request is accepted. */
+        /* The caller leaves when it knows that the request is accepted. */
         return preload->detach ? state_file_write_now(preload->api->state_file) : 0;
 }
 

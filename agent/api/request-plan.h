@@ -21,5 +21,5 @@ typedef struct RequestEntry {
 } RequestEntry;
 
 /* Whether so many more images fit below the limit without those that must go. If some have to, more
- * than these go, so that not every request from then on has to look for some. */
+ * than these go, so that not every request from then on has to search for some. */
 bool request_plan(RequestEntry *entries, size_t n_entries, size_t n_more, size_t limit);

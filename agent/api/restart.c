@@ -30,7 +30,7 @@ typedef struct RestartingItem {
         bool is_pending; /* the caller does not know it */
 } RestartingItem;
 
-/* A caller that is being told what becomes of the containers. */
+/* A caller that is notified of what becomes of the containers. */
 struct Restarting {
         LIST_LINKS(Restarting);
         Api *api;
@@ -40,7 +40,7 @@ struct Restarting {
         char *pod;
         RestartingItem *items;
         size_t n_items;
-        size_t next_item; /* to look at, so that each has its turn */
+        size_t next_item; /* to send, so that each has its turn */
         bool has_ended;
         Error error; /* why nothing was done */
 };
@@ -179,7 +179,7 @@ static int on_news(const RestartNews *news, void *userdata) {
             text_set(&item->message, news->message) < 0)
                 return -ENOMEM;
 
-        make_plain_text(item->message); /* a hook may have said anything, too */
+        make_plain_text(item->message); /* a hook may have written anything, too */
         item->phase = news->phase;
         item->is_final = news->is_final;
         item->is_pending = true;

@@ -13,7 +13,7 @@ typedef Inplaced__V1__Problem ProblemMessage;
 typedef Inplaced__V1__Fact FactMessage;
 typedef Inplaced__V1__Runtime RuntimeMessage;
 
-/* Everything that a diagnosis says, copied since the visitor's texts are borrowed. */
+/* Everything that a diagnosis has, copied since the visitor's texts are borrowed. */
 typedef struct Report {
         ProblemMessage **problems;
         size_t n_problems;

@@ -113,7 +113,7 @@ static bool slots_have_usable(const PullKeysAsk *ask) {
 
 /* Ends the wait when nothing is left to wait for. Without a usable pull secret, the plugins make no
  * difference. */
-static void settle(PullKeysAsk *ask) {
+static void finish_if_done(PullKeysAsk *ask) {
         if (ask->i_next < ask->n_slots || ask->n_reads > 0)
                 return;
 
@@ -177,7 +177,7 @@ static int on_secret_read(const char *text, size_t size, const Error *error, voi
         if (r < 0)
                 return r;
 
-        settle(ask);
+        finish_if_done(ask);
         return 0;
 }
 
@@ -197,7 +197,7 @@ static int slot_begin(Slot *slot) {
         return 0;
 }
 
-/* Begins to read as many as may be read at the same time. When all are read, settle(). */
+/* Begins to read as many as may be read at the same time. When all are read, finish_if_done(). */
 static int slots_read(PullKeysAsk *ask) {
         while (ask->i_next < ask->n_slots && ask->n_reads < READS_MAX) {
                 int r;
@@ -225,7 +225,7 @@ static void slots_give_up(PullKeysAsk *ask) {
 
         ask->i_next = ask->n_slots;
         ask->n_reads = 0;
-        settle(ask);
+        finish_if_done(ask);
 }
 
 /* The reason is that of the last one. */
@@ -278,7 +278,7 @@ static int on_provided(const Keyring *keyring, const Error *error, void *userdat
                 return r;
 
         ask->providers_ask = credential_providers_ask_unref(ask->providers_ask);
-        settle(ask);
+        finish_if_done(ask);
         return 0;
 }
 
@@ -421,7 +421,7 @@ static int auth_ask(void *source, const PullKeysQuestion *question, PullKeysRead
         if (r < 0)
                 return r;
 
-        settle(ask);
+        finish_if_done(ask);
         *ret = take_ptr(ask);
         return 0;
 }

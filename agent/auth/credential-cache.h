@@ -5,8 +5,8 @@
  * What credential provider plugins answered, for as long as it is good
  *
  * An answer is kept for an image, its registry or all images, apart for each plugin. There is a limit
- * to the number of answers; beyond it the one goes that would have ended first. Pure: whoever asks
- * brings the time, of any clock that does not jump.
+ * to the number of answers; beyond it the one goes that would have ended first. Pure: the
+ * caller gives the time, of any clock that does not jump.
  */
 
 #include <stdint.h>

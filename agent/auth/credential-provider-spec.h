@@ -62,7 +62,7 @@ typedef enum CredentialScope {
 
 typedef struct CredentialProviderResponse {
         CredentialScope scope;
-        bool has_keep; /* it says how long */
+        bool has_keep; /* it has one */
         uint64_t keep_usec;
         CredentialsSpec credentials;
 } CredentialProviderResponse;

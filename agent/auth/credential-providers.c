@@ -125,7 +125,7 @@ static uint64_t now(const CredentialProviders *providers) {
         return usec;
 }
 
-/* Reads what the plugin wrote, and keeps it as long as it says. */
+/* Reads what the plugin wrote, and keeps it as long as that allows. */
 static int take_output(Run *run, const char *output, size_t size, CredentialAnswer **ret,
                        Error *reterr) {
         cleanup(credential_provider_response_done) CredentialProviderResponse response =

@@ -6,8 +6,8 @@
  *
  * Programs that know the credentials of a cloud's registries, configured and run as the kubelet runs
  * them: see kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider. The answer is
- * kept as long as the plugin says, for the image, its registry, or all. A plugin gets a minute; who
- * asks for one image at the same time shares a run. A broken configuration is refused as a whole.
+ * kept as long as the plugin allows, for the image, its registry, or all. A plugin gets a minute;
+ * those that ask for one image at the same time share a run. A broken configuration is refused as a whole.
  */
 
 #include <systemd/sd-event.h>
@@ -28,7 +28,7 @@ CredentialProviders *credential_providers_free(CredentialProviders *providers);
 size_t credential_providers_count(const CredentialProviders *providers);
 
 /* keyring: with what all plugins that are for this image answered; borrowed during the call, so copy
- * with keyring_add_all(). Never NULL; a plugin that failed adds nothing, and error tells of the last
+ * with keyring_add_all(). Never NULL; a plugin that failed adds nothing, and error is that of the last
  * one that did; it may be NULL. */
 typedef int (*CredentialProvidersReady)(const Keyring *keyring, const Error *error, void *userdata);
 

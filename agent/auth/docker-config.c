@@ -132,7 +132,7 @@ int auth_dir_add_named(AuthDir *dir, const char *name, Keyring *keyring, Error *
 #define N_PLACES 4
 
 struct DockerConfig {
-        char *places[N_PLACES]; /* in the order in which they are looked at; may be NULL */
+        char *places[N_PLACES]; /* in the order in which they are read; may be NULL */
 };
 
 DEFINE_CLEANUP(DockerConfig *, docker_config_free)
@@ -187,7 +187,7 @@ DockerConfig *docker_config_free(DockerConfig *config) {
         return NULL;
 }
 
-/* In a folder that may not be looked into there is nothing for us. */
+/* A folder that may not be read has nothing for the agent. */
 static bool find_place(const DockerConfig *config, size_t *ret) {
         struct stat status;
 

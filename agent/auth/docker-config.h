@@ -26,11 +26,11 @@ AuthDir *auth_dir_free(AuthDir *dir);
 /* The file NAME.json. What cannot be read is a refusal that names it. */
 int auth_dir_add_named(AuthDir *dir, const char *name, Keyring *keyring, Error *reterr);
 
-/* All files, in the order of their names. One that cannot be used is passed over and told to
+/* All files, in the order of their names. One that cannot be used is passed over and reported to
  * on_problem, which may be NULL. */
 int auth_dir_add_all(AuthDir *dir, Keyring *keyring, AuthDirProblem on_problem, void *userdata);
 
-/* Reads all files and tells what is wrong with them. *ret_n_files: how many there are. */
+/* Reads all files and reports what is wrong with them. *ret_n_files: how many there are. */
 int auth_dir_check(AuthDir *dir, AuthDirProblem on_problem, void *userdata, size_t *ret_n_files);
 
 const char *auth_dir_path(const AuthDir *dir);

@@ -193,7 +193,7 @@ static const char *step_to_string(Inplaced__V1__Step step) {
         switch (step) {
         case INPLACED__V1__STEP__STEP_QUEUED: return "queued";
         case INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME: return "waiting";
-        case INPLACED__V1__STEP__STEP_LOOKING: return "looking";
+        case INPLACED__V1__STEP__STEP_INSPECTING: return "inspecting";
         case INPLACED__V1__STEP__STEP_RESOLVING: return "resolving";
         case INPLACED__V1__STEP__STEP_DOWNLOADING: return "downloading";
         case INPLACED__V1__STEP__STEP_UNPACKING: return "unpacking";

@@ -337,7 +337,7 @@ static int merge_secrets(DesiredImage *into, const DesiredImage *from) {
         return r;
 }
 
-/* Two sandbox configs cannot be mixed: the first one that says anything counts. */
+/* Two sandbox configs cannot be mixed: the first one that is not empty counts. */
 static int merge_sandbox(DesiredImage *into, const DesiredImage *from) {
         int r = 0;
 

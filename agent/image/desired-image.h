@@ -92,7 +92,7 @@ bool desired_image_equal(const DesiredImage *a, const DesiredImage *b);
 int desired_images_take(DesiredImages *list, DesiredImage *desired);
 void desired_images_done(DesiredImages *list);
 
-/* Several of one image as one: the stricter policy, the most patient limits, the longest lifetime,
+/* Several of one image as one: the stricter policy, the widest limits, the longest lifetime,
  * all secrets and owners, and the newest version. A fault concerns one of them alone. At least one
  * desired image. Name and tag are those of the first. */
 int desired_image_merge(const DesiredImage *const *desired_images, size_t n_desired,

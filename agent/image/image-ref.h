@@ -38,7 +38,7 @@ typedef struct ImageRef {
         char digest[IMAGE_DIGEST_SIZE];   /* "sha256:...", or empty */
 } ImageRef;
 
-/* Refuses with ERROR_INVALID and says in one line what is wrong; *ret is left alone then. */
+/* Refuses with ERROR_INVALID and one line about what is wrong; *ret is left alone then. */
 int image_ref_parse(const char *text, ImageRef *ret, Error *reterr);
 
 /* The same from an entry of a NodeImage: a name without tag, and a tag or a digest. */

@@ -14,7 +14,7 @@
 
 #define GROUP "apps.kruise.io"
 
-/* Every tag gets its own copy of what is said once per image. This bounds the copies. */
+/* Every tag gets its own copy of what the spec has once per image. This bounds the copies. */
 #define SHARED_SIZE_MAX ((size_t) 8 << 20)
 
 #define PAIRS_MAX 256 /* labels or annotations of one image */
@@ -115,7 +115,7 @@ static int parse_sandbox_config(struct json_object *image, const JsonPath *path,
                            desired, reterr);
 }
 
-/* What is said once per image: its pull secrets and its sandbox config. */
+/* What the spec has once per image: its pull secrets and its sandbox config. */
 static int desired_spec_read_shared(struct json_object *image, const JsonPath *path,
                                     DesiredImage *desired, Error *reterr) {
         int r;
@@ -243,7 +243,7 @@ static int parse_version(struct json_object *item, const JsonPath *path, Desired
         return 0;
 }
 
-/* What is said about one tag, beginning with its name. Lenient: an unknown policy is Always. What was
+/* The fields of one tag, beginning with its name. Lenient: an unknown policy is Always. What was
  * read before a refusal is in the desired image. */
 static int desired_spec_read_tag(struct json_object *item, const JsonPath *path, bool is_lenient,
                                  DesiredImage *desired, Error *reterr) {
@@ -438,7 +438,7 @@ static int parse_tag(Spec *spec, struct json_object *item, const JsonPath *path,
         return r;
 }
 
-/* Makes a desired image of each tag, which differ from the template in what is said about the tag. */
+/* Makes a desired image of each tag, which differ from the template in the fields of the tag. */
 static int parse_tags(Spec *spec, struct json_object *tags, const JsonPath *path,
                       const DesiredImage *template, Error *reterr) {
         size_t n_before = spec->desired_images.n_items;
@@ -470,7 +470,7 @@ static int check_shared_size(Spec *spec, size_t n_tags, const JsonPath *path,
         return 0;
 }
 
-/* What is said once for all tags. If it has a fault, that is all that is left of it. */
+/* What is the same for all tags. If it has a fault, that is all that is left of it. */
 static int parse_template(Spec *spec, const char *name, struct json_object *image, size_t n_tags,
                           const JsonPath *path, DesiredImage *ret, Error *reterr) {
         cleanup(desired_image_done) DesiredImage desired = { .name = NULL };

@@ -46,10 +46,10 @@ typedef struct ImageStatus {
         uint64_t bytes_done;
         uint64_t bytes_total; /* 0: not known */
         bool was_present;
-        uint64_t size; /* as the runtime says; 0: unknown */
+        uint64_t size; /* as the runtime reports it; 0: unknown */
         PullReason reason;
         char *message;       /* owned; one line, or NULL */
-        char *image_id;      /* owned; what the runtime said under the reference, or NULL */
+        char *image_id;      /* owned; what the runtime has under the reference, or NULL */
         char **repo_digests; /* owned, as are the strings; ended by NULL; or NULL */
 } ImageStatus;
 

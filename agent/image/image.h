@@ -9,7 +9,7 @@
  * that leaves does not.
  *
  * A request that is done keeps its outcome, whatever becomes of the image for others later. As long as
- * that is what the image's own status says, nothing is copied.
+ * that is the image's own status, nothing is copied.
  */
 
 #include <stdbool.h>
@@ -42,7 +42,7 @@ typedef struct ImageRequest {
 typedef struct ImageMarks {
         bool is_dirty;    /* waits for image_reconcile() */
         bool has_outcome; /* a sync has ended, and this is not reported yet */
-        uint64_t shown;   /* what a status file says about it, as a fingerprint; 0 at first */
+        uint64_t shown;   /* what a status file has about it, as a fingerprint; 0 at first */
 } ImageMarks;
 
 /* The image needs another image_reconcile(). */

@@ -72,7 +72,7 @@ struct ProgressTracker {
         Timer poll;
         RpcCall *call;
         uint64_t answered_usec;  /* when the store was last seen */
-        unsigned unsupported_by; /* the connection that said so, counted from 1 */
+        unsigned unsupported_by; /* the connection that reported so, counted from 1 */
         uint64_t n_ingests;
         uint64_t offsets; /* of all ingests at the last poll */
         bool is_active;   /* some ingest has grown since the poll before */
@@ -91,7 +91,7 @@ struct Progress {
         char *reference;
         ProgressFind find;
         ProgressReport report;
-        uint64_t arrived; /* as the store says; it may go back, unlike what is reported */
+        uint64_t arrived; /* as the store reports; it may go back, unlike what is reported */
         uint64_t changed_usec;
         bool was_active;
         bool is_stalled;

@@ -47,7 +47,7 @@ ProgressTracker *progress_tracker_free(ProgressTracker *tracker);
 
 void progress_tracker_set_stall(ProgressTracker *tracker, uint64_t stall_usec);
 
-/* False once the runtime has said that it has no content store. */
+/* False once it is known that the runtime has no content store. */
 bool progress_tracker_is_supported(const ProgressTracker *tracker);
 
 /* Bytes that arrived for all pulls so far. */

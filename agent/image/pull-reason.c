@@ -280,7 +280,7 @@ static void blank_names(char *text) {
         blank_words(text);
 }
 
-/* Whether the runtime itself said it and not gRPC, which could not talk to the runtime. */
+/* Whether this is from the runtime itself and not from gRPC, which could not talk to the runtime. */
 static bool is_about_pulling(const char *text) {
         return strstr(text, "pull") || strstr(text, "resolve reference") ||
                strstr(text, "registry");

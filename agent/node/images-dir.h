@@ -8,7 +8,7 @@
  * any time what each file asks for. Nothing is ever written there. Neither the folder nor its
  * parent needs to exist, it may be a link, and its files may be links as in a mounted ConfigMap.
  *
- * An event says no more than that something happened; then the whole folder is scanned, once it was
+ * An event means no more than that something happened; then the whole folder is scanned, once it was
  * quiet for a moment, and files that are the same as before are not read. A file that is being written
  * is left alone until it is closed, or was not written to for a second. Large files are read one in a
  * turn of the event loop, and what they say comes into force together, at the end of the scan: what

@@ -224,7 +224,7 @@ static bool is_expired(const Image *image, const ImageRequest *request) {
         return request->is_expired;
 }
 
-/* What became of it is not what the image's status says. */
+/* Its outcome is not the image's status. */
 static bool has_outcome(const Image *image, const ImageRequest *request) {
         return request->is_done && !request->is_expired &&
                image_status_for(image, request->owner, request->desired.name) !=

@@ -29,10 +29,10 @@ int node_image_write(const NodeImageOptions *options, FILE *file);
 /* The same as a text that the caller owns. */
 int node_image_to_text(const NodeImageOptions *options, char **ret);
 
-/* Differs, as good as surely, if what the object says about an image does. Never 0. */
+/* Differs, as good as surely, if what the object has about an image does. Never 0. */
 uint64_t node_image_fingerprint(const Image *image);
 
-/* Gives images back what an earlier object says: what is finished and for whom, and the requests
+/* Gives images back what an earlier object has: what is finished and for whom, and the requests
  * that were not; in a cluster also the desired images of the API server's NodeImage, so that work goes on
  * before the server answers. Refuses what is no such object. */
 int node_image_restore(Images *images, const char *text, size_t size, bool in_cluster,

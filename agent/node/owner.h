@@ -19,7 +19,7 @@
 #define NODE_IMAGE_EXPIRED "inplaced.io/expired"
 #define NODE_IMAGE_OUTCOMES "inplaced.io/outcomes"
 
-/* The owner of what a file says; the caller owns *ret. Owners go into JSON, so a name that is no UTF-8
+/* The owner that a file is; the caller owns *ret. Owners go into JSON, so a name that is no UTF-8
  * becomes "./" and the name with those bytes as "%FF", which no other file can be called. */
 int owner_of_file(const char *name, char **ret);
 

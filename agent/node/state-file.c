@@ -17,7 +17,7 @@
 
 #define FILE_NAME "nodeimage.json"
 #define FILE_SIZE_MAX ((off_t) 64 << 20)
-#define FILE_MODE 0640 /* what is on this node, and why not, is nobody's business but root's */
+#define FILE_MODE 0640 /* for root alone: it shows what is on this node, and why not */
 
 /* Between two writes there are at least this many times the duration of the first. */
 #define PAUSE_FACTOR 10
@@ -93,7 +93,7 @@ static uint64_t pause_after(uint64_t duration_usec) {
         return pause < PAUSE_USEC_MAX ? pause : PAUSE_USEC_MAX;
 }
 
-/* Not being able to write is said once, and once more when it works again. */
+/* A failure to write is logged once, and its end as well. */
 static void state_file_note(StateFile *file, int result) {
         bool was_broken = file->error.kind != ERROR_NONE;
 
@@ -199,7 +199,7 @@ static int state_file_restore(StateFile *file) {
         if (r == -ENOMEM)
                 return r;
         if (r < 0) {
-                if (r != -ENOENT && r != -ENOTDIR) /* the latter is said by the first write */
+                if (r != -ENOENT && r != -ENOTDIR) /* the latter is logged by the first write */
                         log_warning(file->log, NULL, "Cannot read `%s`: %s, starting afresh.",
                                     file->path, strerror(-r));
                 return 0;
@@ -217,7 +217,7 @@ static int state_file_restore(StateFile *file) {
         return 0;
 }
 
-/* The folder is systemd's to make, but not everybody has that. */
+/* systemd makes the folder, but not every node has systemd. */
 static void make_directory(const char *path) {
         (void) mkdir(path, 0755);
 }

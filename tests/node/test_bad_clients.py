@@ -125,7 +125,7 @@ def test_crowd_of_silent_ones(agent):
 
 @pytest.mark.handover
 def test_clients_that_never_read(agent, fake_runtime):
-    """Streams that nobody reads are held back, not heaped up, while others are told all."""
+    """Streams that nobody reads are held back, not heaped up, while others are answered in full."""
     fake_runtime.on("PullImage", behaviours.slow(0.5), "good/slow:1")
     images = ["good/slow:1", *(f"good/n{number}:1" for number in range(19))]
     message = agent.messages.PreloadRequest(images=images).SerializeToString()
@@ -170,7 +170,7 @@ def _heard(connection) -> bytes:
 
 
 @pytest.mark.handover
-def test_one_user_locks_nobody_out(shared_agent):
+def test_one_user_does_not_lock_out_others(shared_agent):
     """Calls whose message never comes, on as many connections as there are, cost their user alone."""
     agent = shared_agent
     half = OPENING + http2.request(1, PATH + "Preload", None)
@@ -229,7 +229,7 @@ def _reset_call(stream: int) -> bytes:
 
 
 def test_callers_that_vanish(agent, fake_runtime):
-    """Callers that vanish in the middle take their wishes with them, in the runtime, too."""
+    """The desired images of callers that vanish go with them, in the runtime, too."""
     fake_runtime.on("PullImage", behaviours.hang())
     images = [f"bad/n{number}:1" for number in range(5)]
     message = agent.messages.PreloadRequest(images=images).SerializeToString()
@@ -241,7 +241,7 @@ def test_callers_that_vanish(agent, fake_runtime):
             wait_until(lambda: len(fake_runtime.calls("PullImage")) == 6, 10, "all pulls")
         calls = fake_runtime.calls("PullImage")[1:]
         wait_until(lambda: all(call.cancelled for call in calls), 10, "end of all pulls")
-        wait_until(lambda: agent.tag_status("bad/n0:1") is None, 10, "end of the wishes")
+        wait_until(lambda: agent.tag_status("bad/n0:1") is None, 10, "end of the requests")
     fake_runtime.behave()
     pull_another(agent)
 
@@ -260,7 +260,7 @@ def test_callers_that_vanish(agent, fake_runtime):
     ids=["garbage", "random", "not-utf-8", "5-mb", "unknown", "path", "long"],
 )
 def test_bad_call(agent, method, message, code):
-    """A call that cannot be understood is refused with the right status, and logged by nobody."""
+    """A call that cannot be understood is refused with the right status, and not logged."""
     with (
         no_leak(agent),
         grpc.insecure_channel(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that files nobody can use cost one line each and nothing else."""
+"""Proves that files that cannot be used cost one line each and nothing else."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def agent(start_agent, fake_runtime):
 
 @pytest.mark.parametrize("case", UNUSABLE)
 def test_unusable_document(agent, fake_runtime, case):
-    """A file that cannot be used costs one line, in the log and in the diagnosis, until mended."""
+    """A file that cannot be used costs one line, in the log and in the diagnosis, until corrected."""
     content, hint = UNUSABLE[case]
     bad = agent.images_dir / "bad.yaml"
     before = agent.memory().anonymous
@@ -108,7 +108,7 @@ def test_last_good_content_counts(agent, fake_runtime):
     pull_another(agent)
     assert agent.tag_status("good/one:1")["phase"] == "Succeeded"
     file.unlink()
-    wait_until(lambda: agent.tag_status("good/one:1") is None, 5, "end of the wish")
+    wait_until(lambda: agent.tag_status("good/one:1") is None, 5, "end of the request")
     assert len(fake_runtime.calls("PullImage", "good/one:1")) == 1
 
 

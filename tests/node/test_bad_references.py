@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that references which can name nothing are refused in one line, whoever writes them."""
+"""Proves that references which can name nothing are refused in one line, from any source."""
 
 from __future__ import annotations
 

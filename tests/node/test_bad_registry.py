@@ -91,7 +91,7 @@ def good(push):
 
 @pytest.fixture
 def absent():
-    """The address of a registry that is not there: nobody can listen there meanwhile."""
+    """The address of a registry that is not there: no other program can listen there meanwhile."""
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{holder.getsockname()[1]}"
@@ -156,7 +156,7 @@ def test_trickling_registry(start_agent, containerd, fake_registry, fragile):
 
 
 def test_registry_that_recovers(start_agent, containerd, fake_registry, fragile):
-    """After what a registry did wrong once, the next wish is served, with the right image."""
+    """After what a registry did wrong once, the next request is done, with the right image."""
     agent = start_agent(containerd.endpoint)
     fake_registry.on("layer", fakes.reset_after(1000))
     agent.want(fragile.reference, backoffLimit=0)
@@ -201,7 +201,7 @@ def test_name_that_sounds_like_a_failure(agent, registry):
 
 
 def test_registry_wants_credentials(agent, auth_registry, image_name):
-    """Without credentials, or with wrong ones, nobody gets in, and no password is ever shown."""
+    """Without credentials, or with wrong ones, access is refused, and no password is ever shown."""
     image = auth_registry.push_image(image_name, "1", [1000])
     agent.want(image.reference, backoffLimit=0)
     agent.wait_status(image.reference, "Failed", 10 * sanitizers.SLOWNESS)
@@ -225,7 +225,7 @@ def test_signed_url(agent, fake_registry, fragile, absent):
 
 
 def test_registry_with_unknown_certificate(start_agent, containerd, folder):
-    """A certificate that nobody vouches for is a failure of TLS."""
+    """A certificate that no authority vouches for is a failure of TLS."""
     with Registry(folder / "tls", tls=True) as registry:
         image = registry.push_image("t/tls", "1", [1000])
         hosts = containerd.folder / "certs.d" / registry.host

@@ -69,7 +69,7 @@ def test_pull_hangs(agent, fake_runtime):
 
 @pytest.mark.slow
 def test_look_hangs(agent, fake_runtime):
-    """A runtime that does not tell what it has is given up after ten seconds, for that image."""
+    """A runtime that does not report what it has is given up after ten seconds, for that image."""
     fake_runtime.on("ImageStatus", behaviours.hang(), BAD)
     with no_leak(agent):
         agent.want(BAD, backoffLimit=0)
@@ -99,7 +99,7 @@ def test_version_hangs(start_agent, fake_runtime):
 
 
 def test_progress_hangs(start_agent, fake_runtime):
-    """Who tells the bytes may hang for ever; that is no reason to give up a pull that works."""
+    """The store that reports bytes may hang for ever; that is no reason to give up a pull that works."""
     agent = start_agent(fake_runtime.endpoint, stall_timeout=1)
     fake_runtime.on("ListStatuses", behaviours.hang())
     fake_runtime.on("PullImage", behaviours.slow(2))
@@ -250,7 +250,7 @@ def test_garbage_at_first(start_agent, fake_runtime, method):
 
 @pytest.mark.handover
 def test_connection_drops(agent, fake_runtime):
-    """A pull whose connection breaks is nobody's failure: it goes on after the next connection."""
+    """A pull whose connection breaks is no failure: it goes on after the next connection."""
     fake_runtime.on("PullImage", behaviours.in_turn(behaviours.hang(), behaviours.normal()))
     with no_leak(agent):
         agent.want("good/one:1", backoffLimit=0)

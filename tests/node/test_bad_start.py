@@ -140,7 +140,7 @@ def test_bad_configuration_at_reload(agent, case):
 
 
 def test_socket_is_a_file(agent):
-    """A file in the place of the socket is somebody's, and left alone."""
+    """A file in the place of the socket belongs to others, and is left alone."""
     agent.socket.write_text("precious")
     assert_refused(run(agent), 1, str(agent.socket), "is not a socket", "--socket")
     assert agent.socket.read_text() == "precious"
@@ -219,7 +219,7 @@ BROKEN_KEYS = {
 
 @pytest.mark.parametrize("case", BROKEN_KEYS)
 def test_broken_credentials(agent, case, fake_runtime):
-    """A broken file of credentials is told in the diagnosis; those in other files still count."""
+    """A broken file of credentials is reported in the diagnosis; those in other files still count."""
     broken = agent.auth_dir / "broken.json"
     if BROKEN_KEYS[case] is None:
         broken.mkdir()

@@ -23,7 +23,7 @@ def test_caller_that_goes_away_cancels(agent, containerd, gate):
     wait_ingests(containerd, True)
     preload.cancel()
     wait_ingests(containerd, False)
-    wait_until(lambda: agent.status()["status"]["desired"] == 0, 10, "end of the wish")
+    wait_until(lambda: agent.status()["status"]["desired"] == 0, 10, "end of the request")
     assert containerd.image_status(gate.reference) is None
 
 
@@ -38,7 +38,7 @@ def test_caller_that_is_killed_cancels(agent, containerd, gate):
 @pytest.mark.handover
 @pytest.mark.parametrize("by", ["request", "image"])
 def test_cancel(agent, containerd, gate, by):
-    """Cancel ends a request, by its ID or by its image; its stream tells so and ends."""
+    """Cancel ends a request, by its ID or by its image; its stream reports that and ends."""
     preload = Preload(agent, gate.reference)
     request_id = preload.wait_phase("PULLING").request_id
     wait_ingests(containerd, True)
@@ -140,7 +140,7 @@ def test_detached_request_is_cancelled(start_agent, fake_runtime):
 
 
 def test_waiting_callers_learn_of_the_end(start_agent, fake_runtime):
-    """When the agent ends, callers that wait are told so at once."""
+    """When the agent ends, callers that wait are notified at once."""
     fake_runtime.on("PullImage", behaviours.hang())
     agent = start_agent(fake_runtime.endpoint)
     preload = Preload(agent, "demo/web:1")

@@ -24,7 +24,7 @@ SLOWLY = sanitizers.SLOWNESS
 
 @pytest.fixture
 def mortal(folder):
-    """A containerd that nobody else uses."""
+    """A containerd of its own."""
     with Containerd(folder / "mortal") as containerd:
         yield containerd
 
@@ -135,7 +135,7 @@ def test_agent_dies_often(start_agent, fake_runtime):
     assert os.listdir(agent.state_dir) == ["nodeimage.json"]
 
 
-def test_wish_withdrawn_while_dead(start_agent, fake_runtime):
+def test_desired_image_withdrawn_while_dead(start_agent, fake_runtime):
     """What was no longer asked for when the agent came back is neither pulled nor reported."""
     fake_runtime.on("PullImage", behaviours.hang(), "bad/one:1")
     agent = start_agent(fake_runtime.endpoint)

@@ -64,8 +64,8 @@ def test_no_way_in(agent, auth_registry, secret_image, given):
     assert "not-the-password" not in told
 
 
-def test_mended_credentials(agent, auth_registry, secret_image):
-    """Each attempt reads the credentials anew, so mended ones count without a restart."""
+def test_corrected_credentials(agent, auth_registry, secret_image):
+    """Each attempt reads the credentials anew, so corrected ones count without a restart."""
     agent.give_credentials(auth_registry.host, "lab-user", "wrong")
     preload = Preload(agent, secret_image.reference)
     preload.wait_step("BACKING_OFF")
@@ -98,7 +98,7 @@ def _user_of(request) -> str:
 
 
 def _basic(status: int) -> fakes.Behaviour:
-    """Answers whoever is called "first" with the status."""
+    """Answers the caller named "first" with the status."""
 
     def behave(connection, request, reply) -> None:
         refusals = {"": fakes.refuse(401), "first": fakes.refuse(status)}
@@ -184,7 +184,7 @@ def test_pull_secrets_by_name(start_agent, fake_runtime):
 
 
 def test_other_secrets_join_a_pull(start_agent, fake_runtime):
-    """Whoever comes with another secret while a pull runs does not fail with it."""
+    """A request with another secret that comes while a pull runs does not fail with it."""
     released = threading.Event()
     first = behaviours.when(released)
     fake_runtime.on(
@@ -229,7 +229,7 @@ def test_one_usable_secret_of_two_is_enough(start_agent, fake_runtime):
 
 
 def test_malformed_file_is_reported(start_agent, fake_runtime):
-    """A malformed file that nobody named is a problem in doctor; the other files still count."""
+    """A malformed file that no image names is a problem in doctor; the other files still count."""
     agent = start_agent(fake_runtime.endpoint)
     (agent.auth_dir / "bad.json").write_text('{"auths": {"hub.test": {"auth": "!!"}}}')
     agent.give_credentials("hub.test", "somebody", "x", file="good.json")

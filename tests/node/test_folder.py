@@ -28,7 +28,7 @@ def wait_wanted(agent, *references: str) -> None:
 
 
 def test_file_is_added(agent, containerd, push):
-    """A file that appears has its image pulled, and the status tells the runtime's own ID."""
+    """A file that appears has its image pulled, and the status has the runtime's own ID."""
     image = push()
     agent.want(image.reference)
     status = agent.wait_status(image.reference, "Succeeded")
@@ -213,7 +213,7 @@ def test_large_files_do_not_block_callers(start_agent, fake_runtime):
         parts.append(slowest_answer_during(agent, len(parts)))
 
 
-def test_wishes_are_merged(start_agent, fake_runtime):
+def test_desired_images_are_merged(start_agent, fake_runtime):
     """Files that name one image share one pull and own it together, however they write its name."""
     agent = start_agent(fake_runtime.endpoint)
     released = threading.Event()

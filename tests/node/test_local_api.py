@@ -58,7 +58,7 @@ def test_preload_tells_all_there_is(agent, containerd, push):
 
 
 def test_first_events_come_at_once(start_agent, fake_runtime):
-    """Each image of a request is told of at once, also while nothing of it can be done."""
+    """Each image of a request is reported at once, also while nothing of it can be done."""
     fake_runtime.on("ImageStatus", behaviours.hang())
     agent = start_agent(fake_runtime.endpoint)
     images = [f"demo/web:{number}" for number in range(20)]
@@ -70,7 +70,7 @@ def test_first_events_come_at_once(start_agent, fake_runtime):
 
 
 def test_slow_reader_gets_the_newest_state(start_agent, fake_runtime):
-    """Who reads late is told of each image's end, but not of every state that it went through."""
+    """A slow reader gets each image's end, but not every state that it went through."""
     agent = start_agent(fake_runtime.endpoint)
     images = [f"demo/{'long-name-' * 15}{number}:1" for number in range(1000)]
     # A reader that does not let gRPC read ahead for it.
@@ -96,7 +96,7 @@ def test_slow_reader_gets_the_newest_state(start_agent, fake_runtime):
 
 @pytest.mark.handover
 def test_several_clients_share_one_pull(start_agent, containerd, gate):
-    """Whoever asks for the same image, by stream or file, is served by one call to the runtime."""
+    """Requests for the same image, by stream or file, share one call to the runtime."""
     agent = start_agent(containerd.endpoint)
     agent.want(gate.reference)
     preloads = [Preload(agent, gate.reference) for _ in range(5)]
@@ -125,7 +125,7 @@ def test_late_client_joins_the_pull(start_agent, fake_runtime):
 
 
 def test_one_image_twice_in_a_request(start_agent, fake_runtime):
-    """An image that is named twice, in two ways, is pulled once and told of under both names."""
+    """An image that is named twice, in two ways, is pulled once and reported under both names."""
     agent = start_agent(fake_runtime.endpoint)
     names = {"nginx:1", "docker.io/library/nginx:1"}
     preload = Preload(agent, *names)
@@ -136,7 +136,7 @@ def test_one_image_twice_in_a_request(start_agent, fake_runtime):
 
 
 def test_one_fails_the_other_is_there(start_agent, fake_runtime):
-    """Of a request for two images the good one succeeds and the bad one tells its reason."""
+    """Of a request for two images the good one succeeds and the bad one has its reason."""
     fake_runtime.on("PullImage", behaviours.fail("NOT_FOUND", "no such image"), image="demo/bad:1")
     agent = start_agent(fake_runtime.endpoint)
     preload = Preload(agent, "demo/good:1", "demo/bad:1", backoff_limit=0)

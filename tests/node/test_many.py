@@ -87,7 +87,7 @@ def test_many_in_folder(agent, fake_runtime, pulls, n_files):
             part = tuple(REFERENCES[number::n_files])
             document = node_image(part, backoffLimit=0)
             write_whole(agent.images_dir / f"many-{number}.yaml", document)
-        wait_until(lambda: n_of(agent, "desired") == N_IMAGES + 1, 10 * SLOWLY, "all wishes")
+        wait_until(lambda: n_of(agent, "desired") == N_IMAGES + 1, 10 * SLOWLY, "all desired images")
         assert_prompt(agent)
         assert agent.descriptors() < 60
         wait_until(
@@ -117,7 +117,7 @@ def test_many_in_one_request(agent, fake_runtime, pulls):
 
 
 def test_many_given_up(agent, fake_runtime):
-    """A caller that leaves takes all its thousand wishes along, and nobody has to wait for them."""
+    """The thousand images of a caller that leaves are forgotten, and delay no others."""
     fake_runtime.on("PullImage", behaviours.hang())
     request = agent.messages.PreloadRequest(images=REFERENCES)
     with no_leak(agent):
@@ -127,7 +127,7 @@ def test_many_given_up(agent, fake_runtime):
             call.cancel()
         hanging = fake_runtime.calls("PullImage")[1:]
         wait_until(lambda: all(one.cancelled for one in hanging), 10 * SLOWLY, "end of all pulls")
-        wait_until(lambda: n_of(agent, "desired") == 1, 10 * SLOWLY, "end of the wishes")
+        wait_until(lambda: n_of(agent, "desired") == 1, 10 * SLOWLY, "end of the requests")
     fake_runtime.behave()
     pull_another(agent)
     assert len(fake_runtime.calls("PullImage")) == 9

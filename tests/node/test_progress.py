@@ -113,7 +113,7 @@ def test_runtime_without_numbers(folder, start_agent):
         assert {event.bytes_total for event in preload.events[:-1]} == {0}
         document = json.loads(agent.ctl("doctor", "-o", "json").stdout)
         assert document["runtimes"][0]["hasProgress"] is False
-        assert {"subject": "progress in bytes", "value": "no, this runtime does not tell"} in (
+        assert {"subject": "progress in bytes", "value": "no, this runtime does not report it"} in (
             document["facts"]
         )
         assert document["problems"] == []

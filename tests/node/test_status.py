@@ -215,7 +215,7 @@ def test_ttl(start_agent, fake_runtime):
     agent = start_agent(fake_runtime.endpoint)
     agent.want("demo/web:1", ttlSecondsAfterFinished=3)
     agent.wait_status("demo/web:1", "Succeeded")
-    wait_until(lambda: agent.status()["status"]["desired"] == 0, 10, "end of the wish")
+    wait_until(lambda: agent.status()["status"]["desired"] == 0, 10, "end of the request")
     agent.kill9()
     agent.start()
     agent.want("demo/new:1", file="new.yaml")
@@ -233,7 +233,7 @@ def test_ttl_of_a_request(start_agent, fake_runtime):
     agent = start_agent(fake_runtime.endpoint)
     Preload(agent, "demo/web:1", ttl_seconds_after_finished=3).wait_end()
     agent.wait_status("demo/web:1", "Succeeded")
-    wait_until(lambda: agent.status()["status"]["desired"] == 0, 10, "end of the wish")
+    wait_until(lambda: agent.status()["status"]["desired"] == 0, 10, "end of the request")
 
 
 def test_malformed_reference_fails(start_agent, fake_runtime):
