@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A pull while there is no runtime: its place in the queues, and its status meanwhile
+ * One pull, from a runtime that answers when a test says so: its place in the queues, what it asks, and
+ * its status meanwhile
  */
 
 #include <setjmp.h>
@@ -15,48 +16,54 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/image/pull.h"
+#include "tests/unit/fake-runtime.h"
 
 #define N_OTHERS 6
+#define ID "sha256:6efc10a0510f143a90b69dc564a914574973223e88418d65c1f8809e08dc0a1f"
 
 typedef struct Fixture {
         sd_event *event;
-        CompletionQueue *completions;
-        Runtimes *runtimes;
         PullContext context;
         Ticket others[N_OTHERS]; /* of other owners, in the same queue */
         Pull *pull;
-        unsigned n_changed;
+        bool is_changed;
+        PullKeysReady on_keys; /* while the source of credentials is asked */
 } Fixture;
 
-static int on_runtime_changed(Runtime *runtime, void *userdata) {
+/* The fixture is the source, and the question. */
+static int keys_ask(void *source, const PullKeysQuestion *question, PullKeysReady on_ready,
+                    void *userdata, PullKeysAsk **ret) {
+        Fixture *fixture = source;
+
+        assert_null(fixture->on_keys);
+        fixture->on_keys = on_ready;
+        *ret = source;
         return 0;
 }
 
-static PullKeysAsk *drop(PullKeysAsk *ask) {
-        assert_null(ask);
+static PullKeysAsk *keys_drop(PullKeysAsk *ask) {
+        if (ask)
+                ((Fixture *) ask)->on_keys = NULL;
         return NULL;
 }
 
 static void on_changed(Pull *pull, void *userdata) {
         Fixture *fixture = userdata;
 
-        fixture->n_changed++;
+        fixture->is_changed = true;
 }
 
 static int set_up(void **state) {
-        const RuntimesOptions options = { .n_paths = 0, .on_changed = on_runtime_changed };
         Fixture *fixture = calloc(1, sizeof(*fixture));
 
         assert_true(sd_event_new(&fixture->event) >= 0);
-        assert_int_equal(completion_queue_new(fixture->event, &fixture->completions), 0);
-        assert_int_equal(runtimes_new(fixture->completions, &options, &fixture->runtimes), 0);
+        fake_runtime_reset();
         fixture->context.event = fixture->event;
-        fixture->context.keys.drop = drop;
-        fixture->context.runtimes = fixture->runtimes;
+        fixture->context.keys =
+                (PullKeySource){ .ask = keys_ask, .drop = keys_drop, .source = fixture };
         assert_int_equal(queue_new(1, &fixture->context.inspections), 0);
         assert_int_equal(queue_new(1, &fixture->context.pulls), 0);
-        assert_int_equal(progress_tracker_new(fixture->event, fixture->runtimes, 0,
-                                              &fixture->context.progress),
+        assert_int_equal(progress_tracker_new(fixture->event, NULL, 0, &fixture->context.progress),
                          0);
         *state = fixture;
         return 0;
@@ -66,13 +73,13 @@ static int tear_down(void **state) {
         Fixture *fixture = *state;
 
         fixture->pull = pull_free(fixture->pull);
+        assert_int_equal(fake_runtime_n_calls(), 0);
+        assert_null(fixture->on_keys);
         for (size_t i = 0; i < N_OTHERS; i++)
                 queue_leave(&fixture->others[i]);
         progress_tracker_free(fixture->context.progress);
         queue_free(fixture->context.inspections);
         queue_free(fixture->context.pulls);
-        runtimes_free(fixture->runtimes);
-        completion_queue_free(fixture->completions);
         sd_event_unref(fixture->event);
         free(fixture);
         return 0;
@@ -82,6 +89,7 @@ static void make_desired(DesiredImage *desired, int64_t version, PullPolicy poli
         assert_int_equal(desired_image_init(desired, "nginx", "1.25"), 0);
         desired->version = version;
         desired->policy = policy;
+        desired->backoff_limit = 1;
 }
 
 static void start(Fixture *fixture, const char *owner, int64_t version, PullPolicy policy) {
@@ -139,10 +147,11 @@ static void test_waits_for_the_runtime(void **state) {
         Fixture *fixture = *state;
 
         for (size_t i = 0; i < 2; i++) {
+                fake_runtime.is_away = true;
                 start(fixture, "a", 1, policies[i]);
                 assert_int_equal(pulls_serve(&fixture->context), 0);
                 assert_status(fixture, IMAGE_WAITING, IMAGE_STEP_WAITING_FOR_RUNTIME);
-                assert_true(fixture->n_changed > 0);
+                assert_true(fixture->is_changed);
                 assert_int_equal(queue_n_served(fixture->context.inspections), 0);
                 assert_int_equal(queue_n_waiting(fixture->context.inspections), 0);
                 assert_int_equal(queue_n_waiting(fixture->context.pulls), 0);
@@ -156,6 +165,7 @@ static void test_waits_for_the_runtime(void **state) {
 static void test_runtime_goes_while_it_waits(void **state) {
         Fixture *fixture = *state;
 
+        fake_runtime.is_away = true;
         start(fixture, "a", 1, PULL_POLICY_ALWAYS);
         assert_int_equal(pull_on_runtime_changed(fixture->pull), 0);
         assert_status(fixture, IMAGE_WAITING, IMAGE_STEP_WAITING_FOR_RUNTIME);
@@ -191,6 +201,142 @@ static void test_join_of_a_busy_owner(void **state) {
         enter_others(fixture, "busy");
         assert_int_equal(pull_join(fixture->pull, "busy"), 0);
         assert_in_range(count_before(fixture), 0, 1);
+}
+
+static void serve(Fixture *fixture) {
+        assert_int_equal(pulls_serve(&fixture->context), 0);
+}
+
+static void answer_keys(Fixture *fixture) {
+        PullKeys none = { .named = NULL };
+
+        assert_non_null(fixture->on_keys);
+        assert_int_equal(fixture->on_keys(&none, NULL, fixture->pull), 0);
+}
+
+static void assert_slots(const Fixture *fixture, size_t n_inspections, size_t n_pulls) {
+        assert_int_equal(queue_n_served(fixture->context.inspections), n_inspections);
+        assert_int_equal(queue_n_served(fixture->context.pulls), n_pulls);
+}
+
+/* Until PullImage runs. */
+static void begin(Fixture *fixture, PullPolicy policy) {
+        start(fixture, "a", 1, policy);
+        serve(fixture);
+        if (policy == PULL_POLICY_IF_NOT_PRESENT) {
+                fake_runtime_answer_status(NULL);
+                serve(fixture);
+        }
+        answer_keys(fixture);
+}
+
+/* An image that is there needs no slot for a pull, and no credentials. */
+static void test_is_there(void **state) {
+        Fixture *fixture = *state;
+
+        start(fixture, "a", 1, PULL_POLICY_IF_NOT_PRESENT);
+        serve(fixture);
+        assert_status(fixture, IMAGE_WAITING, IMAGE_STEP_INSPECTING);
+        assert_slots(fixture, 1, 0);
+        fake_runtime_answer_status(ID);
+        assert_status(fixture, IMAGE_SUCCEEDED, IMAGE_STEP_NONE);
+        assert_true(pull_status(fixture->pull)->was_present);
+        assert_slots(fixture, 0, 0);
+        assert_int_equal(fake_runtime.n_pulls, 0);
+}
+
+/* It counts as pulled when the runtime shows it. */
+static void test_is_pulled(void **state) {
+        Fixture *fixture = *state;
+
+        begin(fixture, PULL_POLICY_IF_NOT_PRESENT);
+        assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_RESOLVING);
+        assert_slots(fixture, 0, 1);
+        fake_runtime_answer_pull(ID);
+        assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_UNPACKING);
+        assert_slots(fixture, 0, 1);
+        fake_runtime_answer_status(ID);
+        assert_status(fixture, IMAGE_SUCCEEDED, IMAGE_STEP_NONE);
+        assert_string_equal(pull_status(fixture->pull)->image_id, ID);
+        assert_false(pull_status(fixture->pull)->was_present);
+        assert_slots(fixture, 0, 0);
+}
+
+/* A pause holds no slot, and the second failure is the last. */
+static void test_is_refused(void **state) {
+        Fixture *fixture = *state;
+
+        begin(fixture, PULL_POLICY_ALWAYS);
+        fake_runtime_refuse("PullImage", ERROR_NOT_FOUND, "no such image");
+        assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_BACKING_OFF);
+        assert_slots(fixture, 0, 0);
+        while (queue_n_waiting(fixture->context.inspections) == 0)
+                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+
+        serve(fixture);
+        answer_keys(fixture);
+        fake_runtime_refuse("PullImage", ERROR_NOT_FOUND, "no such image");
+        assert_status(fixture, IMAGE_FAILED, IMAGE_STEP_NONE);
+        assert_int_equal(pull_status(fixture->pull)->reason, PULL_REASON_NOT_FOUND);
+        assert_string_equal(pull_status(fixture->pull)->message,
+                            "NotFound: no such image; check the name and the tag (attempt 2 of 2)");
+        assert_int_equal(fake_runtime.n_pulls, 2);
+}
+
+/* The runtime that holds nothing of what it has pulled has failed. */
+static void test_is_not_shown(void **state) {
+        Fixture *fixture = *state;
+
+        begin(fixture, PULL_POLICY_ALWAYS);
+        fake_runtime_answer_pull(ID);
+        fake_runtime_answer_status(NULL);
+        assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_BACKING_OFF);
+        assert_int_equal(pull_status(fixture->pull)->reason, PULL_REASON_WRONG_CONTENT);
+}
+
+/* A runtime that goes away has refused nothing. When it comes back, all begins anew; the second time,
+ * after a pause. */
+static void test_runtime_goes_while_it_pulls(void **state) {
+        Fixture *fixture = *state;
+
+        begin(fixture, PULL_POLICY_ALWAYS);
+        for (int i = 0; i < 2; i++) {
+                fake_runtime.is_away = true;
+                fake_runtime_refuse("PullImage", ERROR_UNAVAILABLE, "connection lost");
+                assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_WAITING_FOR_RUNTIME);
+                assert_slots(fixture, 0, 0);
+
+                fake_runtime.is_away = false;
+                assert_int_equal(pull_on_runtime_changed(fixture->pull), 0);
+                if (i == 1)
+                        break;
+                assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_QUEUED);
+                serve(fixture);
+                answer_keys(fixture);
+        }
+        assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_BACKING_OFF);
+        assert_int_equal(pull_status(fixture->pull)->attempt, 1);
+}
+
+/* The runtime is back before the pull knows that it was away: it does not wait for it. */
+static void test_runtime_is_back_at_once(void **state) {
+        Fixture *fixture = *state;
+
+        begin(fixture, PULL_POLICY_ALWAYS);
+        fake_runtime.is_away = true;
+        fake_runtime.returns = true;
+        fake_runtime_refuse("PullImage", ERROR_UNAVAILABLE, "connection lost");
+        assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_QUEUED);
+}
+
+/* A pull that is dropped drops what it asked. */
+static void test_is_dropped(void **state) {
+        Fixture *fixture = *state;
+
+        begin(fixture, PULL_POLICY_ALWAYS);
+        fixture->pull = pull_free(fixture->pull);
+        assert_int_equal(fake_runtime_n_calls(), 0);
+        assert_slots(fixture, 0, 0);
 }
 
 /* What runs with one version and policy, and whether it is good enough for another desired image. */
@@ -235,9 +381,19 @@ static void test_covers(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                TEST(test_waits_for_its_turn),    TEST(test_waits_for_the_runtime),
-                TEST(test_leaves_the_queue),      TEST(test_runtime_goes_while_it_waits),
-                TEST(test_join_of_an_idle_owner), TEST(test_join_of_a_busy_owner),
+                TEST(test_waits_for_its_turn),
+                TEST(test_waits_for_the_runtime),
+                TEST(test_leaves_the_queue),
+                TEST(test_runtime_goes_while_it_waits),
+                TEST(test_join_of_an_idle_owner),
+                TEST(test_join_of_a_busy_owner),
+                TEST(test_is_there),
+                TEST(test_is_pulled),
+                TEST(test_is_refused),
+                TEST(test_is_not_shown),
+                TEST(test_runtime_goes_while_it_pulls),
+                TEST(test_runtime_is_back_at_once),
+                TEST(test_is_dropped),
         };
         struct CMUnitTest rows[N_COVERS];
 
