@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <signal.h>
@@ -10,8 +12,10 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
+#include <unistd.h>
 
 #include "agent/agent.h"
 #include "agent/base/cleanup.h"
@@ -192,6 +196,35 @@ static int program_run(Program *program, Error *reterr) {
         return sd_event_loop(program->event);
 }
 
+DEFINE_CLEANUP(DIR *, closedir)
+
+/* For the init container of a pod whose agent is not root: the folder on the node belongs to root. */
+static int prepare_state_dir(const char *path, uid_t uid, Error *reterr) {
+        cleanup(closedir_p) DIR *folder = NULL;
+        struct dirent *entry;
+
+        if (mkdir(path, 0750) < 0 && errno != EEXIST)
+                return error_set(reterr, ERROR_INVALID, "cannot make %s: %s", path,
+                                 strerror(errno));
+
+        folder = opendir(path);
+        if (!folder)
+                return error_set(reterr, ERROR_INVALID, "cannot open %s: %s", path,
+                                 strerror(errno));
+
+        while ((entry = readdir(folder)))
+                if (entry->d_name[0] != '.' && fchownat(dirfd(folder), entry->d_name, uid,
+                                                        (gid_t) -1, AT_SYMLINK_NOFOLLOW) < 0)
+                        return error_set(reterr, ERROR_INVALID, "cannot give %s/%s away: %s", path,
+                                         entry->d_name, strerror(errno));
+
+        if (fchown(dirfd(folder), uid, (gid_t) -1) < 0)
+                return error_set(reterr, ERROR_INVALID, "cannot give %s away: %s", path,
+                                 strerror(errno));
+
+        return 0;
+}
+
 static int fail(const Error *error, int r) {
         fprintf(stderr, "inplaced: %s\n",
                 error->kind == ERROR_NONE ? strerror(-r) : error_message(error));
@@ -213,6 +246,12 @@ int main(int argc, char **argv) {
                 return fputs(options_help, stdout) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
         if (program.options.wants_version)
                 return puts("inplaced " INPLACED_VERSION) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+
+        if (program.options.prepare_for_uid) {
+                r = prepare_state_dir(program.options.state_dir,
+                                      (uid_t) atoi(program.options.prepare_for_uid), &error);
+                return r < 0 ? fail(&error, r) : EXIT_SUCCESS;
+        }
 
         limit_resources();
         r = take_listening_socket(&program.options, &error);

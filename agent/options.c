@@ -42,6 +42,7 @@ const char options_help[] =
         "  --image-credential-provider-bin-dir DIR\n"
         "                             credential provider plugins, as the kubelet has them\n"
         "  --state-dir DIR            for nodeimage.json; default /var/lib/inplaced\n"
+        "  --prepare-state-dir UID    make that folder, give it and its files to this user, and exit\n"
         "  --socket PATH              local API; default /run/inplaced/inplaced.sock\n"
         "  --socket-group GROUP       may use it, beside root; default inplaced, if it exists\n"
         "  --restart-group GROUP      of these users, who may restart containers; default none\n"
@@ -104,6 +105,13 @@ static int read_number(const char *value, int min, int max, int *ret, Error *ret
 
 static int set_count(Options *options, size_t offset, const char *value, Error *reterr) {
         return read_number(value, 1, 1000, member(options, offset), reterr);
+}
+
+static int set_uid(Options *options, size_t offset, const char *value, Error *reterr) {
+        int uid, r;
+
+        r = read_number(value, 0, INT_MAX, &uid, reterr);
+        return r < 0 ? r : set_text(options, offset, value, reterr);
 }
 
 static int set_seconds(Options *options, size_t offset, const char *value, Error *reterr) {
@@ -180,6 +188,7 @@ static const struct Setting {
         { "image-credential-provider-config", "imageCredentialProviderConfig", set_path, offsetof(Options, provider_config), false, NULL },
         { "image-credential-provider-bin-dir", "imageCredentialProviderBinDir", set_path, offsetof(Options, provider_bin_dir), false, NULL },
         { "state-dir",          "stateDir",            set_path,     offsetof(Options, state_dir),          false, "/var/lib/inplaced" },
+        { "prepare-state-dir",  NULL,                  set_uid,      offsetof(Options, prepare_for_uid),    true,  NULL },
         { "socket",             "socket",              set_path,     offsetof(Options, socket),             false, "/run/inplaced/inplaced.sock" },
         { "socket-group",       "socketGroup",         set_text,     offsetof(Options, socket_group),       false, NULL },
         { "restart-group",      "restartGroup",        set_text,     offsetof(Options, restart_group),      false, NULL },
@@ -195,7 +204,8 @@ static const struct Setting {
 
 void options_done(Options *options) {
         for (size_t i = 0; i < N_SETTINGS; i++)
-                if (settings[i].set == set_text || settings[i].set == set_path)
+                if (settings[i].set == set_text || settings[i].set == set_path ||
+                    settings[i].set == set_uid)
                         free(*(char **) member(options, settings[i].offset));
         for (size_t i = 0; i < options->n_endpoints; i++)
                 free(options->endpoints[i]);

@@ -35,6 +35,7 @@ typedef struct Options {
         char *provider_config; /* of credential provider plugins; NULL: none */
         char *provider_bin_dir;
         char *state_dir;
+        char *prepare_for_uid; /* a number: give state_dir to that user, and exit; NULL: do not */
         char *socket;
         char *socket_group;    /* NULL: the default, if there is such a group */
         char *restart_group;   /* may restart containers through it; NULL: root alone */

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -187,6 +186,7 @@ def test_what_its_process_may_do(cluster):
     )
     assert {status[f"Cap{kind}"] for kind in ("Inh", "Prm", "Eff", "Bnd", "Amb")} == {"0" * 16}
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+    assert (status["Uid"].split()[0], status["Gid"].split()[0]) == ("65532", "0")
     mounts = [line.split() for line in (process / "mountinfo").read_text().splitlines()]
     writable = {fields[4] for fields in mounts if "rw" in fields[5].split(",")}
     # What the runtime has mounted below its folder comes with it.
@@ -220,18 +220,24 @@ def test_runtime_and_api_server_restart(cluster, node_image, push, make_pod, too
 def test_rolling_update(
     cluster, images, node_image, push, make_pod, tools, fake_registry, repaired
 ):
-    """A pull and a stop that are under way are completed by the next agent, which pulls nothing again."""
+    """Pulls and a stop that are under way are completed by the next agent, which pulls nothing again and runs
+    no hook twice.
+    """
     done = Gate(fake_registry, "daemon/done", 2 << 10)
     done.open()
     gate = Gate(fake_registry, "daemon/gate", 2 << 20)
+    local = Gate(fake_registry, "daemon/local", 2 << 20)
     node_image.want(done.reference, gate.reference, policy="Always")
     node_image.wait_status(done.reference, "Succeeded", 60 * SLOWLY)
     n_asked = len(fake_registry.requests("manifest", "daemon/done"))
     lingers = until_term("touch /data/term; while [ ! -e /data/go ]; do sleep 0.1; done")
-    pod = make_pod(container("main", tools, command=lingers), terminationGracePeriodSeconds=120)
+    hook = {"preStop": {"exec": {"command": ["/bin/sh", "-c", "echo run >>/data/hooks"]}}}
+    main = container("main", tools, command=lingers, lifecycle=hook)
+    pod = make_pod(main, terminationGracePeriodSeconds=120)
     request = RecreateRequest(pod, "main").create()
     wait_until(pod.file("term").exists, 30 * SLOWLY, "SIGTERM")
     node_image.wait_status(gate.reference, "Pulling")
+    inplacectl(cluster, "pull", "--no-wait", local.reference)
 
     before = agent_pod(cluster)
     cluster.kubectl("apply", "-k", cluster.write_kustomization(images[1]))
@@ -243,30 +249,31 @@ def test_rolling_update(
     pod.file("go").touch()
     request.wait_phase("Completed", 60 * SLOWLY)
     assert request.state("main")["phase"] == "Succeeded" and request.state("main")["isKilled"]
-    assert pod.restarts() == {"main": 1}
+    assert pod.restarts() == {"main": 1} and pod.lines("hooks") == ["run"]
     request.delete()
     gate.open()
+    local.open()
+    runtime = cluster.node.containerd
+    wait_until(lambda: runtime.image_status(local.reference), 60 * SLOWLY, "local image", 0.1)
     node_image.wait_status(gate.reference, "Succeeded", 60 * SLOWLY)
     node_image.wait_status(done.reference, "Succeeded")
     assert len(fake_registry.requests("manifest", "daemon/done")) == n_asked
 
 
-def test_another_user(cluster, images, node_image, push, make_pod, tools, repaired):
-    """As 65532:0, which may open the socket, and whose folder of the state an operator has made."""
-    state = cluster.folder / "state-of-65532"
-    state.mkdir(mode=0o750)
-    os.chown(state, 65532, 0)
-    path = replace("/spec/template/spec/volumes/1/hostPath/path", str(state))
-    cluster.kubectl(
-        *("apply", "-k"),
-        cluster.write_kustomization(images[0], patches=[path], components=["non-root"]),
-    )
+def test_as_root(cluster, images, node_image, push, make_pod, tools, repaired):
+    """Where the socket is for root alone. Afterwards the usual user takes over what root has written."""
+    kustomization = cluster.write_kustomization(images[0], components=["root"])
+    cluster.kubectl("apply", "-k", kustomization)
     wait_rolled_out(cluster)
     status = (process_of(cluster) / "status").read_text()
-    assert "Uid:\t65532\t65532" in status and "Gid:\t0\t0" in status
+    assert "Uid:\t0\t0" in status and "CapEff:\t0000000000000000" in status
     assert_preloads(node_image, push())
     assert_restarts(make_pod, tools)
-    wait_until((state / "nodeimage.json").exists, 30 * SLOWLY, "state")
+    assert {path.stat().st_uid for path in cluster.state.glob("*.json")} == {0}
+    cluster.kubectl("apply", "-k", cluster.write_kustomization(images[0]))
+    wait_rolled_out(cluster)
+    assert {path.stat().st_uid for path in cluster.state.iterdir()} == {65532}
+    assert_preloads(node_image, push())
     assert json.loads(inplacectl(cluster, "doctor", "-o", "json"))["problems"] == []
 
 

@@ -85,7 +85,7 @@ def test_helm_and_kustomize_agree(overlay):
     ("component", "values"),
     [
         ("monitoring", ["podMonitor=true", "prometheusRule=true", "dashboard=true"]),
-        ("non-root", ["nonRoot=true"]),
+        ("root", ["root=true"]),
     ],
 )
 def test_components_agree(folder, component, values):
@@ -131,7 +131,7 @@ def test_values():
         "extraVolumeMounts[0].name=auth,extraVolumeMounts[0].mountPath=/auth",
         "secretNamespaces={team-a}",
         "policy=false",
-        "nonRoot=true",
+        "root=true",
         "resources.limits.memory=1Gi",
         "priorityClassName=",
         "maxUnavailable=3",
@@ -185,6 +185,10 @@ def test_pods_are_confined(overlay):
     daemon_set = read_overlay(overlay)["DaemonSet", "inplaced", "inplaced"]
     pod = daemon_set["spec"]["template"]["spec"]
     (main,) = pod["containers"]
+    (first,) = pod["initContainers"]
+    assert first["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["CHOWN"]}
+    user = {key: pod["securityContext"][key] for key in ("runAsUser", "runAsGroup", "runAsNonRoot")}
+    assert user == {"runAsUser": 65532, "runAsGroup": 0, "runAsNonRoot": True}
     assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}

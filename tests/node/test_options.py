@@ -39,6 +39,8 @@ def test_help_and_version(make_agent, fake_runtime):
         (["--jump"], "--jump"),
         (["--config=/nowhere/config.yaml"], "/nowhere/config.yaml"),
         (["--socket"], "--socket"),
+        (["--prepare-state-dir=-1"], "--prepare-state-dir"),
+        (["--prepare-state-dir=me"], "--prepare-state-dir"),
         (["--kubeconfig-context=lab"], "--kubeconfig"),
     ],
 )
@@ -48,6 +50,24 @@ def test_bad_flags(make_agent, fake_runtime, arguments, text):
     ran = run(agent, *arguments)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert text in ran.stderr and len(ran.stderr.splitlines()) == 1
+
+
+def test_prepare_state_dir(make_agent, fake_runtime, folder):
+    """The folder is made, and what is in it belongs to that user; what a link points at does not."""
+    agent = make_agent(fake_runtime.endpoint)
+    state, victim = folder / "new", folder / "victim"
+    victim.touch()
+    for _ in range(2):
+        ran = run(agent, f"--state-dir={state}", "--prepare-state-dir=65532")
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+        assert {path.lstat().st_uid for path in (state, *state.iterdir())} == {65532}
+        (state / "stops.json").touch()
+        (state / "link").unlink(missing_ok=True)
+        (state / "link").symlink_to(victim)
+        os.chown(state / "stops.json", 0, 0)
+    assert state.stat().st_mode & 0o777 == 0o750 and victim.stat().st_uid == 0
+    ran = run(agent, f"--state-dir={victim}", "--prepare-state-dir=65532")
+    assert ran.returncode == 1 and str(victim) in ran.stderr and len(ran.stderr.splitlines()) == 1
 
 
 def test_configuration_file(make_agent, fake_runtime):
