@@ -55,7 +55,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     # With several workers only these have tests, and the first one builds.
     if getattr(session, "items", None) and not session.config.option.collectonly:
         find_programs()
-        if any("render" in vars(item.module) or "Cluster" in vars(item.module) for item in session.items):
+        if any("run_client" in vars(item.module) or "Cluster" in vars(item.module) for item in session.items):
             find_clients()
 
 
