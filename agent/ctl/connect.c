@@ -36,6 +36,11 @@ typedef struct Question {
         RpcCall *call;
 } Question;
 
+static int on_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata) {
+        return sd_event_exit(sd_event_source_get_event(source),
+                             EXIT_STATUS_SIGNAL + (int) info->ssi_signo);
+}
+
 static int node_client_watch_signals(NodeClient *client, sd_event_signal_handler_t on_interrupt,
                                      void *userdata) {
 
@@ -51,9 +56,8 @@ static int node_client_watch_signals(NodeClient *client, sd_event_signal_handler
                 return -errno;
 
         for (size_t i = 0; i < sizeof(interrupts) / sizeof(interrupts[0]); i++) {
-                r = loop_add_signal(client->event, &client->signals[i], interrupts[i], on_interrupt,
-                                    on_interrupt ? userdata
-                                                 : (void *) (intptr_t) EXIT_STATUS_FAILED);
+                r = loop_add_signal(client->event, &client->signals[i], interrupts[i],
+                                    on_interrupt ?: on_signal, userdata);
                 if (r < 0)
                         return r;
         }

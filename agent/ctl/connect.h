@@ -18,7 +18,7 @@
 typedef struct NodeClient NodeClient;
 
 /* Blocks SIGINT, SIGTERM and SIGWINCH, so it comes before anything that starts threads. SIGINT and
- * SIGTERM call on_interrupt; without one they end the loop with EXIT_STATUS_FAILED. */
+ * SIGTERM call on_interrupt; without one they end the loop with EXIT_STATUS_SIGNAL + the number. */
 int node_client_new(const char *socket_path, sd_event_signal_handler_t on_interrupt, void *userdata,
                     NodeClient **ret);
 NodeClient *node_client_free(NodeClient *client);

@@ -16,6 +16,7 @@
 #include "agent/ctl/commands.h"
 #include "agent/ctl/connect.h"
 #include "agent/ctl/options.h"
+#include "agent/ctl/suggest.h"
 #include "agent/ctl/terminal.h"
 #include "agent/ctl/view.h"
 #include "proto/inplaced/v1/node.pb-c.h"
@@ -122,8 +123,10 @@ static const Command commands[] = {
           "nothing, and is reported on standard error.\n"
           "\n"
           "  -n, --namespace NAMESPACE           only pods of this namespace\n" },
-        { "status", 0, 0, command_status, OPTION_GROUP_NONE, "status",
-          "Shows the desired images of this node and their status.\n" },
+        { "status", 0, INT_MAX, command_status, OPTION_GROUP_STATUS, "status [IMAGE...]",
+          "Shows the desired images of this node, or these of them, and their status.\n"
+          "\n"
+          "  --failed                            only images that failed\n" },
         { "images", 0, 0, command_images, OPTION_GROUP_NONE, "images",
           "Lists the images that the runtime holds, and who requested them.\n" },
         { "doctor", 0, 0, command_doctor, OPTION_GROUP_NONE, "doctor",
@@ -146,12 +149,14 @@ static const Command *command_find(const char *name) {
 static void print_options(void) {
         printf("\n"
                "Options:\n"
-               "  --socket PATH                       default " SOCKET_PATH_DEFAULT "\n"
+               "  --socket PATH                       default $INPLACED_SOCKET, else\n"
+               "                                      " SOCKET_PATH_DEFAULT "\n"
                "  -o, --output table|wide|json|yaml   default table\n"
                "  -h, --help\n"
                "  --version\n"
                "\n"
-               "Exit status: 0 done, 1 failed, 2 wrong usage, 3 partly done. See inplacectl(1).\n");
+               "Exit status: 0 done, 1 failed, 2 wrong usage, 3 partly done,\n"
+               "128 + N ended by signal N. See inplacectl(1).\n");
 }
 
 static void print_overview(void) {
@@ -166,13 +171,25 @@ static void print_overview(void) {
         print_options();
 }
 
+static int refuse_command(const char *name) {
+        Suggestion suggestion = suggest_for(name);
+
+        for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+                suggest(&suggestion, commands[i].name);
+
+        if (suggestion.word)
+                complain("unknown command '%s' (did you mean '%s'?); try: inplacectl help", name,
+                         suggestion.word);
+        else
+                complain("unknown command '%s'; try: inplacectl help", name);
+        return EXIT_STATUS_USAGE;
+}
+
 static int print_help_of(const char *name) {
         const Command *command = command_find(name);
 
-        if (!command) {
-                complain("unknown command '%s'; try: inplacectl help", name);
-                return EXIT_STATUS_USAGE;
-        }
+        if (!command)
+                return refuse_command(name);
 
         printf("Usage: inplacectl [OPTION...] %s\n\n%s", command->usage, command->help);
         print_options();
@@ -221,10 +238,8 @@ static int run_command(const Options *options) {
                 return print_help_of(options->command);
 
         command = command_find(options->command);
-        if (!command) {
-                complain("unknown command '%s'; try: inplacectl help", options->command);
-                return EXIT_STATUS_USAGE;
-        }
+        if (!command)
+                return refuse_command(options->command);
 
         r = check_usage(command, options);
         return r != EXIT_STATUS_DONE ? r : command->run(options);

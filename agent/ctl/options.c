@@ -4,9 +4,11 @@
 
 #include <getopt.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/ctl/format.h"
+#include "agent/ctl/suggest.h"
 
 #define UNIX_SCHEME "unix://"
 
@@ -20,6 +22,7 @@ enum {
         OPTION_WAIT,
         OPTION_GRACE,
         OPTION_REASON,
+        OPTION_FAILED,
 };
 
 #define GRACE_SEC_MAX (24 * 3600)
@@ -38,6 +41,7 @@ static const struct option long_options[] = {
         { "wait",        no_argument,       NULL, OPTION_WAIT        },
         { "grace",       required_argument, NULL, OPTION_GRACE       },
         { "reason",      required_argument, NULL, OPTION_REASON      },
+        { "failed",      no_argument,       NULL, OPTION_FAILED      },
         { "namespace",   required_argument, NULL, 'n'                },
         { NULL,          0,                 NULL, 0                  },
 };
@@ -55,6 +59,7 @@ static const struct {
         { OPTION_WAIT,        { [OPTION_GROUP_RESTART] = true } },
         { OPTION_GRACE,       { [OPTION_GROUP_RESTART] = true } },
         { OPTION_REASON,      { [OPTION_GROUP_RESTART] = true } },
+        { OPTION_FAILED,      { [OPTION_GROUP_STATUS]  = true } },
         { 'n',                { [OPTION_GROUP_RESTART] = true, [OPTION_GROUP_VERIFY] = true } },
 };
 /* clang-format on */
@@ -107,13 +112,20 @@ static int parse_grace(const char *text, Options *options, Error *reterr) {
                        : duration_parse(text, GRACE_SEC_MAX, &options->grace_sec, reterr);
 }
 
+static const char *strip_scheme(const char *path) {
+        return strncmp(path, UNIX_SCHEME, strlen(UNIX_SCHEME)) == 0 ? path + strlen(UNIX_SCHEME)
+                                                                    : path;
+}
+
+static const char *get_socket_path(void) {
+        const char *path = getenv("INPLACED_SOCKET");
+
+        return path && path[0] ? strip_scheme(path) : SOCKET_PATH_DEFAULT;
+}
+
 static int parse_one(int option, const char *argument, Options *options, Error *reterr) {
         switch (option) {
-        case OPTION_SOCKET:
-                if (strncmp(argument, UNIX_SCHEME, strlen(UNIX_SCHEME)) == 0)
-                        argument += strlen(UNIX_SCHEME);
-                options->socket_path = argument;
-                return 0;
+        case OPTION_SOCKET: options->socket_path = strip_scheme(argument); return 0;
         case 'o': return parse_format(argument, &options->format, reterr);
         case 'h': options->wants_help = true; return 0;
         case OPTION_VERSION: options->wants_version = true; return 0;
@@ -126,10 +138,24 @@ static int parse_one(int option, const char *argument, Options *options, Error *
         case OPTION_WAIT: options->wait = true; return 0;
         case OPTION_GRACE: return parse_grace(argument, options, reterr);
         case OPTION_REASON: options->reason = argument; return 0;
+        case OPTION_FAILED: options->failed = true; return 0;
         case 'n': options->namespace = argument; return 0;
         }
 
         return error_set(reterr, ERROR_INTERNAL, "option %d has no meaning", option);
+}
+
+static int refuse_long(const char *text, Error *reterr) {
+        Suggestion suggestion = suggest_for(text + strspn(text, "-"));
+
+        for (const struct option *o = long_options; o->name; o++)
+                suggest(&suggestion, o->name);
+
+        return suggestion.word
+                       ? error_set(reterr, ERROR_INVALID,
+                                   "unknown or ambiguous option '%s' (did you mean --%s?)", text,
+                                   suggestion.word)
+                       : error_set(reterr, ERROR_INVALID, "unknown or ambiguous option '%s'", text);
 }
 
 /* getopt_long() returns a short option that it refused, and only the position of a long one. */
@@ -143,7 +169,7 @@ static int refuse(int option, char **argv, Error *reterr) {
         if (optopt > 0)
                 return error_set(reterr, ERROR_INVALID, "'%s': the option takes no argument", text);
 
-        return error_set(reterr, ERROR_INVALID, "unknown or ambiguous option '%s'", text);
+        return refuse_long(text, reterr);
 }
 
 static const char *name_of(int option) {
@@ -163,7 +189,7 @@ static void note_owned(int option, Options *options) {
 }
 
 int options_parse(int argc, char **argv, Options *ret, Error *reterr) {
-        Options options = { .socket_path = SOCKET_PATH_DEFAULT };
+        Options options = { .socket_path = get_socket_path() };
         int option, r;
 
         optind = 0; /* read anew, also when something was read before */

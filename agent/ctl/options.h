@@ -26,6 +26,7 @@ typedef enum ExitStatus {
         EXIT_STATUS_FAILED = 1,
         EXIT_STATUS_USAGE = 2,
         EXIT_STATUS_PARTLY = 3,
+        EXIT_STATUS_SIGNAL = 128, /* and the number of the signal that ended it, as in a shell */
 } ExitStatus;
 
 /* Commands that have options of their own. */
@@ -33,12 +34,13 @@ typedef enum OptionGroup {
         OPTION_GROUP_NONE, /* all other commands */
         OPTION_GROUP_PULL,
         OPTION_GROUP_RESTART,
+        OPTION_GROUP_STATUS,
         OPTION_GROUP_VERIFY,
         _OPTION_GROUP_MAX,
 } OptionGroup;
 
 typedef struct Options {
-        const char *socket_path; /* all strings are borrowed from argv */
+        const char *socket_path; /* all strings are borrowed from argv and the environment */
         OutputFormat format;
         bool wants_help;
         bool wants_version;
@@ -64,6 +66,9 @@ typedef struct Options {
         bool has_grace;
         int64_t grace_sec;
         const char *reason; /* NULL if none was given */
+
+        /* of "status" */
+        bool failed; /* only images that failed */
 
         /* of "restart" and "verify" */
         const char *namespace; /* NULL if none was given */

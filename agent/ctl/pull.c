@@ -33,8 +33,8 @@ typedef struct Pull {
         sd_event_source *timer; /* to connect again, or to wait no longer for the end */
         bool was_heard;         /* the agent has said something */
         uint64_t away_since;    /* 0 while it is there */
-        bool was_canceled;
-        Error refused; /* why the request ended before its images did */
+        int signal;             /* that canceled it; 0: none */
+        Error refused;          /* why the request ended before its images did */
 } Pull;
 
 static const RpcMethod preload_method = {
@@ -360,7 +360,7 @@ static int on_interrupt(sd_event_source *source, const struct signalfd_siginfo *
         int r;
 
         pull->call = rpc_call_unref(pull->call); /* the agent notices, and withdraws the request */
-        pull->was_canceled = true;
+        pull->signal = (int) info->ssi_signo;
 
         r = pull_list_fail_rest(&pull->list, pull_reason_to_string(PULL_REASON_CANCELED), "",
                                 clock_monotonic_usec());
@@ -397,10 +397,10 @@ static int pull_run(Pull *pull) {
         return sd_event_loop(node_client_event(pull->client));
 }
 
-static ExitStatus pull_conclude(const Pull *pull) {
-        if (pull->was_canceled) {
+static int pull_conclude(const Pull *pull) {
+        if (pull->signal > 0) {
                 complain("canceled");
-                return EXIT_STATUS_FAILED;
+                return EXIT_STATUS_SIGNAL + pull->signal;
         }
 
         if (pull->refused.kind != ERROR_NONE)
@@ -410,7 +410,7 @@ static ExitStatus pull_conclude(const Pull *pull) {
 
         if (pull->refused.kind == ERROR_INVALID)
                 return EXIT_STATUS_USAGE;
-        return pull_list_exit_status(&pull->list);
+        return (int) pull_list_exit_status(&pull->list);
 }
 
 int command_pull(const Options *options) {
@@ -440,5 +440,5 @@ int command_pull(const Options *options) {
         if (r < 0)
                 return r;
 
-        return (int) pull_conclude(&pull);
+        return pull_conclude(&pull);
 }

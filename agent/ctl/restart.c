@@ -38,7 +38,7 @@ typedef struct RestartCommand {
         NodeClient *client;
         RpcCall *call;
         RestartList list;
-        bool was_canceled;
+        int signal;    /* that canceled it; 0: none */
         Error refused; /* why it ended before all was done */
 } RestartCommand;
 
@@ -314,7 +314,7 @@ static int on_interrupt(sd_event_source *source, const struct signalfd_siginfo *
         RestartCommand *command = userdata;
 
         command->call = rpc_call_unref(command->call); /* the agent notices */
-        command->was_canceled = true;
+        command->signal = (int) info->ssi_signo;
         return sd_event_exit(node_client_event(command->client), 0);
 }
 
@@ -419,14 +419,14 @@ static void complain_of_undone(const RestartCommand *command) {
                          list->n_items);
 }
 
-static ExitStatus conclude(const RestartCommand *command) {
-        if (command->was_canceled) {
+static int conclude(const RestartCommand *command) {
+        if (command->signal > 0) {
                 complain("canceled; what has begun goes on, the rest is dropped");
-                return EXIT_STATUS_FAILED;
+                return EXIT_STATUS_SIGNAL + command->signal;
         }
         if (command->refused.kind == ERROR_NONE) {
                 complain_of_undone(command);
-                return restart_list_exit_status(&command->list, command->options->wait);
+                return (int) restart_list_exit_status(&command->list, command->options->wait);
         }
 
         complain("%s", error_message(&command->refused));

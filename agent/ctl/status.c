@@ -9,6 +9,7 @@
 #include "agent/ctl/connect.h"
 #include "agent/ctl/format.h"
 #include "agent/ctl/status-rows.h"
+#include "agent/ctl/status-select.h"
 #include "agent/ctl/terminal.h"
 #include "agent/ctl/view.h"
 #include "agent/document/json-reader.h"
@@ -131,6 +132,18 @@ static int print_for_person(const Inplaced__V1__GetStatusResponse *reply, json_o
         return problems_print(reply->problems, reply->n_problems);
 }
 
+static int select_images(json_object *node_image, const Options *options, Error *reterr) {
+        const StatusSelection selection = {
+                .images = options->arguments,
+                .n_images = (size_t) options->n_arguments,
+                .only_failed = options->failed,
+        };
+
+        return selection.n_images > 0 || selection.only_failed
+                       ? status_select(node_image, &selection, reterr)
+                       : 0;
+}
+
 static int print_status(const void *message, const Options *options) {
         const Inplaced__V1__GetStatusResponse *reply = message;
         cleanup(json_put_p) json_object *node_image = NULL;
@@ -142,6 +155,14 @@ static int print_status(const void *message, const Options *options) {
                 complain("%s; are both of the same version? try: inplacectl version",
                          error_message(&error));
                 return EXIT_STATUS_FAILED;
+        }
+        if (r < 0)
+                return r;
+
+        r = select_images(node_image, options, &error);
+        if (error.kind != ERROR_NONE) {
+                complain("%s", error_message(&error));
+                return error.kind == ERROR_INVALID ? EXIT_STATUS_USAGE : EXIT_STATUS_FAILED;
         }
         if (r < 0)
                 return r;

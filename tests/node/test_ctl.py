@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 
 import pytest
 import yaml
@@ -86,13 +87,13 @@ def test_wrong_usage(agent, arguments):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_cancels(start_agent, containerd, gate, number):
-    """Ctrl-C and SIGTERM withdraw the request: the runtime stops, and the exit status is 1."""
+    """Ctrl-C and SIGTERM withdraw the request: the runtime stops, and the exit status names the signal."""
     agent = start_agent(containerd.endpoint)
     with agent.start_ctl("pull", gate.reference) as child:
         wait_until(lambda: containerd.cri.ingests(), 10, "ingest")
         child.send_signal(number)
         output, errors = child.communicate(timeout=60)
-    assert (child.returncode, errors) == (1, "inplacectl: canceled\n")
+    assert (child.returncode, errors) == (128 + number, "inplacectl: canceled\n")
     assert "Canceled" in output
     wait_until(lambda: not containerd.cri.ingests(), 10, "end of the ingests")
 
@@ -148,6 +149,48 @@ def test_status(agent, push):
     assert image.image_id in agent.ctl("-o", "wide", "status").stdout
     for form, load in _LOAD.items():
         assert load(agent.ctl("-o", form, "status").stdout) == agent.status()
+
+
+def test_status_of_some(start_agent, fake_runtime):
+    """status IMAGE... and --failed show these images alone, in each format."""
+    fake_runtime.on("PullImage", behaviours.fail("NOT_FOUND", "no such image"), "bad:1")
+    agent = start_agent(fake_runtime.endpoint)
+    agent.ctl("pull", "--deadline=2", "good:1", "good:2", "bad:1")
+
+    def shown(*arguments):
+        ran = agent.ctl("status", "-o", "json", *arguments)
+        assert ran.returncode == 0
+        images = json.loads(ran.stdout)["status"]["imageStatuses"]
+        return {f"{name}:{tag['tag']}" for name in images for tag in images[name]["tags"]}
+
+    assert shown() == {"good:1", "good:2", "bad:1"}
+    assert shown("docker.io/library/good:2") == {"good:2"}
+    assert shown("good") == {"good:1", "good:2"}
+    assert shown("--failed") == {"bad:1"}
+    assert shown("--failed", "good") == set()
+    table = agent.ctl("status", "good:2").stdout
+    assert "good" in table and "bad" not in table
+    missing = agent.ctl("status", "other:1")
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert "other:1 is not among the desired images" in missing.stderr
+
+
+def test_suggestions(agent):
+    """A mistyped command or option is answered with the one that was meant."""
+    assert "did you mean 'status'?" in agent.ctl("statsu").stderr
+    assert "did you mean --deadline?" in agent.ctl("pull", "--daedline", "2s", "a:1").stderr
+
+
+def test_socket_of_the_environment(agent, monkeypatch):
+    """$INPLACED_SOCKET is where the agent is, unless --socket says otherwise."""
+    ctl = [str(agent.build_dir / "agent" / "inplacectl"), "status", "-o", "json"]
+    environment = {"INPLACED_SOCKET": f"unix://{agent.socket}", "PATH": "/usr/bin"}
+    ran = subprocess.run(ctl, env=environment, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0 and json.loads(ran.stdout)["kind"] == "NodeImage"
+    ran = subprocess.run(
+        [*ctl, "--socket", "/nowhere"], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == 1 and "/nowhere" in ran.stderr
 
 
 def test_images(agent, push):

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/ctl/status-select.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/ctl/status-rows.h"
+#include "agent/ctl/view.h"
+#include "agent/document/json-reader.h"
+#include "agent/image/image-ref.h"
+
+/* One of the images that were typed. */
+typedef struct Pattern {
+        ImageRef ref;
+        bool is_any_tag;
+        bool is_found;
+} Pattern;
+
+static bool has_tag(const char *text) {
+        const char *slash = strrchr(text, '/');
+
+        return strchr(text, '@') || strchr(slash ?: text, ':');
+}
+
+static bool is_match(const Pattern *pattern, const char *name, const char *tag) {
+        ImageRef ref;
+
+        /* One that is no reference is shown as failed, and has no name to be selected by. */
+        if (image_ref_from_node_image(name, tag, &ref, NULL) < 0)
+                return false;
+        if (!pattern->is_any_tag)
+                return image_ref_equal(&pattern->ref, &ref);
+
+        return strcmp(pattern->ref.registry, ref.registry) == 0 &&
+               strcmp(pattern->ref.repository, ref.repository) == 0;
+}
+
+static int read_patterns(const StatusSelection *selection, Pattern **ret, Error *reterr) {
+        cleanup(free_p) Pattern *patterns = calloc(selection->n_images + 1, sizeof(*patterns));
+        int r;
+
+        if (!patterns)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < selection->n_images; i++) {
+                r = image_ref_parse(selection->images[i], &patterns[i].ref, reterr);
+                if (r < 0)
+                        return r;
+                patterns[i].is_any_tag = !has_tag(selection->images[i]);
+        }
+
+        *ret = take_ptr(patterns);
+        return 0;
+}
+
+static bool is_selected(const StatusSelection *selection, Pattern *patterns, const StatusRow *row) {
+        bool is_one = selection->n_images == 0;
+
+        for (size_t i = 0; i < selection->n_images; i++)
+                if (is_match(&patterns[i], row->image, row->tag)) {
+                        patterns[i].is_found = true;
+                        is_one = true;
+                }
+
+        return is_one && (!selection->only_failed || strcmp(row->phase, "Failed") == 0);
+}
+
+static bool has_row(const StatusRows *rows, const char *image, const char *tag) {
+        for (size_t i = 0; i < rows->n_items; i++)
+                if (strcmp(rows->items[i].image, image) == 0 &&
+                    strcmp(rows->items[i].tag, tag) == 0)
+                        return true;
+
+        return false;
+}
+
+/* The tags of one image that are among the rows. NULL if there is no memory. */
+static json_object *select_tags(json_object *tags, const char *image, const StatusRows *rows) {
+        cleanup(json_put_p) json_object *selected = json_object_new_array();
+
+        for (size_t i = 0; selected && i < json_object_array_length(tags); i++) {
+                json_object *tag = json_object_array_get_idx(tags, i);
+
+                if (has_row(rows, image, json_get_text(tag, "tag") ?: "") &&
+                    !output_append(selected, json_object_get(tag)))
+                        return NULL;
+        }
+
+        return take_ptr(selected);
+}
+
+static int select_images(json_object *object, const char *key, const StatusRows *rows) {
+        json_object *images = json_get(object, key, json_type_object);
+        cleanup(json_put_p) json_object *selected = json_object_new_object();
+
+        if (!selected)
+                return -ENOMEM;
+        if (!images)
+                return 0;
+
+        json_object_object_foreach(images, name, image) {
+                json_object *tags = json_get(image, "tags", json_type_array);
+                json_object *kept = tags ? select_tags(tags, name, rows) : NULL;
+
+                if (!kept)
+                        continue;
+                if (json_object_array_length(kept) == 0) {
+                        json_object_put(kept);
+                        continue;
+                }
+                if (!output_add(image, "tags", kept) ||
+                    !output_add(selected, name, json_object_get(image)))
+                        return -ENOMEM;
+        }
+
+        return output_add(object, key, take_ptr(selected)) ? 0 : -ENOMEM;
+}
+
+static int refuse_missing(const StatusSelection *selection, const Pattern *patterns,
+                          Error *reterr) {
+        for (size_t i = 0; i < selection->n_images; i++)
+                if (!patterns[i].is_found)
+                        return error_set(reterr, ERROR_NOT_FOUND,
+                                         "%s is not among the desired images of this node; try: "
+                                         "inplacectl images",
+                                         selection->images[i]);
+
+        return 0;
+}
+
+int status_select(json_object *node_image, const StatusSelection *selection, Error *reterr) {
+        cleanup(json_put_p) json_object *copy = NULL; /* that the rows borrow from */
+        cleanup(status_rows_done) StatusRows rows = STATUS_ROWS_INIT;
+        cleanup(free_p) Pattern *patterns = NULL;
+        size_t n = 0;
+        int r;
+
+        r = read_patterns(selection, &patterns, reterr);
+        if (r < 0)
+                return r;
+
+        if (json_object_deep_copy(node_image, &copy, NULL) < 0)
+                return -ENOMEM;
+        r = status_rows_read(copy, &rows);
+        if (r < 0)
+                return r;
+
+        for (size_t i = 0; i < rows.n_items; i++)
+                if (is_selected(selection, patterns, &rows.items[i]))
+                        rows.items[n++] = rows.items[i];
+        rows.n_items = n;
+
+        r = refuse_missing(selection, patterns, reterr);
+        if (r < 0)
+                return r;
+
+        r = select_images(json_get(node_image, "spec", json_type_object), "images", &rows);
+        if (r < 0)
+                return r;
+
+        return select_images(json_get(node_image, "status", json_type_object), "imageStatuses",
+                             &rows);
+}
