@@ -15,6 +15,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
+#include "agent/base/sorted.h"
 #include "agent/kube/frames.h"
 #include "agent/kube/retry.h"
 #include "agent/kube/status-error-spec.h"
@@ -149,36 +150,26 @@ static WatchKey *watch_key_free(WatchKey *key) {
 
 DEFINE_CLEANUP(WatchKey *, watch_key_free)
 
-static int compare(const WatchKey *key, const char *namespace, const char *name) {
-        int r = strcmp(key->namespace, namespace);
+static int compare(const void *item, const void *sought) {
+        const WatchKey *key = item, *other = sought;
+        int r = strcmp(key->namespace, other->namespace);
 
-        return r != 0 ? r : strcmp(key->name, name);
+        return r != 0 ? r : strcmp(key->name, other->name);
 }
 
-/* Where it is, or would be. */
-static size_t find_place(const WatchKeys *keys, const char *namespace, const char *name) {
-        size_t low = 0, high = keys->n_items;
+/* Where the key of that namespace and name is, or, if it returns false, where it belongs. */
+static bool find_place(const WatchKeys *keys, const char *namespace, const char *name,
+                       size_t *ret_at) {
+        const WatchKey sought = { .namespace = (char *) namespace, .name = (char *) name };
 
-        while (low < high) {
-                size_t middle = low + (high - low) / 2;
-
-                if (compare(keys->items[middle], namespace, name) < 0)
-                        low = middle + 1;
-                else
-                        high = middle;
-        }
-
-        return low;
+        return sorted_find(keys->items, keys->n_items, compare, &sought, ret_at);
 }
 
 /* The key of that namespace and name, borrowed until it is taken out; NULL if it is not known. */
 static WatchKey *watch_keys_find(const WatchKeys *keys, const char *namespace, const char *name) {
-        size_t place = find_place(keys, namespace, name);
+        size_t at;
 
-        if (place == keys->n_items || compare(keys->items[place], namespace, name) != 0)
-                return NULL;
-
-        return keys->items[place];
+        return find_place(keys, namespace, name, &at) ? keys->items[at] : NULL;
 }
 
 static int reserve(WatchKeys *keys) {
@@ -221,10 +212,11 @@ static int key_new(const char *namespace, const char *name, const char *uid, con
 /* One that is not known, marked. Texts are copied. */
 static int watch_keys_add(WatchKeys *keys, const char *namespace, const char *name, const char *uid,
                           const char *version) {
-        size_t place = find_place(keys, namespace, name);
         WatchKey *key;
+        size_t at;
         int r;
 
+        (void) find_place(keys, namespace, name, &at);
         r = reserve(keys);
         if (r < 0)
                 return r;
@@ -233,10 +225,7 @@ static int watch_keys_add(WatchKeys *keys, const char *namespace, const char *na
         if (r < 0)
                 return r;
 
-        memmove(keys->items + place + 1, keys->items + place,
-                (keys->n_items - place) * sizeof(*keys->items));
-        keys->items[place] = key;
-        keys->n_items++;
+        sorted_insert(keys->items, &keys->n_items, at, key);
         return 0;
 }
 
@@ -254,13 +243,13 @@ static int watch_key_set_version(WatchKey *key, const char *version) {
 
 /* Takes it out; the caller owns it. */
 static WatchKey *watch_keys_take(WatchKeys *keys, WatchKey *key) {
-        size_t place = find_place(keys, key->namespace, key->name);
+        bool is_there;
+        size_t at;
 
-        assert(place < keys->n_items && keys->items[place] == key);
+        is_there = find_place(keys, key->namespace, key->name, &at);
+        assert(is_there && keys->items[at] == key);
 
-        keys->n_items--;
-        memmove(keys->items + place, keys->items + place + 1,
-                (keys->n_items - place) * sizeof(*keys->items));
+        sorted_remove(keys->items, &keys->n_items, at);
         return key;
 }
 
