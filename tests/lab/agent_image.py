@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image with the programs under test, as a cluster gets them: nothing else is in it, and no shell."""
+"""An image with the programs under test, as a cluster gets them: nothing else is in it, and no shell.
+
+The environment variable INPLACED_IMAGE names an OCI archive to take it from instead.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
+import tarfile
 from pathlib import Path
+from typing import Any
 
-from lab.image import Image, build_image
-from lab.layers import files_layer
+from lab.image import ARCHITECTURE, Image, build_image
+from lab.layers import Layer, files_layer
 
 # What programs load without saying so: libcurl, and the loader's own.
 _MORE = ("libcurl.so.4",)
@@ -17,6 +23,9 @@ _MORE = ("libcurl.so.4",)
 
 def build_agent_image(label: str = "") -> Image:
     """Of the build folder that the tests use. Another `label` makes another image of the same programs."""
+    archive = os.environ.get("INPLACED_IMAGE")
+    if archive is not None:
+        return _read_archive(Path(archive), label)
     build = Path(os.environ["INPLACED_BUILD_DIR"])
     programs = [build / "agent" / name for name in ("inplaced", "inplacectl")]
     files = {f"usr/bin/{program.name}": program for program in programs}
@@ -32,6 +41,37 @@ def build_agent_image(label: str = "") -> Image:
         entrypoint=("/usr/bin/inplaced",),
         labels={"test": label},
     )
+
+
+def _read_archive(path: Path, label: str) -> Image:
+    """An OCI layout in a tar archive: the image for this machine, with one more label."""
+    with tarfile.open(path) as archive:
+        files = {
+            entry.name: archive.extractfile(entry).read() for entry in archive if entry.isfile()
+        }
+
+    def read(descriptor: dict[str, Any]) -> bytes:
+        return files[f"blobs/{descriptor['digest'].replace(':', '/')}"]
+
+    index = json.loads(files["index.json"])
+    while "manifests" in index:
+        found = index["manifests"]
+        matching = [
+            one for one in found if one.get("platform", {}).get("architecture") == ARCHITECTURE
+        ]
+        index = json.loads(read((matching or found)[0]))
+    config = json.loads(read(index["config"]))
+    layers = []
+    for descriptor, diff_id in zip(index["layers"], config["rootfs"]["diff_ids"], strict=True):
+        content = read(descriptor)
+        layers.append(
+            Layer(descriptor["digest"], len(content), diff_id, lambda content=content: iter([content]))
+        )
+    about = config["config"]
+    environment = dict(entry.split("=", 1) for entry in about.get("Env", []))
+    labels = {**about.get("Labels", {}), "test": label}
+    entrypoint, command = about.get("Entrypoint", ()), about.get("Cmd", ())
+    return build_image(layers, environment, command, labels, "oci", entrypoint)
 
 
 def _libraries(program: Path) -> list[Path]:

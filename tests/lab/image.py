@@ -14,7 +14,7 @@ from lab.layers import Layer
 
 Format = Literal["docker", "oci"]
 
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 _MEDIA_TYPES: dict[str, dict[str, str]] = {
     "docker": {
         "manifest": "application/vnd.docker.distribution.manifest.v2+json",
@@ -65,7 +65,7 @@ def build_image(
     variables = {"PATH": "/bin", **(env or {})}
     config = _json_bytes(
         {
-            "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
+            "architecture": ARCHITECTURE,
             "os": "linux",
             "created": "2020-01-01T00:00:00Z",
             "config": {
