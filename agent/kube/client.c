@@ -29,10 +29,10 @@ struct KubeClient {
         void *userdata;
 
         char *target;
-        HttpPeer *peer;          /* for what is sent from now on; NULL: to be made */
-        unsigned generation;     /* of the credentials that the peer has */
-        unsigned n_refused;      /* tokens, so far */
-        sd_event_source *sender; /* sends what waits, one call in each turn of the loop */
+        HttpPeer *peer;      /* for what is sent from now on; NULL: to be made */
+        unsigned generation; /* of the credentials that the peer has */
+        unsigned n_refused;  /* tokens, so far */
+        Deferred sender;     /* sends what waits, one call in each turn of the loop */
 
         KubeCall *calls; /* that have not ended; the newest first */
         size_t n_sent;   /* of them */
@@ -65,7 +65,7 @@ struct KubeCall {
 
         HttpTransfer *transfer;
         const HttpPeer *peer; /* borrowed from the transfer */
-        sd_event_source *timer;
+        Timer timer;
         uint64_t deadline_usec;
         uint64_t sent_usec;
         uint64_t heard_usec; /* when it was sent, and each time something came */
@@ -89,7 +89,7 @@ static uint64_t kube_client_now(const KubeClient *client) {
 
 /* Lets the sender find out whether something can be sent. */
 static int kube_client_kick(KubeClient *client) {
-        return sd_event_source_set_enabled(client->sender, SD_EVENT_ONESHOT);
+        return deferred_request(&client->sender);
 }
 
 /* The server answers, or does not. May call on_reachable, in which any call may be dropped. */
@@ -168,7 +168,7 @@ static void kube_call_detach(KubeCall *call) {
         call->state = KUBE_CALL_ENDED;
         call->client = NULL;
         call->transfer = http_transfer_free(call->transfer);
-        call->timer = sd_event_source_disable_unref(call->timer);
+        timer_done(&call->timer);
         list_remove(&client->calls, call);
 }
 
@@ -326,7 +326,7 @@ static uint64_t kube_call_silence_ends(const KubeCall *call) {
 
 static int kube_call_arm(KubeCall *call);
 
-static int on_timer(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_timer(void *userdata) {
         KubeCall *call = userdata;
         uint64_t now = kube_client_now(call->client);
 
@@ -342,21 +342,8 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata) {
 static int kube_call_arm(KubeCall *call) {
         uint64_t silence_ends = kube_call_silence_ends(call);
         uint64_t usec = silence_ends < call->deadline_usec ? silence_ends : call->deadline_usec;
-        int r;
 
-        if (usec == UINT64_MAX)
-                return 0;
-
-        if (!call->timer) {
-                return loop_add_time(call->client->event, &call->timer, CLOCK_MONOTONIC, usec,
-                                     /* accuracy= */ 0, on_timer, call);
-        }
-
-        r = sd_event_source_set_time(call->timer, usec);
-        if (r < 0)
-                return r;
-
-        return sd_event_source_set_enabled(call->timer, SD_EVENT_ONESHOT);
+        return usec == UINT64_MAX ? 0 : timer_start_at(&call->timer, usec);
 }
 
 static void kube_call_hear(KubeCall *call) {
@@ -572,7 +559,7 @@ static int kube_client_refuse(KubeClient *client, const Error *error) {
         return call ? kube_call_finish(call, &reply, error) : 0;
 }
 
-static int on_turn(sd_event_source *source, void *userdata) {
+static int on_turn(void *userdata) {
         cleanup(error_done) Error error = ERROR_INIT;
         const KubeCredentials *credentials;
         KubeClient *client = userdata;
@@ -599,16 +586,6 @@ static void on_access_changed(void *userdata) {
         KubeClient *client = userdata;
 
         (void) kube_client_kick(client);
-}
-
-static int kube_client_add_sender(KubeClient *client) {
-        int r;
-
-        r = loop_add_defer(client->event, &client->sender, on_turn, client);
-        if (r < 0)
-                return r;
-
-        return sd_event_source_set_enabled(client->sender, SD_EVENT_OFF);
 }
 
 static int kube_client_open_access(KubeClient *client, const KubeAccessOptions *options,
@@ -650,10 +627,7 @@ int kube_client_new(const KubeClientOptions *options, KubeClient **ret, Error *r
                 .on_reachable = options->on_reachable,
                 .userdata = options->userdata,
         };
-        r = kube_client_add_sender(client);
-        if (r < 0)
-                return r;
-
+        deferred_init(&client->sender, client->event, on_turn, client);
         r = http_load(reterr);
         if (r < 0)
                 return r;
@@ -678,7 +652,7 @@ KubeClient *kube_client_free(KubeClient *client) {
                 kube_call_detach(client->calls);
         kube_client_retire_peer(client);
         kube_access_free(client->access);
-        sd_event_source_disable_unref(client->sender);
+        deferred_done(&client->sender);
         sd_event_unref(client->event);
         error_done(&client->trouble);
         free(client->target);
@@ -758,6 +732,7 @@ int kube_call(KubeClient *client, const KubeRequest *request, KubeCall **ret) {
         if (r < 0)
                 return r;
 
+        timer_init(&call->timer, client->event, /* accuracy_usec= */ 0, on_timer, call);
         kube_call_start(call, client);
         r = kube_call_arm(call);
         if (r < 0)

@@ -5,13 +5,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
 #include "agent/base/quote.h"
+#include "agent/base/random.h"
 #include "agent/kube/path.h"
 #include "agent/kube/retry.h"
 #include "agent/kube/secret-spec.h"
@@ -91,7 +91,7 @@ typedef struct SecretRead {
         size_t body_room;
         bool is_too_large;
 
-        sd_event_source *retry;
+        Timer retry;
         unsigned n_failures;
         uint64_t give_up_usec;
 } SecretRead;
@@ -111,7 +111,7 @@ static SecretRead *secret_read_free(SecretRead *read) {
                 return NULL;
 
         read->call = kube_call_unref(read->call);
-        read->retry = sd_event_source_unref(read->retry);
+        timer_done(&read->retry);
         read_forget_body(read);
         free(read);
         return NULL;
@@ -199,31 +199,26 @@ static int read_fail(SecretRead *read, const Error *error, bool is_too_large) {
 
 static int read_ask(SecretRead *read, uint64_t now_usec);
 
-static int on_retry(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_retry(void *userdata) {
         SecretRead *read = userdata;
         uint64_t now_usec;
 
-        read->retry = sd_event_source_unref(read->retry);
         (void) sd_event_now(kube_client_event(read->client), CLOCK_MONOTONIC, &now_usec);
         return read_ask(read, now_usec);
 }
 
 static int read_retry_or_give_up(SecretRead *read, const KubeReply *reply, const Error *error) {
-        sd_event *event = kube_client_event(read->client);
         uint64_t now_usec, wait_usec;
-        uint32_t random = 0;
 
-        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
-        (void) sd_event_now(event, CLOCK_MONOTONIC, &now_usec);
-        wait_usec = kube_retry_usec(++read->n_failures, reply, random);
+        (void) sd_event_now(kube_client_event(read->client), CLOCK_MONOTONIC, &now_usec);
+        wait_usec = kube_retry_usec(++read->n_failures, reply, random_number());
         if (read->n_failures > RETRIES_MAX || now_usec + wait_usec >= read->give_up_usec)
                 return read_refuse(read, ERROR_UNAVAILABLE,
                                    reply->code == 0 ? "the API server does not answer"
                                                     : "the API server cannot answer now",
                                    error_message(error));
 
-        return loop_add_time_relative(event, &read->retry, CLOCK_MONOTONIC, wait_usec, 0, on_retry,
-                                      read);
+        return timer_start(&read->retry, wait_usec);
 }
 
 static int on_replied(const KubeReply *reply, const Error *error, void *userdata) {
@@ -291,6 +286,7 @@ static int secret_read_start(KubeClient *client, const char *namespace, const ch
                 .userdata = userdata,
                 .give_up_usec = now_usec + BUDGET_USEC,
         };
+        timer_init(&read->retry, kube_client_event(client), /* accuracy_usec= */ 0, on_retry, read);
         r = read_ask(read, now_usec);
         if (r < 0)
                 return r;
@@ -316,7 +312,7 @@ struct KubeSecretAsk {
         KubeSecrets *secrets;
         Entry *entry; /* of the read that it waits for */
         SecretAnswer *answer;
-        sd_event_source *ready;
+        Deferred ready;
         KubeSecretRead on_read;
         void *userdata;
 };
@@ -328,7 +324,7 @@ struct KubeSecrets {
         Entry *entries; /* those that were used last come first */
         size_t n_entries;
         KubeSecretAsk *asks;
-        sd_event_source *expiry;
+        Timer expiry;
 };
 
 DEFINE_CLEANUP(KubeSecretAsk *, kube_secret_ask_unref)
@@ -396,14 +392,15 @@ static void secrets_evict(KubeSecrets *secrets) {
 
 static int secrets_arm_expiry(KubeSecrets *secrets);
 
-static int on_expiry(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_expiry(void *userdata) {
         KubeSecrets *secrets = userdata;
+        uint64_t now_usec;
         Entry *next;
 
-        secrets->expiry = sd_event_source_unref(secrets->expiry);
+        (void) sd_event_now(secrets->event, CLOCK_MONOTONIC, &now_usec);
         for (Entry *entry = secrets->entries; entry; entry = next) {
                 next = entry->next;
-                if (!entry->kept || entry->expires_usec > usec)
+                if (!entry->kept || entry->expires_usec > now_usec)
                         continue;
 
                 entry->kept = secret_answer_unref(entry->kept);
@@ -423,16 +420,13 @@ static int secrets_arm_expiry(KubeSecrets *secrets) {
         if (expires_usec == UINT64_MAX)
                 return 0;
 
-        secrets->expiry = sd_event_source_unref(secrets->expiry);
-        return loop_add_time(secrets->event, &secrets->expiry, CLOCK_MONOTONIC, expires_usec, 0,
-                             on_expiry, secrets);
+        return timer_start_at(&secrets->expiry, expires_usec);
 }
 
-static int on_ready(sd_event_source *source, void *userdata) {
+static int on_ready(void *userdata) {
         KubeSecretAsk *ask = userdata;
         cleanup(secret_answer_unref_p) SecretAnswer *answer = take_ptr(ask->answer);
 
-        ask->ready = sd_event_source_unref(ask->ready);
         if (answer->error.kind != ERROR_NONE)
                 return ask->on_read(NULL, 0, &answer->error, ask->userdata);
 
@@ -441,7 +435,7 @@ static int on_ready(sd_event_source *source, void *userdata) {
 
 static int ask_answer(KubeSecretAsk *ask, SecretAnswer *answer) {
         ask->answer = secret_answer_ref(answer);
-        return loop_add_defer(ask->secrets->event, &ask->ready, on_ready, ask);
+        return deferred_request(&ask->ready);
 }
 
 static int entry_answer(Entry *entry, SecretAnswer *answer) {
@@ -579,6 +573,7 @@ int kube_secrets_get(KubeSecrets *secrets, const char *namespace, const char *na
                 return -ENOMEM;
 
         *ask = (KubeSecretAsk){ .secrets = secrets, .on_read = on_read, .userdata = userdata };
+        deferred_init(&ask->ready, secrets->event, on_ready, ask);
         list_prepend(&secrets->asks, ask);
         r = ask_begin(ask, namespace, name, must_be_fresh);
         if (r < 0)
@@ -593,7 +588,7 @@ static void ask_detach(KubeSecretAsk *ask) {
 
         list_remove(&ask->secrets->asks, ask);
         ask->secrets = NULL;
-        ask->ready = sd_event_source_unref(ask->ready);
+        deferred_done(&ask->ready);
         ask->answer = secret_answer_unref(ask->answer);
         if (!entry)
                 return;
@@ -624,6 +619,7 @@ int kube_secrets_new(KubeClient *client, uint64_t keep_usec, KubeSecrets **ret) 
                 .event = sd_event_ref(kube_client_event(client)),
                 .keep_usec = keep_usec ?: KEEP_USEC_DEFAULT,
         };
+        timer_init(&secrets->expiry, secrets->event, /* accuracy_usec= */ 0, on_expiry, secrets);
         *ret = secrets;
         return 0;
 }
@@ -636,7 +632,7 @@ KubeSecrets *kube_secrets_free(KubeSecrets *secrets) {
                 ask_detach(secrets->asks);
         while (secrets->entries)
                 secrets_drop(secrets, secrets->entries);
-        secrets->expiry = sd_event_source_unref(secrets->expiry);
+        timer_done(&secrets->expiry);
         sd_event_unref(secrets->event);
         free(secrets);
         return NULL;

@@ -9,12 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <systemd/sd-event.h>
 #include <time.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
+#include "agent/base/random.h"
 #include "agent/base/sorted.h"
 #include "agent/kube/frames.h"
 #include "agent/kube/retry.h"
@@ -118,13 +118,13 @@ struct KubeWatch {
         bool has_begun;
 
         KubeCall *call;
-        sd_event_source *pause;
-        sd_event_source *guard; /* the server has to do something before that */
-        uint64_t began_usec;    /* the call */
-        uint64_t asked_usec;    /* how long it was to last, if it is a watch */
-        uint64_t broken_usec;   /* when it broke, if nothing has come since; 0: not so */
-        bool is_accepted;       /* the call */
-        bool has_worked;        /* the watch has shown something */
+        Timer pause;
+        Timer guard;          /* the server has to do something before that */
+        uint64_t began_usec;  /* the call */
+        uint64_t asked_usec;  /* how long it was to last, if it is a watch */
+        uint64_t broken_usec; /* when it broke, if nothing has come since; 0: not so */
+        bool is_accepted;     /* the call */
+        bool has_worked;      /* the watch has shown something */
 
         /* The end of a stream that was decided inside of it, until it has ended. */
         bool has_outcome;
@@ -280,19 +280,6 @@ static void watch_keys_done(WatchKeys *keys) {
         *keys = WATCH_KEYS_INIT;
 }
 
-static uint32_t watch_random(void) {
-        uint32_t random = 0;
-
-        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
-        return random;
-}
-
-static int watch_set_timer(KubeWatch *watch, uint64_t usec, sd_event_time_handler_t on_time,
-                           sd_event_source **ret) {
-        return loop_add_time_relative(watch->event, ret, CLOCK_MONOTONIC, usec,
-                                      /* accuracy= */ 0, on_time, watch);
-}
-
 static KubeWatch *watch_ref(KubeWatch *watch) {
         watch->n_refs++;
         return watch;
@@ -424,12 +411,11 @@ static int watch_handle(KubeWatch *watch, WatchPlanEvent event, const KubeReply 
                         const Error *error);
 static int watch_ask_page(KubeWatch *watch);
 
-static int on_guard(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_guard(void *userdata) {
         cleanup(error_done) Error error = ERROR_INIT;
         KubeWatch *watch = watch_ref(userdata);
         int r;
 
-        watch->guard = sd_event_source_disable_unref(watch->guard);
         watch->call = kube_call_unref(watch->call);
         (void) error_set(&error, ERROR_TIMEOUT, "GET %s: the server does not answer",
                          watch->resource);
@@ -439,14 +425,9 @@ static int on_guard(sd_event_source *source, uint64_t usec, void *userdata) {
         return r;
 }
 
-static int watch_set_guard(KubeWatch *watch, uint64_t usec) {
-        watch->guard = sd_event_source_disable_unref(watch->guard);
-        return watch_set_timer(watch, usec, on_guard, &watch->guard);
-}
-
 /* From now on the server has some time until its streamed list has to end. */
 static int watch_guard_list_end(KubeWatch *watch) {
-        return watch_set_guard(watch, LIST_END_USEC);
+        return timer_start(&watch->guard, LIST_END_USEC);
 }
 
 static bool is_success(const KubeReply *reply) {
@@ -502,7 +483,7 @@ static void watch_take_error(KubeWatch *watch, const WatchStatus *status) {
 }
 
 static int watch_list_ended(KubeWatch *watch) {
-        watch->guard = sd_event_source_disable_unref(watch->guard);
+        timer_stop(&watch->guard);
         watch->has_bookmarks = !watch->lacks_bookmarks;
         return watch_handle(watch, WATCH_ON_LISTED, NULL, NULL);
 }
@@ -592,7 +573,7 @@ static int watch_on_accepted(void *userdata) {
         if (watch->plan.step == WATCH_STREAMING)
                 return leave_stream(watch, watch_guard_list_end(watch));
 
-        watch->guard = sd_event_source_disable_unref(watch->guard);
+        timer_stop(&watch->guard);
         r = watch_set_state(watch, KUBE_WATCH_SYNCED, NULL);
         return leave_stream(watch, r);
 }
@@ -672,7 +653,7 @@ static int watch_on_stream_ended(const KubeReply *reply, const Error *error, voi
         int r = watch->failure;
 
         watch->call = kube_call_unref(watch->call);
-        watch->guard = sd_event_source_disable_unref(watch->guard);
+        timer_stop(&watch->guard);
         frames_done(&watch->frames);
         if (r >= 0)
                 r = watch_stream_ended(watch, reply, error);
@@ -824,7 +805,7 @@ static int call_stream(KubeWatch *watch, const char *query, unsigned seconds,
         watch->is_accepted = false;
         watch->has_worked = false;
 
-        r = watch_set_guard(watch, ACCEPT_USEC);
+        r = timer_start(&watch->guard, ACCEPT_USEC);
         if (r < 0)
                 return r;
 
@@ -832,11 +813,11 @@ static int call_stream(KubeWatch *watch, const char *query, unsigned seconds,
 }
 
 static unsigned long_seconds(void) {
-        return LONG_MIN_SEC + watch_random() % LONG_SPREAD_SEC;
+        return LONG_MIN_SEC + random_number() % LONG_SPREAD_SEC;
 }
 
 static unsigned short_seconds(void) {
-        return SHORT_MIN_SEC + watch_random() % SHORT_SPREAD_SEC;
+        return SHORT_MIN_SEC + random_number() % SHORT_SPREAD_SEC;
 }
 
 static const char *selector_of(const KubeWatch *watch) {
@@ -949,11 +930,10 @@ static int watch_sync_and_watch(KubeWatch *watch) {
         return watch_ask_watch(watch);
 }
 
-static int on_pause_over(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_pause_over(void *userdata) {
         KubeWatch *watch = watch_ref(userdata);
         int r;
 
-        watch->pause = sd_event_source_disable_unref(watch->pause);
         r = watch_handle(watch, WATCH_ON_TIMER, NULL, NULL);
         watch_unref(watch);
         return r;
@@ -970,8 +950,8 @@ static int watch_wait(KubeWatch *watch, WatchPlanEvent event, const KubeReply *r
         watch->next = NULL;
 
         usec = watch_plan_wait_usec(&watch->plan, event, error->kind,
-                                    kube_retry_usec(n, reply, watch_random()), watch_random());
-        r = watch_set_timer(watch, usec, on_pause_over, &watch->pause);
+                                    kube_retry_usec(n, reply, random_number()), random_number());
+        r = timer_start(&watch->pause, usec);
         if (r < 0)
                 return r;
 
@@ -1002,7 +982,7 @@ static int watch_handle(KubeWatch *watch, WatchPlanEvent event, const KubeReply 
 
 static void watch_drop_call(KubeWatch *watch) {
         watch->call = kube_call_unref(watch->call);
-        watch->guard = sd_event_source_disable_unref(watch->guard);
+        timer_stop(&watch->guard);
         watch->has_outcome = false;
         error_done(&watch->outcome_error);
 }
@@ -1052,6 +1032,8 @@ int kube_watch_new(const KubeWatchOptions *options, KubeWatch **ret) {
                 .page_size = PAGE_SIZE,
         };
 
+        timer_init(&watch->pause, watch->event, /* accuracy_usec= */ 0, on_pause_over, watch);
+        timer_init(&watch->guard, watch->event, /* accuracy_usec= */ 0, on_guard, watch);
         r = watch_copy_options(watch, options);
         if (r < 0)
                 return r;
@@ -1072,7 +1054,8 @@ KubeWatch *kube_watch_free(KubeWatch *watch) {
 
         watch->is_closed = true;
         watch_drop_call(watch);
-        watch->pause = sd_event_source_disable_unref(watch->pause);
+        timer_done(&watch->pause);
+        timer_done(&watch->guard);
         return watch_unref(watch);
 }
 
@@ -1090,7 +1073,7 @@ int kube_watch_relist(KubeWatch *watch) {
         if (watch->plan.step == WATCH_WATCHING)
                 watch_drop_call(watch);
         if (watch->plan.step == WATCH_REWATCHING)
-                watch->pause = sd_event_source_disable_unref(watch->pause);
+                timer_stop(&watch->pause);
 
         return watch_handle(watch, WATCH_ON_STALE, NULL, &none);
 }
@@ -1098,7 +1081,7 @@ int kube_watch_relist(KubeWatch *watch) {
 void kube_watch_stop(KubeWatch *watch) {
         watch_drop_call(watch);
         frames_done(&watch->frames);
-        watch->pause = sd_event_source_disable_unref(watch->pause);
+        timer_stop(&watch->pause);
         watch->next = (free(watch->next), NULL);
         watch->plan = (WatchPlan){ .step = WATCH_RELISTING };
         watch->state = KUBE_WATCH_LISTING;
@@ -1119,5 +1102,5 @@ int kube_watch_begin_again(KubeWatch *watch, const char *version) {
 }
 
 int kube_watch_kick(KubeWatch *watch) {
-        return watch->pause ? sd_event_source_set_time_relative(watch->pause, 0) : 0;
+        return timer_is_running(&watch->pause) ? timer_start(&watch->pause, 0) : 0;
 }
