@@ -17,6 +17,10 @@
 #include "agent/image/image-spec.h"
 #include "agent/node/owner.h"
 
+/* Annotations. */
+#define NODE_IMAGE_EXPIRED "inplaced.io/expired"
+#define NODE_IMAGE_OUTCOMES "inplaced.io/outcomes"
+
 #define JSON_FORMAT (JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE)
 
 /* A desired image as the object shows it: the reverse of image-spec.h. */
@@ -50,7 +54,7 @@ static json_object *owner_ref_to_json(const OwnerRef *owner) {
 static json_object *request_to_json(const ImageRequest *request) {
         char version[32];
         OwnerRef owner = {
-                .api_version = (char *) NODE_IMAGE_OWNER_API,
+                .api_version = (char *) OWNER_API_VERSION,
                 .kind = (char *) owner_kind(request->owner),
                 .name = (char *) owner_name(request->owner),
                 .resource_version = request->is_done ? version : NULL,

@@ -15,8 +15,6 @@
 
 #include "agent/image/images.h"
 
-#define NODE_IMAGE_OWNER_API "inplaced.io/v1"
-
 typedef struct NodeImageOptions {
         const Images *images;
         const char *node_name;

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "agent/base/utf8.h"
-#include "agent/node/node-image.h"
 
 static const struct {
         const char *prefix;
@@ -77,7 +76,7 @@ const char *owner_name(const char *owner) {
 }
 
 int owner_from_reference(const OwnerRef *reference, char **ret) {
-        if (!reference->api_version || strcmp(reference->api_version, NODE_IMAGE_OWNER_API) != 0)
+        if (!reference->api_version || strcmp(reference->api_version, OWNER_API_VERSION) != 0)
                 return -EINVAL;
 
         for (size_t i = 0; i < N_KINDS; i++)

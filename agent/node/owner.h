@@ -12,12 +12,11 @@
 
 #include "agent/image/desired-image.h"
 
+#define OWNER_API_VERSION "inplaced.io/v1" /* of an object reference */
+
 #define OWNER_FILE "file/"
 #define OWNER_REQUEST "request/"
 #define OWNER_NODE_IMAGE "nodeimage/"
-
-#define NODE_IMAGE_EXPIRED "inplaced.io/expired"
-#define NODE_IMAGE_OUTCOMES "inplaced.io/outcomes"
 
 /* The owner that a file is; the caller owns *ret. Owners go into JSON, so a name that is no UTF-8
  * becomes "./" and the name with those bytes as "%FF", which no other file can be called. */
