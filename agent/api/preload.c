@@ -427,12 +427,12 @@ static int drop_requests(const Api *api, const RequestList *list) {
 static int api_make_room(Api *api, const Peer *peer, size_t n_more, Error *reterr) {
         cleanup(request_list_done) RequestList list = { .items = NULL };
         size_t limit = peer_is_root(peer) ? REQUESTED_OF_ROOT_MAX : REQUESTED_MAX;
-        size_t n_wants = count_image_requests(api);
+        size_t n_requests = count_image_requests(api);
 
-        if (n_wants + count_open(api) <= limit)
+        if (n_requests + count_open(api) <= limit)
                 return 0;
 
-        list.items = calloc(n_wants + 1, sizeof(list.items[0]));
+        list.items = calloc(n_requests + 1, sizeof(list.items[0]));
         if (!list.items)
                 return -ENOMEM;
 

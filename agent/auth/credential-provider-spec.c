@@ -388,7 +388,7 @@ static int read_provider(struct json_object *object, const JsonPath *path,
                 return r;
 
         (void) json_object_object_get_ex(object, "tokenAttributes", &token);
-        spec->wants_token = token != NULL;
+        spec->needs_token = token != NULL;
         r = read_name(object, path, &spec->name, reterr);
         if (r < 0)
                 return r;
@@ -497,7 +497,7 @@ int credential_providers_spec_parse(const char *text, size_t size, CredentialPro
 
 bool credential_provider_spec_matches(const CredentialProviderSpec *spec,
                                       const char *canonical_name) {
-        for (size_t i = 0; !spec->wants_token && i < spec->n_match_images; i++)
+        for (size_t i = 0; !spec->needs_token && i < spec->n_match_images; i++)
                 if (keyring_key_matches(spec->match_images[i], canonical_name))
                         return true;
 

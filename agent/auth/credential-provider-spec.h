@@ -30,7 +30,7 @@ typedef struct CredentialProviderSpec {
         uint64_t keep_usec; /* if the plugin does not say how long */
         char **arguments;   /* ended by NULL */
         char **environment; /* "NAME=value", no name twice; ended by NULL */
-        bool wants_token;   /* of a pod's service account; it is for no image then */
+        bool needs_token;   /* of a pod's service account; it is for no image then */
 } CredentialProviderSpec;
 
 typedef struct CredentialProvidersSpec {

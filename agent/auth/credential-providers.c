@@ -91,10 +91,10 @@ static int read_config(const char *path, CredentialProvidersSpec *ret, Error *re
 }
 
 /* The kubelet makes one for the pod that the image is for. */
-static void note_token_wanted(const CredentialProvidersSpec *spec, const char *config_path,
+static void note_token_needed(const CredentialProvidersSpec *spec, const char *config_path,
                               Log *log) {
         for (size_t i = 0; i < spec->n_items; i++)
-                if (spec->items[i].wants_token)
+                if (spec->items[i].needs_token)
                         log_warning(log, NULL,
                                     "Cannot use the credential provider %s of `%s`: it needs the "
                                     "token of a pod's service account, and images are pulled here "
@@ -377,7 +377,7 @@ int credential_providers_new(sd_event *event, Log *log, const char *config_path,
         r = read_config(config_path, &providers->spec, reterr);
         if (r < 0)
                 return r;
-        note_token_wanted(&providers->spec, config_path, log);
+        note_token_needed(&providers->spec, config_path, log);
 
         providers->bin_dir = strdup(bin_dir);
         providers->failures = calloc(providers->spec.n_items + 1, sizeof(*providers->failures));

@@ -303,7 +303,7 @@ static void test_general_order(void **state) {
         expect(fixture, "-", "dir docker new");
 }
 
-/* A bad source is passed over, and told once. */
+/* A bad source is passed over, and reported once. */
 static void test_general_bad(void **state) {
         Fixture *fixture = *state;
         const char *said;
@@ -353,7 +353,7 @@ static void test_named_files_refused(void **state) {
         expect_refusal(fixture, "a.json\": the entry \"r.io\" is not an object");
 }
 
-/* In the order of the desired image, whoever answers first. */
+/* In the order of the desired image, not of the answers. */
 static void test_server(void **state) {
         Fixture *fixture = *state;
 
@@ -376,7 +376,7 @@ static void test_server(void **state) {
         assert_int_equal(count_asks(&fixture->secrets), 0);
 }
 
-/* What cannot be used beside one that can is told once for each reason. */
+/* What cannot be used beside one that can is reported once for each reason. */
 static void test_server_partly(void **state) {
         Fixture *fixture = *state;
         const char *said, *first;

@@ -196,8 +196,8 @@ static void test_config(void **state) {
         assert_false(credential_provider_spec_matches(ecr, "reg.example.com/team/app"));
         assert_true(credential_provider_spec_matches(&spec.items[1], "docker.io/library/nginx"));
 
-        assert_false(spec.items[1].wants_token);
-        assert_true(spec.items[2].wants_token);
+        assert_false(spec.items[1].needs_token);
+        assert_true(spec.items[2].needs_token);
         assert_false(credential_provider_spec_matches(&spec.items[2], "docker.io/library/nginx"));
 
         assert_int_equal(spec.items[1].keep_usec, 0);

@@ -4,7 +4,7 @@
  * Credential provider plugins, real programs, and what becomes of their answers
  *
  * Each plugin writes a line to the file "runs" and a byte to the pipe "started". One that is called
- * "slow" then waits until somebody writes a line to the pipe "gate". All answer with what is in the
+ * "slow" then waits until a test writes a line to the pipe "gate". All answer with what is in the
  * file of their name.
  */
 

@@ -198,5 +198,5 @@ int main(void) {
                 cmocka_unit_test(test_done_twice),
         };
 
-        return cmocka_run_group_tests_name("wish", tests, NULL, NULL);
+        return cmocka_run_group_tests_name("desired image", tests, NULL, NULL);
 }

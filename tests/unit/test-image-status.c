@@ -71,7 +71,7 @@ static const struct Written {
           "\"message\":\"NotFound: \\\"no\\\"\\n; look\"}" },
 };
 
-/* What somebody else may have written, and what is made of it. NULL: it is refused. */
+/* What others may have written, and what is made of it. NULL: it is refused. */
 static const struct Read {
         const char *text;
         const char *again;

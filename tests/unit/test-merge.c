@@ -173,7 +173,7 @@ static void test_secrets_are_united(void **state) {
         assert_string_equal(text, "ns/one /two ns/three other/one ");
 }
 
-/* Labels of one and annotations of another one would describe a pod that nobody has. */
+/* Labels of one and annotations of another one would describe a pod that does not exist. */
 static void test_sandbox_is_not_mixed(void **state) {
         cleanup(desired_image_done) DesiredImage none = make_desired();
         cleanup(desired_image_done) DesiredImage labels = make_desired();

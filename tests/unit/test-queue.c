@@ -25,11 +25,11 @@ static const struct Order {
         bool hands_on;
         const char *served; /* places in the line of arrival */
 } orders[] = {
-        { "nobody waits", "", 3, false, "" },
+        { "none waits", "", 3, false, "" },
         { "one owner is served in the order of arrival", "aaaa", 4, false, "0123" },
         { "also one after the other", "aaaa", 1, true, "0123" },
         { "there are no more than the slots", "aaaa", 2, false, "01" },
-        { "without slots nobody is served", "aaaa", 0, false, "" },
+        { "without slots none is served", "aaaa", 0, false, "" },
         { "two owners take turns", "aaaabbbb", 8, false, "04152637" },
         { "two owners take turns with a single slot", "aaaabbbb", 1, true, "04152637" },
         { "who wants one image is not behind him who wants many", "aaaaaab", 2, false, "06" },
@@ -261,7 +261,7 @@ static void model_serve(Model *model, size_t served, unsigned seed) {
         model->has_slot[served] = true;
 }
 
-/* Whoever is served has to wait for its next turn like the others. */
+/* An owner that was served waits for its next turn like the others. */
 static void model_forget_passing(Model *model, char owner) {
         for (size_t i = 0; i < N_TICKETS; i++)
                 if (model->owner[i] == owner)
