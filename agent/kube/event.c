@@ -11,6 +11,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
+#include "agent/base/random.h"
 #include "agent/kube/path.h"
 #include "agent/kube/retry.h"
 
@@ -47,8 +48,8 @@ struct KubeEvents {
         size_t n_waiting; /* both of them */
         size_t n_calls;
 
-        sd_event_source *retry; /* while the server does not answer */
-        unsigned n_failures;    /* in a row */
+        Timer retry;         /* while the server does not answer */
+        unsigned n_failures; /* in a row */
         uint64_t n_dropped;
         bool is_logged[_ERROR_KIND_MAX]; /* why some were dropped */
 };
@@ -234,24 +235,12 @@ static void item_give_up(EventItem *item, const KubeReply *reply, const Error *e
         item_finish(item);
 }
 
-static int on_retry(sd_event_source *source, uint64_t usec, void *userdata) {
-        KubeEvents *events = userdata;
-
-        events->retry = sd_event_source_unref(events->retry);
-        return events_pump(events);
-}
-
 static int events_back_off(KubeEvents *events, const KubeReply *reply) {
-        uint32_t random = 0;
-
-        if (events->retry)
+        if (timer_is_running(&events->retry))
                 return 0;
 
-        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
-        return loop_add_time_relative(kube_client_event(events->client), &events->retry,
-                                      CLOCK_MONOTONIC,
-                                      kube_retry_usec(++events->n_failures, reply, random), 0,
-                                      on_retry, events);
+        return timer_start(&events->retry,
+                           kube_retry_usec(++events->n_failures, reply, random_number()));
 }
 
 /* It is there: it was written now, or by an earlier try whose answer was lost. */
@@ -306,7 +295,7 @@ static EventItem *events_next(const KubeEvents *events) {
 static int events_pump(KubeEvents *events) {
         const EventSource source = { events->component, events->node_name };
 
-        while (!events->retry && events->n_calls < CALLS_MAX) {
+        while (!timer_is_running(&events->retry) && events->n_calls < CALLS_MAX) {
                 EventItem *item = events_next(events);
                 int r;
 
@@ -386,8 +375,12 @@ uint64_t kube_events_n_dropped(const KubeEvents *events) {
 }
 
 int kube_events_kick(KubeEvents *events) {
-        events->retry = sd_event_source_unref(events->retry);
+        timer_stop(&events->retry);
         return events_pump(events);
+}
+
+static int on_retry(void *userdata) {
+        return events_pump(userdata);
 }
 
 int kube_events_new(const KubeEventsOptions *options, KubeEvents **ret) {
@@ -400,6 +393,7 @@ int kube_events_new(const KubeEventsOptions *options, KubeEvents **ret) {
 
         events->client = options->client;
         events->log = options->log;
+        timer_init(&events->retry, kube_client_event(options->client), 0, on_retry, events);
         (void) getrandom(&events->seed, sizeof(events->seed), GRND_NONBLOCK);
         events->component = strdup(options->component);
         events->node_name = strdup(options->node_name);
@@ -418,7 +412,7 @@ KubeEvents *kube_events_free(KubeEvents *events) {
         if (!events)
                 return NULL;
 
-        events->retry = sd_event_source_unref(events->retry);
+        timer_done(&events->retry);
         events->waiting = event_items_free(events->waiting);
         events->sending = event_items_free(events->sending);
         events->plan = event_plan_free(events->plan);
