@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Small things with JSON, for whoever reads objects
+ * Small things with JSON, for the readers of objects
  */
 
 #include <json-c/json_types.h>

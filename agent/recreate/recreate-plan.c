@@ -59,7 +59,7 @@ int recreate_queue_compare(const RecreateSpec *a, const RecreateSpec *b) {
 /* A step of a request that has its turn */
 
 /* The one that is there, and has not exited, is not the one that the request is about. One that was
- * never seen in the pod's status is told by what we did, or by its age, in the whole seconds that the
+ * never seen in the pod's status is known by what we did, or by its age, in the whole seconds that the
  * API has. */
 static bool is_another(const RecreateSpec *spec, const RecreateContainer *container,
                        const RecreateFact *fact, bool is_killed) {
@@ -210,8 +210,8 @@ static char *describe(const char *format, ...) {
         return r < 0 ? NULL : text;
 }
 
-/* Somebody prepares requests with what the pod's status says. If that is the agent, what is not in
- * it was not there; else a name that is not even the pod's is told in its own way. */
+/* A request is prepared with what the pod's status says. If the agent has done that, what is not in it
+ * was not there; else a name that is not even the pod's has a message of its own. */
 static bool may_lack_context(const RecreateSpec *spec, const RecreateFact *fact) {
         return spec->is_managed || (fact->is_pod_known && !fact->is_in_pod);
 }
@@ -267,14 +267,14 @@ uint64_t recreate_plan_drained_usec(const RecreateSpec *spec, int64_t now_usec,
 
 /* What a controller does next */
 
-static RecreateChorePlan plan_complete(const char *message) {
-        return (RecreateChorePlan){ .chore = RECREATE_CHORE_COMPLETE,
-                                    .message = message,
-                                    .wait_sec = UINT64_MAX };
+static RecreateActionPlan plan_complete(const char *message) {
+        return (RecreateActionPlan){ .action = RECREATE_ACTION_COMPLETE,
+                                     .message = message,
+                                     .wait_sec = UINT64_MAX };
 }
 
-static RecreateChorePlan plan_chore(RecreateChore chore, uint64_t wait_sec) {
-        return (RecreateChorePlan){ .chore = chore, .wait_sec = wait_sec };
+static RecreateActionPlan plan_action(RecreateAction action, uint64_t wait_sec) {
+        return (RecreateActionPlan){ .action = action, .wait_sec = wait_sec };
 }
 
 /* Until so many seconds after that time are over. */
@@ -290,21 +290,21 @@ static bool is_pod_unknown(const RecreateView *view) {
         return !view->are_pods_known && !view->has_pod;
 }
 
-static RecreateChorePlan plan_after(const RecreateSpec *spec, const RecreateView *view) {
+static RecreateActionPlan plan_after(const RecreateSpec *spec, const RecreateView *view) {
         uint64_t rest;
 
         if (spec->unready_sec >= 0 && is_pod_unknown(view) && !view->is_gate_opened)
-                return plan_chore(RECREATE_CHORE_NONE, UINT64_MAX);
+                return plan_action(RECREATE_ACTION_NONE, UINT64_MAX);
         if (spec->unready_sec >= 0 && view->has_pod && view->has_pod_gate && !view->is_gate_opened)
-                return plan_chore(RECREATE_CHORE_OPEN_GATE, UINT64_MAX);
+                return plan_action(RECREATE_ACTION_OPEN_GATE, UINT64_MAX);
         if (view->is_stopping)
-                return plan_chore(RECREATE_CHORE_NONE, UINT64_MAX);
+                return plan_action(RECREATE_ACTION_NONE, UINT64_MAX);
         if (spec->ttl_sec < 0)
-                return plan_chore(RECREATE_CHORE_UNLABEL, UINT64_MAX);
+                return plan_action(RECREATE_ACTION_UNLABEL, UINT64_MAX);
 
         rest = rest_sec(spec->status.completed_at, spec->ttl_sec, view->now_sec);
-        return rest > 0 ? plan_chore(RECREATE_CHORE_NONE, rest)
-                        : plan_chore(RECREATE_CHORE_DELETE, UINT64_MAX);
+        return rest > 0 ? plan_action(RECREATE_ACTION_NONE, rest)
+                        : plan_action(RECREATE_ACTION_DELETE, UINT64_MAX);
 }
 
 /* By the server's clock, or because it has been known for so long, whatever that clock says. */
@@ -323,12 +323,12 @@ static uint64_t deadline_rest(const RecreateSpec *spec, const RecreateView *view
         return rest;
 }
 
-RecreateChorePlan recreate_manage_plan(const RecreateSpec *spec, const RecreateView *view) {
+RecreateActionPlan recreate_controller_plan(const RecreateSpec *spec, const RecreateView *view) {
         uint64_t rest = deadline_rest(spec, view);
         bool has_begun = spec->status.phase == RECREATE_RECREATING;
 
         if (spec->is_deleted)
-                return plan_chore(RECREATE_CHORE_NONE, UINT64_MAX);
+                return plan_action(RECREATE_ACTION_NONE, UINT64_MAX);
         if (spec->status.is_completed)
                 return plan_after(spec, view);
         if (spec->problem)
@@ -341,9 +341,9 @@ RecreateChorePlan recreate_manage_plan(const RecreateSpec *spec, const RecreateV
                 return plan_complete("pod has finished");
         if (!view->has_turn || !has_begun || spec->unready_sec < 0 || spec->is_drained ||
             is_pod_unknown(view))
-                return plan_chore(RECREATE_CHORE_NONE, rest);
+                return plan_action(RECREATE_ACTION_NONE, rest);
         if (view->has_pod && view->has_pod_gate && !view->is_gate_closed)
-                return plan_chore(RECREATE_CHORE_CLOSE_GATE, rest);
+                return plan_action(RECREATE_ACTION_CLOSE_GATE, rest);
 
-        return plan_chore(RECREATE_CHORE_DRAIN, rest);
+        return plan_action(RECREATE_ACTION_DRAIN, rest);
 }

@@ -7,15 +7,15 @@
  * Pure. What to do next is decided given what is asked for, what the runtime and the pod say of each
  * container, and what has been done for the request already. It is nothing but the next step; after
  * that step, or whatever else happens, everything is looked at again. Where OpenKruise's controller
- * is, it does all that recreate_manage_plan() decides, and the agent none.
+ * is, it does all that recreate_controller_plan() decides, and the agent none.
  */
 
 #include "agent/recreate/recreate-spec.h"
 
 #define RECREATE_SCHEME_SIZE 64
 
-/* Both are about the same pod. A pod is told by its UID, so that a request for an earlier pod of the
- * same name is in nobody's way. */
+/* Both are about the same pod. A pod is known by its UID, so that a request for an earlier pod of
+ * the same name is no obstacle. */
 bool recreate_queue_is_same_pod(const RecreateSpec *a, const RecreateSpec *b);
 
 /* For qsort(): those of a pod stand together; of them, first the one that has begun, then those
@@ -28,7 +28,7 @@ typedef struct RecreateFact {
         /* The newest container of that name in the runtime. */
         bool is_here;
         bool is_running;
-        bool is_exited;  /* or told to, and it did */
+        bool is_exited;  /* or was stopped, and did */
         const char *id;  /* without scheme; borrowed */
         bool was_killed; /* it, or an older one of that name, has been stopped for the request */
         int64_t restart_count;
@@ -62,16 +62,15 @@ typedef struct RecreateStep {
 int recreate_plan_step(const RecreateSpec *spec, const RecreateFact *facts, RecreateStatus *status,
                        RecreateStep *ret);
 
-/* Which runtime is meant, such as "containerd"; "" if no container tells. Where that cannot be
- * found out, *ret_problem says why, as it is told everywhere, and is owned by the caller; else it
+/* Which runtime is meant, such as "containerd"; "" if no container says. Where that cannot be
+ * found out, *ret_problem says why, in OpenKruise's words, and is owned by the caller; else it
  * is not touched. Of the facts only those of the pod count. */
 int recreate_plan_runtime(const RecreateSpec *spec, const RecreateFact *facts,
                           char scheme[static RECREATE_SCHEME_SIZE], char **ret_problem);
 
-/* How much of the time that the pod has to be unready is over already when that is seen for the
- * first time: as much as the clocks of the server and of whoever wrote the time say together, but
- * neither more than the time since it was not so yet (UINT64_MAX: that was never seen), nor than
- * all. */
+/* The pod has to be unready for a while. How much of that is over when it is first seen unready: the
+ * difference between the server's time and the time in the request. It is no more than the time since
+ * the pod was last seen ready (UINT64_MAX: never), and no more than all. */
 uint64_t recreate_plan_drained_usec(const RecreateSpec *spec, int64_t now_usec,
                                     uint64_t since_undrained_usec);
 
@@ -90,21 +89,21 @@ typedef struct RecreateView {
         bool is_gate_opened; /* and ready again */
 } RecreateView;
 
-typedef enum RecreateChore {
-        RECREATE_CHORE_NONE,
-        RECREATE_CHORE_COMPLETE,   /* with the message */
-        RECREATE_CHORE_CLOSE_GATE, /* make the pod unready */
-        RECREATE_CHORE_DRAIN,      /* say in the request that it is */
-        RECREATE_CHORE_OPEN_GATE,  /* make it ready again */
-        RECREATE_CHORE_UNLABEL,    /* nobody needs to look at the request any more */
-        RECREATE_CHORE_DELETE,
-        _RECREATE_CHORE_MAX,
-} RecreateChore;
+typedef enum RecreateAction {
+        RECREATE_ACTION_NONE,
+        RECREATE_ACTION_COMPLETE,   /* with the message */
+        RECREATE_ACTION_CLOSE_GATE, /* make the pod unready */
+        RECREATE_ACTION_DRAIN,      /* say in the request that it is */
+        RECREATE_ACTION_OPEN_GATE,  /* make it ready again */
+        RECREATE_ACTION_UNLABEL,    /* no node has to watch the request any more */
+        RECREATE_ACTION_DELETE,
+        _RECREATE_ACTION_MAX,
+} RecreateAction;
 
-typedef struct RecreateChorePlan {
-        RecreateChore chore;
+typedef struct RecreateActionPlan {
+        RecreateAction action;
         const char *message; /* borrowed from the spec, or static */
         uint64_t wait_sec;   /* then there may be one; UINT64_MAX: never */
-} RecreateChorePlan;
+} RecreateActionPlan;
 
-RecreateChorePlan recreate_manage_plan(const RecreateSpec *spec, const RecreateView *view);
+RecreateActionPlan recreate_controller_plan(const RecreateSpec *spec, const RecreateView *view);

@@ -1,33 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "agent/recreate/recreate-internal.h"
+#include "agent/recreate/recreate-request.h"
 
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
-#include "agent/base/loop.h"
+#include "agent/base/random.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/kube/retry.h"
+#include "agent/recreate/recreate-controller-spec.h"
+#include "agent/recreate/recreate-json.h"
 
 #define SEC ((uint64_t) 1000000)
-#define POLL_USEC (10 * SEC) /* between two looks for which nobody has given a reason */
-#define GIVE_UP_FAILURES 8   /* to write to what is gone from the watch */
+#define POLL_USEC (10 * SEC) /* reconciled again without a reason */
+#define CONFLICTS_MAX 4
+#define GIVE_UP_FAILURES 8 /* to write to what is gone from the watch */
 #define FOREVER_USEC (24 * 3600 * SEC)
-#define DOUBT_USEC (10 * SEC) /* how long one older than our own write is not believed */
+#define STALE_USEC (10 * SEC) /* then an object older than our own write counts after all */
 #define NSEC_PER_USEC 1000
+#define ACCURACY_USEC 1000
 #define REST_USEC SEC /* before a stop that came to nothing is tried again */
 
 DEFINE_CLEANUP(RecreateRequest *, recreate_request_free)
 
-static int on_timer(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_timer(void *userdata) {
         RecreateRequest *request = userdata;
 
-        request->is_stale = true;
-        return recreate_look(request->recreate);
+        request->list.is_due = true;
+        return recreate_reconcile(request->recreate);
 }
 
 void recreate_request_wait(RecreateRequest *request, uint64_t usec) {
@@ -37,16 +43,6 @@ void recreate_request_wait(RecreateRequest *request, uint64_t usec) {
                 usec = FOREVER_USEC;
         if (now_usec + usec < request->due_usec)
                 request->due_usec = now_usec + usec;
-}
-
-static int arm_timer(RecreateRequest *request) {
-        int r;
-
-        if (request->due_usec == UINT64_MAX)
-                return sd_event_source_set_enabled(request->timer, SD_EVENT_OFF);
-
-        r = sd_event_source_set_time(request->timer, request->due_usec);
-        return r < 0 ? r : sd_event_source_set_enabled(request->timer, SD_EVENT_ONESHOT);
 }
 
 const Pod *recreate_request_pod(const RecreateRequest *request) {
@@ -78,13 +74,11 @@ static bool is_decided(const RecreateRequest *request) {
         return recreate_request_is_over(request) || request->wanted.is_completed;
 }
 
-bool recreate_request_is_useless(const RecreateRequest *request) {
+bool recreate_request_is_done(const RecreateRequest *request) {
         bool gives_up = request->is_missing || request->write.n_failures >= GIVE_UP_FAILURES;
 
         if ((!request->is_gone && !(request->is_missing && !request->owes_report)) ||
-            request->stop || request->write.call)
-                return false;
-        if (recreate_request_owes_gate(request))
+            request->stop.stop || request->write.call)
                 return false;
 
         return !request->owes_report || gives_up;
@@ -97,6 +91,24 @@ int recreate_request_complete(RecreateRequest *request, const char *message) {
         return recreate_status_complete(&request->wanted,
                                         recreate_server_usec(request->recreate) / (int64_t) SEC,
                                         message);
+}
+
+static void log_end(RecreateRequest *request, bool is_by_us) {
+        const RecreateSpec *spec = request->spec;
+        bool is_success = recreate_status_is_success(&request->wanted);
+        int level = is_success || !is_by_us ? LOG_INFO : LOG_WARNING;
+
+        if (request->is_end_logged)
+                return;
+
+        request->is_end_logged = true;
+        log_write(request->recreate->log, level, NULL,
+                  "The restart request `%s/%s` for the pod `%s` is completed%s: %s.",
+                  spec->namespace, spec->name, spec->pod_name ?: "",
+                  is_by_us ? "" : " by another client",
+                  spec->status.message ?: "no reason is given");
+        if (is_by_us)
+                metrics_count(request->recreate->metrics, METRIC_RECREATE_REQUESTS, is_success);
 }
 
 /* What the watch shows */
@@ -127,25 +139,23 @@ static bool has_same_containers(const RecreateRequest *request, const RecreateSp
 }
 
 static void forget_stop(RecreateRequest *request) {
-        request->check = runtime_pods_call_free(request->check);
-        request->check_usec = 0;
-        request->n_check_failures = 0;
-        request->stop = NULL;
-        request->stop_name = (free(request->stop_name), NULL);
-        request->stop_id = (free(request->stop_id), NULL);
+        runtime_pods_call_free(request->stop.check);
+        free(request->stop.name);
+        free(request->stop.id);
+        request->stop = (RequestStop){ .stop = NULL };
 }
 
 /* Drops a stop that has not begun. */
 static void drop_stop(RecreateRequest *request) {
-        if (!request->stop || recreate_request_is_stopping(request))
+        if (!request->stop.stop || recreate_request_is_stopping(request))
                 return;
 
-        stop_leave(request->stop);
+        stop_leave(request->stop.stop);
         forget_stop(request);
 }
 
-/* At the first sight, or when somebody has changed what cannot be changed: what is done for those
- * of before is not known any more, but what was written about them is. */
+/* When it is first shown, or the list has been replaced, which the kind does not allow: what is done
+ * for the former ones is not known any more, but what was written about them is. */
 static int set_containers(RecreateRequest *request, const RecreateSpec *spec) {
         drop_containers(request);
         drop_stop(request);
@@ -180,7 +190,12 @@ static int follow(RecreateRequest *request) {
         return copy_message(wanted, known->message);
 }
 
-/* Somebody else may have decided more than we; what is final stays. */
+/* Decides anew, unless what was decided is being written. */
+static int reconsider(RecreateRequest *request) {
+        return request->write.call ? 0 : follow(request);
+}
+
+/* Another writer may have decided more than we; what is final stays. */
 static int merge_status(RecreateRequest *request) {
         const RecreateStatus *known = &request->spec->status;
         int r;
@@ -197,11 +212,7 @@ static int merge_status(RecreateRequest *request) {
                         return r;
         }
 
-        return known->is_completed ? follow(request) : recreate_request_reconsider(request);
-}
-
-int recreate_request_reconsider(RecreateRequest *request) {
-        return request->write.call ? 0 : follow(request);
+        return known->is_completed ? follow(request) : reconsider(request);
 }
 
 static void note_drain(RecreateRequest *request) {
@@ -209,33 +220,34 @@ static void note_drain(RecreateRequest *request) {
         const RecreateSpec *spec = request->spec;
 
         if (!spec->is_drained) {
-                request->undrained_usec = now_usec;
-                request->drained_usec = 0;
+                request->drain.undrained_usec = now_usec;
+                request->drain.drained_usec = 0;
                 return;
         }
-        if (request->drained_usec > 0)
+        if (request->drain.drained_usec > 0)
                 return;
 
-        /* In an earlier life we may have closed the gate: whoever drains closes it before. */
-        if (spec->is_managed && spec->unready_sec >= 0)
-                request->is_gate_closed = true;
-        request->drained_usec = now_usec;
-        request->drain_done_usec =
+        /* The gate is closed before a request is drained, perhaps in a previous run. */
+        if (spec->is_managed && spec->unready_sec >= 0 && request->gate == REQUEST_GATE_UNTOUCHED)
+                request->gate = REQUEST_GATE_CLOSED;
+        request->drain.drained_usec = now_usec;
+        request->drain.done_usec =
                 spec->unready_sec < 0
                         ? 0
                         : recreate_plan_drained_usec(spec, recreate_server_usec(request->recreate),
-                                                     request->undrained_usec > 0
-                                                             ? now_usec - request->undrained_usec
+                                                     request->drain.undrained_usec > 0
+                                                             ? now_usec -
+                                                                       request->drain.undrained_usec
                                                              : UINT64_MAX);
 }
 
-static void tell_problem(RecreateRequest *request) {
+static void log_problem(RecreateRequest *request) {
         const RecreateSpec *spec = request->spec;
 
-        if (request->is_problem_told || !spec->problem)
+        if (request->is_problem_logged || !spec->problem)
                 return;
 
-        request->is_problem_told = true;
+        request->is_problem_logged = true;
         log_warning(request->recreate->log, NULL, "Cannot use the restart request `%s/%s`: %s.",
                     spec->namespace, spec->name, spec->problem);
 }
@@ -249,12 +261,18 @@ static bool is_our_end(const RecreateRequest *request) {
                strcmp(status->message, sent->message) == 0;
 }
 
-/* The newest that there is; both are taken over, and may be what it has already. */
-static int believe(RecreateRequest *request, RecreateSpec *spec, struct json_object *object) {
+static void drop_stale(RecreateRequest *request) {
+        recreate_spec_free(request->stale.spec);
+        json_object_put(request->stale.object);
+        request->stale = (RequestStale){ .spec = NULL };
+}
+
+/* Takes an object as the newest that there is; both are taken over, and may be what it has. */
+static int apply(RecreateRequest *request, RecreateSpec *spec, struct json_object *object) {
         int r;
 
         request->is_gone = false;
-        request->is_stale = true;
+        request->list.is_due = true;
         if (request->spec != spec) {
                 recreate_spec_free(request->spec);
                 json_object_put(request->object);
@@ -262,9 +280,7 @@ static int believe(RecreateRequest *request, RecreateSpec *spec, struct json_obj
                 request->object = object;
                 request->n_conflicts = 0;
         }
-        request->doubted = recreate_spec_free(request->doubted);
-        json_object_put(request->doubted_object);
-        request->doubted_object = NULL;
+        drop_stale(request);
 
         r = has_same_containers(request, spec) ? merge_status(request)
                                                : set_containers(request, spec);
@@ -272,50 +288,322 @@ static int believe(RecreateRequest *request, RecreateSpec *spec, struct json_obj
                 return r;
 
         note_drain(request);
-        tell_problem(request);
+        log_problem(request);
         if (spec->status.is_completed)
-                recreate_request_note_end(request, is_our_end(request));
+                log_end(request, is_our_end(request));
         return 0;
 }
 
-static int doubt(RecreateRequest *request, RecreateSpec *spec, struct json_object *object) {
-        if (!request->doubted)
-                request->doubted_usec = recreate_now_usec(request->recreate);
-        recreate_spec_free(request->doubted);
-        json_object_put(request->doubted_object);
-        request->doubted = spec;
-        request->doubted_object = object;
-        return 0;
+static void keep_stale(RecreateRequest *request, RecreateSpec *spec, struct json_object *object) {
+        uint64_t since_usec = request->stale.spec ? request->stale.since_usec
+                                                  : recreate_now_usec(request->recreate);
+
+        drop_stale(request);
+        request->stale = (RequestStale){
+                .spec = spec,
+                .object = object,
+                .since_usec = since_usec,
+        };
 }
 
 int recreate_request_show(RecreateRequest *request, RecreateSpec *spec,
                           struct json_object *object) {
-        return kube_version_is_older(spec->version, request->spec->version)
-                       ? doubt(request, spec, object)
-                       : believe(request, spec, object);
+        if (!kube_version_is_older(spec->version, request->spec->version))
+                return apply(request, spec, object);
+
+        keep_stale(request, spec, object);
+        return 0;
 }
 
 void recreate_request_show_gone(RecreateRequest *request) {
         request->is_gone = true;
-        request->doubted = recreate_spec_free(request->doubted);
-        json_object_put(request->doubted_object);
-        request->doubted_object = NULL;
+        drop_stale(request);
 }
 
-/* Believes an older one after all, if nothing newer has come for long. */
-static int look_at_doubted(RecreateRequest *request) {
+/* Applies a stale object after all, if nothing newer has come for long. */
+static int apply_stale(RecreateRequest *request) {
         uint64_t now_usec = recreate_now_usec(request->recreate);
+        uint64_t end_usec = request->stale.since_usec + STALE_USEC;
         int r;
 
-        if (!request->doubted)
+        if (!request->stale.spec)
                 return 0;
-        if (now_usec < request->doubted_usec + DOUBT_USEC) {
-                recreate_request_wait(request, request->doubted_usec + DOUBT_USEC - now_usec);
+        if (now_usec < end_usec) {
+                recreate_request_wait(request, end_usec - now_usec);
                 return 0;
         }
 
-        r = believe(request, take_ptr(request->doubted), take_ptr(request->doubted_object));
-        return r < 0 ? r : recreate_look(request->recreate); /* whose turn it is may differ */
+        r = apply(request, take_ptr(request->stale.spec), take_ptr(request->stale.object));
+        return r < 0 ? r : recreate_reconcile(request->recreate); /* whose turn it is may differ */
+}
+
+/* Writing */
+
+/* clang-format off */
+static const struct {
+        KubePatchVerb verb;
+        bool is_status;
+        RecreateRight right;
+} calls[_REQUEST_CALL_MAX] = {
+        [REQUEST_CALL_STATUS]  = { KUBE_PATCH_MERGE,  true,  RECREATE_RIGHT_PATCH_STATUS },
+        [REQUEST_CALL_DRAIN]   = { KUBE_PATCH_MERGE,  true,  RECREATE_RIGHT_PATCH_STATUS },
+        [REQUEST_CALL_UNLABEL] = { KUBE_PATCH_MERGE,  false, RECREATE_RIGHT_PATCH        },
+        [REQUEST_CALL_DELETE]  = { KUBE_PATCH_DELETE, false, RECREATE_RIGHT_DELETE       },
+};
+/* clang-format on */
+
+static bool find_field(RequestCall call, RecreateField *ret) {
+        switch (call) {
+        case REQUEST_CALL_STATUS: *ret = RECREATE_FIELD_STATUS; return true;
+        case REQUEST_CALL_DRAIN: *ret = RECREATE_FIELD_DRAIN; return true;
+        case REQUEST_CALL_UNLABEL: *ret = RECREATE_FIELD_ACTIVE; return true;
+        case REQUEST_CALL_DELETE:
+        case REQUEST_CALL_PROVE:
+        case REQUEST_CALL_CLOSE_GATE:
+        case REQUEST_CALL_OPEN_GATE:
+        case _REQUEST_CALL_MAX: break;
+        }
+
+        return false;
+}
+
+uint64_t recreate_request_repeat_usec(const RecreateRequest *request, RequestCall call) {
+        bool is_status = call == REQUEST_CALL_STATUS;
+        uint64_t digest = is_status ? recreate_status_digest(&request->wanted) : 0;
+        RecreateField field;
+
+        return find_field(call, &field)
+                       ? recreate_repeats_when_usec(&request->recreate->repeats, request->spec->uid,
+                                                    field, digest)
+                       : 0;
+}
+
+static void note_repeat(RecreateRequest *request) {
+        bool is_status = request->call == REQUEST_CALL_STATUS;
+        uint64_t digest = is_status ? recreate_status_digest(&request->sent) : 0;
+        RecreateField field;
+
+        if (find_field(request->call, &field))
+                recreate_repeats_note(&request->recreate->repeats, request->spec->uid, field,
+                                      digest, recreate_now_usec(request->recreate));
+}
+
+static int copy_sent_states(RecreateRequest *request) {
+        RecreateStatus *known = &request->spec->status;
+        RecreateStatus copy;
+        int r;
+
+        r = recreate_status_copy(&request->sent, &copy);
+        if (r < 0)
+                return r;
+
+        if (!request->is_phase_sent) {
+                free(copy.message);
+                copy.message = take_ptr(known->message);
+                copy.phase = known->phase;
+                copy.is_completed = known->is_completed;
+                copy.completed_at = known->completed_at;
+        }
+        copy.has_other_states = false;
+        recreate_status_done(known);
+        *known = copy;
+        return 0;
+}
+
+/* What was written is what is known, unless something newer has been seen meanwhile. */
+static int note_written(RecreateRequest *request, const char *version) {
+        RecreateSpec *spec = request->spec;
+        bool was_completed = spec->status.is_completed;
+        int r;
+
+        note_repeat(request);
+        if (version && kube_version_is_older(version, spec->version))
+                return 0;
+
+        /* The watch does not show it any more, unless the label was given back already. */
+        request->is_missing = request->is_missing || request->call == REQUEST_CALL_UNLABEL;
+        if (request->call == REQUEST_CALL_STATUS) {
+                r = copy_sent_states(request);
+                if (r < 0)
+                        return r;
+        }
+        if (request->call == REQUEST_CALL_DRAIN) {
+                spec->is_drained = true;
+                request->drain.drained_usec = recreate_now_usec(request->recreate);
+                request->drain.done_usec = 0;
+        }
+        if (version) {
+                free(spec->version);
+                spec->version = strdup(version);
+                if (!spec->version)
+                        return -ENOMEM;
+        }
+
+        if (spec->status.is_completed && !was_completed)
+                log_end(request, true);
+        return 0;
+}
+
+/* In this dialect that is an annotation, which belongs to the object itself. */
+static bool is_annotation(const Recreate *recreate, RequestCall call) {
+        return call == REQUEST_CALL_DRAIN && recreate->dialect == RECREATE_V1ALPHA1;
+}
+
+static RecreateRight get_right(const RecreateRequest *request) {
+        return is_annotation(request->recreate, request->call) ? RECREATE_RIGHT_PATCH
+                                                               : calls[request->call].right;
+}
+
+/* There is no such object any more, or another one has its name. */
+static bool is_gone(const RecreateRequest *request, const KubePatchAnswer *answer) {
+        return answer->outcome == KUBE_PATCH_GONE ||
+               (answer->error && answer->error->kind == ERROR_INVALID && request->is_gone);
+}
+
+/* The watch shows what it is, or has already. If it does not, again and again, the server is asked. */
+static int on_conflict(RecreateRequest *request, const KubePatchAnswer *answer) {
+        const RecreateSpec *spec = request->spec;
+        int r = 0;
+
+        if (++request->n_conflicts >= CONFLICTS_MAX) {
+                kube_patch_rest(&request->write, kube_retry_usec(request->n_conflicts,
+                                                                 answer->reply, random_number()));
+                r = kube_resource_check(request->recreate->resource, RECREATE_OURS, spec->namespace,
+                                        spec->name, spec->version);
+        }
+
+        return r < 0 ? r : reconsider(request);
+}
+
+static int on_written(const KubePatchAnswer *answer, void *userdata) {
+        RecreateRequest *request = userdata;
+        Recreate *recreate = request->recreate;
+        int r = 0;
+
+        if (answer->outcome != KUBE_PATCH_CONFLICT)
+                request->n_conflicts = 0;
+        if (is_gone(request, answer)) {
+                request->is_missing = true;
+                kube_patch_succeed(&request->write);
+        } else if (answer->outcome == KUBE_PATCH_CONFLICT) {
+                r = on_conflict(request, answer);
+        } else {
+                recreate_note_written(recreate, get_right(request), request->spec->name,
+                                      request->write.n_failures == 1, answer->error);
+        }
+        if (r >= 0 && !answer->error)
+                r = note_written(request, answer->version);
+        if (r < 0)
+                return r;
+
+        if (!answer->error && request->call == REQUEST_CALL_DELETE)
+                request->is_missing = true;
+        return recreate_reconcile(recreate);
+}
+
+int recreate_request_send(RecreateRequest *request, RequestCall call, struct json_object *body) {
+        Recreate *recreate = request->recreate;
+        const RecreateSpec *spec = request->spec;
+        bool is_status = calls[call].is_status && !is_annotation(recreate, call);
+
+        request->call = call;
+        return kube_patch_send(&request->write,
+                               &(KubePatchRequest){
+                                       .verb = json_object_is_type(body, json_type_array)
+                                                       ? KUBE_PATCH_STEPS
+                                                       : calls[call].verb,
+                                       .path = { .group = RECREATE_GROUP,
+                                                 .version = recreate->version,
+                                                 .namespace = spec->namespace,
+                                                 .resource = RECREATE_RESOURCE,
+                                                 .name = spec->name,
+                                                 .subresource = is_status ? "status" : NULL },
+                                       .body = body,
+                                       .uid = call == REQUEST_CALL_DELETE ? spec->uid : NULL,
+                                       .on_answered = on_written,
+                               });
+}
+
+/* Once another writer has decided, only what our stop led to is still to be reported. */
+static bool may_write(RecreateRequest *request) {
+        const RecreateSpec *spec = request->spec;
+
+        if (request->write.call || request->is_missing || !request->recreate->version)
+                return false;
+        if (request->is_gone || spec->is_deleted || spec->status.is_completed)
+                return request->owes_report;
+
+        return true;
+}
+
+static uint64_t get_rest(const RecreateRequest *request, uint64_t now_usec) {
+        uint64_t until = recreate_request_repeat_usec(request, REQUEST_CALL_STATUS);
+
+        if (request->write.rest_usec > until)
+                until = request->write.rest_usec;
+        return until > now_usec ? until - now_usec : 0;
+}
+
+/* What a controller would report by a write of its own. */
+static int add_snapshot(const RecreateRequest *request, struct json_object *patch) {
+        struct json_object *status = recreate_json_get(patch, "status", json_type_object);
+        const Pod *pod = recreate_request_pod(request);
+        struct json_object *list;
+        int r;
+
+        if (!request->spec->is_managed || request->recreate->dialect != RECREATE_V1BETA1 || !pod ||
+            !recreate_json_get(status, "containerRecreateStates", json_type_array))
+                return 0;
+
+        r = recreate_controller_snapshot(request->spec, pod, &list);
+        return r < 0 || !list ? r : patch_add(status, "containerStatusSnapshot", list);
+}
+
+static int send_status(RecreateRequest *request, struct json_object *patch) {
+        cleanup(json_object_put_p) json_object *bound = NULL;
+        int r;
+
+        if (recreate_json_get(patch, "metadata", json_type_object))
+                return recreate_request_send(request, REQUEST_CALL_STATUS, patch);
+
+        r = recreate_status_bind(patch, request->spec->uid, &bound);
+        return r < 0 ? r : recreate_request_send(request, REQUEST_CALL_STATUS, bound);
+}
+
+static int write_status(RecreateRequest *request) {
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        uint64_t now_usec = recreate_now_usec(request->recreate);
+        const RecreateStatus *known = &request->spec->status;
+        uint64_t rest_usec;
+        int r;
+
+        if (!may_write(request))
+                return 0;
+
+        r = recreate_status_diff(known, &request->wanted, request->spec->version, &patch);
+        if (r < 0)
+                return r;
+        if (!patch) {
+                request->owes_report = false;
+                return 0;
+        }
+        rest_usec = get_rest(request, now_usec);
+        if (rest_usec > 0) {
+                recreate_request_wait(request, rest_usec);
+                return 0;
+        }
+        r = add_snapshot(request, patch);
+        if (r < 0)
+                return r;
+
+        recreate_status_done(&request->sent);
+        r = recreate_status_copy(&request->wanted, &request->sent);
+        if (r < 0)
+                return r;
+
+        request->is_phase_sent = known->phase != request->wanted.phase ||
+                                 (request->wanted.is_completed && !known->is_completed);
+        return send_status(request, patch);
 }
 
 /* What the runtime has */
@@ -430,24 +718,22 @@ static int note_pod(RecreateRequest *request, const RuntimePod *pod) {
 
 static int on_listed(RuntimePods *pods, const Error *error, void *userdata) {
         RecreateRequest *request = userdata;
-        uint32_t random = 0;
         int r;
 
-        request->list = runtime_pods_call_free(request->list);
+        request->list.call = runtime_pods_call_free(request->list.call);
         if (error) {
-                (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
-                request->is_stale = true;
-                request->list_rest_usec = recreate_now_usec(request->recreate) +
-                                          backoff_usec(++request->n_list_failures, random);
+                request->list.is_due = true;
+                request->list.rest_usec = recreate_now_usec(request->recreate) +
+                                          backoff_usec(++request->list.n_failures, random_number());
                 log_debug(request->recreate->log, NULL,
-                          "Cannot look at the pod of the restart request `%s/%s`: %s.",
+                          "Cannot list the containers of the restart request `%s/%s`: %s.",
                           request->spec->namespace, request->spec->name, error_message(error));
-                return recreate_look(request->recreate);
+                return recreate_reconcile(request->recreate);
         }
 
-        request->n_list_failures = 0;
+        request->list.n_failures = 0;
         r = note_pod(request, find_running_pod(request, pods));
-        return r < 0 ? r : recreate_look(request->recreate);
+        return r < 0 ? r : recreate_reconcile(request->recreate);
 }
 
 /* Asks the runtime, unless that is under way or has to wait. */
@@ -455,16 +741,16 @@ static int ask_runtime(RecreateRequest *request, RpcClient *client) {
         uint64_t now_usec = recreate_now_usec(request->recreate);
         const char *uid = get_runtime_uid(request);
 
-        if (request->list || !uid)
+        if (request->list.call || !uid)
                 return 0;
-        if (request->list_rest_usec > now_usec) {
-                recreate_request_wait(request, request->list_rest_usec - now_usec);
+        if (request->list.rest_usec > now_usec) {
+                recreate_request_wait(request, request->list.rest_usec - now_usec);
                 return 0;
         }
 
-        request->is_stale = false;
+        request->list.is_due = false;
         return runtime_pods_list(client, &(RuntimePodsFilter){ .uid = uid }, on_listed, request,
-                                 &request->list);
+                                 &request->list.call);
 }
 
 static bool has_id(const char *container_id, const char *id) {
@@ -483,8 +769,8 @@ static bool is_ready_in_snapshot(const RecreateSpec *spec, const RequestContaine
         return false;
 }
 
-/* Because it has been seen running for so long, or by the clock of this node. The pod tells the
- * second in which it began, of which it may have been the end. */
+/* Because it has been seen running for so long, or by the clock of this node. The pod has the second
+ * in which it began, of which it may have been the end. */
 static uint64_t get_age(const RecreateRequest *request, const RequestContainer *container,
                         const PodContainer *in_pod) {
         uint64_t seen_usec = recreate_now_usec(request->recreate) - container->seen_usec;
@@ -533,7 +819,8 @@ static void fill_fact(RecreateRequest *request, const RequestContainer *containe
                 .is_in_pod = in_pod,
                 .is_ready = in_pod && in_pod->is_ready && in_pod->is_running &&
                             has_id(in_pod->container_id, id),
-                .is_stopping = request->stop && strcmp(request->stop_name, container->name) == 0,
+                .is_stopping =
+                        request->stop.stop && strcmp(request->stop.name, container->name) == 0,
                 .rest_usec = container->rest_usec > now_usec ? container->rest_usec - now_usec : 0,
         };
         if (!pod || !pods_are_synced(request->recreate->pods))
@@ -559,7 +846,7 @@ static int make_facts(RecreateRequest *request, RecreateFact **ret) {
 /* Stopping */
 
 bool recreate_request_is_stopping(const RecreateRequest *request) {
-        return request->stop && stop_has_begun(request->stop);
+        return request->stop.stop && stop_has_begun(request->stop.stop);
 }
 
 static int note_ended(RequestContainer *container, const char *id, bool was_killed) {
@@ -582,11 +869,11 @@ static int note_failed(RecreateRequest *request, RecreateState *state, const cha
 }
 
 static int note_report(RecreateRequest *request, const StopReport *report) {
-        RequestContainer *container = find_container(request, request->stop_name);
+        RequestContainer *container = find_container(request, request->stop.name);
         RecreateState *state;
 
         if (!container)
-                return 0; /* somebody has taken it out of the request meanwhile */
+                return 0; /* it was taken out of the request meanwhile */
 
         state = &request->wanted.states[container - request->containers];
         switch (report->result) {
@@ -595,10 +882,10 @@ static int note_report(RecreateRequest *request, const StopReport *report) {
                 state->is_killed = true;
                 if (recreate_state_set(state, RECREATE_RECREATING, NULL) < 0)
                         return -ENOMEM;
-                return note_ended(container, request->stop_id, true);
+                return note_ended(container, request->stop.id, true);
         case STOP_GONE:
                 container->rest_usec = recreate_now_usec(request->recreate) + REST_USEC;
-                return note_ended(container, request->stop_id, false);
+                return note_ended(container, request->stop.id, false);
         case STOP_NOT_ASKED:
                 container->rest_usec = recreate_now_usec(request->recreate) + REST_USEC;
                 return 0;
@@ -618,36 +905,34 @@ static int on_stop_done(const StopReport *report, void *userdata) {
         if (r < 0)
                 return r;
 
-        request->is_stale = true;
-        return recreate_look(request->recreate);
+        request->list.is_due = true;
+        return recreate_reconcile(request->recreate);
 }
 
 static int answer(RecreateRequest *request, const char *why_not) {
-        request->check_usec = 0;
-        request->n_check_failures = 0;
-        return stop_answer(request->stop, !why_not, why_not);
+        request->stop.check_usec = 0;
+        request->stop.n_check_failures = 0;
+        return stop_answer(request->stop.stop, !why_not, why_not);
 }
 
-/* Whoever is told that it is not asked for forgets how far it came in an earlier life of the agent,
- * and its hook would run again: a runtime that does not tell now is asked again. */
+/* A stop that is not asked for any more forgets how far it came in a previous run, and its hook would
+ * run again: so a runtime that does not answer now is asked again. */
 static int check_later(RecreateRequest *request, const char *reason) {
         const RecreateSpec *spec = request->spec;
-        uint32_t random = 0;
 
-        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
-        request->check_usec = recreate_now_usec(request->recreate) +
-                              backoff_usec(++request->n_check_failures, random);
+        request->stop.check_usec = recreate_now_usec(request->recreate) +
+                                   backoff_usec(++request->stop.n_check_failures, random_number());
         log_debug(request->recreate->log, NULL,
                   "Whether the restart request `%s/%s` still asks for container `%s` to be stopped "
-                  "is not known, looking again: %s.",
-                  spec->namespace, spec->name, request->stop_name, reason);
-        return recreate_look(request->recreate);
+                  "is not known, asking again: %s.",
+                  spec->namespace, spec->name, request->stop.name, reason);
+        return recreate_reconcile(request->recreate);
 }
 
 static int compare_newest(RecreateRequest *request, const RuntimePods *pods) {
         const RuntimePod *pod = find_running_pod(request, pods);
-        const RuntimeContainer *newest = pod ? runtime_pod_find(pod, request->stop_name) : NULL;
-        bool is_newest = newest && strcmp(newest->id, request->stop_id) == 0;
+        const RuntimeContainer *newest = pod ? runtime_pod_find(pod, request->stop.name) : NULL;
+        bool is_newest = newest && strcmp(newest->id, request->stop.id) == 0;
 
         return answer(request, is_newest ? NULL : "it is not the newest any more");
 }
@@ -655,7 +940,7 @@ static int compare_newest(RecreateRequest *request, const RuntimePods *pods) {
 static int on_checked(RuntimePods *pods, const Error *error, void *userdata) {
         RecreateRequest *request = userdata;
 
-        request->check = runtime_pods_call_free(request->check);
+        request->stop.check = runtime_pods_call_free(request->stop.check);
         if (is_decided(request))
                 return answer(request, "the request is over");
 
@@ -670,14 +955,14 @@ static int ask_for_newest(RecreateRequest *request) {
         if (is_decided(request))
                 return answer(request, "the request is over");
 
-        runtime = recreate_find_runtime(request->recreate, request->stop_scheme, &may_come);
+        runtime = recreate_find_runtime(request->recreate, request->stop.scheme, &may_come);
         if (!runtime || !uid)
                 return check_later(request, "the runtime cannot be asked");
 
-        request->check_usec = 0;
-        request->check = runtime_pods_call_free(request->check);
+        request->stop.check_usec = 0;
+        request->stop.check = runtime_pods_call_free(request->stop.check);
         return runtime_pods_list(runtime_client(runtime), &(RuntimePodsFilter){ .uid = uid },
-                                 on_checked, request, &request->check);
+                                 on_checked, request, &request->stop.check);
 }
 
 static int on_check(Stop *stop, void *userdata) {
@@ -688,12 +973,12 @@ static int on_check(Stop *stop, void *userdata) {
 static int check_stop(RecreateRequest *request) {
         uint64_t now_usec = recreate_now_usec(request->recreate);
 
-        if (!request->stop || request->check_usec == 0)
+        if (!request->stop.stop || request->stop.check_usec == 0)
                 return 0;
-        if (request->check_usec <= now_usec)
+        if (request->stop.check_usec <= now_usec)
                 return ask_for_newest(request);
 
-        recreate_request_wait(request, request->check_usec - now_usec);
+        recreate_request_wait(request, request->stop.check_usec - now_usec);
         return 0;
 }
 
@@ -703,8 +988,8 @@ static int add_stop(RecreateRequest *request, const char *name) {
         cleanup(free_p) char *owner = NULL;
         cleanup(free_p) char *cause = NULL;
         StopOptions options = {
-                .runtime = request->stop_scheme[0] ? request->stop_scheme : NULL,
-                .container_id = request->stop_id,
+                .runtime = request->stop.scheme[0] ? request->stop.scheme : NULL,
+                .container_id = request->stop.id,
                 .pod_address = pod && pod->ip[0] ? pod->ip : NULL,
                 .grace_sec = request->spec->grace_sec >= 0 ? request->spec->grace_sec
                                                            : STOP_GRACE_OF_POD,
@@ -727,21 +1012,21 @@ static int add_stop(RecreateRequest *request, const char *name) {
 
         options.owner = owner;
         options.cause = cause;
-        return stops_add(request->recreate->stops, &options, &request->stop);
+        return stops_add(request->recreate->stops, &options, &request->stop.stop);
 }
 
 static int begin_stop(RecreateRequest *request, size_t index, const char *scheme) {
         const RequestContainer *container = &request->containers[index];
 
-        if (request->stop)
+        if (request->stop.stop)
                 return 0;
 
-        request->stop_name = strdup(container->name);
-        request->stop_id = strdup(container->id);
-        if (!request->stop_name || !request->stop_id)
+        request->stop.name = strdup(container->name);
+        request->stop.id = strdup(container->id);
+        if (!request->stop.name || !request->stop.id)
                 return -ENOMEM;
 
-        (void) snprintf(request->stop_scheme, sizeof(request->stop_scheme), "%s", scheme);
+        (void) snprintf(request->stop.scheme, sizeof(request->stop.scheme), "%s", scheme);
         return add_stop(request, container->name);
 }
 
@@ -790,8 +1075,8 @@ static bool is_drained(RecreateRequest *request) {
         if (!request->spec->is_drained)
                 return false;
 
-        elapsed = request->drain_done_usec + recreate_now_usec(request->recreate) -
-                  request->drained_usec;
+        elapsed = request->drain.done_usec + recreate_now_usec(request->recreate) -
+                  request->drain.drained_usec;
         if (elapsed < period)
                 recreate_request_wait(request, period - elapsed);
         return elapsed >= period;
@@ -842,10 +1127,10 @@ static int serve(RecreateRequest *request) {
                 return complete_without_runtime(request, problem);
         }
         if (!runtime) {
-                request->is_stale = true;
-                return 0; /* it will be told when it is there */
+                request->list.is_due = true;
+                return 0; /* recreate_runtime_changed() follows */
         }
-        if (request->is_stale || request->list)
+        if (request->list.is_due || request->list.call)
                 return ask_runtime(request, runtime_client(runtime));
 
         return do_step(request, facts, scheme);
@@ -865,12 +1150,6 @@ static int take_turn(RecreateRequest *request) {
 }
 
 static int decide(RecreateRequest *request, bool has_turn) {
-        int r;
-
-        r = recreate_request_manage(request, has_turn);
-        if (r < 0)
-                return r;
-
         if (is_decided(request)) {
                 drop_stop(request);
                 return 0;
@@ -885,21 +1164,34 @@ static int decide(RecreateRequest *request, bool has_turn) {
         return 0;
 }
 
-int recreate_request_look(RecreateRequest *request, bool has_turn) {
+int recreate_request_begin(RecreateRequest *request) {
+        request->due_usec = UINT64_MAX;
+        return apply_stale(request);
+}
+
+int recreate_request_serve(RecreateRequest *request, bool has_turn) {
         int r;
 
-        request->due_usec = UINT64_MAX;
-        r = look_at_doubted(request);
-        if (r >= 0)
-                r = decide(request, has_turn);
+        r = decide(request, has_turn);
         if (r >= 0)
                 r = check_stop(request);
-        if (r >= 0)
-                r = recreate_request_write_status(request);
-        if (r >= 0)
-                r = recreate_request_do_chore(request, has_turn);
 
-        return r < 0 ? r : arm_timer(request);
+        return r < 0 ? r : write_status(request);
+}
+
+int recreate_request_end(RecreateRequest *request) {
+        if (request->due_usec != UINT64_MAX)
+                return timer_start_at(&request->timer, request->due_usec);
+
+        timer_stop(&request->timer);
+        return 0;
+}
+
+void recreate_request_runtime_changed(RecreateRequest *request) {
+        request->list.is_due = true;
+        request->list.rest_usec = 0;
+        if (request->stop.check_usec > 0)
+                request->stop.check_usec = 1;
 }
 
 int recreate_request_new(Recreate *recreate, RecreateSpec *spec, struct json_object *object,
@@ -920,14 +1212,10 @@ int recreate_request_new(Recreate *recreate, RecreateSpec *spec, struct json_obj
                 .object = object,
                 .first_usec = recreate_now_usec(recreate),
                 .write = { .client = recreate->client, .userdata = request },
-                .is_ended = spec->status.is_completed,
+                .is_end_logged = spec->status.is_completed,
         };
-        r = loop_add_time(recreate->event, &request->timer, CLOCK_MONOTONIC, 0, 1000, on_timer,
-                          request);
-        if (r >= 0)
-                r = sd_event_source_set_enabled(request->timer, SD_EVENT_OFF);
-        if (r >= 0)
-                r = believe(request, spec, object);
+        timer_init(&request->timer, recreate->event, ACCURACY_USEC, on_timer, request);
+        r = apply(request, spec, object);
         if (r < 0)
                 return r;
 
@@ -939,19 +1227,18 @@ RecreateRequest *recreate_request_free(RecreateRequest *request) {
         if (!request)
                 return NULL;
 
-        if (request->stop)
-                stop_leave(request->stop);
-        runtime_pods_call_free(request->check);
-        runtime_pods_call_free(request->list);
+        if (request->stop.stop)
+                stop_leave(request->stop.stop);
+        runtime_pods_call_free(request->stop.check);
+        runtime_pods_call_free(request->list.call);
         kube_patch_done(&request->write);
-        sd_event_source_disable_unref(request->timer);
-        recreate_spec_free(request->doubted);
-        json_object_put(request->doubted_object);
+        timer_done(&request->timer);
+        drop_stale(request);
         recreate_status_done(&request->sent);
         recreate_status_done(&request->wanted);
         drop_containers(request);
-        free(request->stop_id);
-        free(request->stop_name);
+        free(request->stop.id);
+        free(request->stop.name);
         recreate_spec_free(request->spec);
         json_object_put(request->object);
         free(request);

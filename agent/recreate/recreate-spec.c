@@ -46,7 +46,7 @@ static int read_state(struct json_object *item, RecreateState *state) {
                                   message);
 }
 
-/* By name, since somebody may have written them in another order. */
+/* By name, since they may have been written in another order. */
 static int read_states(struct json_object *list, RecreateSpec *spec) {
         RecreateStatus *status = &spec->status;
         size_t n_listed = list ? json_object_array_length(list) : 0;
@@ -57,7 +57,7 @@ static int read_states(struct json_object *list, RecreateSpec *spec) {
                 return -ENOMEM;
 
         status->n_states = spec->n_containers;
-        status->is_foreign = n_listed != 0 && n_listed != spec->n_containers;
+        status->has_other_states = n_listed != 0 && n_listed != spec->n_containers;
         for (size_t i = 0; i < spec->n_containers; i++) {
                 const char *name = spec->containers[i].name;
                 struct json_object *here = i < n_listed ? json_object_array_get_idx(list, i) : NULL;
@@ -65,7 +65,7 @@ static int read_states(struct json_object *list, RecreateSpec *spec) {
                 struct json_object *item =
                         listed && strcmp(listed, name) == 0 ? here : find_named(list, "name", name);
 
-                status->is_foreign = status->is_foreign || item != here;
+                status->has_other_states = status->has_other_states || item != here;
                 status->states[i].name = strdup(name);
                 if (!status->states[i].name)
                         return -ENOMEM;

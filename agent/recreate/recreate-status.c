@@ -117,7 +117,7 @@ int recreate_status_copy(const RecreateStatus *from, RecreateStatus *ret) {
         copy.phase = from->phase;
         copy.is_completed = from->is_completed;
         copy.completed_at = from->completed_at;
-        copy.is_foreign = from->is_foreign;
+        copy.has_other_states = from->has_other_states;
         copy.n_states = from->n_states;
         r = copy_text(from->message, &copy.message);
         for (size_t i = 0; r >= 0 && i < copy.n_states; i++)
@@ -203,7 +203,7 @@ static bool text_equal(const char *a, const char *b) {
 }
 
 static bool are_states_equal(const RecreateStatus *known, const RecreateStatus *wanted) {
-        if (known->is_foreign || known->n_states != wanted->n_states)
+        if (known->has_other_states || known->n_states != wanted->n_states)
                 return false;
 
         for (size_t i = 0; i < known->n_states; i++) {

@@ -38,7 +38,7 @@ typedef struct RecreateStatus {
         char *message;
         RecreateState *states; /* one for each container of the spec, in its order */
         size_t n_states;
-        bool is_foreign; /* what is there are not these states in this order */
+        bool has_other_states; /* what is written there is not these states in this order */
 } RecreateStatus;
 
 #define RECREATE_TEXT_MAX 1024 /* bytes */
@@ -74,7 +74,7 @@ bool recreate_status_is_success(const RecreateStatus *status);
 int recreate_status_summarize(const RecreateStatus *status, char **ret);
 
 /* The patch of what differs, {"status":{...}}, or NULL. One with a phase is for this version of the
- * request alone, lest it undoes what somebody else has just decided; states are for whichever there
+ * request alone, lest it undoes what another writer has just decided; states are for whichever there
  * is of this UID, see recreate_status_bind(). The caller owns *ret. */
 int recreate_status_diff(const RecreateStatus *known, const RecreateStatus *wanted,
                          const char *version, struct json_object **ret);

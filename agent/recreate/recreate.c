@@ -11,44 +11,18 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
-#include "agent/recreate/recreate-internal.h"
-
-#define SCHEMES_MAX 64
-
-/* The selections: the requests for this node, and those that no controller has prepared. */
-enum { OURS, UNASSIGNED };
+#include "agent/recreate/recreate-context.h"
+#include "agent/recreate/recreate-controller-spec.h"
+#include "agent/recreate/recreate-controller.h"
 
 DEFINE_CLEANUP(Recreate *, recreate_free)
-
-uint64_t recreate_now_usec(const Recreate *recreate) {
-        uint64_t usec = 0;
-
-        (void) sd_event_now(recreate->event, CLOCK_MONOTONIC, &usec);
-        return usec;
-}
-
-int64_t recreate_wall_usec(void) {
-        struct timespec now;
-
-        (void) clock_gettime(CLOCK_REALTIME, &now);
-        return (int64_t) now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
-int64_t recreate_server_usec(const Recreate *recreate) {
-        int64_t usec;
-
-        return kube_client_server_usec(recreate->client, &usec) ? usec : recreate_wall_usec();
-}
-
-int recreate_look(Recreate *recreate) {
-        return sd_event_source_set_enabled(recreate->look, SD_EVENT_ONESHOT);
-}
+DEFINE_CLEANUP(char **, recreate_gate_requests_free)
 
 static void notify_changed(Recreate *recreate) {
         recreate->on_changed(recreate->userdata);
 }
 
-/* Pods, runtimes, and what the API server says to writes */
+/* The pods */
 
 static int note_pod(Recreate *recreate, const Pod *pod) {
         bool has_request = false;
@@ -57,9 +31,9 @@ static int note_pod(Recreate *recreate, const Pod *pod) {
                 if (recreate->requests[i]->spec->pod_uid
                             ? strcmp(recreate->requests[i]->spec->pod_uid, pod->uid) == 0
                             : strcmp(recreate->requests[i]->spec->pod_name ?: "", pod->name) == 0)
-                        has_request = recreate->requests[i]->is_stale = true;
+                        has_request = recreate->requests[i]->list.is_due = true;
 
-        return has_request ? recreate_look(recreate) : 0;
+        return has_request ? recreate_reconcile(recreate) : 0;
 }
 
 static int on_pod(const Pod *pod, const Pod *before, void *userdata) {
@@ -67,7 +41,7 @@ static int on_pod(const Pod *pod, const Pod *before, void *userdata) {
         int r;
 
         r = note_pod(recreate, pod);
-        return r < 0 ? r : recreate_orphans_look(recreate, pod);
+        return r < 0 ? r : recreate_unassigned_on_pod(recreate, pod);
 }
 
 static int on_pod_gone(const Pod *pod, void *userdata) {
@@ -75,7 +49,7 @@ static int on_pod_gone(const Pod *pod, void *userdata) {
 }
 
 static int on_pods_state(bool is_synced, void *userdata) {
-        return recreate_look(userdata);
+        return recreate_reconcile(userdata);
 }
 
 static void watch_pods(Recreate *recreate) {
@@ -88,111 +62,59 @@ static void watch_pods(Recreate *recreate) {
         pods_watch(recreate->pods, &recreate->watcher);
 }
 
-static bool is_known_scheme(const Recreate *recreate, const char *scheme) {
-        for (size_t i = 0; i < recreate->n_schemes; i++)
-                if (strcmp(recreate->schemes[i], scheme) == 0)
-                        return true;
+/* All requests */
 
-        return false;
-}
+static int make_place(Recreate *recreate) {
+        size_t n = recreate->n_allocated > 0 ? recreate->n_allocated * 2 : 16;
+        RecreateRequest **requests;
 
-/* Remembers the names of the runtimes that are there. */
-static int note_runtimes(Recreate *recreate) {
-        for (size_t i = 0; i < runtimes_count(recreate->runtimes); i++) {
-                const char *name = runtime_name(runtimes_get(recreate->runtimes, i));
-                char **schemes;
+        if (recreate->n_requests < recreate->n_allocated)
+                return 0;
 
-                if (!name[0] || is_known_scheme(recreate, name) ||
-                    recreate->n_schemes >= SCHEMES_MAX)
-                        continue;
-                schemes = reallocarray(recreate->schemes, recreate->n_schemes + 1,
-                                       sizeof(schemes[0]));
-                if (!schemes)
-                        return -ENOMEM;
-                recreate->schemes = schemes;
-                schemes[recreate->n_schemes] = strdup(name);
-                if (!schemes[recreate->n_schemes])
-                        return -ENOMEM;
-                recreate->n_schemes++;
-        }
+        requests = reallocarray(recreate->requests, n, sizeof(requests[0]));
+        if (!requests)
+                return -ENOMEM;
 
+        recreate->requests = requests;
+        recreate->n_allocated = n;
         return 0;
 }
 
-Runtime *recreate_find_runtime(const Recreate *recreate, const char *scheme, bool *ret_may_come) {
-        Runtime *chosen = runtimes_chosen(recreate->runtimes);
-        bool is_any_ready = false;
-
-        *ret_may_come = true;
-        if (!scheme[0])
-                return chosen && runtime_client(chosen) ? chosen : NULL;
-
-        for (size_t i = 0; i < runtimes_count(recreate->runtimes); i++) {
-                Runtime *runtime = runtimes_get(recreate->runtimes, i);
-
-                if (!runtime_client(runtime))
-                        continue;
-                if (strcmp(runtime_name(runtime), scheme) == 0)
-                        return runtime;
-                is_any_ready = true;
-        }
-
-        *ret_may_come = is_known_scheme(recreate, scheme) || !is_any_ready ||
-                        !runtimes_are_settled(recreate->runtimes);
-        return NULL;
-}
-
-static bool may_pass(const Error *error) {
-        return error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT;
-}
-
-static void warn(const Recreate *recreate, const char *what, const Error *reason) {
-        const Error *trouble = kube_client_trouble(recreate->client);
-
-        if (!trouble || trouble->kind == ERROR_NONE)
+static void log_overfull(Recreate *recreate) {
+        if (!recreate->is_overfull)
                 log_warning(recreate->log, NULL,
-                            "Cannot write about the restart request `%s`: %s, retrying.", what,
-                            error_message(reason));
+                            "There are more than %d restart requests: the others wait.",
+                            RECREATE_REQUESTS_MAX);
+        recreate->is_overfull = true;
 }
 
-void recreate_note_read(Recreate *recreate, RecreateRight right) {
-        bool was_denied = recreate->refusals[right].kind == ERROR_DENIED;
+/* Both are taken over, even on failure. *ret is NULL if there is no place. */
+static int add(Recreate *recreate, RecreateSpec *spec, struct json_object *object,
+               RecreateRequest **ret) {
+        RecreateRequest *request;
+        int r;
 
-        error_done(&recreate->refusals[right]);
-        if (was_denied)
-                notify_changed(recreate);
-}
-
-static void note_refusal(Recreate *recreate, RecreateRight right, const char *what,
-                         const Error *error) {
-        Error *said = &recreate->refusals[right];
-        bool is_said = said->kind == error->kind;
-
-        (void) error_update(said, error);
-        if (!is_said)
-                warn(recreate, what, said);
-        notify_changed(recreate);
-}
-
-void recreate_note_written(Recreate *recreate, RecreateRight right, const char *what, bool is_first,
-                           const Error *error) {
-        const Error *said = &recreate->refusals[right];
-
-        metrics_count(recreate->metrics, METRIC_RECREATE_WRITES, !error);
-        if (!error) {
-                recreate_note_read(recreate, right);
-                return;
+        *ret = NULL;
+        if (recreate->n_requests >= RECREATE_REQUESTS_MAX) {
+                log_overfull(recreate);
+                recreate_spec_free(spec);
+                json_object_put(object);
+                return 0;
         }
 
-        /* That one request is wrong is told of that one; the others are written all the same. */
-        if (error->kind == ERROR_INVALID) {
-                if (is_first)
-                        warn(recreate, what, error);
-                return;
+        r = make_place(recreate);
+        if (r < 0) {
+                recreate_spec_free(spec);
+                json_object_put(object);
+                return r;
         }
-        /* A server that is busy says nothing about the right that was missing before. */
-        if (said->kind != ERROR_DENIED || !may_pass(error))
-                note_refusal(recreate, right, what, error);
+
+        r = recreate_request_new(recreate, spec, object, &request);
+        if (r < 0)
+                return r;
+
+        recreate->requests[recreate->n_requests++] = *ret = request;
+        return 0;
 }
 
 /* The watch */
@@ -226,7 +148,7 @@ static int show(Recreate *recreate, RecreateSpec *spec, struct json_object *obje
                 return recreate_request_show(request, spec, object);
 
         replace(recreate, spec);
-        return recreate_add(recreate, spec, object, &request);
+        return add(recreate, spec, object, &request);
 }
 
 static int show_object(Recreate *recreate, const KubeObject *object) {
@@ -244,7 +166,7 @@ static int show_object(Recreate *recreate, const KubeObject *object) {
         }
 
         r = show(recreate, spec, spec->is_managed ? json_object_get(object->json) : NULL);
-        return r < 0 ? r : recreate_look(recreate);
+        return r < 0 ? r : recreate_reconcile(recreate);
 }
 
 static int on_object(const KubeObject *object, void *userdata) {
@@ -252,7 +174,7 @@ static int on_object(const KubeObject *object, void *userdata) {
 }
 
 static int on_unassigned(const KubeObject *object, void *userdata) {
-        return recreate_orphan_show(userdata, object);
+        return recreate_unassigned_show(userdata, object);
 }
 
 static int show_gone(Recreate *recreate, const KubeObject *object) {
@@ -262,7 +184,7 @@ static int show_gone(Recreate *recreate, const KubeObject *object) {
                 return 0;
 
         recreate_request_show_gone(request);
-        return recreate_look(recreate);
+        return recreate_reconcile(recreate);
 }
 
 static int on_gone(const KubeObject *object, void *userdata) {
@@ -270,12 +192,12 @@ static int on_gone(const KubeObject *object, void *userdata) {
 }
 
 static int on_unassigned_gone(const KubeObject *object, void *userdata) {
-        return recreate_orphan_gone(userdata, object->uid);
+        return recreate_unassigned_gone(userdata, object->uid);
 }
 
 /* None of them can be seen any more. */
 static void lose_all(Recreate *recreate) {
-        recreate_orphans_drop(recreate);
+        recreate_unassigned_drop(recreate);
         for (size_t i = 0; i < recreate->n_requests; i++)
                 recreate_request_show_gone(recreate->requests[i]);
 }
@@ -296,7 +218,7 @@ static int on_resource_changed(void *userdata) {
         Recreate *recreate = userdata;
 
         notify_changed(recreate);
-        return recreate_look(recreate);
+        return recreate_reconcile(recreate);
 }
 
 static int add_resource(Recreate *recreate, const RecreateOptions *options) {
@@ -320,12 +242,12 @@ static int add_resource(Recreate *recreate, const RecreateOptions *options) {
                         .resource = RECREATE_RESOURCE,
                         .subject = "the restart requests",
                         .is_optional = true,
-                        .selections = { [OURS] = { .labels = labels,
-                                                   .on_object = on_object,
-                                                   .on_gone = on_gone },
-                                        [UNASSIGNED] = { .labels = "!" RECREATE_LABEL_NODE,
-                                                         .on_object = on_unassigned,
-                                                         .on_gone = on_unassigned_gone } },
+                        .selections = { [RECREATE_OURS] = { .labels = labels,
+                                                            .on_object = on_object,
+                                                            .on_gone = on_gone },
+                                        [RECREATE_UNASSIGNED] = { .labels = "!" RECREATE_LABEL_NODE,
+                                                                  .on_object = on_unassigned,
+                                                                  .on_gone = on_unassigned_gone } },
                         .on_version = on_version,
                         .on_changed = on_resource_changed,
                         .userdata = recreate,
@@ -333,73 +255,7 @@ static int add_resource(Recreate *recreate, const RecreateOptions *options) {
                 &recreate->resource);
 }
 
-bool recreate_is_synced(const Recreate *recreate) {
-        return kube_resource_is_synced(recreate->resource);
-}
-
-int recreate_check(Recreate *recreate, const RecreateSpec *spec) {
-        return kube_resource_check(recreate->resource, OURS, spec->namespace, spec->name,
-                                   spec->version);
-}
-
-int recreate_list_orphans_again(Recreate *recreate) {
-        recreate_orphans_drop(recreate);
-        return kube_resource_show_again(recreate->resource, UNASSIGNED);
-}
-
-/* All requests, and their turns */
-
-static int make_place(Recreate *recreate) {
-        size_t n = recreate->n_allocated > 0 ? recreate->n_allocated * 2 : 16;
-        RecreateRequest **requests;
-
-        if (recreate->n_requests < recreate->n_allocated)
-                return 0;
-
-        requests = reallocarray(recreate->requests, n, sizeof(requests[0]));
-        if (!requests)
-                return -ENOMEM;
-
-        recreate->requests = requests;
-        recreate->n_allocated = n;
-        return 0;
-}
-
-static void tell_overfull(Recreate *recreate) {
-        if (!recreate->is_overfull)
-                log_warning(recreate->log, NULL,
-                            "There are more than %d restart requests: the others wait.",
-                            RECREATE_REQUESTS_MAX);
-        recreate->is_overfull = true;
-}
-
-int recreate_add(Recreate *recreate, RecreateSpec *spec, struct json_object *object,
-                 RecreateRequest **ret) {
-        RecreateRequest *request;
-        int r;
-
-        *ret = NULL;
-        if (recreate->n_requests >= RECREATE_REQUESTS_MAX) {
-                tell_overfull(recreate);
-                recreate_spec_free(spec);
-                json_object_put(object);
-                return 0;
-        }
-
-        r = make_place(recreate);
-        if (r < 0) {
-                recreate_spec_free(spec);
-                json_object_put(object);
-                return r;
-        }
-
-        r = recreate_request_new(recreate, spec, object, &request);
-        if (r < 0)
-                return r;
-
-        recreate->requests[recreate->n_requests++] = *ret = request;
-        return 0;
-}
+/* Their turns */
 
 static void sweep(Recreate *recreate) {
         size_t n = 0;
@@ -407,7 +263,7 @@ static void sweep(Recreate *recreate) {
         for (size_t i = 0; i < recreate->n_requests; i++) {
                 RecreateRequest *request = recreate->requests[i];
 
-                if (recreate_request_is_useless(request))
+                if (recreate_request_is_done(request) && !recreate_controller_owes_gate(request))
                         recreate_request_free(request);
                 else
                         recreate->requests[n++] = request;
@@ -427,7 +283,7 @@ static bool may_have_turn(const RecreateRequest *request) {
 }
 
 /* Of the requests for one pod, the one that is served. While a stop of another one goes on that is
- * over itself, nobody is. */
+ * over itself, none is. */
 static const RecreateRequest *choose(RecreateRequest *const *requests, size_t n) {
         const RecreateRequest *chosen = NULL;
 
@@ -450,31 +306,104 @@ static size_t count_of_pod(RecreateRequest *const *requests, size_t n) {
         return i;
 }
 
-static int look_at_pod(RecreateRequest *const *requests, size_t n) {
+static int reconcile_request(RecreateRequest *request, bool has_turn) {
+        int r;
+
+        r = recreate_request_begin(request);
+        if (r >= 0)
+                r = recreate_controller_decide(request, has_turn);
+        if (r >= 0)
+                r = recreate_request_serve(request, has_turn);
+        if (r >= 0)
+                r = recreate_controller_act(request, has_turn);
+
+        return r < 0 ? r : recreate_request_end(request);
+}
+
+static int reconcile_pod(RecreateRequest *const *requests, size_t n) {
         const RecreateRequest *chosen = choose(requests, n);
         int r = 0;
 
         for (size_t i = 0; i < n && r >= 0; i++)
-                r = recreate_request_look(requests[i], requests[i] == chosen);
+                r = reconcile_request(requests[i], requests[i] == chosen);
 
         return r;
 }
 
-static int list_those_without_place(Recreate *recreate) {
+static bool is_known(const Recreate *recreate, const Pod *pod, const char *name) {
+        for (size_t i = 0; i < recreate->n_requests; i++) {
+                const RecreateSpec *spec = recreate->requests[i]->spec;
+
+                if (strcmp(spec->name, name) == 0 && strcmp(spec->namespace, pod->namespace) == 0)
+                        return true;
+        }
+
+        return false;
+}
+
+static int add_remnant(Recreate *recreate, const Pod *pod, const char *name) {
+        RecreateRequest *request;
+        RecreateSpec *spec;
+        int r;
+
+        r = recreate_controller_remnant(pod, name, &spec);
+        if (r < 0)
+                return r;
+        r = add(recreate, spec, NULL, &request);
+        if (r < 0 || !request)
+                return r;
+
+        request->is_gone = true;
+        request->gate = REQUEST_GATE_FOUND_CLOSED;
+        return 0;
+}
+
+static int find_remnants_of_pod(Recreate *recreate, const Pod *pod) {
+        cleanup(recreate_gate_requests_free_p) char **names = NULL;
+        int r;
+
+        if (!pod->has_kruise_gate || !pod->kruise_message)
+                return 0;
+
+        r = recreate_gate_requests(pod, &names);
+        for (size_t i = 0; r >= 0 && names[i]; i++)
+                if (!is_known(recreate, pod, names[i]))
+                        r = add_remnant(recreate, pod, names[i]);
+
+        return r;
+}
+
+/* Once all pods and requests are known: finds the pods that are kept unready by requests that were
+ * deleted while no agent ran. */
+static int find_remnants(Recreate *recreate) {
+        int r = 0;
+
+        if (recreate->has_found_remnants || !pods_are_synced(recreate->pods) ||
+            !kube_resource_is_synced(recreate->resource))
+                return 0;
+
+        recreate->has_found_remnants = true;
+        for (size_t i = 0; i < pods_count(recreate->pods) && r >= 0; i++)
+                r = find_remnants_of_pod(recreate, pods_get(recreate->pods, i));
+
+        return r;
+}
+
+static int list_rest(Recreate *recreate) {
         if (!recreate->is_overfull || !recreate->version ||
             recreate->n_requests > RECREATE_REQUESTS_MAX / 2)
                 return 0;
 
         recreate->is_overfull = false;
-        return kube_resource_show_again(recreate->resource, OURS);
+        return kube_resource_show_again(recreate->resource, RECREATE_OURS);
 }
 
-static int on_look(sd_event_source *source, void *userdata) {
+static int on_reconcile(void *userdata) {
         Recreate *recreate = userdata;
         size_t n;
         int r;
 
-        r = recreate_find_remnants(recreate);
+        r = find_remnants(recreate);
         if (r < 0)
                 return r;
 
@@ -483,21 +412,14 @@ static int on_look(sd_event_source *source, void *userdata) {
                       compare);
         for (size_t i = 0; i < recreate->n_requests; i += n) {
                 n = count_of_pod(recreate->requests + i, recreate->n_requests - i);
-                r = look_at_pod(recreate->requests + i, n);
+                r = reconcile_pod(recreate->requests + i, n);
                 if (r < 0)
                         return r;
         }
 
         sweep(recreate);
-        r = list_those_without_place(recreate);
-        return r < 0 ? r : recreate_orphans_list_those_without_place(recreate);
-}
-
-static int add_look(Recreate *recreate) {
-        int r;
-
-        r = loop_add_defer(recreate->event, &recreate->look, on_look, recreate);
-        return r < 0 ? r : sd_event_source_set_enabled(recreate->look, SD_EVENT_OFF);
+        r = list_rest(recreate);
+        return r < 0 ? r : recreate_unassigned_list_rest(recreate);
 }
 
 int recreate_new(const RecreateOptions *options, Recreate **ret) {
@@ -520,13 +442,12 @@ int recreate_new(const RecreateOptions *options, Recreate **ret) {
                 .on_changed = options->on_changed,
                 .userdata = options->userdata,
         };
+        deferred_init(&recreate->reconcile, options->event, on_reconcile, recreate);
         watch_pods(recreate);
         if (!recreate->node_name)
                 return -ENOMEM;
 
-        r = add_look(recreate);
-        if (r >= 0)
-                r = note_runtimes(recreate);
+        r = recreate_note_runtimes(recreate);
         if (r >= 0)
                 r = add_resource(recreate, options);
         if (r < 0)
@@ -542,8 +463,8 @@ Recreate *recreate_free(Recreate *recreate) {
 
         pods_unwatch(recreate->pods, &recreate->watcher);
         kube_resource_free(recreate->resource);
-        recreate_orphans_drop(recreate);
-        sd_event_source_disable_unref(recreate->look);
+        recreate_unassigned_drop(recreate);
+        deferred_done(&recreate->reconcile);
         for (size_t i = 0; i < recreate->n_requests; i++)
                 recreate_request_free(recreate->requests[i]);
         free(recreate->requests);
@@ -561,15 +482,11 @@ Recreate *recreate_free(Recreate *recreate) {
 int recreate_runtime_changed(Recreate *recreate) {
         int r;
 
-        for (size_t i = 0; i < recreate->n_requests; i++) {
-                recreate->requests[i]->is_stale = true;
-                recreate->requests[i]->list_rest_usec = 0;
-                if (recreate->requests[i]->check_usec > 0)
-                        recreate->requests[i]->check_usec = 1;
-        }
+        for (size_t i = 0; i < recreate->n_requests; i++)
+                recreate_request_runtime_changed(recreate->requests[i]);
 
-        r = note_runtimes(recreate);
-        return r < 0 ? r : recreate_look(recreate);
+        r = recreate_note_runtimes(recreate);
+        return r < 0 ? r : recreate_reconcile(recreate);
 }
 
 int recreate_kick(Recreate *recreate) {
@@ -580,27 +497,19 @@ int recreate_kick(Recreate *recreate) {
 
         r = kube_resource_kick(recreate->resource);
         if (r >= 0)
-                r = recreate_orphans_kick(recreate);
+                r = recreate_unassigned_kick(recreate);
 
-        return r < 0 ? r : recreate_look(recreate);
+        return r < 0 ? r : recreate_reconcile(recreate);
 }
 
 const char *recreate_version(const Recreate *recreate) {
         return recreate->version;
 }
 
-static const Error *missing_right(const Recreate *recreate) {
-        for (size_t i = 0; i < _RECREATE_RIGHT_MAX; i++)
-                if (recreate->refusals[i].kind == ERROR_DENIED)
-                        return &recreate->refusals[i];
-
-        return NULL;
-}
-
 const Error *recreate_error(const Recreate *recreate) {
         const Error *error = kube_resource_error(recreate->resource);
 
-        return error->kind != ERROR_NONE ? error : missing_right(recreate) ?: error;
+        return error->kind != ERROR_NONE ? error : recreate_missing_right(recreate) ?: error;
 }
 
 size_t recreate_n_open(const Recreate *recreate) {

@@ -32,7 +32,7 @@ typedef struct RecreateOptions {
 
 /* Finds out whether there are such requests, and begins. */
 int recreate_new(const RecreateOptions *options, Recreate **ret);
-/* What has begun goes on in the stops, and is nobody's any more. */
+/* What has begun goes on in the stops. */
 Recreate *recreate_free(Recreate *recreate);
 
 /* A runtime came or went. */

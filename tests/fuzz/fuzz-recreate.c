@@ -14,7 +14,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/recreate/recreate-manage-spec.h"
+#include "agent/recreate/recreate-controller-spec.h"
 #include "agent/recreate/recreate-plan.h"
 #include "agent/recreate/recreate-status.h"
 #include "tests/fuzz/fuzz.h"
@@ -113,12 +113,12 @@ static void check_dialect(json_object *object, RecreateDialect dialect, size_t c
         }
 
         check_spec(spec);
-        (void) recreate_manage_plan(spec, &(RecreateView){ .now_sec = 1769904000 });
+        (void) recreate_controller_plan(spec, &(RecreateView){ .now_sec = 1769904000 });
         if (spec->unready_sec >= 0)
                 check(recreate_plan_drained_usec(spec, 1769904000000000, UINT64_MAX) <=
                       (uint64_t) spec->unready_sec * 1000000);
-        check(recreate_manage_adopt(object, &pod, "node-1", &adoption) >= 0 && adoption);
-        check(recreate_manage_drain(object, spec, dialect, 1769904000, &drain) >= 0 && drain);
+        check(recreate_controller_adopt(object, &pod, "node-1", &adoption) >= 0 && adoption);
+        check(recreate_controller_drain(object, spec, dialect, 1769904000, &drain) >= 0 && drain);
 
         check(recreate_status_copy(&spec->status, &wanted) >= 0);
         if (wanted.phase == RECREATE_NONE)

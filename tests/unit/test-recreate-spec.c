@@ -79,7 +79,7 @@ static void test_whole(void **state) {
         assert_int_equal(spec->containers[0].restart_count, 4);
         assert_null(spec->containers[1].context_id);
         assert_int_equal(spec->status.phase, RECREATE_RECREATING);
-        assert_false(spec->status.is_completed || spec->status.is_foreign);
+        assert_false(spec->status.is_completed || spec->status.has_other_states);
         assert_true(spec->status.states[0].is_killed);
         assert_string_equal(spec->status.states[1].message, "no");
         assert_true(spec->is_drained);
@@ -125,7 +125,7 @@ static void test_states_by_name(void **state) {
 
         assert_int_equal(spec->status.states[0].phase, RECREATE_PENDING);
         assert_int_equal(spec->status.states[1].phase, RECREATE_FAILED);
-        assert_true(spec->status.is_foreign && spec->status.is_completed);
+        assert_true(spec->status.has_other_states && spec->status.is_completed);
         assert_int_equal(spec->status.completed_at, 60);
 }
 

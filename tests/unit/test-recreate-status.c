@@ -54,7 +54,7 @@ static const struct Row {
           "{'status':{'containerRecreateStates':[{'name':'a','phase':'Pending'},"
           "{'name':'b','phase':'Pending'}]}}" },
         { "somebody has written them in another order",
-          { .phase = RECREATE_RECREATING, .is_foreign = true },
+          { .phase = RECREATE_RECREATING, .has_other_states = true },
           { A(.phase = RECREATE_PENDING), B(.phase = RECREATE_PENDING) },
           { .phase = RECREATE_RECREATING },
           { A(.phase = RECREATE_PENDING), B(.phase = RECREATE_PENDING) },

@@ -32,7 +32,7 @@ static void retry(void) {
 }
 
 static void look(void) {
-        assert_int_equal(recreate_look(node.recreate), 0);
+        assert_int_equal(recreate_reconcile(node.recreate), 0);
         settle();
 }
 
@@ -149,7 +149,7 @@ static const struct {
         const char *pod_uid, *runtime_uid;
         const char *listed_namespace, *listed_pod;
         bool is_served;
-} foreign[] = {
+} others[] = {
         { "web", true, false, "p-1", "p-1", "d", "web", true },
         { "web", false, true, "p-1", "p-1", "d", "web", true },
         { "else", true, false, "p-1", "p-1", "d", "web", false },
@@ -161,18 +161,18 @@ static const struct {
         { "web", true, false, "p-0", "p-0", "d", "web", true }, /* the former pod of that name */
 };
 
-static void test_foreign(void **state) {
-        for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
-                node.has_pod = foreign[i].has_pod;
-                node.are_pods_unknown = foreign[i].are_pods_unknown;
-                node.pod.uid = (char *) foreign[i].pod_uid;
-                node.pod.runtime_uid = (char *) foreign[i].runtime_uid;
-                node.listed_namespace = foreign[i].listed_namespace;
-                node.listed_pod = foreign[i].listed_pod;
-                create(strcmp(foreign[i].name, "web") == 0 ? PREPARED("r", "")
-                                                           : PREPARED("r", "'podName':'else',"));
-                assert_int_equal(node.n_stops, foreign[i].is_served);
-                if (!foreign[i].is_served)
+static void test_pod_of_another(void **state) {
+        for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+                node.has_pod = others[i].has_pod;
+                node.are_pods_unknown = others[i].are_pods_unknown;
+                node.pod.uid = (char *) others[i].pod_uid;
+                node.pod.runtime_uid = (char *) others[i].runtime_uid;
+                node.listed_namespace = others[i].listed_namespace;
+                node.listed_pod = others[i].listed_pod;
+                create(strcmp(others[i].name, "web") == 0 ? PREPARED("r", "")
+                                                          : PREPARED("r", "'podName':'else',"));
+                assert_int_equal(node.n_stops, others[i].is_served);
+                if (!others[i].is_served)
                         assert_string_equal(states(0), "Pending Pending");
                 remove_object(0);
                 assert_int_equal(node.recreate->n_requests, 0);
@@ -289,7 +289,7 @@ static void test_begins_later(void **state) {
         assert_int_equal(node.n_stops, 0);
 
         node.containers[0].is_running = true;
-        node.recreate->requests[0]->is_stale = true;
+        node.recreate->requests[0]->list.is_due = true;
         look();
         assert_int_equal(node.n_stops, 0); /* not at once again */
         node.recreate->requests[0]->containers[0].rest_usec = 0;
@@ -321,7 +321,7 @@ static void ask_stop(void) {
         settle();
 }
 
-/* What a stop did in an earlier life is forgotten when it is told that nobody wants it. */
+/* What a stop did in a previous run is forgotten when the answer is that it is not asked for. */
 static void test_check_fails(void **state) {
         Stop *stop;
 
@@ -330,7 +330,7 @@ static void test_check_fails(void **state) {
         node.n_failing_lists = 1;
         ask_stop();
         assert_false(stop->was_answered);
-        assert_true(node.recreate->requests[0]->check_usec >
+        assert_true(node.recreate->requests[0]->stop.check_usec >
                     recreate_now_usec(node.recreate) + 500 * 1000);
         look();
         assert_false(stop->was_answered);
@@ -346,7 +346,7 @@ static void test_check_fails(void **state) {
         assert_true(stop->was_answered);
         assert_true(stop->is_asked);
         assert_true(node.n_stops == 1 && node.stops[0] == stop);
-        assert_int_equal(node.recreate->requests[0]->n_check_failures, 0);
+        assert_int_equal(node.recreate->requests[0]->stop.n_check_failures, 0);
 }
 
 static void test_over_while_check_fails(void **state) {
@@ -439,7 +439,7 @@ static void test_conflict(void **state) {
 }
 
 /* The watch is late: what was written is not taken back. */
-static void test_doubt(void **state) {
+static void test_stale_object(void **state) {
         json_object *old;
         KubeObject shown;
 
@@ -453,18 +453,18 @@ static void test_doubt(void **state) {
         assert_string_equal(recreate_phase_to_string(
                                     node.recreate->requests[0]->spec->status.phase),
                             "Recreating");
-        assert_non_null(node.recreate->requests[0]->doubted);
+        assert_non_null(node.recreate->requests[0]->stale.spec);
 
         /* … but if nothing newer comes, it is what there is. */
-        node.recreate->requests[0]->doubted_usec -= 10 * 1000000;
-        assert_int_equal(recreate_look(node.recreate), 0);
+        node.recreate->requests[0]->stale.since_usec -= 10 * 1000000;
+        assert_int_equal(recreate_reconcile(node.recreate), 0);
         settle();
-        assert_null(node.recreate->requests[0]->doubted);
+        assert_null(node.recreate->requests[0]->stale.spec);
         json_object_put(old);
 }
 
 /* The older object ends it, and it is the turn of the next one. */
-static void test_doubt_ends(void **state) {
+static void test_stale_object_is_applied(void **state) {
         json_object *old = parse_quoted(PREPARED("r", ""));
         KubeObject shown;
 
@@ -477,7 +477,7 @@ static void test_doubt_ends(void **state) {
         node.watches[0]->options.on_object(&shown, node.watches[0]->options.userdata);
         settle();
         assert_string_equal(phase(1), "Pending");
-        find_request("r")->doubted_usec -= 10 * 1000000;
+        find_request("r")->stale.since_usec -= 10 * 1000000;
         look();
         assert_string_equal(phase(1), "Recreating");
         json_object_put(old);
@@ -500,7 +500,7 @@ static void test_min_started(void **state) {
         assert_string_equal(states(0), "Recreating! Succeeded!");
 
         request->containers[0].seen_usec -= 5 * 1000000;
-        assert_int_equal(recreate_look(node.recreate), 0);
+        assert_int_equal(recreate_reconcile(node.recreate), 0);
         settle();
         assert_string_equal(states(0), "Succeeded! Succeeded!");
 }
@@ -623,13 +623,13 @@ static void test_drain(void **state) {
         patch_by_others(0, "{'status':{'conditions':[{'type':'PreRecreateGrace','status':'True',"
                            "'lastTransitionTime':'2026-01-31T12:00:00Z'}]}}");
         assert_int_equal(node.n_stops, 0);
-        node.recreate->requests[0]->drained_usec -= 5 * 1000000;
-        assert_int_equal(recreate_look(node.recreate), 0);
+        node.recreate->requests[0]->drain.drained_usec -= 5 * 1000000;
+        assert_int_equal(recreate_reconcile(node.recreate), 0);
         settle();
         assert_int_equal(node.n_stops, 1);
 }
 
-static void test_orphan(void **state) {
+static void test_unassigned(void **state) {
         node.has_pod = false;
         create(REQUEST("r", "", "'activeDeadlineSeconds':300000000,", "{'name':'app'}"));
         assert_int_equal(node.n_texts, 0);
@@ -764,11 +764,11 @@ static void test_clock_ahead_of_container(void **state) {
 static void test_clock_ahead_of_drain(void **state) {
         node.server_sec = CREATED_SEC + 7;
         create(PREPARED("r", "'strategy':{'unreadyGracePeriodSeconds':60},"));
-        node.recreate->requests[0]->undrained_usec = 0;
+        node.recreate->requests[0]->drain.undrained_usec = 0;
         patch_by_others(0, "{'status':{'conditions':[{'type':'PreRecreateGrace','status':'True',"
                            "'lastTransitionTime':'2026-01-31T12:00:00Z'}]}}");
         assert_int_equal(node.n_stops, 0);
-        assert_true(node.recreate->requests[0]->drain_done_usec == 7 * 1000000);
+        assert_true(node.recreate->requests[0]->drain.done_usec == 7 * 1000000);
 }
 
 static void test_pod_gone(void **state) {
@@ -786,8 +786,8 @@ static void test_managed_drain(void **state) {
         assert_string_equal(get_text(node.objects[0], "/status/conditions/0/type"),
                             "PreRecreateGrace");
         assert_int_equal(node.n_stops, 0);
-        node.recreate->requests[0]->drained_usec -= 5 * 1000000;
-        assert_int_equal(recreate_look(node.recreate), 0);
+        node.recreate->requests[0]->drain.drained_usec -= 5 * 1000000;
+        assert_int_equal(recreate_reconcile(node.recreate), 0);
         settle();
         assert_int_equal(node.n_stops, 1);
 }
@@ -799,7 +799,7 @@ static void test_managed_drain(void **state) {
         "{\"type\":\"KruisePodReady\",\"status\":\"False\",\"message\":" \
         "\"[{\\\"userAgent\\\":\\\"ContainerRecreateRequest\\\",\\\"key\\\":\\\"d/r\\\"}]\"}"
 
-/* The gate that was closed in an earlier life is opened when the request is deleted. */
+/* The gate that was closed in a previous run is opened when the request is deleted. */
 static void test_gate_after_restart(void **state) {
         size_t n_texts;
 
@@ -1175,10 +1175,10 @@ static void test_kind_broken(void **state) {
 
         tell_watch(0, KUBE_WATCH_SYNCED);
         tell_watch(1, KUBE_WATCH_SYNCED);
-        assert_true(recreate_is_synced(node.recreate));
+        assert_true(kube_resource_is_synced(node.recreate->resource));
 }
 
-static void show_orphan(size_t i, bool is_gone) {
+static void show_unassigned(size_t i, bool is_gone) {
         KubeWatch *watch = node.watches[1];
         cleanup(json_object_put_p) json_object *object = parse_quoted(REQUEST("r", "", "", BOTH));
         char uid[16];
@@ -1193,20 +1193,20 @@ static void show_orphan(size_t i, bool is_gone) {
                          0);
 }
 
-static void test_many_orphans(void **state) {
+static void test_many_unassigned(void **state) {
         node.has_pod = false;
         for (size_t i = 0; i < RECREATE_REQUESTS_MAX + 2; i++)
-                show_orphan(i, false);
-        assert_int_equal(node.recreate->n_orphans, RECREATE_REQUESTS_MAX);
+                show_unassigned(i, false);
+        assert_int_equal(node.recreate->n_unassigned, RECREATE_REQUESTS_MAX);
         assert_int_equal(node.n_warnings, 1);
         assert_int_equal(node.n_watches, 2);
 
         for (size_t i = 0; i < RECREATE_REQUESTS_MAX / 2; i++)
-                show_orphan(i, true);
+                show_unassigned(i, true);
         settle();
         assert_int_equal(node.n_watches, 3);
         for (size_t i = 0; i < RECREATE_REQUESTS_MAX + 2; i++)
-                show_orphan(i, false);
+                show_unassigned(i, false);
         assert_int_equal(node.n_warnings, 2);
 }
 
@@ -1251,7 +1251,7 @@ int main(void) {
                 TEST(test_ordered),
                 TEST(test_failure),
                 TEST(test_failure_ignored),
-                TEST(test_foreign),
+                TEST(test_pod_of_another),
                 TEST(test_claimed_mirror),
                 TEST(test_check_finds_another_pod),
                 TEST(test_one_after_another),
@@ -1268,8 +1268,8 @@ int main(void) {
                 TEST(test_late_report),
                 TEST(test_conflict),
                 TEST(test_unexplained_conflicts),
-                TEST(test_doubt),
-                TEST(test_doubt_ends),
+                TEST(test_stale_object),
+                TEST(test_stale_object_is_applied),
                 TEST(test_min_started),
                 TEST(test_overwritten),
                 TEST(test_labels_overwritten),
@@ -1278,7 +1278,7 @@ int main(void) {
                 TEST(test_runtime_unknown),
                 TEST(test_bad_drain_time),
                 TEST(test_drain),
-                TEST(test_orphan),
+                TEST(test_unassigned),
                 TEST(test_adoption_refused),
                 TEST(test_adoption_is_late),
                 TEST(test_deadline),
@@ -1303,7 +1303,7 @@ int main(void) {
                 TEST(test_refused),
                 TEST(test_right_to_annotate),
                 TEST(test_kind_broken),
-                TEST(test_many_orphans),
+                TEST(test_many_unassigned),
                 TEST(test_kind_goes),
                 TEST(test_selectors),
         };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "agent/recreate/recreate-internal.h"
+#include "agent/recreate/recreate-controller.h"
 
 #include <errno.h>
 #include <json-c/json.h>
@@ -14,22 +14,21 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 #include "agent/recreate/recreate-json.h"
-#include "agent/recreate/recreate-manage-spec.h"
+#include "agent/recreate/recreate-context.h"
+#include "agent/recreate/recreate-controller-spec.h"
 
 #define SEC ((uint64_t) 1000000)
 #define CLOSE_FAILURES_MAX 5 /* then the request goes on without the gate */
 #define LOOK_AGAIN_SEC 60    /* clocks are set */
 #define TEXT_MAX ((size_t) 64 << 10)
 
-DEFINE_CLEANUP(char **, recreate_gate_requests_free)
-
 /* The gate of the pod's readiness */
 
 static int gate_done(RecreateRequest *request) {
         kube_patch_succeed(&request->write);
-        request->is_gate_closed = true;
-        request->is_gate_opened = !request->must_gate_close;
-        return recreate_look(request->recreate);
+        request->gate = request->call == REQUEST_CALL_CLOSE_GATE ? REQUEST_GATE_CLOSED
+                                                                 : REQUEST_GATE_OPENED;
+        return recreate_reconcile(request->recreate);
 }
 
 static int gate_failed(RecreateRequest *request, RecreateRight right, const Error *error) {
@@ -38,11 +37,12 @@ static int gate_failed(RecreateRequest *request, RecreateRight right, const Erro
         if (error->kind != ERROR_CONFLICT) {
                 recreate_note_written(request->recreate, right, request->spec->name,
                                       request->write.n_failures == 1, error);
-                if (request->write.n_failures >= CLOSE_FAILURES_MAX)
-                        request->is_gate_closed = true;
+                if (request->write.n_failures >= CLOSE_FAILURES_MAX &&
+                    request->gate == REQUEST_GATE_UNTOUCHED)
+                        request->gate = REQUEST_GATE_CLOSED;
         }
 
-        return recreate_look(request->recreate);
+        return recreate_reconcile(request->recreate);
 }
 
 static int on_gate_patched(const KubePatchAnswer *answer, void *userdata) {
@@ -59,7 +59,6 @@ static int on_gate_patched(const KubePatchAnswer *answer, void *userdata) {
 /* With a body, a patch of its status. */
 static int call_pod(RecreateRequest *request, struct json_object *body,
                     KubePatchAnswered on_answered) {
-        request->call = REQUEST_CALL_GATE;
         return kube_patch_send(&request->write,
                                &(KubePatchRequest){
                                        .verb = body ? KUBE_PATCH_STRATEGIC : KUBE_PATCH_GET,
@@ -82,8 +81,9 @@ static int patch_gate(RecreateRequest *request, struct json_object *pod) {
         if (!request->spec->pod_uid || !recreate_json_is(metadata, "uid", request->spec->pod_uid))
                 return gate_done(request); /* it is another pod now */
 
-        r = recreate_manage_gate(pod, request->spec, request->must_gate_close,
-                                 recreate_server_usec(request->recreate) / (int64_t) SEC, &patch);
+        r = recreate_controller_gate(pod, request->spec, request->call == REQUEST_CALL_CLOSE_GATE,
+                                     recreate_server_usec(request->recreate) / (int64_t) SEC,
+                                     &patch);
         if (r < 0)
                 return r;
 
@@ -139,7 +139,7 @@ static int on_proved(const KubePatchAnswer *answer, void *userdata) {
         if (answer->error && answer->outcome != KUBE_PATCH_GONE) {
                 recreate_note_written(request->recreate, RECREATE_RIGHT_GET, spec->name,
                                       request->write.n_failures == 1, answer->error);
-                return recreate_look(request->recreate);
+                return recreate_reconcile(request->recreate);
         }
         if (!answer->error)
                 r = read_successor(request, answer->reply, &keeps_gate);
@@ -150,13 +150,13 @@ static int on_proved(const KubePatchAnswer *answer, void *userdata) {
         if (keeps_gate)
                 return gate_done(request);
 
-        request->is_unproven = false;
+        request->gate = REQUEST_GATE_CLOSED;
         kube_patch_succeed(&request->write);
         log_info(request->recreate->log, NULL,
                  "The restart request `%s/%s` is gone, but keeps the pod `%s` unready: making the "
                  "pod ready again.",
                  spec->namespace, spec->name, spec->pod_name);
-        return recreate_look(request->recreate);
+        return recreate_reconcile(request->recreate);
 }
 
 /* Asks whether there is such a request. */
@@ -164,7 +164,7 @@ static int prove(RecreateRequest *request) {
         if (!request->recreate->version)
                 return 0;
 
-        request->call = REQUEST_CALL_GATE;
+        request->call = REQUEST_CALL_PROVE;
         return kube_patch_send(&request->write,
                                &(KubePatchRequest){
                                        .verb = KUBE_PATCH_GET,
@@ -180,8 +180,11 @@ static int prove(RecreateRequest *request) {
 
 /* Makes the pod unready, or ready again as far as this request is concerned. */
 static int set_gate(RecreateRequest *request, bool is_closed) {
-        request->must_gate_close = is_closed;
-        return request->is_unproven ? prove(request) : call_pod(request, NULL, on_pod);
+        if (request->gate == REQUEST_GATE_FOUND_CLOSED)
+                return prove(request);
+
+        request->call = is_closed ? REQUEST_CALL_CLOSE_GATE : REQUEST_CALL_OPEN_GATE;
+        return call_pod(request, NULL, on_pod);
 }
 
 static bool is_named(const RecreateRequest *request, const char *namespace, const char *name) {
@@ -206,94 +209,21 @@ static bool has_successor(const RecreateRequest *request) {
         return false;
 }
 
-bool recreate_request_owes_gate(const RecreateRequest *request) {
+bool recreate_controller_owes_gate(const RecreateRequest *request) {
         const Pod *pod = recreate_request_pod(request);
+        bool is_closed =
+                request->gate == REQUEST_GATE_FOUND_CLOSED || request->gate == REQUEST_GATE_CLOSED;
 
-        if (!request->is_gate_closed || request->is_gate_opened || has_successor(request))
+        if (!is_closed || has_successor(request))
                 return false;
 
         return pod ? pod->has_kruise_gate : !pods_are_synced(request->recreate->pods);
 }
 
-static bool is_known(const Recreate *recreate, const Pod *pod, const char *name) {
-        for (size_t i = 0; i < recreate->n_requests; i++)
-                if (is_named(recreate->requests[i], pod->namespace, name))
-                        return true;
-
-        return false;
-}
-
-/* A request of which nothing is left but the pod that it keeps unready. */
-static int add_remnant(Recreate *recreate, const Pod *pod, const char *name) {
-        RecreateRequest *request;
-        RecreateSpec *spec;
-        int r;
-
-        spec = malloc(sizeof(*spec));
-        if (!spec)
-                return -ENOMEM;
-
-        *spec = (RecreateSpec){
-                .namespace = strdup(pod->namespace),
-                .name = strdup(name),
-                .version = strdup(""),
-                .pod_uid = strdup(pod->uid),
-                .pod_name = strdup(pod->name),
-                .is_managed = true,
-                .grace_sec = -1,
-                .deadline_sec = -1,
-                .ttl_sec = -1,
-        };
-        /* No object has such a UID. */
-        if (asprintf(&spec->uid, "%s/%s/%s", pod->uid, pod->namespace, name) < 0)
-                spec->uid = NULL;
-        if (!spec->namespace || !spec->name || !spec->uid || !spec->version || !spec->pod_uid ||
-            !spec->pod_name) {
-                recreate_spec_free(spec);
-                return -ENOMEM;
-        }
-
-        r = recreate_add(recreate, spec, NULL, &request);
-        if (r < 0 || !request)
-                return r;
-
-        request->is_gone = request->is_unproven = request->is_gate_closed = true;
-        return 0;
-}
-
-static int look_at_pod(Recreate *recreate, const Pod *pod) {
-        cleanup(recreate_gate_requests_free_p) char **names = NULL;
-        int r;
-
-        if (!pod->has_kruise_gate || !pod->kruise_message)
-                return 0;
-
-        r = recreate_gate_requests(pod, &names);
-        for (size_t i = 0; r >= 0 && names[i]; i++)
-                if (!is_known(recreate, pod, names[i]))
-                        r = add_remnant(recreate, pod, names[i]);
-
-        return r;
-}
-
-int recreate_find_remnants(Recreate *recreate) {
-        int r = 0;
-
-        if (recreate->has_found_remnants || !pods_are_synced(recreate->pods) ||
-            !recreate_is_synced(recreate))
-                return 0;
-
-        recreate->has_found_remnants = true;
-        for (size_t i = 0; i < pods_count(recreate->pods) && r >= 0; i++)
-                r = look_at_pod(recreate, pods_get(recreate->pods, i));
-
-        return r;
-}
-
 /* What a controller does */
 
-/* A server that does not tell its time has made the request no earlier than it was seen: this node's
- * clock may run ahead, and end requests that nobody has served. */
+/* A server whose time is not known has made the request no earlier than it was shown: this node's clock
+ * may run ahead, and end requests that were never served. */
 static int64_t get_now_sec(const RecreateRequest *request, uint64_t known_sec) {
         int64_t usec;
 
@@ -302,7 +232,7 @@ static int64_t get_now_sec(const RecreateRequest *request, uint64_t known_sec) {
                        : request->spec->created_at + (int64_t) known_sec;
 }
 
-static RecreateChorePlan make_plan(const RecreateRequest *request, bool has_turn) {
+static RecreateActionPlan make_plan(const RecreateRequest *request, bool has_turn) {
         const Recreate *recreate = request->recreate;
         const Pod *pod = recreate_request_pod(request);
         uint64_t known_sec = (recreate_now_usec(recreate) - request->first_usec) / SEC;
@@ -310,17 +240,17 @@ static RecreateChorePlan make_plan(const RecreateRequest *request, bool has_turn
                 .now_sec = get_now_sec(request, known_sec),
                 .known_sec = known_sec,
                 .has_turn = has_turn,
-                .is_stopping = request->stop,
+                .is_stopping = request->stop.stop,
                 .are_pods_known = pods_are_synced(recreate->pods),
                 .has_pod = pod,
                 .is_pod_deleted = pod && pod->is_deleted,
                 .is_pod_finished = pod && pod->is_finished,
                 .has_pod_gate = pod && pod->has_kruise_gate,
-                .is_gate_closed = request->is_gate_closed,
-                .is_gate_opened = request->is_gate_opened,
+                .is_gate_closed = request->gate != REQUEST_GATE_UNTOUCHED,
+                .is_gate_opened = request->gate == REQUEST_GATE_OPENED,
         };
 
-        return recreate_manage_plan(request->spec, &view);
+        return recreate_controller_plan(request->spec, &view);
 }
 
 static void wait_for(RecreateRequest *request, uint64_t seconds) {
@@ -330,15 +260,15 @@ static void wait_for(RecreateRequest *request, uint64_t seconds) {
         recreate_request_wait(request, (seconds < LOOK_AGAIN_SEC ? seconds : LOOK_AGAIN_SEC) * SEC);
 }
 
-int recreate_request_manage(RecreateRequest *request, bool has_turn) {
-        RecreateChorePlan plan;
+int recreate_controller_decide(RecreateRequest *request, bool has_turn) {
+        RecreateActionPlan plan;
 
         if (!request->spec->is_managed || request->is_gone || request->is_missing)
                 return 0;
 
         plan = make_plan(request, has_turn);
         wait_for(request, plan.wait_sec);
-        return plan.chore == RECREATE_CHORE_COMPLETE
+        return plan.action == RECREATE_ACTION_COMPLETE
                        ? recreate_request_complete(request, plan.message)
                        : 0;
 }
@@ -352,210 +282,213 @@ static int send_made(RecreateRequest *request, RequestCall call, int r, struct j
         return r;
 }
 
-static int do_planned(RecreateRequest *request, RecreateChore chore) {
+static int do_planned(RecreateRequest *request, RecreateAction action) {
         const RecreateSpec *spec = request->spec;
         struct json_object *body = NULL;
         int r;
 
-        switch (chore) {
-        case RECREATE_CHORE_NONE:
-        case RECREATE_CHORE_COMPLETE: return 0; /* the status is on its way */
-        case RECREATE_CHORE_CLOSE_GATE: return set_gate(request, true);
-        case RECREATE_CHORE_OPEN_GATE: return set_gate(request, false);
-        case RECREATE_CHORE_DRAIN:
-                r = recreate_manage_drain(request->object, spec, request->recreate->dialect,
-                                          recreate_server_usec(request->recreate) / (int64_t) SEC,
-                                          &body);
+        switch (action) {
+        case RECREATE_ACTION_NONE:
+        case RECREATE_ACTION_COMPLETE: return 0; /* the status is on its way */
+        case RECREATE_ACTION_CLOSE_GATE: return set_gate(request, true);
+        case RECREATE_ACTION_OPEN_GATE: return set_gate(request, false);
+        case RECREATE_ACTION_DRAIN:
+                r = recreate_controller_drain(request->object, spec, request->recreate->dialect,
+                                              recreate_server_usec(request->recreate) /
+                                                      (int64_t) SEC,
+                                              &body);
                 return send_made(request, REQUEST_CALL_DRAIN, r, body);
-        case RECREATE_CHORE_UNLABEL:
-                r = recreate_manage_unlabel(spec, &body);
+        case RECREATE_ACTION_UNLABEL:
+                r = recreate_controller_unlabel(spec, &body);
                 return send_made(request, REQUEST_CALL_UNLABEL, r, body);
-        case RECREATE_CHORE_DELETE:
+        case RECREATE_ACTION_DELETE:
                 return recreate_request_send(request, REQUEST_CALL_DELETE, NULL);
-        case _RECREATE_CHORE_MAX: break;
+        case _RECREATE_ACTION_MAX: break;
         }
 
         abort();
 }
 
-static uint64_t get_chore_usec(const RecreateRequest *request, RecreateChore chore) {
+static uint64_t get_action_usec(const RecreateRequest *request, RecreateAction action) {
         uint64_t usec = 0;
 
-        if (chore == RECREATE_CHORE_DRAIN)
+        if (action == RECREATE_ACTION_DRAIN)
                 usec = recreate_request_repeat_usec(request, REQUEST_CALL_DRAIN);
-        if (chore == RECREATE_CHORE_UNLABEL)
+        if (action == RECREATE_ACTION_UNLABEL)
                 usec = recreate_request_repeat_usec(request, REQUEST_CALL_UNLABEL);
 
         return request->write.rest_usec > usec ? request->write.rest_usec : usec;
 }
 
-/* Who deletes a request does not want its pod to stay unready. */
-static RecreateChore chore_of_gone(const RecreateRequest *request) {
-        return recreate_request_owes_gate(request) && recreate_request_pod(request)
-                       ? RECREATE_CHORE_OPEN_GATE
-                       : RECREATE_CHORE_NONE;
+/* The pod of a request that is deleted must not stay unready. */
+static RecreateAction action_of_gone(const RecreateRequest *request) {
+        return recreate_controller_owes_gate(request) && recreate_request_pod(request)
+                       ? RECREATE_ACTION_OPEN_GATE
+                       : RECREATE_ACTION_NONE;
 }
 
-int recreate_request_do_chore(RecreateRequest *request, bool has_turn) {
+int recreate_controller_act(RecreateRequest *request, bool has_turn) {
         uint64_t now_usec = recreate_now_usec(request->recreate), usec;
-        RecreateChore chore;
+        RecreateAction action;
 
         if (!request->spec->is_managed || request->write.call)
                 return 0;
 
         if (request->is_gone || request->is_missing || request->spec->is_deleted)
-                chore = chore_of_gone(request);
+                action = action_of_gone(request);
         else if (request->recreate->version)
-                chore = make_plan(request, has_turn).chore;
+                action = make_plan(request, has_turn).action;
         else
-                chore = RECREATE_CHORE_NONE;
-        usec = get_chore_usec(request, chore);
-        if (chore == RECREATE_CHORE_NONE || usec <= now_usec)
-                return do_planned(request, chore);
+                action = RECREATE_ACTION_NONE;
+        usec = get_action_usec(request, action);
+        if (action == RECREATE_ACTION_NONE || usec <= now_usec)
+                return do_planned(request, action);
 
         recreate_request_wait(request, usec - now_usec);
         return 0;
 }
 
-/* Requests that nobody has prepared */
+/* Requests that no controller has prepared */
 
 /* A request without a node: for a pod of another one, for one that is still to come, or for one
  * here that is being taken. Kept as text, which is small. */
-struct RecreateOrphan {
+struct RecreateUnassigned {
         Recreate *recreate;
         char *namespace;
         char *name;
         char *uid;
         char *pod_name;
         char *text;
-        bool is_gone; /* from the watch, while it is being taken: what comes of that is awaited */
+        bool is_gone; /* from the watch; but the answer to its assignment is awaited */
         KubePatch write;
         Timer retry;
-        LIST_LINKS(struct RecreateOrphan);
+        LIST_LINKS(struct RecreateUnassigned);
 };
 
-static RecreateOrphan *orphan_free(RecreateOrphan *orphan) {
-        if (!orphan)
+static RecreateUnassigned *unassigned_free(RecreateUnassigned *unassigned) {
+        if (!unassigned)
                 return NULL;
 
-        kube_patch_done(&orphan->write);
-        timer_done(&orphan->retry);
-        free(orphan->text);
-        free(orphan->pod_name);
-        free(orphan->uid);
-        free(orphan->name);
-        free(orphan->namespace);
-        free(orphan);
+        kube_patch_done(&unassigned->write);
+        timer_done(&unassigned->retry);
+        free(unassigned->text);
+        free(unassigned->pod_name);
+        free(unassigned->uid);
+        free(unassigned->name);
+        free(unassigned->namespace);
+        free(unassigned);
         return NULL;
 }
 
-DEFINE_CLEANUP(RecreateOrphan *, orphan_free)
+DEFINE_CLEANUP(RecreateUnassigned *, unassigned_free)
 
-static void orphan_drop(RecreateOrphan *orphan) {
-        list_remove(&orphan->recreate->orphans, orphan);
-        orphan->recreate->n_orphans--;
-        orphan_free(orphan);
+static void unassigned_drop(RecreateUnassigned *unassigned) {
+        list_remove(&unassigned->recreate->unassigned, unassigned);
+        unassigned->recreate->n_unassigned--;
+        unassigned_free(unassigned);
 }
 
-/* Until it may be taken once more, if somebody else lets it go each time; 0: it may. */
-static uint64_t get_rest_usec(const RecreateOrphan *orphan) {
-        const Recreate *recreate = orphan->recreate;
+/* Until it may be taken once more, if another writer lets it go each time; 0: it may. */
+static uint64_t get_rest_usec(const RecreateUnassigned *unassigned) {
+        const Recreate *recreate = unassigned->recreate;
         uint64_t now_usec = recreate_now_usec(recreate);
-        uint64_t usec = recreate_repeats_when_usec(&recreate->repeats, orphan->uid,
+        uint64_t usec = recreate_repeats_when_usec(&recreate->repeats, unassigned->uid,
                                                    RECREATE_FIELD_LABELS, 0);
 
         return usec > now_usec ? usec - now_usec : 0;
 }
 
-static int drop_gone(RecreateOrphan *orphan) {
-        Recreate *recreate = orphan->recreate;
+static int drop_gone(RecreateUnassigned *unassigned) {
+        Recreate *recreate = unassigned->recreate;
 
-        orphan_drop(orphan);
-        return recreate->are_orphans_overfull ? recreate_look(recreate) : 0;
+        unassigned_drop(unassigned);
+        return recreate->is_unassigned_overfull ? recreate_reconcile(recreate) : 0;
 }
 
 /* Taken, or changed or gone meanwhile: the watches show what is true now, often before the answer. */
 static int on_adopted(const KubePatchAnswer *answer, void *userdata) {
-        RecreateOrphan *orphan = userdata;
+        RecreateUnassigned *unassigned = userdata;
         bool is_late = answer->outcome == KUBE_PATCH_CONFLICT || answer->outcome == KUBE_PATCH_GONE;
 
         if (!answer->error)
-                recreate_repeats_note(&orphan->recreate->repeats, orphan->uid,
+                recreate_repeats_note(&unassigned->recreate->repeats, unassigned->uid,
                                       RECREATE_FIELD_LABELS, 0,
-                                      recreate_now_usec(orphan->recreate));
+                                      recreate_now_usec(unassigned->recreate));
         if (!is_late)
-                recreate_note_written(orphan->recreate, RECREATE_RIGHT_PATCH, orphan->name,
-                                      orphan->write.n_failures == 1, answer->error);
-        if (orphan->is_gone)
-                return drop_gone(orphan);
+                recreate_note_written(unassigned->recreate, RECREATE_RIGHT_PATCH, unassigned->name,
+                                      unassigned->write.n_failures == 1, answer->error);
+        if (unassigned->is_gone)
+                return drop_gone(unassigned);
 
-        return answer->error && !is_late ? timer_start_at(&orphan->retry, orphan->write.rest_usec)
-                                         : 0;
+        return answer->error && !is_late
+                       ? timer_start_at(&unassigned->retry, unassigned->write.rest_usec)
+                       : 0;
 }
 
-static int adopt(RecreateOrphan *orphan, struct json_object *patch) {
-        return kube_patch_send(&orphan->write,
+static int adopt(RecreateUnassigned *unassigned, struct json_object *patch) {
+        return kube_patch_send(&unassigned->write,
                                &(KubePatchRequest){
                                        .verb = KUBE_PATCH_MERGE,
                                        .path = { .group = RECREATE_GROUP,
-                                                 .version = orphan->recreate->version,
-                                                 .namespace = orphan->namespace,
+                                                 .version = unassigned->recreate->version,
+                                                 .namespace = unassigned->namespace,
                                                  .resource = RECREATE_RESOURCE,
-                                                 .name = orphan->name },
+                                                 .name = unassigned->name },
                                        .body = patch,
                                        .on_answered = on_adopted,
                                });
 }
 
-static int orphan_look(RecreateOrphan *orphan) {
+static int unassigned_reconcile(RecreateUnassigned *unassigned) {
         cleanup(json_object_put_p) json_object *object = NULL, *patch = NULL;
         cleanup(error_done) Error ignored = ERROR_INIT;
-        const Recreate *recreate = orphan->recreate;
-        const Pod *pod = pods_find(recreate->pods, orphan->namespace, orphan->pod_name);
-        uint64_t rest_usec = get_rest_usec(orphan);
+        const Recreate *recreate = unassigned->recreate;
+        const Pod *pod = pods_find(recreate->pods, unassigned->namespace, unassigned->pod_name);
+        uint64_t rest_usec = get_rest_usec(unassigned);
         int r;
 
-        if (!pod || orphan->write.call || orphan->is_gone || timer_is_running(&orphan->retry) ||
-            !recreate->version)
+        if (!pod || unassigned->write.call || unassigned->is_gone ||
+            timer_is_running(&unassigned->retry) || !recreate->version)
                 return 0;
         if (rest_usec > 0)
-                return timer_start(&orphan->retry, rest_usec);
+                return timer_start(&unassigned->retry, rest_usec);
 
-        r = json_parse(orphan->text, strlen(orphan->text), &object, &ignored);
+        r = json_parse(unassigned->text, strlen(unassigned->text), &object, &ignored);
         if (r < 0)
                 return ignored.kind == ERROR_NONE ? r : 0;
-        r = recreate_manage_adopt(object, pod, recreate->node_name, &patch);
-        return r < 0 ? r : adopt(orphan, patch);
+        r = recreate_controller_adopt(object, pod, recreate->node_name, &patch);
+        return r < 0 ? r : adopt(unassigned, patch);
 }
 
 static int on_retry(void *userdata) {
-        return orphan_look(userdata);
+        return unassigned_reconcile(userdata);
 }
 
-static RecreateOrphan *find_orphan(const Recreate *recreate, const char *uid) {
-        RecreateOrphan *orphan = recreate->orphans;
+static RecreateUnassigned *find_unassigned(const Recreate *recreate, const char *uid) {
+        RecreateUnassigned *unassigned = recreate->unassigned;
 
-        while (orphan && (orphan->is_gone || strcmp(orphan->uid, uid) != 0))
-                orphan = orphan->next;
+        while (unassigned && (unassigned->is_gone || strcmp(unassigned->uid, uid) != 0))
+                unassigned = unassigned->next;
 
-        return orphan;
+        return unassigned;
 }
 
-static void tell_overfull(Recreate *recreate) {
-        if (!recreate->are_orphans_overfull)
+static void log_overfull(Recreate *recreate) {
+        if (!recreate->is_unassigned_overfull)
                 log_warning(recreate->log, NULL,
                             "There are more than %d unprepared restart requests: the "
                             "others wait.",
                             RECREATE_REQUESTS_MAX);
-        recreate->are_orphans_overfull = true;
+        recreate->is_unassigned_overfull = true;
 }
 
-static int add_orphan(Recreate *recreate, const RecreateSpec *spec, struct json_object *object) {
-        cleanup(orphan_free_p) RecreateOrphan *orphan = NULL;
+static int add_unassigned(Recreate *recreate, const RecreateSpec *spec,
+                          struct json_object *object) {
+        cleanup(unassigned_free_p) RecreateUnassigned *unassigned = NULL;
         const char *text;
 
-        if (recreate->n_orphans >= RECREATE_REQUESTS_MAX) {
-                tell_overfull(recreate);
+        if (recreate->n_unassigned >= RECREATE_REQUESTS_MAX) {
+                log_overfull(recreate);
                 return 0;
         }
         text = recreate_json_body(object);
@@ -568,90 +501,93 @@ static int add_orphan(Recreate *recreate, const RecreateSpec *spec, struct json_
                 return 0;
         }
 
-        orphan = malloc(sizeof(*orphan));
-        if (!orphan)
+        unassigned = malloc(sizeof(*unassigned));
+        if (!unassigned)
                 return -ENOMEM;
-        *orphan = (RecreateOrphan){
+        *unassigned = (RecreateUnassigned){
                 .recreate = recreate,
-                .write = { .client = recreate->client, .userdata = orphan },
+                .write = { .client = recreate->client, .userdata = unassigned },
                 .namespace = strdup(spec->namespace),
                 .name = strdup(spec->name),
                 .uid = strdup(spec->uid),
                 .pod_name = strdup(spec->pod_name),
                 .text = strdup(text),
         };
-        if (!orphan->namespace || !orphan->name || !orphan->uid || !orphan->pod_name ||
-            !orphan->text)
+        if (!unassigned->namespace || !unassigned->name || !unassigned->uid ||
+            !unassigned->pod_name || !unassigned->text)
                 return -ENOMEM;
 
-        timer_init(&orphan->retry, recreate->event, 0, on_retry, orphan);
-        list_prepend(&recreate->orphans, orphan);
-        recreate->n_orphans++;
-        return orphan_look(take_ptr(orphan));
+        timer_init(&unassigned->retry, recreate->event, 0, on_retry, unassigned);
+        list_prepend(&recreate->unassigned, unassigned);
+        recreate->n_unassigned++;
+        return unassigned_reconcile(take_ptr(unassigned));
 }
 
-int recreate_orphan_show(Recreate *recreate, const KubeObject *object) {
+int recreate_unassigned_show(Recreate *recreate, const KubeObject *object) {
         cleanup(error_done) Error ignored = ERROR_INIT;
         RecreateSpec *spec = NULL;
         int r;
 
-        r = recreate_orphan_gone(recreate, object->uid);
+        r = recreate_unassigned_gone(recreate, object->uid);
         if (r < 0)
                 return r;
         r = recreate_spec_parse(object->json, recreate->dialect, &spec, &ignored);
         if (r < 0)
                 return ignored.kind == ERROR_NONE ? r : 0;
 
-        /* Without the name of a pod it is nobody's. */
+        /* Without the name of a pod no node takes it. */
         if (spec->pod_name && !spec->is_deleted && !spec->status.is_completed)
-                r = add_orphan(recreate, spec, object->json);
+                r = add_unassigned(recreate, spec, object->json);
         recreate_spec_free(spec);
         return r;
 }
 
-int recreate_orphan_gone(Recreate *recreate, const char *uid) {
-        RecreateOrphan *orphan = find_orphan(recreate, uid);
+int recreate_unassigned_gone(Recreate *recreate, const char *uid) {
+        RecreateUnassigned *unassigned = find_unassigned(recreate, uid);
 
-        if (!orphan)
+        if (!unassigned)
                 return 0;
 
-        orphan->is_gone = true;
-        return orphan->write.call ? 0 : drop_gone(orphan);
+        unassigned->is_gone = true;
+        return unassigned->write.call ? 0 : drop_gone(unassigned);
 }
 
-int recreate_orphans_list_those_without_place(Recreate *recreate) {
-        if (!recreate->are_orphans_overfull || !recreate->version ||
-            recreate->n_orphans > RECREATE_REQUESTS_MAX / 2)
+int recreate_unassigned_list_rest(Recreate *recreate) {
+        if (!recreate->is_unassigned_overfull || !recreate->version ||
+            recreate->n_unassigned > RECREATE_REQUESTS_MAX / 2)
                 return 0;
 
-        recreate->are_orphans_overfull = false;
-        return recreate_list_orphans_again(recreate);
+        recreate->is_unassigned_overfull = false;
+        recreate_unassigned_drop(recreate);
+        return kube_resource_show_again(recreate->resource, RECREATE_UNASSIGNED);
 }
 
-int recreate_orphans_look(Recreate *recreate, const Pod *pod) {
+int recreate_unassigned_on_pod(Recreate *recreate, const Pod *pod) {
         int r = 0;
 
-        for (RecreateOrphan *orphan = recreate->orphans; orphan && r >= 0; orphan = orphan->next)
-                if (strcmp(orphan->pod_name, pod->name) == 0 &&
-                    strcmp(orphan->namespace, pod->namespace) == 0)
-                        r = orphan_look(orphan);
+        for (RecreateUnassigned *unassigned = recreate->unassigned; unassigned && r >= 0;
+             unassigned = unassigned->next)
+                if (strcmp(unassigned->pod_name, pod->name) == 0 &&
+                    strcmp(unassigned->namespace, pod->namespace) == 0)
+                        r = unassigned_reconcile(unassigned);
 
         return r;
 }
 
-int recreate_orphans_kick(Recreate *recreate) {
+int recreate_unassigned_kick(Recreate *recreate) {
         int r = 0;
 
-        for (RecreateOrphan *orphan = recreate->orphans; orphan && r >= 0; orphan = orphan->next)
-                if (timer_is_running(&orphan->retry)) {
-                        timer_stop(&orphan->retry);
-                        r = orphan_look(orphan);
+        for (RecreateUnassigned *unassigned = recreate->unassigned; unassigned && r >= 0;
+             unassigned = unassigned->next)
+                if (timer_is_running(&unassigned->retry)) {
+                        timer_stop(&unassigned->retry);
+                        r = unassigned_reconcile(unassigned);
                 }
 
         return r;
 }
 
-void recreate_orphans_drop(Recreate *recreate) {
-        while (recreate->orphans)
-                orphan_drop(recreate->orphans);
+void recreate_unassigned_drop(Recreate *recreate) {
+        while (recreate->unassigned)
+                unassigned_drop(recreate->unassigned);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "agent/recreate/recreate-manage-spec.h"
+#include "agent/recreate/recreate-controller-spec.h"
 
 #include <errno.h>
 #include <json-c/json.h>
@@ -124,8 +124,8 @@ static int add_containers(struct json_object *spec, struct json_object *old, con
         return patch_add(spec, "containers", take_ptr(list));
 }
 
-int recreate_manage_adopt(struct json_object *object, const Pod *pod, const char *node_name,
-                          struct json_object **ret) {
+int recreate_controller_adopt(struct json_object *object, const Pod *pod, const char *node_name,
+                              struct json_object **ret) {
         cleanup(json_object_put_p) json_object *patch = NULL;
         struct json_object *old = recreate_json_get(object, "spec", json_type_object);
         struct json_object *containers = recreate_json_get(old, "containers", json_type_array);
@@ -202,8 +202,8 @@ static int make_conditions(struct json_object *old, int64_t now_sec, struct json
         return 0;
 }
 
-int recreate_manage_drain(struct json_object *object, const RecreateSpec *spec,
-                          RecreateDialect dialect, int64_t now_sec, struct json_object **ret) {
+int recreate_controller_drain(struct json_object *object, const RecreateSpec *spec,
+                              RecreateDialect dialect, int64_t now_sec, struct json_object **ret) {
         cleanup(json_object_put_p) json_object *patch = NULL;
         struct json_object *status = recreate_json_get(object, "status", json_type_object);
         struct json_object *metadata, *conditions;
@@ -249,7 +249,8 @@ static int add_snapshot(struct json_object *list, const PodContainer *container)
         return patch_append(list, take_ptr(entry));
 }
 
-int recreate_manage_snapshot(const RecreateSpec *spec, const Pod *pod, struct json_object **ret) {
+int recreate_controller_snapshot(const RecreateSpec *spec, const Pod *pod,
+                                 struct json_object **ret) {
         cleanup(json_object_put_p) json_object *list = json_object_new_array();
         int r;
 
@@ -268,7 +269,7 @@ int recreate_manage_snapshot(const RecreateSpec *spec, const Pod *pod, struct js
         return 0;
 }
 
-int recreate_manage_unlabel(const RecreateSpec *spec, struct json_object **ret) {
+int recreate_controller_unlabel(const RecreateSpec *spec, struct json_object **ret) {
         cleanup(json_object_put_p) json_object *patch = NULL;
         cleanup(json_object_put_p) json_object *labels = json_object_new_object();
         struct json_object *metadata;
@@ -298,7 +299,7 @@ static struct json_object *find_condition(struct json_object *pod) {
         return NULL;
 }
 
-/* Whoever keeps the pod unready; NULL: that is no such list. */
+/* What keeps the pod unready; NULL: that is no such list. */
 static struct json_object *get_writers(const Documents *documents) {
         return documents->n_items == 1 && json_object_is_type(documents->items[0], json_type_array)
                        ? documents->items[0]
@@ -461,8 +462,8 @@ static int add_guard(struct json_object *patch, struct json_object *pod) {
         return patch_add(patch, "metadata", take_ptr(guard));
 }
 
-int recreate_manage_gate(struct json_object *pod, const RecreateSpec *spec, bool is_closed,
-                         int64_t now_sec, struct json_object **ret) {
+int recreate_controller_gate(struct json_object *pod, const RecreateSpec *spec, bool is_closed,
+                             int64_t now_sec, struct json_object **ret) {
         cleanup(json_object_put_p) json_object *patch = json_object_new_object();
         cleanup(json_object_put_p) json_object *writers = json_object_new_array();
         cleanup(free_p) char *key = NULL;
@@ -497,5 +498,35 @@ int recreate_manage_gate(struct json_object *pod, const RecreateSpec *spec, bool
                 return r;
 
         *ret = take_ptr(patch);
+        return 0;
+}
+
+int recreate_controller_remnant(const Pod *pod, const char *name, RecreateSpec **ret) {
+        RecreateSpec *spec;
+
+        spec = malloc(sizeof(*spec));
+        if (!spec)
+                return -ENOMEM;
+
+        *spec = (RecreateSpec){
+                .namespace = strdup(pod->namespace),
+                .name = strdup(name),
+                .version = strdup(""),
+                .pod_uid = strdup(pod->uid),
+                .pod_name = strdup(pod->name),
+                .is_managed = true,
+                .grace_sec = -1,
+                .deadline_sec = -1,
+                .ttl_sec = -1,
+        };
+        if (asprintf(&spec->uid, "%s/%s/%s", pod->uid, pod->namespace, name) < 0)
+                spec->uid = NULL;
+        if (!spec->namespace || !spec->name || !spec->uid || !spec->version || !spec->pod_uid ||
+            !spec->pod_name) {
+                recreate_spec_free(spec);
+                return -ENOMEM;
+        }
+
+        *ret = spec;
         return 0;
 }

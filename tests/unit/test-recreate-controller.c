@@ -18,7 +18,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/recreate/recreate-json.h"
 #include "agent/recreate/recreate-plan.h"
-#include "agent/recreate/recreate-manage-spec.h"
+#include "agent/recreate/recreate-controller-spec.h"
 
 #define HERE .are_pods_known = true, .has_pod = true
 #define NEVER UINT64_MAX
@@ -27,7 +27,7 @@ typedef struct Row {
         const char *name;
         RecreateSpec spec;
         RecreateView view;
-        RecreateChore chore;
+        RecreateAction action;
         const char *message;
         uint64_t wait_sec;
 } Row;
@@ -42,152 +42,152 @@ static const Row rows[] = {
         { "nothing is asked of a controller",
           SPEC(RUNS),
           { HERE, .now_sec = 1001 },
-          RECREATE_CHORE_NONE,
+          RECREATE_ACTION_NONE,
           NULL,
           NEVER },
         { "makes no sense",
           SPEC(.problem = (char *) "spec: has no podName"),
           { HERE },
-          RECREATE_CHORE_COMPLETE,
+          RECREATE_ACTION_COMPLETE,
           "spec: has no podName",
           NEVER },
         { "has time",
           SPEC(.deadline_sec = 60, RUNS),
           { HERE, .now_sec = 1001, .known_sec = 1 },
-          RECREATE_CHORE_NONE,
+          RECREATE_ACTION_NONE,
           NULL,
           59 },
         { "has no time any more",
           SPEC(.deadline_sec = 60, RUNS),
           { HERE, .now_sec = 1060, .known_sec = 2 },
-          RECREATE_CHORE_COMPLETE,
+          RECREATE_ACTION_COMPLETE,
           "recreating has exceeded the activeDeadlineSeconds",
           NEVER },
         { "has no time any more, though the clock says otherwise",
           SPEC(.deadline_sec = 60, RUNS),
           { HERE, .now_sec = 5, .known_sec = 60 },
-          RECREATE_CHORE_COMPLETE,
+          RECREATE_ACTION_COMPLETE,
           "recreating has exceeded the activeDeadlineSeconds",
           NEVER },
         { "the pod is gone",
           SPEC(RUNS),
           { .are_pods_known = true },
-          RECREATE_CHORE_COMPLETE,
+          RECREATE_ACTION_COMPLETE,
           "pod has gone",
           NEVER },
         { "nobody knows which pods there are",
           SPEC(RUNS),
           { 0 },
-          RECREATE_CHORE_NONE,
+          RECREATE_ACTION_NONE,
           NULL,
           NEVER },
         { "the pod is being deleted",
           SPEC(RUNS),
           { HERE, .is_pod_deleted = true },
-          RECREATE_CHORE_COMPLETE,
+          RECREATE_ACTION_COMPLETE,
           "pod has gone",
           NEVER },
         { "the pod has finished before",
           SPEC(),
           { HERE, .is_pod_finished = true },
-          RECREATE_CHORE_COMPLETE,
+          RECREATE_ACTION_COMPLETE,
           "pod has finished",
           NEVER },
         { "the pod finishes by what was stopped",
           SPEC(RUNS),
           { HERE, .is_pod_finished = true },
-          RECREATE_CHORE_NONE,
+          RECREATE_ACTION_NONE,
           NULL,
           NEVER },
         { "is to be drained, but has to wait",
           SPEC(.unready_sec = 3, RUNS),
           { HERE },
-          RECREATE_CHORE_NONE,
+          RECREATE_ACTION_NONE,
           NULL,
           NEVER },
         { "is to be drained",
           SPEC(.unready_sec = 3, RUNS),
           { HERE, .has_turn = true },
-          RECREATE_CHORE_DRAIN,
+          RECREATE_ACTION_DRAIN,
           NULL,
           NEVER },
         { "is to be drained, but nobody knows which pods there are",
           SPEC(.unready_sec = 3, .deadline_sec = 60, RUNS),
           { .has_turn = true, .now_sec = 1001, .known_sec = 1 },
-          RECREATE_CHORE_NONE,
+          RECREATE_ACTION_NONE,
           NULL,
           59 },
         { "is to be drained, by the gate",
           SPEC(.unready_sec = 3, RUNS),
           { HERE, .has_turn = true, .has_pod_gate = true },
-          RECREATE_CHORE_CLOSE_GATE,
+          RECREATE_ACTION_CLOSE_GATE,
           NULL,
           NEVER },
         { "the gate is closed",
           SPEC(.unready_sec = 3, RUNS),
           { HERE, .has_turn = true, .has_pod_gate = true, .is_gate_closed = true },
-          RECREATE_CHORE_DRAIN,
+          RECREATE_ACTION_DRAIN,
           NULL,
           NEVER },
         { "is drained",
           SPEC(.unready_sec = 3, .is_drained = true, RUNS),
           { HERE, .has_turn = true, .has_pod_gate = true },
-          RECREATE_CHORE_NONE,
+          RECREATE_ACTION_NONE,
           NULL,
           NEVER },
         { "is over: the gate is opened",
           SPEC(.unready_sec = 3, ENDED),
           { HERE, .has_pod_gate = true, .is_gate_closed = true },
-          RECREATE_CHORE_OPEN_GATE,
+          RECREATE_ACTION_OPEN_GATE,
           NULL,
           NEVER },
         { "is over, and the gate is open",
           SPEC(.unready_sec = 3, ENDED),
           { HERE, .has_pod_gate = true, .is_gate_opened = true },
-          RECREATE_CHORE_UNLABEL,
+          RECREATE_ACTION_UNLABEL,
           NULL,
           NEVER },
         { "is over, but a stop is not",
           SPEC(ENDED),
           { HERE, .is_stopping = true },
-          RECREATE_CHORE_NONE,
+          RECREATE_ACTION_NONE,
           NULL,
           NEVER },
-        { "is over, and stays", SPEC(ENDED), { HERE }, RECREATE_CHORE_UNLABEL, NULL, NEVER },
+        { "is over, and stays", SPEC(ENDED), { HERE }, RECREATE_ACTION_UNLABEL, NULL, NEVER },
         { "is over, and stays for a while",
           SPEC(.ttl_sec = 60, ENDED),
           { HERE, .now_sec = 2010 },
-          RECREATE_CHORE_NONE,
+          RECREATE_ACTION_NONE,
           NULL,
           50 },
         { "is over for long enough",
           SPEC(.ttl_sec = 60, ENDED),
           { HERE, .now_sec = 2060 },
-          RECREATE_CHORE_DELETE,
+          RECREATE_ACTION_DELETE,
           NULL,
           NEVER },
         { "is over, and nobody knows which pods there are",
           SPEC(.ttl_sec = 1, .unready_sec = 3, ENDED),
           { .now_sec = 2001 },
-          RECREATE_CHORE_NONE,
+          RECREATE_ACTION_NONE,
           NULL,
           NEVER },
         { "is over, and which pods there are is not known any more, but the gate is open",
           SPEC(.ttl_sec = 1, .unready_sec = 3, ENDED),
           { .now_sec = 2001, .is_gate_opened = true },
-          RECREATE_CHORE_DELETE,
+          RECREATE_ACTION_DELETE,
           NULL,
           NEVER },
         { "is over, and its pod is gone",
           SPEC(.ttl_sec = 1, .unready_sec = 3, ENDED),
           { .are_pods_known = true, .now_sec = 2001 },
-          RECREATE_CHORE_DELETE,
+          RECREATE_ACTION_DELETE,
           NULL,
           NEVER },
         { "is being deleted",
           SPEC(.is_deleted = true, ENDED),
           { HERE },
-          RECREATE_CHORE_NONE,
+          RECREATE_ACTION_NONE,
           NULL,
           NEVER },
 };
@@ -195,13 +195,13 @@ static const Row rows[] = {
 static void test_row(void **state) {
         const Row *row = *state;
         RecreateSpec spec = row->spec;
-        RecreateChorePlan plan;
+        RecreateActionPlan plan;
 
         spec.deadline_sec = spec.deadline_sec ?: -1;
         spec.ttl_sec = spec.ttl_sec ?: -1;
         spec.unready_sec = spec.unready_sec ?: -1;
-        plan = recreate_manage_plan(&spec, &row->view);
-        assert_int_equal(plan.chore, row->chore);
+        plan = recreate_controller_plan(&spec, &row->view);
+        assert_int_equal(plan.action, row->action);
         assert_string_equal(plan.message ?: "", row->message ?: "");
         assert_true(plan.wait_sec == row->wait_sec);
 }
@@ -242,7 +242,7 @@ static void test_adopt(void **state) {
                       "{'command':['x']}},'ports':[1]},{'name':'new'},{'name':'ghost'}]}}");
         cleanup(json_object_put_p) json_object *patch = NULL;
 
-        assert_int_equal(recreate_manage_adopt(object, &pod, "node-1", &patch), 0);
+        assert_int_equal(recreate_controller_adopt(object, &pod, "node-1", &patch), 0);
         check(patch,
               "{'metadata':{'resourceVersion':'7','labels':{'crr.apps.kruise.io/node-name':"
               "'node-1','crr.apps.kruise.io/active':'true','crr.apps.kruise.io/pod-uid':'p-1',"
@@ -259,11 +259,11 @@ static void test_drain(void **state) {
                       "{'type':'PreRecreateGrace','status':'False'}]}}");
         cleanup(json_object_put_p) json_object *new = NULL, *old = NULL;
 
-        assert_int_equal(recreate_manage_drain(object, &spec, RECREATE_V1BETA1, 60, &new), 0);
+        assert_int_equal(recreate_controller_drain(object, &spec, RECREATE_V1BETA1, 60, &new), 0);
         check(new, "{'metadata':{'resourceVersion':'7'},'status':{'conditions':[{'type':'Other',"
                    "'status':'True'},{'type':'PreRecreateGrace','status':'True',"
                    "'lastTransitionTime':'1970-01-01T00:01:00Z','reason':'PreRecreateGrace'}]}}");
-        assert_int_equal(recreate_manage_drain(object, &spec, RECREATE_V1ALPHA1, 60, &old), 0);
+        assert_int_equal(recreate_controller_drain(object, &spec, RECREATE_V1ALPHA1, 60, &old), 0);
         check(old, "{'metadata':{'resourceVersion':'7','annotations':"
                    "{'crr.apps.kruise.io/unready-acquired':'1970-01-01T00:01:00Z'}}}");
 }
@@ -297,11 +297,11 @@ static void test_snapshot(void **state) {
         cleanup(json_object_put_p) json_object *list = NULL;
         struct json_object *none;
 
-        assert_int_equal(recreate_manage_snapshot(&spec, &pod, &list), 0);
+        assert_int_equal(recreate_controller_snapshot(&spec, &pod, &list), 0);
         check(list, "[{'name':'anew','ready':true,'restartCount':3,'containerID':"
                     "'containerd://a2'},{'name':'first','ready':false,'restartCount':0,"
                     "'containerID':'containerd://f1'}]");
-        assert_int_equal(recreate_manage_snapshot(&other, &pod, &none), 0);
+        assert_int_equal(recreate_controller_snapshot(&other, &pod, &none), 0);
         assert_null(none);
 }
 
@@ -309,7 +309,7 @@ static void test_unlabel(void **state) {
         static const RecreateSpec spec = { .version = (char *) "7" };
         cleanup(json_object_put_p) json_object *unlabel = NULL;
 
-        assert_int_equal(recreate_manage_unlabel(&spec, &unlabel), 0);
+        assert_int_equal(recreate_controller_unlabel(&spec, &unlabel), 0);
         check(unlabel, "{'metadata':{'resourceVersion':'7','labels':"
                        "{'crr.apps.kruise.io/active':null}}}");
 }
@@ -348,7 +348,8 @@ static void test_gate(void **state) {
                 cleanup(json_object_put_p) json_object *pod = parse(gates[i].pod);
                 cleanup(json_object_put_p) json_object *patch = NULL;
 
-                assert_int_equal(recreate_manage_gate(pod, &spec, gates[i].is_closed, 60, &patch),
+                assert_int_equal(recreate_controller_gate(pod, &spec, gates[i].is_closed, 60,
+                                                          &patch),
                                  0);
                 assert_int_equal(!patch, !gates[i].patch);
                 if (patch)

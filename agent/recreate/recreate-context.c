@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/recreate/recreate-context.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SCHEMES_MAX 64
+
+uint64_t recreate_now_usec(const Recreate *recreate) {
+        uint64_t usec = 0;
+
+        (void) sd_event_now(recreate->event, CLOCK_MONOTONIC, &usec);
+        return usec;
+}
+
+int64_t recreate_wall_usec(void) {
+        struct timespec now;
+
+        (void) clock_gettime(CLOCK_REALTIME, &now);
+        return (int64_t) now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+int64_t recreate_server_usec(const Recreate *recreate) {
+        int64_t usec;
+
+        return kube_client_server_usec(recreate->client, &usec) ? usec : recreate_wall_usec();
+}
+
+int recreate_reconcile(Recreate *recreate) {
+        return deferred_request(&recreate->reconcile);
+}
+
+static bool is_known_scheme(const Recreate *recreate, const char *scheme) {
+        for (size_t i = 0; i < recreate->n_schemes; i++)
+                if (strcmp(recreate->schemes[i], scheme) == 0)
+                        return true;
+
+        return false;
+}
+
+int recreate_note_runtimes(Recreate *recreate) {
+        for (size_t i = 0; i < runtimes_count(recreate->runtimes); i++) {
+                const char *name = runtime_name(runtimes_get(recreate->runtimes, i));
+                char **schemes;
+
+                if (!name[0] || is_known_scheme(recreate, name) ||
+                    recreate->n_schemes >= SCHEMES_MAX)
+                        continue;
+                schemes = reallocarray(recreate->schemes, recreate->n_schemes + 1,
+                                       sizeof(schemes[0]));
+                if (!schemes)
+                        return -ENOMEM;
+                recreate->schemes = schemes;
+                schemes[recreate->n_schemes] = strdup(name);
+                if (!schemes[recreate->n_schemes])
+                        return -ENOMEM;
+                recreate->n_schemes++;
+        }
+
+        return 0;
+}
+
+Runtime *recreate_find_runtime(const Recreate *recreate, const char *scheme, bool *ret_may_come) {
+        Runtime *chosen = runtimes_chosen(recreate->runtimes);
+        bool is_any_ready = false;
+
+        *ret_may_come = true;
+        if (!scheme[0])
+                return chosen && runtime_client(chosen) ? chosen : NULL;
+
+        for (size_t i = 0; i < runtimes_count(recreate->runtimes); i++) {
+                Runtime *runtime = runtimes_get(recreate->runtimes, i);
+
+                if (!runtime_client(runtime))
+                        continue;
+                if (strcmp(runtime_name(runtime), scheme) == 0)
+                        return runtime;
+                is_any_ready = true;
+        }
+
+        *ret_may_come = is_known_scheme(recreate, scheme) || !is_any_ready ||
+                        !runtimes_are_settled(recreate->runtimes);
+        return NULL;
+}
+
+static bool may_pass(const Error *error) {
+        return error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT;
+}
+
+static void warn(const Recreate *recreate, const char *what, const Error *reason) {
+        const Error *trouble = kube_client_trouble(recreate->client);
+
+        if (!trouble || trouble->kind == ERROR_NONE)
+                log_warning(recreate->log, NULL,
+                            "Cannot write about the restart request `%s`: %s, retrying.", what,
+                            error_message(reason));
+}
+
+void recreate_note_read(Recreate *recreate, RecreateRight right) {
+        bool was_denied = recreate->refusals[right].kind == ERROR_DENIED;
+
+        error_done(&recreate->refusals[right]);
+        if (was_denied)
+                recreate->on_changed(recreate->userdata);
+}
+
+static void note_refusal(Recreate *recreate, RecreateRight right, const char *what,
+                         const Error *error) {
+        Error *known = &recreate->refusals[right];
+        bool is_known = known->kind == error->kind;
+
+        (void) error_update(known, error);
+        if (!is_known)
+                warn(recreate, what, error);
+        recreate->on_changed(recreate->userdata);
+}
+
+void recreate_note_written(Recreate *recreate, RecreateRight right, const char *what, bool is_first,
+                           const Error *error) {
+        const Error *known = &recreate->refusals[right];
+
+        metrics_count(recreate->metrics, METRIC_RECREATE_WRITES, !error);
+        if (!error) {
+                recreate_note_read(recreate, right);
+                return;
+        }
+
+        /* That one request is wrong is logged for that one; the others are written all the same. */
+        if (error->kind == ERROR_INVALID) {
+                if (is_first)
+                        warn(recreate, what, error);
+                return;
+        }
+        /* A server that is busy says nothing about the right that was missing before. */
+        if (known->kind != ERROR_DENIED || !may_pass(error))
+                note_refusal(recreate, right, what, error);
+}
+
+const Error *recreate_missing_right(const Recreate *recreate) {
+        for (size_t i = 0; i < _RECREATE_RIGHT_MAX; i++)
+                if (recreate->refusals[i].kind == ERROR_DENIED)
+                        return &recreate->refusals[i];
+
+        return NULL;
+}
