@@ -10,13 +10,10 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
-#include "agent/base/random.h"
 #include "agent/cluster/write-pace.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/kube/patch.h"
-#include "agent/kube/retry.h"
 
-#define CONFLICTS_MAX 4
 #define ACCURACY_USEC 1000
 
 struct StatusWriter {
@@ -30,7 +27,6 @@ struct StatusWriter {
         void *userdata;
 
         bool is_synced;
-        unsigned n_conflicts; /* in a row */
         WritePace pace;
         KubePatch write;
         json_object *patch; /* of the write under way */
@@ -68,7 +64,7 @@ static void writer_note(StatusWriter *writer, const Error *error) {
 
 /* There is nothing to write: a write that failed was done after all, or is needed no more. */
 static void writer_settle(StatusWriter *writer) {
-        writer->n_conflicts = 0;
+        writer->write.n_conflicts = 0;
         if (writer->error.kind == ERROR_NONE)
                 return;
 
@@ -86,33 +82,34 @@ static bool is_outdated(const StatusWriter *writer, json_object *patch) {
 }
 
 /* Whatever the watch has shown, or not, it was of no use. What it has shown meanwhile may be. */
-static int writer_conflicted_again(StatusWriter *writer, json_object *patch,
-                                   const KubePatchAnswer *answer) {
+static int writer_conflicted_again(StatusWriter *writer, bool is_outdated, const Error *error) {
         cleanup(error_done) Error unread = ERROR_INIT;
 
-        if (!answer->error)
+        if (!error)
                 (void) error_set(&unread, ERROR_INVALID,
                                  "what the server answers does not say what it made of it");
-        writer_note(writer, answer->error ?: &unread);
-        if (is_outdated(writer, patch)) {
-                kube_patch_rest(&writer->write, KUBE_PATCH_CONFLICT_USEC);
-                return 0;
-        }
+        writer_note(writer, error ?: &unread);
+        if (!is_outdated)
+                return writer->on_stale(writer->userdata);
 
-        kube_patch_rest(&writer->write,
-                        kube_retry_usec(writer->n_conflicts, answer->reply, random_number()));
-        return writer->on_stale(writer->userdata);
+        kube_patch_rest(&writer->write, KUBE_PATCH_CONFLICT_USEC);
+        return 0;
 }
 
 /* The object has changed: the watch has shown it meanwhile, or will. Another writer that never stops
  * must not make the agent try without a pause. */
 static int writer_conflicted(StatusWriter *writer, json_object *patch,
                              const KubePatchAnswer *answer) {
-        write_pace_on_conflict(&writer->pace);
-        if (++writer->n_conflicts >= CONFLICTS_MAX)
-                return writer_conflicted_again(writer, patch, answer);
+        bool is_known_outdated = is_outdated(writer, patch);
 
-        kube_patch_rest(&writer->write, is_outdated(writer, patch) ? 0 : KUBE_PATCH_CONFLICT_USEC);
+        if (!answer->error)
+                kube_patch_conflict(&writer->write, answer->reply);
+        write_pace_on_conflict(&writer->pace);
+        if (writer->write.n_conflicts >= KUBE_PATCH_CONFLICTS_MAX)
+                return writer_conflicted_again(writer, is_known_outdated, answer->error);
+
+        if (is_known_outdated)
+                kube_patch_rest(&writer->write, 0);
         return 0;
 }
 
@@ -134,7 +131,6 @@ static int on_answered(const KubePatchAnswer *answer, void *userdata) {
         if (answer->outcome == KUBE_PATCH_CONFLICT || (!answer->error && !answer->version)) {
                 r = writer_conflicted(writer, patch, answer);
         } else {
-                writer->n_conflicts = 0;
                 writer_note(writer, answer->error);
                 if (!answer->error)
                         r = writer_succeeded(writer, patch, answer->version);
@@ -281,7 +277,8 @@ int status_writer_kick(StatusWriter *writer) {
 }
 
 int status_writer_on_object(StatusWriter *writer) {
-        return writer->n_conflicts > 0 ? status_writer_kick(writer) : status_writer_compare(writer);
+        return writer->write.n_conflicts > 0 ? status_writer_kick(writer)
+                                             : status_writer_compare(writer);
 }
 
 const Error *status_writer_error(const StatusWriter *writer) {

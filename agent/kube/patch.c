@@ -79,16 +79,27 @@ static int read_version(const KubeReply *reply, char **ret) {
 }
 
 void kube_patch_fail(KubePatch *patch, const KubeReply *reply) {
+        patch->n_conflicts = 0;
         kube_patch_rest(patch, kube_retry_usec(++patch->n_failures, reply, random_number()));
+}
+
+void kube_patch_conflict(KubePatch *patch, const KubeReply *reply) {
+        bool is_explained = ++patch->n_conflicts < KUBE_PATCH_CONFLICTS_MAX;
+
+        kube_patch_rest(patch,
+                        is_explained ? KUBE_PATCH_CONFLICT_USEC
+                                     : kube_retry_usec(patch->n_conflicts, reply, random_number()));
 }
 
 static void patch_note(KubePatch *patch, const KubePatchAnswer *answer) {
         if (answer->outcome == KUBE_PATCH_CONFLICT)
-                kube_patch_rest(patch, KUBE_PATCH_CONFLICT_USEC);
+                kube_patch_conflict(patch, answer->reply);
         else if (answer->error)
                 kube_patch_fail(patch, answer->reply);
         else if (patch->verb != KUBE_PATCH_GET)
                 kube_patch_succeed(patch);
+        if (answer->version)
+                patch->n_conflicts = 0;
         if (!answer->error && patch->digest != 0)
                 repeat_note(&patch->repeat, patch->digest, now_usec(patch));
 }

@@ -19,6 +19,7 @@
 #include "agent/kube/path.h"
 
 #define KUBE_PATCH_CONFLICT_USEC ((uint64_t) 500 * 1000) /* for the watch to show the object */
+#define KUBE_PATCH_CONFLICTS_MAX 4 /* in a row; then the watch does not, and the pauses grow */
 
 typedef enum KubePatchVerb {
         KUBE_PATCH_GET, /* not a write, but what one is made from */
@@ -72,8 +73,10 @@ typedef struct KubePatch {
         char *right; /* that the call needs */
         uint64_t digest;
         Repeat repeat;
-        unsigned n_failures; /* in a row; a conflict is none */
-        uint64_t rest_usec;  /* nothing is sent before; by the monotonic clock */
+        unsigned n_failures;  /* in a row; a conflict is none */
+        unsigned n_conflicts; /* in a row; the owner may take a newer object as the end of them, and
+                               * an answer without a version as one more */
+        uint64_t rest_usec;   /* nothing is sent before; by the monotonic clock */
 } KubePatch;
 
 /* Sends it at once; none may be under way. */
@@ -84,6 +87,9 @@ uint64_t kube_patch_when_usec(const KubePatch *patch, uint64_t digest);
 
 /* The answer was of no use: one more failure, and the pause after it. reply may be NULL. */
 void kube_patch_fail(KubePatch *patch, const KubeReply *reply);
+
+/* The write was in vain: one more conflict, and the pause after it. */
+void kube_patch_conflict(KubePatch *patch, const KubeReply *reply);
 
 /* Nothing is sent for so long. */
 void kube_patch_rest(KubePatch *patch, uint64_t usec);

@@ -13,14 +13,12 @@
 #include "agent/base/random.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
-#include "agent/kube/retry.h"
 #include "agent/recreate/recreate-controller-spec.h"
 #include "agent/recreate/recreate-json.h"
 
 #define SEC ((uint64_t) 1000000)
 #define POLL_USEC (10 * SEC) /* reconciled again without a reason */
-#define CONFLICTS_MAX 4
-#define GIVE_UP_FAILURES 8 /* to write to what is gone from the watch */
+#define GIVE_UP_FAILURES 8   /* to write to what is gone from the watch */
 #define FOREVER_USEC (24 * 3600 * SEC)
 #define STALE_USEC (10 * SEC) /* then an object older than our own write counts after all */
 #define NSEC_PER_USEC 1000
@@ -278,7 +276,7 @@ static int apply(RecreateRequest *request, RecreateSpec *spec, struct json_objec
                 json_object_put(request->object);
                 request->spec = spec;
                 request->object = object;
-                request->n_conflicts = 0;
+                request->write.n_conflicts = 0;
         }
         drop_stale(request);
 
@@ -461,16 +459,13 @@ static bool is_gone(const RecreateRequest *request, const KubePatchAnswer *answe
 }
 
 /* The watch shows what it is, or has already. If it does not, again and again, the server is asked. */
-static int on_conflict(RecreateRequest *request, const KubePatchAnswer *answer) {
+static int on_conflict(RecreateRequest *request) {
         const RecreateSpec *spec = request->spec;
         int r = 0;
 
-        if (++request->n_conflicts >= CONFLICTS_MAX) {
-                kube_patch_rest(&request->write, kube_retry_usec(request->n_conflicts,
-                                                                 answer->reply, random_number()));
+        if (request->write.n_conflicts >= KUBE_PATCH_CONFLICTS_MAX)
                 r = kube_resource_check(request->recreate->resource, RECREATE_OURS, spec->namespace,
                                         spec->name, spec->version);
-        }
 
         return r < 0 ? r : reconsider(request);
 }
@@ -480,13 +475,11 @@ static int on_written(const KubePatchAnswer *answer, void *userdata) {
         Recreate *recreate = request->recreate;
         int r = 0;
 
-        if (answer->outcome != KUBE_PATCH_CONFLICT)
-                request->n_conflicts = 0;
         if (is_gone(request, answer)) {
                 request->is_missing = true;
                 kube_patch_succeed(&request->write);
         } else if (answer->outcome == KUBE_PATCH_CONFLICT) {
-                r = on_conflict(request, answer);
+                r = on_conflict(request);
         } else {
                 recreate_note_written(recreate, get_right(request), request->spec->name,
                                       request->write.n_failures == 1, answer->error);

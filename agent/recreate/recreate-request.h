@@ -106,9 +106,8 @@ struct RecreateRequest {
         bool owes_report; /* the status does not yet say what a stop led to */
 
         KubePatch write;
-        unsigned n_conflicts; /* in a row, without a newer object */
-        RequestCall call;     /* what is under way, or was last */
-        RecreateStatus sent;  /* the last status, even after it was taken */
+        RequestCall call;    /* what is under way, or was last */
+        RecreateStatus sent; /* the last status, even after it was taken */
         bool is_phase_sent;
 };
 

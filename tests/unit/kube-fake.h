@@ -88,7 +88,7 @@ bool kube_is_retriable(const KubeReply *reply, const Error *error) {
 }
 
 uint64_t kube_retry_usec(unsigned n_failures, const KubeReply *reply, uint32_t random) {
-        return reply->retry_after_usec ?: fake.retry_usec;
+        return reply && reply->retry_after_usec ? reply->retry_after_usec : fake.retry_usec;
 }
 
 static inline ErrorKind fake_kind(int code) {

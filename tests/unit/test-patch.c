@@ -259,6 +259,35 @@ static void test_repeats(void **state) {
         assert_int_equal(kube_patch_when_usec(&patch, 5), patch.rest_usec);
 }
 
+/* What the watch explains soon, or never. */
+static void test_conflicts(void **state) {
+        fake.retry_usec = 7 * (uint64_t) 1000000;
+        for (unsigned i = 1; i <= 6; i++) {
+                send_digest(KUBE_PATCH_GET, 0);
+                assert_int_equal(fake_answer(200, "{}"), 0);
+                send_digest(KUBE_PATCH_MERGE, 0);
+                assert_int_equal(fake_answer(409, ""), 0);
+                assert_int_equal(patch.n_conflicts, i);
+                assert_int_equal(patch.n_failures, 0);
+                assert_int_equal(rest_usec() > KUBE_PATCH_CONFLICT_USEC,
+                                 i >= KUBE_PATCH_CONFLICTS_MAX);
+        }
+
+        send_digest(KUBE_PATCH_MERGE, 0);
+        assert_int_equal(fake_answer(200, "{}"), 0);
+        kube_patch_conflict(&patch, NULL);
+        assert_int_equal(patch.n_conflicts, 7);
+        send_digest(KUBE_PATCH_MERGE, 0);
+        assert_int_equal(fake_answer(200, "{\"metadata\":{\"resourceVersion\":\"12\"}}"), 0);
+        assert_int_equal(patch.n_conflicts, 0);
+
+        kube_patch_conflict(&patch, NULL);
+        send_digest(KUBE_PATCH_MERGE, 0);
+        assert_int_equal(fake_answer(503, ""), 0);
+        assert_int_equal(patch.n_conflicts, 0);
+        fake.retry_usec = 1000;
+}
+
 static void test_cancel(void **state) {
         send_digest(KUBE_PATCH_MERGE, 0);
         kube_patch_cancel(&patch);
@@ -299,6 +328,7 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(test_version, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_read_does_not_reset, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_repeats, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_conflicts, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_cancel, set_up, tear_down),
                 cmocka_unit_test(test_versions),
         };
