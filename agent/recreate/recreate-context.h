@@ -8,12 +8,13 @@
  * each right. Each file of this folder uses only those that stand before it:
  *
  *   recreate-context     this one
+ *   recreate-containers  what is known of the containers that a request names
  *   recreate-request     one request, from when it is first shown until it is gone
  *   recreate-controller  what OpenKruise's controller does, where there is none
  *   recreate             all requests: watches them, and gives each its turn
  *
- * Whatever happens only requests that everything is reconciled in the next turn of the loop: with the
- * request, the runtime and the pod as they are then.
+ * Whatever happens leads to recreate_reconcile(): in the next turn of the loop, each request is compared
+ * with the runtime and the pod as they are then.
  */
 
 #include "agent/base/loop.h"

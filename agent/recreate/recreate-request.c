@@ -21,7 +21,6 @@
 #define GIVE_UP_FAILURES 8   /* to write to what is gone from the watch */
 #define FOREVER_USEC (24 * 3600 * SEC)
 #define STALE_USEC (10 * SEC) /* then an object older than our own write counts after all */
-#define NSEC_PER_USEC 1000
 #define ACCURACY_USEC 1000
 #define REST_USEC SEC /* before a stop that came to nothing is tried again */
 
@@ -50,14 +49,6 @@ const Pod *recreate_request_pod(const RecreateRequest *request) {
                                : NULL;
 
         return pod && (!spec->pod_uid || strcmp(pod->uid, spec->pod_uid) == 0) ? pod : NULL;
-}
-
-static RequestContainer *find_container(RecreateRequest *request, const char *name) {
-        for (size_t i = 0; i < request->n_containers; i++)
-                if (strcmp(request->containers[i].name, name) == 0)
-                        return &request->containers[i];
-
-        return NULL;
 }
 
 bool recreate_request_is_over(const RecreateRequest *request) {
@@ -111,31 +102,6 @@ static void log_end(RecreateRequest *request, bool is_by_us) {
 
 /* What the watch shows */
 
-static void container_done(RequestContainer *container) {
-        free(container->name);
-        free(container->id);
-        free(container->ended_id);
-}
-
-static void drop_containers(RecreateRequest *request) {
-        for (size_t i = 0; i < request->n_containers; i++)
-                container_done(&request->containers[i]);
-        free(request->containers);
-        request->containers = NULL;
-        request->n_containers = 0;
-}
-
-static bool has_same_containers(const RecreateRequest *request, const RecreateSpec *spec) {
-        if (request->n_containers != spec->n_containers || !request->containers)
-                return false;
-
-        for (size_t i = 0; i < spec->n_containers; i++)
-                if (strcmp(request->containers[i].name, spec->containers[i].name) != 0)
-                        return false;
-
-        return true;
-}
-
 static void forget_stop(RecreateRequest *request) {
         runtime_pods_call_free(request->stop.check);
         free(request->stop.name);
@@ -155,19 +121,13 @@ static void drop_stop(RecreateRequest *request) {
 /* When it is first shown, or the list has been replaced, which the kind does not allow: what is done
  * for the former ones is not known any more, but what was written about them is. */
 static int set_containers(RecreateRequest *request, const RecreateSpec *spec) {
-        drop_containers(request);
+        int r;
+
         drop_stop(request);
         recreate_status_done(&request->wanted);
-
-        request->containers = calloc(spec->n_containers + 1, sizeof(request->containers[0]));
-        if (!request->containers)
-                return -ENOMEM;
-        for (size_t i = 0; i < spec->n_containers; i++) {
-                request->containers[i].name = strdup(spec->containers[i].name);
-                if (!request->containers[i].name)
-                        return -ENOMEM;
-                request->n_containers++;
-        }
+        r = request_containers_set(&request->containers, spec);
+        if (r < 0)
+                return r;
 
         return recreate_status_copy(&spec->status, &request->wanted);
 }
@@ -280,8 +240,8 @@ static int apply(RecreateRequest *request, RecreateSpec *spec, struct json_objec
         }
         drop_stale(request);
 
-        r = has_same_containers(request, spec) ? merge_status(request)
-                                               : set_containers(request, spec);
+        r = request_containers_are_of(&request->containers, spec) ? merge_status(request)
+                                                                  : set_containers(request, spec);
         if (r < 0)
                 return r;
 
@@ -619,94 +579,17 @@ static const RuntimePod *find_running_pod(const RecreateRequest *request,
                        : NULL;
 }
 
-/* pod may be NULL: the runtime has none of its containers. */
-static bool is_running(const RuntimePod *pod, const char *id) {
-        for (size_t i = 0; pod && i < pod->n_containers; i++)
-                if (strcmp(pod->containers[i].id, id) == 0)
-                        return pod->containers[i].is_running;
-        for (size_t i = 0; pod && i < pod->n_former; i++)
-                if (strcmp(pod->former[i].id, id) == 0)
-                        return pod->former[i].is_running;
-
-        return false;
-}
-
-static bool is_stopped_for(const RecreateRequest *request, const RuntimeContainer *container,
-                           const char *owner) {
-        return !container->is_running &&
-               stops_has_stopped(request->recreate->stops, owner, container->id);
-}
-
-/* Whether one of its containers was ended for this request. One that runs was not, whatever has
- * begun with it. */
-static bool was_killed(const RecreateRequest *request, const RuntimePod *pod, const char *name,
-                       const char *context_id) {
-        const char *id = context_id ? strstr(context_id, "://") : NULL;
-        const RuntimeContainer *newest = pod ? runtime_pod_find(pod, name) : NULL;
+static int note_listed(RecreateRequest *request, const RuntimePods *pods) {
         cleanup(free_p) char *owner = NULL;
 
         if (asprintf(&owner, "recreate/%s", request->spec->uid) < 0) {
                 owner = NULL;
-                return false;
+                return -ENOMEM;
         }
 
-        id = id ? id + strlen("://") : NULL;
-        if (id && !is_running(pod, id) && stops_has_stopped(request->recreate->stops, owner, id))
-                return true;
-        if (newest && is_stopped_for(request, newest, owner))
-                return true;
-
-        for (size_t i = 0; pod && i < pod->n_former; i++)
-                if (strcmp(pod->former[i].name, name) == 0 &&
-                    is_stopped_for(request, &pod->former[i], owner))
-                        return true;
-
-        return false;
-}
-
-static void note_missing(RequestContainer *container) {
-        free(container->id);
-        container->id = NULL;
-}
-
-static int note_newest(RequestContainer *container, const RuntimeContainer *newest,
-                       uint64_t now_usec) {
-        if (!container->id || strcmp(container->id, newest->id) != 0) {
-                free(container->id);
-                container->id = strdup(newest->id);
-                if (!container->id)
-                        return -ENOMEM;
-                container->is_running = false;
-        }
-        if (newest->is_running && !container->is_running)
-                container->seen_usec = now_usec;
-
-        container->is_running = newest->is_running;
-        container->is_exited = newest->is_exited;
-        container->restart_count = newest->restart_count;
-        container->created_at_nsec = newest->created_at_nsec;
-        return 0;
-}
-
-static int note_pod(RecreateRequest *request, const RuntimePod *pod) {
-        uint64_t now_usec = recreate_now_usec(request->recreate);
-
-        for (size_t i = 0; i < request->n_containers; i++) {
-                RequestContainer *container = &request->containers[i];
-                const RuntimeContainer *newest =
-                        pod ? runtime_pod_find(pod, container->name) : NULL;
-                int r;
-
-                container->was_killed = was_killed(request, pod, container->name,
-                                                   request->spec->containers[i].context_id);
-                r = newest ? note_newest(container, newest, now_usec) : 0;
-                if (r < 0)
-                        return r;
-                if (!newest)
-                        note_missing(container);
-        }
-
-        return 0;
+        return request_containers_note(&request->containers, request->spec,
+                                       find_running_pod(request, pods), request->recreate->stops,
+                                       owner, recreate_now_usec(request->recreate));
 }
 
 static int on_listed(RuntimePods *pods, const Error *error, void *userdata) {
@@ -725,7 +608,7 @@ static int on_listed(RuntimePods *pods, const Error *error, void *userdata) {
         }
 
         request->list.n_failures = 0;
-        r = note_pod(request, find_running_pod(request, pods));
+        r = note_listed(request, pods);
         return r < 0 ? r : recreate_reconcile(request->recreate);
 }
 
@@ -746,107 +629,25 @@ static int ask_runtime(RecreateRequest *request, RpcClient *client) {
                                  &request->list.call);
 }
 
-static bool has_id(const char *container_id, const char *id) {
-        const char *end = container_id ? strstr(container_id, "://") : NULL;
-
-        return end && id && strcmp(end + strlen("://"), id) == 0;
-}
-
-/* A controller's copy of the pod's status, for when the pod cannot be seen. */
-static bool is_ready_in_snapshot(const RecreateSpec *spec, const RequestContainer *container) {
-        for (size_t i = 0; i < spec->n_snapshot; i++)
-                if (strcmp(spec->snapshot[i].name, container->name) == 0)
-                        return spec->snapshot[i].is_ready &&
-                               has_id(spec->snapshot[i].container_id, container->id);
-
-        return false;
-}
-
-/* Because it has been seen running for so long, or by the clock of this node. The pod has the second
- * in which it began, of which it may have been the end. */
-static uint64_t get_age(const RecreateRequest *request, const RequestContainer *container,
-                        const PodContainer *in_pod) {
-        uint64_t seen_usec = recreate_now_usec(request->recreate) - container->seen_usec;
-        int64_t now_usec = recreate_wall_usec(), end_usec;
-
-        if (!container->is_running)
-                return 0;
-        if (!in_pod || !has_id(in_pod->container_id, container->id) ||
-            in_pod->started_at_sec <= 0 || in_pod->started_at_sec >= now_usec / (int64_t) SEC)
-                return seen_usec;
-
-        end_usec = (in_pod->started_at_sec + 1) * (int64_t) SEC;
-        return (uint64_t) (now_usec - end_usec) > seen_usec ? (uint64_t) (now_usec - end_usec)
-                                                            : seen_usec;
-}
-
-/* Unless it had not even begun, and runs now. */
-static bool is_ended(const RequestContainer *container) {
-        return !container->is_running && container->id && container->ended_id &&
-               strcmp(container->id, container->ended_id) == 0;
-}
-
-/* The runtime goes by the clock of this node, a request's creation by the server's. */
-static int64_t get_created_sec(const RecreateRequest *request, const RequestContainer *container) {
-        int64_t ahead_usec = recreate_wall_usec() - recreate_server_usec(request->recreate);
-
-        return (container->created_at_nsec / NSEC_PER_USEC - ahead_usec) / (int64_t) SEC;
-}
-
-static void fill_fact(RecreateRequest *request, const RequestContainer *container, const Pod *pod,
-                      RecreateFact *ret) {
-        uint64_t now_usec = recreate_now_usec(request->recreate);
-        const PodContainer *in_pod = pod ? pod_find(pod, container->name) : NULL;
-        const char *id = container->id;
-
-        *ret = (RecreateFact){
-                .is_here = id,
-                .is_running = container->is_running,
-                .is_exited = container->is_exited || is_ended(container),
-                .id = id,
-                .was_killed = container->was_killed,
-                .restart_count = container->restart_count,
-                .created_at_sec = get_created_sec(request, container),
-                .age_usec = id ? get_age(request, container, in_pod) : 0,
-                .is_pod_known = pod,
-                .is_in_pod = in_pod,
-                .is_ready = in_pod && in_pod->is_ready && in_pod->is_running &&
-                            has_id(in_pod->container_id, id),
-                .is_stopping =
-                        request->stop.stop && strcmp(request->stop.name, container->name) == 0,
-                .rest_usec = container->rest_usec > now_usec ? container->rest_usec - now_usec : 0,
-        };
-        if (!pod || !pods_are_synced(request->recreate->pods))
-                ret->is_ready = ret->is_ready || is_ready_in_snapshot(request->spec, container);
-}
-
 /* What is known now; the caller frees the list. */
-static int make_facts(RecreateRequest *request, RecreateFact **ret) {
-        const Pod *pod = recreate_request_pod(request);
-        RecreateFact *facts;
+static int make_facts(const RecreateRequest *request, RecreateFact **ret) {
+        const Recreate *recreate = request->recreate;
+        const RequestContainersView view = {
+                .now_usec = recreate_now_usec(recreate),
+                .wall_usec = recreate_wall_usec(),
+                .server_usec = recreate_server_usec(recreate),
+                .pod = recreate_request_pod(request),
+                .are_pods_known = pods_are_synced(recreate->pods),
+                .stopping = request->stop.stop ? request->stop.name : NULL,
+        };
 
-        facts = calloc(request->n_containers + 1, sizeof(facts[0]));
-        if (!facts)
-                return -ENOMEM;
-
-        for (size_t i = 0; i < request->n_containers; i++)
-                fill_fact(request, &request->containers[i], pod, &facts[i]);
-
-        *ret = facts;
-        return 0;
+        return request_containers_to_facts(&request->containers, request->spec, &view, ret);
 }
 
 /* Stopping */
 
 bool recreate_request_is_stopping(const RecreateRequest *request) {
         return request->stop.stop && stop_has_begun(request->stop.stop);
-}
-
-static int note_ended(RequestContainer *container, const char *id, bool was_killed) {
-        free(container->ended_id);
-        container->ended_id = strdup(id);
-        container->was_killed = container->was_killed || was_killed;
-        return container->ended_id ? 0 : -ENOMEM;
 }
 
 static int note_failed(RecreateRequest *request, RecreateState *state, const char *reason) {
@@ -862,23 +663,24 @@ static int note_failed(RecreateRequest *request, RecreateState *state, const cha
 }
 
 static int note_report(RecreateRequest *request, const StopReport *report) {
-        RequestContainer *container = find_container(request, request->stop.name);
+        RequestContainer *container =
+                request_containers_find(&request->containers, request->stop.name);
         RecreateState *state;
 
         if (!container)
                 return 0; /* it was taken out of the request meanwhile */
 
-        state = &request->wanted.states[container - request->containers];
+        state = &request->wanted.states[container - request->containers.items];
         switch (report->result) {
         case STOP_STOPPED:
                 request->owes_report = true;
                 state->is_killed = true;
                 if (recreate_state_set(state, RECREATE_RECREATING, NULL) < 0)
                         return -ENOMEM;
-                return note_ended(container, request->stop.id, true);
+                return request_container_note_end(container, request->stop.id, true);
         case STOP_GONE:
                 container->rest_usec = recreate_now_usec(request->recreate) + REST_USEC;
-                return note_ended(container, request->stop.id, false);
+                return request_container_note_end(container, request->stop.id, false);
         case STOP_NOT_ASKED:
                 container->rest_usec = recreate_now_usec(request->recreate) + REST_USEC;
                 return 0;
@@ -1009,7 +811,7 @@ static int add_stop(RecreateRequest *request, const char *name) {
 }
 
 static int begin_stop(RecreateRequest *request, size_t index, const char *scheme) {
-        const RequestContainer *container = &request->containers[index];
+        const RequestContainer *container = &request->containers.items[index];
 
         if (request->stop.stop)
                 return 0;
@@ -1229,7 +1031,7 @@ RecreateRequest *recreate_request_free(RecreateRequest *request) {
         drop_stale(request);
         recreate_status_done(&request->sent);
         recreate_status_done(&request->wanted);
-        drop_containers(request);
+        request_containers_done(&request->containers);
         free(request->stop.id);
         free(request->stop.name);
         recreate_spec_free(request->spec);

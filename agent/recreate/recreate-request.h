@@ -10,23 +10,9 @@
  */
 
 #include "agent/kube/patch.h"
-#include "agent/pod/runtime-pods.h"
+#include "agent/recreate/recreate-containers.h"
 #include "agent/recreate/recreate-context.h"
 #include "agent/recreate/recreate-plan.h"
-
-/* What is known of one of its containers. */
-typedef struct RequestContainer {
-        char *name;
-        char *id; /* of the newest in the runtime; NULL: there is none */
-        bool is_running;
-        bool is_exited;
-        bool was_killed;
-        int64_t restart_count;
-        int64_t created_at_nsec; /* since 1970 */
-        uint64_t seen_usec;      /* when this one was first seen running */
-        char *ended_id;          /* of one that a stop has ended, or found ended */
-        uint64_t rest_usec;      /* not to be stopped before */
-} RequestContainer;
 
 /* What the API server is asked; one at a time. */
 typedef enum RequestCall {
@@ -87,8 +73,7 @@ struct RecreateRequest {
         RecreateSpec *spec;         /* with the status as it is known to be */
         struct json_object *object; /* of the spec, if the agent is its controller */
         RecreateStatus wanted;
-        RequestContainer *containers; /* as in the spec */
-        size_t n_containers;
+        RequestContainers containers;
         uint64_t first_usec; /* when it was first shown */
         RequestStale stale;
         bool is_gone;    /* from the watch */

@@ -292,7 +292,7 @@ static void test_begins_later(void **state) {
         node.recreate->requests[0]->list.is_due = true;
         look();
         assert_int_equal(node.n_stops, 0); /* not at once again */
-        node.recreate->requests[0]->containers[0].rest_usec = 0;
+        node.recreate->requests[0]->containers.items[0].rest_usec = 0;
         look();
         assert_int_equal(node.n_stops, 1);
         assert_string_equal(node.stops[0]->id, "a1");
@@ -499,7 +499,7 @@ static void test_min_started(void **state) {
         come_back(1, "s2");
         assert_string_equal(states(0), "Recreating! Succeeded!");
 
-        request->containers[0].seen_usec -= 5 * 1000000;
+        request->containers.items[0].seen_usec -= 5 * 1000000;
         assert_int_equal(recreate_reconcile(node.recreate), 0);
         settle();
         assert_string_equal(states(0), "Succeeded! Succeeded!");

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * What is known of a request's containers, from the runtime, the pod and the stops
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/recreate/recreate-containers.h"
+
+#define SEC 1000000
+#define WALL_USEC ((int64_t) 5000 * SEC)
+#define OWNER "recreate/u-1"
+
+static const char *stopped; /* the ID of the container that a stop has ended */
+
+bool stops_has_stopped(const Stops *stops, const char *owner, const char *container_id) {
+        assert_string_equal(owner, OWNER);
+        return stopped && strcmp(stopped, container_id) == 0;
+}
+
+static RecreateContainer asked[] = { { .name = (char *) "app" }, { .name = (char *) "side" } };
+static RecreateSpec spec = { .containers = asked, .n_containers = 2 };
+static RequestContainers containers;
+
+static int set_up(void **state) {
+        stopped = NULL;
+        asked[0].context_id = NULL;
+        assert_int_equal(request_containers_set(&containers, &spec), 0);
+        return 0;
+}
+
+static int tear_down(void **state) {
+        request_containers_done(&containers);
+        return 0;
+}
+
+/* The runtime has this container of "app", and none of the other name. */
+static void list(RuntimeContainer newest, RuntimeContainer former, uint64_t now_usec) {
+        const RuntimePod pod = {
+                .containers = &newest,
+                .n_containers = 1,
+                .former = &former,
+                .n_former = former.id ? 1 : 0,
+        };
+
+        newest.name = former.name = (char *) "app";
+        assert_int_equal(request_containers_note(&containers, &spec, &pod, NULL, OWNER, now_usec),
+                         0);
+}
+
+static RecreateFact fact_of(RequestContainersView view, size_t i) {
+        cleanup(free_p) RecreateFact *facts = NULL;
+
+        view.wall_usec = view.wall_usec ?: WALL_USEC;
+        view.server_usec = view.server_usec ?: view.wall_usec;
+        assert_int_equal(request_containers_to_facts(&containers, &spec, &view, &facts), 0);
+        return facts[i];
+}
+
+static const RuntimeContainer none = { .id = NULL };
+
+static RuntimeContainer running(const char *id) {
+        return (RuntimeContainer){ .id = (char *) id, .is_running = true };
+}
+
+static RuntimeContainer exited(const char *id) {
+        return (RuntimeContainer){ .id = (char *) id, .is_exited = true };
+}
+
+static void test_of_spec(void **state) {
+        const RecreateSpec fewer = { .containers = asked, .n_containers = 1 };
+
+        assert_true(request_containers_are_of(&containers, &spec));
+        assert_false(request_containers_are_of(&containers, &fewer));
+        assert_ptr_equal(request_containers_find(&containers, "side"), &containers.items[1]);
+        assert_null(request_containers_find(&containers, "other"));
+        request_containers_done(&containers);
+        assert_false(request_containers_are_of(&containers, &spec));
+}
+
+/* Since when a container runs is known anew for each. */
+static void test_newest(void **state) {
+        list(running("a1"), none, 10 * SEC);
+        assert_string_equal(fact_of((RequestContainersView){ .now_usec = 12 * SEC }, 0).id, "a1");
+        assert_int_equal(fact_of((RequestContainersView){ .now_usec = 12 * SEC }, 0).age_usec,
+                         2 * SEC);
+        assert_false(fact_of((RequestContainersView){ .now_usec = 12 * SEC }, 1).is_here);
+
+        list(running("a1"), none, 13 * SEC);
+        list(running("a2"), exited("a1"), 15 * SEC);
+        assert_string_equal(fact_of((RequestContainersView){ .now_usec = 16 * SEC }, 0).id, "a2");
+        assert_int_equal(fact_of((RequestContainersView){ .now_usec = 16 * SEC }, 0).age_usec, SEC);
+
+        assert_int_equal(request_containers_note(&containers, &spec, NULL, NULL, OWNER, 0), 0);
+        assert_false(fact_of((RequestContainersView){ .now_usec = 17 * SEC }, 0).is_here);
+}
+
+/* clang-format off */
+static const struct {
+        const char *name, *stopped, *context_id, *newest, *former;
+        bool is_running, was_killed;
+} kills[] = {
+        { "nothing was",                    NULL, NULL,              "a1", NULL, true,  false },
+        { "the newest",                     "a1", NULL,              "a1", NULL, false, true  },
+        { "it runs all the same",           "a1", NULL,              "a1", NULL, true,  false },
+        { "a former one",                   "a1", NULL,              "a2", "a1", true,  true  },
+        { "the one that the request names", "a1", "containerd://a1", "a2", NULL, true,  true  },
+        { "that one runs all the same",     "a1", "containerd://a1", "a1", NULL, true,  false },
+        { "another one",                    "x",  "containerd://a1", "a2", "a1", true,  false },
+};
+/* clang-format on */
+
+static void test_killed(void **state) {
+        for (size_t i = 0; i < sizeof(kills) / sizeof(kills[0]); i++) {
+                print_message("%s\n", kills[i].name);
+                stopped = kills[i].stopped;
+                asked[0].context_id = (char *) kills[i].context_id;
+                list(kills[i].is_running ? running(kills[i].newest) : exited(kills[i].newest),
+                     kills[i].former ? exited(kills[i].former) : none, 0);
+                assert_int_equal(fact_of((RequestContainersView){ .now_usec = 0 }, 0).was_killed,
+                                 kills[i].was_killed);
+        }
+}
+
+/* Also before the runtime says so. */
+static void test_ended(void **state) {
+        list((RuntimeContainer){ .id = (char *) "a1" }, none, 0);
+        assert_false(fact_of((RequestContainersView){ .now_usec = 0 }, 0).is_exited);
+        assert_int_equal(request_container_note_end(&containers.items[0], "a1", true), 0);
+        assert_true(fact_of((RequestContainersView){ .now_usec = 0 }, 0).is_exited);
+        assert_true(fact_of((RequestContainersView){ .now_usec = 0 }, 0).was_killed);
+
+        list(running("a1"), none, 0);
+        assert_false(fact_of((RequestContainersView){ .now_usec = 0 }, 0).is_exited);
+}
+
+/* The pod knows longer since when it runs, to the second. */
+static void test_pod(void **state) {
+        PodContainer in_pod = { .name = (char *) "app", .is_ready = true, .is_running = true };
+        Pod pod = { .containers = &in_pod, .n_containers = 1 };
+        RequestContainersView view = { .now_usec = 1 * SEC, .pod = &pod, .are_pods_known = true };
+
+        list(running("a1"), none, 0);
+        in_pod.container_id = (char *) "containerd://a1";
+        in_pod.started_at_sec = WALL_USEC / SEC - 100;
+        assert_true(fact_of(view, 0).is_ready);
+        assert_int_equal(fact_of(view, 0).age_usec, 99 * SEC);
+        assert_true(fact_of(view, 0).is_in_pod);
+        assert_false(fact_of(view, 1).is_in_pod);
+
+        in_pod.started_at_sec = WALL_USEC / SEC + 100;
+        assert_int_equal(fact_of(view, 0).age_usec, 1 * SEC);
+        in_pod.container_id = (char *) "containerd://a0";
+        in_pod.started_at_sec = 1;
+        assert_false(fact_of(view, 0).is_ready);
+        assert_int_equal(fact_of(view, 0).age_usec, 1 * SEC);
+}
+
+/* What a controller has seen of the pod counts while the agent does not see it. */
+static void test_snapshot(void **state) {
+        RecreateSnapshot seen = { (char *) "app", (char *) "containerd://a1", true };
+
+        spec.snapshot = &seen;
+        spec.n_snapshot = 1;
+        list(running("a1"), none, 0);
+        assert_true(fact_of((RequestContainersView){ .are_pods_known = true }, 0).is_ready);
+        seen.container_id = (char *) "containerd://a0";
+        assert_false(fact_of((RequestContainersView){ .are_pods_known = true }, 0).is_ready);
+        spec.n_snapshot = 0;
+}
+
+static void test_times(void **state) {
+        RequestContainersView view = { .now_usec = 0, .server_usec = WALL_USEC - 60 * SEC };
+        RuntimeContainer made = running("a1");
+
+        made.created_at_nsec = (int64_t) 4000 * 1000000000;
+        list(made, none, 0);
+        assert_int_equal(fact_of(view, 0).created_at_sec, 3940);
+
+        containers.items[0].rest_usec = 5 * SEC;
+        assert_int_equal(fact_of(view, 0).rest_usec, 5 * SEC);
+        view.now_usec = 7 * SEC;
+        assert_int_equal(fact_of(view, 0).rest_usec, 0);
+        view.stopping = "app";
+        assert_true(fact_of(view, 0).is_stopping);
+        assert_false(fact_of(view, 1).is_stopping);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(test_of_spec, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_newest, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_killed, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_ended, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_pod, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_snapshot, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_times, set_up, tear_down),
+        };
+
+        return cmocka_run_group_tests_name("the containers of a request", tests, NULL, NULL);
+}
