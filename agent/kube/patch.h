@@ -6,7 +6,7 @@
  *
  * All that the agent writes is made from an object that it has seen, and is refused by the server if
  * that object is another one by now: the guard is its resourceVersion, its UID, or both. A KubePatch is
- * a field of whoever writes. It sends one request at a time, says what the answer means, names the right
+ * a field of its owner. It sends one request at a time, says what the answer means, names the right
  * that is missing, and knows when the next request may be sent: later after each failure, soon after a
  * conflict, and later each time if what was written is changed back. It has neither a timer nor a log,
  * and keeps no body: its owner makes that anew from what is true when the request is sent.
@@ -94,8 +94,8 @@ void kube_patch_conflict(KubePatch *patch, const KubeReply *reply);
 /* Nothing is sent for so long. */
 void kube_patch_rest(KubePatch *patch, uint64_t usec);
 
-/* What was to be written is there, or is not to be written any more. A GET that succeeds is no reason
- * to believe that the write after it will. */
+/* What was to be written is there, or is not to be written any more. A GET that succeeds is no sign
+ * that the write after it will. */
 void kube_patch_succeed(KubePatch *patch);
 
 /* Drops the call, if there is one: its answer does not count. */

@@ -233,7 +233,7 @@ uint64_t recreate_status_digest(const RecreateStatus *status) {
         return digest;
 }
 
-/* Before anybody has looked there is nothing to write. */
+/* As long as no container was inspected there is nothing to write. */
 static bool has_states(const RecreateStatus *status) {
         for (size_t i = 0; i < status->n_states; i++)
                 if (status->states[i].phase == RECREATE_NONE)

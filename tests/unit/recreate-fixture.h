@@ -85,7 +85,7 @@ static struct Node {
         char *texts[TEXTS_MAX]; /* what was asked for: "PATCH path body" */
         size_t n_texts;
         unsigned n_discoveries, n_watches, n_warnings;
-        int64_t server_sec; /* its time; 0: it does not tell */
+        int64_t server_sec; /* its time; 0: it does not say */
 
         Pod pod;
         PodContainer pod_containers[2];
@@ -228,7 +228,7 @@ static inline size_t find_object(const char *path) {
         return best;
 }
 
-/* As somebody else would, or the agent. */
+/* As another client would, or the agent. */
 static inline void patch_object(json_object **object, json_object *patch) {
         bool was_selected[2];
 

@@ -39,7 +39,7 @@ static const struct Row {
           { .phase = RECREATE_RECREATING },
           { A(), B() },
           "{'status':{'phase':'Recreating'},'metadata':{'resourceVersion':'7'}}" },
-        { "the states are written as a whole, and bind nobody",
+        { "the states are written as a whole, whatever the version",
           { .phase = RECREATE_RECREATING },
           { A(.phase = RECREATE_PENDING), B(.phase = RECREATE_PENDING) },
           { .phase = RECREATE_RECREATING },
@@ -53,7 +53,7 @@ static const struct Row {
           { A(.phase = RECREATE_PENDING), B(.phase = RECREATE_PENDING) },
           "{'status':{'containerRecreateStates':[{'name':'a','phase':'Pending'},"
           "{'name':'b','phase':'Pending'}]}}" },
-        { "somebody has written them in another order",
+        { "they were written in another order",
           { .phase = RECREATE_RECREATING, .has_other_states = true },
           { A(.phase = RECREATE_PENDING), B(.phase = RECREATE_PENDING) },
           { .phase = RECREATE_RECREATING },
@@ -70,7 +70,7 @@ static const struct Row {
           { A(.phase = RECREATE_SUCCEEDED), B(.phase = RECREATE_FAILED) },
           "{'status':{'phase':'Completed','completionTime':'1970-01-01T00:01:00Z',"
           "'message':'done'},'metadata':{'resourceVersion':'7'}}" },
-        { "is completed by somebody else, and a stop ends",
+        { "is completed by another client, and a stop ends",
           { .phase = RECREATE_COMPLETED, .is_completed = true, .completed_at = 60 },
           { A(.phase = RECREATE_PENDING), B(.phase = RECREATE_PENDING) },
           { .phase = RECREATE_COMPLETED, .is_completed = true, .completed_at = 60 },

@@ -141,8 +141,8 @@ static void test_failure_ignored(void **state) {
         assert_string_equal(node.stops[0]->id, "s1");
 }
 
-/* Whoever makes a request writes its label and may write a pod: only what the runtime says of a
- * container tells whose it is. */
+/* Who makes a request writes its label and may write a pod: only the runtime's labels say whose a
+ * container is. */
 static const struct {
         const char *name; /* of the pod that the request is about */
         bool has_pod, are_pods_unknown;
@@ -214,7 +214,7 @@ static void test_one_after_another(void **state) {
         assert_string_equal(get_text(node.objects[0], "/status/message"), "enough");
 }
 
-/* A stop that has begun is finished and told; until then nobody disturbs it. */
+/* A stop that has begun is finished and reported; until then it is not disturbed. */
 static void test_completed_meanwhile(void **state) {
         create(PREPARED("r1", ""));
         create(PREPARED("r2", ""));
@@ -261,7 +261,7 @@ static void test_check_says_no(void **state) {
         assert_string_equal(node.stops[0]->id, "s1");
 }
 
-/* It died in the same moment: nobody has killed it. */
+/* It died in the same moment: it was not killed. */
 static void test_gone(void **state) {
         create(PREPARED("r", ""));
         assert_true(stop_begin(node.stops[0]));
@@ -298,7 +298,7 @@ static void test_begins_later(void **state) {
         assert_string_equal(node.stops[0]->id, "a1");
 }
 
-/* The runtime goes away in the middle of a stop, and somebody else ends the request. */
+/* The runtime goes away in the middle of a stop, and another client ends the request. */
 static void test_runtime_lost(void **state) {
         create(PREPARED("r", ""));
         create(PREPARED("s", ""));
@@ -505,7 +505,7 @@ static void test_min_started(void **state) {
         assert_string_equal(states(0), "Succeeded! Succeeded!");
 }
 
-/* Again and again: it is told again, but ever more slowly. */
+/* Again and again: it is written again, but ever more slowly. */
 static void test_overwritten(void **state) {
         static const char *const nothing = "{'status':{'containerRecreateStates':null}}";
         RecreateRequest *request;
@@ -527,7 +527,7 @@ static void test_overwritten(void **state) {
                 assert_int_equal(node.n_texts, n_texts + 1);
         }
 
-        /* What is new is told at once. */
+        /* What is new is written at once. */
         patch_by_others(0, nothing);
         assert_true(stop_begin(node.stops[0]));
         stop_end(node.stops[0], STOP_STOPPED, NULL);
@@ -724,7 +724,7 @@ static void test_deadline(void **state) {
 }
 
 /* This node's clock is months ahead. By the server's it is the second in which the request was made;
- * or the server does not tell. */
+ * or the server does not say. */
 static void test_clock_ahead(void **state) {
         static const int64_t times[] = { CREATED_SEC, 0 };
 
@@ -989,7 +989,7 @@ static void test_gate_cannot_be_closed(void **state) {
         }
 }
 
-/* Somebody was quicker: it is read anew and tried again, as often as it takes, and no word of it. */
+/* Another writer was quicker: the pod is read anew and written, as often as it takes, and not logged. */
 static void test_gate_conflicts(void **state) {
         refuse_gate(409);
         create(GATED);

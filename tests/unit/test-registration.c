@@ -301,7 +301,7 @@ static void test_is_deleted_each_time(void **state) {
         expect_nothing(fixture);
 }
 
-static void test_somebody_else_is_quicker(void **state) {
+static void test_controller_is_quicker(void **state) {
         Fixture *fixture = *state;
 
         start(fixture, MSEC, NEVER_USEC);
@@ -434,7 +434,7 @@ static void test_node_makes_no_sense(void **state) {
         }
 }
 
-/* To be told again that there is none must not put it off. */
+/* Another report that there is none must not put it off. */
 static void test_is_deleted(void **state) {
         Fixture *fixture = *state;
 
@@ -714,7 +714,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 TEST(test_creates_one),
                 TEST(test_is_deleted_each_time),
-                TEST(test_somebody_else_is_quicker),
+                TEST(test_controller_is_quicker),
                 TEST(test_grace),
                 TEST(test_leaves_others_alone),
                 TEST(test_virtual_node),
