@@ -428,7 +428,7 @@ static int exec_refusal(const AccessExec *exec, Error *reterr) {
                          quote(exec->exec->command, quoted));
 }
 
-/* As kube_access_get(). The cluster is for a program that wants to know it. */
+/* As kube_access_get(). The cluster is for a program that asks for it. */
 static int access_exec_get(AccessExec *exec, const ExecCredentialCluster *cluster,
                            const ExecCredential **ret, Error *reterr) {
         int64_t now = today();

@@ -127,7 +127,7 @@ struct KubeDiscovery {
 
         KubeCall *call;
         uint32_t served; /* versions of the group */
-        size_t at;       /* the version that is looked at */
+        size_t at;       /* the version that is checked */
 };
 
 DEFINE_CLEANUP(KubeDiscovery *, kube_discovery_free)

@@ -361,7 +361,7 @@ const char *event_spec_namespace(const EventRecord *record) {
                                                                        : "default";
 }
 
-/* Takes the value over, which may be NULL for want of memory, also if it fails. */
+/* Takes the value over, which is NULL if there was no memory, also if it fails. */
 static int add(json_object *object, const char *key, json_object *value) {
         if (!value)
                 return -ENOMEM;

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Events: which ones are worth sending, and how the API wants them (core/v1 Event)
+ * Events: which ones are worth sending, and how the API expects them (core/v1 Event)
  *
  * The same event again only raises a count. Many of one kind about one object, which differ in their
  * message alone, become one that is combined. Each object has a bucket of events, which fills up

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What is said to a program that makes credentials, and what it answers
+ * What a program that makes credentials is given, and what it answers
  *
  * Both are an object of the kind ExecCredential, whose version the kubeconfig chooses.
  * See kubernetes.io/docs/reference/config-api/client-authentication.v1.

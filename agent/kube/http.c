@@ -57,7 +57,7 @@ struct HttpPeer {
         sd_event_source *timer;
         bool is_initialised; /* curl is, on our behalf */
         bool is_inside;      /* curl runs, and must not be called again from its callbacks */
-        bool is_due;         /* it wants to be called again at once */
+        bool is_due;         /* it has to be called again at once */
         HttpTransfer *transfers;
 
         HttpTarget target;
@@ -559,14 +559,14 @@ HttpTransfer *http_transfer_free(HttpTransfer *transfer) {
                 return NULL;
 
         if (transfer->is_running && transfer->peer->is_inside)
-                transfer->is_freed = true; /* http_peer_bury() does the rest */
+                transfer->is_freed = true; /* http_peer_reap() does the rest */
         else
                 http_transfer_destroy(transfer);
         return NULL;
 }
 
 /* Those that were freed from within curl. */
-static void http_peer_bury(HttpPeer *peer) {
+static void http_peer_reap(HttpPeer *peer) {
         HttpTransfer *next;
 
         for (HttpTransfer *transfer = peer->transfers; transfer; transfer = next) {
@@ -583,7 +583,7 @@ static void http_transfer_describe(HttpTransfer *transfer, CURLcode code, Error 
 
         (void) curl->easy_getinfo(transfer->easy, CURLINFO_OS_ERRNO, &os_errno);
         if (transfer->is_cut)
-                (void) error_set(ret, ERROR_CANCELED, "we do not want more of it");
+                (void) error_set(ret, ERROR_CANCELED, "the rest of it is not needed");
         else if (code != CURLE_OK)
                 http_error_describe(code, transfer->peer->target.server, text, (int) os_errno, ret);
 }
@@ -627,7 +627,7 @@ static int http_peer_settle(HttpPeer *peer) {
         CURLMsg *message;
         int n, r;
 
-        http_peer_bury(peer);
+        http_peer_reap(peer);
         while ((message = peer->curl.multi_info_read(peer->multi, &n))) {
                 CURLcode code = message->data.result;
                 char *userdata;
@@ -746,7 +746,7 @@ static int http_peer_arm(HttpPeer *peer, uint64_t usec) {
         return r < 0 ? r : sd_event_source_set_enabled(peer->timer, SD_EVENT_ONESHOT);
 }
 
-/* After most of what it reads, curl wants to be called again at once: that need not go through the
+/* After most of what it reads, curl has to be called again at once: that need not go through the
  * loop, which has others to serve, but can, later. */
 static int http_peer_act(HttpPeer *peer, curl_socket_t fd, int what) {
         int n;

@@ -256,8 +256,8 @@ static int resource_discover(void *userdata) {
 
 /* Whether an object is what the watch has shown */
 
-/* The list that follows shows others that have changed unseen; what it says of this one does not count
- * if the watch has said so before. */
+/* The list that follows shows others that have changed unseen. This one it does not show again if it has
+ * the version that the watch has shown before. */
 static int take_checked(KubeResource *resource, const KubeObject *object) {
         SelectionWatch *watch = resource->checked;
         int r;

@@ -26,7 +26,7 @@
 #define RETRIES_MAX 3
 #define BUDGET_USEC ((uint64_t) 10 * 1000000)
 
-/* What was learnt about a pull secret, shared by all who asked for it. The text is wiped when the last
+/* What was read of a pull secret, shared by all calls for it. The text is wiped when the last
  * owner lets go of it. */
 typedef struct SecretAnswer {
         unsigned n_owners;
@@ -72,7 +72,7 @@ static SecretAnswer *secret_answer_unref(SecretAnswer *answer) {
 DEFINE_CLEANUP(SecretAnswer *, secret_answer_unref)
 
 /* Either a text, which may be taken over, or an error, whose message begins with the secret's name.
- * ERROR_UNAVAILABLE: nothing was learnt about the secret. Runs once, not from within
+ * ERROR_UNAVAILABLE: nothing was read of the secret. Runs once, not from within
  * secret_read_start(); the read may be freed in it. */
 typedef int (*SecretReadDone)(SecretText *text, const Error *error, void *userdata);
 

@@ -117,7 +117,7 @@ WatchPlanEvent watch_plan_error_event(const WatchPlan *plan, int code, bool is_r
         return watch_plan_refusal(plan, code, is_retriable);
 }
 
-void watch_plan_forgive(WatchPlan *plan) {
+void watch_plan_forget_failures(WatchPlan *plan) {
         memset(plan->n_in_a_row, 0, sizeof(plan->n_in_a_row));
 }
 

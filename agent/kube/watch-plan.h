@@ -70,7 +70,7 @@ WatchPlanEvent watch_plan_refusal(const WatchPlan *plan, int code, bool is_retri
 WatchPlanEvent watch_plan_error_event(const WatchPlan *plan, int code, bool is_retriable);
 
 /* A watch did what it should: what went wrong before does not count any more. */
-void watch_plan_forgive(WatchPlan *plan);
+void watch_plan_forget_failures(WatchPlan *plan);
 
 /* It happened for the first time, and often does: it need not be reported. */
 bool watch_plan_is_harmless(const WatchPlan *plan, WatchPlanEvent event);

@@ -635,7 +635,7 @@ static int watch_stream_ended(KubeWatch *watch, const KubeReply *reply, const Er
 
         if (watch->plan.step == WATCH_WATCHING && now_usec - watch->began_usec >= WORKING_USEC &&
             (is_good || watch->has_worked))
-                watch_plan_forgive(&watch->plan);
+                watch_plan_forget_failures(&watch->plan);
 
         watch_note_break(watch, now_usec);
         if (watch->has_outcome)

@@ -226,7 +226,7 @@ static void test_counts(void **state) {
         assert_false(watch_plan_is_harmless(&plan, WATCH_ON_GONE));
 
         plan.step = WATCH_WATCHING;
-        watch_plan_forgive(&plan);
+        watch_plan_forget_failures(&plan);
         (void) watch_plan_step(&plan, WATCH_ON_GONE);
         assert_true(watch_plan_is_harmless(&plan, WATCH_ON_GONE));
 }
