@@ -21,6 +21,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/clock.h"
 #include "agent/base/loop.h"
+#include "agent/components.h"
 #include "agent/options.h"
 
 #define EXIT_USAGE 2
@@ -245,7 +246,8 @@ int main(int argc, char **argv) {
         if (program.options.wants_help)
                 return fputs(options_help, stdout) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
         if (program.options.wants_version)
-                return puts("inplaced " INPLACED_VERSION) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+                return puts("inplaced " INPLACED_VERSION INPLACED_COMPONENTS) < 0 ? EXIT_FAILURE
+                                                                                  : EXIT_SUCCESS;
 
         if (program.options.prepare_for_uid) {
                 r = prepare_state_dir(program.options.state_dir,

@@ -17,6 +17,15 @@ build_packages=(
 # To make a Debian package of the programs.
 deb_packages=(dpkg-dev file gzip)
 
+# To build the image: what its programs are linked with comes from packages unpacked elsewhere.
+static_packages=(
+    gcc g++ libc6-dev cmake ninja-build make pkgconf protobuf-c-compiler ca-certificates
+    dpkg-dev meson gperf python3 python3-jinja2
+)
+
+# To build it for arm64 as well.
+cross_packages=(gcc-aarch64-linux-gnu g++-aarch64-linux-gnu)
+
 # To ask a runtime, beside the agent, what it holds. (python3-grpc-tools needs python3-pkg-resources
 # without saying so.)
 query_packages=(python3 python3-grpcio python3-grpc-tools python3-pkg-resources)
