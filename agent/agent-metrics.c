@@ -23,13 +23,6 @@ static const char *const verdict_labels[_VERDICT_MAX] = {
         [VERDICT_STALE] = "stale",
 };
 
-static const char *const stop_labels[_STOP_RESULT_MAX] = {
-        [STOP_STOPPED] = "stopped",
-        [STOP_GONE] = "gone",
-        [STOP_NOT_ASKED] = "not-asked",
-        [STOP_FAILED] = "failed",
-};
-
 int agent_metrics_init(AgentMetrics *metrics, const DiagnosisSubject *subject) {
         const MetricsOptions options = {
                 .version = INPLACED_VERSION,
@@ -93,19 +86,6 @@ void agent_metrics_on_written(AgentMetrics *metrics, int result) {
         metrics_count(metrics->metrics, METRIC_STATUS_WRITES, result >= 0);
         if (result >= 0)
                 metrics_set(metrics->metrics, METRIC_STATUS_LAST_WRITE, NULL, (double) time(NULL));
-}
-
-/* The part before "/" is the cause. */
-void agent_metrics_on_stopped(const char *owner, StopResult result, uint64_t duration_usec,
-                              void *userdata) {
-        AgentMetrics *metrics = userdata;
-        char cause[16];
-
-        (void) snprintf(cause, sizeof(cause), "%.*s", (int) strcspn(owner, "/"), owner);
-        metrics_add(metrics->metrics, METRIC_STOPS, METRIC_LABELS(cause, stop_labels[result]), 1);
-        if (result == STOP_STOPPED)
-                metrics_observe(metrics->metrics, METRIC_STOP_DURATION, METRIC_LABELS(cause),
-                                (double) duration_usec / USEC_PER_SEC);
 }
 
 static void look_at_images(AgentMetrics *metrics) {

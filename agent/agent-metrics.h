@@ -4,7 +4,7 @@
 /*
  * What the parts do, as metrics
  *
- * Parts that talk to the API server count for themselves, those that do not know of metrics report
+ * Parts that use the API server or stop containers count for themselves, those that do not know of metrics report
  * through callbacks of agent.c, which counts here. What is a state and no event is read when the metrics
  * are scraped.
  */
@@ -36,10 +36,6 @@ void agent_metrics_on_cri_call(AgentMetrics *metrics, const RpcMethod *method,
 void agent_metrics_on_request(AgentMetrics *metrics, const char *method, ErrorKind result);
 void agent_metrics_on_refused(AgentMetrics *metrics, ListenerRefusal refusal);
 void agent_metrics_on_written(AgentMetrics *metrics, int result);
-
-/* A callback of the stops; the userdata is the AgentMetrics. */
-void agent_metrics_on_stopped(const char *owner, StopResult result, uint64_t duration_usec,
-                              void *userdata);
 
 /* An HttpHandler for /metrics. */
 int agent_metrics_serve(HttpReply *reply, void *userdata);

@@ -518,11 +518,10 @@ static int agent_add_stops(Agent *agent, const Options *options, Error *reterr) 
         StopsOptions stops = {
                 .event = agent->event,
                 .log = agent->log,
+                .metrics = agent->metrics.metrics,
                 .runtimes = agent->runtimes,
                 .events = agent->cluster ? cluster_events(agent->cluster) : NULL,
                 .state_dir = options->state_dir,
-                .on_stopped = agent_metrics_on_stopped,
-                .userdata = &agent->metrics,
         };
         int r;
 

@@ -49,9 +49,7 @@ struct Stops {
         KubeEvents *events;
         StopJournal *journal;
         bool is_journal_broken; /* and that has been logged */
-        void (*on_stopped)(const char *owner, StopResult result, uint64_t duration_usec,
-                           void *userdata);
-        void *userdata;
+        Metrics *metrics;
 
         Stop *first, *last; /* in the order in which they were added */
         size_t n_stops;
@@ -1018,13 +1016,22 @@ static int stop_note_result(Stop *stop) {
         return stop_note_phase(stop, phase);
 }
 
+/* The part of the owner before "/" is the cause. */
 static void stop_count(const Stop *stop, uint64_t duration_usec) {
-        const Stops *stops = stop->stops;
-        char owner[OWNER_SIZE];
+        static const char *const results[_STOP_RESULT_MAX] = {
+                [STOP_STOPPED] = "stopped",
+                [STOP_GONE] = "gone",
+                [STOP_NOT_ASKED] = "not-asked",
+                [STOP_FAILED] = "failed",
+        };
+        Metrics *metrics = stop->stops->metrics;
+        char cause[OWNER_SIZE];
 
-        (void) snprintf(owner, sizeof(owner), "%.*s", (int) strcspn(stop->owner, "/"), stop->owner);
-        if (stops->on_stopped)
-                stops->on_stopped(owner, stop->result, duration_usec, stops->userdata);
+        (void) snprintf(cause, sizeof(cause), "%.*s", (int) strcspn(stop->owner, "/"), stop->owner);
+        metrics_add(metrics, METRIC_STOPS, METRIC_LABELS(cause, results[stop->result]), 1);
+        if (stop->result == STOP_STOPPED)
+                metrics_observe(metrics, METRIC_STOP_DURATION, METRIC_LABELS(cause),
+                                (double) duration_usec / 1e6);
 }
 
 /* The owner may free all stops when it is notified, but this one has left the list already. */
@@ -1329,8 +1336,7 @@ int stops_new(const StopsOptions *options, Stops **ret) {
                 .runtimes = options->runtimes,
                 .kubelet = options->kubelet,
                 .events = options->events,
-                .on_stopped = options->on_stopped,
-                .userdata = options->userdata,
+                .metrics = options->metrics,
         };
         r = stops_open_journal(stops, options->state_dir);
         if (r < 0)

@@ -79,14 +79,11 @@ typedef struct StopOptions {
 typedef struct StopsOptions {
         sd_event *event;
         Log *log;
+        Metrics *metrics; /* may be NULL */
         Runtimes *runtimes;
         Kubelet *kubelet;      /* NULL: one is taken to be there */
         KubeEvents *events;    /* NULL: there is no API server */
         const char *state_dir; /* where the journal is; copied */
-        /* A stop has ended, for metrics. owner: the part before "/". */
-        void (*on_stopped)(const char *owner, StopResult result, uint64_t duration_usec,
-                           void *userdata);
-        void *userdata;
 } StopsOptions;
 
 /* A journal that cannot be read is begun anew, and logged. What had begun goes on. */

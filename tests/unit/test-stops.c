@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include "tests/unit/metric-value.h"
 #include "tests/unit/stops-fake.h"
 
 #define EXEC_HOOK "{\"exec\":{\"command\":[\"bye\"]}}"
@@ -52,7 +53,7 @@ static const char *stop_result_to_string(StopResult result) {
 typedef struct Fixture {
         Stops *stops;
         char folder[32];
-        char counted[256]; /* owner and result of each that has ended */
+        Metrics *metrics;
 } Fixture;
 
 static int on_check(Stop *stop, void *userdata) {
@@ -92,14 +93,14 @@ static int on_done(const StopReport *report, void *userdata) {
         return 0;
 }
 
-static void on_stopped(const char *owner, StopResult result, uint64_t duration_usec,
-                       void *userdata) {
-        Fixture *f = userdata;
+/* Stops that have ended, by the owner's first part and the result. */
+static int n_ended(const Fixture *f, const char *cause, const char *result) {
+        char series[100];
 
-        strcat(f->counted, owner);
-        strcat(f->counted, "=");
-        strcat(f->counted, stop_result_to_string(result));
-        strcat(f->counted, " ");
+        (void) snprintf(series, sizeof(series),
+                        "inplaced_container_stops_total{cause=\"%s\",result=\"%s\"}", cause,
+                        result);
+        return (int) metric_value(f->metrics, series);
 }
 
 static void open_stops(Fixture *f) {
@@ -109,8 +110,7 @@ static void open_stops(Fixture *f) {
                 .kubelet = (Kubelet *) &world,
                 .events = (KubeEvents *) &world,
                 .state_dir = f->folder,
-                .on_stopped = on_stopped,
-                .userdata = f,
+                .metrics = f->metrics,
         };
 
         assert_int_equal(stops_new(&options, &f->stops), 0);
@@ -119,6 +119,7 @@ static void open_stops(Fixture *f) {
 static int set_up(void **state) {
         Fixture *f = calloc(1, sizeof(*f));
 
+        f->metrics = metrics_for_test();
         memset(&world, 0, sizeof(world));
         annotations = (struct Annotations){ .grace = "9" };
         world.has_runtime = true;
@@ -135,6 +136,7 @@ static int tear_down(void **state) {
         char path[64];
 
         f->stops = stops_free(f->stops);
+        metrics_free(f->metrics);
         still_end();
         for (CallKind kind = CALL_LIST; kind <= CALL_STOP; kind++)
                 assert_int_equal(count_calls(kind), 0);
@@ -204,7 +206,7 @@ static void test_stopped(void **state) {
         answer_status(EXITED, now_nsec());
         assert_done(&owner, STOP_STOPPED, "");
         assert_string_equal(owner.steps, "inspecting stopping ");
-        assert_string_equal(f->counted, "metadata=stopped ");
+        assert_int_equal(n_ended(f, "metadata", "stopped"), 1);
         assert_int_equal(stops_n_running(f->stops), 0);
         assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
         assert_false(stops_has_stopped(f->stops, "other", "c1"));
@@ -434,8 +436,7 @@ static void test_hook_address(void **state) {
                 answer_stop();
                 answer_status(EXITED, now_nsec());
         }
-        assert_string_equal(f->counted,
-                            "metadata=stopped metadata=stopped metadata=stopped metadata=stopped ");
+        assert_int_equal(n_ended(f, "metadata", "stopped"), 4);
 }
 
 static void test_kubelet(void **state) {
@@ -589,7 +590,8 @@ static void test_refused(void **state) {
         refuse(wait_for_call(CALL_STOP), ERROR_INTERNAL, "no, never");
         answer_status(RUNNING, 0);
         assert_done(&owner, STOP_FAILED, "no, never");
-        assert_string_equal(f->counted, "metadata=failed ");
+        assert_int_equal(n_ended(f, "metadata", "failed"), 1);
+        assert_int_equal(n_ended(f, "metadata", "stopped"), 0);
         assert_int_equal(world.n_calls, 7);
 
         owner = (Owner){ .says = 1 };
@@ -686,7 +688,6 @@ static void test_killed(void **state) {
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
                 int64_t began = now_sec() - 4;
 
-                f->counted[0] = '\0';
                 write_journal(f, cases[i].phase, now_sec() + cases[i].left_sec, began);
                 assert_int_equal(stops_n_running(f->stops), 1);
                 answer_list(RUNNING);
@@ -697,7 +698,7 @@ static void test_killed(void **state) {
                 assert_int_equal(stops_n_running(f->stops), 0);
                 assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
                 assert_int_equal(phase_in_file(f), STOP_PHASE_STOPPED);
-                assert_string_equal(f->counted, "metadata=stopped ");
+                assert_int_equal(n_ended(f, "metadata", "stopped"), (int) i + 1);
         }
         assert_int_equal(world.n_hooks, 0);
         assert_int_equal(world.n_questions, 0);
@@ -972,7 +973,8 @@ static void test_two_owners(void **state) {
         assert_done(&first, STOP_STOPPED, "");
         answer_list(EXITED);
         assert_done(&second, STOP_GONE, "");
-        assert_string_equal(f->counted, "metadata=stopped recreate=gone ");
+        assert_int_equal(n_ended(f, "metadata", "stopped"), 1);
+        assert_int_equal(n_ended(f, "recreate", "gone"), 1);
 }
 
 /* One that waits for a kubelet does not hold up one that needs none. */
@@ -1257,7 +1259,7 @@ static void test_left(void **state) {
         answer_status(EXITED, now_nsec());
         turn();
         assert_false(owner.is_done);
-        assert_string_equal(f->counted, "metadata=stopped ");
+        assert_int_equal(n_ended(f, "metadata", "stopped"), 1);
         assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
 }
 
