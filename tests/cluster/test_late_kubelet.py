@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves that a container that a late kubelet has started with its old environment is restarted once
-more, until it has the new one, and that nothing waits for the kubelet to tell of a container.
+more, until it has the new one, and that nothing waits for the kubelet to report a container.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def late_agent(late_node, start_agent, control_plane, folder):
 def test_a_kubelet_that_learns_of_a_change_too_late(
     late_node, line, late_agent, tools, is_killed
 ):
-    """The successor has the values of before; the agent needs nobody to tell it that, and also
+    """The successor has the values of before; the agent finds that out by itself, and also
     the next one knows how often that was."""
     main = container("main", tools, env=from_annotations(COLOUR="colour"))
     pod = Pod(late_node, main, annotations={"colour": "red"}).start()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves that containers whose environment is made from a pod's labels or annotations get the new
-values in place: those and no others, once, gracefully, and that the pod tells of it.
+values in place: those and no others, once, gracefully, and that the pod shows it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.containers, pytest.mark.timeout(90 * SLOWLY)]
 
 _COLOUR = from_annotations(COLOUR="colour")
 
-# What a hook is told to reach notes that it was reached.
+# The server that a hook has to reach notes that it was reached.
 _NOTES_REQUESTS = """\
 nc -ll -p 8080 -e /bin/sh -c '
     read -r line
@@ -48,7 +48,7 @@ nc -ll -p 8080 -e /bin/sh -c '
     printf "HTTP/1.0 204 No Content\\r\\n\\r\\n"
     cat >/dev/null
 ' &"""
-_LISTENS = ":1F90 "  # as /proc tells of a socket that listens on port 8080
+_LISTENS = ":1F90 "  # as /proc shows a socket that listens on port 8080
 
 # Who only connects does not wait until that is noted. But when SIGTERM comes, the connection must
 # be there, established or closed by the other side, unless it is noted already.
@@ -62,7 +62,7 @@ done"""
 def coloured(node_agent, make_pod, tools):
     """coloured(…): a pod with a container `main` that has an annotation in its environment.
 
-    What its process is told, and when, it writes into the file `notes`.
+    Which signals its process gets, and when, it writes into the file `notes`.
     """
 
     def make(script: str = "", at_term: str = "", **more):
@@ -90,7 +90,7 @@ def patches_of(control_plane, pod) -> int:
 
 
 def test_restarts_exactly_the_containers_that_use_it(node_agent, make_pod, tools, settle):
-    """They are declared in another order than that in which the kubelet tells of them."""
+    """They are declared in another order than that in which the kubelet reports them."""
     pod = make_pod(
         container("zeta", tools, env=_COLOUR),
         container("alpha", tools, env=from_labels(TEAM="team")),
@@ -122,7 +122,7 @@ def test_restarts_exactly_the_containers_that_use_it(node_agent, make_pod, tools
 
 
 def test_tells_of_pods_on_first_sight(start_node_agent, make_pod, tools, settle):
-    """That were there before the agent, and whose owner wants it."""
+    """That were there before the agent, and whose owner asks for it."""
     main = container("main", tools, env=_COLOUR)
     owned = make_pod(main, annotations={"colour": "red"})
     willing = make_pod(main, owner=False, annotations={OPT_IN: "true"})
@@ -230,7 +230,7 @@ def test_values_arrive_byte_by_byte(node_agent, make_pod, tools, settle):
 
 @pytest.mark.parametrize("policy", ["Never", "OnFailure"])
 def test_what_would_not_come_back_is_left_alone(node_agent, make_pod, tools, settle, policy):
-    """It ends with 0 when it is told to end, so the kubelet would not start it again."""
+    """It ends with 0 on SIGTERM, so the kubelet would not start it again."""
     main = container("main", tools, env=_COLOUR)
     pod = make_pod(main, annotations={"colour": "red"}, restartPolicy=policy)
     pod.wait_meta()
@@ -279,7 +279,7 @@ def test_runs_the_hook_before_the_stop(coloured, settle, kind):
 
 
 def test_a_hook_that_was_to_use_tls(coloured):
-    """Is asked once more in plain HTTP, but without its secret; the pod's events tell."""
+    """Is asked once more in plain HTTP, but without its secret; the pod's events show it."""
     headers = [{"name": name, "value": "s3cret"} for name in ("Authorization", "X-Other")]
     hook = {"httpGet": {"scheme": "HTTPS", "port": 8080, "httpHeaders": headers}}
     pod = coloured(_ANSWERS_PLAINLY, lifecycle={"preStop": hook})
@@ -334,7 +334,7 @@ def test_a_process_has_its_grace_period(coloured):
 
 
 def test_a_native_sidecar_is_a_container_like_others(node_agent, make_pod, tools, settle):
-    """Also in what is told of the pod, but after the others."""
+    """Also in the annotation of the pod, but after the others."""
     sidecar = container("sidecar", tools, env=_COLOUR, restartPolicy="Always")
     pod = make_pod(
         container("main", tools), initContainers=[sidecar], annotations={"colour": "red"}
@@ -349,7 +349,7 @@ def test_a_native_sidecar_is_a_container_like_others(node_agent, make_pod, tools
 
 
 def test_what_is_told_is_about_the_container_that_runs(coloured, settle):
-    """Restarted by anybody: its hash is that of the values with which it was created."""
+    """Whatever restarted it: its hash is that of the values with which it was created."""
     pod = coloured()
     pod.change(annotations={"colour": "blue"})
     settle()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves that restarts for changed metadata come out right when anything goes wrong meanwhile:
-nothing is restarted twice, nothing that nobody asked for, and nothing is forgotten.
+nothing is restarted twice, nothing that was not asked for, and nothing is forgotten.
 """
 
 from __future__ import annotations
@@ -114,14 +114,14 @@ def test_a_hook_that_hangs(node_agent, coloured, settle):
     assert 2.9 < old.finished_at / 1e9 - began < stretch(15 * SLOWLY)
 
 
-@pytest.mark.parametrize("instant", ["before it is looked at", "before it is stopped"])
+@pytest.mark.parametrize("instant", ["before it is inspected", "before it is stopped"])
 def test_a_container_that_dies_by_itself(agent_behind_runtime, runtime, coloured, settle, instant):
     """The kubelet restarts it, with the new value; that is the one restart there is."""
     pod = coloured()
     pod.wait_meta()
     released = threading.Event()
     old = pod.runtime_container("main").id
-    method = {"before it is looked at": "ListContainers"}.get(instant, "StopContainer")
+    method = {"before it is inspected": "ListContainers"}.get(instant, "StopContainer")
     runtime.on(method, behaviours.when(released), container=old)
     n_before = len(runtime.calls(method, old))
 
@@ -141,7 +141,7 @@ def test_a_container_that_dies_by_itself(agent_behind_runtime, runtime, coloured
 @pytest.fixture
 def decided(agent_behind_api, api, coloured):
     """decided(…): a pod of which the agent has decided to restart a container, and an Event that
-    lets it look at the pod once more, before it acts."""
+    lets it read the pod once more, before it acts."""
 
     def decide(**more):
         pod = coloured(**more)
@@ -271,8 +271,8 @@ def test_the_runtime_restarts_in_the_middle(node_agent, coloured, settle, node, 
     assert_healed(pod, settle)
 
 
-def test_nobody_is_there_to_start_it_again(node_agent, coloured, settle, node):
-    """Then it is better left running, and somebody should know."""
+def test_no_kubelet_to_start_it_again(node_agent, coloured, settle, node):
+    """Then it is better left running, and that is reported."""
     pod = coloured()
     pod.wait_meta()
     process = pod.process("main")
@@ -317,20 +317,20 @@ def test_the_agent_is_killed_in_a_hook(node_agent, coloured, settle):
 
 
 def test_taken_back_while_no_agent_runs(node_agent, coloured, settle):
-    """A container that was told to end, and does not, is ended though nothing asks for it now."""
+    """A container that ignores SIGTERM is ended though nothing asks for it now."""
     grace = 12
     pod = coloured(until_term("echo term >>/data/notes; sleep 3600"), grace=grace)
     pod.wait_meta()
     pod.begin_update(annotations=_BLUE)
     wait_until(lambda: pod.lines("notes"), 10 * SLOWLY, "SIGTERM")
-    told = time.time()
+    stopped = time.time()
     node_agent.kill9()
     pod.change(annotations={"colour": "red"})
     node_agent.start()
     assert_healed(pod, settle, "red")
     old = pod.runtime_status("main", 0)
     assert old.exit_code == 128 + signal.SIGKILL
-    assert grace - 2 <= old.finished_at / 1e9 - told <= grace + 5 * SLOWLY
+    assert grace - 2 <= old.finished_at / 1e9 - stopped <= grace + 5 * SLOWLY
 
 
 def test_a_change_while_no_agent_runs(node_agent, coloured, settle):
@@ -358,8 +358,8 @@ def test_what_is_told_arrives_in_the_end(agent_behind_api, api, coloured, settle
     assert_healed(pod, settle)
 
 
-def test_somebody_spoils_what_was_told(node_agent, coloured, settle):
-    """It is put right again, and nobody is restarted for it."""
+def test_another_writer_spoils_the_annotation(node_agent, coloured, settle):
+    """It is put right again, and nothing is restarted for it."""
     pod = coloured()
     pod.wait_meta()
     for text in ("no JSON", '{"containers":[{"name":"main"}]}', None):
@@ -369,10 +369,10 @@ def test_somebody_spoils_what_was_told(node_agent, coloured, settle):
     assert pod.restarts() == {"main": 0}
 
 
-def test_no_program_is_run_in_a_container_and_nobody_is_listened_to(
+def test_no_program_is_run_in_a_container_and_no_event_is_subscribed_to(
     agent_behind_runtime, runtime, coloured, settle
 ):
-    """With containerd before 2.0 whoever asks for its events takes them away from the kubelet."""
+    """With containerd before 2.0 a subscriber of its events takes them away from the kubelet."""
     pod = coloured()
     pod.wait_meta()
     pod.begin_update(annotations=_BLUE)

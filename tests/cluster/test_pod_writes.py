@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that the agent writes to a pod as often as there is something to say, whoever else writes
+"""Proves that the agent writes to a pod as often as there is something to report, whichever other writer writes
 to the same fields, and however many containers there are.
 
 The pods are bound to a node without a kubelet: their statuses, and their containers in the runtime,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that everybody can see whether containers run what was asked for, and restart one on its
+"""Proves that users can see whether containers run what was asked for, and restart one on its
 node: `inplacectl verify` and `restart`, the pod's condition, and the metrics.
 """
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.containers, pytest.mark.timeout(90 * SLOWLY)]
 
 _COLOUR = from_annotations(COLOUR="colour")
 
-# Does not end when it is told to before there is a file, so that its restart can be seen.
+# Does not end on SIGTERM before there is a file, so that its restart can be seen.
 _LINGERS = until_term("while [ ! -e /data/go ]; do sleep 0.1; done")
 
 
@@ -60,7 +60,7 @@ def wait_metric(agent, verdict: str, n: int) -> None:
 
 
 def restart(agent, *arguments: str, timeout: float = 60):
-    """Exit status, and the containers that it tells of."""
+    """Exit status, and the containers that it reports."""
     ran = agent.ctl("-o", "json", "restart", *arguments, timeout=timeout)
     return ran, json.loads(ran.stdout)["containers"] if ran.stdout else []
 
@@ -113,7 +113,7 @@ def test_a_tag_that_has_moved_and_another_name(node_agent, make_pod, image, node
 
 
 def test_an_environment_that_is_not_what_it_should_be(node_agent, make_pod, tools):
-    """Nobody has asked for a restart yet; who looks is told all the same."""
+    """No restart was requested yet; `verify` reports it all the same."""
     pod = make_pod(container("main", tools, env=_COLOUR), annotations={"colour": "red"})
     pod.wait_meta()
     code, said = verify(node_agent, pod.name)
@@ -179,7 +179,7 @@ def test_a_pod_that_runs_something_else_says_so(node_agent, make_pod, image, nod
         assert made.image_id[:19] in found["message"]
 
 
-def test_no_condition_where_nobody_wants_one(start_node_agent, make_pod, tools):
+def test_no_condition_where_none_is_asked_for(start_node_agent, make_pod, tools):
     agent = start_node_agent(flags=("--pod-condition=false",))
     pod = make_pod(container("main", tools, env=_COLOUR), annotations={"colour": "red"})
     pod.wait_meta()
@@ -203,7 +203,7 @@ def test_metrics_tell_how_many(node_agent, make_pod, image, node):
     wait_metric(node_agent, "stale", stale + 2)
 
 
-# Restarts by somebody on the node
+# Restarts by a local caller
 
 
 def test_restarts_a_container_and_waits_for_it(node_agent, make_pod, tools):

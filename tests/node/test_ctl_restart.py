@@ -104,15 +104,15 @@ def test_restart_for_programs(ctl, node, form):
         ([], [("STOPPED", "a"), ("STOPPED", "b")], 0, ""),
         (["--wait"], [("RUNNING", "a")], 0, ""),
         (["--wait"], [("STOPPED", "a")], 3, "not started again"),
-        ([], [("FAILED", "a")], 1, "container a: told so"),
+        ([], [("FAILED", "a")], 1, "container a: it failed"),
         ([], [("FAILED", "a"), ("FAILED", "b")], 1, "2 of 2 containers failed"),
-        ([], [("STOPPED", "a"), ("FAILED", "b")], 3, "container b: told so"),
+        ([], [("STOPPED", "a"), ("FAILED", "b")], 3, "container b: it failed"),
         ([], [], 1, "ended the request early"),
     ],
 )
 def test_exit_status_of_restart(ctl, node, arguments, events, status, said):
     """0 if all is done, 1 if nothing, 3 if a part; the reason is one line on standard error."""
-    _tell(node, *[node.event(p, c, final=True, message="told so") for p, c in events])
+    _tell(node, *[node.event(p, c, final=True, message="it failed") for p, c in events])
     ran = ctl.ctl("restart", *arguments, "web")
     assert ran.returncode == status
     assert said in ran.stderr
@@ -128,7 +128,7 @@ def test_exit_status_of_restart(ctl, node, arguments, events, status, said):
     ],
 )
 def test_restart_is_refused(ctl, node, code, status):
-    """What the agent refuses is told in its own words."""
+    """What the agent refuses is reported in its own words."""
     node.restart = lambda request, context: context.abort(code, "so it is")
     ran = ctl.ctl("restart", "web")
     assert (ran.returncode, ran.stdout) == (status, "")
@@ -202,7 +202,7 @@ def test_agent_goes_away_during_a_restart(ctl, node):
     ],
 )
 def test_wrong_usage(ctl, node, arguments):
-    """Wrong usage is exit status 2, with the reason in one line, and nobody is asked."""
+    """Wrong usage is exit status 2, with the reason in one line, and no agent is asked."""
     ran = ctl.ctl(*arguments)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert len(ran.stderr.splitlines()) == 1 and ran.stderr.startswith("inplacectl: ")
@@ -286,7 +286,7 @@ def test_verify_finds_nothing(ctl, node):
 
 @pytest.mark.parametrize("command", [["restart", "web"], ["verify"]])
 def test_agent_is_not_there(ctl, command):
-    """Without an agent each command says so in one line that tells what to do; exit status 1."""
+    """Without an agent each command reports that in one line that names what to do; exit status 1."""
     ran = ctl.ctl(*command)
     assert ran.returncode == 1
     assert len(ran.stderr.splitlines()) == 1

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.containers
 _BIN = 2  # Debian's group "bin" is always this one
 _GROUPS = ["--socket-group=daemon", "--restart-group=bin", "--kubelet-health-address="]
 
-# Ends at once when it is told to, and tells by its exit status whether the hook came before.
+# Ends at once on SIGTERM, and shows by its exit status whether the hook came before.
 _HEEDS = [
     *("/bin/sh", "-c"),
     "trap '[ -e /hook ] && exit 7; exit 8' TERM; while :; do sleep 1 & wait; done",
@@ -70,7 +70,7 @@ def pod(make_pod, name):
 
 
 class Restart:
-    """A call and what it tells, read beside the test."""
+    """A call and what it reports, read beside the test."""
 
     def __init__(self, agent, pod, **fields) -> None:
         self.messages = agent.messages
@@ -229,7 +229,7 @@ _LONG_HOOK = {
     ("hook", "sign"), [(_LONG_HOOK, "begun"), (None, "term")], ids=["hook", "SIGTERM"]
 )
 def test_agent_is_killed_during_a_stop(agent, make_pod, name, hook, sign):
-    """The next run ends the container within its grace period, though nobody asks for it again.
+    """The next run ends the container within its grace period, though no caller asks for it again.
 
     No hook runs twice, and the container has all of its time, counted once.
     """
@@ -311,8 +311,8 @@ def test_inplacectl_restart(agent, pod, name):
     app = pod.run("app", _HEEDS)
     ran = agent.ctl("restart", f"{name}/app", "--reason", "a test", "-o", "json")
     assert (ran.returncode, ran.stderr) == (0, "")
-    (told,) = json.loads(ran.stdout)["containers"]
-    assert (told["phase"], told["oldContainerID"]) == ("Stopped", app)
+    (reported,) = json.loads(ran.stdout)["containers"]
+    assert (reported["phase"], reported["oldContainerID"]) == ("Stopped", app)
     assert pod.state(app) == "EXITED"
     again = agent.ctl("restart", name)
     assert again.returncode == 1 and f"no container of pod {name} runs" in again.stderr
@@ -320,7 +320,7 @@ def test_inplacectl_restart(agent, pod, name):
 
 
 def _restart_as(agent, who, pod):
-    """What becomes of it if somebody else asks."""
+    """What becomes of it if another user asks."""
     with node_stub_of(agent, *who) as node, pytest.raises(grpc.RpcError) as error:
         list(node.Restart(agent.messages.RestartRequest(pod=pod), timeout=20))
     return error.value.code().name, error.value.details()
@@ -343,7 +343,7 @@ def _restart_as(agent, who, pod):
 def test_restarting_is_a_right_of_its_own(
     start_agent, containerd, folder, flags, who, refused_with
 ):
-    """Who may ask for images may not therefore stop containers; who may not is told what to do."""
+    """Who may ask for images may not therefore stop containers; the refusal names what to do."""
     folder.path.chmod(0o711)
     agent = start_agent(containerd.endpoint, flags=flags)
     agent.wait_runtime()
