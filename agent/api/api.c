@@ -138,11 +138,10 @@ int api_check_restart(const Api *api, const RpcRequest *request, Error *reterr) 
                 return r;
 
         if (!api->restart_group_name)
-                return error_set(
-                        reterr, ERROR_DENIED,
-                        "%s may not restart containers, only root may; run it as root, or "
-                        "name a group that may in restartGroup of inplaced's configuration",
-                        caller.words);
+                return error_set(reterr, ERROR_DENIED,
+                                 "%s may not restart containers, only root may; run it as root, or "
+                                 "set restartGroup in inplaced's configuration",
+                                 caller.words);
 
         return error_set(reterr, ERROR_DENIED,
                          "%s may not restart containers, only root and the members of the group "

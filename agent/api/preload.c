@@ -442,8 +442,8 @@ static int api_make_room(Api *api, const Peer *peer, size_t n_more, Error *reter
         mark_open(api, &list);
         if (!request_plan(list.items, list.n_items, n_more, limit))
                 return error_set(reterr, ERROR_UNAVAILABLE,
-                                 "too many images are asked for through the socket: with %zu more "
-                                 "they would be more than %zu; wait until some are there",
+                                 "too many images are requested through the socket: %zu more would "
+                                 "exceed %zu; wait until some have been pulled",
                                  n_more, limit);
 
         return drop_requests(api, &list);
@@ -550,12 +550,12 @@ static int preload_log(const Preload *preload) {
 
         if (preload->n_items == 1)
                 return api_log_change(preload->api, preload->request, preload->id,
-                                      "Took request %s to preload `%s`%s", preload->id, first,
+                                      "Accepted request %s to preload `%s`%s", preload->id, first,
                                       preload->detach ? ", detached," : "");
 
         return api_log_change(preload->api, preload->request, preload->id,
-                              "Took request %s to preload `%s` and %zu more%s", preload->id, first,
-                              preload->n_items - 1, preload->detach ? ", detached," : "");
+                              "Accepted request %s to preload `%s` and %zu more%s", preload->id,
+                              first, preload->n_items - 1, preload->detach ? ", detached," : "");
 }
 
 static int preload_ask(Preload *preload, const PreloadMessage *message) {
@@ -667,7 +667,7 @@ int api_cancel(RpcRequest *request, const void *message, void *userdata) {
         reply.canceled = (uint32_t) r;
         if (r > 0) {
                 r = api_log_change(userdata, request, cancel->image[0] ? NULL : cancel->request_id,
-                                   "Canceled %d wait%s for %s%s", r, r == 1 ? "" : "s",
+                                   "Canceled %d pull%s of %s%s", r, r == 1 ? "" : "s",
                                    cancel->image[0] ? "" : "request ",
                                    cancel->image[0] ? cancel->image : cancel->request_id);
                 if (r < 0) {

@@ -201,7 +201,7 @@ static bool has_grace(const RestartMessage *message) {
                INPLACED__V1__RESTART_REQUEST__GRACE_PRESENCE_GRACE_SECONDS;
 }
 
-/* "Took request 7f3a to restart "app" of pod "web" in namespace "team" for jo". */
+/* "Accepted request 7f3a to restart "app" of pod "web" in namespace "team" for jo". */
 static int log_restart(Api *api, const RpcRequest *request, const RestartMessage *message,
                        const char *id, const char *what) {
         char pod[QUOTE_SIZE], container[QUOTE_SIZE], namespace[QUOTE_SIZE];
@@ -225,7 +225,7 @@ static int restarting_start(Restarting *restarting, const RestartMessage *messag
                 owner = NULL;
                 return -ENOMEM;
         }
-        if (asprintf(&what, "Took request %s to restart", owner + strlen(OWNER_REQUEST)) < 0) {
+        if (asprintf(&what, "Accepted request %s to restart", owner + strlen(OWNER_REQUEST)) < 0) {
                 what = NULL;
                 return -ENOMEM;
         }
@@ -272,9 +272,9 @@ int api_restart(RpcRequest *request, const void *message, void *userdata) {
                 return r;
 
         if (has_grace(asked) && asked->grace_seconds < 0)
-                return api_refuse(api, request, ERROR_INVALID, "the grace period is below zero");
+                return api_refuse(api, request, ERROR_INVALID, "the grace period is negative");
         if (asked->wait_seconds < 0)
-                return api_refuse(api, request, ERROR_INVALID, "the time to wait is below zero");
+                return api_refuse(api, request, ERROR_INVALID, "the time to wait is negative");
         if (api->n_restartings == RESTARTINGS_MAX)
                 return api_refuse(api, request, ERROR_UNAVAILABLE,
                                   "too many restarts are going on; try again later");

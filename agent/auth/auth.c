@@ -219,8 +219,10 @@ static void slots_give_up(PullKeysAsk *ask) {
                         continue;
 
                 slot->read = kube_secret_ask_unref(slot->read);
-                (void) error_set(&slot->error, ERROR_UNAVAILABLE,
-                                 "secret %s: the API server is not asked any more", slot->label);
+                (void) error_set(
+                        &slot->error, ERROR_UNAVAILABLE,
+                        "secret %s: this agent no longer reads secrets from the API server",
+                        slot->label);
         }
 
         ask->i_next = ask->n_slots;
@@ -238,7 +240,7 @@ static int refuse(const PullKeysAsk *ask, Error *reterr) {
 static void complain_secret(Auth *auth, const Slot *slot) {
         if (log_once_of(&auth->problems, slot->label, error_message(&slot->error)))
                 log_warning(auth->options.log, NULL,
-                            "Cannot use the pull secret %s, going on with the others: %s",
+                            "Cannot use the pull secret %s, continuing with the others: %s",
                             quote(slot->label, (char[QUOTE_SIZE]){ 0 }),
                             error_message(&slot->error));
 }
@@ -285,7 +287,7 @@ static int on_provided(const Keyring *keyring, const Error *error, void *userdat
 static void complain_general(Auth *auth, const Error *error) {
         if (log_once_of(&auth->problems, "", error_message(error)))
                 log_warning(auth->options.log, NULL,
-                            "Credentials of this node cannot be used, going on without them: %s",
+                            "Cannot use credentials of this node, continuing without them: %s",
                             error_message(error));
 }
 

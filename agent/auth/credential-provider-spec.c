@@ -263,7 +263,7 @@ static int read_match_images(struct json_object *object, const JsonPath *parent,
                 return r;
 
         if (spec->n_match_images == 0)
-                return json_refuse(&path, reterr, "names no images, but a plugin is for some");
+                return json_refuse(&path, reterr, "is empty, but a plugin needs images");
         for (size_t i = 0; i < spec->n_match_images; i++)
                 if (!*spec->match_images[i])
                         return json_refuse(&(JsonPath){ .parent = &path, .index = i }, reterr,
@@ -289,7 +289,7 @@ static int read_default_keep(struct json_object *object, const JsonPath *path, u
         if (r < 0)
                 return json_refuse(&here, reterr, "%s", error_message(&error));
         if (usec < 0)
-                return json_refuse(&here, reterr, "is less than nothing");
+                return json_refuse(&here, reterr, "is negative");
 
         *ret = (uint64_t) usec;
         return 0;

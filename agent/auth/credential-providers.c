@@ -98,7 +98,7 @@ static void note_token_needed(const CredentialProvidersSpec *spec, const char *c
                         log_warning(log, NULL,
                                     "Cannot use the credential provider %s of `%s`: it needs the "
                                     "token of a pod's service account, and images are pulled here "
-                                    "without a pod; going on with the others.",
+                                    "without a pod; continuing with the others.",
                                     spec->items[i].name, config_path);
 }
 
@@ -184,7 +184,7 @@ static void note_failure(Run *run, const Error *error) {
 
         error_done(failure);
         (void) error_copy(failure, error);
-        log_warning(run->providers->log, NULL, "Going on without what a plugin knows: %s",
+        log_warning(run->providers->log, NULL, "Continuing without the credentials of a plugin: %s",
                     error_message(error));
 }
 

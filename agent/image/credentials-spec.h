@@ -38,7 +38,7 @@ typedef struct CredentialsSpec {
 #define CREDENTIALS_SPEC_INIT ((CredentialsSpec){ .entries = NULL })
 
 /* The text need not end with a NUL. One of no bytes has no entries. An entry that holds nothing is
- * left out, one that makes no sense makes the whole text ERROR_INVALID. */
+ * left out, one that is invalid makes the whole text ERROR_INVALID. */
 int credentials_spec_parse(const char *text, size_t size, CredentialsSpec *ret, Error *reterr);
 
 /* The same of a file that can only be a config.json: without "auths" it has no entries, whatever else

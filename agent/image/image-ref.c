@@ -289,7 +289,7 @@ int image_ref_from_node_image(const char *name, const char *tag, ImageRef *ret, 
 
         problem = check_text(slice(name));
         if (!problem && (parts.tag.data || parts.digest.data))
-                problem = "a tag or digest does not belong into the name";
+                problem = "a tag or digest does not belong in the name";
         if (!problem)
                 problem = read_name(parts.name, &ref);
         if (problem)

@@ -33,7 +33,7 @@ static const struct {
         [PULL_REASON_RATE_LIMITED] = { "RateLimited",
                 "wait, or give credentials or a mirror that allow more" },
         [PULL_REASON_REGISTRY_ERROR] = { "RegistryError",
-                "look at the registry or the proxy in front of it" },
+                "check the registry and the proxy in front of it" },
         [PULL_REASON_WRONG_CONTENT] = { "WrongContent",
                 "push the image again, and check the proxies on the way" },
         [PULL_REASON_NO_SPACE] = { "NoSpace",
@@ -49,7 +49,7 @@ static const struct {
         [PULL_REASON_UNSUPPORTED] = { "Unsupported",
                 "use an image made for this node's platform and runtime" },
         [PULL_REASON_UNKNOWN] = { "Unknown",
-                "look at the log of the container runtime" },
+                "check the log of the container runtime" },
 };
 
 /* The first line whose words are in the text decides, so a cause stands above what it leads to:

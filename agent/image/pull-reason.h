@@ -23,7 +23,7 @@ typedef enum PullReason {
         PULL_REASON_REGISTRY_UNREACHABLE, /* name, route, connection, time-out of the connection */
         PULL_REASON_TLS,                  /* certificate or handshake */
         PULL_REASON_RATE_LIMITED,         /* 429 */
-        PULL_REASON_REGISTRY_ERROR,       /* 5xx, or an answer that makes no sense */
+        PULL_REASON_REGISTRY_ERROR,       /* 5xx, or an invalid answer */
         PULL_REASON_WRONG_CONTENT,        /* digest or size is not what was promised */
         PULL_REASON_NO_SPACE,
         PULL_REASON_NO_PROGRESS, /* no byte arrived for a while */

@@ -208,7 +208,7 @@ int pull_verify_image(const CriImage *image, const char *digest, Error *reterr) 
 
         if (!pull_verify_is_image_id(image->id))
                 return error_set(reterr, ERROR_INVALID,
-                                 "the runtime gave %s as image ID, which is none",
+                                 "the runtime reported %s, which is not an image ID",
                                  quote(image->id, quoted));
         if (digest && digest[0] && !has_digest(image, digest))
                 return error_set(reterr, ERROR_INVALID,

@@ -200,14 +200,14 @@ static int state_file_restore(StateFile *file) {
                 return r;
         if (r < 0) {
                 if (r != -ENOENT && r != -ENOTDIR) /* the latter is logged by the first write */
-                        log_warning(file->log, NULL, "Cannot read `%s`: %s, starting afresh.",
+                        log_warning(file->log, NULL, "Cannot read `%s`: %s, starting without it.",
                                     file->path, strerror(-r));
                 return 0;
         }
 
         r = node_image_restore(file->images, text, size, file->in_cluster, &error);
         if (error.kind != ERROR_NONE)
-                log_warning(file->log, NULL, "Cannot understand `%s`: %s, starting afresh.",
+                log_warning(file->log, NULL, "Cannot understand `%s`: %s, starting without it.",
                             file->path, error_message(&error));
         else if (r < 0)
                 return r;

@@ -171,7 +171,7 @@ def test_reference_with_nul(agent, asked_for, text):
     ids=["policy", "timeout", "backoff", "deadline", "ttl"],
 )
 def test_impossible_request(agent, asked_for, fields):
-    """A request that makes no sense is refused as a whole, in one line."""
+    """An invalid request is refused as a whole, in one line."""
     request = agent.messages.PreloadRequest(**fields)
     with node_stub(agent) as node, pytest.raises(grpc.RpcError) as error:
         list(node.Preload(request, timeout=10 * sanitizers.SLOWNESS))

@@ -28,7 +28,7 @@ ADVICE = {
     "firewall",
     "TLS": "check the registry's certificate and the runtime's settings for this registry",
     "RateLimited": "wait, or give credentials or a mirror that allow more",
-    "RegistryError": "look at the registry or the proxy in front of it",
+    "RegistryError": "check the registry and the proxy in front of it",
     "WrongContent": "push the image again, and check the proxies on the way",
     "NoProgress": "check the network between node and registry",
     "DeadlineExceeded": "allow more time, or check the network between node and registry",

@@ -126,7 +126,7 @@ LIES = {
 @pytest.mark.parametrize("is_held", [False, True], ids=["pulled", "held"])
 @pytest.mark.parametrize("lie", LIES)
 def test_lie_about_the_id(agent, fake_runtime, lie, is_held):
-    """An image whose ID makes no sense is not reported as there, whether pulled or held before."""
+    """An image whose ID is invalid is not reported as there, whether pulled or held before."""
     fake_runtime.on("ImageStatus", behaviours.lie_about_id(LIES[lie]), BAD)
     fake_runtime.on("PullImage", behaviours.lie_about_id(LIES[lie]), BAD)
     if is_held:
@@ -137,7 +137,7 @@ def test_lie_about_the_id(agent, fake_runtime, lie, is_held):
     with no_leak(agent):
         message = want_and_fail(agent)
         pull_another(agent)
-    assert message.startswith("WrongContent: the runtime gave "), message
+    assert message.startswith("WrongContent: the runtime reported "), message
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -202,7 +202,7 @@ def test_flood(agent, fake_runtime, flood):
     with no_leak(agent):
         message = want_and_fail(agent)
         pull_another(agent)
-    assert message.endswith("; look at the log of the container runtime (attempt 1 of 1)"), message
+    assert message.endswith("; check the log of the container runtime (attempt 1 of 1)"), message
     if not sanitizers.NAME:
         wait_until(lambda: agent.memory().anonymous - before < 2000, 5, "end of the memory")
 

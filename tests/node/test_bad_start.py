@@ -100,14 +100,14 @@ CONFIG = {
 
 @pytest.mark.parametrize("case", FLAGS)
 def test_bad_flags(agent, case):
-    """A flag that makes no sense ends it with 2, in one line, before it has touched anything."""
+    """An invalid flag ends it with 2, in one line, before it has touched anything."""
     assert_refused(run(agent, *FLAGS[case]), 2)
     assert not agent.socket.exists() and agent.status() == {}
 
 
 @pytest.mark.parametrize("case", CONFIG)
 def test_bad_configuration(agent, case):
-    """A configuration that makes no sense ends it with 2 and one line that names the file."""
+    """An invalid configuration ends it with 2 and one line that names the file."""
     agent.config_path.write_bytes(CONFIG[case])
     assert_refused(run(agent), 2, str(agent.config_path))
 
@@ -285,7 +285,7 @@ def test_corrupt_status(agent, case):
         return
     write_whole(agent.images_dir / "another.yaml", json.dumps(node_image(("good/another:1",))))
     wait_until(lambda: is_good(path), 5 * SLOWLY, "new status")
-    assert "starting afresh" in the_complaint(agent)
+    assert "starting without it" in the_complaint(agent)
 
 
 def test_status_that_makes_no_sense(agent, fake_runtime):

@@ -191,7 +191,7 @@ def test_grace_of_the_request(agent, make_pod, name):
 
 
 def test_what_is_refused(agent, make_pod, name):
-    """What names nothing, or several pods, or makes no sense is refused, and nothing is stopped."""
+    """What names nothing, or several pods, or is invalid is refused, and nothing is stopped."""
     first, second = make_pod(name, "a"), make_pod(name, "b")
     made = [(pod, pod.run("app", _HEEDS)) for pod in (first, second)]
     assert _refusal(agent, "nowhere")[0] == "NOT_FOUND"
@@ -356,7 +356,7 @@ def test_restarting_is_a_right_of_its_own(
     if who[0] == NOBODY:
         logged = [line for line in agent.logs() if line.get("caller_uid") == str(NOBODY)]
         assert len(logged) == 1
-        verb = "Took request" if refused_with is None else "Refused to restart"
+        verb = "Accepted request" if refused_with is None else "Refused to restart"
         assert logged[0]["message"].startswith(verb)
         assert (logged[0]["caller_user"], logged[0]["caller_pid"]) == ("nobody", str(os.getpid()))
 

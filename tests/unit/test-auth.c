@@ -395,7 +395,7 @@ static void test_server_partly(void **state) {
         }
         said = stderr_restore(&captured);
 
-        first = strstr(said, "Cannot use the pull secret \"ns/a?b\", going on with the others: ");
+        first = strstr(said, "Cannot use the pull secret \"ns/a?b\", continuing with the others: ");
         assert_non_null(first);
         assert_non_null(strstr(first, "not valid JSON"));
         assert_non_null(strstr(first, "not a JSON object"));
@@ -433,7 +433,8 @@ static void test_server_goes(void **state) {
         auth_set_secrets(fixture->auth, &fixture->secrets);
         ask(fixture, false);
         auth_set_secrets(fixture->auth, NULL);
-        expect_refusal(fixture, "secret ns/b: the API server is not asked any more");
+        expect_refusal(fixture,
+                       "secret ns/b: this agent no longer reads secrets from the API server");
 }
 
 static void test_many_secrets(void **state) {

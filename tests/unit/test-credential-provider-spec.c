@@ -61,10 +61,10 @@ static const struct {
         { HEAD "providers: [{name: ..}]",                             "is not the name of a program" },
         { HEAD "providers: [{name: a}]",                              "providers[0].apiVersion: expected credentialprovider" },
         { HEAD "providers: [{name: a, apiVersion: v1}]",              "got \"v1\"" },
-        { HEAD "providers: [{name: a, apiVersion: " V1 "}]",          "providers[0].matchImages: names no images" },
+        { HEAD "providers: [{name: a, apiVersion: " V1 "}]",          "providers[0].matchImages: is empty" },
         { HEAD "providers: [{name: a, apiVersion: " V1 ", matchImages: ['']}]", "providers[0].matchImages[0]: is empty" },
         { HEAD "providers: [{name: a, apiVersion: " V1 ", matchImages: [x]}]",  "providers[0].defaultCacheDuration: is missing" },
-        { HEAD "providers: [{name: a, apiVersion: " V1 ", matchImages: [x], defaultCacheDuration: -1s}]", "less than nothing" },
+        { HEAD "providers: [{name: a, apiVersion: " V1 ", matchImages: [x], defaultCacheDuration: -1s}]", "is negative" },
         { HEAD "providers: [{name: a, apiVersion: " V1 ", matchImages: [x], defaultCacheDuration: '5'}]", "expected a duration such as" },
         { HEAD "providers:\n"
           "- {name: a, apiVersion: " V1 ", matchImages: [x], defaultCacheDuration: 1s}\n"

@@ -176,8 +176,8 @@ static void test_node_image_is_refused(void **state) {
                 const char *tag;
                 const char *words;
         } refused[] = {
-                { "nginx:1", "1", "does not belong into the name" },
-                { "nginx@" SHA256, "1", "does not belong into the name" },
+                { "nginx:1", "1", "does not belong in the name" },
+                { "nginx@" SHA256, "1", "does not belong in the name" },
                 { "", "1", "invalid image name \"\": it is empty" },
                 { "Nginx", "1", "lower case" },
                 { HEX32 HEX32, "1", "ID of an image" },

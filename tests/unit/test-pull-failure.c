@@ -89,7 +89,7 @@ static void test_long_text(void **state) {
                 describe(&status, PULL_REASON_UNKNOWN, text);
                 assert_true(strlen(status.message) < LINE_SIZE_MAX);
                 assert_non_null(strstr(status.message, "Unknown: begin"));
-                assert_non_null(strstr(status.message, "end; look"));
+                assert_non_null(strstr(status.message, "end; check"));
         }
 }
 
