@@ -519,8 +519,7 @@ int credential_provider_request_format(const char *api_version, const char *cano
         if (r < 0)
                 return r;
 
-        text = json_object_to_json_string_ext(request, JSON_C_TO_STRING_PLAIN |
-                                                               JSON_C_TO_STRING_NOSLASHESCAPE);
+        text = json_to_text(request);
         *ret = text ? strdup(text) : NULL;
         return *ret ? 0 : -ENOMEM;
 }

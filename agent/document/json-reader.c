@@ -234,6 +234,23 @@ const char *json_get_text(struct json_object *object, const char *key) {
         return text && strlen(text) == (size_t) json_object_get_string_len(value) ? text : NULL;
 }
 
+const char *json_get_filled(struct json_object *object, const char *key) {
+        const char *text = json_get_text(object, key);
+
+        return text && text[0] ? text : NULL;
+}
+
+bool json_is(struct json_object *object, const char *key, const char *text) {
+        const char *value = json_get_text(object, key);
+
+        return value && strcmp(value, text) == 0;
+}
+
+const char *json_to_text(struct json_object *value) {
+        return json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN |
+                                                             JSON_C_TO_STRING_NOSLASHESCAPE);
+}
+
 int64_t json_get_integer(struct json_object *object, const char *key) {
         return json_object_get_int64(json_get(object, key, json_type_int));
 }

@@ -54,8 +54,15 @@ int json_read_integer(struct json_object *object, const JsonPath *path, const ch
  * is NULL, or 0. What is no object has no members. A text with a NUL in it is none; an empty one is. */
 struct json_object *json_get(struct json_object *object, const char *key, enum json_type type);
 const char *json_get_text(struct json_object *object, const char *key);
+/* NULL also for an empty one. */
+const char *json_get_filled(struct json_object *object, const char *key);
+/* Its member is this text. */
+bool json_is(struct json_object *object, const char *key, const char *text);
 int64_t json_get_integer(struct json_object *object, const char *key);
 int64_t json_get_time(struct json_object *object, const char *key);
+
+/* As it is sent to others; borrowed from the value. NULL: no memory. */
+const char *json_to_text(struct json_object *value);
 
 /* A time as Kubernetes writes them (RFC 3339), in seconds since the epoch. */
 int json_read_time(struct json_object *object, const JsonPath *path, const char *key, int64_t *ret,

@@ -154,7 +154,6 @@ int containers_meta_write(const ContainersMeta *meta, char **ret) {
                         return r;
         }
 
-        text = json_object_to_json_string_ext(json, JSON_C_TO_STRING_PLAIN |
-                                                            JSON_C_TO_STRING_NOSLASHESCAPE);
+        text = json_to_text(json);
         return text ? text_copy(text, ret) : -ENOMEM;
 }

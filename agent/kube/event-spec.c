@@ -444,8 +444,7 @@ static int add_reference(json_object *json, const KubeReference *object) {
 static int write_text(json_object *json, char **ret) {
         const char *text;
 
-        text = json_object_to_json_string_ext(json, JSON_C_TO_STRING_PLAIN |
-                                                            JSON_C_TO_STRING_NOSLASHESCAPE);
+        text = json_to_text(json);
         if (!text)
                 return -ENOMEM;
 

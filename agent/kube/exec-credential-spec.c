@@ -13,6 +13,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/rfc3339.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-reader.h"
 #include "agent/kube/access-json.h"
 
 #define KIND "ExecCredential"
@@ -105,8 +106,7 @@ int exec_credential_request(const char *api_version, const ExecCredentialCluster
         if (r < 0)
                 return r;
 
-        text = json_object_to_json_string_ext(root, JSON_C_TO_STRING_PLAIN |
-                                                            JSON_C_TO_STRING_NOSLASHESCAPE);
+        text = json_to_text(root);
         copy = text ? strdup(text) : NULL;
         if (!copy)
                 return -ENOMEM;

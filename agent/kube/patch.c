@@ -63,19 +63,17 @@ static bool is_right_missing(const KubeReply *reply, const Error *error) {
 static int read_version(const KubeReply *reply, char **ret) {
         cleanup(json_object_put_p) json_object *object = NULL;
         cleanup(error_done) Error unread = ERROR_INIT;
-        json_object *metadata, *version;
+        const char *version;
         int r;
 
         r = json_parse(reply->body, reply->size, &object, &unread);
         if (r < 0)
                 return unread.kind == ERROR_NONE ? r : 0;
-        if (!json_object_object_get_ex(object, "metadata", &metadata) ||
-            !json_object_object_get_ex(metadata, "resourceVersion", &version) ||
-            !json_object_is_type(version, json_type_string) || !json_object_get_string_len(version))
-                return 0;
 
-        *ret = strdup(json_object_get_string(version));
-        return *ret ? 0 : -ENOMEM;
+        version =
+                json_get_filled(json_get(object, "metadata", json_type_object), "resourceVersion");
+        *ret = version ? strdup(version) : NULL;
+        return version && !*ret ? -ENOMEM : 0;
 }
 
 void kube_patch_fail(KubePatch *patch, const KubeReply *reply) {
@@ -206,9 +204,7 @@ static int patch_call(KubePatch *patch, const KubePatchRequest *request, json_ob
         int r;
 
         if (body) {
-                call.body = json_object_to_json_string_ext(body,
-                                                           JSON_C_TO_STRING_PLAIN |
-                                                                   JSON_C_TO_STRING_NOSLASHESCAPE);
+                call.body = json_to_text(body);
                 if (!call.body)
                         return -ENOMEM;
         }

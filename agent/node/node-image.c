@@ -21,8 +21,6 @@
 #define NODE_IMAGE_EXPIRED "inplaced.io/expired"
 #define NODE_IMAGE_OUTCOMES "inplaced.io/outcomes"
 
-#define JSON_FORMAT (JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE)
-
 /* A desired image as the object shows it: the reverse of image-spec.h. */
 
 /* Takes the value over; NULL means that there was no memory for it. */
@@ -154,8 +152,8 @@ static int print_member(char **text, const char *key, json_object *value) {
         cleanup(json_object_put_p) json_object *owned = value;
         char *longer;
 
-        if (!owned || asprintf(&longer, "%s, \"%s\": %s", *text ?: "", key,
-                               json_object_to_json_string_ext(owned, JSON_FORMAT)) < 0)
+        if (!owned ||
+            asprintf(&longer, "%s, \"%s\": %s", *text ?: "", key, json_to_text(owned)) < 0)
                 return -ENOMEM;
 
         free(*text);
@@ -212,7 +210,7 @@ static int print_json(FILE *file, json_object *value) {
         if (!value)
                 return -ENOMEM;
 
-        text = json_object_to_json_string_ext(value, JSON_FORMAT);
+        text = json_to_text(value);
         if (text)
                 (void) fputs(text, file);
         json_object_put(value);
@@ -275,7 +273,7 @@ static int note_print(const Note *note, const Images *images, FILE *file) {
                 return r;
 
         (void) fprintf(file, ",\n      \"%s\": ", note->key);
-        return print_string(file, json_object_to_json_string_ext(list, JSON_FORMAT));
+        return print_string(file, json_to_text(list));
 }
 
 static int print_metadata(const NodeImageOptions *options, FILE *file) {

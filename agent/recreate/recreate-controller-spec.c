@@ -13,7 +13,7 @@
 #include "agent/document/documents.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
-#include "agent/recreate/recreate-json.h"
+#include "agent/document/json-reader.h"
 
 #define GATE "KruisePodReady"
 #define USER_AGENT "ContainerRecreateRequest"
@@ -69,7 +69,7 @@ static int add_strategy(struct json_object *spec, struct json_object *old, const
 static int make_container(struct json_object *old, const Pod *pod, struct json_object **ret) {
         cleanup(json_object_put_p) json_object *copy = json_object_new_object();
         cleanup(json_object_put_p) json_object *context = NULL;
-        const char *name = recreate_json_text(old, "name");
+        const char *name = json_get_filled(old, "name");
         const PodContainer *container = name ? pod_find(pod, name) : NULL;
         int r;
 
@@ -127,12 +127,11 @@ static int add_containers(struct json_object *spec, struct json_object *old, con
 int recreate_controller_adopt(struct json_object *object, const Pod *pod, const char *node_name,
                               struct json_object **ret) {
         cleanup(json_object_put_p) json_object *patch = NULL;
-        struct json_object *old = recreate_json_get(object, "spec", json_type_object);
-        struct json_object *containers = recreate_json_get(old, "containers", json_type_array);
+        struct json_object *old = json_get(object, "spec", json_type_object);
+        struct json_object *containers = json_get(old, "containers", json_type_array);
         struct json_object *metadata, *spec = json_object_new_object();
         const char *version =
-                recreate_json_text(recreate_json_get(object, "metadata", json_type_object),
-                                   "resourceVersion");
+                json_get_filled(json_get(object, "metadata", json_type_object), "resourceVersion");
         int r;
 
         patch = new_patch(version ?: "", &metadata);
@@ -144,7 +143,7 @@ int recreate_controller_adopt(struct json_object *object, const Pod *pod, const 
 
         r = add_labels(metadata, pod, node_name);
         if (r >= 0)
-                r = add_strategy(spec, recreate_json_get(old, "strategy", json_type_object), pod);
+                r = add_strategy(spec, json_get(old, "strategy", json_type_object), pod);
         if (r >= 0 && containers && json_object_array_length(containers) <= RECREATE_CONTAINERS_MAX)
                 r = add_containers(spec, containers, pod);
         if (r < 0)
@@ -184,7 +183,7 @@ static int make_conditions(struct json_object *old, int64_t now_sec, struct json
         for (size_t i = 0; old && i < json_object_array_length(old); i++) {
                 struct json_object *item = json_object_array_get_idx(old, i);
 
-                if (!item || recreate_json_is(item, "type", RECREATE_CONDITION_DRAINED))
+                if (!item || json_is(item, "type", RECREATE_CONDITION_DRAINED))
                         continue;
                 r = patch_append(list, json_object_get(item));
                 if (r < 0)
@@ -205,7 +204,7 @@ static int make_conditions(struct json_object *old, int64_t now_sec, struct json
 int recreate_controller_drain(struct json_object *object, const RecreateSpec *spec,
                               RecreateDialect dialect, int64_t now_sec, struct json_object **ret) {
         cleanup(json_object_put_p) json_object *patch = NULL;
-        struct json_object *status = recreate_json_get(object, "status", json_type_object);
+        struct json_object *status = json_get(object, "status", json_type_object);
         struct json_object *metadata, *conditions;
         char time[RFC3339_SIZE];
         int r;
@@ -219,8 +218,8 @@ int recreate_controller_drain(struct json_object *object, const RecreateSpec *sp
                               patch_wrap(RECREATE_ANNOTATION_DRAINED,
                                          json_object_new_string(rfc3339_format(now_sec, time))));
         } else {
-                r = make_conditions(recreate_json_get(status, "conditions", json_type_array),
-                                    now_sec, &conditions);
+                r = make_conditions(json_get(status, "conditions", json_type_array), now_sec,
+                                    &conditions);
                 if (r >= 0)
                         r = patch_add(patch, "status", patch_wrap("conditions", conditions));
         }
@@ -286,13 +285,13 @@ int recreate_controller_unlabel(const RecreateSpec *spec, struct json_object **r
 /* The pod's readiness gate */
 
 static struct json_object *find_condition(struct json_object *pod) {
-        struct json_object *status = recreate_json_get(pod, "status", json_type_object);
-        struct json_object *list = recreate_json_get(status, "conditions", json_type_array);
+        struct json_object *status = json_get(pod, "status", json_type_object);
+        struct json_object *list = json_get(status, "conditions", json_type_array);
 
         for (size_t i = 0; list && i < json_object_array_length(list); i++) {
                 struct json_object *item = json_object_array_get_idx(list, i);
 
-                if (recreate_json_is(item, "type", GATE))
+                if (json_is(item, "type", GATE))
                         return item;
         }
 
@@ -336,8 +335,7 @@ static int read_writers(const char *message, const char *key, struct json_object
         for (size_t i = 0; i < count_writers(writers); i++) {
                 struct json_object *item = json_object_array_get_idx(writers, i);
 
-                if (recreate_json_is(item, "userAgent", USER_AGENT) &&
-                    recreate_json_is(item, "key", key)) {
+                if (json_is(item, "userAgent", USER_AGENT) && json_is(item, "key", key)) {
                         is_listed = true;
                         continue;
                 }
@@ -352,10 +350,10 @@ static int read_writers(const char *message, const char *key, struct json_object
 
 /* The name in "NAMESPACE/NAME", if it is that of a request in this namespace. */
 static const char *find_name(struct json_object *item, const char *namespace) {
-        const char *key = recreate_json_text(item, "key");
+        const char *key = json_get_filled(item, "key");
         size_t size = strlen(namespace);
 
-        return recreate_json_is(item, "userAgent", USER_AGENT) && key &&
+        return json_is(item, "userAgent", USER_AGENT) && key &&
                                strncmp(key, namespace, size) == 0 && key[size] == '/' &&
                                key[size + 1]
                        ? key + size + 1
@@ -419,7 +417,7 @@ static int make_gate(struct json_object *writers, int64_t now_sec, struct json_o
         bool is_ready = json_object_array_length(writers) == 0;
         cleanup(json_object_put_p) json_object *gate =
                 patch_wrap("type", json_object_new_string(GATE));
-        const char *message = is_ready ? "" : recreate_json_body(writers);
+        const char *message = is_ready ? "" : json_to_text(writers);
         char time[RFC3339_SIZE];
 
         if (!gate || !message || patch_add_text(gate, "status", is_ready ? "True" : "False") < 0 ||
@@ -447,13 +445,13 @@ static int add_gate(struct json_object *patch, struct json_object *gate) {
 static int add_guard(struct json_object *patch, struct json_object *pod) {
         static const char *const keys[] = { "uid", "resourceVersion" };
         cleanup(json_object_put_p) json_object *guard = json_object_new_object();
-        struct json_object *metadata = recreate_json_get(pod, "metadata", json_type_object);
+        struct json_object *metadata = json_get(pod, "metadata", json_type_object);
 
         if (!guard)
                 return -ENOMEM;
 
         for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-                const char *text = recreate_json_text(metadata, keys[i]);
+                const char *text = json_get_filled(metadata, keys[i]);
 
                 if (text && patch_add_text(guard, keys[i], text) < 0)
                         return -ENOMEM;
@@ -478,11 +476,10 @@ int recreate_controller_gate(struct json_object *pod, const RecreateSpec *spec, 
                 return -ENOMEM;
         }
 
-        r = read_writers(recreate_json_text(condition, "message"), key, writers, &is_listed);
+        r = read_writers(json_get_filled(condition, "message"), key, writers, &is_listed);
         if (r < 0)
                 return r;
-        if (is_listed == is_closed &&
-            (!is_closed || recreate_json_is(condition, "status", "False"))) {
+        if (is_listed == is_closed && (!is_closed || json_is(condition, "status", "False"))) {
                 *ret = NULL;
                 return 0;
         }

@@ -13,7 +13,6 @@
 #include "agent/base/loop.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
-#include "agent/recreate/recreate-json.h"
 #include "agent/recreate/recreate-context.h"
 #include "agent/recreate/recreate-controller-spec.h"
 
@@ -75,10 +74,10 @@ static int call_pod(RecreateRequest *request, struct json_object *body,
 
 static int patch_gate(RecreateRequest *request, struct json_object *pod) {
         cleanup(json_object_put_p) json_object *patch = NULL;
-        struct json_object *metadata = recreate_json_get(pod, "metadata", json_type_object);
+        struct json_object *metadata = json_get(pod, "metadata", json_type_object);
         int r;
 
-        if (!request->spec->pod_uid || !recreate_json_is(metadata, "uid", request->spec->pod_uid))
+        if (!request->spec->pod_uid || !json_is(metadata, "uid", request->spec->pod_uid))
                 return gate_done(request); /* it is another pod now */
 
         r = recreate_controller_gate(pod, request->spec, request->call == REQUEST_CALL_CLOSE_GATE,
@@ -491,7 +490,7 @@ static int add_unassigned(Recreate *recreate, const RecreateSpec *spec,
                 log_overfull(recreate);
                 return 0;
         }
-        text = recreate_json_body(object);
+        text = json_to_text(object);
         if (!text)
                 return -ENOMEM;
         if (strlen(text) > TEXT_MAX) {

@@ -14,7 +14,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/recreate/recreate-controller-spec.h"
-#include "agent/recreate/recreate-json.h"
+#include "agent/document/json-reader.h"
 
 #define SEC ((uint64_t) 1000000)
 #define POLL_USEC (10 * SEC) /* reconciled again without a reason */
@@ -499,13 +499,13 @@ static uint64_t get_rest(const RecreateRequest *request, uint64_t now_usec) {
 
 /* What a controller would report by a write of its own. */
 static int add_snapshot(const RecreateRequest *request, struct json_object *patch) {
-        struct json_object *status = recreate_json_get(patch, "status", json_type_object);
+        struct json_object *status = json_get(patch, "status", json_type_object);
         const Pod *pod = recreate_request_pod(request);
         struct json_object *list;
         int r;
 
         if (!request->spec->is_managed || request->recreate->dialect != RECREATE_V1BETA1 || !pod ||
-            !recreate_json_get(status, "containerRecreateStates", json_type_array))
+            !json_get(status, "containerRecreateStates", json_type_array))
                 return 0;
 
         r = recreate_controller_snapshot(request->spec, pod, &list);
@@ -516,7 +516,7 @@ static int send_status(RecreateRequest *request, struct json_object *patch) {
         cleanup(json_object_put_p) json_object *bound = NULL;
         int r;
 
-        if (recreate_json_get(patch, "metadata", json_type_object))
+        if (json_get(patch, "metadata", json_type_object))
                 return recreate_request_send(request, REQUEST_CALL_STATUS, patch);
 
         r = recreate_status_bind(patch, request->spec->uid, &bound);

@@ -11,7 +11,6 @@
 #include "agent/base/rfc3339.h"
 #include "agent/document/documents.h"
 #include "agent/document/json-reader.h"
-#include "agent/recreate/recreate-json.h"
 
 #define SECONDS_MAX ((int64_t) 10 * 366 * 24 * 3600)
 
@@ -19,7 +18,7 @@
  * controller's annotations */
 
 static bool is_true(struct json_object *object, const char *key) {
-        struct json_object *value = recreate_json_get(object, key, json_type_boolean);
+        struct json_object *value = json_get(object, key, json_type_boolean);
 
         return value && json_object_get_boolean(value);
 }
@@ -30,7 +29,7 @@ static struct json_object *find_named(struct json_object *list, const char *key,
         for (size_t i = 0; i < n; i++) {
                 struct json_object *item = json_object_array_get_idx(list, i);
 
-                if (recreate_json_is(item, key, name))
+                if (json_is(item, key, name))
                         return item;
         }
 
@@ -38,11 +37,10 @@ static struct json_object *find_named(struct json_object *list, const char *key,
 }
 
 static int read_state(struct json_object *item, RecreateState *state) {
-        const char *message = recreate_json_text(item, "message");
+        const char *message = json_get_filled(item, "message");
 
         state->is_killed = is_true(item, "isKilled");
-        return recreate_state_set(state,
-                                  recreate_phase_from_string(recreate_json_text(item, "phase")),
+        return recreate_state_set(state, recreate_phase_from_string(json_get_filled(item, "phase")),
                                   message);
 }
 
@@ -61,7 +59,7 @@ static int read_states(struct json_object *list, RecreateSpec *spec) {
         for (size_t i = 0; i < spec->n_containers; i++) {
                 const char *name = spec->containers[i].name;
                 struct json_object *here = i < n_listed ? json_object_array_get_idx(list, i) : NULL;
-                const char *listed = recreate_json_text(here, "name");
+                const char *listed = json_get_filled(here, "name");
                 struct json_object *item =
                         listed && strcmp(listed, name) == 0 ? here : find_named(list, "name", name);
 
@@ -78,11 +76,11 @@ static int read_states(struct json_object *list, RecreateSpec *spec) {
 }
 
 static int read_status(struct json_object *object, RecreateSpec *spec) {
-        const char *message = recreate_json_text(object, "message");
-        const char *completed = recreate_json_text(object, "completionTime");
+        const char *message = json_get_filled(object, "message");
+        const char *completed = json_get_filled(object, "completionTime");
         RecreateStatus *status = &spec->status;
 
-        status->phase = recreate_phase_from_string(recreate_json_text(object, "phase"));
+        status->phase = recreate_phase_from_string(json_get_filled(object, "phase"));
         status->is_completed = completed || status->phase == RECREATE_COMPLETED;
         if (completed)
                 (void) rfc3339_parse(completed, &status->completed_at);
@@ -90,8 +88,7 @@ static int read_status(struct json_object *object, RecreateSpec *spec) {
         if (message && !status->message)
                 return -ENOMEM;
 
-        return read_states(recreate_json_get(object, "containerRecreateStates", json_type_array),
-                           spec);
+        return read_states(json_get(object, "containerRecreateStates", json_type_array), spec);
 }
 
 static int read_snapshot(struct json_object *list, RecreateSpec *spec) {
@@ -106,8 +103,8 @@ static int read_snapshot(struct json_object *list, RecreateSpec *spec) {
 
         for (size_t i = 0; i < n; i++) {
                 struct json_object *item = json_object_array_get_idx(list, i);
-                const char *name = recreate_json_text(item, "name");
-                const char *id = recreate_json_text(item, "containerID");
+                const char *name = json_get_filled(item, "name");
+                const char *id = json_get_filled(item, "containerID");
                 RecreateSnapshot *snapshot = &spec->snapshot[spec->n_snapshot];
 
                 if (!name || !id)
@@ -137,11 +134,10 @@ static int read_drain_time(const char *text, RecreateSpec *spec) {
 
 /* A condition without a time is one that begins now, as its observer sees it. */
 static void read_condition(struct json_object *status, RecreateSpec *spec) {
-        struct json_object *condition =
-                find_named(recreate_json_get(status, "conditions", json_type_array), "type",
-                           RECREATE_CONDITION_DRAINED);
-        const char *value = recreate_json_text(condition, "status");
-        const char *time = recreate_json_text(condition, "lastTransitionTime");
+        struct json_object *condition = find_named(json_get(status, "conditions", json_type_array),
+                                                   "type", RECREATE_CONDITION_DRAINED);
+        const char *value = json_get_filled(condition, "status");
+        const char *time = json_get_filled(condition, "lastTransitionTime");
 
         spec->is_drained = value && strcmp(value, "True") == 0;
         spec->drained_at = INT64_MAX;
@@ -153,8 +149,8 @@ static void read_condition(struct json_object *status, RecreateSpec *spec) {
 static int read_annotations(struct json_object *annotations, RecreateSpec *spec) {
         cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
         cleanup(error_done) Error ignored = ERROR_INIT;
-        const char *snapshot = recreate_json_text(annotations, RECREATE_ANNOTATION_SNAPSHOT);
-        const char *drained = recreate_json_text(annotations, RECREATE_ANNOTATION_DRAINED);
+        const char *snapshot = json_get_filled(annotations, RECREATE_ANNOTATION_SNAPSHOT);
+        const char *drained = json_get_filled(annotations, RECREATE_ANNOTATION_DRAINED);
         bool is_list = false;
         int r;
 
@@ -172,8 +168,8 @@ static int read_annotations(struct json_object *annotations, RecreateSpec *spec)
 }
 
 static int read_notes(struct json_object *object, RecreateDialect dialect, RecreateSpec *spec) {
-        struct json_object *metadata = recreate_json_get(object, "metadata", json_type_object);
-        struct json_object *status = recreate_json_get(object, "status", json_type_object);
+        struct json_object *metadata = json_get(object, "metadata", json_type_object);
+        struct json_object *status = json_get(object, "status", json_type_object);
         int r;
 
         r = read_status(status, spec);
@@ -181,13 +177,10 @@ static int read_notes(struct json_object *object, RecreateDialect dialect, Recre
                 return r;
 
         if (dialect == RECREATE_V1ALPHA1)
-                return read_annotations(recreate_json_get(metadata, "annotations",
-                                                          json_type_object),
-                                        spec);
+                return read_annotations(json_get(metadata, "annotations", json_type_object), spec);
 
         read_condition(status, spec);
-        return read_snapshot(recreate_json_get(status, "containerStatusSnapshot", json_type_array),
-                             spec);
+        return read_snapshot(json_get(status, "containerStatusSnapshot", json_type_array), spec);
 }
 
 static void notes_done(RecreateSpec *spec) {
@@ -243,10 +236,10 @@ static int read_identity(struct json_object *metadata, RecreateSpec *spec, Error
 }
 
 static int read_metadata(struct json_object *object, RecreateSpec *spec, Error *reterr) {
-        struct json_object *metadata = recreate_json_get(object, "metadata", json_type_object);
-        struct json_object *labels = recreate_json_get(metadata, "labels", json_type_object);
-        const char *created = recreate_json_text(metadata, "creationTimestamp");
-        const char *pod_uid = recreate_json_text(labels, RECREATE_LABEL_POD_UID);
+        struct json_object *metadata = json_get(object, "metadata", json_type_object);
+        struct json_object *labels = json_get(metadata, "labels", json_type_object);
+        const char *created = json_get_filled(metadata, "creationTimestamp");
+        const char *pod_uid = json_get_filled(labels, RECREATE_LABEL_POD_UID);
         int r;
 
         r = read_identity(metadata, spec, reterr);
@@ -255,9 +248,9 @@ static int read_metadata(struct json_object *object, RecreateSpec *spec, Error *
 
         if (created)
                 (void) rfc3339_parse(created, &spec->created_at);
-        spec->is_deleted = recreate_json_text(metadata, "deletionTimestamp");
-        spec->is_active = recreate_json_is(labels, RECREATE_LABEL_ACTIVE, "true");
-        spec->is_managed = recreate_json_is(labels, RECREATE_LABEL_MANAGED, "true");
+        spec->is_deleted = json_get_filled(metadata, "deletionTimestamp");
+        spec->is_active = json_is(labels, RECREATE_LABEL_ACTIVE, "true");
+        spec->is_managed = json_is(labels, RECREATE_LABEL_MANAGED, "true");
         return pod_uid ? set_text(&spec->pod_uid, pod_uid) : 0;
 }
 

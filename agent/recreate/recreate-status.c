@@ -13,7 +13,7 @@
 #include "agent/base/rfc3339.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
-#include "agent/recreate/recreate-json.h"
+#include "agent/document/json-reader.h"
 
 /* How many bytes the character has, or 0 if it is none that may stay. */
 static size_t character_size(const unsigned char *text) {
@@ -336,7 +336,7 @@ static int append_step(struct json_object *list, const char *what, const char *p
 
 int recreate_status_bind(struct json_object *patch, const char *uid, struct json_object **ret) {
         cleanup(json_object_put_p) json_object *list = json_object_new_array();
-        struct json_object *status = recreate_json_get(patch, "status", json_type_object);
+        struct json_object *status = json_get(patch, "status", json_type_object);
 
         if (!list || append_step(list, "test", "/metadata/uid", json_object_new_string(uid)) < 0)
                 return -ENOMEM;

@@ -24,7 +24,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/kube/discovery.h"
 #include "agent/pod/runtime-pods.h"
-#include "agent/recreate/recreate-json.h"
+#include "agent/document/json-reader.h"
 #include "agent/recreate/recreate-request.h"
 #include "agent/recreate/recreate.h"
 #include "cri/client.h"
@@ -158,11 +158,10 @@ static inline KubeObject as_shown(json_object *object) {
 
 static inline bool is_selected(const KubeWatch *watch, json_object *object) {
         json_object *labels = get_path(object, "/metadata/labels");
-        bool has_node = recreate_json_text(labels, RECREATE_LABEL_NODE);
+        bool has_node = json_get_filled(labels, RECREATE_LABEL_NODE);
 
-        return watch->is_loose
-                       ? !has_node
-                       : has_node && recreate_json_is(labels, RECREATE_LABEL_ACTIVE, "true");
+        return watch->is_loose ? !has_node
+                               : has_node && json_is(labels, RECREATE_LABEL_ACTIVE, "true");
 }
 
 static inline void show_to(KubeWatch *watch, json_object *object, bool was_selected) {
@@ -329,8 +328,8 @@ static inline int on_called(sd_event_source *source, void *userdata) {
         const KubeRequest request = call->request;
         size_t i = find_object(call->request.path);
         const char *object = strcmp(request.method, "GET") != 0 ? NULL
-                             : i < node.n_objects ? recreate_json_body(node.objects[i])
-                                                  : node.pod_json;
+                             : i < node.n_objects               ? json_to_text(node.objects[i])
+                                                                : node.pod_json;
         char body[4096];
         int code = is_refused(&request) ? node.refused_code : node.next_code;
         cleanup(error_done) Error error = ERROR_INIT;

@@ -16,7 +16,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/recreate/recreate-json.h"
+#include "agent/document/json-reader.h"
 #include "agent/recreate/recreate-plan.h"
 #include "agent/recreate/recreate-controller-spec.h"
 
@@ -218,7 +218,7 @@ static void check(json_object *made, const char *text) {
         cleanup(json_object_put_p) json_object *expected = parse(text);
 
         if (!json_object_equal(made, expected))
-                fail_msg("%s\nis not\n%s", recreate_json_body(made), recreate_json_body(expected));
+                fail_msg("%s\nis not\n%s", json_to_text(made), json_to_text(expected));
 }
 
 static void test_adopt(void **state) {

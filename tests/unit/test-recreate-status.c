@@ -16,7 +16,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/recreate/recreate-json.h"
+#include "agent/document/json-reader.h"
 #include "agent/recreate/recreate-status.h"
 
 #define A(...) \
@@ -97,7 +97,7 @@ static void test_row(void **state) {
 
         assert_int_equal(recreate_status_diff(&known, &wanted, "7", &patch), 0);
         if (patch)
-                strncat(text, recreate_json_body(patch), sizeof(text) - 1);
+                strncat(text, json_to_text(patch), sizeof(text) - 1);
         for (char *at = text; *at; at++)
                 if (*at == '"')
                         *at = '\'';
@@ -139,7 +139,7 @@ static void test_bound(void **state) {
         cleanup(json_object_put_p) json_object *bound = NULL;
 
         assert_int_equal(recreate_status_bind(patch, "u-1", &bound), 0);
-        assert_string_equal(recreate_json_body(bound),
+        assert_string_equal(json_to_text(bound),
                             "[{\"op\":\"test\",\"path\":\"/metadata/uid\",\"value\":\"u-1\"},"
                             "{\"op\":\"add\",\"path\":\"/status/a\",\"value\":[1]},"
                             "{\"op\":\"add\",\"path\":\"/status/b\",\"value\":[{\"c\":2}]}]");
