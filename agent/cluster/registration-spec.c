@@ -14,6 +14,7 @@
 #include "agent/cluster/status-diff.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
+#include "agent/document/json-reader.h"
 
 #define REGISTRATION_LABEL "app.kubernetes.io/managed-by"
 #define REGISTRATION_LABEL_VALUE "inplaced"
@@ -23,10 +24,10 @@
 static struct json_object *make_guard(struct json_object *object) {
         static const char *const keys[] = { "uid", "resourceVersion" };
         cleanup(json_object_put_p) json_object *guard = json_object_new_object();
-        struct json_object *metadata = observed_member(object, "metadata", json_type_object);
+        struct json_object *metadata = json_get(object, "metadata", json_type_object);
 
         for (size_t i = 0; guard && i < sizeof(keys) / sizeof(keys[0]); i++) {
-                struct json_object *value = observed_member(metadata, keys[i], json_type_string);
+                struct json_object *value = json_get(metadata, keys[i], json_type_string);
 
                 if (value && patch_add(guard, keys[i], json_object_get(value)) < 0)
                         return NULL;
@@ -36,19 +37,18 @@ static struct json_object *make_guard(struct json_object *object) {
 }
 
 static struct json_object *get_metadata(struct json_object *object) {
-        return observed_member(object, "metadata", json_type_object);
+        return json_get(object, "metadata", json_type_object);
 }
 
 static struct json_object *get_labels(struct json_object *object) {
-        return observed_member(get_metadata(object), "labels", json_type_object);
+        return json_get(get_metadata(object), "labels", json_type_object);
 }
 
 /* NULL if it is missing or empty. */
 static const char *get_text(struct json_object *object, const char *key) {
-        struct json_object *value = observed_member(object, key, json_type_string);
+        const char *text = json_get_text(object, key);
 
-        return value && json_object_get_string_len(value) > 0 ? json_object_get_string(value)
-                                                              : NULL;
+        return text && text[0] ? text : NULL;
 }
 
 static bool has_label(struct json_object *object, const char *key, const char *value) {
@@ -239,8 +239,8 @@ static bool read_number(struct json_object *object, const char *key, int64_t oth
 
 /* When the tag may leave, as far as is known; INT64_MAX: not yet. */
 static int64_t find_end(const Tidying *tidying, const char *name, struct json_object *item) {
-        struct json_object *tag = observed_member(item, "tag", json_type_string);
-        struct json_object *policy = observed_member(item, "pullPolicy", json_type_object);
+        struct json_object *tag = json_get(item, "tag", json_type_string);
+        struct json_object *policy = json_get(item, "pullPolicy", json_type_object);
         int64_t version, ttl_sec, end;
         struct json_object *finished;
 
@@ -258,7 +258,7 @@ static int64_t find_end(const Tidying *tidying, const char *name, struct json_ob
 
 /* That this tag leaves, of which it is known that it may since then. */
 static void note_leaving(TidyPlan *plan, const char *name, struct json_object *item, int64_t end) {
-        struct json_object *tag = observed_member(item, "tag", json_type_string);
+        struct json_object *tag = json_get(item, "tag", json_type_string);
         char time[RFC3339_SIZE];
 
         plan->n_tags++;
@@ -292,7 +292,7 @@ static int tidy_tags(Tidying *tidying, const char *name, struct json_object *tag
 
 static int tidy_image(Tidying *tidying, const char *name, struct json_object *image) {
         cleanup(json_object_put_p) json_object *kept = NULL;
-        struct json_object *tags = observed_member(image, "tags", json_type_array);
+        struct json_object *tags = json_get(image, "tags", json_type_array);
         size_t n_before = tidying->plan.n_tags;
         int r;
 
@@ -329,10 +329,10 @@ static int make_patch(struct json_object *object, struct json_object *images,
 
 int tidy_spec_plan(struct json_object *object, int64_t now, TidyPlan *ret) {
         cleanup(json_object_put_p) json_object *patch_of_images = json_object_new_object();
-        struct json_object *spec = observed_member(object, "spec", json_type_object);
-        struct json_object *images = observed_member(spec, "images", json_type_object);
+        struct json_object *spec = json_get(object, "spec", json_type_object);
+        struct json_object *images = json_get(spec, "images", json_type_object);
         Tidying tidying = {
-                .status = observed_member(object, "status", json_type_object),
+                .status = json_get(object, "status", json_type_object),
                 .images = patch_of_images,
                 .now = now,
                 .plan.next_at = INT64_MAX,

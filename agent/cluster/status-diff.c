@@ -11,6 +11,7 @@
 #include "agent/base/rfc3339.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
+#include "agent/document/json-reader.h"
 
 /*
  * What the status of a NodeImage says about the tags of an image
@@ -18,23 +19,6 @@
  * Any writer may have made it, so nothing is taken for granted: what is invalid is passed over.
  * Nothing is changed.
  */
-
-struct json_object *observed_member(struct json_object *object, const char *key, json_type type) {
-        struct json_object *value;
-
-        if (!json_object_object_get_ex(object, key, &value) || !json_object_is_type(value, type))
-                return NULL;
-
-        return value;
-}
-
-/* A text with a NUL in it is none. */
-static const char *get_text(struct json_object *object, const char *key) {
-        struct json_object *value = observed_member(object, key, json_type_string);
-        const char *text = value ? json_object_get_string(value) : NULL;
-
-        return text && strlen(text) == (size_t) json_object_get_string_len(value) ? text : NULL;
-}
 
 static bool has_version(struct json_object *entry, int64_t version) {
         struct json_object *value;
@@ -47,7 +31,7 @@ static bool has_version(struct json_object *entry, int64_t version) {
 
 /* _IMAGE_PHASE_MAX: none that is known. */
 static ImagePhase observed_phase(struct json_object *entry) {
-        const char *text = get_text(entry, "phase");
+        const char *text = json_get_text(entry, "phase");
         ImagePhase phase = 0;
 
         while (phase < _IMAGE_PHASE_MAX &&
@@ -58,7 +42,7 @@ static ImagePhase observed_phase(struct json_object *entry) {
 }
 
 int64_t observed_completed_at(struct json_object *entry) {
-        const char *text = get_text(entry, "completionTime");
+        const char *text = json_get_text(entry, "completionTime");
         int64_t time;
 
         return text && rfc3339_parse(text, &time) >= 0 ? time : 0;
@@ -73,9 +57,9 @@ static bool observed_is_finished(struct json_object *entry, int64_t version) {
 }
 
 static struct json_object *get_list(struct json_object *images, const char *name) {
-        struct json_object *image = observed_member(images, name, json_type_object);
+        struct json_object *image = json_get(images, name, json_type_object);
 
-        return observed_member(image, "tags", json_type_array);
+        return json_get(image, "tags", json_type_array);
 }
 
 typedef struct ObservedTag {
@@ -109,7 +93,7 @@ static int observed_tags_read(struct json_object *images, const char *name, Obse
 
         for (size_t i = 0; i < n; i++) {
                 struct json_object *entry = json_object_array_get_idx(tags.list, i);
-                const char *tag = get_text(entry, "tag");
+                const char *tag = json_get_text(entry, "tag");
 
                 if (tag)
                         tags.items[tags.n_items++] =
@@ -150,7 +134,7 @@ static struct json_object *observed_tags_find(const ObservedTags *tags, const ch
 }
 
 static bool has_tag(struct json_object *entry, const char *tag) {
-        const char *text = get_text(entry, "tag");
+        const char *text = json_get_text(entry, "tag");
 
         return text && strcmp(text, tag) == 0;
 }
@@ -161,7 +145,7 @@ static size_t guess_index(struct json_object *list, const char *tag) {
 
         while (low < high) {
                 size_t middle = low + (high - low) / 2;
-                const char *text = get_text(json_object_array_get_idx(list, middle), "tag");
+                const char *text = json_get_text(json_object_array_get_idx(list, middle), "tag");
 
                 if (text && strcmp(text, tag) < 0)
                         low = middle + 1;
@@ -428,7 +412,7 @@ static int diff_counts(Diff *diff, struct json_object *status) {
         for (Count i = 0; i < _COUNT_MAX; i++) {
                 struct json_object *observed;
 
-                observed = observed_member(diff->observed, keys[i], json_type_int);
+                observed = json_get(diff->observed, keys[i], json_type_int);
                 if ((observed && json_object_get_int64(observed) == diff->counts[i]) ||
                     (i == COUNT_WAITING && diff_lacks_waiting(diff)))
                         continue;
@@ -482,7 +466,7 @@ int status_diff(struct json_object *observed, const StatusEntry *entries, size_t
                 struct json_object **ret_patch) {
         cleanup(diff_done) Diff diff = {
                 .observed = json_object_is_type(observed, json_type_object) ? observed : NULL,
-                .observed_images = observed_member(observed, "imageStatuses", json_type_object),
+                .observed_images = json_get(observed, "imageStatuses", json_type_object),
                 .images = json_object_new_object(),
         };
         int r;
@@ -504,6 +488,6 @@ int status_diff(struct json_object *observed, const StatusEntry *entries, size_t
 
 struct json_object *status_find_finished(struct json_object *observed, const char *name,
                                          const char *tag, int64_t version) {
-        return find_finished(observed_member(observed, "imageStatuses", json_type_object), name,
-                             tag, version);
+        return find_finished(json_get(observed, "imageStatuses", json_type_object), name, tag,
+                             version);
 }

@@ -40,6 +40,3 @@ struct json_object *status_find_finished(struct json_object *observed, const cha
 
 /* When an entry ended, in seconds since the epoch; 0: it did not. */
 int64_t observed_completed_at(struct json_object *entry);
-
-/* The member if it is of the type, else NULL. The object may be NULL or none. */
-struct json_object *observed_member(struct json_object *object, const char *key, json_type type);

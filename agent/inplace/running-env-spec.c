@@ -9,20 +9,11 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-reader.h"
 #include "agent/pod/env-hash.h"
 
 #define DEPTH_MAX 64
 #define TEXT_MAX ((size_t) 16 << 20)
-
-static json_object *member(json_object *object, const char *key, json_type type) {
-        json_object *value;
-
-        if (!json_object_is_type(object, json_type_object) ||
-            !json_object_object_get_ex(object, key, &value) || !json_object_is_type(value, type))
-                return NULL;
-
-        return value;
-}
 
 static const char *text_of(json_object *json) {
         return json_object_is_type(json, json_type_string) ? json_object_get_string(json) : "";
@@ -47,8 +38,8 @@ static const char *find_in_config(json_object *list, const char *name) {
         for (size_t i = json_object_array_length(list); i-- > 0;) {
                 json_object *item = json_object_array_get_idx(list, i);
 
-                if (strcmp(text_of(member(item, "key", json_type_string)), name) == 0)
-                        return text_of(member(item, "value", json_type_string));
+                if (strcmp(text_of(json_get(item, "key", json_type_string)), name) == 0)
+                        return text_of(json_get(item, "value", json_type_string));
         }
 
         return "";
@@ -91,14 +82,14 @@ static json_object *parse(const char *text) {
 
 int running_env_hash(const char *info, char *const *names, uint32_t *ret, Error *reterr) {
         cleanup(json_object_wipe_p) json_object *json = parse(info);
-        json_object *process =
-                member(member(json, "runtimeSpec", json_type_object), "process", json_type_object);
-        json_object *list = member(process, "env", json_type_array);
+        json_object *process = json_get(json_get(json, "runtimeSpec", json_type_object), "process",
+                                        json_type_object);
+        json_object *list = json_get(process, "env", json_type_array);
 
         if (list)
                 return hash(list, true, names, ret);
 
-        list = member(member(json, "config", json_type_object), "envs", json_type_array);
+        list = json_get(json_get(json, "config", json_type_object), "envs", json_type_array);
         if (list)
                 return hash(list, false, names, ret);
 

@@ -19,6 +19,7 @@
 #include "agent/base/file.h"
 #include "agent/base/program.h"
 #include "agent/base/quote.h"
+#include "agent/base/text.h"
 #include "agent/document/documents.h"
 #include "agent/kube/access-json.h"
 #include "agent/kube/exec-credential-spec.h"
@@ -320,13 +321,9 @@ static void exec_back_off(AccessExec *exec) {
         exec->not_before_usec = exec->ended_usec + backoff_usec(exec->n_failures, random);
 }
 
-static bool is_same_text(const char *one, const char *other) {
-        return strcmp(one ?: "", other ?: "") == 0;
-}
-
 static void exec_adopt(AccessExec *exec, ExecCredential *credential) {
-        if (!is_same_text(exec->credential.certificate, credential->certificate) ||
-            !is_same_text(exec->credential.key, credential->key))
+        if (!text_equal(exec->credential.certificate ?: "", credential->certificate ?: "") ||
+            !text_equal(exec->credential.key ?: "", credential->key ?: ""))
                 exec->generation++;
         if (!exec->is_refused)
                 exec->n_failures = 0;

@@ -16,6 +16,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
+#include "agent/base/text.h"
 #include "agent/kube/http-library.h"
 #include "agent/kube/proxy-spec.h"
 
@@ -846,11 +847,6 @@ static int http_run_add_timer(HttpPeer *peer) {
         return sd_event_source_set_enabled(peer->timer, SD_EVENT_OFF);
 }
 
-static int copy(const char *text, char **ret) {
-        *ret = text ? strdup(text) : NULL;
-        return text && !*ret ? -ENOMEM : 0;
-}
-
 /* One of several variables that has a value. */
 static const char *get_variable(const char *name, const char *small) {
         const char *value = getenv(name);
@@ -876,12 +872,12 @@ static int http_peer_copy_credentials(HttpPeer *peer, const KubeCredentials *cre
         bool is_copied;
 
         peer->is_unverified = credentials->is_unverified;
-        is_copied = copy(credentials->ca, &peer->ca) == 0 &&
-                    copy(credentials->certificate, &peer->certificate) == 0 &&
-                    copy(credentials->key, &peer->key) == 0 &&
-                    copy(credentials->username, &peer->username) == 0 &&
-                    copy(credentials->password, &peer->password) == 0 &&
-                    copy(choose_proxy(&peer->target, credentials), &peer->proxy) == 0;
+        is_copied = text_copy(credentials->ca, &peer->ca) == 0 &&
+                    text_copy(credentials->certificate, &peer->certificate) == 0 &&
+                    text_copy(credentials->key, &peer->key) == 0 &&
+                    text_copy(credentials->username, &peer->username) == 0 &&
+                    text_copy(credentials->password, &peer->password) == 0 &&
+                    text_copy(choose_proxy(&peer->target, credentials), &peer->proxy) == 0;
 
         return is_copied ? 0 : -ENOMEM;
 }
