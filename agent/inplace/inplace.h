@@ -4,12 +4,12 @@
 /*
  * What really runs in the pods of this node, and restarts where their metadata has changed
  *
- * For each pod whose owner asks for it: writes into the annotation
- * apps.kruise.io/runtime-containers-meta which container of the runtime is behind each name and what it was made with; restarts, at once
- * and no more than once, the containers whose environment is made from labels or annotations that
- * have another value now; and shows by the condition inplaced.io/InPlaceVerified whether what was
- * asked for is what runs. What is known of a container is asked once, since it does not change as
- * long as the container lives.
+ * For each pod whose owner asks for it, it writes into the annotation
+ * apps.kruise.io/runtime-containers-meta which container of the runtime is behind each name, and what it
+ * was made with; it restarts, at once and no more than once, the containers whose environment is made
+ * from labels or annotations that have another value now; and it shows by the condition
+ * inplaced.io/InPlaceVerified whether what was asked for is what runs. The runtime is asked about a
+ * container once, since what it reports does not change as long as the container lives.
  */
 
 #include "agent/inplace/image-ids.h"

@@ -345,7 +345,7 @@ static int64_t now_nsec(void) {
         return (int64_t) now.tv_sec * NSEC_PER_SEC + now.tv_nsec;
 }
 
-/* A stop goes on without its file; what is lost is what a crash would want to know. */
+/* A stop goes on without its file; only after a crash the next run would miss it. */
 static void stops_note_journal(Stops *stops, const Error *error) {
         bool is_broken = error->kind != ERROR_NONE;
 
