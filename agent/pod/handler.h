@@ -4,8 +4,9 @@
 /*
  * Runs what a hook or a probe consists of
  *
- * exec through the runtime; httpGet without a proxy and without verifying certificates; tcpSocket, which connects and closes; sleep. The result is what happened: what
- * it means for a hook, or after how many of them a probe has failed, is up to the caller.
+ * exec through the runtime; httpGet without a proxy and without verifying certificates; tcpSocket,
+ * which connects and closes; sleep. The result is what happened: what it means for a hook, or after how
+ * many of them a probe has failed, is up to the caller.
  *
  * The other side is not trusted: it gets at most the time that the caller grants, and at most
  * HANDLER_OUTPUT_MAX bytes of what it sends are kept.
@@ -23,7 +24,8 @@
 typedef struct Handler Handler;
 
 typedef enum HandlerOutcome {
-        HANDLER_SUCCEEDED, /* exit status 0, an HTTP status from 200 to 399, a connection, or the time is over */
+        /* Exit status 0, an HTTP status from 200 to 399, a connection, or the sleep is over. */
+        HANDLER_SUCCEEDED,
         HANDLER_FAILED,  /* the container did something else, or nothing in time */
         HANDLER_NOT_RUN, /* which means nothing for the container */
         _HANDLER_OUTCOME_MAX,
