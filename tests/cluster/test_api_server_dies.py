@@ -315,7 +315,7 @@ def test_kind_comes_and_goes(start_agent, containerd, mortal, folder, node_name,
     path = mortal.write_agent_kubeconfig(folder / "member.conf")
     agent = start_agent(containerd.endpoint, kubeconfig=path, node_name=node_name)
     try:
-        wait_problem(agent, "NodeImages")
+        wait_problem(agent, "nodeimages")
         assert "CRD" in agent.ctl("doctor").stdout
     finally:
         mortal.install()
