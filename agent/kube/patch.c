@@ -54,10 +54,12 @@ static KubePatchOutcome find_outcome(const KubeReply *reply, const Error *error)
                        : KUBE_PATCH_REFUSED;
 }
 
-/* An admission webhook uses the same code, and says that it was its decision. */
+/* Admission webhooks and policies use the same code, and say that it was their decision: "admission
+ * webhook "NAME" denied the request", "ValidatingAdmissionPolicy 'NAME' ... denied request". */
 static bool is_right_missing(const KubeReply *reply, const Error *error) {
         return error && reply->code == CODE_FORBIDDEN &&
-               !strstr(error_message(error), "denied the request");
+               !strstr(error_message(error), "denied the request") &&
+               !strstr(error_message(error), "denied request");
 }
 
 static int read_version(const KubeReply *reply, char **ret) {

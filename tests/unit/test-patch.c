@@ -14,8 +14,6 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/kube/patch.h"
 
-#define DENIAL "admission webhook \"x\" denied the request: no"
-
 static struct Seen {
         unsigned n_answers;
         KubePatchOutcome outcome;
@@ -180,9 +178,13 @@ static void test_answers(void **state) {
         }
 }
 
-/* A webhook's decision is none about a right, and one right is not another. */
+/* The decision of a webhook or a policy is none about a right, and one right is not another. */
 static void test_rights(void **state) {
-        const Error denial = { .kind = ERROR_DENIED, .message = (char *) DENIAL };
+        static const char *const denials[] = {
+                "admission webhook \"x\" denied the request: no",
+                "pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied "
+                "request: no",
+        };
         const KubeReply reply = { .code = 403, .body = "" };
         const KubePatchRequest get = {
                 .verb = KUBE_PATCH_GET,
@@ -190,9 +192,13 @@ static void test_rights(void **state) {
                 .on_answered = on_answered,
         };
 
-        send_digest(KUBE_PATCH_MERGE, 0);
-        assert_int_equal(fake.calls[0]->request.on_replied(&reply, &denial, &patch), 0);
-        assert_string_equal(seen.message, DENIAL);
+        for (size_t i = 0; i < sizeof(denials) / sizeof(denials[0]); i++) {
+                const Error denial = { .kind = ERROR_DENIED, .message = (char *) denials[i] };
+
+                send_digest(KUBE_PATCH_MERGE, 0);
+                assert_int_equal(fake.calls[0]->request.on_replied(&reply, &denial, &patch), 0);
+                assert_string_equal(seen.message, denials[i]);
+        }
 
         assert_int_equal(kube_patch_send(&patch, &get), 0);
         assert_int_equal(fake_answer(403, "{}"), 0);
