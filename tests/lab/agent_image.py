@@ -28,7 +28,8 @@ def build_agent_image(label: str = "") -> Image:
         return _read_archive(Path(archive), label)
     build = Path(os.environ["INPLACED_BUILD_DIR"])
     programs = [build / "agent" / name for name in ("inplaced", "inplacectl")]
-    files = {f"usr/bin/{program.name}": program for program in programs}
+    files: dict[str, Path | bytes] = {f"usr/bin/{program.name}": program for program in programs}
+    files["etc/group"] = b"root:x:0:\ninplaced:x:999:\n"
     for program in [*programs, *(_find_library(name) for name in _MORE)]:
         for library in _libraries(program):
             files[str(library).lstrip("/")] = library

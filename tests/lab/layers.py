@@ -55,13 +55,13 @@ def program_layer(applet: str) -> Layer:
     return _make_layer(lambda: iter([archive_bytes]), level=1)
 
 
-def files_layer(files: Mapping[str, Path]) -> Layer:
-    """A layer with these files of the machine, by their paths in it, without the first slash."""
+def files_layer(files: Mapping[str, Path | bytes]) -> Layer:
+    """A layer with these files of the machine, or these bytes, by their paths in it, without the first slash."""
     output = io.BytesIO()
     with tarfile.open(fileobj=output, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for name, path in sorted(files.items()):
             entry = tarfile.TarInfo(name)
-            content = path.read_bytes()
+            content = path if isinstance(path, bytes) else path.read_bytes()
             entry.size, entry.mode = len(content), 0o755
             archive.addfile(entry, io.BytesIO(content))
     archive_bytes = output.getvalue()
