@@ -15,6 +15,7 @@ import subprocess
 import pytest
 
 from conftest import REPOSITORY, VERSION_OF_UPGRADE
+from lab.certificates import make_certificates
 from lab.machine import Machine
 from lab.registry import Registry, password_line
 from lab.wait import wait_until
@@ -59,6 +60,18 @@ providers:
   matchImages: ["CLOSED"]
   defaultCacheDuration: "0s"
   apiVersion: credentialprovider.kubelet.k8s.io/v1
+"""
+
+KUBELET_CONF = """apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:6443", insecure-skip-tls-verify: true}}]
+users:
+- name: u
+  user:
+    client-certificate: /var/lib/kubelet/pki/current.pem
+    client-key: /var/lib/kubelet/pki/current.pem
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
 """
 
 DOCUMENT = """apiVersion: apps.kruise.io/v1alpha1
@@ -342,6 +355,23 @@ def test_load_credential(node):
     node.pull(f"{CLOSED}/t/credential:1")
     node.remove_drop_in()
     node.configure("")
+
+
+def test_identity_of_the_kubelet(node, session_folder):
+    """The agent may use kubeconfig and client certificate of the kubelet, which only root may read."""
+    made = make_certificates(session_folder)
+    node.write("/var/lib/kubelet/pki/first.pem", made.certificate.read_text() + made.key.read_text(), 0o600)
+    (node.machine.root / "var/lib/kubelet").chmod(0o700)
+    (node.machine.root / "var/lib/kubelet/pki/current.pem").symlink_to("/var/lib/kubelet/pki/first.pem")
+    node.write("/etc/kubernetes/kubelet.conf", KUBELET_CONF, 0o600)
+    node.configure("kubeconfig: /etc/kubernetes/kubelet.conf\n")
+    wait_until(lambda: "127.0.0.1:6443" in node.run("inplacectl", "doctor", check=False), 60, node.log, 0.1)
+    said = node.run("inplacectl", "doctor", check=False)
+    assert "127.0.0.1:6443: Connection refused" in said
+    assert "denied" not in said
+    node.configure("")
+    shutil.rmtree(node.machine.root / "var/lib/kubelet")
+    shutil.rmtree(node.machine.root / "etc/kubernetes")
 
 
 def test_wrong_configuration(node):
