@@ -26,6 +26,9 @@ static_packages=(
 # To build it for arm64 as well.
 cross_packages=(gcc-aarch64-linux-gnu g++-aarch64-linux-gnu)
 
+# To test it.
+image_packages=(skopeo)
+
 # To ask a runtime, beside the agent, what it holds. (python3-grpc-tools needs python3-pkg-resources
 # without saying so.)
 query_packages=(python3 python3-grpcio python3-grpc-tools python3-pkg-resources)
