@@ -57,7 +57,7 @@ def proxy(folder, server) -> Iterator[ApiProxy]:
 
 
 @pytest.fixture
-def wishes(server) -> Iterator[NodeImage]:
+def desired(server) -> Iterator[NodeImage]:
     """This node's NodeImage, through which a test is the controller; not through the proxy."""
     kube = Kube(server.url, server.authority, "lab-admin")
     made = NodeImage(kube, NODE)
@@ -75,7 +75,7 @@ def token_file(folder):
 
 @pytest.fixture
 def make_member(
-    make_agent, folder, fake_runtime, proxy, wishes, token_file
+    make_agent, folder, fake_runtime, proxy, desired, token_file
 ) -> Callable[..., Agent]:
     """make_member(authority=…, flags=…): an agent that serves the cluster behind the proxy; not
     started.
@@ -90,7 +90,7 @@ def make_member(
 
 
 @pytest.fixture
-def member(make_member, proxy, wishes) -> Agent:
+def member(make_member, proxy, desired) -> Agent:
     """One that watches already, and has said that nothing is wanted of it."""
     agent = make_member()
     agent.start()
@@ -100,7 +100,7 @@ def member(make_member, proxy, wishes) -> Agent:
         return bool(proxy.watches("/nodeimages"))
 
     wait_until(watches, 10 * SLOWLY, "watch")
-    wait_until(lambda: "desired" in wishes.status(), 10 * SLOWLY, "first status")
+    wait_until(lambda: "desired" in desired.status(), 10 * SLOWLY, "first status")
     wait_until(lambda: readiness(agent)[0] == 200, 10 * SLOWLY, lambda: f"{readiness(agent)}")
     return agent
 
@@ -177,9 +177,9 @@ def assert_pulls_locally(agent: Agent, reference: str = "local/one:1") -> None:
     assert done.returncode == 0, done.stderr
 
 
-def add(wishes: NodeImage, *references: str, policy: str = "IfNotPresent", **more: int) -> None:
+def add(desired: NodeImage, *references: str, policy: str = "IfNotPresent", **more: int) -> None:
     """To what is wanted already."""
-    wishes.kube.patch(wishes.path, {"spec": document_for(references, policy, **more)["spec"]})
+    desired.kube.patch(desired.path, {"spec": document_for(references, policy, **more)["spec"]})
 
 
 def readiness(agent: Agent) -> tuple[int, str]:

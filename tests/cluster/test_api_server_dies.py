@@ -45,7 +45,7 @@ def mortal(session_folder) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-def wishes(mortal, node_name) -> Iterator[NodeImage]:
+def desired(mortal, node_name) -> Iterator[NodeImage]:
     made = NodeImage(mortal.admin, node_name)
     made.create()
     yield made
@@ -53,10 +53,10 @@ def wishes(mortal, node_name) -> Iterator[NodeImage]:
 
 
 @pytest.fixture
-def member(start_agent, containerd, mortal, folder, node_name, wishes) -> Agent:
+def member(start_agent, containerd, mortal, folder, node_name, desired) -> Agent:
     path = mortal.write_agent_kubeconfig(folder / "member.conf")
     agent = start_agent(containerd.endpoint, kubeconfig=path, node_name=node_name)
-    wait_until(wishes.status, 10 * SLOWLY, "status")
+    wait_until(desired.status, 10 * SLOWLY, "status")
     return agent
 
 
@@ -165,12 +165,12 @@ def test_agent_ends_without_files(cluster_agent, node_image, counted, push):
 @pytest.mark.parametrize("away", ["dead", "frozen"])
 @pytest.mark.parametrize("lives", [0, 1, 2])
 def test_both_die_in_mid_pull(
-    member, mortal, wishes, gate, fake_registry, image_name, away, lives
+    member, mortal, desired, gate, fake_registry, image_name, away, lives
 ):
     """A pull that ended while nobody could be told is told by a later life of the agent, however
     many lives there are before the server is back."""
-    wishes.want(gate.reference, policy="Always")
-    wishes.wait_status(gate.reference, "Pulling")
+    desired.want(gate.reference, policy="Always")
+    desired.wait_status(gate.reference, "Pulling")
     server = mortal.apiserver
     server.kill9() if away == "dead" else server.freeze()
     gate.open()
@@ -182,23 +182,23 @@ def test_both_die_in_mid_pull(
     member.kill9()
     server.start() if away == "dead" else server.thaw()
     member.start()
-    assert wishes.wait_status(gate.reference, "Succeeded", 40 * SLOWLY) == seen
+    assert desired.wait_status(gate.reference, "Succeeded", 40 * SLOWLY) == seen
     wait_well(member)
     assert count_pulls(fake_registry, image_name) == 1
 
 
-def test_new_version_meanwhile(member, wishes, counted):
+def test_new_version_meanwhile(member, desired, counted):
     """What an earlier life has finished is not taken for what is wanted now."""
-    wishes.want(counted.reference, policy="Always")
-    wishes.wait_status(counted.reference, "Succeeded")
+    desired.want(counted.reference, policy="Always")
+    desired.wait_status(counted.reference, "Succeeded")
     member.kill9()
-    wishes.want(counted.reference, policy="Always", version=1)
+    desired.want(counted.reference, policy="Always", version=1)
     member.start()
     wait_until(
-        lambda: (wishes.tag_status(counted.reference) or {}).get("version") == 1
-        and wishes.tag_status(counted.reference)["phase"] == "Succeeded",
+        lambda: (desired.tag_status(counted.reference) or {}).get("version") == 1
+        and desired.tag_status(counted.reference)["phase"] == "Succeeded",
         20 * SLOWLY,
-        lambda: f"version 1, only {wishes.status()}",
+        lambda: f"version 1, only {desired.status()}",
     )
     assert counted.pulls() == 2
 
@@ -207,11 +207,11 @@ def test_new_version_meanwhile(member, wishes, counted):
 
 
 @pytest.mark.parametrize("part", ["apiserver", "etcd"])
-def test_server_dies_in_mid_pull(member, mortal, wishes, gate, counted, push, part):
+def test_server_dies_in_mid_pull(member, mortal, desired, gate, counted, push, part):
     """It is said, whoever is on the node is served, and all is told afterwards."""
-    wishes.want(gate.reference, counted.reference, policy="Always")
-    wishes.wait_status(counted.reference, "Succeeded")
-    wishes.wait_status(gate.reference, "Pulling")
+    desired.want(gate.reference, counted.reference, policy="Always")
+    desired.wait_status(counted.reference, "Succeeded")
+    desired.wait_status(gate.reference, "Pulling")
     getattr(mortal, part).kill9()
     gate.open()
     member.wait_status(gate.reference, "Succeeded")
@@ -225,7 +225,7 @@ def test_server_dies_in_mid_pull(member, mortal, wishes, gate, counted, push, pa
         assert code == 503 and said in text
     getattr(mortal, part).start()
     mortal.apiserver.wait_ready()
-    wishes.wait_status(gate.reference, "Succeeded", 40 * SLOWLY)
+    desired.wait_status(gate.reference, "Succeeded", 40 * SLOWLY)
     wait_well(member, 40)
     assert counted.pulls() == 1
     for line in complaints(member):
@@ -235,7 +235,7 @@ def test_server_dies_in_mid_pull(member, mortal, wishes, gate, counted, push, pa
 
 @pytest.mark.parametrize("part", ["apiserver", "etcd"])
 def test_server_dies_in_a_burst(
-    member, mortal, wishes, fake_registry, containerd, image_name, part
+    member, mortal, desired, fake_registry, containerd, image_name, part
 ):
     """Of many changes none is lost, and none is done twice."""
     images = [Counted(fake_registry, f"{image_name}-{number}") for number in range(_BURST)]
@@ -244,11 +244,11 @@ def test_server_dies_in_a_burst(
             getattr(mortal, part).kill9()
             getattr(mortal, part).start(wait_ready=False)
         references = [image.reference for image in images[: number + 1]]
-        insist(lambda wanted=references: wishes.want(*wanted, policy="Always"))
+        insist(lambda wanted=references: desired.want(*wanted, policy="Always"))
     wait_until(
-        lambda: insist(wishes.status).get("succeeded") == _BURST,
+        lambda: insist(desired.status).get("succeeded") == _BURST,
         40 * SLOWLY,
-        lambda: f"all of them, only {wishes.status()}",
+        lambda: f"all of them, only {desired.status()}",
         pause=0.05,
     )
     assert [image.pulls() for image in images] == [1] * _BURST
@@ -270,7 +270,7 @@ def insist(ask):
 
 
 def test_status_of_an_old_object(
-    start_agent, containerd, mortal, folder, node_name, wishes, counted
+    start_agent, containerd, mortal, folder, node_name, desired, counted
 ):
     """A status that was on its way when the object was made again does not get into the new one."""
     released, is_held = threading.Event(), threading.Event()
@@ -287,13 +287,13 @@ def test_status_of_an_old_object(
         path = write_kubeconfig(folder / "agent.conf", proxy.url, proxy.authority, token=token)
         proxy.on(r"^PATCH \S*/status", hold_success)
         agent = start_agent(containerd.endpoint, kubeconfig=path, node_name=node_name)
-        wishes.want(counted.reference, policy="Always")
+        desired.want(counted.reference, policy="Always")
         assert is_held.wait(15 * SLOWLY)
-        wishes.delete()
-        made = wishes.create(counted.reference, policy="Always", version=1)
+        desired.delete()
+        made = desired.create(counted.reference, policy="Always", version=1)
         counts = ("desired", "succeeded", "failed", "pulling", "waiting")
-        wishes.patch_status(dict.fromkeys(counts, 0))  # else the server would take no part of one
-        for event in wishes.watch(since=made):
+        desired.patch_status(dict.fromkeys(counts, 0))  # else the server would take no part of one
+        for event in desired.watch(since=made):
             released.set()
             images = event["object"].get("status", {}).get("imageStatuses") or {}
             tags = [tag for image in images.values() for tag in image["tags"]]
@@ -333,10 +333,10 @@ def test_kind_comes_and_goes(start_agent, containerd, mortal, folder, node_name,
 
 def assert_served(mortal, node_name, push, tag: str, version: str = "v1beta1") -> None:
     image = push(tag=tag)
-    wishes = NodeImage(mortal.admin, node_name, version)
-    insist(lambda: wishes.create(image.reference))
-    wishes.wait_status(image.reference, "Succeeded", 40 * SLOWLY)
-    wishes.delete()
+    desired = NodeImage(mortal.admin, node_name, version)
+    insist(lambda: desired.create(image.reference))
+    desired.wait_status(image.reference, "Succeeded", 40 * SLOWLY)
+    desired.delete()
 
 
 def test_older_version_only(start_agent, containerd, mortal, folder, node_name, push):

@@ -22,10 +22,10 @@ from lab.wait import wait_until
 # Servers that are away
 
 
-def test_server_is_away_at_start(make_member, proxy, wishes):
+def test_server_is_away_at_start(make_member, proxy, desired):
     """The agent is up and of use, says what is missing, and serves when the server appears."""
     proxy.vanish()
-    add(wishes, "demo/web:1")
+    add(desired, "demo/web:1")
     agent = make_member()
     agent.start()
     wait_problem(agent, "API server", "cannot connect")
@@ -34,31 +34,31 @@ def test_server_is_away_at_start(make_member, proxy, wishes):
     assert_clear(the_complaint(agent))
     assert_pulls_locally(agent)
     proxy.listen()
-    wishes.wait_status("demo/web:1", "Succeeded", 20)
+    desired.wait_status("demo/web:1", "Succeeded", 20)
     wait_well(agent)
 
 
-def test_server_dies_in_mid_pull(member, proxy, server, wishes, hold, fake_runtime):
+def test_server_dies_in_mid_pull(member, proxy, server, desired, hold, fake_runtime):
     """Its death and return cost neither a pull nor what came of it."""
-    add(wishes, "demo/done:1", hold.reference, policy="Always")
-    wishes.wait_status("demo/done:1", "Succeeded")
+    add(desired, "demo/done:1", hold.reference, policy="Always")
+    desired.wait_status("demo/done:1", "Succeeded")
     hold.wait_begun()
     proxy.vanish()
     wait_problem(member, "API server")
     hold.release()
     assert_pulls_locally(member)
-    add(wishes, "demo/late:1")
+    add(desired, "demo/late:1")
     server.compact()
     proxy.listen()
     for reference in (hold.reference, "demo/late:1"):
-        wishes.wait_status(reference, "Succeeded", 20)
+        desired.wait_status(reference, "Succeeded", 20)
     wait_well(member)
     for reference in ("demo/done:1", hold.reference, "demo/late:1"):
         assert len(fake_runtime.calls("PullImage", reference)) == 1, reference
     assert len(lasting_complaints(member)) <= 1
 
 
-def test_server_dies_again_and_again(member, proxy, wishes):
+def test_server_dies_again_and_again(member, proxy, desired):
     """Each death is one line at most, and no descriptor."""
     before = member.descriptors()
     for number in range(5):
@@ -66,8 +66,8 @@ def test_server_dies_again_and_again(member, proxy, wishes):
         wait_problem(member, "API server")
         proxy.listen()
         wait_well(member, 20)
-        add(wishes, f"demo/image{number}:1")
-        wishes.wait_status(f"demo/image{number}:1", "Succeeded", 20)
+        add(desired, f"demo/image{number}:1")
+        desired.wait_status(f"demo/image{number}:1", "Succeeded", 20)
     assert len(lasting_complaints(member)) <= 5
     assert len(complaints(member)) <= 10
     wait_until(
@@ -85,7 +85,7 @@ def test_server_dies_again_and_again(member, proxy, wishes):
 # Who trusts whom
 
 
-def test_server_is_a_stranger(make_member, folder, proxy, wishes):
+def test_server_is_a_stranger(make_member, folder, proxy, desired):
     """A server with another authority's certificate learns nothing, not even the token."""
     (folder / "strange").mkdir()
     agent = make_member(authority=make_certificates(folder / "strange").authority)
@@ -97,21 +97,21 @@ def test_server_is_a_stranger(make_member, folder, proxy, wishes):
     assert proxy.requests() == []
 
 
-def test_token_rotates(member, proxy, server, wishes, token_file):
+def test_token_rotates(member, proxy, server, desired, token_file):
     """A new token in the file is used before anybody notices that the old one has expired."""
     server.tokens.add("newer")
     write_whole(token_file, "newer")
     server.tokens.discard(TOKEN)
     the_watch(proxy).cut()
-    add(wishes, "demo/web:1")
-    wishes.wait_status("demo/web:1", "Succeeded")
+    add(desired, "demo/web:1")
+    desired.wait_status("demo/web:1", "Succeeded")
     assert proxy.requests()[-1].bearer == "newer"
     assert len([request for request in proxy.requests() if request.code == 401]) <= 2
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_token_expires(member, proxy, server, wishes, token_file):
+def test_token_expires(member, proxy, server, desired, token_file):
     """While the token is refused that is said; a new one is found without a restart."""
     server.tokens.discard(TOKEN)
     server.tokens.add("newer")
@@ -120,8 +120,8 @@ def test_token_expires(member, proxy, server, wishes, token_file):
     assert TOKEN not in member.log_text()
     assert_pulls_locally(member)
     write_whole(token_file, "newer")
-    add(wishes, "demo/web:1")
-    wishes.wait_status("demo/web:1", "Succeeded", UNTIL_HOPE)
+    add(desired, "demo/web:1")
+    desired.wait_status("demo/web:1", "Succeeded", UNTIL_HOPE)
     wait_well(member)
     assert "newer" not in member.log_text()
 
@@ -129,67 +129,67 @@ def test_token_expires(member, proxy, server, wishes, token_file):
 # What others do to the object
 
 
-def test_object_is_made_again(member, wishes, fake_runtime):
+def test_object_is_made_again(member, desired, fake_runtime):
     """One with the same name is another one: what was done for the first is not claimed for it."""
-    add(wishes, "demo/web:1", policy="Always")
-    first = wishes.wait_status("demo/web:1", "Succeeded")
-    wishes.delete()
-    wishes.create("demo/web:1", policy="Always")
-    second = wishes.wait_status("demo/web:1", "Succeeded")
+    add(desired, "demo/web:1", policy="Always")
+    first = desired.wait_status("demo/web:1", "Succeeded")
+    desired.delete()
+    desired.create("demo/web:1", policy="Always")
+    second = desired.wait_status("demo/web:1", "Succeeded")
     assert second["startTime"] >= first["completionTime"]
     assert len(fake_runtime.calls("PullImage", "demo/web:1")) == 2
 
 
-def test_object_is_made_again_unseen(member, proxy, wishes, fake_runtime):
+def test_object_is_made_again_unseen(member, proxy, desired, fake_runtime):
     """The same, if the watch did not live to see it."""
-    add(wishes, "demo/web:1", policy="Always")
-    wishes.wait_status("demo/web:1", "Succeeded")
+    add(desired, "demo/web:1", policy="Always")
+    desired.wait_status("demo/web:1", "Succeeded")
     proxy.vanish()
-    wishes.delete()
-    wishes.create("demo/web:1", policy="Always")
+    desired.delete()
+    desired.create("demo/web:1", policy="Always")
     proxy.listen()
-    wishes.wait_status("demo/web:1", "Succeeded", 20)
+    desired.wait_status("demo/web:1", "Succeeded", 20)
     assert len(fake_runtime.calls("PullImage", "demo/web:1")) == 2
 
 
-def test_object_is_deleted_in_mid_pull(member, wishes, hold):
+def test_object_is_deleted_in_mid_pull(member, desired, hold):
     """Nobody wants the image any more."""
-    add(wishes, hold.reference)
+    add(desired, hold.reference)
     call = hold.wait_begun()
-    wishes.delete()
+    desired.delete()
     assert call.wait_over(10 * SLOWLY) and call.cancelled
 
 
-def test_controller_fails_a_task(member, wishes, hold):
+def test_controller_fails_a_task(member, desired, hold):
     """What a controller has given up is not pulled on, and its verdict is left as it is."""
-    add(wishes, hold.reference, backoffLimit=0)
+    add(desired, hold.reference, backoffLimit=0)
     call = hold.wait_begun()
-    wishes.wait_status(hold.reference, "Pulling")
+    desired.wait_status(hold.reference, "Pulling")
     name, tag = split_reference(hold.reference)
     verdict = {"tag": tag, "phase": "Failed", "message": "no answer for a long time"}
     verdict["completionTime"] = "2020-01-01T00:00:00Z"
-    wishes.patch_status({"imageStatuses": {name: {"tags": [verdict]}}})
+    desired.patch_status({"imageStatuses": {name: {"tags": [verdict]}}})
     assert call.wait_over(10 * SLOWLY) and call.cancelled
-    add(wishes, "demo/other:1")
-    wishes.wait_status("demo/other:1", "Succeeded")
-    wait_until(wishes.events, 10 * SLOWLY, "event of the other image")
-    assert wishes.tag_status(hold.reference)["message"] == "no answer for a long time"
-    assert [event["reason"] for event in wishes.events()] == ["PullImageSucceed"]
+    add(desired, "demo/other:1")
+    desired.wait_status("demo/other:1", "Succeeded")
+    wait_until(desired.events, 10 * SLOWLY, "event of the other image")
+    assert desired.tag_status(hold.reference)["message"] == "no answer for a long time"
+    assert [event["reason"] for event in desired.events()] == ["PullImageSucceed"]
     assert len(hold.calls()) == 1
 
 
 @pytest.mark.parametrize("status", [None, 17, [], {"imageStatuses": []}, {"succeeded": "many"}])
-def test_others_write_nonsense(member, proxy, wishes, status):
+def test_others_write_nonsense(member, proxy, desired, status):
     """A status that cannot be read is written anew."""
-    wishes.patch_status(status)
-    add(wishes, "demo/web:1")
+    desired.patch_status(status)
+    add(desired, "demo/web:1")
 
     def is_written() -> bool:
-        return '"Succeeded"' in json.dumps(wishes.get().get("status"))
+        return '"Succeeded"' in json.dumps(desired.get().get("status"))
 
-    wait_until(is_written, 10 * SLOWLY, lambda: f"status, only {wishes.get()}")
-    assert wishes.tag_status("demo/web:1")["phase"] == "Succeeded"
-    assert wishes.get()["status"]["succeeded"] == 1
+    wait_until(is_written, 10 * SLOWLY, lambda: f"status, only {desired.get()}")
+    assert desired.tag_status("demo/web:1")["phase"] == "Succeeded"
+    assert desired.get()["status"]["succeeded"] == 1
 
 
 # A real server
@@ -208,11 +208,11 @@ def mortal(folder) -> Iterator[ControlPlane]:
 @pytest.mark.parametrize("how", ["kill9", "freeze"])
 def test_real_server_dies_in_mid_pull(start_agent, folder, mortal, fake_runtime, hold, how):
     """Killed, or stuck so that its connections stay: all is well once it is back."""
-    wishes = NodeImage(mortal.admin, NODE)
-    wishes.create("demo/done:1", hold.reference, policy="Always")
+    desired = NodeImage(mortal.admin, NODE)
+    desired.create("demo/done:1", hold.reference, policy="Always")
     kubeconfig = mortal.write_agent_kubeconfig(folder / "agent.conf")
     agent = start_agent(fake_runtime.endpoint, kubeconfig=kubeconfig, node_name=NODE)
-    wishes.wait_status("demo/done:1", "Succeeded")
+    desired.wait_status("demo/done:1", "Succeeded")
     hold.wait_begun()
     getattr(mortal.apiserver, how)()
     hold.release()
@@ -222,9 +222,9 @@ def test_real_server_dies_in_mid_pull(start_agent, folder, mortal, fake_runtime,
         mortal.apiserver.start()
     else:
         mortal.apiserver.thaw()
-    add(wishes, "demo/late:1")
+    add(desired, "demo/late:1")
     for reference in (hold.reference, "demo/late:1"):
-        wishes.wait_status(reference, "Succeeded", 60)
+        desired.wait_status(reference, "Succeeded", 60)
     wait_well(agent, 30)
     for reference in ("demo/done:1", hold.reference, "demo/late:1"):
         assert len(fake_runtime.calls("PullImage", reference)) == 1, reference

@@ -38,13 +38,13 @@ _BROKEN_WATCHES: dict[str, Callable[[Watch], object]] = {
 
 
 @pytest.mark.parametrize("how", _BROKEN_WATCHES)
-def test_watch_breaks(member, proxy, wishes, fake_runtime, how):
+def test_watch_breaks(member, proxy, desired, fake_runtime, how):
     """However a watch ends, a wish that came meanwhile is served, and what was done stays done."""
-    add(wishes, "demo/early:1", policy="Always")
-    wishes.wait_status("demo/early:1", "Succeeded")
+    add(desired, "demo/early:1", policy="Always")
+    desired.wait_status("demo/early:1", "Succeeded")
     _BROKEN_WATCHES[how](the_watch(proxy))
-    add(wishes, "demo/late:1")
-    wishes.wait_status("demo/late:1", "Succeeded")
+    add(desired, "demo/late:1")
+    desired.wait_status("demo/late:1", "Succeeded")
     wait_well(member)
     assert len(fake_runtime.calls("PullImage", "demo/early:1")) == 1
     assert len(fake_runtime.calls("PullImage", "demo/late:1")) == 1
@@ -53,57 +53,57 @@ def test_watch_breaks(member, proxy, wishes, fake_runtime, how):
         assert_clear(line)
 
 
-def test_watch_breaks_again_and_again(member, proxy, wishes):
+def test_watch_breaks_again_and_again(member, proxy, desired):
     """It is begun again each time, without haste and without a word too many."""
     for number in range(5):
         the_watch(proxy).cut()
-        add(wishes, f"demo/image{number}:1")
-        wishes.wait_status(f"demo/image{number}:1", "Succeeded", 20)
+        add(desired, f"demo/image{number}:1")
+        desired.wait_status(f"demo/image{number}:1", "Succeeded", 20)
     assert len(complaints(member)) <= 5
     assert len(proxy.requests(ANY_LIST)) <= 20
 
 
-def test_watch_ends_at_once(member, proxy, wishes):
+def test_watch_ends_at_once(member, proxy, desired):
     """A server that ends every watch right away is not asked as fast as it can answer."""
     proxy.on(WATCHES, api_faults.say(b""))
     the_watch(proxy).cut()
     before = len(wait_requests(proxy, ANY_LIST, 4, 30))
-    add(wishes, "demo/late:1")
+    add(desired, "demo/late:1")
     proxy.behave()
-    wishes.wait_status("demo/late:1", "Succeeded", 30)
+    desired.wait_status("demo/late:1", "Succeeded", 30)
     assert len(proxy.requests(ANY_LIST)) < before + 10
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_watch_falls_silent(member, proxy, wishes):
+def test_watch_falls_silent(member, proxy, desired):
     """Without even a bookmark for so long, it must be dead, and is begun anew."""
     the_watch(proxy).silence()
-    add(wishes, "demo/late:1")
-    wishes.wait_status("demo/late:1", "Succeeded", 400)
+    add(desired, "demo/late:1")
+    desired.wait_status("demo/late:1", "Succeeded", 400)
     wait_well(member)
 
 
-def test_lists_anew_in_mid_pull(member, proxy, wishes, hold):
+def test_lists_anew_in_mid_pull(member, proxy, desired, hold):
     """What a new list does not change is known as well as before: no write is for any version."""
-    add(wishes, hold.reference)
+    add(desired, hold.reference)
     hold.wait_begun()
-    wishes.wait_status(hold.reference, "Pulling")
+    desired.wait_status(hold.reference, "Pulling")
     n = len(proxy.requests(ANY_LIST))
     _BROKEN_WATCHES["gone"](the_watch(proxy))
     wait_requests(proxy, ANY_LIST, n + 1)
     hold.release()
-    wishes.wait_status(hold.reference, "Succeeded")
+    desired.wait_status(hold.reference, "Succeeded")
     for request in proxy.requests(STATUS_WRITES):
         assert request.json()["metadata"].get("resourceVersion"), request.body
 
 
 @pytest.mark.parametrize("is_troubled", [False, True])
-def test_store_is_restored(member, proxy, wishes, is_troubled):
+def test_store_is_restored(member, proxy, desired, is_troubled):
     """What a new list shows is what is true, even if a higher version was known."""
-    add(wishes, "demo/web:1")
-    wishes.wait_status("demo/web:1", "Succeeded")
-    old = wishes.get()
+    add(desired, "demo/web:1")
+    desired.wait_status("demo/web:1", "Succeeded")
+    old = desired.get()
     old["metadata"]["resourceVersion"] = "5"
     del old["status"]
     end = {"resourceVersion": "6", "annotations": {"k8s.io/initial-events-end": "true"}}
@@ -154,30 +154,30 @@ def test_watch_of_a_real_server_breaks(
 
 @pytest.mark.parametrize("streams_lists", [True, False])
 @pytest.mark.parametrize("code", [410, 429, 500, 503])
-def test_list_is_refused(make_member, server, proxy, wishes, streams_lists, code):
+def test_list_is_refused(make_member, server, proxy, desired, streams_lists, code):
     """A list is asked for until it is there."""
     server.streams_lists = streams_lists
-    add(wishes, "demo/web:1")
+    add(desired, "demo/web:1")
     proxy.on(ANY_LIST, api_faults.refuse(code), times=2)
     agent = make_member()
     agent.start()
-    wishes.wait_status("demo/web:1", "Succeeded", 20)
+    desired.wait_status("demo/web:1", "Succeeded", 20)
     assert [request.code for request in proxy.requests(ANY_LIST)[:2]] == [code] * 2
     wait_well(agent)
 
 
-def test_streamed_lists_are_unknown(make_member, server, proxy, wishes):
+def test_streamed_lists_are_unknown(make_member, server, proxy, desired):
     """An older server lists as it always did, and nobody has to hear of it."""
     server.streams_lists = False
-    add(wishes, "demo/web:1")
+    add(desired, "demo/web:1")
     agent = make_member()
     agent.start()
-    wishes.wait_status("demo/web:1", "Succeeded")
+    desired.wait_status("demo/web:1", "Succeeded")
     assert proxy.requests(LISTS)
     assert complaints(agent) == []
 
 
-def test_page_token_expires(make_member, server, proxy, wishes):
+def test_page_token_expires(make_member, server, proxy, desired):
     """The list begins anew, as if it had not been begun."""
 
     def promise_more(body: bytes) -> bytes:
@@ -186,11 +186,11 @@ def test_page_token_expires(make_member, server, proxy, wishes):
         return json.dumps(page).encode()
 
     server.streams_lists = False
-    add(wishes, "demo/web:1")
+    add(desired, "demo/web:1")
     proxy.on(LISTS, api_faults.rewrite(promise_more), times=1)
     agent = make_member()
     agent.start()
-    wishes.wait_status("demo/web:1", "Succeeded")
+    desired.wait_status("demo/web:1", "Succeeded")
     first, second, third = wait_requests(proxy, LISTS, 3)[:3]
     assert (second.code, "continue=stale" in second.path) == (410, True)
     assert "continue=" not in third.path
@@ -212,14 +212,14 @@ _SPOILT_LISTS = {
 
 
 @pytest.mark.parametrize("how", _SPOILT_LISTS)
-def test_list_is_spoilt(make_member, server, proxy, wishes, how):
+def test_list_is_spoilt(make_member, server, proxy, desired, how):
     """Half an answer is none: it is asked for again, and nothing is done by halves."""
     server.streams_lists = False
-    add(wishes, "demo/web:1")
+    add(desired, "demo/web:1")
     proxy.on(LISTS, _SPOILT_LISTS[how], times=1)
     agent = make_member()
     agent.start()
-    wishes.wait_status("demo/web:1", "Succeeded", 20)
+    desired.wait_status("demo/web:1", "Succeeded", 20)
     wait_well(agent)
     for line in complaints(agent):
         assert_clear(line)
@@ -228,10 +228,10 @@ def test_list_is_spoilt(make_member, server, proxy, wishes, how):
 # Kinds that are not served
 
 
-def test_kind_goes_with_the_object(make_member, server, proxy, wishes, hold):
+def test_kind_goes_with_the_object(make_member, server, proxy, desired, hold):
     """An object that went unseen is gone all the same, and made again if that is our task."""
-    add(wishes, hold.reference)
-    uid = wishes.get()["metadata"]["uid"]
+    add(desired, hold.reference)
+    uid = desired.get()["metadata"]["uid"]
     agent = make_member(flags=["--register-node"])
     agent.start()
     call = hold.wait_begun()
@@ -241,12 +241,12 @@ def test_kind_goes_with_the_object(make_member, server, proxy, wishes, hold):
     server.delete("nodeimages", NODE)
     server.versions = served
     assert call.wait_over(30 * SLOWLY) and call.cancelled
-    made = wait_until(wishes.find, 20 * SLOWLY, "NodeImage")
+    made = wait_until(desired.find, 20 * SLOWLY, "NodeImage")
     assert made["metadata"]["uid"] != uid
     wait_well(agent)
 
 
-def test_kind_is_served_in_name_only(member, proxy, wishes):
+def test_kind_is_served_in_name_only(member, proxy, desired):
     """Discovery names it and its list is not there: nobody is asked as fast as he can answer."""
     proxy.on(ANY_LIST, api_faults.refuse(404, "as told"))
     before = len(proxy.requests(DISCOVERIES))
@@ -256,6 +256,6 @@ def test_kind_is_served_in_name_only(member, proxy, wishes):
     assert asked[3].began_at - asked[0].began_at >= (0.5 + 1 + 2) * 0.8
     assert len(complaints(member)) == 1
     proxy.behave()
-    add(wishes, "demo/late:1")
-    wishes.wait_status("demo/late:1", "Succeeded", 20)
+    add(desired, "demo/late:1")
+    desired.wait_status("demo/late:1", "Succeeded", 20)
     wait_well(member)

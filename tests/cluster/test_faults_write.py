@@ -21,36 +21,36 @@ from lab.wait import wait_until
 # Writes of the status
 
 
-def test_spec_is_of_no_use_at_start(make_member, proxy, wishes, fake_runtime):
+def test_spec_is_of_no_use_at_start(make_member, proxy, desired, fake_runtime):
     """Who cannot read what is wanted has nothing to say about what became of it."""
     done = {"tag": "1", "phase": "Succeeded", "progress": 100, "imageID": "x@sha256:0a"}
     done |= {"startTime": "2026-01-02T03:04:05Z", "completionTime": "2026-01-02T03:04:05Z"}
-    wishes.want("demo/done:1", policy="Always")
+    desired.want("demo/done:1", policy="Always")
     statuses = {"demo/done": {"tags": [done]}}
-    wishes.patch_status({"desired": 1, "succeeded": 1, "imageStatuses": statuses})
-    good = wishes.get()["spec"]
-    wishes.set_spec({"images": "demo/bad"})
+    desired.patch_status({"desired": 1, "succeeded": 1, "imageStatuses": statuses})
+    good = desired.get()["spec"]
+    desired.set_spec({"images": "demo/bad"})
     agent = make_member()
     agent.start()
     wait_problem(agent, "NodeImage", "spec.images")
     wait_until(lambda: readiness(agent)[0] == 200, 10 * SLOWLY, lambda: f"{readiness(agent)}")
     assert_pulls_locally(agent)
     assert proxy.requests(STATUS_WRITES) == []
-    wishes.set_spec(good)
-    add(wishes, "demo/bad:1")
-    wishes.wait_status("demo/bad:1", "Succeeded")
-    assert wishes.tag_status("demo/done:1") == done
+    desired.set_spec(good)
+    add(desired, "demo/bad:1")
+    desired.wait_status("demo/bad:1", "Succeeded")
+    assert desired.tag_status("demo/done:1") == done
     assert fake_runtime.calls("PullImage", "demo/done:1") == []
     for request in proxy.requests(STATUS_WRITES):
         assert "demo/done" not in (request.json()["status"].get("imageStatuses") or {})
     wait_well(agent)
 
 
-def test_write_is_asked_to_wait(member, proxy, wishes, fake_runtime):
+def test_write_is_asked_to_wait(member, proxy, desired, fake_runtime):
     """What the server says about when to come back is heeded."""
     proxy.on(STATUS_WRITES, api_faults.refuse(429, retry_after=2), times=1)
-    add(wishes, "demo/web:1")
-    wishes.wait_status("demo/web:1", "Succeeded")
+    add(desired, "demo/web:1")
+    desired.wait_status("demo/web:1", "Succeeded")
     _, refused, taken = wait_requests(proxy, STATUS_WRITES, 3)[:3]
     wait_until(lambda: taken.code, 5 * SLOWLY, "answer")  # the object changes before it comes
     assert (refused.code, taken.code) == (429, 200)
@@ -60,14 +60,14 @@ def test_write_is_asked_to_wait(member, proxy, wishes, fake_runtime):
 
 
 @pytest.mark.parametrize("code", [500, 503])
-def test_writes_are_refused_for_a_while(member, proxy, wishes, code):
+def test_writes_are_refused_for_a_while(member, proxy, desired, code):
     """Pulls go on; of their statuses the newest is written once the server takes it."""
     proxy.on(STATUS_WRITES, api_faults.refuse(code, "as told"))
-    add(wishes, "demo/one:1", "demo/two:1")
+    add(desired, "demo/one:1", "demo/two:1")
     wait_requests(proxy, STATUS_WRITES, 3)
     wait_problem(member, "status of the NodeImage", "as told")
     assert_pulls_locally(member)
-    add(wishes, "demo/three:1")
+    add(desired, "demo/three:1")
     names = [f"demo/{name}:1" for name in ("one", "two", "three")]
     newest = dict.fromkeys(names, "Succeeded")
 
@@ -78,35 +78,35 @@ def test_writes_are_refused_for_a_while(member, proxy, wishes, code):
     wait_until(lambda: last_try() == newest, 20 * SLOWLY, lambda: f"the newest, only {last_try()}")
     proxy.behave()
     for name in names:
-        wishes.wait_status(name, "Succeeded", 20)
+        desired.wait_status(name, "Succeeded", 20)
     wait_well(member)  # the object changes before the answer comes
     _, *taken = [request for request in proxy.requests(STATUS_WRITES) if request.code == 200]
     assert [phases(request) for request in taken] == [newest]
 
 
-def test_write_is_answered_after_the_watch_has_moved_on(member, proxy, wishes, fake_runtime):
+def test_write_is_answered_after_the_watch_has_moved_on(member, proxy, desired, fake_runtime):
     """The answer tells of a version that is older than what the watch has shown meanwhile."""
     released = threading.Event()
     proxy.on(STATUS_WRITES, api_faults.answer_when(released), times=1)
-    add(wishes, "demo/one:1")
-    wait_until(lambda: wishes.tag_status("demo/one:1"), 5 * SLOWLY, "write")
-    add(wishes, "demo/two:1")
+    add(desired, "demo/one:1")
+    wait_until(lambda: desired.tag_status("demo/one:1"), 5 * SLOWLY, "write")
+    add(desired, "demo/two:1")
     wait_until(lambda: fake_runtime.calls("PullImage", "demo/two:1"), 5 * SLOWLY, "second pull")
     released.set()
-    wishes.wait_status("demo/two:1", "Succeeded", 5 * SLOWLY)
+    desired.wait_status("demo/two:1", "Succeeded", 5 * SLOWLY)
 
 
 @pytest.mark.parametrize("behaviour", [api_faults.lose_request, api_faults.lose_reply])
-def test_write_is_lost(member, proxy, wishes, behaviour):
+def test_write_is_lost(member, proxy, desired, behaviour):
     """Whether or not the server has done it: it is what counts in the end."""
     proxy.on(STATUS_WRITES, behaviour, times=1)
-    add(wishes, "demo/web:1")
-    wishes.wait_status("demo/web:1", "Succeeded")
-    assert wishes.get()["status"]["succeeded"] == 1
+    add(desired, "demo/web:1")
+    desired.wait_status("demo/web:1", "Succeeded")
+    assert desired.get()["status"]["succeeded"] == 1
     wait_well(member)
 
 
-def test_last_write_is_lost(member, proxy, wishes):
+def test_last_write_is_lost(member, proxy, desired):
     """The server has done it, so it is not done again, and nothing is wrong any more."""
 
     async def lose_last(exchange: Exchange) -> None:
@@ -114,28 +114,28 @@ def test_last_write_is_lost(member, proxy, wishes):
         await (api_faults.lose_reply if is_last else api_faults.behave_well)(exchange)
 
     proxy.on(STATUS_WRITES, lose_last)
-    add(wishes, "demo/web:1")
-    wishes.wait_status("demo/web:1", "Succeeded")
+    add(desired, "demo/web:1")
+    desired.wait_status("demo/web:1", "Succeeded")
     the_complaint(member, "Cannot write the status")
     wait_well(member)
     # Not even a request that curl has repeated by itself was another one.
     assert len({each.body for each in proxy.requests(STATUS_WRITES) if not each.code}) == 1
 
 
-def test_write_is_refused_until_the_object_is_gone(member, proxy, wishes):
+def test_write_is_refused_until_the_object_is_gone(member, proxy, desired):
     """There is nothing left to write."""
     proxy.on(STATUS_WRITES, api_faults.refuse(404, "as told"))
-    add(wishes, "demo/web:1")
+    add(desired, "demo/web:1")
     wait_problem(member, "status of the NodeImage", "as told")
-    wishes.delete()
+    desired.delete()
     wait_well(member)
 
 
-def test_conflicts_without_end(member, proxy, wishes):
+def test_conflicts_without_end(member, proxy, desired):
     """That is said, and tried more and more rarely, until the object changes."""
     proxy.on(STATUS_WRITES, api_faults.refuse(409, "as told"))
     n = len(proxy.requests(STATUS_WRITES))
-    add(wishes, "demo/web:1")
+    add(desired, "demo/web:1")
     wait_problem(member, "status of the NodeImage", "as told", 20)
     assert "as told" in the_complaint(member)
     tries = wait_requests(proxy, STATUS_WRITES, n + 6, 30)[n:]
@@ -147,9 +147,9 @@ def test_conflicts_without_end(member, proxy, wishes):
         "answer to the sixth",
     )
     proxy.behave()
-    add(wishes, "demo/other:1")
-    wishes.wait_status("demo/web:1", "Succeeded", 4 * SLOWLY)
-    wishes.wait_status("demo/other:1", "Succeeded", 4 * SLOWLY)
+    add(desired, "demo/other:1")
+    desired.wait_status("demo/web:1", "Succeeded", 4 * SLOWLY)
+    desired.wait_status("demo/other:1", "Succeeded", 4 * SLOWLY)
     wait_well(member)
 
 
@@ -158,11 +158,11 @@ def test_conflicts_without_end(member, proxy, wishes):
     [api_faults.truncate(30), api_faults.relabel("text/html"), api_faults.truncate(0)],
     ids=["truncated", "relabelled", "empty"],
 )
-def test_answer_to_a_write_is_spoilt(member, proxy, wishes, behaviour):
+def test_answer_to_a_write_is_spoilt(member, proxy, desired, behaviour):
     """Of a write only the code counts; what it did is seen on the watch."""
     proxy.on(STATUS_WRITES, behaviour, times=1)
-    add(wishes, "demo/web:1")
-    wishes.wait_status("demo/web:1", "Succeeded")
+    add(desired, "demo/web:1")
+    desired.wait_status("demo/web:1", "Succeeded")
     wait_well(member)
     told = [phases(each) for each in proxy.requests(STATUS_WRITES) if each.code == 200]
     assert all(one != other for one, other in itertools.pairwise(told)), "told twice"
@@ -171,22 +171,22 @@ def test_answer_to_a_write_is_spoilt(member, proxy, wishes, behaviour):
 @pytest.mark.slow
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("behaviour", [api_faults.hang, api_faults.hang_reply])
-def test_write_hangs(member, proxy, wishes, behaviour):
+def test_write_hangs(member, proxy, desired, behaviour):
     """It is given up after a while and tried again; meanwhile all else goes on."""
     proxy.on(STATUS_WRITES, behaviour, times=1)
-    add(wishes, "demo/web:1")
+    add(desired, "demo/web:1")
     wait_requests(proxy, STATUS_WRITES, 2)
     assert_pulls_locally(member)
-    wishes.wait_status("demo/web:1", "Succeeded", 60)
+    desired.wait_status("demo/web:1", "Succeeded", 60)
     wait_well(member)
 
 
 @pytest.mark.parametrize("code", [404, 409, 422])
-def test_write_is_refused_for_good(member, proxy, wishes, code):
+def test_write_is_refused_for_good(member, proxy, desired, code):
     """What the server does not take is not sent without end."""
     proxy.on(STATUS_WRITES, api_faults.refuse(code, "as told"), times=3)
-    add(wishes, "demo/web:1")
-    wishes.wait_status("demo/web:1", "Succeeded", 60)
+    add(desired, "demo/web:1")
+    desired.wait_status("demo/web:1", "Succeeded", 60)
     assert len(proxy.requests(STATUS_WRITES)) <= 6
 
 
@@ -200,10 +200,10 @@ def test_write_is_refused_for_good(member, proxy, wishes, code):
     [(("patch",), "status of the NodeImage"), (("list", "watch"), "API server")],
     ids=["patch", "list"],
 )
-def test_right_is_missing(make_member, server, proxy, wishes, verbs, subject):
+def test_right_is_missing(make_member, server, proxy, desired, verbs, subject):
     """Which right is missing is said by doctor and /readyz; once it is given, all is well."""
     server.forbidden = {(verb, "nodeimages") for verb in verbs}
-    add(wishes, "demo/web:1")
+    add(desired, "demo/web:1")
     agent = make_member()
     agent.start()
     assert "nodeimages" in wait_problem(agent, subject, "cannot")
@@ -213,31 +213,31 @@ def test_right_is_missing(make_member, server, proxy, wishes, verbs, subject):
     assert "cannot" in the_complaint(agent, timeout=15)
     assert_pulls_locally(agent)
     server.forbidden = set()
-    wishes.wait_status("demo/web:1", "Succeeded", UNTIL_HOPE)
+    desired.wait_status("demo/web:1", "Succeeded", UNTIL_HOPE)
     wait_well(agent)
 
 
-def test_rights_are_read_late(make_member, proxy, wishes):
+def test_rights_are_read_late(make_member, proxy, desired):
     """A server that has just started refuses everybody for a moment: that is worth no word."""
-    add(wishes, "demo/web:1")
+    add(desired, "demo/web:1")
     proxy.on(ANY_LIST, api_faults.refuse(403), times=2)
     agent = make_member()
     agent.start()
-    wishes.wait_status("demo/web:1", "Succeeded", 20)
+    desired.wait_status("demo/web:1", "Succeeded", 20)
     assert [request.code for request in proxy.requests(ANY_LIST)[:2]] == [403] * 2
     wait_well(agent)
     assert complaints(agent) == []
 
 
-def test_secret_may_not_be_read(member, server, wishes, fake_runtime):
+def test_secret_may_not_be_read(member, server, desired, fake_runtime):
     """An image is not pulled without the secret that it names, and the reason is in its status."""
     server.forbidden = {("get", "secrets")}
     server.create("secrets", {"metadata": {"name": "keys", "namespace": "team"}, "data": {}})
     entry = {"tag": "1", "imagePullPolicy": "Always", "pullPolicy": {"backoffLimit": 0}}
     secrets = [{"namespace": "team", "name": "keys"}]
     images = {"demo/web": {"tags": [entry], "pullSecrets": secrets}}
-    wishes.kube.patch(wishes.path, {"spec": {"images": images}})
-    status = wishes.wait_status("demo/web:1", "Failed", 30)
+    desired.kube.patch(desired.path, {"spec": {"images": images}})
+    status = desired.wait_status("demo/web:1", "Failed", 30)
     assert "keys" in status["message"] and "cannot get" in status["message"]
     assert fake_runtime.calls("PullImage", "demo/web:1") == []
 
@@ -250,9 +250,9 @@ def test_secret_may_not_be_read(member, server, wishes, fake_runtime):
     [api_faults.refuse(403, "as told"), api_faults.refuse(500), api_faults.hang],
     ids=["forbidden", "broken", "hangs"],
 )
-def test_events_are_not_taken(member, proxy, wishes, behaviour):
+def test_events_are_not_taken(member, proxy, desired, behaviour):
     """Nobody waits for events."""
     proxy.on(r"^(POST|PATCH) \S*/events", behaviour)
     for number in range(3):
-        add(wishes, f"demo/image{number}:1")
-        wishes.wait_status(f"demo/image{number}:1", "Succeeded")
+        add(desired, f"demo/image{number}:1")
+        desired.wait_status(f"demo/image{number}:1", "Succeeded")

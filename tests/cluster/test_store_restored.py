@@ -34,39 +34,39 @@ def restorable(folder) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-def wishes(restorable, node_name) -> NodeImage:
+def desired(restorable, node_name) -> NodeImage:
     made = NodeImage(restorable.admin, node_name)
     made.create()
     return made
 
 
 @pytest.fixture
-def member(start_agent, containerd, restorable, folder, node_name, wishes) -> Agent:
+def member(start_agent, containerd, restorable, folder, node_name, desired) -> Agent:
     path = restorable.write_agent_kubeconfig(folder / "member.conf")
     agent = start_agent(containerd.endpoint, kubeconfig=path, node_name=node_name)
-    wait_until(wishes.status, 10 * SLOWLY, "status")
+    wait_until(desired.status, 10 * SLOWLY, "status")
     return agent
 
 
-def live_on(wishes: NodeImage, *references: str) -> None:
+def live_on(desired: NodeImage, *references: str) -> None:
     """The object gets a version that is far ahead, which the agent has seen."""
     for number in range(_FUTURE):
-        wishes.kube.patch(wishes.path, {"metadata": {"labels": {"number": str(number)}}})
-    wishes.want(*references)
-    wishes.wait_status(references[-1], "Succeeded", 20 * SLOWLY)
+        desired.kube.patch(desired.path, {"metadata": {"labels": {"number": str(number)}}})
+    desired.want(*references)
+    desired.wait_status(references[-1], "Succeeded", 20 * SLOWLY)
 
 
 @pytest.mark.parametrize("server", ["goes on", "starts again"])
-def test_status_after_a_restore(member, restorable, wishes, gate, push, server):
+def test_status_after_a_restore(member, restorable, desired, gate, push, server):
     """What is wanted in the restored state is reported, though the version that is known is not
     there, and a server that was not started again still shows it in lists."""
-    wishes.want(gate.reference)
-    wishes.wait_status(gate.reference, "Pulling", 20 * SLOWLY)
+    desired.want(gate.reference)
+    desired.wait_status(gate.reference, "Pulling", 20 * SLOWLY)
     restorable.save()
-    live_on(wishes, gate.reference, push().reference)
+    live_on(desired, gate.reference, push().reference)
     restorable.restore(restart_server=server == "starts again")
     gate.open()
-    wishes.wait_status(gate.reference, "Succeeded", 60 * SLOWLY)
+    desired.wait_status(gate.reference, "Succeeded", 60 * SLOWLY)
     wait_until(lambda: problems(member) == {}, 20 * SLOWLY, lambda: f"end of {problems(member)}")
     for line in complaints(member):
         assert_clear(line)
@@ -74,12 +74,12 @@ def test_status_after_a_restore(member, restorable, wishes, gate, push, server):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_wish_after_a_restore(member, restorable, wishes, push):
+def test_wish_after_a_restore(member, restorable, desired, push):
     """A watch from a version that is not there is silent, and found to be."""
     first, later = push(tag="1"), push(tag="2")
     restorable.save()
-    live_on(wishes, first.reference)
+    live_on(desired, first.reference)
     restorable.restore(restart_server=True)
     wait_until(lambda: problems(member) == {}, 60 * SLOWLY, lambda: f"end of {problems(member)}")
-    wishes.want(later.reference)
-    wishes.wait_status(later.reference, "Succeeded", 400)
+    desired.want(later.reference)
+    desired.wait_status(later.reference, "Succeeded", 400)
