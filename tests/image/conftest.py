@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tests of the image: what is in it, and the agent in a container of it. Run them from anywhere with
+
+    INPLACED_BUILD_DIR=build/static-amd64 INPLACED_IMAGE=build/artifacts/inplaced-0.1.0.oci.tar \
+        /usr/bin/python3 -m pytest -p no:cacheprovider tests/image
+
+What they have at hand is that of the tests in a cluster.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from cluster.conftest import *  # noqa: E402, F401, F403
+
+
+@pytest.fixture(scope="session")
+def archive() -> Path:
+    """What packaging/image/build has made."""
+    if "INPLACED_IMAGE" not in os.environ:
+        pytest.skip("INPLACED_IMAGE is not set")
+    return Path(os.environ["INPLACED_IMAGE"]).resolve()

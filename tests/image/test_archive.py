@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves what is in the image, and that it says so."""
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).resolve().parents[2]
+_LABELS = {"created", "description", "licenses", "revision", "title", "version"}
+_MEGABYTES_MAX = 16
+
+
+@pytest.fixture(scope="module")
+def blobs(archive):
+    with tarfile.open(archive) as layout:
+        return {
+            entry.name.removeprefix("blobs/sha256/"): layout.extractfile(entry).read()
+            for entry in layout
+            if entry.isfile()
+        }
+
+
+@pytest.fixture(scope="module")
+def images(blobs):
+    """{architecture: (configuration, layer)}"""
+
+    def blob(descriptor):
+        kind, _, digest = descriptor["digest"].partition(":")
+        data = blobs[digest]
+        assert kind == "sha256" and hashlib.sha256(data).hexdigest() == digest
+        assert len(data) == descriptor["size"]
+        return data
+
+    (top,) = json.loads(blobs["index.json"])["manifests"]
+    found = {}
+    for image in json.loads(blob(top))["manifests"]:
+        manifest = json.loads(blob(image))
+        (layer,) = manifest["layers"]
+        config, data = json.loads(blob(manifest["config"])), gzip.decompress(blob(layer))
+        assert config["rootfs"]["diff_ids"] == [f"sha256:{hashlib.sha256(data).hexdigest()}"]
+        assert config["architecture"] == image["platform"]["architecture"]
+        found[config["architecture"]] = config, data
+    return found
+
+
+def files(layer):
+    with tarfile.open(fileobj=io.BytesIO(layer)) as opened:
+        return {e.name: opened.extractfile(e).read() if e.isfile() else e for e in opened}
+
+
+def test_architectures(images):
+    """One index for both; the program in each is for that machine, and asks for no loader."""
+    machines = {"amd64": 62, "arm64": 183}
+    assert set(images) == set(machines)
+    for architecture, (_, layer) in images.items():
+        program = files(layer)["usr/bin/inplaced"]
+        assert program[:5] == b"\x7fELF\2"
+        assert int.from_bytes(program[18:20], "little") == machines[architecture]
+        assert b"/ld-linux" not in program
+
+
+def test_contents(images, record_property):
+    """No shell, nothing that another user owns or may write, and little of it."""
+    for architecture, (config, layer) in images.items():
+        with tarfile.open(fileobj=io.BytesIO(layer)) as opened:
+            entries = list(opened)
+        programs = [e.name for e in entries if e.isfile() and e.mode & 0o111]
+        assert programs == ["usr/bin/inplaced"]
+        assert {(e.uid, e.gid) for e in entries} == {(0, 0)}
+        assert [e.name for e in entries if e.mode & 0o22 and not e.issym()] == ["tmp"]
+        assert files(layer)["etc/ssl/certs/ca-certificates.crt"].count(b"BEGIN CERT") > 100
+        labels = config["config"]["Labels"]
+        prefix = "org.opencontainers.image."
+        assert {name.removeprefix(prefix) for name in labels} >= _LABELS - {"revision"}
+        assert len(layer) <= _MEGABYTES_MAX * 1e6
+        record_property(f"megabytes-{architecture}", len(layer) / 1e6)
+        print(f"{architecture}: {len(layer) / 1e6:.1f} MB")
+
+
+def test_bill_of_materials(images, record_property):
+    """What the program says that it was made of is what the document lists, and each licence is there."""
+    program = Path(os.environ["INPLACED_BUILD_DIR"]) / "agent/inplaced"
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    versions = dict(line.split() for line in said.splitlines()[1:])
+    for _, layer in images.values():
+        inside = files(layer)
+        document = json.loads(inside["usr/share/doc/inplaced/sbom.spdx.json"])
+        sources = {}
+        for package in document["packages"]:
+            if "sourceInfo" in package:
+                name, version = package["sourceInfo"].removeprefix("built from ").split()
+                sources[name] = version
+                assert inside[f"usr/share/doc/{name}/copyright"]
+        assert sources.pop("ca-certificates")
+        assert sources == versions
+        assert {"openssl", "curl", "glibc", "grpc", "systemd"} <= set(sources)
+        ids = {package["SPDXID"] for package in document["packages"]}
+        assert {r["relatedSpdxElement"] for r in document["relationships"]} == ids
+
+
+def test_same_again(archive, folder):
+    """The writer makes the same file again."""
+    builds = sorted(Path(os.environ["INPLACED_BUILD_DIR"]).resolve().parent.glob("static-*"))
+    (version,) = [p.split("-")[1].removesuffix(".oci.tar") for p in [archive.name]]
+    with tarfile.open(archive) as layout:
+        index = json.load(layout.extractfile("index.json"))
+        (top,) = index["manifests"]
+        labels = json.load(layout.extractfile("blobs/" + top["digest"].replace(":", "/")))
+    revision = labels["annotations"].get("org.opencontainers.image.revision", "")
+    created = labels["annotations"]["org.opencontainers.image.created"]
+    epoch = subprocess.run(["date", "-d", created, "+%s"], capture_output=True, text=True, check=True)
+    argv = [_ROOT / "packaging/image/write", "--version", version, "--revision", revision]
+    again = folder / archive.name
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": epoch.stdout.strip()}
+    subprocess.run([*argv, again, *builds], env=environment, check=True, stdout=subprocess.DEVNULL)
+    assert again.read_bytes() == archive.read_bytes()
