@@ -5,9 +5,9 @@
 
 One real control plane serves all tests, with our custom resources and roles in it. A test has a node
 name of its own, for which there is a NodeImage but no Node: where nothing runs pods, none is needed.
-Whoever kills a part of the control plane starts one for himself.
+A test that kills a part of the control plane starts a control plane of its own.
 
-What there is beside that is in fixtures.py.
+The other fixtures are in fixtures.py.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from lab.registry import PushedImage, Registry  # noqa: E402
 PullSecret = Callable[..., dict[str, str]]
 MakePod = Callable[..., Pod]
 
-# Containers that tests restart again and again are not kept waiting for it.
+# The kubelet restarts containers without its back-off, since tests restart them repeatedly.
 HASTY = {
     "featureGates": {"KubeletCrashLoopBackOffMax": True},
     "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
@@ -83,7 +83,7 @@ def node_name() -> str:
 
 @pytest.fixture
 def node_image(kube: Kube, node_name: str) -> Iterator[NodeImage]:
-    """The NodeImage of that node; it wants nothing yet."""
+    """The NodeImage of that node, with an empty spec."""
     made = NodeImage(kube, node_name)
     made.create()
     yield made
@@ -131,7 +131,7 @@ def cluster_agent(
     node_name: str,
     node_image: NodeImage,
 ) -> Agent:
-    """The agent of that node, on the session's containerd, with nothing to do yet."""
+    """The agent of that node, on the session's containerd, with no image to pull yet."""
     return start_agent(containerd.endpoint, kubeconfig=kubeconfig, node_name=node_name)
 
 
@@ -167,7 +167,7 @@ def shared_node(
 
 @pytest.fixture
 def node(shared_node: Kubelet, kube: Kube) -> Iterator[Kubelet]:
-    """A real node that all tests share; what a test kills of it is started again."""
+    """A real node that all tests share; a part that a test kills is started again."""
     yield shared_node
     if shared_node.containerd.process.code is not None:
         shared_node.containerd.start()
@@ -214,7 +214,7 @@ def tools(registry: Registry) -> str:
 
 @pytest.fixture(scope="session")
 def bare(registry: Registry) -> PushedImage:
-    """An image with one program and nothing else, which does not heed SIGTERM."""
+    """An image with one program and nothing else, which ignores SIGTERM."""
     image = build_image([program_layer("sleep")], command=("/sleep", "1d"))
     return registry.push("pods/bare", "1", image)
 
@@ -236,7 +236,7 @@ def make_pod(node: Kubelet) -> Iterator[MakePod]:
 
 @pytest.fixture
 def settle(make_pod: MakePod, tools: str) -> Callable[[], None]:
-    """settle(): the agent has had all the time it needs for whatever was changed before.
+    """settle(): waits until the agent has processed all earlier changes.
 
     Another pod is changed, and has been restarted when this returns.
     """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of an API server that misbehaves have at hand.
+"""Fixtures and helpers for tests of an API server that misbehaves.
 
 The server is a fake, behind a proxy that spoils what passes, but for a few tests; so is the runtime. Each
-fault has to cost the node nothing but time: nothing is pulled twice, no status is a lie, there is a clear
-line about it, and it ends by itself.
+fault has to cost the node nothing but time: no image is pulled twice, no status is false, the
+agent logs a clear line, and recovers by itself.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ANY_LIST = r"^GET \S*/nodeimages\?"
 STATUS_WRITES = r"^PATCH \S*/nodeimages/lab/status"
 REQUESTS = "inplaced_api_server_requests_total"
 
-# What is hopeless without a person is tried again after up to 30 seconds.
+# The agent retries failures that a person has to fix after up to 30 seconds.
 UNTIL_HOPE = 40
 
 
@@ -58,7 +58,7 @@ def proxy(folder, server) -> Iterator[ApiProxy]:
 
 @pytest.fixture
 def desired(server) -> Iterator[NodeImage]:
-    """This node's NodeImage, through which a test is the controller; not through the proxy."""
+    """This node's NodeImage, which a test writes as the controller does, without the proxy."""
     kube = Kube(server.url, server.authority, "lab-admin")
     made = NodeImage(kube, NODE)
     made.create()
@@ -91,7 +91,7 @@ def make_member(
 
 @pytest.fixture
 def member(make_member, proxy, desired) -> Agent:
-    """One that watches already, and has said that nothing is wanted of it."""
+    """An agent that watches already and has reported a status without images."""
     agent = make_member()
     agent.start()
 
@@ -145,7 +145,7 @@ def wait_requests(proxy: ApiProxy, pattern: str, n: int = 1, timeout: float = 10
 
 
 def wait_problem(agent: Agent, subject: str, text: str = "", timeout: float = 10) -> str:
-    """Waits until doctor says something with the text about the subject; returns that."""
+    """Waits until doctor reports a problem of the subject with the text; returns the problem."""
 
     def find() -> str | None:
         found = problems(agent).get(subject)
@@ -167,23 +167,23 @@ def wait_well(agent: Agent, timeout: float = 10) -> None:
 
 
 def lasting_complaints(agent: Agent) -> list[str]:
-    """Without those about what was under way just when a connection was cut, if anything was."""
+    """The complaints, except those about requests that a cut connection interrupted."""
     return [line for line in complaints(agent) if "was cut" not in line]
 
 
 def assert_pulls_locally(agent: Agent, reference: str = "local/one:1") -> None:
-    """Whoever is on the node is served whatever the cluster does."""
+    """The agent serves local callers whatever the state of the cluster."""
     done = agent.ctl("pull", reference, timeout=20 * SLOWLY)
     assert done.returncode == 0, done.stderr
 
 
 def add(desired: NodeImage, *references: str, policy: str = "IfNotPresent", **more: int) -> None:
-    """To what is wanted already."""
+    """Adds images to the spec of the NodeImage."""
     desired.kube.patch(desired.path, {"spec": document_for(references, policy, **more)["spec"]})
 
 
 def readiness(agent: Agent) -> tuple[int, str]:
-    """What /readyz says."""
+    """The status code and the text of /readyz."""
     try:
         with urllib.request.urlopen(f"http://{agent.metrics_address}/readyz", timeout=5) as answer:
             return answer.status, answer.read().decode()
@@ -192,7 +192,7 @@ def readiness(agent: Agent) -> tuple[int, str]:
 
 
 def phases(request: Request) -> dict[str, str]:
-    """What a write of the status says, by image and tag."""
+    """The phases in a write of the status, by image and tag."""
     statuses = request.json()["status"].get("imageStatuses") or {}
     return {
         f"{name}:{tag['tag']}": tag["phase"]

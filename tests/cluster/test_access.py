@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves the ways in which an agent gets access to a real API server, and what it says without."""
+"""Proves the ways in which an agent gets access to a real API server, and what it
+reports without access."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
 
-# As whom the roles know the agent.
+# The agent's user name in the roles.
 _USER = "system:serviceaccount:inplaced:unbound"
 
-# What a pod has is put where it would be, in a view of the file system that only the agent has.
+# Puts a pod's files in their usual place, in a mount namespace that only the agent has.
 _AS_POD = """
 set -e
 mount -t tmpfs pod /run
@@ -41,18 +42,18 @@ def start(start_agent, containerd, node_name, node_image):
 
 
 def serves(node_image, push, tag: str = "1") -> None:
-    """It watches, and may write."""
+    """Waits until the agent watches and has written a status."""
     image = push(tag=tag)
     node_image.want(image.reference)
     node_image.wait_status(image.reference, "Succeeded")
 
 
 def wait_problem(agent, *words: str) -> str:
-    """Waits until what it says of the API server has these words in it."""
+    """Waits until the problem that doctor reports for the API server has these words in it."""
 
     def find() -> str | None:
-        said = problems(agent).get("API server", "")
-        return said if all(word in said.lower() for word in words) else None
+        found = problems(agent).get("API server", "")
+        return found if all(word in found.lower() for word in words) else None
 
     return wait_until(find, 10 * SLOWLY, lambda: f"{words}, only {problems(agent)}")
 
@@ -69,7 +70,7 @@ def test_client_certificate(start, control_plane, folder, node_image, push, is_i
 
 
 def test_one_of_several_contexts(start_agent, containerd, control_plane, folder, node_image, push):
-    """The one that is named is used, not the current one, which leads to nobody."""
+    """The agent uses the named context, not the current one, which names no server."""
     path = folder / "agent.conf"
     document = yaml.safe_load(control_plane.write_agent_kubeconfig(path).read_text())
     document["clusters"].append({"name": "away", "cluster": {"server": "https://127.0.0.1:1"}})
@@ -86,7 +87,7 @@ def test_one_of_several_contexts(start_agent, containerd, control_plane, folder,
 
 
 def test_token_file_rotates(start, control_plane, folder, node_image, push):
-    """A new token is used without a restart and without a word."""
+    """The agent uses a new token without a restart and without a message."""
     file = folder / "token"
 
     def rotate() -> None:
@@ -108,7 +109,7 @@ def test_token_file_rotates(start, control_plane, folder, node_image, push):
 
 
 def tokens_of_writes(control_plane, name: str) -> set[str]:
-    """Which tokens the agent's writes came with, as the server calls them."""
+    """The IDs of the tokens in the agent's writes, as the server logs them."""
     return {
         entry["user"]["extra"]["authentication.kubernetes.io/credential-id"][0]
         for entry in control_plane.audit(verb="patch")
@@ -129,7 +130,7 @@ def test_token_is_wrong_at_first(start, control_plane, folder, node_image, push)
 
 
 def test_program_makes_tokens(start, control_plane, folder, node_image, push):
-    """It is run again when what it made has expired, and no more often."""
+    """The agent runs the program again when its token has expired, and no more often."""
     answer, runs = folder / "answer.json", folder / "runs"
     program = folder / "program"
     program.write_text(f"#!/bin/sh\necho run >>{runs}\ncat {answer}\n")
@@ -157,8 +158,8 @@ def test_program_makes_tokens(start, control_plane, folder, node_image, push):
     assert 2 <= n_runs() <= before + 1
 
 
-def test_stranger(start, control_plane, folder):
-    """A server with another authority's certificate is not told the token."""
+def test_another_authority(start, control_plane, folder):
+    """The agent does not send its token to a server with another authority's certificate."""
     (folder / "strange").mkdir()
     authority = make_certificates(folder / "strange").authority
     path = write_kubeconfig(folder / "agent.conf", control_plane.url, authority, token="secret")
@@ -170,15 +171,15 @@ def test_stranger(start, control_plane, folder):
 
 
 def test_no_rights(start, control_plane, folder, kube, node_image):
-    """Whoever is known but may do nothing is told which rights are missing, a line each."""
+    """For an account without rights, the agent logs each missing right in a line of its own."""
     kube.apply(
         {
             "apiVersion": "v1",
             "kind": "ServiceAccount",
-            "metadata": {"name": "nobody", "namespace": "inplaced"},
+            "metadata": {"name": "no-rights", "namespace": "inplaced"},
         }
     )
-    token = control_plane.service_account_token("inplaced", "nobody")
+    token = control_plane.service_account_token("inplaced", "no-rights")
     agent = start(control_plane.write_kubeconfig(folder / "agent.conf", token=token))
     wait_problem(agent, "nodeimages", "forbidden")
     for resource in ("nodeimages", "pods", "containerrecreaterequests"):
@@ -187,7 +188,7 @@ def test_no_rights(start, control_plane, folder, kube, node_image):
 
 @pytest.mark.parametrize("mode", ["cluster", "auto"])
 def test_as_pod(make_agent, containerd, control_plane, folder, node_name, node_image, push, mode):
-    """With what Kubernetes gives to every pod."""
+    """With the variables and files that Kubernetes gives to every pod."""
     given = folder / "given"
     given.mkdir()
     (given / "token").write_text(control_plane.agent_token())
@@ -220,7 +221,7 @@ def test_as_pod(make_agent, containerd, control_plane, folder, node_name, node_i
 def test_proxy_of_the_environment(
     start_agent, containerd, control_plane, folder, node_name, node_image, push, variables, is_asked
 ):
-    """The server's name is known to the proxy alone: the variables say what they say to kubectl."""
+    """Only the proxy resolves the server's name: the variables mean what they mean to kubectl."""
     path = control_plane.write_kubeconfig(
         folder / "agent.conf",
         "https://api.inplaced.test:6443",

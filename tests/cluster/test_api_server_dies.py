@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that neither the agent's death nor that of the API server or its store, nor that it does
-not know NodeImages yet, loses anything or repeats a pull.
+"""Proves that no status is lost and no pull repeated when the agent, the API server or its store
+dies, or when the server does not serve NodeImages yet.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BURST = 20
 
 @pytest.fixture(scope="module")
 def mortal(session_folder) -> Iterator[ControlPlane]:
-    """One that the tests here may kill; each leaves it well."""
+    """A control plane that the tests here may kill; each test leaves it running."""
     with ControlPlane(session_folder / "mortal") as made:
         made.install()
         yield made
@@ -67,7 +67,7 @@ def count_pulls(registry: FakeRegistry, name: str) -> int:
 
 
 class Counted:
-    """An image of which it is known how often it was pulled."""
+    """An image whose pulls are counted."""
 
     def __init__(self, registry: FakeRegistry, name: str) -> None:
         layer = random_layer(1000)
@@ -103,11 +103,11 @@ def wait_well(agent: Agent, timeout: float = 20) -> None:
 
 
 def wait_problem(agent: Agent, word: str = "", timeout: float = 20) -> str:
-    """Waits until it says what is wrong with the API server, and that with the word in it."""
+    """Waits until doctor reports a problem of the API server with the word in it; returns it."""
 
     def find() -> str | None:
-        said = problems(agent).get("API server", "")
-        return said if word in said else None
+        found = problems(agent).get("API server", "")
+        return found if word in found else None
 
     return wait_until(find, timeout * SLOWLY, lambda: f"problem, only {problems(agent)}")
 
@@ -121,7 +121,7 @@ def end(agent: Agent, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["terminate", "kill9"])
 def test_agent_ends_when_done(cluster_agent, node_image, counted, push, how):
-    """What is finished is not done again, and not told again."""
+    """The agent neither repeats nor reports again what is finished."""
     node_image.want(counted.reference, policy="Always")
     seen = node_image.wait_status(counted.reference, "Succeeded")
     wait_until(node_image.events, 10 * SLOWLY, "event")
@@ -137,7 +137,7 @@ def test_agent_ends_when_done(cluster_agent, node_image, counted, push, how):
 
 @pytest.mark.parametrize("how", ["terminate", "kill9"])
 def test_agent_ends_in_mid_pull(cluster_agent, node_image, counted, gate, how):
-    """What is not finished goes on."""
+    """The next agent completes an unfinished pull."""
     node_image.want(counted.reference, gate.reference, policy="Always")
     node_image.wait_status(counted.reference, "Succeeded")
     node_image.wait_status(gate.reference, "Pulling")
@@ -150,7 +150,7 @@ def test_agent_ends_in_mid_pull(cluster_agent, node_image, counted, gate, how):
 
 
 def test_agent_ends_without_files(cluster_agent, node_image, counted, push):
-    """The object tells what is finished also where the agent's state is lost."""
+    """The agent learns from the object what is finished when its own state is lost."""
     node_image.want(counted.reference, policy="Always")
     node_image.wait_status(counted.reference, "Succeeded")
     cluster_agent.kill9()
@@ -163,19 +163,19 @@ def test_agent_ends_without_files(cluster_agent, node_image, counted, push):
 
 
 @pytest.mark.parametrize("away", ["dead", "frozen"])
-@pytest.mark.parametrize("lives", [0, 1, 2])
+@pytest.mark.parametrize("n_runs", [0, 1, 2])
 def test_both_die_in_mid_pull(
-    member, mortal, desired, gate, fake_registry, image_name, away, lives
+    member, mortal, desired, gate, fake_registry, image_name, away, n_runs
 ):
-    """A pull that ended while nobody could be told is told by a later life of the agent, however
-    many lives there are before the server is back."""
+    """The next run of the agent reports a pull that ended while the API server was away, however
+    many runs end before the server is back."""
     desired.want(gate.reference, policy="Always")
     desired.wait_status(gate.reference, "Pulling")
     server = mortal.apiserver
     server.kill9() if away == "dead" else server.freeze()
     gate.open()
     seen = member.wait_status(gate.reference, "Succeeded")
-    for _ in range(lives):
+    for _ in range(n_runs):
         member.kill9()
         member.start()
         wait_until(lambda: readiness(member)[0] == 503, 10 * SLOWLY, "problem")
@@ -188,7 +188,7 @@ def test_both_die_in_mid_pull(
 
 
 def test_new_version_meanwhile(member, desired, counted):
-    """What an earlier life has finished is not taken for what is wanted now."""
+    """A pull that the previous run finished does not count for a newer version of the spec."""
     desired.want(counted.reference, policy="Always")
     desired.wait_status(counted.reference, "Succeeded")
     member.kill9()
@@ -208,7 +208,7 @@ def test_new_version_meanwhile(member, desired, counted):
 
 @pytest.mark.parametrize("part", ["apiserver", "etcd"])
 def test_server_dies_in_mid_pull(member, mortal, desired, gate, counted, push, part):
-    """It is said, whoever is on the node is served, and all is told afterwards."""
+    """The agent reports the outage, serves local callers, and writes the status afterwards."""
     desired.want(gate.reference, counted.reference, policy="Always")
     desired.wait_status(counted.reference, "Succeeded")
     desired.wait_status(gate.reference, "Pulling")
@@ -219,10 +219,10 @@ def test_server_dies_in_mid_pull(member, mortal, desired, gate, counted, push, p
     done = member.ctl("pull", local.reference)
     assert (done.returncode, local.image_id in done.stdout) == (0, True), done
     if part == "apiserver":
-        said = wait_problem(member, "cannot connect")  # and not that it was cut, as at first
-        assert said in member.ctl("doctor").stdout
+        problem = wait_problem(member, "cannot connect")  # and not that it was cut, as at first
+        assert problem in member.ctl("doctor").stdout
         code, text = readiness(member)
-        assert code == 503 and said in text
+        assert code == 503 and problem in text
     getattr(mortal, part).start()
     mortal.apiserver.wait_ready()
     desired.wait_status(gate.reference, "Succeeded", 40 * SLOWLY)
@@ -237,7 +237,7 @@ def test_server_dies_in_mid_pull(member, mortal, desired, gate, counted, push, p
 def test_server_dies_in_a_burst(
     member, mortal, desired, fake_registry, containerd, image_name, part
 ):
-    """Of many changes none is lost, and none is done twice."""
+    """Of many changes the agent loses none and carries out none twice."""
     images = [Counted(fake_registry, f"{image_name}-{number}") for number in range(_BURST)]
     for number in range(_BURST):
         if number == _BURST // 2:
@@ -258,7 +258,7 @@ def test_server_dies_in_a_burst(
 
 
 def insist(ask):
-    """Until the server takes it."""
+    """Repeats the write until the server accepts it."""
 
     def is_done():
         try:
@@ -272,7 +272,7 @@ def insist(ask):
 def test_status_of_an_old_object(
     start_agent, containerd, mortal, folder, node_name, desired, counted
 ):
-    """A status that was on its way when the object was made again does not get into the new one."""
+    """A status in flight when the object is created again is not written to the new object."""
     released, is_held = threading.Event(), threading.Event()
 
     async def hold_success(exchange: Exchange) -> None:
@@ -309,7 +309,7 @@ def test_status_of_an_old_object(
 
 
 def test_kind_comes_and_goes(start_agent, containerd, mortal, folder, node_name, push):
-    """Without our custom resources the agent waits for them, and begins by itself."""
+    """Without our custom resources the agent waits for them, and then starts by itself."""
     mortal.admin.delete(_DEFINITION)
     mortal.admin.wait_gone(_DEFINITION, 30)
     path = mortal.write_agent_kubeconfig(folder / "member.conf")

@@ -189,7 +189,7 @@ def test_api_answers(kube, control_plane):
     ],
 )
 def test_every_field_is_kept(kube, node_name, kind, written, read):
-    """Whichever version an object is written in, each of them shows all of it."""
+    """An object written in one version has all its fields in each version."""
     spec, status = OBJECTS[kind]
     meta = {"name": f"{node_name}-{written}"}
     document = {"apiVersion": f"apps.kruise.io/{written}", "kind": kind, "metadata": meta}
@@ -205,8 +205,8 @@ def test_every_field_is_kept(kube, node_name, kind, written, read):
 
 
 def test_unknown_fields_are_pruned(node_image):
-    wish = {"tags": [{"tag": "1", "unheard": 1}], "unheard": {}}
-    answer = node_image.set_spec({"images": {"nginx": wish}, "unheard": []})
+    image_spec = {"tags": [{"tag": "1", "unheard": 1}], "unheard": {}}
+    answer = node_image.set_spec({"images": {"nginx": image_spec}, "unheard": []})
     assert answer["spec"] == {"images": {"nginx": {"tags": [{"tag": "1"}]}}}
     answer = node_image.patch_status({**COUNTS, "unheard": 1})
     assert answer["status"] == COUNTS
@@ -230,7 +230,7 @@ def test_unknown_fields_are_pruned(node_image):
     ],
     ids=str,
 )
-def test_wrong_wishes_are_refused(node_image, image):
+def test_invalid_specs_are_refused(node_image, image):
     with pytest.raises(KubeError) as error:
         node_image.set_spec({"images": {"nginx": image}})
     assert (error.value.code, error.value.reason) == (422, "Invalid")
@@ -248,7 +248,7 @@ def test_wrong_wishes_are_refused(node_image, image):
     ids=str,
 )
 def test_wrong_statuses_are_refused(node_image, status):
-    """As strictly as where OpenKruise is installed: what passes here passes there."""
+    """The schemas are as strict as OpenKruise's: an object accepted here is accepted there."""
     with pytest.raises(KubeError) as error:
         node_image.patch_status(status)
     assert (error.value.code, error.value.reason) == (422, "Invalid")
@@ -332,7 +332,7 @@ def test_what_the_agent_may_do(kube, is_allowed, verb, resource, namespace):
 
 
 def test_service_account(control_plane, node_image, node_name):
-    """Its token is a real one, and what is done with it is on record."""
+    """The agent's token is a real one, and the server logs its requests."""
     token = control_plane.agent_token()
     agent = NodeImage(control_plane.client(token), node_name)
     agent.patch_status(COUNTS)
@@ -353,7 +353,7 @@ def test_service_account(control_plane, node_image, node_name):
 
 
 def test_client_certificate(control_plane):
-    """A node may read the object of the Node that it is, and no other."""
+    """A node may read its own Node object and no other."""
     node = control_plane.client(certificate=control_plane.node_certificate("one"))
     assert node.find("/api/v1/nodes/one") is None
     with pytest.raises(KubeError) as error:
@@ -376,7 +376,7 @@ def test_watch(node_image):
 
 
 def test_kubeconfig(folder):
-    """Every way to say who one is ends up where clients look for it."""
+    """Every kind of credential is written where clients read it."""
     for name, content in (("ca.crt", "authority"), ("a.crt", "certificate"), ("a.key", "key")):
         (folder / name).write_text(content)
     pair = folder / "a.crt", folder / "a.key"
@@ -406,7 +406,7 @@ def test_kubeconfig(folder):
 
 
 def stream_of(control_plane):
-    """The first event of a list that is asked for as a watch, apart from the objects."""
+    """The first event of a streamed list, apart from the objects."""
     query = {"sendInitialEvents": "true", "allowWatchBookmarks": "true"}
     query["resourceVersionMatch"] = "NotOlderThan"
     for event in control_plane.admin.watch(f"{KRUISE}/v1beta1/nodeimages", **query):

@@ -40,7 +40,7 @@ Push = Callable[[], str]
 
 @pytest.fixture(scope="module")
 def images(registry) -> list[str]:
-    """Two of the agent, which differ in their ID."""
+    """Two images of the agent, which differ in their ID."""
     return [
         registry.push("inplaced", str(number), build_agent_image(str(number))).reference
         for number in (1, 2)
@@ -62,7 +62,7 @@ def kube(cluster) -> Kube:
 
 @pytest.fixture
 def node_image(cluster) -> NodeImage:
-    """The one that the agent makes."""
+    """The NodeImage that the agent creates."""
     made = NodeImage(cluster.admin, cluster.node.name)
     wait_until(made.find, 60 * SLOWLY, "NodeImage", 0.1)
     return made
@@ -94,7 +94,7 @@ def make_pod(cluster) -> Iterator[Callable[..., Pod]]:
 
 @pytest.fixture
 def repaired(cluster, images) -> Iterator[None]:
-    """Whatever the test deploys, the next one finds a good agent."""
+    """Restores a working agent after a test, whatever the test deployed."""
     yield
     cluster.kubectl("delete", "--namespace=inplaced", "configmap/inplaced", "daemonset/inplaced")
     cluster.kubectl("apply", "-k", cluster.write_kustomization(images[0]))
@@ -102,7 +102,7 @@ def repaired(cluster, images) -> Iterator[None]:
 
 
 def agent_pod(cluster: Cluster) -> Object | None:
-    """The newest; None while there is none."""
+    """The newest pod of the agent; None while there is none."""
     found = cluster.admin.list("/api/v1/namespaces/inplaced/pods")
     alive = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
     return alive[-1] if alive else None
@@ -113,7 +113,7 @@ def describe(cluster: Cluster) -> str:
 
 
 def wait_rolled_out(cluster: Cluster) -> None:
-    """As `kubectl rollout status` does."""
+    """Waits as `kubectl rollout status` does."""
 
     def is_done(daemons: Object) -> bool:
         status = daemons["status"]
@@ -147,7 +147,7 @@ def process_of(cluster: Cluster) -> Path:
 
 
 def assert_preloads(node_image: NodeImage, reference: str) -> None:
-    """Together with what it is asked for already."""
+    """Adds an image to the spec of the NodeImage."""
     node_image.want(reference)
     node_image.wait_status(reference, "Succeeded", 60 * SLOWLY)
 
@@ -204,7 +204,7 @@ def test_what_its_process_may_do(cluster):
 
 
 def test_runtime_and_api_server_restart(cluster, node_image, push, make_pod, tools):
-    """The pod of the agent goes on; its folder of the socket has the new one in it."""
+    """The pod of the agent keeps running; its folder of the socket has the new socket in it."""
     before = agent_pod(cluster)["metadata"]["uid"]
     cluster.node.containerd.restart()
     assert_preloads(node_image, push())
@@ -220,8 +220,7 @@ def test_runtime_and_api_server_restart(cluster, node_image, push, make_pod, too
 def test_rolling_update(
     cluster, images, node_image, push, make_pod, tools, fake_registry, repaired
 ):
-    """Pulls and a stop that are under way are completed by the next agent, which pulls nothing again and runs
-    no hook twice.
+    """The next agent completes pulls and a stop that are under way, repeats no pull, and runs no hook twice.
     """
     done = Gate(fake_registry, "daemon/done", 2 << 10)
     done.open()
@@ -261,7 +260,7 @@ def test_rolling_update(
 
 
 def test_as_root(cluster, images, node_image, push, make_pod, tools, repaired):
-    """Where the socket is for root alone. Afterwards the usual user takes over what root has written."""
+    """With a socket for root alone; afterwards the usual user takes over the files that root has written."""
     kustomization = cluster.write_kustomization(images[0], components=["root"])
     cluster.kubectl("apply", "-k", kustomization)
     wait_rolled_out(cluster)
@@ -296,7 +295,7 @@ def wait_described(cluster: Cluster, text: str) -> str:
 
 
 def test_configuration_error(cluster, kube, images, repaired):
-    """The pod says why in one line, and kubectl shows it."""
+    """The pod reports the reason in one line, and kubectl shows it."""
     kube.patch(CONFIG, {"data": {"config.yaml": "maxParallelPulls: many\n"}})
     cluster.kubectl("--namespace=inplaced", "rollout", "restart", "daemonset/inplaced")
     line = wait_described(cluster, "inplaced: ")
@@ -313,7 +312,7 @@ def test_socket_folder_is_missing(cluster, images, repaired):
 
 
 def test_no_runtime(cluster, images, repaired):
-    """The pod runs, is not ready, and says what it waits for."""
+    """The pod runs, is not ready, and reports what it waits for."""
     empty = cluster.node.containerd.folder / "empty"
     empty.mkdir()
     deploy(cluster, images, replace("/spec/template/spec/volumes/0/hostPath/path", str(empty)))
@@ -326,7 +325,7 @@ def test_no_runtime(cluster, images, repaired):
 
 
 def test_definitions_are_missing(cluster, kube, images, push, repaired):
-    """The overlay for OpenKruise, in a cluster without it: said once, and served when they are there."""
+    """Without the custom resources doctor advises to install them; with them the agent serves."""
     definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodeimages.apps.kruise.io"
     cluster.kubectl("delete", "customresourcedefinition", "nodeimages.apps.kruise.io")
     cluster.kubectl("--namespace=inplaced", "rollout", "restart", "daemonset/inplaced")
@@ -341,7 +340,7 @@ def test_definitions_are_missing(cluster, kube, images, push, repaired):
 
 
 def inplacectl_or_none(cluster: Cluster) -> str:
-    """What doctor says; nothing while there is no pod to ask."""
+    """The output of doctor, or the error of kubectl."""
     try:
         return inplacectl(cluster, "doctor", "-o", "json")
     except RuntimeError as error:
@@ -349,7 +348,7 @@ def inplacectl_or_none(cluster: Cluster) -> str:
 
 
 def test_overlays_are_accepted(cluster, images):
-    """By the server's own validation; what they say is proved elsewhere."""
+    """The server's own validation accepts them; other tests prove their contents."""
     cluster.kubectl("create", "namespace", "kruise-daemon-config")
     for overlay in ("standalone", "openkruise", "k3s", "microk8s"):
         folder = cluster.write_kustomization(images[0], overlay)
@@ -358,7 +357,7 @@ def test_overlays_are_accepted(cluster, images):
 
 
 def test_helm_install(cluster, images, push, make_pod, tools):
-    """The same by helm, after what kubectl has applied was deleted; and the way back leaves the CRDs."""
+    """helm installs the same after the objects of kubectl were deleted; uninstalling leaves the CRDs."""
     kustomization = cluster.write_kustomization(images[0])
     cluster.kubectl("delete", "--wait=true", "-k", kustomization)
     folder = cluster.node.containerd.folder

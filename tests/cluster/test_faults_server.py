@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves that a server that is away, strange, or written to by others costs the node nothing but time.
 
-faults.py tells what stands between the agent and the server, but for the last test.
+faults.py describes what stands between the agent and the server, except in the last test.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lab.wait import wait_until
 
 
 def test_server_is_away_at_start(make_member, proxy, desired):
-    """The agent is up and of use, says what is missing, and serves when the server appears."""
+    """The agent starts, reports that the server is missing, and serves when it appears."""
     proxy.vanish()
     add(desired, "demo/web:1")
     agent = make_member()
@@ -39,7 +39,7 @@ def test_server_is_away_at_start(make_member, proxy, desired):
 
 
 def test_server_dies_in_mid_pull(member, proxy, server, desired, hold, fake_runtime):
-    """Its death and return cost neither a pull nor what came of it."""
+    """The server's death and return lose neither a pull nor its outcome."""
     add(desired, "demo/done:1", hold.reference, policy="Always")
     desired.wait_status("demo/done:1", "Succeeded")
     hold.wait_begun()
@@ -59,7 +59,7 @@ def test_server_dies_in_mid_pull(member, proxy, server, desired, hold, fake_runt
 
 
 def test_server_dies_again_and_again(member, proxy, desired):
-    """Each death is one line at most, and no descriptor."""
+    """Each death of the server costs one log line at most, and leaks no descriptor."""
     before = member.descriptors()
     for number in range(5):
         proxy.vanish()
@@ -82,11 +82,11 @@ def test_server_dies_again_and_again(member, proxy, desired):
     )
 
 
-# Who trusts whom
+# Certificates and tokens
 
 
-def test_server_is_a_stranger(make_member, folder, proxy, desired):
-    """A server with another authority's certificate learns nothing, not even the token."""
+def test_server_has_another_authority(make_member, folder, proxy, desired):
+    """The agent sends nothing to a server with another authority's certificate, not even its token."""
     (folder / "strange").mkdir()
     agent = make_member(authority=make_certificates(folder / "strange").authority)
     agent.start()
@@ -98,7 +98,7 @@ def test_server_is_a_stranger(make_member, folder, proxy, desired):
 
 
 def test_token_rotates(member, proxy, server, desired, token_file):
-    """A new token in the file is used before anybody notices that the old one has expired."""
+    """The agent uses a new token in the file at once, after two refusals at most."""
     server.tokens.add("newer")
     write_whole(token_file, "newer")
     server.tokens.discard(TOKEN)
@@ -112,7 +112,7 @@ def test_token_rotates(member, proxy, server, desired, token_file):
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_token_expires(member, proxy, server, desired, token_file):
-    """While the token is refused that is said; a new one is found without a restart."""
+    """The agent reports a refused token, and reads a new one without a restart."""
     server.tokens.discard(TOKEN)
     server.tokens.add("newer")
     the_watch(proxy).cut()
@@ -130,7 +130,7 @@ def test_token_expires(member, proxy, server, desired, token_file):
 
 
 def test_object_is_made_again(member, desired, fake_runtime):
-    """One with the same name is another one: what was done for the first is not claimed for it."""
+    """An object created again under the same name does not inherit the status of the first."""
     add(desired, "demo/web:1", policy="Always")
     first = desired.wait_status("demo/web:1", "Succeeded")
     desired.delete()
@@ -141,7 +141,7 @@ def test_object_is_made_again(member, desired, fake_runtime):
 
 
 def test_object_is_made_again_unseen(member, proxy, desired, fake_runtime):
-    """The same, if the watch did not live to see it."""
+    """The same when the watch breaks before the change."""
     add(desired, "demo/web:1", policy="Always")
     desired.wait_status("demo/web:1", "Succeeded")
     proxy.vanish()
@@ -153,7 +153,7 @@ def test_object_is_made_again_unseen(member, proxy, desired, fake_runtime):
 
 
 def test_object_is_deleted_in_mid_pull(member, desired, hold):
-    """Nobody wants the image any more."""
+    """The agent cancels the pull of an image that is no longer desired."""
     add(desired, hold.reference)
     call = hold.wait_begun()
     desired.delete()
@@ -161,14 +161,14 @@ def test_object_is_deleted_in_mid_pull(member, desired, hold):
 
 
 def test_controller_fails_a_task(member, desired, hold):
-    """What a controller has given up is not pulled on, and its verdict is left as it is."""
+    """The agent stops a pull that a controller has failed, and keeps the controller's status."""
     add(desired, hold.reference, backoffLimit=0)
     call = hold.wait_begun()
     desired.wait_status(hold.reference, "Pulling")
     name, tag = split_reference(hold.reference)
-    verdict = {"tag": tag, "phase": "Failed", "message": "no answer for a long time"}
-    verdict["completionTime"] = "2020-01-01T00:00:00Z"
-    desired.patch_status({"imageStatuses": {name: {"tags": [verdict]}}})
+    failed = {"tag": tag, "phase": "Failed", "message": "no answer for a long time"}
+    failed["completionTime"] = "2020-01-01T00:00:00Z"
+    desired.patch_status({"imageStatuses": {name: {"tags": [failed]}}})
     assert call.wait_over(10 * SLOWLY) and call.cancelled
     add(desired, "demo/other:1")
     desired.wait_status("demo/other:1", "Succeeded")
@@ -180,7 +180,7 @@ def test_controller_fails_a_task(member, desired, hold):
 
 @pytest.mark.parametrize("status", [None, 17, [], {"imageStatuses": []}, {"succeeded": "many"}])
 def test_others_write_nonsense(member, proxy, desired, status):
-    """A status that cannot be read is written anew."""
+    """The agent replaces a status that it cannot read."""
     desired.patch_status(status)
     add(desired, "demo/web:1")
 
@@ -197,7 +197,7 @@ def test_others_write_nonsense(member, proxy, desired, status):
 
 @pytest.fixture
 def mortal(folder) -> Iterator[ControlPlane]:
-    """A control plane that nobody else uses."""
+    """A control plane for this test alone."""
     with ControlPlane(folder / "control-plane") as made:
         made.install()
         yield made
@@ -207,7 +207,7 @@ def mortal(folder) -> Iterator[ControlPlane]:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("how", ["kill9", "freeze"])
 def test_real_server_dies_in_mid_pull(start_agent, folder, mortal, fake_runtime, hold, how):
-    """Killed, or stuck so that its connections stay: all is well once it is back."""
+    """The agent recovers from a server that was killed, or stopped with its connections open."""
     desired = NodeImage(mortal.admin, NODE)
     desired.create("demo/done:1", hold.reference, policy="Always")
     kubeconfig = mortal.write_agent_kubeconfig(folder / "agent.conf")

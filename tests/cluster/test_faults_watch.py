@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves that whatever is wrong with watches, lists and discovery costs the node nothing but time.
 
-faults.py tells what stands between the agent and the server.
+faults.py describes what stands between the agent and the server.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BROKEN_WATCHES: dict[str, Callable[[Watch], object]] = {
     "half-a-line-cut": lambda watch: (watch.say(b'{"type":"MODIFIED","obj'), watch.cut()),
     "gone": lambda watch: (watch.say(api_faults.error_event(410)), watch.end()),
     "gone-and-open": lambda watch: watch.say(api_faults.error_event(410)),
-    "error": lambda watch: (watch.say(api_faults.error_event(500, "as told")), watch.end()),
+    "error": lambda watch: (watch.say(api_faults.error_event(500, "as scripted")), watch.end()),
     "no-json": lambda watch: watch.say(b"this is no JSON\n"),
     "no-object": lambda watch: watch.say(b'{"type":"MODIFIED","object":17}\n'),
     "no-name": lambda watch: watch.say(b'{"type":"MODIFIED","object":{"metadata":{}}}\n'),
@@ -39,7 +39,7 @@ _BROKEN_WATCHES: dict[str, Callable[[Watch], object]] = {
 
 @pytest.mark.parametrize("how", _BROKEN_WATCHES)
 def test_watch_breaks(member, proxy, desired, fake_runtime, how):
-    """However a watch ends, a wish that came meanwhile is served, and what was done stays done."""
+    """However a watch ends, the agent serves an image added meanwhile, and repeats no pull."""
     add(desired, "demo/early:1", policy="Always")
     desired.wait_status("demo/early:1", "Succeeded")
     _BROKEN_WATCHES[how](the_watch(proxy))
@@ -54,7 +54,7 @@ def test_watch_breaks(member, proxy, desired, fake_runtime, how):
 
 
 def test_watch_breaks_again_and_again(member, proxy, desired):
-    """It is begun again each time, without haste and without a word too many."""
+    """The agent watches again each time, with a delay and without needless messages."""
     for number in range(5):
         the_watch(proxy).cut()
         add(desired, f"demo/image{number}:1")
@@ -64,7 +64,7 @@ def test_watch_breaks_again_and_again(member, proxy, desired):
 
 
 def test_watch_ends_at_once(member, proxy, desired):
-    """A server that ends every watch right away is not asked as fast as it can answer."""
+    """The agent delays its requests to a server that ends every watch at once."""
     proxy.on(WATCHES, api_faults.say(b""))
     the_watch(proxy).cut()
     before = len(wait_requests(proxy, ANY_LIST, 4, 30))
@@ -77,7 +77,7 @@ def test_watch_ends_at_once(member, proxy, desired):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_watch_falls_silent(member, proxy, desired):
-    """Without even a bookmark for so long, it must be dead, and is begun anew."""
+    """The agent replaces a watch that is silent for too long, without even a bookmark."""
     the_watch(proxy).silence()
     add(desired, "demo/late:1")
     desired.wait_status("demo/late:1", "Succeeded", 400)
@@ -85,7 +85,7 @@ def test_watch_falls_silent(member, proxy, desired):
 
 
 def test_lists_anew_in_mid_pull(member, proxy, desired, hold):
-    """What a new list does not change is known as well as before: no write is for any version."""
+    """A new list keeps what it does not change: every write names a resource version."""
     add(desired, hold.reference)
     hold.wait_begun()
     desired.wait_status(hold.reference, "Pulling")
@@ -100,7 +100,7 @@ def test_lists_anew_in_mid_pull(member, proxy, desired, hold):
 
 @pytest.mark.parametrize("is_troubled", [False, True])
 def test_store_is_restored(member, proxy, desired, is_troubled):
-    """What a new list shows is what is true, even if a higher version was known."""
+    """The agent applies a new list even if it has seen a higher version."""
     add(desired, "demo/web:1")
     desired.wait_status("demo/web:1", "Succeeded")
     old = desired.get()
@@ -133,7 +133,7 @@ def test_store_is_restored(member, proxy, desired, is_troubled):
 def test_watch_of_a_real_server_breaks(
     make_agent, folder, control_plane, fake_runtime, node_image, node_name, how
 ):
-    """What the fake proves holds before a real one."""
+    """A real server behaves as the fake does."""
     about = control_plane.authority.certificate
     with ApiProxy(folder / "proxy", control_plane.url, about) as proxy:
         token = control_plane.agent_token()
@@ -155,7 +155,7 @@ def test_watch_of_a_real_server_breaks(
 @pytest.mark.parametrize("streams_lists", [True, False])
 @pytest.mark.parametrize("code", [410, 429, 500, 503])
 def test_list_is_refused(make_member, server, proxy, desired, streams_lists, code):
-    """A list is asked for until it is there."""
+    """The agent repeats a list until the server answers it."""
     server.streams_lists = streams_lists
     add(desired, "demo/web:1")
     proxy.on(ANY_LIST, api_faults.refuse(code), times=2)
@@ -167,7 +167,7 @@ def test_list_is_refused(make_member, server, proxy, desired, streams_lists, cod
 
 
 def test_streamed_lists_are_unknown(make_member, server, proxy, desired):
-    """An older server lists as it always did, and nobody has to hear of it."""
+    """The agent uses a plain list with an older server, and logs nothing about it."""
     server.streams_lists = False
     add(desired, "demo/web:1")
     agent = make_member()
@@ -178,7 +178,7 @@ def test_streamed_lists_are_unknown(make_member, server, proxy, desired):
 
 
 def test_page_token_expires(make_member, server, proxy, desired):
-    """The list begins anew, as if it had not been begun."""
+    """The agent starts the list again from its first page."""
 
     def promise_more(body: bytes) -> bytes:
         page = json.loads(body)
@@ -213,7 +213,7 @@ _SPOILT_LISTS = {
 
 @pytest.mark.parametrize("how", _SPOILT_LISTS)
 def test_list_is_spoilt(make_member, server, proxy, desired, how):
-    """Half an answer is none: it is asked for again, and nothing is done by halves."""
+    """The agent discards a truncated list as a whole and lists again."""
     server.streams_lists = False
     add(desired, "demo/web:1")
     proxy.on(LISTS, _SPOILT_LISTS[how], times=1)
@@ -229,7 +229,7 @@ def test_list_is_spoilt(make_member, server, proxy, desired, how):
 
 
 def test_kind_goes_with_the_object(make_member, server, proxy, desired, hold):
-    """An object that went unseen is gone all the same, and made again if that is our task."""
+    """The agent notices a deletion that it did not watch, and registers the node again."""
     add(desired, hold.reference)
     uid = desired.get()["metadata"]["uid"]
     agent = make_member(flags=["--register-node"])
@@ -247,11 +247,11 @@ def test_kind_goes_with_the_object(make_member, server, proxy, desired, hold):
 
 
 def test_kind_is_served_in_name_only(member, proxy, desired):
-    """Discovery names it and its list is not there: nobody is asked as fast as he can answer."""
-    proxy.on(ANY_LIST, api_faults.refuse(404, "as told"))
+    """The agent delays its requests for a kind that discovery names but the server does not list."""
+    proxy.on(ANY_LIST, api_faults.refuse(404, "as scripted"))
     before = len(proxy.requests(DISCOVERIES))
     the_watch(proxy).cut()
-    wait_problem(member, "API server", "as told")
+    wait_problem(member, "API server", "as scripted")
     asked = wait_requests(proxy, DISCOVERIES, before + 4, 20)[before:]
     assert asked[3].began_at - asked[0].began_at >= (0.5 + 1 + 2) * 0.8
     assert len(complaints(member)) == 1

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that whatever becomes of a write costs the node nothing but time, and that no status is a lie.
+"""Proves that whatever becomes of a write costs the node nothing but time, and that no status is false.
 
-faults.py tells what stands between the agent and the server.
+faults.py describes what stands between the agent and the server.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lab.wait import wait_until
 
 
 def test_spec_is_of_no_use_at_start(make_member, proxy, desired, fake_runtime):
-    """Who cannot read what is wanted has nothing to say about what became of it."""
+    """The agent writes no status while it cannot read the spec."""
     done = {"tag": "1", "phase": "Succeeded", "progress": 100, "imageID": "x@sha256:0a"}
     done |= {"startTime": "2026-01-02T03:04:05Z", "completionTime": "2026-01-02T03:04:05Z"}
     desired.want("demo/done:1", policy="Always")
@@ -47,7 +47,7 @@ def test_spec_is_of_no_use_at_start(make_member, proxy, desired, fake_runtime):
 
 
 def test_write_is_asked_to_wait(member, proxy, desired, fake_runtime):
-    """What the server says about when to come back is heeded."""
+    """The agent respects the server's Retry-After header."""
     proxy.on(STATUS_WRITES, api_faults.refuse(429, retry_after=2), times=1)
     add(desired, "demo/web:1")
     desired.wait_status("demo/web:1", "Succeeded")
@@ -61,11 +61,11 @@ def test_write_is_asked_to_wait(member, proxy, desired, fake_runtime):
 
 @pytest.mark.parametrize("code", [500, 503])
 def test_writes_are_refused_for_a_while(member, proxy, desired, code):
-    """Pulls go on; of their statuses the newest is written once the server takes it."""
-    proxy.on(STATUS_WRITES, api_faults.refuse(code, "as told"))
+    """Pulls continue; the agent writes the newest status once the server accepts it."""
+    proxy.on(STATUS_WRITES, api_faults.refuse(code, "as scripted"))
     add(desired, "demo/one:1", "demo/two:1")
     wait_requests(proxy, STATUS_WRITES, 3)
-    wait_problem(member, "status of the NodeImage", "as told")
+    wait_problem(member, "status of the NodeImage", "as scripted")
     assert_pulls_locally(member)
     add(desired, "demo/three:1")
     names = [f"demo/{name}:1" for name in ("one", "two", "three")]
@@ -74,7 +74,7 @@ def test_writes_are_refused_for_a_while(member, proxy, desired, code):
     def last_try() -> dict[str, str]:
         return phases(proxy.requests(STATUS_WRITES)[-1])
 
-    # From then on none is on its way that says less.
+    # No older status is in flight from here on.
     wait_until(lambda: last_try() == newest, 20 * SLOWLY, lambda: f"the newest, only {last_try()}")
     proxy.behave()
     for name in names:
@@ -85,7 +85,7 @@ def test_writes_are_refused_for_a_while(member, proxy, desired, code):
 
 
 def test_write_is_answered_after_the_watch_has_moved_on(member, proxy, desired, fake_runtime):
-    """The answer tells of a version that is older than what the watch has shown meanwhile."""
+    """The answer has an older version than the watch has shown meanwhile."""
     released = threading.Event()
     proxy.on(STATUS_WRITES, api_faults.answer_when(released), times=1)
     add(desired, "demo/one:1")
@@ -98,7 +98,7 @@ def test_write_is_answered_after_the_watch_has_moved_on(member, proxy, desired, 
 
 @pytest.mark.parametrize("behaviour", [api_faults.lose_request, api_faults.lose_reply])
 def test_write_is_lost(member, proxy, desired, behaviour):
-    """Whether or not the server has done it: it is what counts in the end."""
+    """The status is right in the end, whether or not the server carried out the lost write."""
     proxy.on(STATUS_WRITES, behaviour, times=1)
     add(desired, "demo/web:1")
     desired.wait_status("demo/web:1", "Succeeded")
@@ -107,7 +107,7 @@ def test_write_is_lost(member, proxy, desired, behaviour):
 
 
 def test_last_write_is_lost(member, proxy, desired):
-    """The server has done it, so it is not done again, and nothing is wrong any more."""
+    """The server carried out the write, so the agent does not repeat it, and its problem ends."""
 
     async def lose_last(exchange: Exchange) -> None:
         is_last = "Succeeded" in phases(exchange.request).values()
@@ -123,21 +123,21 @@ def test_last_write_is_lost(member, proxy, desired):
 
 
 def test_write_is_refused_until_the_object_is_gone(member, proxy, desired):
-    """There is nothing left to write."""
-    proxy.on(STATUS_WRITES, api_faults.refuse(404, "as told"))
+    """The agent drops the write and its problem."""
+    proxy.on(STATUS_WRITES, api_faults.refuse(404, "as scripted"))
     add(desired, "demo/web:1")
-    wait_problem(member, "status of the NodeImage", "as told")
+    wait_problem(member, "status of the NodeImage", "as scripted")
     desired.delete()
     wait_well(member)
 
 
 def test_conflicts_without_end(member, proxy, desired):
-    """That is said, and tried more and more rarely, until the object changes."""
-    proxy.on(STATUS_WRITES, api_faults.refuse(409, "as told"))
+    """The agent reports the conflict and retries more and more rarely until the object changes."""
+    proxy.on(STATUS_WRITES, api_faults.refuse(409, "as scripted"))
     n = len(proxy.requests(STATUS_WRITES))
     add(desired, "demo/web:1")
-    wait_problem(member, "status of the NodeImage", "as told", 20)
-    assert "as told" in the_complaint(member)
+    wait_problem(member, "status of the NodeImage", "as scripted", 20)
+    assert "as scripted" in the_complaint(member)
     tries = wait_requests(proxy, STATUS_WRITES, n + 6, 30)[n:]
     assert tries[5].began_at - tries[4].began_at >= 4 * 0.8
     # A change that the agent sees before it has this answer does not end the conflict.
@@ -159,20 +159,20 @@ def test_conflicts_without_end(member, proxy, desired):
     ids=["truncated", "relabelled", "empty"],
 )
 def test_answer_to_a_write_is_spoilt(member, proxy, desired, behaviour):
-    """Of a write only the code counts; what it did is seen on the watch."""
+    """The agent uses only the code of the answer; the watch shows the result."""
     proxy.on(STATUS_WRITES, behaviour, times=1)
     add(desired, "demo/web:1")
     desired.wait_status("demo/web:1", "Succeeded")
     wait_well(member)
-    told = [phases(each) for each in proxy.requests(STATUS_WRITES) if each.code == 200]
-    assert all(one != other for one, other in itertools.pairwise(told)), "told twice"
+    written = [phases(each) for each in proxy.requests(STATUS_WRITES) if each.code == 200]
+    assert all(one != other for one, other in itertools.pairwise(written)), "written twice"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("behaviour", [api_faults.hang, api_faults.hang_reply])
 def test_write_hangs(member, proxy, desired, behaviour):
-    """It is given up after a while and tried again; meanwhile all else goes on."""
+    """The agent cancels the write after a while and retries it; the rest continues meanwhile."""
     proxy.on(STATUS_WRITES, behaviour, times=1)
     add(desired, "demo/web:1")
     wait_requests(proxy, STATUS_WRITES, 2)
@@ -183,8 +183,8 @@ def test_write_hangs(member, proxy, desired, behaviour):
 
 @pytest.mark.parametrize("code", [404, 409, 422])
 def test_write_is_refused_for_good(member, proxy, desired, code):
-    """What the server does not take is not sent without end."""
-    proxy.on(STATUS_WRITES, api_faults.refuse(code, "as told"), times=3)
+    """The agent repeats a rejected write only a few times."""
+    proxy.on(STATUS_WRITES, api_faults.refuse(code, "as scripted"), times=3)
     add(desired, "demo/web:1")
     desired.wait_status("demo/web:1", "Succeeded", 60)
     assert len(proxy.requests(STATUS_WRITES)) <= 6
@@ -201,7 +201,7 @@ def test_write_is_refused_for_good(member, proxy, desired, code):
     ids=["patch", "list"],
 )
 def test_right_is_missing(make_member, server, proxy, desired, verbs, subject):
-    """Which right is missing is said by doctor and /readyz; once it is given, all is well."""
+    """doctor and /readyz name the missing right until it is granted."""
     server.forbidden = {(verb, "nodeimages") for verb in verbs}
     add(desired, "demo/web:1")
     agent = make_member()
@@ -218,7 +218,7 @@ def test_right_is_missing(make_member, server, proxy, desired, verbs, subject):
 
 
 def test_rights_are_read_late(make_member, proxy, desired):
-    """A server that has just started refuses everybody for a moment: that is worth no word."""
+    """The agent does not log the refusals of a server that has just started."""
     add(desired, "demo/web:1")
     proxy.on(ANY_LIST, api_faults.refuse(403), times=2)
     agent = make_member()
@@ -230,7 +230,7 @@ def test_rights_are_read_late(make_member, proxy, desired):
 
 
 def test_secret_may_not_be_read(member, server, desired, fake_runtime):
-    """An image is not pulled without the secret that it names, and the reason is in its status."""
+    """The agent does not pull an image without its pull secret, and writes the reason to the status."""
     server.forbidden = {("get", "secrets")}
     server.create("secrets", {"metadata": {"name": "keys", "namespace": "team"}, "data": {}})
     entry = {"tag": "1", "imagePullPolicy": "Always", "pullPolicy": {"backoffLimit": 0}}
@@ -247,11 +247,11 @@ def test_secret_may_not_be_read(member, server, desired, fake_runtime):
 
 @pytest.mark.parametrize(
     "behaviour",
-    [api_faults.refuse(403, "as told"), api_faults.refuse(500), api_faults.hang],
+    [api_faults.refuse(403, "as scripted"), api_faults.refuse(500), api_faults.hang],
     ids=["forbidden", "broken", "hangs"],
 )
 def test_events_are_not_taken(member, proxy, desired, behaviour):
-    """Nobody waits for events."""
+    """Refused events delay neither pulls nor statuses."""
     proxy.on(r"^(POST|PATCH) \S*/events", behaviour)
     for number in range(3):
         add(desired, f"demo/image{number}:1")

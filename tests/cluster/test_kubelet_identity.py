@@ -119,9 +119,9 @@ def test_the_whole_agent(node, certificates, start, push, registry):
 
 
 def test_rotation(node, certificates, start, push):
-    """What one certificate may not do the next one may: the file behind the link is read again.
+    """The agent reads the certificate behind the link again after a rotation.
 
-    The first one is another node's, so that it can be seen which one is used.
+    The first certificate is another node's, so that the test sees which one is used.
     """
     certificates.rotate("other")
     agent = start()

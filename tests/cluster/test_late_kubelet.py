@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that a container that a late kubelet has started with its old environment is restarted once
-more, until it has the new one, and that nothing waits for the kubelet to report a container.
+"""Proves that the agent restarts a container again that a late kubelet has started with its old
+environment, and that the agent does not wait for the kubelet to report a container.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.containers, pytest.mark.timeout(180 * SLOWLY)]
 
 @pytest.fixture
 def line(control_plane):
-    """Between the kubelet and the API server; the agent has one of its own."""
+    """A proxy between the kubelet and the API server; the agent has a connection of its own."""
     server = urlsplit(control_plane.url)
     with TcpProxy((server.hostname, server.port)) as proxy:
         yield proxy
@@ -49,8 +49,8 @@ def late_agent(late_node, start_agent, control_plane, folder):
 def test_a_kubelet_that_learns_of_a_change_too_late(
     late_node, line, late_agent, tools, is_killed
 ):
-    """The successor has the values of before; the agent finds that out by itself, and also
-    the next one knows how often that was."""
+    """The successor has the old values; the agent detects that by itself, and the next run of the
+    agent knows the number of restarts."""
     main = container("main", tools, env=from_annotations(COLOUR="colour"))
     pod = Pod(late_node, main, annotations={"colour": "red"}).start()
     pod.wait_meta()
@@ -80,7 +80,7 @@ def test_a_kubelet_that_learns_of_a_change_too_late(
     pod.delete()
 
 
-def test_what_is_told_does_not_wait_for_the_kubelet(late_node, line, late_agent, tools):
+def test_the_report_does_not_wait_for_the_kubelet(late_node, line, late_agent, tools):
     """The runtime has the successor; the pod's status still names the one before."""
     command = until_term("echo term >>/data/notes; sleep 2")
     main = container("main", tools, env=from_annotations(COLOUR="colour"), command=command)
@@ -92,11 +92,11 @@ def test_what_is_told_does_not_wait_for_the_kubelet(late_node, line, late_agent,
     wait_until(lambda: pod.lines("notes"), 20 * SLOWLY, "SIGTERM")
     line.freeze()
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         (entry,) = pod.meta()["containers"]
         return entry["containerID"] != before["containerID"]
 
-    wait_until(is_told, 15 * SLOWLY, "word of the successor", pause=0.05)
+    wait_until(is_reported, 15 * SLOWLY, "report of the successor", pause=0.05)
     assert pod.container_id("main") == before["containerID"]
     assert pod.condition(VERIFIED)["status"] == "True"
     line.thaw()

@@ -95,7 +95,7 @@ def test_components_agree(folder, component, values):
 
 
 def test_another_namespace():
-    """Nothing is left of the usual one; the policy names the account of this one."""
+    """No object keeps the usual name; the policy names the account of this release."""
     found = template("policy=true", namespace="team")
     text = yaml.safe_dump_all(list(found.values()))
     assert "namespace: inplaced" not in text and "system:serviceaccount:inplaced:" not in text
@@ -107,7 +107,7 @@ def test_another_namespace():
 
 
 def test_values():
-    """Each one is described, and has an effect; a wrong one is refused."""
+    """Each value is described and has an effect; helm refuses a wrong value."""
     values = (CHART / "values.yaml").read_text()
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())
     assert set(schema["properties"]) - {"global"} == set(yaml.safe_load(values))
@@ -162,7 +162,7 @@ def test_lint():
 
 
 def test_older_servers():
-    """Without the API of the policy, helm says what to do about it."""
+    """Without the API of the policy, helm fails with a message that says what to do."""
     with pytest.raises(RuntimeError, match="set policy=false"):
         template(version="1.29")
     assert not any("Policy" in key[0] for key in template("policy=false", version="1.29"))
@@ -228,7 +228,7 @@ def test_roles_hold_no_more_than_is_used():
 
 
 def test_artifacts(folder):
-    """Those who have no checkout get the same, and twice the same bytes."""
+    """The artifacts equal the checkout's manifests, and their build is reproducible."""
     contents = []
     for number in range(2):
         directory = folder / f"artifacts-{number}"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that containers whose environment is made from a pod's labels or annotations get the new
-values in place: those and no others, once, gracefully, and that the pod shows it.
+"""Proves that the agent restarts in place the containers whose environment comes from changed labels
+or annotations: those and no others, once, gracefully, and that the pod shows it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.containers, pytest.mark.timeout(90 * SLOWLY)]
 
 _COLOUR = from_annotations(COLOUR="colour")
 
-# The server that a hook has to reach notes that it was reached.
+# The server that a hook has to reach records the request.
 _NOTES_REQUESTS = """\
 nc -ll -p 8080 -e /bin/sh -c '
     read -r line
@@ -41,7 +41,7 @@ nc -ll -p 8080 -e /bin/sh -c '
     printf "HTTP/1.0 204 No Content\\r\\n\\r\\n"
     cat >/dev/null
 ' &"""
-# Whatever comes is answered in plain HTTP, and noted.
+# Records each request and answers it in plain HTTP.
 _ANSWERS_PLAINLY = """\
 nc -ll -p 8080 -e /bin/sh -c '
     dd bs=8192 count=1 >>/data/notes
@@ -50,8 +50,8 @@ nc -ll -p 8080 -e /bin/sh -c '
 ' &"""
 _LISTENS = ":1F90 "  # as /proc shows a socket that listens on port 8080
 
-# Who only connects does not wait until that is noted. But when SIGTERM comes, the connection must
-# be there, established or closed by the other side, unless it is noted already.
+# A client that only connects does not wait until the server records it. But when SIGTERM arrives,
+# the connection must be there, established or closed by the client, unless it is recorded already.
 _NOTES_THE_LAST = """\
 while ! grep -q hook /data/notes && grep -q ":1F90 [0-9A-F]*:[0-9A-F]* 0[18] " /proc/net/tcp6
 do :
@@ -90,7 +90,7 @@ def patches_of(control_plane, pod) -> int:
 
 
 def test_restarts_exactly_the_containers_that_use_it(node_agent, make_pod, tools, settle):
-    """They are declared in another order than that in which the kubelet reports them."""
+    """The pod declares them in another order than the kubelet reports them."""
     pod = make_pod(
         container("zeta", tools, env=_COLOUR),
         container("alpha", tools, env=from_labels(TEAM="team")),
@@ -121,24 +121,24 @@ def test_restarts_exactly_the_containers_that_use_it(node_agent, make_pod, tools
     assert pod.file("kept").read_text() == "content"
 
 
-def test_tells_of_pods_on_first_sight(start_node_agent, make_pod, tools, settle):
-    """That were there before the agent, and whose owner asks for it."""
+def test_reports_pods_when_first_seen(start_node_agent, make_pod, tools, settle):
+    """The agent reports pods that are older than itself, if their owner opts in."""
     main = container("main", tools, env=_COLOUR)
     owned = make_pod(main, annotations={"colour": "red"})
     willing = make_pod(main, owner=False, annotations={OPT_IN: "true"})
-    foreign = make_pod(main, owner=False, annotations={"colour": "red"})
+    excluded = make_pod(main, owner=False, annotations={"colour": "red"})
 
     # The fixture `settle` does not need the agent before it is called.
     start_node_agent()
     owned.wait_meta()
     willing.wait_meta()
     settle()
-    assert foreign.meta() is None
-    assert owned.restarts() == willing.restarts() == foreign.restarts() == {"main": 0}
+    assert excluded.meta() is None
+    assert owned.restarts() == willing.restarts() == excluded.restarts() == {"main": 0}
 
 
 def test_waits_for_the_owner_to_begin_an_update(coloured, settle):
-    """Until the condition is False a change is no wish for a restart."""
+    """A change restarts nothing until the condition is False."""
     pod = coloured()
     before = pod.get()["metadata"]["annotations"][META]
     pod.change(annotations={"colour": "blue"})
@@ -163,7 +163,7 @@ def test_writes_at_most_twice(coloured, control_plane, settle):
 
 
 def test_a_pod_without_openkruise_takes_part_by_annotation(node_agent, make_pod, tools, settle):
-    """All of its containers, or those that it lists; a pod that says nothing does not."""
+    """The annotation selects all containers or lists some; a pod without it is skipped."""
     containers = [container(name, tools, env=_COLOUR) for name in ("one", "two", "three")]
     red = {"colour": "red"}
     whole = make_pod(*containers, owner=False, annotations={**red, OPT_IN: "true"})
@@ -187,7 +187,7 @@ def test_a_pod_without_openkruise_takes_part_by_annotation(node_agent, make_pod,
 
 
 def test_an_image_with_one_program_and_nothing_else(node_agent, make_pod, bare):
-    """There is no `env` in it that could be asked."""
+    """The image has no `env` program; the agent runs none."""
     main = {"name": "main", "image": bare.reference, "env": _COLOUR}
     pod = make_pod(main, annotations={"colour": "red"})
     with pytest.raises(grpc.RpcError):
@@ -213,7 +213,7 @@ _VALUES = {
 
 
 def test_values_arrive_byte_by_byte(node_agent, make_pod, tools, settle):
-    """A container each; nothing in a value makes it look as if it were another one."""
+    """Each value is in a container of its own; no value is confused with another one."""
     pod = make_pod(
         *(container(key, tools, env=from_annotations(VALUE=key)) for key in _VALUES),
         annotations={key: value for key, (value, _) in _VALUES.items() if value is not None},
@@ -230,7 +230,7 @@ def test_values_arrive_byte_by_byte(node_agent, make_pod, tools, settle):
 
 @pytest.mark.parametrize("policy", ["Never", "OnFailure"])
 def test_what_would_not_come_back_is_left_alone(node_agent, make_pod, tools, settle, policy):
-    """It ends with 0 on SIGTERM, so the kubelet would not start it again."""
+    """The container exits with 0 on SIGTERM, so the kubelet would not start it again."""
     main = container("main", tools, env=_COLOUR)
     pod = make_pod(main, annotations={"colour": "red"}, restartPolicy=policy)
     pod.wait_meta()
@@ -279,7 +279,7 @@ def test_runs_the_hook_before_the_stop(coloured, settle, kind):
 
 
 def test_a_hook_that_was_to_use_tls(coloured):
-    """Is asked once more in plain HTTP, but without its secret; the pod's events show it."""
+    """The agent repeats the request in plain HTTP without its secret; the pod's events show it."""
     headers = [{"name": name, "value": "s3cret"} for name in ("Authorization", "X-Other")]
     hook = {"httpGet": {"scheme": "HTTPS", "port": 8080, "httpHeaders": headers}}
     pod = coloured(_ANSWERS_PLAINLY, lifecycle={"preStop": hook})
@@ -304,7 +304,7 @@ def test_sleeps_before_the_stop_if_the_hook_says_so(coloured):
     wait_blue(pod)
 
 
-def test_a_hook_that_fails_is_told_and_does_not_stop_it(coloured):
+def test_a_hook_that_fails_is_reported_and_does_not_stop_it(coloured):
     pod = coloured(lifecycle={"preStop": {"exec": {"command": shell("echo no way; exit 3")}}})
     pod.begin_update(annotations={"colour": "blue"})
     wait_blue(pod)
@@ -312,7 +312,7 @@ def test_a_hook_that_fails_is_told_and_does_not_stop_it(coloured):
     assert event["type"] == "Warning" and "main" in event["message"]
 
 
-def test_tells_of_the_stop_as_the_kubelet_does(coloured):
+def test_reports_the_stop_as_the_kubelet_does(coloured):
     pod = coloured()
     pod.begin_update(annotations={"colour": "blue"})
     wait_blue(pod)
@@ -325,7 +325,7 @@ def test_tells_of_the_stop_as_the_kubelet_does(coloured):
 
 
 def test_a_process_has_its_grace_period(coloured):
-    """It needs three seconds to end, and may have ten."""
+    """The process needs three of its ten seconds to end."""
     pod = coloured("trap 'sleep 3; echo orderly >>/data/notes; exit 0' TERM; sleep 3600 & wait")
     pod.begin_update(annotations={"colour": "blue"})
     wait_blue(pod)
@@ -334,7 +334,7 @@ def test_a_process_has_its_grace_period(coloured):
 
 
 def test_a_native_sidecar_is_a_container_like_others(node_agent, make_pod, tools, settle):
-    """Also in the annotation of the pod, but after the others."""
+    """The pod's annotation lists the sidecar after the other containers."""
     sidecar = container("sidecar", tools, env=_COLOUR, restartPolicy="Always")
     pod = make_pod(
         container("main", tools), initContainers=[sidecar], annotations={"colour": "red"}
@@ -348,8 +348,8 @@ def test_a_native_sidecar_is_a_container_like_others(node_agent, make_pod, tools
     assert pod.restarts() == {"main": 0, "sidecar": 1}
 
 
-def test_what_is_told_is_about_the_container_that_runs(coloured, settle):
-    """Whatever restarted it: its hash is that of the values with which it was created."""
+def test_the_report_is_about_the_container_that_runs(coloured, settle):
+    """The reported hash is that of the values with which the running container was created."""
     pod = coloured()
     pod.change(annotations={"colour": "blue"})
     settle()
@@ -362,12 +362,12 @@ def test_what_is_told_is_about_the_container_that_runs(coloured, settle):
     (entry,) = pod.wait_meta()
     assert entry["restartCount"] == 1
     document = pod.get()
-    said = entry["hashes"]["extractedEnvFromMetadataHash"]
-    assert said == env_hash(document["spec"]["containers"][0], document["metadata"])
+    reported = entry["hashes"]["extractedEnvFromMetadataHash"]
+    assert reported == env_hash(document["spec"]["containers"][0], document["metadata"])
 
 
-def test_is_told_to_end_at_once(coloured):
-    """Without a fixed delay; the figures themselves are measured elsewhere."""
+def test_is_stopped_at_once(coloured):
+    """The agent stops the container without a fixed delay; benchmarks measure the figures."""
     pod = coloured()
     pod.set_condition(GATE, "False")
     pod.wait(lambda document: not is_ready(document))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that restarts for changed metadata come out right when anything goes wrong meanwhile:
-nothing is restarted twice, nothing that was not asked for, and nothing is forgotten.
+"""Proves that restarts for changed metadata survive failures: the agent restarts no container twice,
+none that was not requested, and forgets none.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def agent_behind_runtime(start_node_agent, runtime):
 
 
 def assert_healed(pod: Pod, settle, colour: str = "blue") -> None:
-    """Restarted once; its environment is what is asked for, and the annotation says so."""
+    """The container was restarted once, has the requested environment, and the annotation shows it."""
     pod.wait_restarted("main", timeout=40)
     assert pod.environment("main")["COLOUR"] == colour
     pod.wait_meta()
@@ -88,7 +88,7 @@ def assert_healed(pod: Pod, settle, colour: str = "blue") -> None:
 
 
 def test_a_process_that_does_not_heed_sigterm(node_agent, coloured, settle):
-    """Is killed when its grace period is over, not before."""
+    """The process is killed when its grace period is over, not before."""
     pod = coloured(_DEAF, grace=3)
     pod.wait_meta()
     began = time.time()
@@ -101,7 +101,7 @@ def test_a_process_that_does_not_heed_sigterm(node_agent, coloured, settle):
 
 
 def test_a_hook_that_hangs(node_agent, coloured, settle):
-    """Takes its part of the grace period; the process gets two seconds more at most."""
+    """The hook uses up the grace period; the process gets two more seconds at most."""
     hook = {"preStop": {"exec": {"command": shell("echo hook >>/data/notes; sleep 600")}}}
     pod = coloured(until_term("echo term >>/data/notes"), grace=3, lifecycle=hook)
     pod.wait_meta()
@@ -116,7 +116,7 @@ def test_a_hook_that_hangs(node_agent, coloured, settle):
 
 @pytest.mark.parametrize("instant", ["before it is inspected", "before it is stopped"])
 def test_a_container_that_dies_by_itself(agent_behind_runtime, runtime, coloured, settle, instant):
-    """The kubelet restarts it, with the new value; that is the one restart there is."""
+    """The kubelet restarts the container with the new value; there is no second restart."""
     pod = coloured()
     pod.wait_meta()
     released = threading.Event()
@@ -135,30 +135,30 @@ def test_a_container_that_dies_by_itself(agent_behind_runtime, runtime, coloured
     assert_healed(pod, settle)
 
 
-# Pods that go, and come back as others
+# Pods that are deleted and created again
 
 
 @pytest.fixture
 def decided(agent_behind_api, api, coloured):
-    """decided(…): a pod of which the agent has decided to restart a container, and an Event that
-    lets it read the pod once more, before it acts."""
+    """decided(…): a pod whose container the agent has decided to restart, and an Event that lets the
+    agent read the pod again before it acts."""
 
     def decide(**more):
         pod = coloured(**more)
         pod.wait_meta()
         released = threading.Event()
-        looks = rf"^GET {pod.path}(\?|$)"
-        n_before = len(api.requests(looks))
-        api.on(looks, api_faults.when(released))
+        reads = rf"^GET {pod.path}(\?|$)"
+        n_before = len(api.requests(reads))
+        api.on(reads, api_faults.when(released))
         pod.begin_update(annotations=_BLUE)
-        wait_until(lambda: len(api.requests(looks)) > n_before, 10 * SLOWLY, "second look")
+        wait_until(lambda: len(api.requests(reads)) > n_before, 10 * SLOWLY, "second read")
         return pod, released
 
     return decide
 
 
 def test_a_pod_that_is_being_deleted(decided, settle):
-    """It is the kubelet's now, with whatever grace period it has."""
+    """The kubelet ends a pod that is being deleted, with the pod's grace period."""
     pod, released = decided(command=_SLOW, grace=20)
     pod.delete(grace=20)
     released.set()
@@ -169,7 +169,7 @@ def test_a_pod_that_is_being_deleted(decided, settle):
 
 
 def test_another_pod_of_that_name(decided, make_pod, tools, settle):
-    """As a StatefulSet makes it: it is not the one that was decided about."""
+    """A new pod under the same name, as a StatefulSet creates it, is not restarted."""
     pod, released = decided(grace=1)
     pod.delete()
     pod.kube.wait_gone(pod.path)
@@ -184,7 +184,7 @@ def test_another_pod_of_that_name(decided, make_pod, tools, settle):
 
 
 def test_an_update_that_is_taken_back(decided, settle):
-    """Between the decision and the stop: nothing has to be restarted any more."""
+    """A change that is reverted between the decision and the stop restarts nothing."""
     pod, released = decided()
     pod.change(annotations={"colour": "red"})
     released.set()
@@ -198,7 +198,7 @@ def test_an_update_that_is_taken_back(decided, settle):
 
 
 def test_there_and_back_within_a_moment(node_agent, coloured, settle):
-    """Whether it is stopped depends on the moment; it ends with the value that is asked for."""
+    """The timing decides whether the container is stopped; it ends with the requested value."""
     pod = coloured()
     pod.wait_meta()
     pod.set_condition(GATE, "False")
@@ -212,9 +212,9 @@ def test_there_and_back_within_a_moment(node_agent, coloured, settle):
 
 
 def test_a_hundred_values_in_a_second(node_agent, coloured, settle):
-    """One restart while they change, and perhaps another one for the last.
+    """The agent restarts once while the values change, and at most once more for the last one.
 
-    Where the machine stands still in between, so do the values, and may be taken for the last.
+    On a stalled machine the values stall as well, and one of them may be taken for the last.
     """
     pod = coloured()
     pod.wait_meta()
@@ -233,8 +233,8 @@ def test_a_hundred_values_in_a_second(node_agent, coloured, settle):
     assert pod.environment("main")["COLOUR"] == "colour 99"
 
 
-def test_what_a_restart_does_not_heal_is_told_and_not_repeated(node_agent, make_pod, tools, settle):
-    """Another variable of the same name wins, so the value never gets into the environment."""
+def test_an_ineffective_restart_is_reported_and_not_repeated(node_agent, make_pod, tools, settle):
+    """Another variable of the same name overrides the value in the environment."""
     env = [*_COLOUR, {"name": "COLOUR", "value": "fixed"}]
     pod = make_pod(container("main", tools, env=env), annotations={"colour": "fixed"})
     pod.wait_meta()
@@ -257,7 +257,7 @@ def test_what_a_restart_does_not_heal_is_told_and_not_repeated(node_agent, make_
     assert pod.restarts() == {"main": 1}
 
 
-# What is around
+# Restarts of the runtime, the kubelet and the agent
 
 
 @pytest.mark.parametrize("how", [pytest.param("stop", marks=pytest.mark.slow), "kill9"])
@@ -272,7 +272,7 @@ def test_the_runtime_restarts_in_the_middle(node_agent, coloured, settle, node, 
 
 
 def test_no_kubelet_to_start_it_again(node_agent, coloured, settle, node):
-    """Then it is better left running, and that is reported."""
+    """The agent leaves the container running and reports that."""
     pod = coloured()
     pod.wait_meta()
     process = pod.process("main")
@@ -280,18 +280,18 @@ def test_no_kubelet_to_start_it_again(node_agent, coloured, settle, node):
     pod.begin_update(annotations=_BLUE)
 
     def says_so() -> bool:
-        said = [event["message"] for event in pod.events()] + complaints(node_agent)
-        said.append((pod.condition(VERIFIED) or {}).get("message", ""))
-        return any("kubelet" in text or node.health_address in text for text in said)
+        reported = [event["message"] for event in pod.events()] + complaints(node_agent)
+        reported.append((pod.condition(VERIFIED) or {}).get("message", ""))
+        return any("kubelet" in text or node.health_address in text for text in reported)
 
-    wait_until(says_so, 20 * SLOWLY, "word of the kubelet", pause=0.1)
+    wait_until(says_so, 20 * SLOWLY, "report of the missing kubelet", pause=0.1)
     assert pod.is_running("main") and pod.process("main") == process
     node.kubelet.start()
     assert_healed(pod, settle)
 
 
 def test_the_agent_is_killed_between_stop_and_report(node_agent, coloured, settle):
-    """The next one knows that it was this agent who stopped it, and stops nothing again."""
+    """The next run knows that the previous run stopped the container, and does not stop it again."""
     pod = coloured(_SLOW)
     pod.wait_meta()
     pod.begin_update(annotations=_BLUE)
@@ -302,7 +302,7 @@ def test_the_agent_is_killed_between_stop_and_report(node_agent, coloured, settl
 
 
 def test_the_agent_is_killed_in_a_hook(node_agent, coloured, settle):
-    """A hook that has begun is not run again."""
+    """The next run does not repeat a hook that has begun."""
     # containerd 1.6 hangs if its caller goes before such a command has quite started.
     command = shell("echo hook >>/data/notes; sleep 1; : >/data/begun; sleep 3")
     hook = {"preStop": {"exec": {"command": command}}}
@@ -317,7 +317,7 @@ def test_the_agent_is_killed_in_a_hook(node_agent, coloured, settle):
 
 
 def test_taken_back_while_no_agent_runs(node_agent, coloured, settle):
-    """A container that ignores SIGTERM is ended though nothing asks for it now."""
+    """The next run kills a container that ignores SIGTERM, though the change was reverted."""
     grace = 12
     pod = coloured(until_term("echo term >>/data/notes; sleep 3600"), grace=grace)
     pod.wait_meta()
@@ -345,8 +345,8 @@ def test_a_change_while_no_agent_runs(node_agent, coloured, settle):
 @pytest.mark.parametrize(
     "fault", ["refuse", "lose_reply", pytest.param("hang_reply", marks=pytest.mark.slow)]
 )
-def test_what_is_told_arrives_in_the_end(agent_behind_api, api, coloured, settle, fault):
-    """However the API server behaves when the agent writes, and without another restart."""
+def test_the_report_arrives_in_the_end(agent_behind_api, api, coloured, settle, fault):
+    """The agent repeats a failed write of its report, without another restart."""
     pod = coloured()
     pod.wait_meta()
     behaviour = {"refuse": api_faults.refuse(503)}.get(fault) or getattr(api_faults, fault)
@@ -359,7 +359,7 @@ def test_what_is_told_arrives_in_the_end(agent_behind_api, api, coloured, settle
 
 
 def test_another_writer_spoils_the_annotation(node_agent, coloured, settle):
-    """It is put right again, and nothing is restarted for it."""
+    """The agent restores the annotation without a restart."""
     pod = coloured()
     pod.wait_meta()
     for text in ("no JSON", '{"containers":[{"name":"main"}]}', None):

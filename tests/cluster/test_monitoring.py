@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves what operators are given to watch the agent: each alert fires when it should and not before, and every
-query of the alerts and of the dashboard finds what a real agent says.
+"""Proves the alerts and the dashboard: each alert fires when it should and not before, and
+every query finds the metrics of a real agent.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def test_each_alert_is_proved_and_explained():
 
 @pytest.mark.parametrize("alert", _ALERTS)
 def test_alert(folder, alert):
-    """It fires for the node with its labels, and one that is well does not make it fire."""
+    """The alert fires for the failing node with its labels, and not for a healthy one."""
     (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": _GROUPS}))
     fires, at, quiet = _ROWS[alert]
     count = f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})'
@@ -242,7 +242,7 @@ def test_queries_find_what_the_agent_says(prometheus, node_agent, registry, make
 
 
 def test_dashboard():
-    """Its panels are told apart, do not overlap, and it asks which Prometheus and which nodes."""
+    """Its panels have different titles and do not overlap; it has variables for Prometheus and nodes."""
     panels = _DASHBOARD["panels"]
     assert len({panel["id"] for panel in panels}) == len({panel["title"] for panel in panels})
     places = set()

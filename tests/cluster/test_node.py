@@ -19,10 +19,10 @@ from lab.wait import wait_until
 
 TESTS = Path(__file__).resolve().parents[1]
 
-# Ends at once when it is told to.
+# Ends at once on SIGTERM.
 SLEEP = ("/bin/sh", "-c", "trap exit TERM; while :; do sleep 3600 & wait; done")
 
-# Says over HTTP, at /hostname, which pod it is in.
+# Serves the pod's name over HTTP, at /hostname.
 SERVE = ("/bin/busybox", "httpd", "-f", "-p", "80", "-h", "/etc")
 
 pytestmark = pytest.mark.containers
@@ -49,7 +49,7 @@ def log_links(folder: str) -> list[str]:
 
 
 def hostname_at(address: str) -> str | None:
-    """Which pod answers there. None while nobody does: pods are ready before their servers."""
+    """The name of the pod that answers. None without an answer: pods are ready before their servers."""
     try:
         with urllib.request.urlopen(f"http://{address}/hostname", timeout=5) as answer:
             return answer.read().decode().strip()

@@ -32,7 +32,7 @@ _OWNER = {
 def job_spec(reference: str, **more: object) -> dict:
     """As the controller of ImagePullJobs writes it; `more` is of the image's entry."""
     name, tag = split_reference(reference)
-    wish = {
+    tag_spec = {
         "tag": tag,
         "createdAt": "2026-01-02T03:04:05Z",
         "version": 3,
@@ -40,7 +40,7 @@ def job_spec(reference: str, **more: object) -> dict:
         "ownerReferences": [_OWNER],
         "pullPolicy": {"timeoutSeconds": 60, "backoffLimit": 0, "ttlSecondsAfterFinished": 300},
     }
-    return {"images": {name: {"tags": [wish], **more}}}
+    return {"images": {name: {"tags": [tag_spec], **more}}}
 
 
 def assert_time(text: str) -> datetime:
@@ -49,7 +49,7 @@ def assert_time(text: str) -> datetime:
 
 
 def settle(node_image, push) -> str:
-    """Pulls one more image: what was under way before has been written when it is done."""
+    """Pulls one more image: when it is done, all earlier statuses are written."""
     reference = push(tag="settled").reference
     name, tag = split_reference(reference)
     node_image.kube.patch(node_image.path, {"spec": {"images": {name: {"tags": [{"tag": tag}]}}}})
@@ -93,7 +93,7 @@ def test_pull_job(
 def test_acknowledged_at_once(
     start_agent, containerd, kubeconfig, node_name, node_image, gate, push
 ):
-    """Controllers give a task up that nobody has taken; each one is shown before it is done."""
+    """The agent reports each image before its pull ends: controllers fail tasks without a status."""
     start_agent(
         containerd.endpoint, kubeconfig=kubeconfig, node_name=node_name, max_parallel_pulls=1
     )
@@ -133,7 +133,7 @@ def test_new_version_repeats_it(cluster_agent, node_image, push):
     )
     assert seen["imageID"].endswith(moved.image_id)
     assert node_image.counts() == (1, 1, 0, 0, 0)
-    # Should both have taken equally long, they are one event that is told twice.
+    # Two pulls of the same duration make one event with a count of two.
     wait_until(
         lambda: sum(event["count"] for event in node_image.events()) >= 2,
         10 * SLOWLY,
@@ -176,7 +176,7 @@ def test_digest(cluster_agent, node_image, push, containerd):
 
 @pytest.mark.parametrize("name", ["docker.io/library/nginx", "nginx", "index.docker.io/nginx"])
 def test_spelling_is_kept(cluster_agent, node_image, name):
-    """Controllers look for what they wrote, even if the image cannot be had."""
+    """The status has the reference as the controller wrote it, even if the pull fails."""
     node_image.want(f"{name}:none", backoffLimit=0, timeoutSeconds=1)
     node_image.wait_status(f"{name}:none", "Failed")
     assert list(node_image.status()["imageStatuses"]) == [name]
@@ -186,7 +186,7 @@ def test_spelling_is_kept(cluster_agent, node_image, name):
 
 
 def test_controllers_verdict_stays(cluster_agent, containerd, node_image, gate, push):
-    """What a controller has failed is stopped, and neither told otherwise nor told again."""
+    """The agent stops a pull that a controller has failed, and does not write its status again."""
     first_sync = {"syncAt": "2026-01-02T03:04:05Z", "status": "Succeeded", "message": "other"}
     node_image.want(gate.reference)
     node_image.wait_status(gate.reference, "Pulling")
@@ -213,22 +213,22 @@ def test_controllers_verdict_stays(cluster_agent, containerd, node_image, gate, 
 
 
 def test_signed_url(cluster_agent, node_image, fake_registry, image_name):
-    """The URL that a registry sends the runtime to is a credential: nobody reads it in the cluster."""
+    """The agent never writes to the cluster the URL to which a registry redirects: it is a credential."""
     image = fake_registry.add(image_name, "1", build_image([random_layer(1000, seed=31)]))
     url = "http://me:PASSWORD@127.0.0.1:1/blob?sig=SIGNATURE"
     fake_registry.on("layer", fakes.refuse(307, Location=url))
     node_image.want(image.reference, backoffLimit=0)
-    told = str(node_image.wait_status(image.reference, "Failed"))
+    status = str(node_image.wait_status(image.reference, "Failed"))
     (event,) = node_image.wait_events(1)
     assert event["reason"] == "PullImageFailed"
-    for text in (told, event["message"]):
+    for text in (status, event["message"]):
         assert "http://127.0.0.1:1/blob" in text
     for secret in ("PASSWORD", "SIGNATURE", "sig="):
-        assert secret not in told + str(event) + cluster_agent.log_text()
+        assert secret not in status + str(event) + cluster_agent.log_text()
 
 
 def test_fields_of_others_stay(cluster_agent, node_image, push, kube):
-    """Also where the object is written at the same time."""
+    """The agent keeps the fields of other writers."""
     first_sync = {"syncAt": "2026-01-02T03:04:05Z", "status": "Failed", "message": "other"}
     node_image.patch_status({**dict.fromkeys(COUNTS, 0), "firstSyncStatus": first_sync})
     kube.patch(node_image.path, {"metadata": {"annotations": {"theirs": "1"}}})
@@ -242,20 +242,20 @@ def test_fields_of_others_stay(cluster_agent, node_image, push, kube):
 
 
 def test_others_write_all_the_time(cluster_agent, node_image, push, kube):
-    """Whoever writes to the object without a pause does not keep the status away from it."""
+    """A writer that changes the object without a pause does not block the status."""
     image = push()
     node_image.want(image.reference)
     number = itertools.count()
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         kube.patch(node_image.path, {"metadata": {"annotations": {"theirs": str(next(number))}}})
         return (node_image.tag_status(image.reference) or {}).get("phase") == "Succeeded"
 
-    wait_until(is_told, 40 * SLOWLY, lambda: f"status, only {node_image.status()}", pause=0.02)
+    wait_until(is_reported, 40 * SLOWLY, lambda: f"status, only {node_image.status()}", pause=0.02)
 
 
 def test_made_again(cluster_agent, node_image, fake_registry, gate, image_name):
-    """A new object is another one: what is finished in the old one is to be done for it."""
+    """The agent pulls again for an object that was created again."""
     node_image.want(gate.reference, policy="Always")
     gate.open()
     node_image.wait_status(gate.reference, "Succeeded")
@@ -274,7 +274,7 @@ def test_made_again(cluster_agent, node_image, fake_registry, gate, image_name):
 
 
 def test_made_again_and_again(cluster_agent, node_image, push):
-    """A status is about the object that it is in, however fast they come and go."""
+    """Each status belongs to the object that it is in, however fast objects are replaced."""
     images = [push(tag=f"round{number}") for number in range(4)]
     for image in images:
         node_image.delete()

@@ -23,14 +23,14 @@ _STATUS_WRITES = r"^PATCH \S*/nodeimages/\S*/status"
 
 
 def entry(reference: str, version: int = 0, policy: str = "IfNotPresent", **more: object) -> dict:
-    """What a spec says of one image; `more` is of the image and not of its tag."""
+    """The spec of one image; `more` belongs to the image, not to its tag."""
     name, tag = split_reference(reference)
-    wish = {"tag": tag, "version": version, "imagePullPolicy": policy}
-    wish["pullPolicy"] = {"timeoutSeconds": 60, "backoffLimit": 0}
-    return {name: {"tags": [wish], **more}}
+    tag_spec = {"tag": tag, "version": version, "imagePullPolicy": policy}
+    tag_spec["pullPolicy"] = {"timeoutSeconds": 60, "backoffLimit": 0}
+    return {name: {"tags": [tag_spec], **more}}
 
 
-# What cannot be used
+# Invalid entries
 
 
 @pytest.mark.parametrize("policy", ["Never", "Sometimes", "ALWAYS"])
@@ -91,10 +91,10 @@ def test_fault_is_one_of_its_tags(cluster_agent, node_image, push, fault):
     assert not seen["message"].startswith("InvalidSpec")
 
 
-def test_fault_is_told_once(
+def test_fault_is_reported_once(
     start_agent, containerd, kubeconfig, node_name, node_image, push
 ):
-    """By an event and a line in the log; not again when the agent is restarted and knows nothing."""
+    """The agent reports it in one event and one log line, and not again after a restart without state."""
     image = push()
     images = {"a/bad": {"tags": [{"tag": "1"}], "pullSecrets": [{}]}, **entry(image.reference)}
     node_image.set_spec({"images": images})
@@ -127,7 +127,7 @@ def hub_image(containerd, registry, image_name) -> Iterator[str]:
 
 
 def test_two_spellings_of_one_image(cluster_agent, node_image, registry, hub_image):
-    """Each has a status of its own: what was over for one of them is not for the other."""
+    """Each spelling has a status of its own; one may be finished and the other not."""
     short, whole = f"{hub_image}:1", f"docker.io/library/{hub_image}:1"
     node_image.set_spec({"images": entry(whole)})
     failed = node_image.wait_status(whole, "Failed")
@@ -146,7 +146,7 @@ def test_two_spellings_of_one_image(cluster_agent, node_image, registry, hub_ima
     assert len([message for message in messages if message.startswith(f"Image {short},")]) == 1
 
 
-# What others ask for
+# Requests of local callers
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_failure_of_another_is_not_its_own(
     start_agent, containerd, proxy, control_plane, folder, node_name, node_image, gate, fake_registry,
     is_restarted,
 ):
-    """What failed for a caller of the socket has succeeded for the NodeImage, told late or not."""
+    """The NodeImage's pull stays Succeeded when a local caller's later pull fails."""
     token = control_plane.agent_token()
     kubeconfig = write_kubeconfig(folder / "agent.conf", proxy.url, proxy.authority, token=token)
     agent = start_agent(containerd.endpoint, kubeconfig=kubeconfig, node_name=node_name)

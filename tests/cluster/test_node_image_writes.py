@@ -35,7 +35,7 @@ def status_writes(control_plane, name: str) -> list[dict]:
 
 
 def event_writes(control_plane, name: str) -> list[dict]:
-    """What the agent has asked for about events of the NodeImage."""
+    """The agent's requests for events of the NodeImage."""
     return [
         entry
         for entry in control_plane.audit()
@@ -44,7 +44,7 @@ def event_writes(control_plane, name: str) -> list[dict]:
 
 
 def settle(node_image, push) -> str:
-    """Pulls one more image: what was under way before has been written when it is done."""
+    """Pulls one more image: when it is done, all earlier statuses are written."""
     reference = push(tag="settled").reference
     name, tag = split_reference(reference)
     node_image.kube.patch(node_image.path, {"spec": {"images": {name: {"tags": [{"tag": tag}]}}}})
@@ -53,7 +53,7 @@ def settle(node_image, push) -> str:
 
 
 def wait_logged(control_plane, node_image, reference: str) -> list[dict]:
-    """Waits for the write that says that it has succeeded: the server does it, then logs it.
+    """Waits for the write of the phase Succeeded: the server carries it out, then logs it.
 
     Returns all writes so far.
     """
@@ -61,8 +61,8 @@ def wait_logged(control_plane, node_image, reference: str) -> list[dict]:
 
     def find() -> list[dict] | None:
         writes = status_writes(control_plane, node_image.name)
-        is_told = any(phase_in(write, name, tag) == "Succeeded" for write in writes)
-        return writes if is_told else None
+        is_written = any(phase_in(write, name, tag) == "Succeeded" for write in writes)
+        return writes if is_written else None
 
     return wait_until(find, 10 * SLOWLY, f"logged write of {reference}")
 
@@ -92,9 +92,9 @@ def test_few_writes(cluster_agent, control_plane, node_image, push):
         for write in wait_logged(control_plane, node_image, image.reference)
         if tags_of(write, name) == [tag]
     ]
-    told = [phase_in(write, name, tag) for write in writes]
+    phases = [phase_in(write, name, tag) for write in writes]
     # It is Waiting for a moment only, unless the runtime is slow.
-    assert told == [p for p in ("Waiting", "Pulling", "Succeeded") if p in told], writes
+    assert phases == [p for p in ("Waiting", "Pulling", "Succeeded") if p in phases], writes
     for write in writes:
         assert write["status"].keys() <= {*COUNTS, "imageStatuses"}
         assert list(write["status"]["imageStatuses"]) == [name]
@@ -107,7 +107,7 @@ def test_few_writes(cluster_agent, control_plane, node_image, push):
 
 
 def test_images_in_turn(cluster_agent, node_image, push):
-    """Jobs that follow each other are no crowd: each is reported as soon as it is done."""
+    """The agent reports each of several consecutive jobs as soon as it is done."""
     images = [push(tag=str(number)).reference for number in range(10)]
     node_image.wait_counts(0, 0, 0, 0, 0)
     seconds = []
@@ -121,7 +121,7 @@ def test_images_in_turn(cluster_agent, node_image, push):
 
 
 def test_race_with_another_writer(cluster_agent, node_image, push):
-    """One who resets the status whenever it is right is outwaited, and does not win either."""
+    """The agent keeps writing the status, more and more rarely, when another writer resets it."""
     image = push().reference
     node_image.want(image)
     node_image.wait_status(image, "Succeeded")
@@ -193,15 +193,15 @@ def test_event_of_success(cluster_agent, node_image, push):
 
 
 def test_events_of_failure(cluster_agent, node_image, registry, image_name, kube):
-    """On the NodeImage, and for each owner where that lives."""
+    """The agent writes events for the NodeImage, and for each owner in the owner's namespace."""
     reference = f"{registry.host}/{image_name}:none"
     name, tag = split_reference(reference)
     owners = [
         {"apiVersion": "v1", "kind": kind, "namespace": space, "name": name, "uid": f"uid-{name}"}
         for kind, space, name in _OWNERS
     ]
-    wish = {"tag": tag, "ownerReferences": owners, "pullPolicy": {"backoffLimit": 0}}
-    node_image.set_spec({"images": {name: {"tags": [wish]}}})
+    tag_spec = {"tag": tag, "ownerReferences": owners, "pullPolicy": {"backoffLimit": 0}}
+    node_image.set_spec({"images": {name: {"tags": [tag_spec]}}})
     seen = node_image.wait_status(reference, "Failed")
     assert seen["message"]
     assert node_image.counts() == (1, 0, 1, 0, 0)
@@ -241,8 +241,8 @@ def connections(pid: int, port: int) -> list[str]:
     return [line for line in lines if f"pid={pid}," in line]
 
 
-def test_somebody_elses_object(cluster_agent, node_image, kube, push):
-    """Only the node's own object is of interest."""
+def test_object_of_another_node(cluster_agent, node_image, kube, push):
+    """The agent serves only its own node's object."""
     other = NodeImage(kube, f"{node_image.name}-other")
     image = push(tag="other")
     other.create(image.reference)

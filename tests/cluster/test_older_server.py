@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves what becomes of our manifests on an API server that has no policies yet."""
+"""Proves how an API server without policies accepts our manifests."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 to the same fields, and however many containers there are.
 
 The pods are bound to a node without a kubelet: their statuses, and their containers in the runtime,
-are what the tests say.
+are what the tests set.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def verified(pod: Object) -> Object:
 
 @pytest.fixture
 def api(control_plane, folder) -> Iterator[ApiProxy]:
-    """What the agent asks of the API server passes through it."""
+    """A proxy for the agent's requests to the API server."""
     server = control_plane.url, control_plane.authority.certificate
     with ApiProxy(folder / "api", *server) as proxy:
         yield proxy
@@ -134,7 +134,7 @@ def api(control_plane, folder) -> Iterator[ApiProxy]:
 def make_pod(
     start_agent, containerd, control_plane, api, kube, node_name, folder
 ) -> Iterator[Callable[[int], MadePod]]:
-    """make_pod(n): with so many containers, and an agent that is about to write to it."""
+    """make_pod(n): a pod with n containers, to which an agent is about to write."""
     pods: list[MadePod] = []
 
     messages = stubs.load("runtime.v1.api").messages
@@ -166,7 +166,7 @@ def make_pod(
 
 @pytest.mark.parametrize("n_containers", [257, 1024])
 def test_each_of_many_containers_is_written_once(make_pod, api, n_containers):
-    """What was written is read back whole: nothing is left that had to be written again."""
+    """The agent reads back what it wrote, and does not write it again."""
     pod = make_pod(n_containers)
     found = pod.wait(lambda pod: len(entries(pod)) == n_containers)
     assert [one["name"] for one in entries(found)] == pod.names
@@ -188,7 +188,7 @@ _SPOILERS: dict[str, Callable[[int], tuple[str, Object]]] = {
 
 @pytest.mark.parametrize("field", _SPOILERS)
 def test_another_writer_of_the_field(make_pod, field):
-    """It changes the field back at once, each time; the agent writes less and less often."""
+    """Another writer reverts the field each time; the agent writes less and less often."""
     pod = make_pod(1)
     pod.wait(lambda pod: entries(pod) and verified(pod).get("reason"))
     n_spoilt = 0

@@ -157,7 +157,7 @@ def is_limited(agent: Kube, path: str) -> bool:
 
 
 def refusal(action: Callable[[], object]) -> str | None:
-    """Which policy refuses it, with its message; None if it is allowed."""
+    """The name and message of the policy that refuses the action; None if it is allowed."""
     try:
         action()
     except KubeError as error:
@@ -167,7 +167,7 @@ def refusal(action: Callable[[], object]) -> str | None:
     return None
 
 
-# Who does what, to the pod `path` of the node.
+# The account and its action on the pod `path` of the node.
 _POD_ROWS: dict[str, tuple[str, str, Callable[[Kube, str], object], str | None]] = {
     "annotation": (
         "agent",
@@ -339,14 +339,14 @@ def test_pods(world, row):
 
 
 def test_others_are_not_limited(world):
-    """Neither administrators nor kubelets, whose rights are another plugin's."""
+    """The policies restrict neither administrators nor kubelets, whose rights are another plugin's."""
     path = world.pod("mine")
     world.admin.patch(f"{path}/status", {"status": {"phase": "Running"}})
     world.who["kubelet"].patch(f"{path}/status", condition("Ready"), "strategic")
     world.admin.patch(f"{IMAGES}/other", meta(labels={"by": "admin"}))
 
 
-# Who does what with the NodeImage, or the NodePodProbe, of the node.
+# The account and its action on the NodeImage, or the NodePodProbe, of the node.
 _OWN: list[tuple[str, Callable[[Kube, str], object]]] = [
     ("status", lambda kube, node: kube.patch(f"{IMAGES}/{node}/status", {"status": COUNTS})),
     ("labels", lambda kube, node: kube.patch(f"{IMAGES}/{node}", meta(labels={"a": "b"}))),
@@ -384,7 +384,7 @@ def test_create_and_delete_node_images(world, who):
 
 _STATUS = {"status": {"phase": "Recreating"}}
 
-# The label before, what is done, and what the label is said to be.
+# The label before, the action, and whether it is allowed.
 _REQUEST_ROWS: dict[str, tuple[str | None, Callable[[Kube, str], object], bool]] = {
     "own-status": ("mine", lambda kube, path: kube.patch(f"{path}/status", _STATUS), True),
     "own-label": ("mine", lambda kube, path: kube.patch(path, meta(labels={"a": "b"})), True),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves what becomes of pull secrets that are missing, wrong, forbidden or mended."""
+"""Proves how the agent uses pull secrets that are missing, wrong, forbidden or corrected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def image(auth_registry, containerd, image_name):
 
 @pytest.fixture
 def secret(kube, auth_registry, node_name):
-    """Not made yet."""
+    """A pull secret that is not created yet."""
     made = Secret(kube, f"secret-{node_name}", auth_registry.host)
     yield made
     made.delete()
@@ -57,7 +57,7 @@ class Secret:
 
 
 def wait_failure(node_image, reference: str) -> str:
-    """Waits until it has failed for good; the event says the same as the status."""
+    """Waits until the pull has failed for good; the event has the message of the status."""
     message = node_image.wait_status(reference, "Failed")["message"]
     assert_clear(message)
     (event,) = wait_until(node_image.events, 10 * SLOWLY, "event")
@@ -66,7 +66,7 @@ def wait_failure(node_image, reference: str) -> str:
 
 
 def wait_visible(agent, text: str) -> None:
-    """Waits until somebody who asks on the node is told while it is tried again."""
+    """Waits until `inplacectl status` shows the text while the agent retries the pull."""
     wait_until(
         lambda: text in agent.ctl("status", "-o", "wide").stdout,
         10 * SLOWLY,
@@ -76,22 +76,22 @@ def wait_visible(agent, text: str) -> None:
 
 
 def test_missing(cluster_agent, node_image, image, secret):
-    """The reason names it."""
+    """The reason names the secret."""
     node_image.want(image.reference, secrets=[secret.reference], backoffLimit=0)
     message = wait_failure(node_image, image.reference)
     assert f"{_SPACE}/{secret.reference['name']}" in message and "does not exist" in message
 
 
 def test_missing_until_it_appears(cluster_agent, node_image, image, secret, auth_registry):
-    """A next attempt finds it, with as many as there are by default."""
+    """A later attempt finds the secret, with the default number of attempts."""
     node_image.want(image.reference, secrets=[secret.reference])
     wait_visible(cluster_agent, secret.reference["name"])
     secret.create(*auth_registry.credentials)
     node_image.wait_status(image.reference, "Succeeded")
 
 
-def test_wrong_until_it_is_mended(cluster_agent, node_image, image, secret, auth_registry):
-    """A password that was refused is read again."""
+def test_wrong_until_it_is_corrected(cluster_agent, node_image, image, secret, auth_registry):
+    """The agent reads a secret again after its password was refused."""
     secret.create("lab-user", "not-the-password")
     node_image.want(image.reference, secrets=[secret.reference], backoffLimit=5)
     wait_visible(cluster_agent, "401")
@@ -109,7 +109,7 @@ def test_wrong(cluster_agent, node_image, image, secret):
 
 
 def test_forbidden(cluster_agent, node_image, image):
-    """The agent may read secrets in one namespace; what is elsewhere is said to be forbidden."""
+    """The agent may read secrets in one namespace; it reports those elsewhere as forbidden."""
     secret = {"namespace": "kube-system", "name": "theirs"}
     node_image.want(image.reference, secrets=[secret], backoffLimit=0)
     message = wait_failure(node_image, image.reference)
@@ -118,7 +118,7 @@ def test_forbidden(cluster_agent, node_image, image):
 
 
 def test_one_of_two_is_missing(cluster_agent, node_image, image, secret, auth_registry):
-    """The other one opens the door."""
+    """The agent pulls with the remaining secret."""
     secret.create(*auth_registry.credentials)
     missing = {"namespace": _SPACE, "name": "missing"}
     node_image.want(image.reference, secrets=[missing, secret.reference], backoffLimit=0)

@@ -30,14 +30,14 @@ _REQUESTS = "/apis/apps.kruise.io/v1beta1/namespaces/default/containerrecreatere
 
 _READY = "KruisePodReady"
 
-# Ends before it has begun as long as there is no such program.
+# Fails to start as long as the program is missing.
 _PROGRAM = "program"
 _FAILS_AT_FIRST = [f"/data/{_PROGRAM}"]
 _GOOD_PROGRAM = "#!/bin/sh\ntrap exit TERM; sleep 3600 & wait\n"
 
 _READY_BY_FILE = {"exec": {"command": shell("[ -e /data/ready ]")}, "periodSeconds": 1}
 
-# Does not end when it is told to before there is a file.
+# Ignores SIGTERM until the file exists.
 _LINGERS = until_term("echo term >>/data/notes; while [ ! -e /data/go ]; do sleep 0.1; done")
 
 
@@ -78,7 +78,7 @@ def began_at(pod, name: str) -> float:
 
 
 def make_ready(pod, name: str) -> None:
-    """A pod that has just been made, one of whose containers is ready only by a file."""
+    """Makes a new pod ready, one of whose containers is ready only by a file."""
     pod.wait(lambda document: pod.status(name).get("started"))
     pod.file("ready").touch()
     pod.wait(is_ready)
@@ -89,7 +89,7 @@ def wait_term(pod) -> None:
 
 
 def install(pod, text: str) -> None:
-    """Whoever starts the program meanwhile finds either none or all of it."""
+    """Writes the program at once, so that it is started whole or not at all."""
     new = pod.file("new")
     new.write_text(text)
     new.chmod(0o755)
@@ -97,19 +97,19 @@ def install(pod, text: str) -> None:
 
 
 def seconds_of(text: str) -> float:
-    """A time as the API server tells it."""
+    """A time in the API server's format, as seconds."""
     return datetime.fromisoformat(text).timestamp()
 
 
 def hurry(pod, request) -> None:
-    """Completes it without the pause of 10 s after which the kubelet looks at a pod again.
+    """Waits until the request is completed, without the kubelet's pause of 10 s between syncs.
 
-    It looks at once when the pod changes.
+    The kubelet syncs a pod at once when it changes.
     """
     numbers = itertools.count(1)
 
     def is_completed() -> bool:
-        pod.change(annotations={"look": str(next(numbers))})
+        pod.change(annotations={"sync": str(next(numbers))})
         return request.status().get("phase") == "Completed"
 
     wait_until(is_completed, 30, lambda: f"end: {request.status()}", 0.3)
@@ -143,7 +143,7 @@ def test_in_the_order_of_the_request(node_agent, make_pod, tools, ask, is_ordere
     pod.file("ready").unlink()
     request = ask(pod, "two", "one", orderedRecreate=is_ordered)
     pod.wait_restarted("two" if is_ordered else "one")
-    # Now it runs again, or will soon, but does not become ready before it is told to.
+    # Now it runs again, or will soon, but is not ready before the file exists.
     assert request.wait_state("two", "Recreating", 10 * SLOWLY)["isKilled"]
     if is_ordered:
         assert pod.restarts() == {"one": 0, "two": 1}
@@ -172,7 +172,7 @@ def test_waits_until_it_is_ready(node_agent, make_pod, tools, ask):
 def test_is_deleted_when_its_time_is_over(node_agent, pair, ask):
     version = pair.kube.get(_REQUESTS)["metadata"]["resourceVersion"]
     request = ask(pair, "one", keep_seconds=1)
-    # It may be gone before anybody has looked, so what counts is how it was in the end.
+    # The request may be gone before the test reads it, so its last status counts.
     name = f"metadata.name={request.name}"
     events = pair.kube.watch(_REQUESTS, resourceVersion=version, fieldSelector=name)
     last = next(event["object"] for event in events if event["type"] == "DELETED")
@@ -181,7 +181,7 @@ def test_is_deleted_when_its_time_is_over(node_agent, pair, ask):
 
 
 def test_a_container_that_is_not_in_the_pod(node_agent, pair, ask):
-    """The request ends, and says why; the others go on as they are."""
+    """The request ends with the reason; the other containers keep running."""
     request = ask(pair, "one", "three")
     request.wait_phase("Completed")
     state = request.state("three")
@@ -191,7 +191,7 @@ def test_a_container_that_is_not_in_the_pod(node_agent, pair, ask):
 
 
 def test_a_container_that_fails_again_and_again(node_agent, make_pod, tools, ask):
-    """What had ended by itself is waited for, and nobody claims to have stopped it."""
+    """The agent waits for a container that ended by itself, and does not report a stop."""
     main = container("main", tools, command=_FAILS_AT_FIRST)
     pod = make_pod(main, owner=False, must_wait=False)
     pod.wait(lambda document: pod.restarts().get("main", 0) >= 1)
@@ -226,7 +226,7 @@ def test_a_pod_that_goes_away_meanwhile(node_agent, make_pod, tools, ask):
 
 
 def test_one_after_the_other_and_none_forgotten(node_agent, make_pod, tools, ask):
-    """For one pod; each begins when the one before is done."""
+    """The agent serves requests for one pod one after the other."""
     names = ["one", "two", "three"]
     one, *others = (container(name, tools) for name in names)
     one["command"] = _LINGERS  # until the others have been seen to wait
@@ -263,7 +263,7 @@ def test_requests_for_different_pods_do_not_wait_for_each_other(node_agent, make
 
 
 def test_what_was_restarted_meanwhile_need_not_be_again(node_agent, make_pod, tools, ask):
-    """Unless the request says so."""
+    """forceRecreate stops a container although it was restarted already."""
     lingers = container("two", tools, command=_LINGERS)
     pod = make_pod(container("one", tools), lingers, owner=False, terminationGracePeriodSeconds=60)
     ask(pod, "two")
@@ -286,21 +286,21 @@ def test_what_was_restarted_meanwhile_need_not_be_again(node_agent, make_pod, to
 
 @pytest.mark.parametrize("policy", ["Fail", "Ignore"])
 def test_a_container_that_cannot_be_stopped(runtime, start_node_agent, pair, ask, policy):
-    """Either the rest is left alone, or it is restarted all the same."""
+    """The failure policy decides whether the agent restarts the remaining containers."""
     stuck = pair.runtime_container("one").id
-    runtime.on("StopContainer", behaviours.fail("UNKNOWN", "as told"), container=stuck)
+    runtime.on("StopContainer", behaviours.fail("UNKNOWN", "as scripted"), container=stuck)
     start_node_agent(endpoint=runtime.endpoint)
     request = ask(pair, "one", "two", failurePolicy=policy)
     status = request.wait_phase("Completed", 60)
     failed, other = status["containerRecreateStates"]
-    assert failed["phase"] == "Failed" and "as told" in failed["message"]
+    assert failed["phase"] == "Failed" and "as scripted" in failed["message"]
     assert "one" in status["message"]
     assert (other["phase"] == "Succeeded") is (policy == "Ignore")
     assert pair.restarts() == {"one": 0, "two": int(policy == "Ignore")}
 
 
 def test_another_grace_period(node_agent, make_pod, tools, ask):
-    """Than the pod's, for a process that does not heed SIGTERM."""
+    """The request's grace period overrides the pod's for a process that ignores SIGTERM."""
     deaf = container("main", tools, command=shell("trap '' TERM; while :; do sleep 3600; done"))
     pod = make_pod(deaf, owner=False, terminationGracePeriodSeconds=60)
     began = time.time()
@@ -310,7 +310,7 @@ def test_another_grace_period(node_agent, make_pod, tools, ask):
 
 
 def test_the_pod_is_taken_out_of_service_before(node_agent, make_pod, tools, ask):
-    """And put back afterwards, by a readiness gate that OpenKruise's pods have."""
+    """The agent closes the readiness gate of OpenKruise's pods, and opens it afterwards."""
     pod = make_pod(
         container("main", tools),
         owner=False,
@@ -322,7 +322,7 @@ def test_the_pod_is_taken_out_of_service_before(node_agent, make_pod, tools, ask
     request = ask(pod, "main", unreadyGracePeriodSeconds=2)
     closed = pod.wait_condition(_READY, "False")
     request.wait_phase("Completed", 40)
-    # The time of the condition is told in whole seconds.
+    # The time of the condition is in whole seconds.
     assert ended_at(pod, "main") - seconds_of(closed["lastTransitionTime"]) > 1.9
     pod.wait_condition(_READY, "True")
     pod.wait(is_ready)
@@ -344,7 +344,7 @@ def make_gated(make_pod, tools):
 
 
 def test_a_gate_is_opened_when_its_request_went_while_no_agent_ran(node_agent, make_gated, ask):
-    """That of a request that is still there stays closed, and so does that of another writer."""
+    """The gate stays closed for a remaining request and for another writer."""
     pod, waiting, shared = (make_gated() for _ in range(3))
     requests = [ask(one, "main", unreadyGracePeriodSeconds=300) for one in (pod, waiting, shared)]
     for one in (pod, waiting, shared):
@@ -381,7 +381,7 @@ def test_it_has_to_run_for_a_while(node_agent, pair, ask):
 
 
 def test_obeys_also_where_nothing_starts_it_again(node_agent, make_pod, tools, ask):
-    """Whoever ends sidecars of finished jobs relies on that; a deadline ends the request."""
+    """Controllers that end sidecars of finished jobs rely on that; a deadline ends the request."""
     containers = [container(name, tools) for name in ("job", "sidecar")]
     pod = make_pod(*containers, owner=False, restartPolicy="Never")
     request = ask(pod, "sidecar", deadline=4 + SLOWLY, forceRecreate=True, failurePolicy="Ignore")
@@ -395,7 +395,7 @@ def test_obeys_also_where_nothing_starts_it_again(node_agent, make_pod, tools, a
 
 @pytest.mark.parametrize("ends_meanwhile", [True, False], ids=["ended", "ending"])
 def test_the_agent_is_killed_in_the_middle(node_agent, make_pod, tools, ask, ends_meanwhile):
-    """The next one goes on, and neither hook nor stop happens twice."""
+    """The next run continues, and repeats neither hook nor stop."""
     hook = {"preStop": {"exec": {"command": shell("echo hook >>/data/notes")}}}
     one = container("one", tools, command=_LINGERS, lifecycle=hook)
     pod = make_pod(one, container("two", tools), owner=False, terminationGracePeriodSeconds=60)
@@ -415,19 +415,19 @@ def test_the_agent_is_killed_in_the_middle(node_agent, make_pod, tools, ask, end
 
 
 def test_the_request_goes_while_no_agent_runs(node_agent, make_pod, tools, ask):
-    """A container that was told to end, and does not, is ended also if nobody asks any more."""
+    """The agent kills a container that ignores SIGTERM even if the request is deleted."""
     grace = 12
     one = container("one", tools, command=_LINGERS)
     pod = make_pod(one, owner=False, terminationGracePeriodSeconds=grace)
     request = ask(pod, "one")
     wait_term(pod)
-    told = time.time()
+    stopped_at = time.time()
     node_agent.kill9()
     request.delete()
     node_agent.start()
     pod.wait_restarted("one")
     assert pod.runtime_status("one", 0).exit_code == 137
-    assert grace - 2 <= ended_at(pod, "one") - told <= grace + 5 * SLOWLY
+    assert grace - 2 <= ended_at(pod, "one") - stopped_at <= grace + 5 * SLOWLY
     assert pod.lines("notes") == ["term"]
 
 
@@ -440,7 +440,7 @@ def test_a_request_made_while_no_agent_runs(node_agent, pair, ask):
 
 
 def find_label(name: str, request):
-    """Of the node, or of being active; None if there is none."""
+    """The request's label of that name; None without it."""
     return request["metadata"].get("labels", {}).get(f"{PREFIX}/{name}")
 
 
@@ -463,7 +463,7 @@ def end_drain(request):
 
 @pytest.mark.parametrize("spoil", [take_node, make_active, set_back, end_drain])
 def test_another_writer_changes_it_back(node_agent, pair, ask, spoil):
-    """At once and always: neither of the two makes the other one write without end."""
+    """Neither of two conflicting writers makes the other one write without end."""
     name = "three" if spoil is make_active else "one"
     request = ask(pair, name, unreadyGracePeriodSeconds=0 if spoil is make_active else 300)
     request.wait_phase("Completed" if spoil is make_active else "Recreating")
@@ -505,10 +505,10 @@ def test_a_clock_that_runs_ahead(start_node_agent, hour_ahead, make_gated, ask):
     assert pod.restarts() == {"main": 1}
 
 
-def test_a_huge_request_is_in_nobodys_way(node_agent, ask, pair):
-    """One with as much in it as the API server takes does not keep the others from being served."""
+def test_a_huge_request_does_not_block_others(node_agent, ask, pair):
+    """A request of the API server's maximum size does not block other requests."""
     huge = RecreateRequest(pair, "two")
-    huge.spec["podName"] = "nobody"
+    huge.spec["podName"] = "missing"
     labels = {f"label-{number:05}-{'x' * 40}": "y" * 60 for number in range(4000)}
     try:
         huge.create(labels=labels)

@@ -33,11 +33,11 @@ def without_requests(body: bytes) -> bytes:
 
 @pytest.fixture
 def version(request) -> str:
-    """The newest in which the agent is told that requests are served."""
+    """The newest version of the API in which requests are served."""
     return getattr(request, "param", "v1beta1")
 
 
-# For what the dialects say in different ways, or do not say.
+# For fields that differ between the dialects, or are missing in one.
 in_both_dialects = pytest.mark.parametrize("version", ["v1beta1", "v1alpha1"], indirect=True)
 
 
@@ -99,7 +99,7 @@ def test_each_does_its_part(agent, api, ask, pair, version):
 
 
 def test_sees_by_itself_that_it_runs_again(agent, ask, pair):
-    """Without a controller's word, and it leaves the controller's snapshot to the controller."""
+    """The agent completes the request without the controller, whose snapshot it does not write."""
     request, _ = ask(pair, "one")
     status = request.wait_phase("Completed")
     assert request.state("one")["phase"] == "Succeeded"
@@ -120,7 +120,7 @@ def test_waits_until_the_pod_is_out_of_service(agent, ask, pair):
 
 
 def test_a_request_that_is_ended_during_a_stop(agent, ask, make_pod, tools):
-    """The stop is finished and told; the next container is left alone."""
+    """The agent completes and reports the stop, and leaves the next container alone."""
     lingers = until_term("touch /data/term; while [ ! -e /data/go ]; do sleep 0.1; done")
     one = container("one", tools, command=lingers)
     pod = make_pod(one, container("two", tools), terminationGracePeriodSeconds=60)
@@ -130,16 +130,16 @@ def test_a_request_that_is_ended_during_a_stop(agent, ask, make_pod, tools):
     pod.file("go").touch()
     pod.wait_restarted("one")
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         return request.state("one").get("isKilled", False)
 
-    wait_until(is_told, 10 * SLOWLY, lambda: f"word of the stop: {request.status()}")
+    wait_until(is_reported, 10 * SLOWLY, lambda: f"report of the stop: {request.status()}")
     status = request.status()
     assert status["phase"] == "Completed"
     assert status["message"] == "recreating has exceeded the activeDeadlineSeconds"
     assert not request.state("two").get("isKilled")
 
-    # Whoever comes next is served, and finds the other container as it was.
+    # The next request is served, and the other container is unchanged.
     assert pod.restarts() == {"one": 1, "two": 0}
     _, served = ask(pod, "two")
     served.serve()
@@ -147,7 +147,7 @@ def test_a_request_that_is_ended_during_a_stop(agent, ask, make_pod, tools):
 
 
 def test_a_late_report_is_not_about_a_successor(agent, api, ask, make_pod, tools, version):
-    """While a stop goes on the request is deleted, and another one gets its name."""
+    """A request is deleted during its stop, and another one is created under its name."""
     lingers = until_term("touch /data/term; while [ ! -e /data/go ]; do sleep 0.1; done")
     one = container("one", tools, command=lingers)
     pod = make_pod(one, container("two", tools), terminationGracePeriodSeconds=60)
@@ -164,20 +164,20 @@ def test_a_late_report_is_not_about_a_successor(agent, api, ask, make_pod, tools
     pod.file("go").touch()
     pod.wait_restarted("one")
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         return any(one.code is not None for one in api.requests(named)[n_before:])
 
-    wait_until(is_told, 10 * SLOWLY, "report of the stop")
+    wait_until(is_reported, 10 * SLOWLY, "report of the stop")
     report = api.requests(named)[-1]
     assert report.code == 422
     assert request.get() == before
-    # What is gone is not told of once more.
+    # The agent does not repeat the report for a deleted request.
     assert ask(pod, "two")[1].serve()["phase"] == "Completed"
     assert len(api.requests(named)) == n_before + 1
 
 
 def test_runs_the_hook_that_the_webhook_has_lost(agent, ask, make_pod, tools):
-    """It does not copy all kinds; the runtime has them all."""
+    """The webhook does not copy all kinds of hooks; the runtime has them all."""
     sleeps = {"preStop": {"sleep": {"seconds": 2}}}
     notes = {"preStop": {"exec": {"command": shell("echo hook >>/data/notes")}}}
     pod = make_pod(
@@ -189,17 +189,17 @@ def test_runs_the_hook_that_the_webhook_has_lost(agent, ask, make_pod, tools):
     _, manager = ask(pod, "one", "two")
     manager.serve(40)
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         return any("container one" in event["message"] for event in pod.events("Killing"))
 
-    wait_until(is_told, 10 * SLOWLY, lambda: f"word of the stop: {pod.events('Killing')}")
+    wait_until(is_reported, 10 * SLOWLY, lambda: f"report of the stop: {pod.events('Killing')}")
     assert pod.lines("notes") == ["hook"]
     old = pod.runtime_status("one", 0)
     assert old.finished_at / 1e9 - began >= 2
 
 
 def test_a_request_for_the_pod_that_had_that_name_before(agent, ask, make_pod, tools, version):
-    """It is left alone; what is asked for the pod itself is served."""
+    """The agent ignores the request for another pod, and serves one for the pod itself."""
     pod = make_pod(container("one", tools))
     pod.delete()
     pod.kube.wait_gone(pod.path)

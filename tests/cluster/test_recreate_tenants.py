@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves that a restart request reaches the pod of its namespace and name and no other one, whatever
-UIDs the one who makes requests and pods writes into them.
+UIDs its author writes into requests and pods.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TENANT = "tenant-a"
 
 @pytest.fixture(scope="module")
 def tenant(kube):
-    """A namespace in which somebody may make pods and requests, and nothing else anywhere."""
+    """A user who may create pods and requests in one namespace, and nothing else anywhere."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _TENANT}}
     kube.create(namespace)
     return _TENANT
@@ -51,7 +51,7 @@ def ask():
 
 
 def labels_of(victim, **more):
-    """What a webhook of OpenKruise writes, but about somebody else's pod."""
+    """The metadata of OpenKruise's webhook, but for another tenant's pod."""
     named = {"node-name": victim.node.name, "pod-uid": victim.uid, "active": "true"}
     return {f"{PREFIX}/{key}": value for key, value in named.items()} | more
 
@@ -62,10 +62,10 @@ def is_untouched(victim) -> bool:
     return newest.id == container_id and pod.is_running("main") and pod.events("Killing") == []
 
 
-def wait_looked(request) -> None:
-    """Until the agent has looked for the container, or has ended the request."""
+def wait_inspected(request) -> None:
+    """Waits until the agent has listed the container, or has ended the request."""
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         found = request.state("main")
         return (
             request.status().get("phase") == "Completed"
@@ -73,7 +73,7 @@ def wait_looked(request) -> None:
             or found.get("isKilled", False)
         )
 
-    wait_until(is_told, 30 * SLOWLY, lambda: f"word of it: {request.status()}")
+    wait_until(is_reported, 30 * SLOWLY, lambda: f"report: {request.status()}")
 
 
 @pytest.mark.parametrize("has_pod", [True, False], ids=["pod", "no-pod"])
@@ -94,20 +94,20 @@ def test_the_uid_of_another_namespaces_pod(
         context = {"containerID": f"containerd://{container_id}", "restartCount": 0}
         request.spec["containers"][0]["statusContext"] = context
     ask(request, labels=labels)
-    wait_looked(request)
+    wait_inspected(request)
     assert is_untouched(victim)
     assert pod.restarts() == {"main": 0}
     assert not request.state("main").get("isKilled")
     assert "containerStatusSnapshot" not in request.status()
 
-    # Whoever may do it for the pod itself still can.
+    # A request in the pod's own namespace is still served.
     served = ask(RecreateRequest(pod, "main"))
     served.wait_phase("Completed")
     assert pod.restarts() == {"main": 1}
 
 
 def test_the_uid_of_another_pod_of_the_namespace(node_agent, make_pod, tools, ask):
-    """The name in the spec is the one that counts."""
+    """The agent uses the pod's name in the spec."""
     one, other = (make_pod(container("main", tools), owner=False) for _ in range(2))
     request = RecreateRequest(one, "main")
     ask(request, labels=labels_of(other, **{"inplaced.io/managed": "true"}))
@@ -136,7 +136,7 @@ def test_a_pod_that_claims_to_be_another_ones_mirror(
     request = ask(RecreateRequest(mirror, "main"))
     mirror.create()
     try:
-        wait_looked(request)
+        wait_inspected(request)
         assert is_untouched(victim)
         assert not request.state("main").get("isKilled")
     finally:
@@ -144,7 +144,7 @@ def test_a_pod_that_claims_to_be_another_ones_mirror(
 
 
 def test_a_static_pod(make_node, start_agent, control_plane, folder, tools, kube, ask):
-    """It is called something else in the runtime than in the API, and is restarted all the same."""
+    """The agent restarts a static pod, whose UID in the runtime differs from the API's."""
     files = folder / "static"
     files.mkdir()
     node = make_node(config={"staticPodPath": str(files)})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that the agent makes a NodeImage where nobody else does, looks after it, and leaves those
-of others alone.
+"""Proves that the agent creates a NodeImage that no controller creates, maintains it, and leaves those
+of other owners alone.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ SLOWLY = sanitizers.SLOWNESS
 OURS = {"app.kubernetes.io/managed-by": "inplaced"}
 _LABELS = {"kubernetes.io/hostname": "host", "disk": "ssd"}
 
-# It waits for somebody else to make the object for so many seconds.
-_PATIENCE = 5
+# The agent waits so many seconds for a controller to create the object.
+_GRACE_SECONDS = 5
 
 
 @pytest.fixture
@@ -55,12 +55,12 @@ def make_registrar(make_agent, containerd, kubeconfig, node_name):
 
 def wait_made(object_of_node) -> dict:
     return wait_until(
-        object_of_node.find, (_PATIENCE + 10) * SLOWLY, f"NodeImage {object_of_node.name}"
+        object_of_node.find, (_GRACE_SECONDS + 10) * SLOWLY, f"NodeImage {object_of_node.name}"
     )
 
 
 def test_makes_and_keeps_it(make_registrar, kube, node, object_of_node, push):
-    """It belongs to the Node, has its labels, and is served and tidied as a controller would."""
+    """The object belongs to the Node and has its labels; the agent serves and tidies it as a controller."""
     agent = make_registrar()
     agent.start()
     made = wait_made(object_of_node)
@@ -109,15 +109,15 @@ def test_is_made_again(make_registrar, node, object_of_node):
 
 
 def test_waits_for_the_node(make_registrar, node_name, object_of_node, request):
-    """Without a Node there is nothing to make it from, which is said."""
+    """Without a Node the agent creates no object, and reports that."""
     agent = make_registrar()
     agent.start()
-    said = wait_until(
+    reported = wait_until(
         lambda: problems(agent).get("registration of the node"),
-        (_PATIENCE + 10) * SLOWLY,
+        (_GRACE_SECONDS + 10) * SLOWLY,
         lambda: f"problem, only {problems(agent)}",
     )
-    assert node_name in said
+    assert node_name in reported
     assert object_of_node.find() is None
     request.getfixturevalue("node")
     wait_made(object_of_node)
@@ -125,7 +125,7 @@ def test_waits_for_the_node(make_registrar, node_name, object_of_node, request):
 
 
 def test_others_are_left_alone(make_registrar, control_plane, kube, node, object_of_node, push):
-    """An object without our label is a controller's: only its status is written."""
+    """An object without our label is a controller's: the agent writes only its status."""
     image = push()
     object_of_node.create(
         image.reference, labels={"theirs": "1"}, version=7, ttlSecondsAfterFinished=0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that a right that is missing is named once, and that the agent notices when it is granted."""
+"""Proves that the agent names a missing right once, and notices when it is granted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLOWLY = sanitizers.SLOWNESS
 
 _RBAC = "rbac.authorization.k8s.io"
 
-# The longest pause after a refusal, with its jitter; what somebody has to repair is tried each minute.
+# The longest pause after a refusal, with its jitter; the agent retries a missing right each minute.
 _RETRY = 18
 _REST = 60
 
@@ -98,22 +98,26 @@ def member_kubeconfig(control_plane, account, grant, folder) -> Path:
     return control_plane.write_kubeconfig(folder / "account.conf", token=token)
 
 
-def said(agent: Agent, text: str) -> int:
+def count_logged(agent: Agent, text: str) -> int:
     return sum(text in line["message"] for line in agent.logs())
 
 
-def wait_said(agent: Agent, text: str) -> None:
-    wait_until(lambda: said(agent, text), 15 * SLOWLY, lambda: f"{text!r}: {agent.log_text()}")
+def wait_logged(agent: Agent, text: str) -> None:
+    wait_until(
+        lambda: count_logged(agent, text),
+        15 * SLOWLY,
+        lambda: f"{text!r}: {agent.log_text()}",
+    )
 
 
 def test_right_to_write_the_status(
     start_agent, containerd, member_kubeconfig, grant, node_name, node_image, push
 ):
-    """It is said once, and once more when it is granted; then all is told."""
+    """The agent logs the missing right once, and its grant once; then it writes the status."""
     agent = start_agent(containerd.endpoint, kubeconfig=member_kubeconfig, node_name=node_name)
     image = push()
     node_image.want(image.reference)
-    wait_said(agent, "Cannot write the status")
+    wait_logged(agent, "Cannot write the status")
     wait_until(
         lambda: "nodeimages/status" in problems(agent).get("status of the NodeImage", ""),
         10 * SLOWLY,
@@ -131,27 +135,27 @@ def test_right_to_write_the_status(
     node_image.want(later.reference)
     node_image.wait_status(later.reference, "Succeeded")
     assert len(complaints(agent, "Cannot write the status")) == 1
-    assert said(agent, "The status is written again") == 1
+    assert count_logged(agent, "The status is written again") == 1
 
 
 def test_right_to_write_events(
     start_agent, containerd, member_kubeconfig, grant, node_name, node_image, push
 ):
-    """Events that are refused for long are dropped, which is said once; the next ones are not."""
+    """The agent drops events that are refused for long, logs that once, and writes the next ones."""
     grant("apps.kruise.io", "nodeimages/status", "patch")
     agent = start_agent(containerd.endpoint, kubeconfig=member_kubeconfig, node_name=node_name)
     first, second, third = (push(tag=str(number)).reference for number in range(3))
     node_image.want(first)
-    wait_said(agent, "Dropped the event")
+    wait_logged(agent, "Dropped the event")
     node_image.want(first, second)
     node_image.wait_status(second, "Succeeded")
     grant("", "events", "create", "patch")
     node_image.want(first, second, third)
 
-    def has_told() -> bool:
+    def is_reported() -> bool:
         return any(third in event["message"] for event in node_image.events())
 
-    wait_until(has_told, _RETRY * SLOWLY, lambda: f"event, only {node_image.events()}")
+    wait_until(is_reported, _RETRY * SLOWLY, lambda: f"event, only {node_image.events()}")
     assert len(complaints(agent, "Dropped the event")) == 1
 
 
@@ -160,7 +164,7 @@ def test_right_to_write_events(
 def test_right_to_register(
     start_agent, containerd, kube, member_kubeconfig, grant, account, node_name, push
 ):
-    """What has to be repaired is tried again each minute, without another word."""
+    """The agent retries each minute without another log line."""
     made = NodeImage(kube, node_name)
     labels = {"kubernetes.io/hostname": "host"}
     node = kube.create(
@@ -175,7 +179,7 @@ def test_right_to_register(
         flags=["--register-node"],
     )
     try:
-        wait_said(agent, "the right to create nodeimages.apps.kruise.io is missing")
+        wait_logged(agent, "the right to create nodeimages.apps.kruise.io is missing")
         grant("apps.kruise.io", "nodeimages", "create")
         wait_until(made.find, (_REST + 20) * SLOWLY, "NodeImage")
 
@@ -184,7 +188,7 @@ def test_right_to_register(
         name, tag = split_reference(image.reference)
         policy = {"ttlSecondsAfterFinished": 0}
         made.set_spec({"images": {name: {"tags": [{"tag": tag, "pullPolicy": policy}]}}})
-        wait_said(agent, "the right to patch nodeimages.apps.kruise.io is missing")
+        wait_logged(agent, "the right to patch nodeimages.apps.kruise.io is missing")
         grant("apps.kruise.io", "nodeimages", "patch")
         wait_until(
             lambda: not made.get()["spec"].get("images"),

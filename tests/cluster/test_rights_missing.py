@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that each right which our roles grant is needed, one by one: without it the agent says which one is
-missing, and goes on with all the rest.
+"""Proves that each right which our roles grant is needed, one by one: without it the agent names the missing
+right, and continues all other work.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FILES = (
     MANIFESTS / "components" / "registration" / "rbac.yaml",
 )
 
-# Used too seldom to be provoked here, and why.
+# Rights used too rarely to test here, and the reason.
 _SELDOM = {
     ("nodeimages", "list"): "where the server does not stream lists",
     ("containerrecreaterequests", "list"): "the same",
@@ -109,8 +109,8 @@ def kubeconfig_without(
         kube.delete(kube.path_of(document))
 
 
-def says(agent: Agent, node_image: NodeImage, right: tuple[str, str]) -> bool:
-    """In the log, to doctor, or in the status of an image: what the server has said."""
+def reports(agent: Agent, node_image: NodeImage, right: tuple[str, str]) -> bool:
+    """Whether the log, doctor, or the status of an image has the server's refusal."""
     resource, verb = right
     words = f'cannot {verb} resource \\"{resource}\\"', f'cannot {verb} resource "{resource}"'
     found = node_image.find() or {}
@@ -149,7 +149,7 @@ def test_a_right_is_missing(
             number = str(_RIGHTS.index(right))
             node_image.want(registry.push_image("t/rights", number, [1000]).reference)
         wait_until(
-            lambda: says(agent, node_image, right),
+            lambda: reports(agent, node_image, right),
             30 * SLOWLY,
             lambda: f"complaint; {problems(agent)}\n{agent.log_text()[-3000:]}",
             0.1,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that the agent finds its way back when the cluster's store was restored from a backup.
+"""Proves that the agent recovers when the cluster's store is restored from a backup.
 
-What it knows is of a future then that never was: a watch from there hears nothing, and a write to
-that version is refused.
+The agent then knows a version that the store does not have: a watch from that version is silent,
+and the server refuses a write to it.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def member(start_agent, containerd, restorable, folder, node_name, desired) -> A
     return agent
 
 
-def live_on(desired: NodeImage, *references: str) -> None:
-    """The object gets a version that is far ahead, which the agent has seen."""
+def raise_version(desired: NodeImage, *references: str) -> None:
+    """Raises the object's version far, and waits until the agent has seen it."""
     for number in range(_FUTURE):
         desired.kube.patch(desired.path, {"metadata": {"labels": {"number": str(number)}}})
     desired.want(*references)
@@ -58,12 +58,12 @@ def live_on(desired: NodeImage, *references: str) -> None:
 
 @pytest.mark.parametrize("server", ["goes on", "starts again"])
 def test_status_after_a_restore(member, restorable, desired, gate, push, server):
-    """What is wanted in the restored state is reported, though the version that is known is not
-    there, and a server that was not started again still shows it in lists."""
+    """The agent reports the images of the restored spec, though the version that it knows is gone,
+    and a server that was not started again still lists it."""
     desired.want(gate.reference)
     desired.wait_status(gate.reference, "Pulling", 20 * SLOWLY)
     restorable.save()
-    live_on(desired, gate.reference, push().reference)
+    raise_version(desired, gate.reference, push().reference)
     restorable.restore(restart_server=server == "starts again")
     gate.open()
     desired.wait_status(gate.reference, "Succeeded", 60 * SLOWLY)
@@ -74,11 +74,11 @@ def test_status_after_a_restore(member, restorable, desired, gate, push, server)
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_wish_after_a_restore(member, restorable, desired, push):
-    """A watch from a version that is not there is silent, and found to be."""
+def test_change_after_a_restore(member, restorable, desired, push):
+    """The agent detects that a watch from a lost version is silent."""
     first, later = push(tag="1"), push(tag="2")
     restorable.save()
-    live_on(desired, first.reference)
+    raise_version(desired, first.reference)
     restorable.restore(restart_server=True)
     wait_until(lambda: problems(member) == {}, 60 * SLOWLY, lambda: f"end of {problems(member)}")
     desired.want(later.reference)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that users can see whether containers run what was asked for, and restart one on its
+"""Proves that users can see whether containers run the requested image, and restart one on its
 node: `inplacectl verify` and `restart`, the pod's condition, and the metrics.
 """
 
@@ -44,7 +44,7 @@ def image(registry, node, image_name):
 
 
 def verify(agent, *arguments: str, pod=None) -> tuple[int, dict[str, dict]]:
-    """The exit status, and what is said of each container of the pod."""
+    """The exit status, and the report on each container of the pod."""
     ran = agent.ctl("-o", "json", "verify", *arguments)
     said = json.loads(ran.stdout)["containers"]
     return ran.returncode, {
@@ -82,7 +82,7 @@ def test_all_is_as_it_should_be(node_agent, make_pod, image):
 
 
 def test_a_tag_that_has_moved_and_another_name(node_agent, make_pod, image, node):
-    """The same content under another name is what was asked for; other content is not."""
+    """The same content under another name is current; other content is stale."""
     first = image("moving", "first")
     pod = make_pod(container("main", first.reference))
     other = make_pod(container("main", first.reference))
@@ -128,10 +128,10 @@ def test_an_environment_that_is_not_what_it_should_be(node_agent, make_pod, tool
 
 
 def test_a_pod_that_is_not_there(node_agent):
-    assert node_agent.ctl("verify", "nobody").returncode == 1
+    assert node_agent.ctl("verify", "missing").returncode == 1
 
 
-# What a pod says of itself
+# The condition of a pod
 
 
 def test_the_condition_of_a_pod_in_an_update(node_agent, make_pod, image, node):
@@ -190,7 +190,7 @@ def test_no_condition_where_none_is_asked_for(start_node_agent, make_pod, tools)
     assert verify(agent, pod.name)[0] == 0
 
 
-def test_metrics_tell_how_many(node_agent, make_pod, image, node):
+def test_metrics_count_containers(node_agent, make_pod, image, node):
     first = image("moving", "first")
     pod = make_pod(container("main", first.reference), container("more", first.reference))
     pod.wait_meta()
@@ -248,7 +248,7 @@ def test_sidecars_end_after_what_they_serve(node_agent, make_pod, tools):
 
 
 def test_the_api_server_is_away(start_node_agent, control_plane, folder, make_pod, tools):
-    """What it said of the pod last is not forgotten: here, that nothing starts the container again."""
+    """The agent uses the pod's last known state: here, that its restartPolicy is Never."""
     pod = make_pod(container("main", tools), restartPolicy="Never", owner=False)
     server = control_plane.url, control_plane.authority.certificate
     token = control_plane.agent_token(pod.node.name)
@@ -309,7 +309,7 @@ def test_a_name_in_two_namespaces_is_not_enough(node_agent, make_pod, tools, kub
 
 def test_what_is_not_there_cannot_be_restarted(node_agent, make_pod, tools):
     pod = make_pod(container("main", tools), owner=False)
-    for name in ("nobody", f"{pod.name}/nothing"):
+    for name in ("missing", f"{pod.name}/nothing"):
         ran, _ = restart(node_agent, name)
         assert ran.returncode == 1 and name.partition("/")[2] in ran.stderr
     assert pod.restarts() == {"main": 0}
