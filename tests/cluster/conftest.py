@@ -52,7 +52,7 @@ HASTY = {
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Builds the control plane, if need be, before the first test's time runs."""
-    # With several workers only these have tests, and the first one builds.
+    # With several workers only the workers run tests, and the first worker builds.
     if getattr(session, "items", None) and not session.config.option.collectonly:
         find_programs()
         if any("run_client" in vars(item.module) or "Cluster" in vars(item.module) for item in session.items):
@@ -68,7 +68,7 @@ def control_plane(session_folder: LabFolder) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="session")
 def kube(control_plane: ControlPlane) -> Kube:
-    """May do everything."""
+    """A client that may do everything."""
     return control_plane.admin
 
 
@@ -92,7 +92,7 @@ def node_image(kube: Kube, node_name: str) -> Iterator[NodeImage]:
 
 @pytest.fixture
 def kubeconfig(control_plane: ControlPlane, folder: LabFolder) -> Path:
-    """Of the agent's service account, with a token."""
+    """The kubeconfig of the agent's service account, with a token."""
     return control_plane.write_agent_kubeconfig(folder / "agent.conf")
 
 

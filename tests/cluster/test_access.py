@@ -98,7 +98,7 @@ def test_token_file_rotates(start, control_plane, folder, node_image, push):
     serves(node_image, push)
     rotate()
     serves(node_image, push, tag="2")
-    # What the server has done it has not logged yet.
+    # The server logs a request after it has carried it out.
     wait_until(
         lambda: len(tokens_of_writes(control_plane, node_image.name)) >= 2,
         10 * SLOWLY,

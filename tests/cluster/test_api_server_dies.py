@@ -61,7 +61,7 @@ def member(start_agent, containerd, mortal, folder, node_name, desired) -> Agent
 
 
 def count_pulls(registry: FakeRegistry, name: str) -> int:
-    """A runtime resolves a tag once for each pull."""
+    """Counts the requests for the tag: a runtime resolves a tag once for each pull."""
     asked = registry.requests("manifest", name)
     return len([request for request in asked if request.path.endswith("/1")])
 
@@ -292,7 +292,7 @@ def test_status_of_an_old_object(
         desired.delete()
         made = desired.create(counted.reference, policy="Always", version=1)
         counts = ("desired", "succeeded", "failed", "pulling", "waiting")
-        desired.patch_status(dict.fromkeys(counts, 0))  # else the server would take no part of one
+        desired.patch_status(dict.fromkeys(counts, 0))  # else the server rejects a partial status
         for event in desired.watch(since=made):
             released.set()
             images = event["object"].get("status", {}).get("imageStatuses") or {}
@@ -340,7 +340,7 @@ def assert_served(mortal, node_name, push, tag: str, version: str = "v1beta1") -
 
 
 def test_older_version_only(start_agent, containerd, mortal, folder, node_name, push):
-    """As where OpenKruise 1.8 or older is installed."""
+    """The agent serves the version of OpenKruise 1.8 and older."""
     serve_newer(mortal, False)
     try:
         path = mortal.write_agent_kubeconfig(folder / "member.conf")

@@ -271,7 +271,7 @@ def test_a_recreate_request_has_a_phase(kube):
 
 
 def test_how_people_call_them(kube):
-    """Short names, and that lists have columns of their own."""
+    """Requests have a short name, and lists have columns of their own."""
     found = {entry["name"]: entry for entry in kube.get(f"{KRUISE}/v1beta1")["resources"]}
     assert found["containerrecreaterequests"]["shortNames"] == ["crr"]
     assert {"nodeimages/status", "containerrecreaterequests/status"} <= set(found)
@@ -423,7 +423,7 @@ def test_lists_are_streamed(control_plane, node_image):
 
 @pytest.mark.slow
 def test_parts_die_and_come_back(folder):
-    """With Debian's etcd, which is too old for streamed lists."""
+    """The control plane also runs with Debian's etcd, which is too old for streamed lists."""
     with ControlPlane(folder / "cp", etcd="debian") as control_plane:
         control_plane.install()
         image = NodeImage(control_plane.admin, "one")

@@ -153,7 +153,7 @@ def assert_preloads(node_image: NodeImage, reference: str) -> None:
 
 
 def assert_restarts(make_pod: Callable[..., Pod], tools: str) -> None:
-    """In place, when an annotation changes, and when a request asks for it."""
+    """The agent restarts a container for a changed annotation and for a request."""
     main = container("main", tools, env=from_annotations(COLOUR="colour"))
     pod = make_pod(main, annotations={OPT_IN: "true", "colour": "red"})
     pod.wait_condition(VERIFIED, "True", 30 * SLOWLY)
@@ -179,7 +179,7 @@ def test_it_serves(cluster, node_image, push, make_pod, tools):
 
 
 def test_what_its_process_may_do(cluster):
-    """No capability, no new privileges, system calls filtered, nothing but its folders writable."""
+    """The process has no capability or new privileges, a system call filter, and writes to its folders only."""
     process = process_of(cluster)
     status = dict(
         line.split(":\t", 1) for line in (process / "status").read_text().splitlines() if ":\t" in line
@@ -189,7 +189,7 @@ def test_what_its_process_may_do(cluster):
     assert (status["Uid"].split()[0], status["Gid"].split()[0]) == ("65532", "0")
     mounts = [line.split() for line in (process / "mountinfo").read_text().splitlines()]
     writable = {fields[4] for fields in mounts if "rw" in fields[5].split(",")}
-    # What the runtime has mounted below its folder comes with it.
+    # The runtime's folder includes the mounts below it.
     others = ("/dev", "/proc", "/sys", "/run/containerd/")
     kubelet = {"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"}
     own = {name for name in writable - kubelet if not name.startswith(others)}
@@ -260,7 +260,7 @@ def test_rolling_update(
 
 
 def test_as_root(cluster, images, node_image, push, make_pod, tools, repaired):
-    """With a socket for root alone; afterwards the usual user takes over the files that root has written."""
+    """The agent runs as root for a socket of root; afterwards the usual user takes over root's files."""
     kustomization = cluster.write_kustomization(images[0], components=["root"])
     cluster.kubectl("apply", "-k", kustomization)
     wait_rolled_out(cluster)

@@ -126,7 +126,7 @@ def test_token_expires(member, proxy, server, desired, token_file):
     assert "newer" not in member.log_text()
 
 
-# What others do to the object
+# Other writers of the object
 
 
 def test_object_is_made_again(member, desired, fake_runtime):

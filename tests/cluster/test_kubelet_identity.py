@@ -52,7 +52,7 @@ class Certificates:
         self._control_plane = control_plane
 
     def rotate(self, node: str) -> None:
-        """As the kubelet does: a new file, and the link is replaced at once."""
+        """Writes a new file and replaces the link atomically, as the kubelet does."""
         number = len(list(self.folder.iterdir()))
         pair = self._control_plane.authority.issue(
             f"rotated-{node}-{number}", f"/O=system:nodes/CN=system:node:{node}"
@@ -85,7 +85,7 @@ def start(start_agent, node, certificates, folder):
 
 
 def test_the_whole_agent(node, certificates, start, push, registry):
-    """It registers, pulls, restarts in place, and serves requests that no webhook has prepared."""
+    """The agent registers, pulls, restarts in place, and serves requests that no webhook has prepared."""
     certificates.rotate(node.name)
     agent = start()
     admin = node.control_plane.admin
@@ -150,7 +150,7 @@ def test_rotation(node, certificates, start, push):
 
 
 def test_pull_secrets_are_bound_by_namespace(node):
-    """No certificate of a kubelet reads them before its group is bound in that namespace."""
+    """A kubelet's certificate may not read secrets before its group is bound in that namespace."""
     control_plane = node.control_plane
     kubelet = control_plane.client(certificate=control_plane.node_certificate(node.name))
     with pytest.raises(KubeError) as error:

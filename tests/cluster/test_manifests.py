@@ -30,7 +30,7 @@ _VALUES: dict[str, list[str]] = {
 
 
 def by_name(text: str) -> Documents:
-    """By kind, namespace and name; each is there once."""
+    """The documents by kind, namespace and name; each is there once."""
     found = {}
     for document in yaml.safe_load_all(text):
         if document:
@@ -44,7 +44,7 @@ def by_name(text: str) -> Documents:
 def template(
     *values: str, namespace: str = "inplaced", version: str = "1.34", chart: Path = CHART
 ) -> Documents:
-    """What `helm install` would apply."""
+    """The documents that `helm install` would apply."""
     options = [part for value in values for part in ("--set", value)]
     has_own = any(value == "openKruise=true" for value in values)
     options.append("--skip-crds" if has_own else "--include-crds")
@@ -169,7 +169,7 @@ def test_older_servers():
 
 
 def test_versions_agree():
-    """Of the program, the chart and the image that the manifests name."""
+    """The program, the chart and the image in the manifests have one version."""
     (version,) = re.findall(
         r"project\(inplaced VERSION (\S+)", (REPOSITORY / "CMakeLists.txt").read_text()
     )
@@ -181,7 +181,7 @@ def test_versions_agree():
 
 @pytest.mark.parametrize("overlay", _VALUES)
 def test_pods_are_confined(overlay):
-    """What the Pod Security Standards call restricted, but for the volumes and the user."""
+    """The pods meet the restricted Pod Security Standard, except for the volumes and the user."""
     daemon_set = read_overlay(overlay)["DaemonSet", "inplaced", "inplaced"]
     pod = daemon_set["spec"]["template"]["spec"]
     (main,) = pod["containers"]
@@ -206,7 +206,7 @@ def test_pods_are_confined(overlay):
 
 
 def test_roles_hold_no_more_than_is_used():
-    """No verb on all objects of a kind where one object would do, and secrets by name only."""
+    """The roles grant single objects where possible, and secrets by name only."""
     for overlay in (*_VALUES, "kubelet-identity"):
         documents = read_overlay(overlay)
         rules = [rule for one in documents.values() for rule in one.get("rules", [])]

@@ -62,7 +62,7 @@ done"""
 def coloured(node_agent, make_pod, tools):
     """coloured(…): a pod with a container `main` that has an annotation in its environment.
 
-    Which signals its process gets, and when, it writes into the file `notes`.
+    The process writes the signals that it gets into the file `notes`.
     """
 
     def make(script: str = "", at_term: str = "", **more):
@@ -77,13 +77,13 @@ def coloured(node_agent, make_pod, tools):
 
 
 def wait_blue(pod, name: str = "main", times: int = 1) -> None:
-    """Restarted so many times, and the process has the new value."""
+    """Waits for so many restarts, and checks the new value in the process."""
     pod.wait_restarted(name, times)
     assert pod.environment(name)["COLOUR"] == "blue"
 
 
 def patches_of(control_plane, pod) -> int:
-    """How often the agent has written to the pod."""
+    """The number of the agent's writes to the pod."""
     written = control_plane.audit(verb="patch") + control_plane.audit(verb="update")
     about = [entry["objectRef"] for entry in written]
     return len([one for one in about if one["resource"] == "pods" and one["name"] == pod.name])

@@ -372,7 +372,7 @@ def test_another_writer_spoils_the_annotation(node_agent, coloured, settle):
 def test_no_program_is_run_in_a_container_and_no_event_is_subscribed_to(
     agent_behind_runtime, runtime, coloured, settle
 ):
-    """With containerd before 2.0 a subscriber of its events takes them away from the kubelet."""
+    """The agent subscribes to no events: before containerd 2.0 the kubelet would lose them."""
     pod = coloured()
     pod.wait_meta()
     pod.begin_update(annotations=_BLUE)
@@ -384,7 +384,7 @@ def test_no_program_is_run_in_a_container_and_no_event_is_subscribed_to(
 
 @pytest.mark.slow
 def test_many_pods_at_once(node_agent, make_pod, tools, settle):
-    """Each is restarted once."""
+    """The agent restarts each container once."""
     main = container("main", tools, env=_COLOUR)
     red = {"colour": "red"}
     pods = [make_pod(main, annotations=red, must_wait=False) for _ in range(20)]

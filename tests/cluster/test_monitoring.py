@@ -60,7 +60,7 @@ _ROWS: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
         "20m",
         {f'{_API}{{node="n",code="none"}}': "0+1x60", f'{_API}{{node="n",code="200"}}': "0+1x60"},
     ),
-    "InplacedRightMissing": (  # of which there was nothing before the first time
+    "InplacedRightMissing": (  # the counter does not exist before the first refusal
         {f'{_API}{{node="n",verb="patch",code="403"}}': "_ _ 1x60"},
         "5m",
         {f'{_API}{{node="n",verb="patch",code="409"}}': "0+1x60"},
@@ -137,7 +137,7 @@ def run_promtool(*arguments: str | Path) -> str:
 
 
 def test_each_alert_is_proved_and_explained():
-    """In the table above, and in the guide of operators under a heading of its own."""
+    """Each alert is in the table above, and in the operators' guide under a heading of its own."""
     assert set(_ROWS) == set(_ALERTS)
     headings = re.findall(r"^### (Inplaced\w+)$", GUIDE.read_text(), re.MULTILINE)
     assert headings == list(_ALERTS)
@@ -192,7 +192,7 @@ class Prometheus:
         self.part.start()
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """What the expression finds now; a syntax error is an HTTPError."""
+        """The current result of the expression; a syntax error is an HTTPError."""
         query = urllib.parse.urlencode({"query": expression})
         with urllib.request.urlopen(f"{self.url}/api/v1/query?{query}", timeout=10) as answer:
             return json.load(answer)["data"]["result"]

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.containers
 
 
 def traces_of(node: str) -> list[str]:
-    """What is left on this machine of a node, by the name of its interface."""
+    """The remains of a node on this machine, by the name of its interface."""
     # Groups of others go away while they are walked through, which only os.walk() does not mind.
     walk = os.walk("/sys/fs/cgroup")
     found = [place for place, _, _ in walk if Path(place).name == f"inplaced-{node}"]
@@ -58,7 +58,7 @@ def hostname_at(address: str) -> str | None:
 
 
 def test_two_nodes_run_pods(kube, make_node, push, folder):
-    """Side by side; each has addresses of its own, and both can be reached from here."""
+    """Two nodes run side by side; each has addresses of its own, and both can be reached from here."""
     image = push([], busybox=True)
     nodes = [make_node(), make_node()]
     addresses = set()
@@ -132,7 +132,7 @@ with LabFolder(Path(sys.argv[2])) as folder, Registry(folder / "registry") as re
 
 @pytest.mark.slow
 def test_killed_tests_leave_nothing(folder):
-    """Neither processes nor mounts, groups, links to logs, or a network interface."""
+    """A killed lab leaves no processes, mounts, groups, links to logs, or network interfaces."""
     place = folder / "lab"
     with subprocess.Popen(
         [sys.executable, "-B", "-c", KILLED, str(TESTS), str(place), *SLEEP],

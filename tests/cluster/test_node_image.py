@@ -30,7 +30,7 @@ _OWNER = {
 
 
 def job_spec(reference: str, **more: object) -> dict:
-    """As the controller of ImagePullJobs writes it; `more` is of the image's entry."""
+    """The spec as the controller of ImagePullJobs writes it; `more` belongs to the image's entry."""
     name, tag = split_reference(reference)
     tag_spec = {
         "tag": tag,
@@ -64,7 +64,7 @@ def settle(node_image, push) -> str:
 def test_pull_job(
     cluster_agent, kube, node_image, auth_registry, containerd, image_name, pull_secret, version
 ):
-    """With a pull secret, in either version of the object."""
+    """The agent pulls with a pull secret, in either version of the object."""
     image = auth_registry.push_image(image_name, "1", [200_000], labels={"test": image_name})
     secret = {**pull_secret(auth_registry), "mode": "batch"}
     sandbox = {"labels": {"app": "web"}, "annotations": {"note": "x"}}
@@ -116,7 +116,7 @@ def test_acknowledged_at_once(
 
 
 def test_new_version_repeats_it(cluster_agent, node_image, push):
-    """A tag that has moved is another image."""
+    """A new version pulls again a tag that has moved to another image."""
     first = push(labels={"round": "one"})
     node_image.want(first.reference, policy="Always")
     assert node_image.wait_status(first.reference, "Succeeded")["imageID"].endswith(first.image_id)
@@ -182,7 +182,7 @@ def test_spelling_is_kept(cluster_agent, node_image, name):
     assert list(node_image.status()["imageStatuses"]) == [name]
 
 
-# What others write
+# Other writers
 
 
 def test_controllers_verdict_stays(cluster_agent, containerd, node_image, gate, push):

@@ -35,7 +35,7 @@ def entry(reference: str, version: int = 0, policy: str = "IfNotPresent", **more
 
 @pytest.mark.parametrize("policy", ["Never", "Sometimes", "ALWAYS"])
 def test_unknown_policy_is_always(cluster_agent, node_image, push, policy):
-    """OpenKruise's webhook lets them through, and its agent asks the registry."""
+    """An unknown policy, which the webhook of OpenKruise accepts, means Always."""
     old = push(labels={"build": "old"})
     node_image.set_spec({"images": entry(old.reference)})
     node_image.wait_status(old.reference, "Succeeded")

@@ -76,8 +76,8 @@ def phase_in(write: dict, name: str, tag: str) -> str | None:
 
 
 def test_few_writes(cluster_agent, control_plane, node_image, push):
-    """One event for an image, and a patch for each phase but for those that pass at once; the
-    patches hold what has changed."""
+    """The agent writes one event for an image, and a patch for each phase that lasts; a patch has only
+    the changes."""
     node_image.wait_counts(0, 0, 0, 0, 0)
     wait_quiet()
     image = push([1 << 20])
@@ -93,7 +93,7 @@ def test_few_writes(cluster_agent, control_plane, node_image, push):
         if tags_of(write, name) == [tag]
     ]
     phases = [phase_in(write, name, tag) for write in writes]
-    # It is Waiting for a moment only, unless the runtime is slow.
+    # The image is Waiting for a moment only, unless the runtime is slow.
     assert phases == [p for p in ("Waiting", "Pulling", "Succeeded") if p in phases], writes
     for write in writes:
         assert write["status"].keys() <= {*COUNTS, "imageStatuses"}
@@ -116,7 +116,7 @@ def test_images_in_turn(cluster_agent, node_image, push):
         node_image.want(image)
         node_image.wait_status(image, "Succeeded")
         seconds.append(time.monotonic() - began)
-    # A status that is collected is 0.8 s late.
+    # The agent delays a combined status by 0.8 s.
     assert median(seconds) < stretch(0.5 * SLOWLY), seconds
 
 
@@ -139,7 +139,7 @@ def tags_of(write: dict, name: str) -> list[str]:
 
 
 def wait_quiet() -> None:
-    """After two seconds without a change, the next one is written at once."""
+    """Waits two seconds without a change, after which the agent writes the next one at once."""
     end = time.monotonic() + 2.1
     wait_until(lambda: time.monotonic() > end, 5, "quiet")
 
@@ -222,11 +222,11 @@ def test_events_of_failure(cluster_agent, node_image, registry, image_name, kube
         assert (found["reason"], found["message"]) == ("PullImageFailed", event["message"])
 
 
-# What it costs
+# Connections
 
 
 def test_one_connection(cluster_agent, control_plane, node_image, push):
-    """The watch, the writes and the events share it."""
+    """The watch, the writes and the events share one connection."""
     image = push()
     node_image.want(image.reference)
     node_image.wait_status(image.reference, "Succeeded")

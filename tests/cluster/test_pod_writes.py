@@ -71,7 +71,7 @@ class MadePod:
         return f"{name:0>64}"
 
     def begin(self) -> None:
-        """All run, and OpenKruise updates it."""
+        """Reports all containers as running, and begins an update of OpenKruise."""
         statuses = [
             {
                 "name": name,

@@ -77,7 +77,7 @@ class World:
         }
 
     def pod(self, node: str) -> str:
-        """The path of a new one."""
+        """The path of a new pod."""
         name = f"pod-{next(_numbers)}"
         made = self.admin.create(
             {
@@ -97,7 +97,7 @@ class World:
         return path
 
     def request(self, node: str | None) -> str:
-        """The path of a new one, prepared for the node or not at all."""
+        """The path of a new request, prepared for the node or not at all."""
         labels = {LABEL: node} if node else {}
         made = self.admin.create(
             {
@@ -148,7 +148,7 @@ def world(session_folder) -> Iterator[World]:
 
 
 def is_limited(agent: Kube, path: str) -> bool:
-    """Whether policies refuse what roles allow."""
+    """Whether the policies refuse a request that the roles allow."""
     try:
         agent.patch(path, meta(labels={"late": "x"}))
     except KubeError as error:
@@ -430,7 +430,7 @@ def test_requests_without_a_node(world):
 
 
 def test_token_of_a_pod(world):
-    """It names the node of the pod, as does the one that the agent's own pod is given."""
+    """The token names the node of the pod, as the token of the agent's own pod does."""
     pod = world.admin.create(
         {
             "apiVersion": "v1",

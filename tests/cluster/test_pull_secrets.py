@@ -128,7 +128,7 @@ def test_one_of_two_is_missing(cluster_agent, node_image, image, secret, auth_re
 def test_is_read_by_name_only(
     cluster_agent, control_plane, node_image, image, secret, auth_registry
 ):
-    """No list and no watch of secrets, and no read for each of many attempts."""
+    """The agent neither lists nor watches secrets, and does not read them for each attempt."""
     secret.create(*auth_registry.credentials)
     node_image.want(image.reference, secrets=[secret.reference])
     node_image.wait_status(image.reference, "Succeeded")

@@ -68,12 +68,12 @@ def ask():
 
 
 def ended_at(pod, name: str) -> float:
-    """When its first container ended."""
+    """The time when the pod's first container of that name ended."""
     return pod.runtime_status(name, 0).finished_at / 1e9
 
 
 def began_at(pod, name: str) -> float:
-    """When its newest container began."""
+    """The time when the pod's newest container of that name began."""
     return pod.runtime_status(name).started_at / 1e9
 
 
@@ -136,7 +136,7 @@ def test_restarts_and_completes(node_agent, pair, ask):
 
 @pytest.mark.parametrize("is_ordered", [True, False], ids=["ordered", "unordered"])
 def test_in_the_order_of_the_request(node_agent, make_pod, tools, ask, is_ordered):
-    """Ordered, the next one is stopped when the one before is back; else when it has ended."""
+    """The agent stops the next container when the previous one is ready (ordered) or has ended."""
     two = container("two", tools, readinessProbe=_READY_BY_FILE)
     pod = make_pod(container("one", tools), two, owner=False, must_wait=False)
     make_ready(pod, "two")
@@ -242,7 +242,7 @@ def test_one_after_the_other_and_none_forgotten(node_agent, make_pod, tools, ask
         (state,) = request.status()["containerRecreateStates"]
         assert state["phase"] == "Succeeded" and state["isKilled"]
     assert pod.restarts() == {"one": 1, "two": 1, "three": 1}
-    # Those made within one second are served in the order of their names.
+    # The agent serves requests of the same second in the order of their names.
     served = sorted(names, key=lambda name: ended_at(pod, name))
     assert served[0] == "one"
     for before, after in itertools.pairwise(served):
@@ -476,17 +476,17 @@ def test_another_writer_changes_it_back(node_agent, pair, ask, spoil):
         elif change:
             pair.kube.patch(request.path, {"metadata": {"labels": change}})
         n_changed += bool(change)
-    # Every time twice as long after the last one.
+    # The agent doubles its delay before each write.
     assert 2 <= n_changed <= 10
     assert pair.restarts() == {"one": 0, "two": 0}
 
 
 @pytest.fixture
 def hour_ahead():
-    """The environment of a program whose clock is wrong by so much."""
+    """The environment of a program whose clock is an hour ahead."""
     library = Path(os.environ["INPLACED_BUILD_DIR"], "tests", "libclock-ahead.so").absolute()
     environment = {"LD_PRELOAD": str(library), "INPLACED_CLOCK_AHEAD": "3600"}
-    if sanitizers.NAME:  # A sanitizer minds not being the first.
+    if sanitizers.NAME:  # The sanitizer requires to be the first library.
         others = os.environ.get("ASAN_OPTIONS", "")
         environment["ASAN_OPTIONS"] = f"{others}:verify_asan_link_order=0"
     return environment

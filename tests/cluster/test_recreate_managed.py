@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.containers, pytest.mark.timeout(120 * SLOWLY)]
 
 
 def without_requests(body: bytes) -> bytes:
-    """What a server serves in one version, but for these requests."""
+    """The resources of a server in one version, without these requests."""
     answer = json.loads(body)
     kept = [one for one in answer["resources"] if "containerrecreate" not in one["name"]]
     return json.dumps({**answer, "resources": kept}).encode()
@@ -53,7 +53,7 @@ def api(control_plane, folder, version):
 
 @pytest.fixture
 def agent(start_node_agent, control_plane, node, folder, api):
-    """One whose requests to the API server pass through the fixture `api`."""
+    """An agent whose requests to the API server pass through the fixture `api`."""
     token = control_plane.agent_token(node.name)
     path = write_kubeconfig(folder / "behind.conf", api.url, api.authority, token=token)
     return start_node_agent(kubeconfig=path)
@@ -88,12 +88,12 @@ def test_each_does_its_part(agent, api, ask, pair, version):
     ] * 2
     assert pair.restarts() == {"one": 1, "two": 1}
 
-    # It asks for requests of its node alone, in this version, and writes nothing but the status.
+    # The agent lists only its node's requests, in this version, and writes only the status.
     asked = [one.name for one in api.requests("/containerrecreaterequests")]
     assert all(f"/apis/apps.kruise.io/{version}/" in name for name in asked)
     written = [name for name in asked if not name.startswith("GET ")]
     assert written and all(re.search(rf"/{request.name}/status(\?|$)", name) for name in written)
-    # The controller is the one who deletes it, and keeps its labels.
+    # The controller deletes the request, and keeps its labels.
     found = request.get()
     assert found["metadata"]["labels"][f"{PREFIX}/active"] == "true"
 
@@ -153,9 +153,9 @@ def test_a_late_report_is_not_about_a_successor(agent, api, ask, make_pod, tools
     pod = make_pod(one, container("two", tools), terminationGracePeriodSeconds=60)
     request, _ = ask(pod, "one", "two")
     wait_until(pod.file("term").exists, 10 * SLOWLY, "SIGTERM")
-    request.wait_state("two", "Pending")  # Nothing is being written while it is deleted.
+    request.wait_state("two", "Pending")  # The agent writes nothing during the deletion.
     request.delete()
-    # It is about a pod of another node, so that the agent does not see it.
+    # The new request is for a pod of another node, so that the agent does not see it.
     request.create(labels={f"{PREFIX}/node-name": "elsewhere", f"{PREFIX}/active": "true"})
     request.kube.patch(f"{request.path}/status", {"status": {"phase": "Pending"}})
     before = request.get()

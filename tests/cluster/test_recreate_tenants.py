@@ -81,7 +81,7 @@ def wait_inspected(request) -> None:
 def test_the_uid_of_another_namespaces_pod(
     node_agent, tenant, victim, make_pod, tools, ask, is_managed, has_pod
 ):
-    """In the label of a request, with or without a pod of its own under the name."""
+    """A tenant's request has another tenant's UID in its label, with or without a pod of that name."""
     pod, container_id = victim
     own = Pod(pod.node, container("main", tools), name=pod.name, namespace=tenant, owner=False)
     if has_pod:
@@ -119,9 +119,9 @@ def test_the_uid_of_another_pod_of_the_namespace(node_agent, make_pod, tools, as
 def test_a_pod_that_claims_to_be_another_ones_mirror(
     node_agent, tenant, victim, tools, kube, ask, claims_node
 ):
-    """By an annotation that only the kubelet's copies of static pods have.
+    """A pod has the annotation that only the kubelet's copies of static pods have.
 
-    The kubelet never runs such a pod and takes it away, which ends the request.
+    The kubelet never runs such a pod and deletes it, which ends the request.
     """
     pod, _ = victim
     mirror = Pod(pod.node, container("main", tools), namespace=tenant, owner=False)
@@ -132,7 +132,7 @@ def test_a_pod_that_claims_to_be_another_ones_mirror(
         node["uid"] = kube.get(pod.node.path)["metadata"]["uid"]
         metadata["annotations"]["kubernetes.io/config.source"] = "file"
         metadata["ownerReferences"] = [node]
-    # It waits for the pod, so that nothing is quicker than the agent.
+    # The request is older than the pod, so that the agent sees the pod before its deletion.
     request = ask(RecreateRequest(mirror, "main"))
     mirror.create()
     try:

@@ -98,7 +98,7 @@ def test_labels_are_mirrored_at_start(make_registrar, kube, node, object_of_node
 
 
 def test_is_made_again(make_registrar, node, object_of_node):
-    """Deleting it by hand starts afresh."""
+    """The agent creates the object again after a manual deletion."""
     object_of_node.create(labels=OURS)
     agent = make_registrar()
     agent.start()

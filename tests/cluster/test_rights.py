@@ -183,7 +183,7 @@ def test_right_to_register(
         grant("apps.kruise.io", "nodeimages", "create")
         wait_until(made.find, (_REST + 20) * SLOWLY, "NodeImage")
 
-        # Its labels and its tags are another right.
+        # The agent needs another right for the object's labels and tags.
         image = push()
         name, tag = split_reference(image.reference)
         policy = {"ttlSecondsAfterFinished": 0}

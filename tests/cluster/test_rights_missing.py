@@ -46,7 +46,7 @@ _SELDOM = {
 
 
 def read_rules() -> list[Object]:
-    """Of all roles, one for each resource and verb."""
+    """The rules of all roles, one for each resource and verb."""
     documents = [document for path in _FILES for document in read_documents(path)]
     return [
         {"apiGroups": rule["apiGroups"], "resources": [resource], "verbs": [verb]}
@@ -167,5 +167,5 @@ def test_a_right_is_missing(
 
 
 def test_the_seldom_ones_are_granted():
-    """Else they would be no exceptions."""
+    """The roles grant each exception; otherwise it would not be one."""
     assert set(_SELDOM) <= {right_of(rule) for rule in read_rules()}

@@ -60,12 +60,12 @@ def wait_metric(agent, verdict: str, n: int) -> None:
 
 
 def restart(agent, *arguments: str, timeout: float = 60):
-    """Exit status, and the containers that it reports."""
+    """The exit status, and the containers that the command reports."""
     ran = agent.ctl("-o", "json", "restart", *arguments, timeout=timeout)
     return ran, json.loads(ran.stdout)["containers"] if ran.stdout else []
 
 
-# What runs
+# Running images and environments
 
 
 def test_all_is_as_it_should_be(node_agent, make_pod, image):
@@ -96,7 +96,7 @@ def test_a_tag_that_has_moved_and_another_name(node_agent, make_pod, image, node
 
     second = image("moving", "second")
     assert second.reference == first.reference and second.image_id != first.image_id
-    # What the registry has does not count before it is on the node.
+    # A new image in the registry does not count before it is on the node.
     assert verify(node_agent, pod.name)[0] == 0
     node.containerd.pull(second.reference)
     code, said = verify(node_agent, pod.name)
@@ -106,14 +106,14 @@ def test_a_tag_that_has_moved_and_another_name(node_agent, make_pod, image, node
     assert said["main"]["runningImageID"] == first.image_id
     assert "stale" in node_agent.ctl("verify").stderr
 
-    # The same for another pod with the same reference, until it is restarted.
+    # Another pod with the same reference is stale as well, until it is restarted.
     assert verify(node_agent, other.name)[0] == 3
     assert restart(node_agent, f"{other.name}/main", "--wait")[0].returncode == 0
     assert verify(node_agent, other.name)[0] == 0
 
 
 def test_an_environment_that_is_not_what_it_should_be(node_agent, make_pod, tools):
-    """No restart was requested yet; `verify` reports it all the same."""
+    """`verify` reports a stale environment although no restart was requested."""
     pod = make_pod(container("main", tools, env=_COLOUR), annotations={"colour": "red"})
     pod.wait_meta()
     code, said = verify(node_agent, pod.name)
@@ -162,7 +162,7 @@ def test_the_condition_of_a_pod_in_an_update(node_agent, make_pod, image, node):
 
 
 def test_a_pod_that_runs_something_else_says_so(node_agent, make_pod, image, node):
-    """With both IDs."""
+    """The condition names both image IDs."""
     first = image("moving", "first")
     pod = make_pod(
         container("main", first.reference, env=_COLOUR), annotations={"colour": "red"}
@@ -229,7 +229,7 @@ def test_restarts_a_whole_pod(node_agent, make_pod, tools):
 
 
 def test_sidecars_end_after_what_they_serve(node_agent, make_pod, tools):
-    """In reverse order of the pod's spec, as the kubelet ends them, and then all run again."""
+    """Sidecars end in reverse order of the pod's spec, as the kubelet ends them, and all run again."""
 
     def ends(name: str, after: float = 0, **more):
         command = until_term(f"sleep {after}; echo {name} >>/data/notes")
