@@ -73,7 +73,7 @@ class Folder:
         """Seconds from the document to the status file that says that it succeeded."""
         self._forget(reference)
         began = time.monotonic()
-        self._agent.want(reference, file=_DOCUMENT)
+        self._agent.request(reference, file=_DOCUMENT)
         self._watch.wait_until(lambda: self._has_succeeded(reference))
         return time.monotonic() - began
 

@@ -61,7 +61,7 @@ def measure_many(node: Node) -> list[Row]:
     limits = {"anonymous": Limit(6, "≤ 6 MB")}
     agent = node.make_agent()
     with agent:
-        agent.want(*references)
+        agent.request(*references)
         _wait_for_all(agent, references)
         pulled = measure_cost(agent.process.pid, _seconds(node))
         agent.terminate()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real parts of a node, started privately for tests and for the quick start.
 
-Every part lives in a folder of its own, listens on ports and sockets of its own, and leaves nothing
+Every part has a folder of its own, listens on ports and sockets of its own, and leaves nothing
 behind, not even when the process that started it is killed:
 
     with LabFolder() as folder:

@@ -113,7 +113,7 @@ class Agent:
     ) -> None:
         self.close(check=error is None)
 
-    # Its life
+    # Its run
 
     @property
     def process(self) -> Process:
@@ -152,7 +152,7 @@ class Agent:
     def close(self, check: bool = True) -> None:
         """Ends it, if need be, and removes its folder.
 
-        With `check`, AssertionError if it ended before it was told to, took too long, did not exit
+        With `check`, AssertionError if it ended before it was to, took too long, did not exit
         with 0, or if a sanitizer found something in it or in `inplacectl`.
         """
         try:
@@ -178,7 +178,7 @@ class Agent:
 
     # What it is asked for
 
-    def want(
+    def request(
         self,
         *references: str,
         file: str = "wanted.yaml",
@@ -237,7 +237,7 @@ class Agent:
         return find_tag_status(self.status(), reference)
 
     def owners(self, reference: str) -> list[tuple[str, str]]:
-        """Kind and name of whatever wants the image, as in the status file."""
+        """Kind and name of each owner of the image, as in the status file."""
         name, tag = split_reference(reference)
         tags = self.status().get("spec", {}).get("images", {}).get(name, {}).get("tags", [])
         found = next((entry for entry in tags if entry["tag"] == tag), {"ownerReferences": []})

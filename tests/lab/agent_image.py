@@ -76,7 +76,7 @@ def _read_archive(path: Path, label: str) -> Image:
 
 
 def _libraries(program: Path) -> list[Path]:
-    """What the loader loads for it, and the loader itself, by the paths where they are looked for."""
+    """What the loader loads for it, and the loader itself, by the paths that it searches."""
     shown = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
     return [Path(found) for found in re.findall(r"(?:=> |^\t)(/\S+)", shown, re.MULTILINE)]
 

@@ -55,7 +55,7 @@ def make_certificates(folder: Path) -> Certificates:
 
 
 def make_signing_key(path: Path) -> Path:
-    """A private key on its own; whoever checks signatures can do so with the same file."""
+    """A private key on its own; a server checks signatures with the same file."""
     _openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", path)
     return path
 

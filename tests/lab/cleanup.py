@@ -3,7 +3,7 @@
 
 A process belongs to a folder if its environment says so (`INPLACED_LAB=FOLDER`, inherited by the
 shims that containerd leaves behind) or if it descends from such a process, as containers do. So
-nothing is ever killed by name, and nobody else's process can be hit.
+nothing is ever killed by name, and no other process can be hit.
 
 As a program this file is the guardian of a test run: it reads `add FOLDER` and `drop FOLDER` from
 its standard input, and when that ends, however the run died, it sweeps the folders that are left.
@@ -141,7 +141,7 @@ def _remove_group_trees(folder: Path) -> None:
     for depth in ("", "*/", "*/*/"):
         for named in folder.glob(depth + CONTROL_GROUP_FILE):
             for hierarchy in list_hierarchies():
-                # Only an empty group can be removed, so nobody loses anything.
+                # Only an empty group can be removed, so nothing is lost.
                 for path, _, _ in os.walk(f"{hierarchy}{named.read_text()}", topdown=False):
                     try:
                         os.rmdir(path)
@@ -164,7 +164,7 @@ def _mount_points(folder: Path) -> list[str]:
 
 
 def _remove_shim_sockets(folder: Path) -> None:
-    """containerd's shims listen outside of its folders; each one's address file tells where."""
+    """containerd's shims listen outside of its folders; each one's address file says where."""
     for depth in ("", "*/", "*/*/"):
         for address in folder.glob(depth + _SHIM_ADDRESSES):
             socket = Path(address.read_text().strip().removeprefix("unix://"))

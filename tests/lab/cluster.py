@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole cluster of one node, whose pods reach the API server where pods look for it."""
+"""A whole cluster of one node, whose pods reach the API server where pods expect it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lab.kube import Object
 from lab.kubelet import Kubelet
 from lab.registry import Registry
 
-# For documentation (RFC 5737): nobody has services there.
+# For documentation (RFC 5737): no service has an address there.
 _SERVICES = IPv4Network("203.0.113.0/24")
 
 _HASTY = {

@@ -55,7 +55,7 @@ def find_programs() -> Path:
 
 
 class ControlPlane:
-    """etcd and kube-apiserver until closed, and more of it if wanted; data survive restarts.
+    """etcd and kube-apiserver until closed, and further parts on request; data survive restarts.
 
     Each part is a `Part`: control_plane.apiserver.kill9() and so on. `etcd="debian"` is release 3.4,
     with which the API server cannot stream lists. `services` are the addresses of services.
@@ -245,7 +245,7 @@ class ControlPlane:
                 )
 
     def _serves(self, group: str, plural: str) -> bool:
-        """Both that it is told and that it is so; one may come before the other."""
+        """Both that it is listed and that it is served; one may come before the other."""
         try:
             names = [entry["name"] for entry in self.admin.get(group)["resources"]]
             return plural in names and "items" in self.admin.get(f"{group}/{plural}", limit="1")
@@ -293,7 +293,7 @@ class ControlPlane:
             *(f"--audit-policy-file={policy}", f"--audit-log-path={self._audit}"),
         ]
         if not has_controllers:
-            # Nobody makes the service accounts that pods would need.
+            # No controller makes the service accounts that pods would need.
             argv.append("--disable-admission-plugins=ServiceAccount")
         return Part(self.folder, [*argv, *more], self._is_ready)
 

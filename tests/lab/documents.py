@@ -25,7 +25,7 @@ def node_image(
     version: int = 0,
     **pull_policy: int,
 ) -> dict[str, Any]:
-    """A document that wants the images; `pull_policy` as in `timeoutSeconds=5, backoffLimit=0`."""
+    """A document with these images; `pull_policy` as in `timeoutSeconds=5, backoffLimit=0`."""
     images: dict[str, Any] = {}
     for reference in references:
         name, tag = split_reference(reference)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder that one lab lives in, and the guardian that removes it whatever happens."""
+"""The folder of one lab, and the guardian that removes it whatever happens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Guardian:
         self._process: subprocess.Popen[str] | None = None
         self._owner = 0
 
-    def tell(self, verb: str, folder: Path) -> None:
+    def send(self, verb: str, folder: Path) -> None:
         if self._process is None or self._owner != os.getpid():
             self._start()
         assert self._process is not None and self._process.stdin is not None
@@ -45,7 +45,7 @@ class _Guardian:
         atexit.register(self._finish)
 
     def _finish(self) -> None:
-        """Waits, so that whoever waits for us finds everything taken down."""
+        """Waits, so that our parent finds everything taken down."""
         if self._process is not None and self._owner == os.getpid():
             assert self._process.stdin is not None
             self._process.stdin.close()
@@ -69,7 +69,7 @@ class LabFolder:
             raise ValueError(
                 f"{self.path} is too long for sockets in it: at most {_LONGEST_PATH} characters"
             )
-        _guardian.tell("add", self.path)
+        _guardian.send("add", self.path)
 
     def __truediv__(self, name: str) -> Path:
         return self.path / name
@@ -87,7 +87,7 @@ class LabFolder:
 
     def close(self) -> None:
         cleanup.sweep(self.path)
-        _guardian.tell("drop", self.path)
+        _guardian.send("drop", self.path)
 
 
 def _claim(path: Path) -> Path:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A network interface with addresses that nothing else on the machine has.
 
-Its other end is in a network namespace that only a mount in our folder keeps alive. So whoever
-sweeps the folder removes the interface as well, however we died.
+Its other end is in a network namespace that only a mount in our folder keeps alive. So
+sweeping the folder removes the interface as well, however we died.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from ipaddress import IPv4Network
 from pathlib import Path
 
-# For tests of networks (RFC 2544): neither the internet nor anybody's own network is there.
+# For tests of networks (RFC 2544): neither the internet nor a private network is there.
 _FIRST_NETWORK = (198, 18)
 _N_NETWORKS = 512
 

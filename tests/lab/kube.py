@@ -45,7 +45,7 @@ class Kube:
     """A client with one connection, made when it is needed. Not for several threads at once.
 
     Paths are as in "/api/v1/nodes/NAME"; parameters of the query are keyword arguments, as in
-    labelSelector="app=web". Whoever is refused gets a KubeError.
+    labelSelector="app=web". A refusal raises KubeError.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 """A machine of its own, booted by systemd in a container of systemd-nspawn.
 
 It has a file system, a network (loopback only) and processes of its own; its kernel is ours. Programs run
-in it with `run`, as root. It ends with the folder that it lives in.
+in it with `run`, as root. It ends with its folder.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ COUNTS = ("desired", "succeeded", "failed", "pulling", "waiting")
 
 
 class NodeImage:
-    """Speaks for whoever `kube` is. The object need not be there."""
+    """Calls the API server as the user of `kube`. The object need not be there."""
 
     def __init__(self, kube: Kube, name: str, version: str = "v1beta1") -> None:
         self.kube = kube
@@ -24,7 +24,7 @@ class NodeImage:
         self.path = f"/apis/{GROUP}/{version}/nodeimages/{name}"
 
     def create(self, *references: str, labels: dict[str, str] | None = None, **more: Any) -> Object:
-        """It wants these images, if any; `more` as for `want`."""
+        """It requests these images, if any; `more` as for `want`."""
         document = documents.node_image(references, **more)
         document["apiVersion"] = f"{GROUP}/{self.version}"
         document["metadata"] = {"name": self.name, "labels": labels or {}}
@@ -95,7 +95,7 @@ class NodeImage:
         """As Kube.watch, of this one object.
 
         What the server begins with may be a little older than what it has answered before; with
-        `since`, a state of the object, only what comes after that is told.
+        `since`, a state of the object, only what comes after that is returned.
         """
         path = self.path.rpartition("/")[0]
         query = {"fieldSelector": f"metadata.name={self.name}"}

@@ -13,7 +13,7 @@ from lab.wait import wait_until
 
 
 class Part:
-    """One program with its arguments; `answers` tells whether it is up. Its log is NAME.log."""
+    """One program with its arguments; `answers` says whether it is up. Its log is NAME.log."""
 
     def __init__(
         self, folder: Path, argv: Sequence[str | Path], answers: Callable[[], bool]

@@ -32,12 +32,12 @@ def shell(script: str) -> list[str]:
 
 
 def until_term(then: str = "") -> list[str]:
-    """Runs until it is told to end, does something, and ends."""
+    """Runs until SIGTERM, does something, and ends."""
     return shell(f"trap '{then}\nexit' TERM; while :; do sleep 3600 & wait; done")
 
 
 def container(name: str, image: str, **more: Any) -> Object:
-    """One that ends at once when it is told to, and sees the pod's volume at /data."""
+    """One that ends at once on SIGTERM, and sees the pod's volume at /data."""
     return {
         "name": name,
         "image": image,
@@ -204,7 +204,7 @@ class Pod:
             raise TimeoutError(f"{_meta_in(pod)} is not {expected_meta(pod)}") from None
 
     def events(self, reason: str | None = None, from_kubelet: bool = False) -> list[Object]:
-        """About it, by the kubelet or by anybody else."""
+        """About it, by the kubelet, or by all others."""
         about = f"involvedObject.uid={self.uid}" + (f",reason={reason}" if reason else "")
         found = self.kube.list(f"/api/v1/namespaces/{self.namespace}/events", fieldSelector=about)
         return [one for one in found if (_author(one) == "kubelet") == from_kubelet]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A caller of the agent's local API that asks for images and remembers all that it is told."""
+"""A caller of the agent's local API that asks for images and keeps all events."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ class Preload:
         return self.wait_event(lambda event: event.step == wanted, timeout, step)
 
     def phases(self, image: str | None = None) -> list[str]:
-        """The phases that were told, each change once: ["WAITING", "PULLING", "SUCCEEDED"]."""
-        told: list[str] = []
+        """The phases that were reported, each change once: ["WAITING", "PULLING", "SUCCEEDED"]."""
+        reported: list[str] = []
         for event in list(self.events):
             name = self.messages.Phase.Name(event.phase).removeprefix("PHASE_")
-            if image in (None, event.image) and told[-1:] != [name]:
-                told.append(name)
-        return told
+            if image in (None, event.image) and reported[-1:] != [name]:
+                reported.append(name)
+        return reported
 
     def _read(self) -> None:
         try:

@@ -22,7 +22,7 @@ _numbers = itertools.count(1)
 class RecreateRequest:
     """About containers of one pod, by name. Strategy and spec as keyword arguments.
 
-    Made with `create` it is as somebody with kubectl makes it; with `create_managed` as a webhook of
+    Made with `create` it is as a user of kubectl makes it; with `create_managed` as a webhook of
     OpenKruise completes it, and a Manager does then what its controller does.
     """
 
@@ -141,7 +141,7 @@ class Manager:
         condition = {"type": kind, "status": "True", "reason": kind, "lastTransitionTime": now}
         self._patch_status({"conditions": [condition]})
 
-    def tell_containers(self) -> None:
+    def report_containers(self) -> None:
         """Copies what the pod's status says of those that run."""
         entries = []
         for named in self.request.spec["containers"]:
@@ -155,12 +155,12 @@ class Manager:
             self._patch_status({"containerStatusSnapshot": entries})
 
     def serve(self, timeout: float = 30) -> Object:
-        """Tells of the containers until the request is completed; returns its status."""
+        """Reports the containers until the request is completed; returns its status."""
 
         def is_completed() -> Object | None:
             status = self.request.status()
             if status.get("phase") == "Recreating":
-                self.tell_containers()
+                self.report_containers()
             return status if status.get("phase") == "Completed" else None
 
         found = wait_until(is_completed, timeout, lambda: f"end: {self.request.status()}", 0.2)
@@ -168,7 +168,7 @@ class Manager:
         return found
 
     def complete(self, message: str) -> None:
-        """As it does when the deadline is over: nobody shall go on with it."""
+        """As it does when the deadline is over: no agent shall go on with it."""
         now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._patch_status({"phase": "Completed", "completionTime": now, "message": message})
         labels = {f"{PREFIX}/active": None}

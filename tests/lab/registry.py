@@ -22,7 +22,7 @@ from lab.wait import free_port, wait_until
 
 @dataclass(frozen=True)
 class PushedImage:
-    """What a test wants to know of an image that it pushed.
+    """What a test needs to know of an image that it pushed.
 
     `reference` names it by tag, `digest_reference` by the digest of its manifest. `image_id` is
     what a runtime reports once it holds the image. `size` is the number of bytes to fetch.
@@ -38,8 +38,8 @@ class PushedImage:
 class Registry:
     """Serves from `folder` until closed. Images survive `stop` and `start`.
 
-    With `credentials` nobody gets in without them; with `tls` the certificate comes from an
-    authority that only `certificates.authority` tells.
+    With `credentials` no client gets in without them; with `tls` the certificate comes from an
+    authority that only `certificates.authority` names.
     """
 
     def __init__(

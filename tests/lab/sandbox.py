@@ -56,7 +56,7 @@ class Sandbox:
         grace: int = 5,
         pause_image: str = "localhost/pause:1",
     ) -> None:
-        """`image` also keeps the sandbox, so its own command goes on until it is told to end."""
+        """`image` also keeps the sandbox, so its own command goes on until SIGTERM."""
         self.containerd = containerd
         self.image = image
         self.name, self.namespace, self.uid = name, namespace, str(uuid.uuid4())

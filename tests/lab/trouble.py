@@ -74,15 +74,15 @@ def node_stub(agent: Agent) -> Iterator[Any]:
 
 
 def pull_another(agent: Agent, reference: str = "good/another:1", timeout: float = 10) -> None:
-    """Proves that images nobody has spoilt are still pulled."""
-    agent.want(reference, file=f"{reference.replace('/', '-').replace(':', '-')}.yaml")
+    """Proves that unspoilt images are still pulled."""
+    agent.request(reference, file=f"{reference.replace('/', '-').replace(':', '-')}.yaml")
     agent.wait_status(reference, "Succeeded", timeout * sanitizers.SLOWNESS)
 
 
 def assert_prompt(agent: Agent, calls: int = 30) -> None:
     """Callers of its local API are answered at once.
 
-    The whole machine may stand still for a moment, but hardly whenever somebody looks.
+    The whole machine may stand still for a moment, but hardly during each call.
     """
     slowest = []
     while not slowest or slowest[-1] >= stretch(_PROMPT):

@@ -30,7 +30,7 @@ def wait_until(
 ) -> Value:
     """Asks until the answer is true and returns it; TimeoutError names `what` was waited for.
 
-    `what` may be a function, so that the message can tell the last state that was seen. A busy
+    `what` may be a function, so that the message can name the last state that was seen. A busy
     machine gets more time, unless the limit is exact: that nothing comes is what is to be proved.
     """
     began = time.monotonic()
@@ -44,7 +44,7 @@ def wait_until(
 
 
 def free_port() -> int:
-    """A port on the loopback address that nobody listens on."""
+    """A port on the loopback address that no program listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves that clients of the local API which are silent, talk junk, or never read cannot disturb
-those that want something, and leave nothing behind.
+others, and leave nothing behind.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def test_crowd_of_silent_ones(agent):
 
 @pytest.mark.handover
 def test_clients_that_never_read(agent, fake_runtime):
-    """Streams that nobody reads are held back, not heaped up, while others are answered in full."""
+    """Unread streams are held back, not heaped up, while others are answered in full."""
     fake_runtime.on("PullImage", behaviours.slow(0.5), "good/slow:1")
     images = ["good/slow:1", *(f"good/n{number}:1" for number in range(19))]
     message = agent.messages.PreloadRequest(images=images).SerializeToString()

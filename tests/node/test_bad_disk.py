@@ -41,13 +41,13 @@ def fill(folder) -> None:
 
 
 def test_runtime_out_of_space(start_agent, folder, registry, image_name):
-    """An image that does not fit fails for want of space; a small one still fits; room helps."""
+    """An image that does not fit fails for lack of space; a small one still fits; room helps."""
     with Containerd(folder / "small", root_megabytes=40) as containerd:
         large = registry.push_image(image_name, "large", [30_000_000], seed=7)
         small = registry.push_image(image_name, "small", [1000], seed=8)
         agent = start_agent(containerd.endpoint)
         with no_leak(agent):
-            agent.want(large.reference, backoffLimit=0)
+            agent.request(large.reference, backoffLimit=0)
             status = agent.wait_status(large.reference, "Failed", 20 * SLOWLY)
             assert status["message"].startswith("NoSpace: "), status
             assert "no space left on device" in status["message"]
@@ -55,15 +55,15 @@ def test_runtime_out_of_space(start_agent, folder, registry, image_name):
             assert the_complaint(agent) == f"Cannot pull `{large.reference}`: {status['message']}"
         # containerd keeps what it has fetched for a while
         subprocess.run(["mount", "-o", "remount,size=200m", str(containerd.root)], check=True)
-        agent.want(small.reference, file="small.yaml")
+        agent.request(small.reference, file="small.yaml")
         agent.wait_status(small.reference, "Succeeded", 20 * SLOWLY)
-        agent.want(large.reference, version=1)
+        agent.request(large.reference, version=1)
         agent.wait_status(large.reference, "Succeeded", 20 * SLOWLY)
         assert containerd.image_status(large.reference).id == large.image_id
         assert len(complaints(agent)) == 1
 
 
-def test_little_space_is_told(start_agent, folder):
+def test_little_space_is_reported(start_agent, folder):
     """Before anything fails, the diagnosis says that the disk of the images is nearly full."""
     with Containerd(folder / "small", root_megabytes=24) as containerd:
         agent = start_agent(containerd.endpoint)
@@ -72,7 +72,7 @@ def test_little_space_is_told(start_agent, folder):
         assert "0.0 GB free (0 %)" in problems(agent)["disk"]
 
 
-def test_hidden_disk_is_told(start_agent, fake_runtime, folder):
+def test_hidden_disk_is_reported(start_agent, fake_runtime, folder):
     """Where a sandbox hides the runtime's folder, the diagnosis says that, and it is no problem."""
     fake_runtime.filesystem = str(folder / "hidden")
     agent = start_agent(fake_runtime.endpoint)
@@ -104,7 +104,7 @@ def test_status_without_space(full_agent):
     with no_leak(agent):
         fill(agent.state_dir)
         references = [f"good/n{number}:1" for number in range(100)]
-        agent.want(*references)
+        agent.request(*references)
         the_complaint(agent, "Cannot write")
         assert "No space left on device" in complaints(agent)[0]
         assert "No space" in problems(agent)[str(agent.state_dir / "nodeimage.json")]
@@ -130,7 +130,7 @@ def test_start_and_end_without_space(full_agent):
     """Without room for even the first status the agent starts, works and ends as always."""
     fill(full_agent.state_dir)
     full_agent.start()
-    full_agent.want("good/one:1")
+    full_agent.request("good/one:1")
     done = full_agent.ctl("pull", "good/one:1")
     assert done.returncode == 0, done.stderr
     the_complaint(full_agent, "Cannot write")

@@ -99,7 +99,7 @@ def test_unusable_document(agent, fake_runtime, case):
 
 
 def test_last_good_content_counts(agent, fake_runtime):
-    """What a file said before it broke stays wanted, and nothing is pulled again."""
+    """What a file said before it broke stays requested, and nothing is pulled again."""
     file = agent.images_dir / "web.yaml"
     write_whole(file, GOOD)
     agent.wait_status("good/one:1", "Succeeded", 5)

@@ -114,10 +114,10 @@ def test_failing_registry(agent, containerd, fake_registry, fragile, good, case)
     failing = FAILING[case]
     fake_registry.on(failing.kind, failing.behaviour)
     with no_leak(agent):
-        agent.want(good.reference, file="good.yaml")
+        agent.request(good.reference, file="good.yaml")
         agent.wait_status(good.reference, "Succeeded", 10 * sanitizers.SLOWNESS)
     with no_leak(agent):
-        agent.want(fragile.reference, backoffLimit=0)
+        agent.request(fragile.reference, backoffLimit=0)
         assert_failed(agent, fragile.reference, failing.reason, failing.hint)
     assert agent.tag_status(good.reference)["phase"] == "Succeeded"
     assert containerd.image_status(fragile.reference) is None
@@ -132,9 +132,9 @@ def test_silent_registry(start_agent, containerd, fake_registry, fragile, good, 
     fake_registry.on(kind, behaviour)
     with no_leak(agent):
         began = time.monotonic()
-        agent.want(fragile.reference, backoffLimit=0)
+        agent.request(fragile.reference, backoffLimit=0)
         wait_until(lambda: fake_registry.requests(kind), 10, "request")
-        agent.want(good.reference, file="good.yaml")
+        agent.request(good.reference, file="good.yaml")
         agent.wait_status(good.reference, "Succeeded", 10 * sanitizers.SLOWNESS)
         phase = agent.tag_status(fragile.reference)["phase"]
         # A slow machine may have come this far only when it was time to give up.
@@ -150,7 +150,7 @@ def test_trickling_registry(start_agent, containerd, fake_registry, fragile):
     """
     agent = start_agent(containerd.endpoint, stall_timeout=30)
     fake_registry.on("layer", fakes.trickle(bytes_per_second=50_000, step=5000))
-    agent.want(fragile.reference, backoffLimit=0, timeoutSeconds=2)
+    agent.request(fragile.reference, backoffLimit=0, timeoutSeconds=2)
     assert_failed(agent, fragile.reference, "DeadlineExceeded", "timeoutSeconds")
     wait_until(lambda: not containerd.cri.ingests(), 10, "end of the pull in the runtime")
 
@@ -159,10 +159,10 @@ def test_registry_that_recovers(start_agent, containerd, fake_registry, fragile)
     """After what a registry did wrong once, the next request is done, with the right image."""
     agent = start_agent(containerd.endpoint)
     fake_registry.on("layer", fakes.reset_after(1000))
-    agent.want(fragile.reference, backoffLimit=0)
+    agent.request(fragile.reference, backoffLimit=0)
     agent.wait_status(fragile.reference, "Failed", 10 * sanitizers.SLOWNESS)
     fake_registry.behave()
-    agent.want(fragile.reference, version=1)
+    agent.request(fragile.reference, version=1)
     status = agent.wait_status(fragile.reference, "Succeeded", 10 * sanitizers.SLOWNESS)
     assert "message" not in status
     assert containerd.image_status(fragile.reference).id == fragile.image_id
@@ -177,7 +177,7 @@ def test_no_registry(agent, absent, case):
         "no-address": ("registry.invalid", "registry.invalid"),
     }[case]
     reference = f"{host}/t/none:1"
-    agent.want(reference, backoffLimit=0)
+    agent.request(reference, backoffLimit=0)
     assert_failed(agent, reference, "RegistryUnreachable", hint)
 
 
@@ -186,7 +186,7 @@ def test_no_such_image(agent, registry):
     digest = "sha256:" + "0" * 64
     for number, name in enumerate((f"t/none-{id(agent)}:1", f"t/none@{digest}")):
         reference = f"{registry.host}/{name}"
-        agent.want(reference, file=f"{number}.yaml", backoffLimit=0)
+        agent.request(reference, file=f"{number}.yaml", backoffLimit=0)
         status = agent.wait_status(reference, "Failed", 10 * sanitizers.SLOWNESS)
         assert status["message"].startswith("NotFound: "), status
         the_complaint(agent, reference)
@@ -196,17 +196,17 @@ def test_no_such_image(agent, registry):
 def test_name_that_sounds_like_a_failure(agent, registry):
     """What an image is called does not decide what its failure is called."""
     reference = f"{registry.host}/t/401-unauthorized/no-space-left-on-device:x509"
-    agent.want(reference, backoffLimit=0)
+    agent.request(reference, backoffLimit=0)
     assert_failed(agent, reference, "NotFound", "not found")
 
 
-def test_registry_wants_credentials(agent, auth_registry, image_name):
+def test_registry_requires_credentials(agent, auth_registry, image_name):
     """Without credentials, or with wrong ones, access is refused, and no password is ever shown."""
     image = auth_registry.push_image(image_name, "1", [1000])
-    agent.want(image.reference, backoffLimit=0)
+    agent.request(image.reference, backoffLimit=0)
     agent.wait_status(image.reference, "Failed", 10 * sanitizers.SLOWNESS)
     agent.give_credentials(auth_registry.host, "lab-user", "wrong-secret")
-    agent.want(image.reference, backoffLimit=0, version=1)
+    agent.request(image.reference, backoffLimit=0, version=1)
     wait_until(lambda: len(complaints(agent)) == 2, 10 * sanitizers.SLOWNESS, "second failure")
     for line in complaints(agent):
         assert f": Unauthorized: " in line and ADVICE["Unauthorized"] in line
@@ -217,7 +217,7 @@ def test_signed_url(agent, fake_registry, fragile, absent):
     """The URL that a registry sends containerd to is a credential: it is not shown."""
     url = f"http://me:PASSWORD@{absent}/blob?sig=SIGNATURE"
     fake_registry.on("layer", fakes.refuse(307, Location=url))
-    agent.want(fragile.reference, backoffLimit=0)
+    agent.request(fragile.reference, backoffLimit=0)
     assert_failed(agent, fragile.reference, "RegistryUnreachable", f"http://{absent}/blob")
     published = agent.log_text() + str(agent.status()) + agent.ctl("doctor").stdout
     for secret in ("PASSWORD", "SIGNATURE", "sig="):
@@ -232,5 +232,5 @@ def test_registry_with_unknown_certificate(start_agent, containerd, folder):
         hosts.mkdir(parents=True)
         write_whole(hosts / "hosts.toml", f'server = "{registry.url}"\n[host."{registry.url}"]\n')
         agent = start_agent(containerd.endpoint)
-        agent.want(image.reference, backoffLimit=0)
+        agent.request(image.reference, backoffLimit=0)
         assert_failed(agent, image.reference, "TLS", "certificate")

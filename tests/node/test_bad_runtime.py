@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that a container runtime which hangs, lies, floods or breaks off is told apart from one
+"""Proves that a container runtime which hangs, lies, floods or breaks off is distinguished from one
 that works, in one line, and that the agent outlives all of it and goes on.
 """
 
@@ -36,9 +36,9 @@ def agent(start_agent, fake_runtime):
     return agent
 
 
-def want_and_fail(agent, *, reference: str = BAD, timeout: float = 5, **limits: int) -> str:
+def request_and_fail(agent, *, reference: str = BAD, timeout: float = 5, **limits: int) -> str:
     """The message of the failure, about which there is one line."""
-    agent.want(reference, backoffLimit=0, **limits)
+    agent.request(reference, backoffLimit=0, **limits)
     status = agent.wait_status(reference, "Failed", timeout * SLOWLY)
     assert_clear(status["message"])
     assert "imageID" not in status
@@ -54,28 +54,28 @@ def test_pull_hangs(agent, fake_runtime):
     fake_runtime.on("PullImage", behaviours.hang(), BAD)
     with no_leak(agent):
         began = time.monotonic()
-        agent.want(BAD, backoffLimit=0, timeoutSeconds=1)
+        agent.request(BAD, backoffLimit=0, timeoutSeconds=1)
         wait_until(lambda: fake_runtime.calls("PullImage", BAD), 5, "call")
         pull_another(agent)
         phase = agent.tag_status(BAD)["phase"]
         # A slow machine may have come this far only when the time was over.
         assert phase == "Pulling" or time.monotonic() - began > 1
         assert_prompt(agent)
-        message = want_and_fail(agent, timeoutSeconds=1)
+        message = request_and_fail(agent, timeoutSeconds=1)
     assert message.startswith("DeadlineExceeded: ") and "timeoutSeconds" in message
     (call,) = fake_runtime.calls("PullImage", BAD)
     assert call.wait_over(60) and call.cancelled
 
 
 @pytest.mark.slow
-def test_look_hangs(agent, fake_runtime):
+def test_image_status_hangs(agent, fake_runtime):
     """A runtime that does not report what it has is given up after ten seconds, for that image."""
     fake_runtime.on("ImageStatus", behaviours.hang(), BAD)
     with no_leak(agent):
-        agent.want(BAD, backoffLimit=0)
+        agent.request(BAD, backoffLimit=0)
         wait_until(lambda: fake_runtime.calls("ImageStatus", BAD), 5, "call")
         pull_another(agent)
-        message = want_and_fail(agent, timeout=15)
+        message = request_and_fail(agent, timeout=15)
     assert message.startswith("RuntimeUnavailable: the runtime did not answer")
     assert fake_runtime.calls("PullImage", BAD) == []
 
@@ -87,7 +87,7 @@ def test_version_hangs(start_agent, fake_runtime):
     """
     fake_runtime.on("Version", behaviours.hang())
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("good/waits:1")
+    agent.request("good/waits:1")
     wait_until(lambda: len(fake_runtime.calls("Version")) >= 2, 10 * SLOWLY, "second attempt")
     line = the_complaint(agent)
     assert "accepts connections but does not answer" in line
@@ -103,7 +103,7 @@ def test_progress_hangs(start_agent, fake_runtime):
     agent = start_agent(fake_runtime.endpoint, stall_timeout=1)
     fake_runtime.on("ListStatuses", behaviours.hang())
     fake_runtime.on("PullImage", behaviours.slow(2))
-    agent.want("good/one:1", backoffLimit=0)
+    agent.request("good/one:1", backoffLimit=0)
     agent.wait_status("good/one:1", "Succeeded", 10 * SLOWLY)
     assert complaints(agent) == []
 
@@ -132,19 +132,19 @@ def test_lie_about_the_id(agent, fake_runtime, lie, is_held):
     if is_held:
         fake_runtime.hold(BAD)
     else:  # a good answer that there is no such image cannot be spoilt
-        looks = behaviours.in_turn(behaviours.normal(), behaviours.lie_about_id(LIES[lie]))
-        fake_runtime.on("ImageStatus", looks, BAD)
+        answers = behaviours.in_turn(behaviours.normal(), behaviours.lie_about_id(LIES[lie]))
+        fake_runtime.on("ImageStatus", answers, BAD)
     with no_leak(agent):
-        message = want_and_fail(agent)
+        message = request_and_fail(agent)
         pull_another(agent)
     assert message.startswith("WrongContent: the runtime reported "), message
 
 
 @pytest.mark.parametrize("lie", LIES)
 def test_lie_in_the_answer_to_a_pull(agent, fake_runtime, lie):
-    """What a pull answers is not believed; the ID is what the runtime holds afterwards."""
+    """The ID is what the runtime holds after the pull, not what the pull answers."""
     fake_runtime.on("PullImage", behaviours.lie_about_id(LIES[lie]), "good/one:1")
-    agent.want("good/one:1")
+    agent.request("good/one:1")
     status = agent.wait_status("good/one:1", "Succeeded", 5 * SLOWLY)
     assert status["imageID"] == f"good/one@{fake_runtime.images['good/one:1'].image_id}"
     assert complaints(agent) == []
@@ -153,7 +153,7 @@ def test_lie_in_the_answer_to_a_pull(agent, fake_runtime, lie):
 def test_other_id_than_pulled(agent, fake_runtime):
     """If the runtime holds another image than it said it pulled, there is a line about it."""
     fake_runtime.on("PullImage", behaviours.lie_about_id(DIGEST), "good/one:1")
-    agent.want("good/one:1")
+    agent.request("good/one:1")
     agent.wait_status("good/one:1", "Succeeded", 5 * SLOWLY)
     line = the_complaint(agent)
     assert DIGEST in line and fake_runtime.images["good/one:1"].image_id in line
@@ -165,7 +165,7 @@ def test_other_digest_than_asked_for(agent, fake_runtime, is_held):
     reference = f"bad/one@{DIGEST}"
     if is_held:
         fake_runtime.hold(reference)
-    message = want_and_fail(agent, reference=reference)
+    message = request_and_fail(agent, reference=reference)
     assert message.startswith("WrongContent: ") and "another image" in message
     pull_another(agent)
 
@@ -173,7 +173,7 @@ def test_other_digest_than_asked_for(agent, fake_runtime, is_held):
 def test_success_without_image(agent, fake_runtime):
     """Only what the runtime shows afterwards counts as pulled."""
     fake_runtime.on("PullImage", behaviours.answer(b""), BAD)
-    message = want_and_fail(agent)
+    message = request_and_fail(agent)
     assert message.startswith("WrongContent: the runtime reported success but does not hold")
     pull_another(agent)
 
@@ -200,7 +200,7 @@ def test_flood(agent, fake_runtime, flood):
     fake_runtime.on(method, behaviour, BAD)
     before = agent.memory().anonymous
     with no_leak(agent):
-        message = want_and_fail(agent)
+        message = request_and_fail(agent)
         pull_another(agent)
     assert message.endswith("; check the log of the container runtime (attempt 1 of 1)"), message
     if not sanitizers.NAME:
@@ -214,7 +214,7 @@ def test_many_floods(agent, fake_runtime):
         fake_runtime.hold(reference)
         fake_runtime.on("ImageStatus", behaviours.huge(12), reference)
     with no_leak(agent):
-        agent.want(*references, backoffLimit=0)
+        agent.request(*references, backoffLimit=0)
         for reference in references:
             agent.wait_status(reference, "Succeeded", 30 * SLOWLY)
         pull_another(agent)
@@ -253,7 +253,7 @@ def test_connection_drops(agent, fake_runtime):
     """A pull whose connection breaks is no failure: it goes on after the next connection."""
     fake_runtime.on("PullImage", behaviours.in_turn(behaviours.hang(), behaviours.normal()))
     with no_leak(agent):
-        agent.want("good/one:1", backoffLimit=0)
+        agent.request("good/one:1", backoffLimit=0)
         wait_until(lambda: fake_runtime.calls("PullImage", "good/one:1"), 5, "call")
         fake_runtime.front.drop()
         agent.wait_status("good/one:1", "Succeeded", 3 * SLOWLY)
@@ -263,7 +263,7 @@ def test_connection_drops(agent, fake_runtime):
 def test_image_that_breaks_the_runtime(agent, fake_runtime):
     """An image over which the runtime goes away twice is asked for less often; others are not."""
     fake_runtime.on("PullImage", behaviours.hang(), BAD)
-    agent.want(BAD, file="bad.yaml")
+    agent.request(BAD, file="bad.yaml")
     for number in (1, 2):
         wait_until(lambda n=number: len(fake_runtime.calls("PullImage", BAD)) == n, 5, "call")
         fake_runtime.front.drop()
@@ -286,7 +286,7 @@ def test_socket_that_does_not_speak(start_agent, fake_runtime, folder, line):
         assert len(fake_runtime.calls("PullImage")) == 1
 
 
-def told(agent) -> str:
+def reported(agent) -> str:
     """Why there is no runtime, at this moment."""
     return problems(agent).get("container runtime", "")
 
@@ -295,17 +295,17 @@ def test_outage_has_one_line(agent, fake_runtime):
     """However long it is away, and whatever it says while it starts."""
     fake_runtime.front.vanish(leave_file=True)
     the_complaint(agent, "has ended the connection")
-    wait_until(lambda: "nothing listens" in told(agent), 10 * SLOWLY, "the next attempt")
+    wait_until(lambda: "nothing listens" in reported(agent), 10 * SLOWLY, "the next attempt")
     starting = behaviours.fail("UNKNOWN", "server is not initialized yet")
     fake_runtime.on("Version", starting)
     fake_runtime.front.listen()
-    wait_until(lambda: "not ready yet" in told(agent), 10 * SLOWLY, "an answer")
+    wait_until(lambda: "not ready yet" in reported(agent), 10 * SLOWLY, "an answer")
     fake_runtime.on("ImageFsInfo", behaviours.fail("UNAVAILABLE", "not now"))
     so_far = len(fake_runtime.calls("ImageFsInfo"))
     fake_runtime.on("Version", behaviours.normal())
     more = lambda: len(fake_runtime.calls("ImageFsInfo")) > so_far + 2  # noqa: E731
     wait_until(more, 10 * SLOWLY, "more attempts")
-    assert "not ready yet" in told(agent)
+    assert "not ready yet" in reported(agent)
     assert sum("not ready yet" in line["message"] for line in agent.logs()) == 1
     fake_runtime.behave()
     pull_another(agent)
@@ -322,7 +322,7 @@ def test_refused_in_other_words(start_agent, fake_runtime):
     fake_runtime.front.drop()
     so_far = fake_runtime.front.accepted
     wait_until(lambda: fake_runtime.front.accepted >= so_far + 3, 10 * SLOWLY, "more attempts")
-    wait_until(lambda: "ends connections" in told(agent), 10 * SLOWLY, "the other words")
+    wait_until(lambda: "ends connections" in reported(agent), 10 * SLOWLY, "the other words")
     the_complaint(agent)
 
 
@@ -331,7 +331,7 @@ def test_only_socket_does_not_speak(start_agent, fake_runtime, line):
     """Trying it again and again is not said again and again; once it speaks, all goes on."""
     fake_runtime.front.line = line
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("good/waits:1")
+    agent.request("good/waits:1")
     wanted = 2 if line is Line.MUTE else 6
     wait_until(lambda: fake_runtime.front.accepted >= wanted, 10 * SLOWLY, "more attempts")
     the_complaint(agent)
@@ -341,7 +341,7 @@ def test_only_socket_does_not_speak(start_agent, fake_runtime, line):
     assert len(complaints(agent)) == 1 and problems(agent) == {}
 
 
-# It tells secrets
+# It discloses secrets
 
 
 def test_secret_in_a_refusal(agent, fake_runtime):
@@ -349,7 +349,7 @@ def test_secret_in_a_refusal(agent, fake_runtime):
     url = "https://me:PASSWORD@blob.example/v2/blob?sig=SIGNATURE&se=1"
     text = f'failed to copy: Get "{url}": dial tcp: lookup blob.example: no such host; {url}'
     fake_runtime.on("PullImage", behaviours.fail("UNKNOWN", "; ".join([text] * 5)), BAD)
-    message = want_and_fail(agent)
+    message = request_and_fail(agent)
     assert 'Get "https://blob.example/v2/blob": dial tcp' in message
     shown = str(agent.node.GetStatus(agent.messages.GetStatusRequest()))
     asked = agent.ctl("-o", "json", "pull", "--deadline=1", BAD)

@@ -153,7 +153,7 @@ def test_socket_is_too_long(agent):
 
 @pytest.mark.parametrize("path", ["/proc/self/x.sock", "/a/b/c/d.sock", "/dev/null/x.sock"])
 def test_socket_cannot_be_made(agent, path):
-    """A folder that is not there, or lets nobody make sockets, ends it with one line."""
+    """A folder that is not there, or in which no socket can be made, ends it with one line."""
     assert_refused(run(agent, f"--socket={path}"), 1, path)
 
 
@@ -169,7 +169,7 @@ def test_socket_is_served(agent, make_agent, fake_runtime):
 
 
 def test_socket_of_a_stranger_is_served(agent):
-    """The socket of a program that accepts nobody is not taken away either."""
+    """The socket of a program that accepts no connection is not taken away either."""
     with socket.socket(socket.AF_UNIX) as stranger, socket.socket(socket.AF_UNIX) as waiting:
         stranger.bind(str(agent.socket))
         stranger.listen(0)
@@ -276,7 +276,7 @@ def test_corrupt_status(agent, case):
         os.mkfifo(path)
     else:
         path.symlink_to(path.name)
-    agent.want("good/one:1")
+    agent.request("good/one:1")
     assert agent.start() < stretch(3 * SLOWLY)
     if case == "folder":  # which is not removed for that
         done = agent.ctl("pull", "good/one:1")

@@ -17,7 +17,7 @@ def wait_ingests(containerd, there: bool) -> None:
 
 @pytest.mark.handover
 def test_caller_that_goes_away_cancels(agent, containerd, gate):
-    """When the caller hangs up, the runtime stops to fetch and the image is not wanted any more."""
+    """When the caller hangs up, the runtime stops fetching and the request is withdrawn."""
     preload = Preload(agent, gate.reference)
     preload.wait_phase("PULLING")
     wait_ingests(containerd, True)
@@ -52,11 +52,11 @@ def test_cancel(agent, containerd, gate, by):
     assert again.canceled == 0
 
 
-def test_cancel_spares_what_others_want(start_agent, fake_runtime):
-    """A withdrawn request leaves the pull to a file or a request that wants the same image."""
+def test_cancel_spares_what_others_request(start_agent, fake_runtime):
+    """A withdrawn request leaves the pull to a file or a request for the same image."""
     fake_runtime.on("PullImage", behaviours.hang())
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("demo/web:1")
+    agent.request("demo/web:1")
     wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
     first, second = Preload(agent, "demo/web:1"), Preload(agent, "demo/web:1")
     request_id = first.wait_phase("PULLING").request_id
@@ -84,7 +84,7 @@ def test_cancel_of_one_image_of_two(start_agent, fake_runtime):
 
 @pytest.mark.parametrize("fields", [{}, {"request_id": "x", "image": "y"}, {"image": "UPPER X"}])
 def test_bad_cancel(agent, fields):
-    """Cancel wants either a request or a well-formed image."""
+    """Cancel requires either a request or a well-formed image."""
     with pytest.raises(grpc.RpcError) as error:
         agent.node.Cancel(agent.messages.CancelRequest(**fields), timeout=10)
     assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -110,7 +110,7 @@ def test_detached_request_outlives_a_restart(start_agent, fake_runtime):
     ]
 
 
-def test_detached_request_is_kept_before_the_caller_is_told(start_agent, fake_runtime):
+def test_detached_request_is_kept_before_the_caller_is_notified(start_agent, fake_runtime):
     """Once a detached request is accepted, kill -9 in the same instant does not lose it."""
     fake_runtime.on("PullImage", behaviours.hang())
     agent = start_agent(fake_runtime.endpoint)

@@ -33,7 +33,7 @@ def mortal(folder):
 def test_runtime_dies_in_mid_pull(start_agent, mortal, gate, how):
     """The pull waits for the runtime to return, is taken up within a second, and succeeds."""
     agent = start_agent(mortal.endpoint)
-    agent.want(gate.reference, backoffLimit=0)
+    agent.request(gate.reference, backoffLimit=0)
     wait_until(lambda: mortal.cri.ingests(), 10 * SLOWLY, "bytes on their way")
     with no_leak(agent):
         getattr(mortal, how)()
@@ -54,7 +54,7 @@ def test_runtime_dies_again_and_again(start_agent, fake_runtime):
     agent = start_agent(fake_runtime.endpoint)
     pull_another(agent, "good/first:1")
     fake_runtime.on("PullImage", behaviours.hang(), "bad/one:1")
-    agent.want("bad/one:1", backoffLimit=0)
+    agent.request("bad/one:1", backoffLimit=0)
     wait_until(lambda: fake_runtime.calls("PullImage", "bad/one:1"), 5 * SLOWLY, "attempt")
     with no_leak(agent):
         for number in range(8):
@@ -75,7 +75,7 @@ def test_agent_dies_in_mid_pull(start_agent, fake_runtime):
     pull_another(agent, "good/done:1")
     done = agent.tag_status("good/done:1")
     fake_runtime.on("PullImage", behaviours.hang(), "good/one:1")
-    agent.want("good/one:1", backoffLimit=0)
+    agent.request("good/one:1", backoffLimit=0)
     agent.wait_status("good/one:1", "Pulling", 5 * SLOWLY)
     wait_until(lambda: fake_runtime.calls("PullImage", "good/one:1"), 5, "call")
     agent.kill9()
@@ -93,7 +93,7 @@ def test_agent_dies_with_failures(start_agent, fake_runtime):
     """A failure that was final stays so, with its reason, and is not tried again after kill -9."""
     fake_runtime.on("PullImage", behaviours.fail("NOT_FOUND", "no such thing"), "bad/one:1")
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("bad/one:1", backoffLimit=0)
+    agent.request("bad/one:1", backoffLimit=0)
     failed = agent.wait_status("bad/one:1", "Failed", 5 * SLOWLY)
     agent.kill9()
     agent.start()
@@ -110,7 +110,7 @@ def test_agent_dies_often(start_agent, fake_runtime):
     references = [f"good/n{number}:1" for number in range(300)]
     fake_runtime.on("PullImage", behaviours.slow(0.01))
     agent = start_agent(fake_runtime.endpoint)
-    agent.want(*references)
+    agent.request(*references)
     seen: set[str] = set()
     for number in range(10):
         pulls = len(fake_runtime.calls("PullImage"))
@@ -139,7 +139,7 @@ def test_desired_image_withdrawn_while_dead(start_agent, fake_runtime):
     """What was no longer asked for when the agent came back is neither pulled nor reported."""
     fake_runtime.on("PullImage", behaviours.hang(), "bad/one:1")
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("bad/one:1")
+    agent.request("bad/one:1")
     wait_until(lambda: fake_runtime.calls("PullImage", "bad/one:1"), 5, "call")
     agent.kill9()
     write_whole(agent.images_dir / "wanted.yaml", node_image(("good/one:1",)))

@@ -29,7 +29,7 @@ def secret_image(auth_registry, containerd, image_name):
     containerd.remove_image(image.image_id)
 
 
-def want_with_secrets(agent, reference: str, *secrets: str, file: str = "secret.yaml") -> None:
+def request_with_secrets(agent, reference: str, *secrets: str, file: str = "secret.yaml") -> None:
     document = node_image((reference,), backoffLimit=0)
     (image,) = document["spec"]["images"].values()
     image["pullSecrets"] = [{"namespace": "default", "name": name} for name in secrets]
@@ -47,7 +47,7 @@ def used(fake_runtime) -> list[str]:
 def test_right_credentials(agent, containerd, auth_registry, secret_image):
     """With the right credentials the image of a closed registry is pulled."""
     agent.give_credentials(auth_registry.host, *auth_registry.credentials)
-    agent.want(secret_image.reference)
+    agent.request(secret_image.reference)
     agent.wait_status(secret_image.reference, "Succeeded")
     assert containerd.image_status(secret_image.reference).id == secret_image.image_id
 
@@ -57,11 +57,11 @@ def test_no_way_in(agent, auth_registry, secret_image, given):
     """With wrong credentials or none the failure is called Unauthorized, and nothing is leaked."""
     if given == "wrong":
         agent.give_credentials(auth_registry.host, "lab-user", "not-the-password")
-    agent.want(secret_image.reference, backoffLimit=0)
+    agent.request(secret_image.reference, backoffLimit=0)
     status = agent.wait_status(secret_image.reference, "Failed")
     assert status["message"].startswith("Unauthorized: ")
-    told = agent.log_text() + agent.ctl("status").stdout + agent.ctl("doctor").stdout
-    assert "not-the-password" not in told
+    output = agent.log_text() + agent.ctl("status").stdout + agent.ctl("doctor").stdout
+    assert "not-the-password" not in output
 
 
 def test_corrected_credentials(agent, auth_registry, secret_image):
@@ -77,7 +77,7 @@ def test_wrong_ones_before_right_ones(agent, auth_registry, secret_image):
     """Several credentials for one registry are tried in turn within one attempt."""
     agent.give_credentials(auth_registry.host, "lab-user", "wrong", file="a.json")
     agent.give_credentials(auth_registry.host, *auth_registry.credentials, file="b.json")
-    agent.want(secret_image.reference, backoffLimit=0)
+    agent.request(secret_image.reference, backoffLimit=0)
     agent.wait_status(secret_image.reference, "Succeeded")
 
 
@@ -87,7 +87,7 @@ def test_wrong_ones_are_not_followed_by_an_anonymous_pull(start_agent, fake_runt
     agent = start_agent(fake_runtime.endpoint)
     agent.give_credentials("hub.test", "one", "x")
     agent.give_credentials("hub.test/demo", "two", "x", file="b.json")
-    agent.want("hub.test/demo/web:1", backoffLimit=0)
+    agent.request("hub.test/demo/web:1", backoffLimit=0)
     agent.wait_status("hub.test/demo/web:1", "Failed")
     assert used(fake_runtime) == ["two", "one"]
 
@@ -142,7 +142,7 @@ def test_refusals_of_one_credential(agent, containerd, fake_registry, image_name
         fake_registry.on(kind, behaviour)
     agent.give_credentials(f"{fake_registry.host}/t", "first", "x", file="a.json")
     agent.give_credentials(fake_registry.host, "second", "x", file="b.json")
-    agent.want(image.reference, backoffLimit=0)
+    agent.request(image.reference, backoffLimit=0)
     agent.wait_status(image.reference, "Succeeded")
     users = [_user_of(request) for request in fake_registry.requests()]
     assert users.index("first") < users.index("second")
@@ -178,7 +178,7 @@ def test_pull_secrets_by_name(start_agent, fake_runtime):
     fake_runtime.on("PullImage", _REFUSED)
     write_whole(agent.auth_dir / "team.json", auths("team", "x", "hub.test"))
     write_whole(agent.auth_dir / "all.json", auths("all", "x", "hub.test/demo"))
-    want_with_secrets(agent, "hub.test/demo/web:1", "team")
+    request_with_secrets(agent, "hub.test/demo/web:1", "team")
     agent.wait_status("hub.test/demo/web:1", "Failed")
     assert used(fake_runtime) == ["team", "all"]
 
@@ -195,11 +195,11 @@ def test_other_secrets_join_a_pull(start_agent, fake_runtime):
     )
     agent = start_agent(fake_runtime.endpoint)
     write_whole(agent.auth_dir / "team.json", auths("team", "x", "hub.test"))
-    want_with_secrets(agent, "hub.test/demo/web:1", "team")
+    request_with_secrets(agent, "hub.test/demo/web:1", "team")
     wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
     (agent.auth_dir / "team.json").unlink()
     write_whole(agent.auth_dir / "other.json", auths("other", "x", "hub.test"))
-    want_with_secrets(agent, "hub.test/demo/web:1", "other", file="other.yaml")
+    request_with_secrets(agent, "hub.test/demo/web:1", "other", file="other.yaml")
     wait_until(lambda: len(agent.owners("hub.test/demo/web:1")) == 2, 10, "second owner")
     released.set()
     agent.wait_status("hub.test/demo/web:1", "Succeeded")
@@ -212,7 +212,7 @@ def test_named_secret_that_cannot_be_used(start_agent, fake_runtime, content):
     agent = start_agent(fake_runtime.endpoint)
     if content is not None:
         (agent.auth_dir / "team.json").write_bytes(content)
-    want_with_secrets(agent, "hub.test/demo/web:1", "team")
+    request_with_secrets(agent, "hub.test/demo/web:1", "team")
     status = agent.wait_status("hub.test/demo/web:1", "Failed")
     assert status["message"].startswith("InvalidCredentials: ")
     assert "team.json" in status["message"]
@@ -223,7 +223,7 @@ def test_one_usable_secret_of_two_is_enough(start_agent, fake_runtime):
     """Of two named secrets one that can be used is enough."""
     agent = start_agent(fake_runtime.endpoint)
     write_whole(agent.auth_dir / "team.json", auths("team", "x", "hub.test"))
-    want_with_secrets(agent, "hub.test/demo/web:1", "missing", "team")
+    request_with_secrets(agent, "hub.test/demo/web:1", "missing", "team")
     agent.wait_status("hub.test/demo/web:1", "Succeeded")
     assert used(fake_runtime) == ["team"]
 
@@ -279,7 +279,7 @@ END
 
 
 def provider_flags(folder, registry) -> list[str]:
-    """A plugin that knows the registry's credentials, and what the agent has to be told of it."""
+    """A plugin that knows the registry's credentials, and the agent's configuration for it."""
     bin_dir, config = folder / "plugins", folder / "providers.yaml"
     bin_dir.mkdir()
     user, password = registry.credentials
@@ -310,7 +310,7 @@ def test_credential_provider_plugin(
 ):
     """A plugin is asked as the kubelet asks it, and what it answers opens the registry."""
     agent = start_agent(containerd.endpoint, flags=provider_flags(folder, auth_registry))
-    agent.want(secret_image.reference)
+    agent.request(secret_image.reference)
     agent.wait_status(secret_image.reference, "Succeeded")
     request = json.loads((folder / "request").read_text())
     assert request["kind"] == "CredentialProviderRequest"
@@ -318,21 +318,21 @@ def test_credential_provider_plugin(
     assert auth_registry.credentials[1] not in agent.log_text()
 
 
-def test_plugin_that_wants_a_token(
+def test_plugin_that_requires_a_token(
     start_agent, containerd, auth_registry, secret_image, folder
 ):
     """A plugin that cannot be used here is one line, and the others are used."""
     flags = provider_flags(folder, auth_registry)
     document = json.loads((folder / "providers.yaml").read_text())
     attributes = {"serviceAccountTokenAudience": "lab", "requireServiceAccount": True}
-    wanting = {**document["providers"][0], "name": "wanting", "tokenAttributes": attributes}
-    document["providers"].insert(0, wanting)
+    requiring = {**document["providers"][0], "name": "requiring", "tokenAttributes": attributes}
+    document["providers"].insert(0, requiring)
     write_whole(folder / "providers.yaml", document)
     agent = start_agent(containerd.endpoint, flags=flags)
-    agent.want(secret_image.reference)
+    agent.request(secret_image.reference)
     agent.wait_status(secret_image.reference, "Succeeded")
     line = the_complaint(agent)
-    assert line.startswith("Cannot use the credential provider wanting of ") and "token" in line
+    assert line.startswith("Cannot use the credential provider requiring of ") and "token" in line
 
 
 def test_broken_provider_configuration(start_agent, fake_runtime, folder):
@@ -355,7 +355,7 @@ def test_docker_configuration(start_agent, containerd, auth_registry, secret_ima
     login = auths(*auth_registry.credentials, auth_registry.host)
     write_whole(folder / "home/.docker/config.json", login)
     agent = start_agent(containerd.endpoint, environment={"HOME": str(folder / "home")})
-    agent.want(secret_image.reference)
+    agent.request(secret_image.reference)
     agent.wait_status(secret_image.reference, "Succeeded")
 
 
@@ -366,5 +366,5 @@ def test_credentials_are_never_logged(start_agent, fake_runtime):
     agent.give_credentials("hub.test", "somebody", "pass-w0rd")
     Preload(agent, "hub.test/demo/web:1", backoff_limit=0).wait_end()
     (agent.auth_dir / "bad.json").write_text('{"auths": {"hub.test": "pass-w0rd"}}')
-    told = agent.log_text() + str(agent.status()) + agent.ctl("doctor", "-o", "json").stdout
-    assert "pass-w0rd" not in told
+    output = agent.log_text() + str(agent.status()) + agent.ctl("doctor", "-o", "json").stdout
+    assert "pass-w0rd" not in output

@@ -138,7 +138,7 @@ def test_agent_restarts_meanwhile(start_agent, fake_runtime):
 def test_status(agent, push):
     """status shows each image in a row; for programs it is the NodeImage of the status file."""
     image = push()
-    agent.want(image.reference, file="web.yaml")
+    agent.request(image.reference, file="web.yaml")
     agent.wait_status(image.reference, "Succeeded")
     table = agent.ctl("status")
     assert table.returncode == 0
@@ -194,9 +194,9 @@ def test_socket_of_the_environment(agent, monkeypatch):
 
 
 def test_images(agent, push):
-    """images lists what the runtime holds and who wants it."""
+    """images lists what the runtime holds, and the owners of each image."""
     image = push()
-    agent.want(image.reference, file="web.yaml")
+    agent.request(image.reference, file="web.yaml")
     agent.wait_status(image.reference, "Succeeded")
     table = agent.ctl("images")
     (row,) = [line for line in table.stdout.splitlines() if image.reference in line]
@@ -210,7 +210,7 @@ def test_images(agent, push):
 
 
 def test_doctor(agent, containerd):
-    """doctor finds nothing wrong where all is well, and tells what it looked at."""
+    """doctor finds nothing wrong where all is well, and lists what it checked."""
     agent.wait_runtime()
     table = agent.ctl("doctor")
     assert (table.returncode, table.stderr) == (0, "")
@@ -234,7 +234,7 @@ def test_doctor_finds_a_problem(make_agent, folder):
 
 
 def test_version(agent, containerd):
-    """version tells those of the program, of the agent and of the runtime."""
+    """version prints those of the program, of the agent and of the runtime."""
     agent.wait_runtime()
     table = agent.ctl("version")
     assert table.returncode == 0
@@ -249,7 +249,7 @@ def test_version(agent, containerd):
 
 @pytest.mark.parametrize("command", [["status"], ["images"], ["pull", "x:1"], ["version"]])
 def test_agent_is_not_there(make_agent, fake_runtime, command):
-    """Without an agent each command says so in one line that tells what to do; exit status 1."""
+    """Without an agent each command says so in one line that says what to do; exit status 1."""
     agent = make_agent(fake_runtime.endpoint)
     ran = agent.ctl(*command)
     assert ran.returncode == 1

@@ -34,7 +34,7 @@ def node(ctl):
         yield made
 
 
-def _tell(node, *events):
+def _report(node, *events):
     node.restart = lambda request, context: iter(events)
 
 
@@ -50,10 +50,10 @@ def _restarted(node):
 
 def test_restart_asks_for_what_was_said(ctl, node):
     """Names, options and the presence of a grace period arrive as they were written."""
-    _tell(node, node.event("STOPPED", final=True))
+    _report(node, node.event("STOPPED", final=True))
     assert ctl.ctl("restart", "web").returncode == 0
     arguments = ["-n", "team", "--wait", "--grace", "0", "--reason", "new secret", "--timeout=9"]
-    _tell(node, node.event("RUNNING", final=True))
+    _report(node, node.event("RUNNING", final=True))
     assert ctl.ctl("restart", "web/app", *arguments).returncode == 0
     plain, full = node.requests
     assert (plain.namespace, plain.pod, plain.container, plain.reason) == ("", "web", "", "")
@@ -66,7 +66,7 @@ def test_restart_asks_for_what_was_said(ctl, node):
 
 def test_restart_prints_a_line_per_news(ctl, node):
     """A line for each news, and none while there is nothing to say."""
-    _tell(node, *_restarted(node))
+    _report(node, *_restarted(node))
     ran = ctl.ctl("restart", "--wait", "web")
     assert (ran.returncode, ran.stderr) == (0, "")
     waiting, stopping, stopped, running = ran.stdout.splitlines()
@@ -81,7 +81,7 @@ def test_restart_prints_a_line_per_news(ctl, node):
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_restart_for_programs(ctl, node, form):
     """-o json and -o yaml print one document, at the end."""
-    _tell(node, *_restarted(node), node.event("FAILED", "db", final=True, message="it is stuck"))
+    _report(node, *_restarted(node), node.event("FAILED", "db", final=True, message="it is stuck"))
     ran = ctl.ctl("restart", "-o", form, "--wait", "web")
     assert ran.returncode == 3
     app, db = _LOAD[form](ran.stdout)["containers"]
@@ -112,7 +112,7 @@ def test_restart_for_programs(ctl, node, form):
 )
 def test_exit_status_of_restart(ctl, node, arguments, events, status, said):
     """0 if all is done, 1 if nothing, 3 if a part; the reason is one line on standard error."""
-    _tell(node, *[node.event(p, c, final=True, message="it failed") for p, c in events])
+    _report(node, *[node.event(p, c, final=True, message="it failed") for p, c in events])
     ran = ctl.ctl("restart", *arguments, "web")
     assert ran.returncode == status
     assert said in ran.stderr
@@ -211,7 +211,7 @@ def test_wrong_usage(ctl, node, arguments):
 
 def test_what_others_say_is_made_safe(ctl, node):
     """Control characters in what the agent says reach no terminal."""
-    _tell(node, node.event("FAILED", final=True, message="\x1b[2Jboo\nboo"))
+    _report(node, node.event("FAILED", final=True, message="\x1b[2Jboo\nboo"))
     ran = ctl.ctl("restart", "web")
     assert "\x1b" not in ran.stdout + ran.stderr
     assert len(ran.stdout.splitlines()) == len(ran.stderr.splitlines()) == 1

@@ -13,24 +13,24 @@ from lab.documents import node_image, write_whole
 from lab.wait import wait_until
 
 
-def wanted_tags(agent) -> list[str]:
+def requested_tags(agent) -> list[str]:
     images = agent.status().get("spec", {}).get("images", {})
     return [f"{name}:{tag['tag']}" for name, image in images.items() for tag in image["tags"]]
 
 
-def wait_wanted(agent, *references: str) -> None:
-    wanted = sorted(references)
+def wait_requested(agent, *references: str) -> None:
+    expected = sorted(references)
     wait_until(
-        lambda: sorted(wanted_tags(agent)) == wanted,
+        lambda: sorted(requested_tags(agent)) == expected,
         10,
-        lambda: f"status of {wanted}, but of {wanted_tags(agent)}",
+        lambda: f"status of {expected}, but of {requested_tags(agent)}",
     )
 
 
 def test_file_is_added(agent, containerd, push):
     """A file that appears has its image pulled, and the status has the runtime's own ID."""
     image = push()
-    agent.want(image.reference)
+    agent.request(image.reference)
     status = agent.wait_status(image.reference, "Succeeded")
     assert status["imageID"].endswith(f"@{containerd.image_status(image.reference).id}")
     assert agent.owners(image.reference) == [("File", "wanted.yaml")]
@@ -40,29 +40,29 @@ def test_files_that_are_there_at_start(make_agent, containerd, push):
     """What stands in the folder before the agent starts is pulled as well."""
     image = push()
     agent = make_agent(containerd.endpoint)
-    agent.want(image.reference)
+    agent.request(image.reference)
     agent.start()
     agent.wait_status(image.reference, "Succeeded")
 
 
 def test_file_is_changed_and_removed(agent, containerd, push):
-    """A changed file wants other images, a removed one none; what was pulled stays on the node."""
+    """A changed file requests other images, a removed one none; pulled images stay on the node."""
     first, second = push(tag="1"), push(tag="2")
-    agent.want(first.reference)
+    agent.request(first.reference)
     agent.wait_status(first.reference, "Succeeded")
-    agent.want(second.reference)
+    agent.request(second.reference)
     agent.wait_status(second.reference, "Succeeded")
-    assert wanted_tags(agent) == [second.reference]
+    assert requested_tags(agent) == [second.reference]
     os.unlink(agent.images_dir / "wanted.yaml")
-    wait_wanted(agent)
+    wait_requested(agent)
     assert agent.status()["status"]["desired"] == 0
     assert containerd.image_status(first.reference).id == first.image_id
 
 
 def test_file_is_renamed(start_agent, fake_runtime):
-    """A file under a new name wants the same for a new owner, and nothing is pulled again."""
+    """A file under a new name requests the same for a new owner, and nothing is pulled again."""
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("demo/web:1", file="old.yaml")
+    agent.request("demo/web:1", file="old.yaml")
     agent.wait_status("demo/web:1", "Succeeded")
     os.rename(agent.images_dir / "old.yaml", agent.images_dir / "new.yaml")
     wait_until(
@@ -75,19 +75,19 @@ def test_file_is_renamed(start_agent, fake_runtime):
 def test_half_written_file(start_agent, fake_runtime):
     """A file that is being written counts when it is closed; until then its last content does."""
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("demo/web:1", file="web.yaml")
+    agent.request("demo/web:1", file="web.yaml")
     agent.wait_status("demo/web:1", "Succeeded")
     text = json.dumps(node_image(("demo/web:2",)))
     with (agent.images_dir / "web.yaml").open("w") as file:
         file.write(text[: len(text) // 2])
         file.flush()
-        # By the time that another file has been looked at, this one would have been, too.
-        agent.want("demo/other:1", file="other.yaml")
+        # By the time that another file has been read, this one would have been, too.
+        agent.request("demo/other:1", file="other.yaml")
         agent.wait_status("demo/other:1", "Succeeded")
-        assert sorted(wanted_tags(agent)) == ["demo/other:1", "demo/web:1"]
+        assert sorted(requested_tags(agent)) == ["demo/other:1", "demo/web:1"]
         file.write(text[len(text) // 2 :])
     agent.wait_status("demo/web:2", "Succeeded")
-    wait_wanted(agent, "demo/other:1", "demo/web:2")
+    wait_requested(agent, "demo/other:1", "demo/web:2")
     assert not agent.node.GetStatus(agent.messages.GetStatusRequest()).problems
 
 
@@ -105,7 +105,7 @@ def test_mounted_configuration(make_agent, fake_runtime):
     (folder / "..data_tmp").symlink_to("..2")
     os.rename(folder / "..data_tmp", folder / "..data")
     agent.wait_status("demo/web:2", "Succeeded")
-    wait_wanted(agent, "demo/web:2")
+    wait_requested(agent, "demo/web:2")
 
 
 def test_folder_is_a_link(make_agent, fake_runtime):
@@ -123,9 +123,9 @@ def test_folder_is_a_link(make_agent, fake_runtime):
     half.symlink_to("target-2")
     os.rename(half, agent.images_dir)
     agent.wait_status("demo/web:2", "Succeeded")
-    wait_wanted(agent, "demo/web:2")
+    wait_requested(agent, "demo/web:2")
     # The new folder is watched like the one before.
-    agent.want("demo/late:1", file="late.yaml")
+    agent.request("demo/late:1", file="late.yaml")
     agent.wait_status("demo/late:1", "Succeeded")
 
 
@@ -135,7 +135,7 @@ def test_folder_appears_late(make_agent, fake_runtime):
     agent.images_dir.rmdir()
     agent.start()
     agent.images_dir.mkdir()
-    agent.want("demo/web:1")
+    agent.request("demo/web:1")
     agent.wait_status("demo/web:1", "Succeeded")
 
 
@@ -176,13 +176,13 @@ spec:
 def test_kinds_of_files(start_agent, fake_runtime):
     """Files in .yaml, .yml and .json count; hidden ones and others do not."""
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("demo/web:0", file=".hidden.yaml")
-    agent.want("demo/web:0", file="notes.txt")
-    agent.want("demo/web:1", file="a.json")
-    agent.want("demo/web:2", file="b.yml")
-    agent.want("demo/web:3", file="c.yaml")
+    agent.request("demo/web:0", file=".hidden.yaml")
+    agent.request("demo/web:0", file="notes.txt")
+    agent.request("demo/web:1", file="a.json")
+    agent.request("demo/web:2", file="b.yml")
+    agent.request("demo/web:3", file="c.yaml")
     agent.wait_status("demo/web:3", "Succeeded")
-    wait_wanted(agent, "demo/web:1", "demo/web:2", "demo/web:3")
+    wait_requested(agent, "demo/web:1", "demo/web:2", "demo/web:3")
 
 
 def slowest_answer_during(agent, attempt: int) -> float:
@@ -196,7 +196,7 @@ def slowest_answer_during(agent, attempt: int) -> float:
     slowest, begun = 0.0, time.monotonic()
     for number in range(5):
         os.rename(agent.images_dir / f".large-{number}", agent.images_dir / f"large-{number}.yaml")
-    while sorted(wanted_tags(agent)) != references:
+    while sorted(requested_tags(agent)) != references:
         asked = time.monotonic()
         assert asked < begun + 60, "the files do not come into force"
         agent.node.GetStatus(agent.messages.GetStatusRequest())
@@ -218,9 +218,9 @@ def test_desired_images_are_merged(start_agent, fake_runtime):
     agent = start_agent(fake_runtime.endpoint)
     released = threading.Event()
     fake_runtime.on("PullImage", behaviours.when(released))
-    agent.want("nginx:1", file="a.yaml", policy="Always", version=2)
+    agent.request("nginx:1", file="a.yaml", policy="Always", version=2)
     wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
-    agent.want("docker.io/library/nginx:1", file="b.yaml", policy="Always")
+    agent.request("docker.io/library/nginx:1", file="b.yaml", policy="Always")
     wait_until(
         lambda: agent.owners("nginx:1") == [("File", "a.yaml"), ("File", "b.yaml")],
         10,
@@ -231,7 +231,7 @@ def test_desired_images_are_merged(start_agent, fake_runtime):
     assert not call.over.is_set()
     released.set()
     agent.wait_status("nginx:1", "Succeeded")
-    agent.want("demo/next:1", file="c.yaml")
+    agent.request("demo/next:1", file="c.yaml")
     agent.wait_status("demo/next:1", "Succeeded")
     assert [call.image for call in fake_runtime.calls("PullImage")] == ["nginx:1", "demo/next:1"]
 
@@ -240,8 +240,8 @@ def test_pull_outlives_one_of_its_owners(start_agent, fake_runtime):
     """When one of two files goes, the pull goes on; when the second goes, it is cancelled."""
     fake_runtime.on("PullImage", behaviours.hang())
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("demo/web:1", file="a.yaml")
-    agent.want("demo/web:1", file="b.yaml")
+    agent.request("demo/web:1", file="a.yaml")
+    agent.request("demo/web:1", file="b.yaml")
     wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
     wait_until(lambda: len(agent.owners("demo/web:1")) == 2, 10, "second owner")
     os.unlink(agent.images_dir / "a.yaml")
@@ -273,7 +273,7 @@ def test_name_that_is_no_utf8(start_agent, fake_runtime):
         del fake_runtime.images[image]
     agent.terminate()
     agent.start()
-    agent.want("demo/next:1", file="next.yaml")
+    agent.request("demo/next:1", file="next.yaml")
     agent.wait_status("demo/next:1", "Succeeded")
     assert len(fake_runtime.calls("PullImage")) == 4
 
@@ -281,7 +281,7 @@ def test_name_that_is_no_utf8(start_agent, fake_runtime):
 def test_bad_file_keeps_its_last_good_content(start_agent, fake_runtime):
     """A file that cannot be understood is named with its line, and its last good content counts."""
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("demo/web:1", file="web.yaml")
+    agent.request("demo/web:1", file="web.yaml")
     agent.wait_status("demo/web:1", "Succeeded")
     write_whole(agent.images_dir / "web.yaml", "apiVersion: apps.kruise.io/v1alpha1\nkind: [\n")
 
@@ -291,11 +291,11 @@ def test_bad_file_keeps_its_last_good_content(start_agent, fake_runtime):
     (problem,) = wait_until(problems, 10, "problem")
     assert problem.subject == str(agent.images_dir / "web.yaml")
     assert "line 3" in problem.message and problem.advice
-    assert wanted_tags(agent) == ["demo/web:1"]
+    assert requested_tags(agent) == ["demo/web:1"]
     shown, checked = agent.ctl("status"), agent.ctl("doctor")
     assert "web.yaml" in shown.stdout + shown.stderr and shown.returncode == 0
     assert "web.yaml" in checked.stdout + checked.stderr and checked.returncode == 1
     assert agent.metrics().get_value("inplaced_desired_documents", state="refused") == 1
-    agent.want("demo/web:2", file="web.yaml")
+    agent.request("demo/web:2", file="web.yaml")
     agent.wait_status("demo/web:2", "Succeeded")
     wait_until(lambda: not problems(), 10, "end of the problem")

@@ -34,7 +34,7 @@ def stand_in(folder, tmp_path_factory):
 
 def test_agent_is_observed(stand_in):
     agent = stand_in()
-    agent.want("demo/web:1")
+    agent.request("demo/web:1")
     with agent:
         assert agent.wait_status("demo/web:1", "Succeeded", 5)["tag"] == "1"
         assert agent.logs() == [{"message": "ready"}]

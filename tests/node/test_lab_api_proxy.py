@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that what stands between the agent and an API server passes on what it is not told to
-spoil, and spoils what it is told to: as a plain HTTPS client sees it.
+"""Proves that what stands between the agent and an API server passes on what it is not set to
+spoil, and spoils what it is set to: as a plain HTTPS client sees it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def test_passes_on(proxy, server, client):
     code, found = client.ask("PATCH", _STATUS, {"status": {"desired": 1}})
     assert (code, found["status"]) == (200, {"desired": 1})
     assert client.ask(path=f"{_NODE_IMAGES}/other")[0] == 404
-    assert client.ask(token="nobody's")[0] == 401
+    assert client.ask(token="unknown")[0] == 401
     assert server.get("nodeimages", "lab")["status"] == {"desired": 1}
     assert proxy.accepted == proxy.open_connections == 1
 
@@ -225,7 +225,7 @@ def test_relabels(proxy, client):
 # Watches that are no good
 
 
-def test_watch_says_what_a_test_wants(proxy, client):
+def test_watch_says_what_a_test_sets(proxy, client):
     proxy.on("watch=", api_faults.say(api_faults.error_event(410)), times=1)
     watch = client.watch()
     kind, status = next_event(watch)

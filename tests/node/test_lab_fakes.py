@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that the fakes fail as told: the registry before a real containerd, the runtime before a
+"""Proves that the fakes fail as set: the registry before a real containerd, the runtime before a
 plain gRPC client.
 """
 
@@ -226,7 +226,7 @@ def test_fake_runtime_drops_calls(fake_runtime, cri):
     again.close()
 
 
-def test_fake_runtime_tells_bytes(fake_runtime, cri):
+def test_fake_runtime_reports_bytes(fake_runtime, cri):
     done = Ingest("sha256:" + "a" * 64, total=1000, bytes_per_second=1e6)
     stuck = Ingest("sha256:" + "b" * 64, total=1000, bytes_per_second=1e6, stops_at=400)
     fake_runtime.on("PullImage", fake_runtime.content.fetch(done, stuck))

@@ -43,7 +43,7 @@ def test_proto_file_is_enough(agent, folder, push):
 
 
 @pytest.mark.handover
-def test_preload_tells_all_there_is(agent, containerd, push):
+def test_preload_reports_all_there_is(agent, containerd, push):
     """A stream of events leads from waiting to the runtime's own ID and digest, and then ends."""
     image = push([1 << 20])
     preload = Preload(agent, image.reference)
@@ -90,15 +90,15 @@ def test_slow_reader_gets_the_newest_state(start_agent, fake_runtime):
         states.setdefault(event.image, []).append(event.phase)
     channel.close()
     assert len(states) == len(images)
-    assert {told[-1] for told in states.values()} == {agent.messages.PHASE_SUCCEEDED}
-    assert sum(len(told) == 1 for told in states.values()) > 100
+    assert {reported[-1] for reported in states.values()} == {agent.messages.PHASE_SUCCEEDED}
+    assert sum(len(reported) == 1 for reported in states.values()) > 100
 
 
 @pytest.mark.handover
 def test_several_clients_share_one_pull(start_agent, containerd, gate):
     """Requests for the same image, by stream or file, share one call to the runtime."""
     agent = start_agent(containerd.endpoint)
-    agent.want(gate.reference)
+    agent.request(gate.reference)
     preloads = [Preload(agent, gate.reference) for _ in range(5)]
     for preload in preloads:
         preload.wait_phase("PULLING")
@@ -178,7 +178,7 @@ def test_limits_of_a_request(start_agent, fake_runtime):
 def test_get_status(agent, push):
     """GetStatus gives the NodeImage of the status file, the runtime, and no problem here."""
     image = push()
-    agent.want(image.reference)
+    agent.request(image.reference)
     agent.wait_status(image.reference, "Succeeded")
     answer = agent.node.GetStatus(agent.messages.GetStatusRequest())
     assert json.loads(answer.node_image_json) == agent.status()
@@ -191,9 +191,9 @@ def test_get_status(agent, push):
 
 
 def test_list_images(agent, containerd, push):
-    """ListImages gives what the runtime lists, and who wants each image of it."""
+    """ListImages gives what the runtime lists, and the owners of each image."""
     image = push()
-    agent.want(image.reference, file="web.yaml")
+    agent.request(image.reference, file="web.yaml")
     agent.wait_status(image.reference, "Succeeded")
     request_id = Preload(agent, image.reference).wait_end().request_id
     images = agent.node.ListImages(agent.messages.ListImagesRequest()).images

@@ -78,7 +78,7 @@ def test_detached_requests_have_a_limit(agent):
 
 
 def test_finished_requests_make_room(start_agent, fake_runtime):
-    """What is there is forgotten earlier than after ten minutes when others want to be served."""
+    """What is there is forgotten earlier than after ten minutes when others have to be served."""
     agent = start_agent(fake_runtime.endpoint)
     identities = []
     for number in range(4):
@@ -97,7 +97,7 @@ def test_finished_requests_make_room(start_agent, fake_runtime):
     assert [identity in status for identity in identities] == [False, True, True, True]
 
 
-def test_answers_that_nobody_reads(agent):
+def test_unread_answers(agent):
     """Callers that ask for the status and never read it hold one large answer, and not for long."""
     with node_stub_of(agent, NOBODY, DAEMON) as node:
         assert _ask(agent, node, _long_names(4000)) is None

@@ -38,7 +38,7 @@ _HOOK = {"exec": {"command": ["/bin/touch", "/hook"]}}
 
 @pytest.fixture
 def agent(start_agent, containerd):
-    """Nobody asks whether there is a kubelet: the tests play its part."""
+    """The agent does not ask whether there is a kubelet: the tests play its part."""
     return start_agent(containerd.endpoint, flags=["--kubelet-health-address="])
 
 

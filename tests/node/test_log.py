@@ -61,7 +61,7 @@ def test_text_log(make_agent, fake_runtime):
     assert "IMAGE_ID=sha256:" in line
 
 
-def test_log_that_nobody_reads(start_agent, fake_runtime):
+def test_unread_log(start_agent, fake_runtime):
     """A pipe that is full stops neither the pulls nor the end."""
     agent = start_agent(fake_runtime.endpoint)
     reader, writer = os.pipe()
@@ -109,11 +109,11 @@ def test_journal(folder, make_agent, fake_runtime):
         agent.argv = ["unshare", "--mount", "sh", "-c", _PRIVATE_JOURNAL, "sh", str(journal), *argv]
         agent.start()
         Preload(agent, "demo/web:1", "demo/bad:1", backoff_limit=0).wait_end()
-        told: dict[str, dict[str, str]] = {}
-        while not {"demo/web:1", "demo/bad:1"} <= set(told):
+        lines: dict[str, dict[str, str]] = {}
+        while not {"demo/web:1", "demo/bad:1"} <= set(lines):
             fields = parse_journal(listener.recv(1 << 16))
-            told[fields.get("IMAGE", "")] = fields
-    pulled, failed = told["demo/web:1"], told["demo/bad:1"]
+            lines[fields.get("IMAGE", "")] = fields
+    pulled, failed = lines["demo/web:1"], lines["demo/bad:1"]
     assert pulled["MESSAGE"].startswith("Pulled `demo/web:1`")
     assert (pulled["PRIORITY"], pulled["SYSLOG_IDENTIFIER"]) == ("6", "inplaced")
     assert pulled["IMAGE_ID"].startswith("sha256:")

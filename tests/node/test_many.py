@@ -137,9 +137,9 @@ def test_many_given_up(agent, fake_runtime):
 def test_many_behind_a_hanging_one(agent, fake_runtime):
     """One image that hangs takes one place of seven; the others go past it."""
     fake_runtime.on("PullImage", behaviours.hang(), "bad/one:1")
-    agent.want("bad/one:1", file="bad.yaml")
+    agent.request("bad/one:1", file="bad.yaml")
     wait_until(lambda: fake_runtime.calls("PullImage", "bad/one:1"), 5 * SLOWLY, "call")
-    agent.want(*REFERENCES[1:10], file="others.yaml")
+    agent.request(*REFERENCES[1:10], file="others.yaml")
     for reference in REFERENCES[1:10]:
         agent.wait_status(reference, "Succeeded", 10 * SLOWLY)
     assert agent.tag_status("bad/one:1")["phase"] == "Pulling"
@@ -147,7 +147,7 @@ def test_many_behind_a_hanging_one(agent, fake_runtime):
 
 @pytest.mark.handover
 def test_many_callers_of_one_image(agent, fake_runtime):
-    """Sixty callers of one image share one pull, and all are told of its end."""
+    """Sixty callers of one image share one pull, and all are notified of its end."""
     released = threading.Event()
     fake_runtime.on("PullImage", behaviours.when(released), "good/shared:1")
     request = agent.messages.PreloadRequest(images=["good/shared:1"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent tells of itself: health, metrics, its service manager; and its reload."""
+"""What the agent reports of itself: health, metrics, its service manager; and its reload."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_queue_in_metrics(start_agent, fake_runtime):
 
 
 def test_metrics_address_is_taken(make_agent, fake_runtime):
-    """If somebody else listens at the metrics' address, the agent says so and works on."""
+    """If another program listens at the metrics' address, the agent says so and works on."""
     first, second = make_agent(fake_runtime.endpoint), make_agent(fake_runtime.endpoint)
     first.start()
     second.argv = [
@@ -125,7 +125,7 @@ def test_metrics_address_is_taken(make_agent, fake_runtime):
 def test_notices(start_agent, fake_runtime):
     """READY comes once it works, STATUS says what it does, STOPPING when it ends."""
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("demo/web:1")
+    agent.request("demo/web:1")
     agent.wait_status("demo/web:1", "Succeeded")
     wait_until(
         lambda: any("1 images desired" in one.value for one in agent.notify.notices("STATUS")),
@@ -152,7 +152,7 @@ def test_watchdog(make_agent, fake_runtime):
 def test_end_while_pulling(start_agent, containerd, gate):
     """SIGTERM ends it promptly in the middle of a pull, which the runtime sees cancelled."""
     agent = start_agent(containerd.endpoint)
-    agent.want(gate.reference)
+    agent.request(gate.reference)
     agent.wait_status(gate.reference, "Pulling")
     wait_until(lambda: containerd.cri.ingests(), 10, "ingest")
     preload = Preload(agent, gate.reference)
@@ -175,7 +175,7 @@ def test_signals_that_end_it(start_agent, fake_runtime, number):
 
 
 def test_reload(quiet_agent, fake_runtime):
-    """SIGHUP takes over another level and limit at once, and the service manager is told."""
+    """SIGHUP takes over another level and limit at once, and the service manager is notified."""
     agent = quiet_agent
     fake_runtime.on("PullImage", behaviours.hang())
     preload = Preload(agent, "demo/web:1", "demo/web:2")

@@ -114,7 +114,7 @@ def test_node_name_of_the_environment(make_agent, fake_runtime):
     agent = make_agent(fake_runtime.endpoint, environment={"NODE_NAME": "from-environment"})
     agent.argv.remove("--node-name=lab")
     agent.start()
-    agent.want("demo/web:1")
+    agent.request("demo/web:1")
     agent.wait_status("demo/web:1", "Succeeded")
     assert agent.status()["metadata"]["name"] == "from-environment"
 
@@ -125,7 +125,7 @@ def test_node_name_of_the_machine(make_agent, fake_runtime):
     agent.argv.remove("--node-name=lab")
     agent.argv[:0] = ["unshare", "--uts", "sh", "-c", 'hostname Lab-ONE.Example; exec "$@"', "sh"]
     agent.start()
-    agent.want("demo/web:1")
+    agent.request("demo/web:1")
     agent.wait_status("demo/web:1", "Succeeded")
     assert agent.status()["metadata"]["name"] == "lab-one.example"
 

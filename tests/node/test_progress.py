@@ -19,13 +19,13 @@ from lab.wait import wait_until
 
 
 def steps(preload) -> list[str]:
-    """The steps that were told, each change once."""
-    told: list[str] = []
+    """The steps that were reported, each change once."""
+    reported: list[str] = []
     for event in preload.events:
         name = preload.messages.Step.Name(event.step).removeprefix("STEP_")
-        if told[-1:] != [name]:
-            told.append(name)
-    return told
+        if reported[-1:] != [name]:
+            reported.append(name)
+    return reported
 
 
 @pytest.fixture
@@ -40,14 +40,14 @@ def slow_image(fake_registry, containerd, image_name):
 
 
 def test_bytes_grow_to_the_manifests_total(start_agent, containerd, slow_image):
-    """Bytes only grow, up to the sum of the manifest's sizes, which is told from the beginning."""
+    """Bytes only grow, up to the sum of the manifest's sizes, which is known from the beginning."""
     reference, total = slow_image
     agent = start_agent(containerd.endpoint)
     preload = Preload(agent, reference)
     last = preload.wait_end()
-    told = [event for event in preload.events if event.bytes_total]
-    assert {event.bytes_total for event in told} == {total}
-    done = [event.bytes_done for event in told]
+    reported = [event for event in preload.events if event.bytes_total]
+    assert {event.bytes_total for event in reported} == {total}
+    done = [event.bytes_done for event in reported]
     assert done == sorted(done) and len(set(done)) >= 4, done
     assert last.bytes_done == total
     assert done[0] < total / 2, "the first one came late"
@@ -55,7 +55,7 @@ def test_bytes_grow_to_the_manifests_total(start_agent, containerd, slow_image):
     assert counted == pytest.approx(total, rel=0.01)
 
 
-def test_download_and_unpacking_are_told_apart(start_agent, fake_runtime):
+def test_download_and_unpacking_are_separate(start_agent, fake_runtime):
     """Once all bytes are there, the step is unpacking until the runtime has the image."""
     layers = [Ingest(f"sha256:{digit * 64}", 1_000_000, bytes_per_second=1e6) for digit in "ab"]
     config = Ingest(f"sha256:{'c' * 64}", 2, bytes_per_second=1e6, kind="config")
@@ -102,7 +102,7 @@ def test_two_tags_of_one_repository(start_agent, containerd, fake_registry, slow
 
 
 def test_runtime_without_numbers(folder, start_agent):
-    """Where the runtime tells no bytes, a pull has no numbers on its way, and that is no error."""
+    """Where the runtime reports no bytes, a pull has no progress, and that is no error."""
     with FakeRuntime(folder / "crio", has_content=False) as runtime:
         runtime.name, runtime.version = "cri-o", "1.30.0"
         runtime.on("PullImage", behaviours.slow(0.5))

@@ -22,9 +22,9 @@ from lab.wait import stretch, wait_until
 
 
 def test_tag_and_digest(agent, containerd, push):
-    """An image can be wanted by tag and by digest; both names mean the same image afterwards."""
+    """An image can be requested by tag and by digest; both names mean the same image afterwards."""
     image = push()
-    agent.want(image.digest_reference)
+    agent.request(image.digest_reference)
     status = agent.wait_status(image.digest_reference, "Succeeded")
     assert status["tag"] == image.manifest_digest
     assert containerd.image_status(image.digest_reference).id == image.image_id
@@ -50,7 +50,7 @@ def test_names_of_one_image(start_agent, fake_runtime, names):
 
 @pytest.mark.parametrize("name", ["nginx:1", "docker.io/library/nginx:1", "index.docker.io/nginx:1"])
 def test_runtime_does_not_choose_the_registry(start_agent, fake_runtime, name):
-    """A runtime that looks for short names elsewhere is asked by the whole name, in each call."""
+    """A runtime that searches other registries is asked by the whole name, in each call."""
     fake_runtime.search = "elsewhere.test"
     fake_runtime.hold("elsewhere.test/nginx:1")
     agent = start_agent(fake_runtime.endpoint)
@@ -69,7 +69,7 @@ def test_docker_hubs_images_in_containerd(agent, containerd, registry, image_nam
     containerd.mirror("docker.io", registry)
     image = registry.push_image(f"library/{image_name[2:]}", "1", [1000], labels={"test": image_name})
     short, whole = f"{image_name[2:]}:1", f"docker.io/library/{image_name[2:]}:1"
-    agent.want(short, file="short.yaml", policy=policy)
+    agent.request(short, file="short.yaml", policy=policy)
     assert agent.wait_status(short, "Succeeded")["imageID"] == f"{image_name[2:]}@{image.image_id}"
     assert containerd.image_status(short).id == containerd.image_status(whole).id == image.image_id
     for name in (short, whole):
@@ -88,7 +88,7 @@ def test_more_patient_one_joins_a_pull(start_agent, fake_runtime):
     first = failing_when(released)
     fake_runtime.on("PullImage", behaviours.in_turn(first, behaviours.normal()))
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("demo/web:1", backoffLimit=0)
+    agent.request("demo/web:1", backoffLimit=0)
     wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
     patient = Preload(agent, "demo/web:1", backoff_limit=1)
     patient.wait_phase("PULLING")
@@ -103,7 +103,7 @@ def test_failure_is_shared(start_agent, fake_runtime):
     released = threading.Event()
     fake_runtime.on("PullImage", failing_when(released))
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("demo/web:1", backoffLimit=0)
+    agent.request("demo/web:1", backoffLimit=0)
     wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
     other = Preload(agent, "demo/web:1", backoff_limit=0)
     other.wait_phase("PULLING")
@@ -116,7 +116,7 @@ def test_if_not_present(start_agent, fake_runtime):
     """IfNotPresent takes an image that is there, without asking the registry."""
     fake_runtime.hold("demo/web:1")
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("demo/web:1", policy="IfNotPresent")
+    agent.request("demo/web:1", policy="IfNotPresent")
     agent.wait_status("demo/web:1", "Succeeded")
     assert not fake_runtime.calls("PullImage")
 
@@ -124,12 +124,12 @@ def test_if_not_present(start_agent, fake_runtime):
 def test_always_sees_a_moved_tag(agent, containerd, push):
     """Always asks the registry, so a tag that was moved meanwhile gives the new image."""
     old = push(labels={"build": "old"})
-    agent.want(old.reference, policy="Always", version=1)
+    agent.request(old.reference, policy="Always", version=1)
     assert agent.wait_status(old.reference, "Succeeded")["imageID"].endswith(old.image_id)
     new = push(labels={"build": "new"})
     assert new.reference == old.reference and new.image_id != old.image_id
     assert agent.ctl("pull", "-q", new.reference).stdout == f"{old.image_id}\n"
-    agent.want(new.reference, policy="Always", version=2)
+    agent.request(new.reference, policy="Always", version=2)
     wait_until(
         lambda: agent.tag_status(new.reference).get("imageID", "").endswith(new.image_id),
         20,
@@ -144,7 +144,7 @@ def test_back_off_between_attempts(start_agent, fake_runtime):
     """backoffLimit counts the retries; each waits longer than the one before it."""
     fake_runtime.on("PullImage", behaviours.fail("UNKNOWN", "it is broken"))
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("demo/web:1", backoffLimit=2)
+    agent.request("demo/web:1", backoffLimit=2)
     status = agent.wait_status("demo/web:1", "Failed")
     assert "it is broken" in status["message"] and "attempt 3 of 3" in status["message"]
     times = [call.began_at for call in fake_runtime.calls("PullImage")]
@@ -173,7 +173,7 @@ def test_time_out_of_an_attempt(start_agent, fake_runtime):
     fake_runtime.on("PullImage", behaviours.hang())
     agent = start_agent(fake_runtime.endpoint)
     began = time.monotonic()
-    agent.want("demo/web:1", timeoutSeconds=1, backoffLimit=0)
+    agent.request("demo/web:1", timeoutSeconds=1, backoffLimit=0)
     status = agent.wait_status("demo/web:1", "Failed")
     assert status["message"].startswith("DeadlineExceeded: ")
     assert "timeoutSeconds" in status["message"]
@@ -186,7 +186,7 @@ def test_active_deadline(start_agent, fake_runtime):
     """activeDeadlineSeconds ends all attempts together, in the middle of one."""
     fake_runtime.on("PullImage", behaviours.hang())
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("demo/web:1", activeDeadlineSeconds=1, timeoutSeconds=100, backoffLimit=9)
+    agent.request("demo/web:1", activeDeadlineSeconds=1, timeoutSeconds=100, backoffLimit=9)
     status = agent.wait_status("demo/web:1", "Failed")
     assert "pulling exceeds the activeDeadlineSeconds" in status["message"]
     (call,) = fake_runtime.calls("PullImage")
@@ -198,7 +198,7 @@ def test_waiting_costs_no_time_of_the_deadline(start_agent, fake_runtime):
     released = threading.Event()
     fake_runtime.on("PullImage", behaviours.when(released), image="demo/first:1")
     agent = start_agent(fake_runtime.endpoint, max_parallel_pulls=1)
-    agent.want("demo/first:1", file="a.yaml")
+    agent.request("demo/first:1", file="a.yaml")
     agent.wait_status("demo/first:1", "Pulling")
     preload = Preload(agent, "demo/second:1", active_deadline_seconds=2)
     preload.wait_phase("WAITING")
@@ -244,7 +244,7 @@ def test_limit_of_parallel_pulls(start_agent, fake_runtime, limit):
 
 @pytest.mark.parametrize("limit", [1, 3])
 def test_turns_are_fair(start_agent, fake_runtime, limit):
-    """Who asks for one image need not wait for all the images that somebody else asked for."""
+    """Who asks for one image need not wait for all the images that another caller asked for."""
     released = threading.Event()
     fake_runtime.on("PullImage", behaviours.when(released))
     agent = start_agent(fake_runtime.endpoint, max_parallel_pulls=limit)
@@ -264,13 +264,13 @@ def wait_owners(agent, reference: str, n: int) -> None:
 
 
 def test_idle_owner_joins_a_pull_that_waits(start_agent, fake_runtime):
-    """What is wanted by a busy owner and then by an idle one has its turn with the idle one's."""
+    """An image of a busy owner and then of an idle one has its turn with the idle one's."""
     released = threading.Event()
     fake_runtime.on("PullImage", behaviours.when(released))
     agent = start_agent(fake_runtime.endpoint, max_parallel_pulls=1)
     references = [f"demo/many:{number:02}" for number in range(40)]
     many = Preload(agent, *references)
-    wait_until(lambda: len(fake_runtime.calls("ImageStatus")) == 40, 10, "looks at all")
+    wait_until(lambda: len(fake_runtime.calls("ImageStatus")) == 40, 10, "status of all")
     one = Preload(agent, references[-1])
     wait_owners(agent, references[-1], 2)
     released.set()
@@ -280,21 +280,21 @@ def test_idle_owner_joins_a_pull_that_waits(start_agent, fake_runtime):
     assert turns.index(references[-1]) <= 2 and sorted(turns) == references
 
 
-@pytest.mark.parametrize("n_images", [12, 40], ids=["being-looked-for", "before-that"])
+@pytest.mark.parametrize("n_images", [12, 40], ids=["being-listed", "before-that"])
 def test_idle_owner_joins_early(start_agent, fake_runtime, n_images):
     """The same while the runtime is still asked whether it has the images, 16 at a time."""
-    looked, released = threading.Event(), threading.Event()
-    fake_runtime.on("ImageStatus", behaviours.when(looked))
+    answered, released = threading.Event(), threading.Event()
+    fake_runtime.on("ImageStatus", behaviours.when(answered))
     fake_runtime.on("PullImage", behaviours.when(released))
     agent = start_agent(fake_runtime.endpoint, max_parallel_pulls=1)
     references = [f"demo/many:{number:02}" for number in range(n_images)]
     many = Preload(agent, *references)
-    n_looks = min(n_images, 16)
-    wait_until(lambda: len(fake_runtime.calls("ImageStatus")) == n_looks, 10, "first looks")
+    n_asked = min(n_images, 16)
+    wait_until(lambda: len(fake_runtime.calls("ImageStatus")) == n_asked, 10, "first calls")
     one = Preload(agent, references[-1])
     wait_owners(agent, references[-1], 2)
-    looked.set()
-    wait_until(lambda: len(fake_runtime.calls("ImageStatus")) == n_images, 10, "looks at all")
+    answered.set()
+    wait_until(lambda: len(fake_runtime.calls("ImageStatus")) == n_images, 10, "status of all")
     released.set()
     one.wait_end()
     many.wait_end()
@@ -310,12 +310,12 @@ def test_joined_pull_keeps_its_slot(start_agent, fake_runtime):
     first = Preload(agent, "demo/web:1")
     wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
     next_one = Preload(agent, "demo/next:1")
-    wait_until(lambda: fake_runtime.calls("ImageStatus", "demo/next:1"), 10, "look at the next")
-    agent.want("demo/web:1")
+    wait_until(lambda: fake_runtime.calls("ImageStatus", "demo/next:1"), 10, "status of the next")
+    agent.request("demo/web:1")
     wait_owners(agent, "demo/web:1", 2)
-    # Would the next one have its turn now, it would be before this one is looked at.
-    agent.want("demo/last:1", file="last.yaml")
-    wait_until(lambda: fake_runtime.calls("ImageStatus", "demo/last:1"), 10, "look at the last")
+    # Would the next one have its turn now, it would be before this one is asked for.
+    agent.request("demo/last:1", file="last.yaml")
+    wait_until(lambda: fake_runtime.calls("ImageStatus", "demo/last:1"), 10, "status of the last")
     assert [call.image for call in fake_runtime.calls("PullImage")] == ["demo/web:1"]
     released.set()
     for preload in (first, next_one):
@@ -328,7 +328,7 @@ def test_deadline_of_a_pull_that_was_joined_late(start_agent, fake_runtime):
     fake_runtime.on("PullImage", behaviours.in_turn(behaviours.hang(), behaviours.normal()))
     agent = start_agent(fake_runtime.endpoint)
     limits = {"backoffLimit": 0, "activeDeadlineSeconds": 2}
-    agent.want("demo/web:1", **limits)
+    agent.request("demo/web:1", **limits)
     wait_until(lambda: fake_runtime.calls("PullImage"), 10, "pull")
     late = Preload(agent, "demo/web:1", backoff_limit=0, active_deadline_seconds=2)
     assert late.wait_end().phase == agent.messages.PHASE_SUCCEEDED

@@ -52,7 +52,7 @@ def test_runtime_appears(make_agent, absent_runtime):
     assert agent.start() < stretch(2 * sanitizers.SLOWNESS)
     path = str(absent_runtime.socket)
     assert path in wait_ready(agent, False)
-    agent.want("demo/web:1")
+    agent.request("demo/web:1")
     agent.wait_status("demo/web:1", "Waiting")
     assert path in agent.status()["metadata"]["annotations"]["inplaced.io/runtime"]
     assert path in agent.ctl("doctor").stdout
@@ -93,7 +93,7 @@ def test_containerd_dies_and_returns(folder, start_agent, fake_registry, gate):
     """kill -9 of a real containerd in the middle of a pull costs none of the attempts."""
     with Containerd(folder / "containerd") as containerd:
         agent = start_agent(containerd.endpoint)
-        agent.want(gate.reference, backoffLimit=0)
+        agent.request(gate.reference, backoffLimit=0)
         agent.wait_status(gate.reference, "Pulling")
         wait_until(lambda: containerd.cri.ingests(), 10, "ingest")
         containerd.kill9()
@@ -106,7 +106,7 @@ def test_containerd_dies_and_returns(folder, start_agent, fake_registry, gate):
 
 
 def test_old_runtime(start_agent, fake_runtime):
-    """That a runtime does not speak CRI v1 is told in a sentence; after its update it is used."""
+    """The agent reports a runtime without CRI v1 in a sentence; after its update it is used."""
     fake_runtime.api = "v1alpha2"
     agent = start_agent(fake_runtime.endpoint)
     wait_until(lambda: "CRI v1" in readiness(agent)[1], 10, lambda: f"{readiness(agent)}")
@@ -118,7 +118,7 @@ def test_old_runtime(start_agent, fake_runtime):
 
 @pytest.mark.parametrize("line", [Line.JUNK, Line.CLOSE, Line.MUTE])
 def test_socket_that_is_no_runtime(start_agent, fake_runtime, line):
-    """A socket where nobody speaks gRPC makes the agent not ready, and nothing worse."""
+    """A socket without gRPC behind it makes the agent not ready, and nothing worse."""
     fake_runtime.front.line = line
     agent = start_agent(fake_runtime.endpoint)
     assert str(fake_runtime.socket) in wait_ready(agent, False)
@@ -187,7 +187,7 @@ def test_discovery_finds_nothing(folder, make_agent):
 
 
 def test_pull_is_not_repeated_while_the_runtime_is_away(start_agent, fake_runtime):
-    """A runtime that goes away again and again costs a wish none of its attempts."""
+    """A runtime that goes away again and again costs a request none of its attempts."""
     released = threading.Event()
     fake_runtime.on("PullImage", behaviours.when(released))
     agent = start_agent(fake_runtime.endpoint)

@@ -68,7 +68,7 @@ def test_mode(agent):
 
 @pytest.mark.parametrize("group", ["daemon", str(DAEMON)])
 def test_group(start_agent, fake_runtime, open_folder, group):
-    """--socket-group, a name or a number, lets its members in and nobody else."""
+    """--socket-group, a name or a number, lets in only its members."""
     agent = start_agent(fake_runtime.endpoint, flags=[f"--socket-group={group}"])
     assert stat.S_IMODE(agent.socket.stat().st_mode) == 0o660
     assert agent.socket.stat().st_gid == DAEMON
@@ -89,7 +89,7 @@ def test_default_group(make_agent, fake_runtime, open_folder):
 
 
 def test_peer_is_checked(start_agent, fake_runtime, open_folder):
-    """Also when somebody opens the socket to everybody, only root may call."""
+    """Even if the socket is open to all users, only root may call."""
     agent = start_agent(fake_runtime.endpoint)
     os.chmod(agent.socket, 0o666)
     assert call_as(agent, 0, 0) == "served"

@@ -23,9 +23,9 @@ def counts(agent) -> dict[str, int]:
     return {name: status.get(name) for name in _COUNTS}
 
 
-def wait_counts(agent, **wanted: int) -> None:
-    all_of_them = {name: wanted.get(name, 0) for name in _COUNTS}
-    wait_until(lambda: counts(agent) == all_of_them, 15, lambda: f"{wanted}: {counts(agent)}")
+def wait_counts(agent, **expected: int) -> None:
+    all_of_them = {name: expected.get(name, 0) for name in _COUNTS}
+    wait_until(lambda: counts(agent) == all_of_them, 15, lambda: f"{expected}: {counts(agent)}")
 
 
 def when(text: str) -> datetime:
@@ -33,10 +33,10 @@ def when(text: str) -> datetime:
 
 
 def test_waiting_and_pulling_at_once(start_agent, fake_runtime):
-    """A wish is in the status at once: Pulling if it has its turn, else Waiting without a time."""
+    """A request is in the status at once: Pulling in its turn, else Waiting without a time."""
     fake_runtime.on("PullImage", behaviours.hang())
     agent = start_agent(fake_runtime.endpoint, max_parallel_pulls=1)
-    agent.want("demo/web:1", "demo/web:2")
+    agent.request("demo/web:1", "demo/web:2")
     wait_counts(agent, desired=2, pulling=1, waiting=1)
     tags = {
         tag["phase"]: tag for tag in agent.status()["status"]["imageStatuses"]["demo/web"]["tags"]
@@ -47,10 +47,10 @@ def test_waiting_and_pulling_at_once(start_agent, fake_runtime):
 
 
 def test_waiting_without_a_runtime(make_agent, folder):
-    """Without a runtime a wish is Waiting, and the status says in a sentence what is missing."""
+    """Without a runtime a request is Waiting, and the status says in a sentence what is missing."""
     agent = make_agent(f"unix://{folder.path}/nowhere.sock")
     agent.start()
-    agent.want("demo/web:1")
+    agent.request("demo/web:1")
     agent.wait_status("demo/web:1", "Waiting")
     annotations = agent.status()["metadata"]["annotations"]
     assert "nowhere.sock" in annotations["inplaced.io/runtime"]
@@ -60,7 +60,7 @@ def test_image_id_is_the_runtimes_own(agent, containerd, push):
     """For each reference, the ID in the status is what the runtime says of that reference."""
     image, other = push(tag="1"), push(tag="2", image_format="oci")
     references = [image.reference, image.digest_reference, other.reference]
-    agent.want(*references)
+    agent.request(*references)
     for reference in references:
         status = agent.wait_status(reference, "Succeeded")
         name = reference.partition("@")[0] if "@" in reference else reference.rpartition(":")[0]
@@ -73,7 +73,7 @@ def test_times(agent, push):
     """startTime and completionTime are when it was pulled, in UTC and in this order."""
     image = push()
     before = datetime.now(timezone.utc) - timedelta(seconds=1)
-    agent.want(image.reference)
+    agent.request(image.reference)
     status = agent.wait_status(image.reference, "Succeeded")
     after = datetime.now(timezone.utc)
     assert before <= when(status["startTime"]) <= when(status["completionTime"]) <= after
@@ -84,7 +84,7 @@ def test_failure_names_its_class(start_agent, fake_runtime):
     text = "no such image: /var/lib/x"
     fake_runtime.on("PullImage", behaviours.fail("NOT_FOUND", text), image="demo/bad:1")
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("demo/bad:1", "demo/good:1", backoffLimit=0)
+    agent.request("demo/bad:1", "demo/good:1", backoffLimit=0)
     status = agent.wait_status("demo/bad:1", "Failed")
     assert status["message"].startswith(f"NotFound: {text}; ")
     assert text in (agent.state_dir / "nodeimage.json").read_text(), "it cannot be searched for"
@@ -93,7 +93,7 @@ def test_failure_names_its_class(start_agent, fake_runtime):
 
 
 def test_readers_never_see_half_a_file(start_agent, fake_runtime):
-    """Whoever reads the status file while it changes finds a whole document each time."""
+    """A reader of the status file finds a whole document each time."""
     agent = start_agent(fake_runtime.endpoint)
     stop = threading.Event()
     broken: list[str] = []
@@ -114,7 +114,7 @@ def test_readers_never_see_half_a_file(start_agent, fake_runtime):
     reader.start()
     try:
         for number in range(40):
-            agent.want(*(f"demo/web:{number}-{i}" for i in range(20)), file=f"{number % 4}.yaml")
+            agent.request(*(f"demo/web:{number}-{i}" for i in range(20)), file=f"{number % 4}.yaml")
         # The last one done, so that nothing is written any more.
         wait_counts(agent, desired=80, succeeded=80)
     finally:
@@ -129,15 +129,15 @@ def test_finished_work_survives_kill9(start_agent, fake_runtime):
     """After kill -9 what was finished is known, with its times, and not done again."""
     fake_runtime.on("PullImage", behaviours.fail("NOT_FOUND", "no such image"), image="demo/bad:1")
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("demo/web:1", file="a.yaml", policy="Always")
-    agent.want("demo/bad:1", file="b.yaml", backoffLimit=0)
+    agent.request("demo/web:1", file="a.yaml", policy="Always")
+    agent.request("demo/bad:1", file="b.yaml", backoffLimit=0)
     agent.wait_status("demo/web:1", "Succeeded")
     agent.wait_status("demo/bad:1", "Failed")
     before = agent.status()["status"]
     agent.kill9()
     agent.start()
     # Something new is done, so by then the old would have been, too.
-    agent.want("demo/new:1", file="c.yaml")
+    agent.request("demo/new:1", file="c.yaml")
     agent.wait_status("demo/new:1", "Succeeded")
     after = agent.status()["status"]["imageStatuses"]
     assert {**after, **before["imageStatuses"]} == after
@@ -148,7 +148,7 @@ def test_finished_work_survives_kill9(start_agent, fake_runtime):
 def test_unfinished_work_goes_on_after_kill9(start_agent, containerd, gate):
     """After kill -9 in the middle of a pull, the next start pulls the image to its end."""
     agent = start_agent(containerd.endpoint)
-    agent.want(gate.reference)
+    agent.request(gate.reference)
     agent.wait_status(gate.reference, "Pulling")
     wait_until(lambda: containerd.cri.ingests(), 10, "ingest")
     agent.kill9()
@@ -161,7 +161,7 @@ def test_unfinished_work_goes_on_after_kill9(start_agent, containerd, gate):
 def test_lost_or_broken_file(start_agent, fake_runtime):
     """A status file that is broken costs no more than a question to the runtime."""
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("demo/web:1")
+    agent.request("demo/web:1")
     agent.wait_status("demo/web:1", "Succeeded")
     agent.kill9()
     (agent.state_dir / "nodeimage.json").write_text('{"status": {"imageStatuses": [')
@@ -173,10 +173,10 @@ def test_lost_or_broken_file(start_agent, fake_runtime):
 def test_new_version_pulls_again(start_agent, fake_runtime):
     """Another version of a tag is another round: pulled again, and the status has the version."""
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("demo/web:1", policy="Always", version=1)
+    agent.request("demo/web:1", policy="Always", version=1)
     assert agent.wait_status("demo/web:1", "Succeeded")["version"] == 1
-    agent.want("demo/web:1", policy="Always", version=1)
-    agent.want("demo/web:1", policy="Always", version=2)
+    agent.request("demo/web:1", policy="Always", version=1)
+    agent.request("demo/web:1", policy="Always", version=2)
     wait_until(
         lambda: (agent.tag_status("demo/web:1") or {}).get("version") == 2, 10, "version 2"
     )
@@ -188,9 +188,9 @@ def test_new_version_stops_the_old_round(start_agent, fake_runtime):
     """A version that comes while the one before is pulled cancels it and starts anew."""
     fake_runtime.on("PullImage", behaviours.in_turn(behaviours.hang(), behaviours.normal()))
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("demo/web:1", version=1)
+    agent.request("demo/web:1", version=1)
     wait_until(lambda: fake_runtime.calls("PullImage"), 10, "first pull")
-    agent.want("demo/web:1", version=2)
+    agent.request("demo/web:1", version=2)
     assert agent.wait_status("demo/web:1", "Succeeded")["version"] == 2
     first, second = fake_runtime.calls("PullImage")
     assert first.wait_over(60) and first.cancelled and not second.cancelled
@@ -199,10 +199,10 @@ def test_new_version_stops_the_old_round(start_agent, fake_runtime):
 def test_changed_limits_are_no_new_round(start_agent, fake_runtime):
     """Another policy or limit of a finished tag with the same version does not pull it again."""
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("demo/web:1", policy="IfNotPresent")
+    agent.request("demo/web:1", policy="IfNotPresent")
     agent.wait_status("demo/web:1", "Succeeded")
-    agent.want("demo/web:1", policy="Always", timeoutSeconds=7)
-    agent.want("demo/new:1", file="new.yaml")
+    agent.request("demo/web:1", policy="Always", timeoutSeconds=7)
+    agent.request("demo/new:1", file="new.yaml")
     agent.wait_status("demo/new:1", "Succeeded")
     assert len(fake_runtime.calls("PullImage", "demo/web:1")) == 1
     (tag,) = agent.status()["spec"]["images"]["demo/web"]["tags"]
@@ -213,17 +213,17 @@ def test_changed_limits_are_no_new_round(start_agent, fake_runtime):
 def test_ttl(start_agent, fake_runtime):
     """ttlSecondsAfterFinished takes a finished tag out of the status, also across a restart."""
     agent = start_agent(fake_runtime.endpoint)
-    agent.want("demo/web:1", ttlSecondsAfterFinished=3)
+    agent.request("demo/web:1", ttlSecondsAfterFinished=3)
     agent.wait_status("demo/web:1", "Succeeded")
     wait_until(lambda: agent.status()["status"]["desired"] == 0, 10, "end of the request")
     agent.kill9()
     agent.start()
-    agent.want("demo/new:1", file="new.yaml")
+    agent.request("demo/new:1", file="new.yaml")
     agent.wait_status("demo/new:1", "Succeeded")
     assert agent.tag_status("demo/web:1") is None
     assert len(fake_runtime.calls("PullImage", "demo/web:1")) == 1
     # A new version is a new task.
-    agent.want("demo/web:1", version=1, ttlSecondsAfterFinished=60)
+    agent.request("demo/web:1", version=1, ttlSecondsAfterFinished=60)
     agent.wait_status("demo/web:1", "Succeeded")
 
 
@@ -237,7 +237,7 @@ def test_ttl_of_a_request(start_agent, fake_runtime):
 
 
 def test_malformed_reference_fails(start_agent, fake_runtime):
-    """A reference that can be none fails at once, says why, and keeps nobody else waiting."""
+    """A reference that can be none fails at once, says why, and keeps no other request waiting."""
     agent = start_agent(fake_runtime.endpoint)
     document = node_image(("demo/web:1",))
     document["spec"]["images"]["UPPER/Case"] = {"tags": [{"tag": "1"}]}

@@ -66,13 +66,13 @@ def _become_foreground() -> None:
 
 @pytest.mark.slow
 def test_bytes_grow_to_the_total(agent, push):
-    """While 400 MB arrive, the bar tells more and more bytes of the real total, then the ID."""
+    """While 400 MB arrive, the bar shows more and more bytes of the real total, then the ID."""
     image = push([50 << 20] * 8)
     terminal = Terminal(agent, "pull", image.reference)
     assert terminal.wait_end() == 0, terminal.text
-    told = [(float(done), total, unit) for done, total, unit in _BYTES.findall(terminal.text)]
-    assert {(total, unit) for _, total, unit in told} == {(f"{image.size / 1e6:.1f}", "MB")}, told
-    done = [done for done, _, _ in told]
+    shown = [(float(done), total, unit) for done, total, unit in _BYTES.findall(terminal.text)]
+    assert {(total, unit) for _, total, unit in shown} == {(f"{image.size / 1e6:.1f}", "MB")}, shown
+    done = [done for done, _, _ in shown]
     assert len(set(done)) >= 3 and done == sorted(done), done
     last = terminal.text.rstrip().splitlines()[-1]
     assert image.reference in last and image.image_id[:19] in last
