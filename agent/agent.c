@@ -458,8 +458,8 @@ static int agent_add_source(Agent *agent, const Options *options, Error *reterr)
 
 /* Pods: stopping containers, and in a cluster what runs and what has to be restarted. */
 
-/* The first thing that is wrong with what is watched or written; NULL: nothing. That nobody answers
- * at all is said elsewhere. */
+/* The first thing that is wrong with what is watched or written; NULL: nothing. That no server
+ * answers at all is reported elsewhere. */
 static const Error *find_trouble(const Agent *agent) {
         const Error *errors[] = { pods_error(agent->pods), recreate_error(agent->recreate),
                                   inplace_error(agent->meta) };

@@ -58,7 +58,7 @@ int images_set_desired(Images *images, const char *owner, const DesiredImages *d
  * NULL. Returns how many. */
 int images_withdraw(Images *images, const char *owner, const Image *image);
 
-/* Takes over from an earlier life: what it has done for whom. To be followed by the owners' desired images
+/* Takes over from the previous run: what it did for which owner. To be followed by the owners' desired images
  * and then by images_restore_end(). The status is taken over; one that is not final is not reported. */
 int images_restore(Images *images, const char *name, const char *tag, ImageStatus *status);
 int images_restore_done(Images *images, const char *name, const char *tag, const char *owner,

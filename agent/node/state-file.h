@@ -17,7 +17,7 @@ typedef struct StateFile StateFile;
 /* A file was written (0) or could not be (a negative errno). */
 typedef void (*StateFileWritten)(int result, void *userdata);
 
-/* Tells what the runtime's sentence is just now. Borrowed from the caller. */
+/* Returns the sentence about the runtime. Borrowed from the caller. */
 typedef const char *(*StateFileRuntime)(void *userdata);
 
 typedef struct StateFileOptions {
@@ -32,7 +32,7 @@ typedef struct StateFileOptions {
         void *userdata;
 } StateFileOptions;
 
-/* Restores what an earlier life left, and writes after each change from now on. A directory that
+/* Restores what the previous run left, and writes after each change from now on. A directory that
  * cannot be written is a problem, no failure: see state_file_get_error(). */
 int state_file_new(const StateFileOptions *options, StateFile **ret);
 
