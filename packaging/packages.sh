@@ -3,7 +3,7 @@
 #
 # Which Debian packages the project needs for what, and how to get them. To be sourced.
 
-# shellcheck disable=SC2034 # the lists are for whoever sources this
+# shellcheck disable=SC2034 # the lists are for the scripts that source this
 # shellcheck source=packaging/root.sh
 . "$(dirname "${BASH_SOURCE[0]}")/root.sh"
 
