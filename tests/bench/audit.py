@@ -13,7 +13,7 @@ _PODS = {"resource": "pods"}
 
 
 class Audit:
-    """Tells of what was written since it was made, or since it was last told to begin."""
+    """Reports what was written since it was made, or since its last `begin`."""
 
     def __init__(self, control_plane: ControlPlane, node_name: str) -> None:
         self._control_plane = control_plane

@@ -13,16 +13,16 @@ Groups of figures, each with parts of its own on this machine (a containerd, a r
   many   The same with 1,000 images in the folder that have all been pulled, and again after a
          restart.
   cluster
-         In a cluster, with a control plane of its own: from the wish for an image of 1 MB to the
+         In a cluster, with a control plane of its own: from the request for an image of 1 MB to the
          status that says "Succeeded", beside the two requests and the one call that it takes by
-         hand; what is written for that; the same for ten images, of which each is wanted as soon as
+         hand; what is written for that; the same for ten images, each requested as soon as
          the one before is reported; what is written for 200 images at once, of a runtime that is made
          up; and the costs of "idle", beside a program that has a connection to the API server, too.
   restart
          On a real node: from the change of a pod's label to the end of the container whose
-         environment is made from it, and until it runs again, beside somebody who stops it by hand;
+         environment is made from it, and until it runs again, beside a program that stops it;
          the same for 110 pods at once; and how often the agent writes to a pod for that.
-  pods   What it costs to be told of the pods of a node, beside a program that reads the same and
+  pods   What it costs to watch the pods of a node, beside a program that reads the same and
          throws it away.
   inplace
          On a real node: how long it takes until a change of a label, and an image of 300 MB, are
@@ -34,7 +34,7 @@ counts is the median, of differences and ratios as well; "±" is twice its stand
 Python client itself costs is on both sides. Images lie on a file system in memory if there is room,
 so that the disk does not add its noise.
 
-Whether a limit was met is told, or that the noise was too great to tell, but it decides nothing:
+The result says whether a limit was met, or that the noise was too great, but it decides nothing:
 machines differ, and so do their days. The exit status is 1 only if something could not be measured.
 """
 

@@ -31,7 +31,7 @@ class Cluster:
     control_plane: ControlPlane
 
     def make_node_image(self, name: str) -> NodeImage:
-        """That of a node of this name; it wants nothing yet."""
+        """That of a node of this name; it requests nothing yet."""
         made = NodeImage(self.control_plane.admin, name)
         made.create()
         return made

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs the agent to be told of the pods of its node again and again.
+"""What it costs the agent to follow the pods of its node again and again.
 
 The pods are objects only, without a kubelet, and their containers those of a runtime that is made
 up: it is the reading that is measured. The program it is compared with reads the very same events
@@ -89,7 +89,7 @@ def _rows(seconds: dict[str, float], costs: dict[str, Cost], n: int) -> list[Row
 
 
 class _Pods:
-    """Pods that run, as far as the API server and a runtime can tell."""
+    """Pods that run, as far as the API server and a runtime know."""
 
     def __init__(self, kube: Kube, n: int) -> None:
         self.names = [f"pod-{number:03}" for number in range(n)]
@@ -140,7 +140,7 @@ class _Pods:
             self._kube.patch(path, {"status": {"conditions": [condition]}}, "strategic")
 
     def wait_known(self) -> None:
-        """Until the agent has told of all of them."""
+        """Until the agent has reported all of them."""
 
         def count() -> int:
             pods = self._kube.list(_PODS)
@@ -158,7 +158,7 @@ class _Pods:
         def list_containers(call: Any, answer: Any) -> Any:
             return messages.ListContainersResponse(containers=self._list(call.request, image_id))
 
-        def tell(call: Any, answer: Any) -> Any:
+        def report(call: Any, answer: Any) -> Any:
             envs = [{"key": "ROUND", "value": "one"}]
             info = {"info": json.dumps({"pid": 1, "config": {"envs": envs}})}
             status = self._fill(messages.ContainerStatus(), call.request.container_id, image_id)
@@ -166,7 +166,7 @@ class _Pods:
             return messages.ContainerStatusResponse(status=status, info=info)
 
         runtime.on("ListContainers", list_containers)
-        runtime.on("ContainerStatus", tell)
+        runtime.on("ContainerStatus", report)
 
     def _list(self, request: Any, image_id: str) -> Iterator[Any]:
         wanted = request.filter.label_selector.items()

@@ -14,7 +14,7 @@
  *
  *     floor SOCKET RUNTIME_SOCKET URL AUTHORITY TOKEN [PATH]
  *
- * With a path of that server it does not rest, but reads what a watch there tells, and throws it
+ * With a path of that server it does not rest, but reads what a watch there sends, and throws it
  * away.
  */
 
@@ -126,7 +126,7 @@ static size_t forget(char *data, size_t size, size_t n, void *userdata) {
         return n;
 }
 
-/* Nobody frees the headers, nor the handle, which is what keeps the connection. */
+/* The headers are not freed, nor the handle, which is what keeps the connection. */
 static void ask(CURL *easy, char **arguments, const char *path, const char *accept) {
         struct curl_slist *headers;
         char text[4096];

@@ -23,7 +23,7 @@ _LIBRARIES = ["grpc_unsecure", "libprotobuf-c", "libsystemd", "json-c", "yaml-0.
 class ApiServer:
     """One that the floor keeps a connection to. `authority` is the file of the CA to trust.
 
-    With a path and a query in `watch` it reads what the server tells there.
+    With a path and a query in `watch` it reads what the server sends there.
     """
 
     url: str

@@ -27,7 +27,7 @@ _IMAGES_MEBIBYTES = 3 << 10
 class Node:
     """A containerd and a registry of its own; agents and floors run beside them until it is closed.
 
-    With `quick`, whoever measures makes it short.
+    With `quick`, measurements are short.
     """
 
     def __init__(self, folder: LabFolder, build_dir: Path, quick: bool) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sees what becomes of an object in a cluster as soon as the API server tells."""
+"""Sees what becomes of an object in a cluster as soon as the API server sends it."""
 
 from __future__ import annotations
 
@@ -59,4 +59,4 @@ class ObjectWatch:
                     self.seen.append((now, event["object"]))
                     self._changed.notify_all()
         except OSError:
-            pass  # the API server has ended; whoever still waits runs into his time limit
+            pass  # the API server has ended; a call that still waits runs into its time limit

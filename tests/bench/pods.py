@@ -36,7 +36,7 @@ _ANYWHERE = {"nodeName": None, "tolerations": [{"operator": "Exists"}]}
 class PodNode:
     """A cluster with one real node and the agent of that node, until closed.
 
-    Its pods are small: one layer with a shell, no volumes, processes that end when told to.
+    Its pods are small: one layer with a shell, no volumes, processes that end on SIGTERM.
     """
 
     def __init__(self, node: Node, *, scheduler: bool = False) -> None:
@@ -105,7 +105,7 @@ class PodNode:
     ) -> Pod:
         """Its container `main` has the label `round` in its environment; the others, `also`, not.
 
-        Whoever does not take part is left alone by the agent. With `must_schedule` the scheduler is
+        The agent leaves alone pods that do not take part. With `must_schedule` the scheduler is
         to find the node.
         """
         image = image or self.image
@@ -130,8 +130,8 @@ class PodNode:
         self._wait_all(pods, is_ready, timeout, "ready")
 
     def wait_known(self, pods: Iterable[Pod], timeout: float = 30) -> None:
-        """Until the agent has told of all containers that they have now."""
-        self._wait_all(pods, _is_known, timeout, "told of by the agent")
+        """Until the agent has reported all containers that they have now."""
+        self._wait_all(pods, _is_known, timeout, "reported by the agent")
 
     def _wait_all(self, pods: Iterable[Pod], condition: Any, timeout: float, what: str) -> None:
         wanted = {pod.name for pod in pods}
@@ -177,10 +177,10 @@ class PodNode:
     # The kubelet's clock
 
     def relist_seconds(self) -> float:
-        """How often the kubelet has looked for containers that ended, on average since last asked.
+        """How often the kubelet has listed the containers, on average since last asked.
 
         It does so by the clock, about once a second: so it depends on when a container ends how
-        long nobody cares.
+        long the kubelet takes to see it.
         """
         before, self._relists = self._relists, self._read_relists()
         n = self._relists[1] - before[1]
@@ -196,8 +196,8 @@ class PodNode:
 def _is_known(pod: Object) -> bool:
     statuses = pod["status"].get("containerStatuses", [])
     meta = json.loads(pod["metadata"].get("annotations", {}).get(META, "{}"))
-    told = {one["containerID"] for one in meta.get("containers", [])}
-    return bool(statuses) and told == {one.get("containerID") for one in statuses}
+    reported = {one["containerID"] for one in meta.get("containers", [])}
+    return bool(statuses) and reported == {one.get("containerID") for one in statuses}
 
 
 class Pace:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How soon the agent tells a cluster what became of images, and how much it says for that."""
+"""How soon the agent reports the outcome of images to a cluster, and how much it says for that."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _PULL_SECONDS = [1.0, 2.0, 1.3, 1.75, 1.1, 1.9, 1.2, 1.6]
 
 
 def measure_single(cluster: Cluster) -> list[Row]:
-    """Images each of which is wanted by itself, and for the first time.
+    """Images each of which is requested by itself, and for the first time.
 
-    Beside somebody who does by hand what cannot be less: a PATCH that wants the image, a PullImage
-    call, a PATCH that tells of it.
+    Beside the least that a program can do: a PATCH that requests the image, a PullImage call, a
+    PATCH that reports it.
     """
     wanted, by_hand = cluster.make_node_image("single"), cluster.make_node_image("by-hand")
     audit = Audit(cluster.control_plane, "single")
@@ -64,7 +64,7 @@ def measure_single(cluster: Cluster) -> list[Row]:
 
 
 def measure_in_turn(cluster: Cluster) -> list[Row]:
-    """Images that are wanted one after the other, each as soon as the one before is reported."""
+    """Images that are requested one after the other, each as soon as the one before is reported."""
     wanted, by_hand = cluster.make_node_image("in-turn"), cluster.make_node_image("in-turn-by-hand")
     with cluster.make_agent("in-turn"):
         watch = ObjectWatch(wanted)
@@ -114,7 +114,7 @@ def _run_rounds(cluster: Cluster, ways: dict[str, Way], numbers: range) -> Round
 
 
 def _time_agent(node_image: NodeImage, watch: ObjectWatch, reference: str) -> float:
-    """Seconds from the wish to the state of the object that says that it succeeded."""
+    """Seconds from the request to the state of the object that says that it succeeded."""
     n_seen = len(watch.seen)
     began = time.monotonic()
     node_image.want(reference)
@@ -135,7 +135,7 @@ def _time_by_hand(node_image: NodeImage, node: Node, reference: str) -> float:
 def measure_crowd(cluster: Cluster) -> list[Row]:
     """Many images at once, and one more when they are there.
 
-    The runtime is made up, since it is the telling that is measured: it knows best when a pull
+    The runtime is made up, since it is the reporting that is measured: it knows best when a pull
     ended, and leaves the processor to the others meanwhile.
     """
     n = 40 if cluster.node.quick else _CROWD

@@ -44,7 +44,7 @@ def measure(node: Node) -> list[Row]:
 
 
 def _measure_single(lab: PodNode) -> list[Row]:
-    """Beside somebody who does by hand what cannot be less: a PATCH and a StopContainer call.
+    """Beside the least that a program can do: a PATCH and a StopContainer call.
 
     "Runs again" is counted from the PATCH for the agent, and from that call by hand. It depends on
     the kubelet's clock, so both are begun at the same phase of it in each round.

@@ -129,7 +129,7 @@ def cost_rows(name: str, cost: Cost, floor: Cost, limits: dict[str, Limit]) -> l
 def _watch_threads(pid: int, seconds: float) -> tuple[int, float]:
     """Context switches and milliseconds of CPU of all threads meanwhile.
 
-    Looks every second, since threads come and go; what one does in its last second is not seen.
+    Reads every second, since threads come and go; what one does in its last second is not seen.
     """
     first = _read_threads(pid)
     last = dict(first)

@@ -31,7 +31,7 @@ Way = Callable[[], float]
 
 def measure(node: Node) -> list[Row]:
     with PodNode(node, scheduler=True) as lab:
-        managed, told = _Managed(lab).run_rounds()
+        managed, reported = _Managed(lab).run_rounds()
         updates = _Updates(lab)
         metadata = updates.run_rounds(
             {
@@ -49,7 +49,7 @@ def measure(node: Node) -> list[Row]:
         )
     aim = Limit(0.2, "> 80 % less", "ratio")
     return [
-        _managed_row("metadata change by OpenKruise: gate shut → new container told of", told),
+        _managed_row("metadata change by OpenKruise: gate shut → new container seen", reported),
         _managed_row("metadata change by OpenKruise: gate shut → ready again", managed),
         _row("metadata change → ready: in place, or a new pod", metadata, "replace"),
         _row("metadata change → ready: in place, or a bare StopContainer", metadata, "stop"),
@@ -61,10 +61,10 @@ def measure(node: Node) -> list[Row]:
 
 class _Updates:
     """Every way takes a pod that is ready, and returns the seconds from what is asked for until the
-    API server tells that the new version is ready.
+    API server reports that the new version is ready.
 
     A new pod has another name and is asked for together with the end of the old one, so that it
-    does not wait for that: nobody who replaces pods can be faster. Images are on a disk, and come
+    does not wait for that: no replacement of pods can be faster. Images are on a disk, and come
     from a registry on this machine: most are farther away.
     """
 
@@ -173,16 +173,16 @@ class _Updates:
 
 class _Managed:
     """The bench plays OpenKruise's manager: it shuts a pod's readiness gate, changes a label, and
-    opens the gate once pod and annotation tell of one and the same container, with the new value.
+    opens the gate once pod and annotation report the same container, with the new value.
 
     By hand, beside it, is what cannot be less: the gate of a pod that the agent has nothing to do
     with is shut, its label changed, its container stopped as soon as the kubelet has made the pod
-    unready, and the gate opened as soon as the status tells of another container. That is what is
+    unready, and the gate opened as soon as the status reports another container. That is what is
     left of the kubelet's period when the container ends, and two periods more: for the status, and
     for the gate. It is a third one where the kubelet takes up the news of the container that it has
     started before that of the gate, and always where the pod's metadata is written in between.
 
-    The new container is told of by annotation and condition, or by hand by the pod's status.
+    The new container is reported by annotation and condition, or by hand by the pod's status.
     """
 
     def __init__(self, lab: PodNode) -> None:
@@ -199,21 +199,21 @@ class _Managed:
         self._watch = ObjectWatch(lab)
 
     def run_rounds(self) -> tuple[Rounds, Rounds]:
-        """Until it is ready, and until the new container is told of. In an order that goes round;
+        """Until it is ready, and until the new container is reported. In an order that goes round;
         the very first is not counted."""
         ready: dict[str, list[float]] = {"agent": [], "bare": []}
-        told: dict[str, list[float]] = {"agent": [], "bare": []}
+        reported: dict[str, list[float]] = {"agent": [], "bare": []}
         order = list(ready)
         for number in range(-1, self._n_rounds):
             self._pace.begin_round()
             for way in order:
-                ready_after, told_after = self._time(way, self._pods[way][number])
+                ready_after, reported_after = self._time(way, self._pods[way][number])
                 if number >= 0:
                     ready[way].append(ready_after)
-                    told[way].append(told_after)
+                    reported[way].append(reported_after)
             order.reverse()
         self._lab.delete_all([pod for pods in self._pods.values() for pod in pods])
-        return Rounds(ready), Rounds(told)
+        return Rounds(ready), Rounds(reported)
 
     def _create(self, name: str, gate: str, has_owner: bool) -> Pod:
         main = container("main", self._lab.image, env=from_labels(ROUND="round"), volumeMounts=[])
@@ -243,7 +243,7 @@ class _Managed:
                 return False
             return way == "bare" or _meta_of(seen) == expected_meta(seen)
 
-        def is_told(seen: Object) -> bool:
+        def is_reported(seen: Object) -> bool:
             if way == "bare":
                 return is_complete(seen)
             return [one["containerID"] for one in _meta_of(seen) or []] != [before]
@@ -252,7 +252,7 @@ class _Managed:
         n_complete = len(self._watch.seen)
         pod.set_condition(gate, "True")
         ready_at = self._wait(pod, is_ready, n_complete)
-        return ready_at - began, self._wait(pod, is_told, n_seen) - began
+        return ready_at - began, self._wait(pod, is_reported, n_seen) - began
 
     def _wait(self, pod: Pod, condition: Callable[[Object], bool], since: int) -> float:
         def is_so(seen: Object) -> bool:

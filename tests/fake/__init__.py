@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Peers that do what a test tells them: a runtime and a registry that can fail in every way.
+"""Peers that do what a test sets: a runtime and a registry that can fail in every way.
 
-They run inside the test's own process, behave well until told otherwise, and record all that is
+They run inside the test's own process, behave well until a fault is set, and record all that is
 asked of them. Real peers are in the package `lab` beside this one.
 """

@@ -22,7 +22,7 @@ def _notify(text: str) -> None:
         sender.sendto(text.encode(), os.environ["NOTIFY_SOCKET"])
 
 
-def _report_wishes(images_dir: Path, state_dir: Path) -> None:
+def _report_requests(images_dir: Path, state_dir: Path) -> None:
     """As if all that is asked for had been there at once."""
     statuses: dict[str, dict[str, list[dict[str, str]]]] = {}
     for path in images_dir.glob("*.yaml"):
@@ -43,7 +43,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
     if behaviour == "die":
         sys.exit("no such runtime")
-    _report_wishes(options.images_dir, options.state_dir)
+    _report_requests(options.images_dir, options.state_dir)
     print(json.dumps({"message": "ready"}), file=sys.stderr, flush=True)
     _notify("READY=1\nSTATUS=0 of 0 images")
     while signal.sigwait(awaited) == signal.SIGHUP:

@@ -51,7 +51,7 @@ def status_object(code: int, message: str, reason: str | None = None) -> dict[st
 
 
 def error_event(code: int, message: str = "too old resource version: 1 (2)") -> bytes:
-    """The line of a watch that tells of an error."""
+    """The line of a watch that reports an error."""
     return json.dumps({"type": "ERROR", "object": status_object(code, message)}).encode() + b"\n"
 
 
@@ -165,7 +165,7 @@ async def lose_request(exchange: Exchange) -> None:
 
 
 async def lose_reply(exchange: Exchange) -> None:
-    """The server does it, and nobody learns."""
+    """The server does it, and the caller gets no answer."""
     await (await exchange.ask()).read()
     exchange.cut()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands between the agent and an API server, real or not, and spoils what a test wants spoilt.
+"""Stands between the agent and an API server, real or not, and spoils what a test sets.
 
     with ApiProxy(folder, server.url, server.authority) as proxy:
         agent = ...  # with a kubeconfig that names proxy.url and proxy.authority
@@ -11,7 +11,7 @@
 
 A request is named "METHOD /path?query", and patterns are regular expressions that are searched in
 that. It ends the agent's TLS with a certificate of its own and speaks HTTP/1.1 to both sides; what
-it is not told to spoil passes through, piece by piece as it arrives. What goes wrong below HTTP, or
+it is not set to spoil passes through, piece by piece as it arrives. What goes wrong below HTTP, or
 with HTTP/2, is up to the TcpProxy.
 """
 
@@ -222,7 +222,7 @@ class Exchange:
             self.send(watch.filter(piece) if watch is not None else piece)
             await self.flush()
         if watch is not None and watch.is_silent:
-            # Nor does it tell that the server has ended it.
+            # Nor does it report that the server has ended it.
             await self.wait_over()
 
     async def wait_over(self) -> None:
@@ -230,7 +230,7 @@ class Exchange:
         await self._over.wait()
 
     def leave(self) -> None:
-        """No more is sent, and nothing more is wanted from the server."""
+        """No more is sent, and nothing more is read from the server."""
         self._over.set()
         if self._server is not None:
             # Ends whatever still reads from it.
@@ -283,11 +283,11 @@ class ApiProxy(Listening):
             self._server_tls.verify_mode = ssl.CERT_NONE
 
     def on(self, pattern: str, behaviour: Behaviour, times: int | None = None) -> None:
-        """For requests that match, from now on or so many times; what was told last goes first."""
+        """For requests that match, from now on or so many times; what was set last goes first."""
         self._rules.insert(0, _Rule(re.compile(pattern), behaviour, times))
 
     def behave(self) -> None:
-        """Forgets all that `on` was told. What it has begun to spoil stays spoilt."""
+        """Forgets all that `on` has set. What it has begun to spoil stays spoilt."""
         self._rules.clear()
 
     def requests(self, pattern: str = "") -> list[Request]:

@@ -90,7 +90,7 @@ class FakeApiServer(ApiStore):
 
     Everything may be changed while it runs: `tokens` are let in; `forbidden` holds pairs of a verb
     and a resource, but not for `admin_tokens`; `versions` are those that apps.kruise.io is served
-    in; no page of a list is longer than `page_size`, unless that is 0 or nobody asked for pages.
+    in; no page of a list is longer than `page_size`, unless that is 0 or none were asked for.
     """
 
     def __init__(self, folder: Path, *, streams_lists: bool = True, page_size: int = 0) -> None:
@@ -333,7 +333,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """In the connection's own thread, so that a slow TLS handshake holds up nobody."""
+        """In the connection's own thread, so that a slow TLS handshake delays no other."""
         with suppress(OSError):
             request.do_handshake()
             super().finish_request(request, client_address)

@@ -88,7 +88,7 @@ def apply_patch(target: Object, patch: Any) -> Object:
 class ApiStore:
     """Everything may be called from any thread. What is returned is the caller's to change.
 
-    `changed` is notified of each change, and held by whoever needs more than one call to fit.
+    `changed` is notified of each change, and held by callers that need more than one call to fit.
     """
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class ApiStore:
             return self._store("DELETED", (resource, namespace, name), gone)
 
     def bookmark(self) -> None:
-        """Tells all watches that asked for it how far they are."""
+        """Sends a bookmark to all watches that asked for it."""
         with self.changed:
             self.version += 1
             for resource in RESOURCES:

@@ -20,7 +20,7 @@ from typing import Any
 
 import grpc
 
-# A call that nobody ends keeps its thread; this bounds how long a broken test can.
+# A call that is not ended keeps its thread; this bounds how long a broken test can.
 _LONGEST_SECONDS = 300
 
 
@@ -28,7 +28,7 @@ _LONGEST_SECONDS = 300
 class Call:
     """One call that reached the runtime. Times are of time.monotonic().
 
-    `ended_at` is set when the call is over, and `cancelled` tells whether the caller had given up
+    `ended_at` is set when the call is over, and `cancelled` says whether the caller had given up
     on it (cancelled it, let its deadline pass, or went away) before it got an answer.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of containerd that tells what arrives while it pulls, with scripted bytes."""
+"""The part of containerd that reports what arrives while it pulls, with scripted bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IMAGES = "containerd.services.images.v1.Images"
 
 @dataclass
 class Ingest:
-    """A blob on its way: grows from `begin` on and, if told so, stalls at `stops_at` bytes."""
+    """A blob on its way: grows from `begin` on and, if set, stalls at `stops_at` bytes."""
 
     digest: str
     total: int

@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 class Listening:
-    """Listens from the moment it is made: on a port of the loopback address, or where it is told to.
+    """Listens from the moment it is made: on a port of the loopback address, or at `address`.
 
     A subclass says in `_serve` what happens to a connection; it is over when that returns.
     """
@@ -33,7 +33,7 @@ class Listening:
         self._tls = tls
         self._open: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
-        # Bound but deaf: so nobody else gets the port while this has vanished.
+        # Bound but deaf: so no other program gets the port while this has vanished.
         self._holder = socket.socket()
         self._holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._holder.bind(address)
@@ -96,7 +96,7 @@ class Listening:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
     def _soon(self, work: Callable[..., object], *arguments: object) -> None:
-        """Has the loop do it, before anything that it is told later."""
+        """Has the loop do it, before anything that it is given later."""
         self._loop.call_soon_threadsafe(work, *arguments)
 
     # The rest runs on the loop.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The local API of an agent that says what a test wants: for what `inplacectl` makes of it.
+"""The local API of an agent that says what a test sets: for what `inplacectl` makes of it.
 
     with FakeNode(socket) as node:
         node.restart = lambda request, context: iter([node.messages.RestartEvent(...)])

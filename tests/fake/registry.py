@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image registry over plain HTTP that fails in whatever way a test wants.
+"""An image registry over plain HTTP that fails in whatever way a test sets.
 
     with FakeRegistry() as registry:
         image = registry.add("demo/web", "1", build_image([random_layer(1 << 20)]))
@@ -239,7 +239,7 @@ class FakeRegistry:
         self._behaviours[kind, name] = behaviour
 
     def behave(self) -> None:
-        """Forgets all that `on` was told."""
+        """Forgets all that `on` has set."""
         self._behaviours.clear()
 
     def requests(self, kind: Kind | None = None, name: str | None = None) -> list[Request]:
@@ -288,7 +288,7 @@ class FakeRegistry:
                     registry._serve(self, "POST")
 
             def log_message(self, format: str, *arguments: object) -> None:
-                """Not on the test's terminal; `requests` tells it all."""
+                """Not on the test's terminal; `requests` has it all."""
 
         return Handler
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A container runtime that speaks CRI v1 on a Unix socket and does what a test tells it.
+"""A container runtime that speaks CRI v1 on a Unix socket and does what a test sets.
 
     with FakeRuntime(folder) as runtime:
         runtime.on("PullImage", behaviours.fail("NOT_FOUND", "no such image"), image="demo/web:1")
         ...
         assert [call.image for call in runtime.calls("PullImage")] == ["demo/web:1"]
 
-What goes wrong below gRPC is up to its `front`; what it tells of bytes is in its `content`.
+What goes wrong below gRPC is up to its `front`; what it reports of bytes is in its `content`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class FakeRuntime:
     """Serves from the moment it is made. All of it may be changed while it runs.
 
     `images` is what it holds by reference; a good PullImage adds to it. `api` is the CRI version it
-    speaks: with "v1alpha2" every v1 call is unknown to it. `search` is the registry where it looks for
+    speaks: with "v1alpha2" every v1 call is unknown to it. `search` is the registry where it finds
     an image without one. References of Docker Hub are those without "docker.io/library/" to a test,
     in whichever way the runtime is asked; `call.request` has what it was asked.
     """
@@ -94,7 +94,7 @@ class FakeRuntime:
         self._behaviours[method, image and _familiar(image)] = behaviour
 
     def behave(self) -> None:
-        """Forgets all that `on` was told."""
+        """Forgets all that `on` has set."""
         self._behaviours.clear()
 
     def calls(self, method: str | None = None, image: str | None = None) -> list[Call]:
@@ -250,7 +250,7 @@ def _serialize(message: Answer) -> bytes:
 
 
 def _end(call: Call, cancelled: bool) -> None:
-    """The first to tell wins: the good end of a call is followed by the end of its context."""
+    """The first report wins: the good end of a call is followed by the end of its context."""
     if not call.over.is_set():
         call.cancelled = cancelled
         call.ended_at = time.monotonic()

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands between the agent and a real runtime, and spoils what a test wants spoilt.
+"""Stands between the agent and a real runtime, and spoils what a test sets.
 
     with RuntimeProxy(folder, containerd.socket) as proxy:
         agent = ...  # with proxy.endpoint
-        proxy.on("StopContainer", behaviours.fail("UNKNOWN", "as told"))
+        proxy.on("StopContainer", behaviours.fail("UNKNOWN", "as set"))
         ...
         assert len(proxy.calls("ExecSync")) == 1
 
-What it is not told to spoil passes through as it is, streams as well.
+What it is not set to spoil passes through as it is, streams as well.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class RuntimeProxy:
         self._rules.insert(0, (method, container, behaviour))
 
     def behave(self) -> None:
-        """Forgets all that `on` was told."""
+        """Forgets all that `on` has set."""
         self._rules.clear()
 
     def calls(self, method: str | None = None, container: str | None = None) -> list[Call]:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries bytes between two TCP ports and loses, holds or delays them as a test wants.
+"""Carries bytes between two TCP ports and loses, holds or delays them as a test says.
 
 It knows nothing of what it carries, so TLS and HTTP/2 pass through as they are:
 
     with TcpProxy(("127.0.0.1", server_port)) as line:
-        line.freeze()  # the cable is pulled: nobody learns anything
+        line.freeze()  # the cable is pulled: neither side notices
         ...
         line.thaw()
 """
@@ -86,7 +86,7 @@ class TcpProxy(Listening):
             if left is not None and len(chunk) >= left:
                 target.write(chunk[:left])
                 await target.drain()
-                raise ConnectionResetError("cut as told")
+                raise ConnectionResetError("cut as set")
             left = None if left is None else left - len(chunk)
             self.n_bytes += len(chunk)
             target.write(chunk)
