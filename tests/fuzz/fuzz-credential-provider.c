@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The configuration of credential provider plugins, and what a plugin writes, from somebody who
- * means harm
+ * The configuration of credential provider plugins, and what a plugin writes, from
+ * an attacker
  *
  * Each input is read as both. What is accepted is complete and can be used; what is refused leaves
  * nothing behind and says why in one line.

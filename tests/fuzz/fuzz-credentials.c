@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Registry credentials, from somebody who means harm
+ * Registry credentials, from an attacker
  *
- * What is accepted has something in each entry and can be looked up; what is refused leaves nothing
+ * What is accepted has something in each entry and can be found; what is refused leaves nothing
  * behind and does not repeat the text.
  */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Documents, from somebody who means harm: whatever is taken is within the limits, and means the
+ * Documents, from an attacker: whatever is taken is within the limits, and means the
  * same when it is written as JSON and read again
  */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The body of a watch, from somebody who means harm: whatever the pieces are, the same frames come
+ * The body of a watch, from an attacker: whatever the pieces are, the same frames come
  * out, none is larger than allowed, and what is remembered is no larger either. The events in them
  * are read, too.
  */

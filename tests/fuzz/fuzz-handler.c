@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A preStop hook and a container's ports, from somebody who means harm
+ * A preStop hook and a container's ports, from an attacker
  *
  * The first line is the handler, the rest the ports. What is accepted has all that its kind needs, and
  * nothing in it that could end a line of HTTP; what is refused says why in one line.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Image references, from somebody who means harm
+ * Image references, from an attacker
  *
  * A reference that is accepted is the same image in each of its forms.
  */

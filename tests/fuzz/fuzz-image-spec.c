@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Node images, from somebody who means harm: every desired image can be carried out as it is
+ * Node images, from an attacker: every desired image can be carried out as it is
  */
 
 #include <json-c/json_object.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Kubernetes' protobuf, from somebody who means harm: what is accepted lies within the input or is
+ * Kubernetes' protobuf, from an attacker: what is accepted lies within the input or is
  * one of its texts; what is refused says why in one line. The same bytes are tried as a list, an
  * event, a reason and a pod.
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A kubeconfig, or the answer of a program that makes credentials, from somebody who means harm
+ * A kubeconfig, or the answer of a program that makes credentials, from an attacker
  *
- * What is accepted is complete; what is refused leaves nothing behind and is told in one line that
+ * What is accepted is complete; what is refused leaves nothing behind and is reported in one line that
  * does not repeat the text's secrets.
  */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Image manifests, from somebody who means harm
+ * Image manifests, from an attacker
  *
  * What is accepted has a digest in each blob, each digest once, and a total that is their sum; what
  * is refused leaves nothing behind and says why in one line.

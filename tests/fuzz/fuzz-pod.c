@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A pod from somebody who means harm: what is refused says why in one line; what is accepted has
+ * A pod from an attacker: what is refused says why in one line; what is accepted has
  * all of its texts, which come from the input, and containers and statuses within their limits.
  */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Restart requests, from somebody who means harm
+ * Restart requests, from an attacker
  *
  * What is accepted has an identity and, unless there is a problem, containers with different names;
  * whatever is planned for it is about one of them; and the patch of its status leaves nothing to
@@ -77,20 +77,20 @@ static json_object *get(json_object *object, const char *key) {
         return value;
 }
 
-/* Once it is written it is what was wanted. To copy the object and read it again takes longer than all
+/* Once it is written it is the desired status. To copy the object and read it again takes longer than all
  * the rest, so an input does it for one shape. */
 static void check_patch(json_object *object, RecreateDialect dialect, const RecreateSpec *spec,
-                        const RecreateStatus *wanted) {
+                        const RecreateStatus *desired) {
         cleanup(json_object_put_p) json_object *patch = NULL, *again = NULL, *after = NULL;
         cleanup(recreate_spec_free_p) RecreateSpec *read = NULL;
 
-        check(recreate_status_diff(&spec->status, wanted, NULL, &patch) >= 0);
+        check(recreate_status_diff(&spec->status, desired, NULL, &patch) >= 0);
         after = copy_json(object);
         if (patch)
                 after = apply_merge_patch(after, patch);
         check(json_object_is_type(get(after, "metadata"), json_type_object));
         check(recreate_spec_parse(after, dialect, &read, NULL) >= 0);
-        check(recreate_status_diff(&read->status, wanted, NULL, &again) >= 0);
+        check(recreate_status_diff(&read->status, desired, NULL, &again) >= 0);
         check(!again);
 }
 
@@ -102,7 +102,7 @@ static void check_dialect(json_object *object, RecreateDialect dialect, size_t c
                 { .is_here = true, .is_running = true, .id = "a2", .is_ready = true },
         };
         cleanup(recreate_spec_free_p) RecreateSpec *spec = NULL;
-        cleanup(recreate_status_done) RecreateStatus wanted = RECREATE_STATUS_INIT;
+        cleanup(recreate_status_done) RecreateStatus desired = RECREATE_STATUS_INIT;
         cleanup(json_object_put_p) json_object *adoption = NULL, *drain = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
         Pod pod = { .uid = (char *) "p-1", .grace_sec = 30 };
@@ -120,13 +120,13 @@ static void check_dialect(json_object *object, RecreateDialect dialect, size_t c
         check(recreate_controller_adopt(object, &pod, "node-1", &adoption) >= 0 && adoption);
         check(recreate_controller_drain(object, spec, dialect, 1769904000, &drain) >= 0 && drain);
 
-        check(recreate_status_copy(&spec->status, &wanted) >= 0);
-        if (wanted.phase == RECREATE_NONE)
-                wanted.phase = RECREATE_RECREATING;
+        check(recreate_status_copy(&spec->status, &desired) >= 0);
+        if (desired.phase == RECREATE_NONE)
+                desired.phase = RECREATE_RECREATING;
         for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
-                check_plan(spec, &shapes[i], &wanted);
+                check_plan(spec, &shapes[i], &desired);
                 if (i == choice % (sizeof(shapes) / sizeof(shapes[0])))
-                        check_patch(object, dialect, spec, &wanted);
+                        check_patch(object, dialect, spec, &desired);
         }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The status of a NodeImage, written by somebody who means harm
+ * The status of a NodeImage, written by an attacker
  *
  * Whatever it is, one patch makes it right, and leaves alone what is not ours.
  */

@@ -32,7 +32,7 @@ class Interface:
         _run(*("ip", "link", "add", self.name, "type", "veth"), *("peer", "name", f"p{self.name}"))
         shown = _run("ip", "-json", "link", "show", self.name)
         first, second = _FIRST_NETWORK
-        # An index is nobody else's as long as the interface is there, but there are more of them.
+        # The index is unique as long as the interface is there, but there are more indexes.
         for number in itertools.count(json.loads(shown)[0]["ifindex"]):
             high, low = divmod(number % _N_NETWORKS, 256)
             network = f"{first}.{second + high}.{low}"

@@ -167,9 +167,9 @@ def test_refusals_of_one_credential(agent, containerd, fake_registry, image_name
 def test_which_entry_matches(start_agent, fake_runtime, key, reference, is_used):
     """The host of an entry may hold "*" for a part, a port and a path, as the kubelet has it."""
     agent = start_agent(fake_runtime.endpoint)
-    agent.give_credentials(key, "somebody", "x")
+    agent.give_credentials(key, "alice", "x")
     Preload(agent, reference).wait_end()
-    assert used(fake_runtime) == ["somebody" if is_used else ""]
+    assert used(fake_runtime) == ["alice" if is_used else ""]
 
 
 def test_pull_secrets_by_name(start_agent, fake_runtime):
@@ -232,9 +232,9 @@ def test_malformed_file_is_reported(start_agent, fake_runtime):
     """A malformed file that no image names is a problem in doctor; the other files still count."""
     agent = start_agent(fake_runtime.endpoint)
     (agent.auth_dir / "bad.json").write_text('{"auths": {"hub.test": {"auth": "!!"}}}')
-    agent.give_credentials("hub.test", "somebody", "x", file="good.json")
+    agent.give_credentials("hub.test", "alice", "x", file="good.json")
     Preload(agent, "hub.test/demo/web:1").wait_end()
-    assert used(fake_runtime) == ["somebody"]
+    assert used(fake_runtime) == ["alice"]
     ran = agent.ctl("doctor")
     assert ran.returncode == 1 and "bad.json" in ran.stdout
 
@@ -242,8 +242,8 @@ def test_malformed_file_is_reported(start_agent, fake_runtime):
 def test_exposed_files(make_agent, fake_runtime):
     """What other users may write, or read of secrets, is used, and said at the start and by doctor."""
     agent = make_agent(fake_runtime.endpoint)
-    write_whole(agent.auth_dir / "all.json", auths("somebody", "hidden", "other.example"))
-    write_whole(agent.auth_dir / "root.json", auths("somebody", "hidden", "third.example"))
+    write_whole(agent.auth_dir / "all.json", auths("alice", "hidden", "other.example"))
+    write_whole(agent.auth_dir / "root.json", auths("alice", "hidden", "third.example"))
     (agent.auth_dir / "all.json").chmod(0o644)
     (agent.auth_dir / "root.json").chmod(0o600)
     agent.config_path.chmod(0o666)
@@ -363,7 +363,7 @@ def test_credentials_are_never_logged(start_agent, fake_runtime):
     """No password appears in the log at its most talkative, in the status or in an answer."""
     fake_runtime.on("PullImage", _REFUSED)
     agent = start_agent(fake_runtime.endpoint, log_level="debug")
-    agent.give_credentials("hub.test", "somebody", "pass-w0rd")
+    agent.give_credentials("hub.test", "alice", "pass-w0rd")
     Preload(agent, "hub.test/demo/web:1", backoff_limit=0).wait_end()
     (agent.auth_dir / "bad.json").write_text('{"auths": {"hub.test": "pass-w0rd"}}')
     output = agent.log_text() + str(agent.status()) + agent.ctl("doctor", "-o", "json").stdout

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * A client, what it says about its server, and calls that remember what they were told
+ * A client, what it says about its server, and calls that keep their replies
  */
 
 #include "agent/base/cleanup.h"
@@ -15,7 +15,7 @@ typedef struct Fixture {
         sd_event *event;
         Server server;
         KubeClient *client;
-        unsigned n_told; /* about the server */
+        unsigned n_reported; /* about the server */
         char trouble[256];
         Metrics *metrics;
 } Fixture;
@@ -111,7 +111,7 @@ static inline int n_counted(const Fixture *f, const char *verb, const char *code
 static inline void on_reachable(const Error *trouble, void *userdata) {
         Fixture *f = userdata;
 
-        f->n_told++;
+        f->n_reported++;
         snprintf(f->trouble, sizeof(f->trouble), "%s", trouble ? error_message(trouble) : "");
 }
 

@@ -4,7 +4,7 @@
 /*
  * The client of the API server, without a server
  *
- * Keeps what is asked of it, for the test to look at and to answer. To be included once by a test
+ * Keeps what is asked of it, for the test to inspect and to answer. To be included once by a test
  * that is built without client.c and retry.c.
  */
 
@@ -115,7 +115,7 @@ static inline bool fake_stream(const KubeRequest *request, const char *body, siz
         return true;
 }
 
-/* Answers the oldest call, with a code of 0 as if nobody did. */
+/* Answers the oldest call, with a code of 0 as if no server did. */
 static inline int fake_answer_full(KubeReply reply) {
         const KubeRequest request = fake.calls[0]->request;
         bool is_good = reply.code >= 200 && reply.code < 300;

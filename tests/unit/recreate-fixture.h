@@ -646,7 +646,7 @@ bool stops_has_stopped(const Stops *stops, const char *owner, const char *contai
         return node.stopped_before && strcmp(node.stopped_before, container_id) == 0;
 }
 
-/* It comes to the point where it looks; whether it may go on. */
+/* It comes to its check; whether it may go on. */
 static inline bool stop_begin(Stop *stop) {
         assert_int_equal(stop->options.on_check(stop, stop->options.userdata), 0);
         settle();

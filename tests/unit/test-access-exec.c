@@ -11,7 +11,7 @@
         "{\"kind\":\"ExecCredential\",\"apiVersion\":\"" EXEC_CREDENTIAL_V1 \
         "\",\"status\":{" members "}}"
 
-/* Notes that it runs, and then does what the test wants. */
+/* Notes that it runs, and then does what the test says. */
 static void put_program(Fixture *fixture, const char *script) {
         char text[512];
 
@@ -46,7 +46,7 @@ static void await(Fixture *fixture) {
                 assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
 }
 
-/* Also for the loop, which looks at its clock once a turn. */
+/* Also for the loop, which reads its clock once a turn. */
 static void pass(Fixture *fixture, unsigned seconds) {
         clock_offset_sec += seconds;
         assert_int_equal(sd_event_run(fixture->event, 0), 0);
@@ -86,7 +86,7 @@ static void test_token(void **state) {
         assert_int_equal(fixture->n_changed, 1);
 }
 
-static void test_what_it_is_told(void **state) {
+static void test_what_it_is_given(void **state) {
         Fixture *fixture = *state;
 
         put(fixture, "ca", PEM_A);
@@ -121,7 +121,7 @@ static void test_cluster_info(void **state) {
                                   "\"client.authentication.k8s.io/v1\"}");
 }
 
-/* A failure is told to whoever asks, and the program has its peace for a while. */
+/* A failure is returned to each caller, and the program is not run again for a while. */
 static void test_failure(void **state) {
         Fixture *fixture = *state;
 
@@ -200,15 +200,15 @@ static void test_refused(void **state) {
         assert_int_equal(n_runs(fixture), 5);
 }
 
-static void put_expiring(Fixture *fixture, const char *token, int64_t life_sec) {
+static void put_expiring(Fixture *fixture, const char *token, int64_t lifetime_sec) {
         char members[256], until[RFC3339_SIZE];
 
         (void) snprintf(members, sizeof(members), "\"token\":\"%s\",\"expirationTimestamp\":\"%s\"",
-                        token, rfc3339_format(time(NULL) + clock_offset_sec + life_sec, until));
+                        token, rfc3339_format(time(NULL) + clock_offset_sec + lifetime_sec, until));
         put_answer(fixture, members);
 }
 
-/* A new one is made while the old one is still good, so that nobody waits for it. */
+/* A new one is made while the old one is still good, so that no call waits for it. */
 static void test_renewal(void **state) {
         Fixture *fixture = *state;
 
@@ -288,7 +288,7 @@ static void test_certificate(void **state) {
         assert_string_equal(fixture->credentials->key, "-----BEGIN 2");
 }
 
-/* Whoever waits for the program is told that it ended. */
+/* The callers that wait for the program are notified of its end. */
 static void test_config_changed_meanwhile(void **state) {
         Fixture *fixture = *state;
 
@@ -327,7 +327,7 @@ static void test_freed_meanwhile(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 TEST(test_token),
-                TEST(test_what_it_is_told),
+                TEST(test_what_it_is_given),
                 TEST(test_cluster_info),
                 TEST(test_failure),
                 TEST(test_senseless_answer),

@@ -166,7 +166,7 @@ static void test_lost_token(void **state) {
         assert_null(kube_access_trouble(fixture->access));
 }
 
-/* Nobody can say more than that it is the newest one. */
+/* It can only be known to be the newest one. */
 static void test_refused_token(void **state) {
         Fixture *fixture = *state;
 

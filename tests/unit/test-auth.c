@@ -270,7 +270,7 @@ static void expect_refusal(Fixture *fixture, const char *words) {
         assert_null(strstr(fixture->error, SECRET));
 }
 
-static void want_secret(Fixture *fixture, const char *namespace, const char *name) {
+static void request_secret(Fixture *fixture, const char *namespace, const char *name) {
         assert_int_equal(desired_image_add_secret(&fixture->desired, namespace, name), 0);
 }
 
@@ -334,9 +334,9 @@ static void test_named_files(void **state) {
         write_file(fixture, "auth.d/a.json", ENTRY("a"));
         write_file(fixture, "auth.d/b.json", ENTRY("b"));
         write_file(fixture, "auth.d/c.json", ENTRY("c"));
-        want_secret(fixture, NULL, "c");
-        want_secret(fixture, "ns", "a");
-        want_secret(fixture, "", "missing");
+        request_secret(fixture, NULL, "c");
+        request_secret(fixture, "ns", "a");
+        request_secret(fixture, "", "missing");
         start(fixture, NULL);
         ask(fixture, false);
         expect(fixture, "c a", "a b c");
@@ -346,8 +346,8 @@ static void test_named_files_refused(void **state) {
         Fixture *fixture = *state;
 
         write_file(fixture, "auth.d/a.json", "{\"r.io\":\"" SECRET "\"}");
-        want_secret(fixture, NULL, "missing");
-        want_secret(fixture, NULL, "a");
+        request_secret(fixture, NULL, "missing");
+        request_secret(fixture, NULL, "a");
         start(fixture, NULL);
         ask(fixture, false);
         expect_refusal(fixture, "a.json\": the entry \"r.io\" is not an object");
@@ -358,9 +358,9 @@ static void test_server(void **state) {
         Fixture *fixture = *state;
 
         write_file(fixture, "auth.d/file.json", ENTRY("file"));
-        want_secret(fixture, "ns", "a");
-        want_secret(fixture, NULL, "file");
-        want_secret(fixture, "ns", "b");
+        request_secret(fixture, "ns", "a");
+        request_secret(fixture, NULL, "file");
+        request_secret(fixture, "ns", "b");
         start(fixture, NULL);
         auth_set_secrets(fixture->auth, &fixture->secrets);
         ask(fixture, true);
@@ -382,8 +382,8 @@ static void test_server_partly(void **state) {
         const char *said, *first;
         Stderr captured;
 
-        want_secret(fixture, "ns", "a\nb");
-        want_secret(fixture, "ns", "good");
+        request_secret(fixture, "ns", "a\nb");
+        request_secret(fixture, "ns", "good");
         start(fixture, NULL);
         auth_set_secrets(fixture->auth, &fixture->secrets);
         stderr_pipe(&captured);
@@ -403,12 +403,12 @@ static void test_server_partly(void **state) {
         assert_null(strstr(said, SECRET));
 }
 
-/* Nobody waits for a plugin when there is nothing to pull with. */
+/* No pull waits for a plugin when there is nothing to pull with. */
 static void test_server_refused(void **state) {
         Fixture *fixture = *state;
 
-        want_secret(fixture, "ns", "a");
-        want_secret(fixture, "ns", "b");
+        request_secret(fixture, "ns", "a");
+        request_secret(fixture, "ns", "b");
         start(fixture, "#!/bin/sh\nexec sleep 1000\n");
         auth_set_secrets(fixture->auth, &fixture->secrets);
         ask(fixture, false);
@@ -420,8 +420,8 @@ static void test_server_refused(void **state) {
 static void test_server_goes(void **state) {
         Fixture *fixture = *state;
 
-        want_secret(fixture, "ns", "a");
-        want_secret(fixture, "ns", "b");
+        request_secret(fixture, "ns", "a");
+        request_secret(fixture, "ns", "b");
         start(fixture, NULL);
         auth_set_secrets(fixture->auth, &fixture->secrets);
         ask(fixture, false);
@@ -443,7 +443,7 @@ static void test_many_secrets(void **state) {
 
         for (size_t i = 0; i < 100; i++) {
                 snprintf(label, sizeof(label), "%zu", i);
-                want_secret(fixture, "ns", label);
+                request_secret(fixture, "ns", label);
         }
         start(fixture, NULL);
         auth_set_secrets(fixture->auth, &fixture->secrets);
@@ -460,8 +460,8 @@ static void test_many_secrets(void **state) {
 static void test_drop_at_any_time(void **state) {
         Fixture *fixture = *state;
 
-        want_secret(fixture, "ns", "a");
-        want_secret(fixture, "ns", "b");
+        request_secret(fixture, "ns", "a");
+        request_secret(fixture, "ns", "b");
         start(fixture, "#!/bin/sh\nexec sleep 1000\n");
         auth_set_secrets(fixture->auth, &fixture->secrets);
 

@@ -44,7 +44,7 @@ typedef struct Fixture {
         int started;
 } Fixture;
 
-/* Somebody who asks, and what was answered. */
+/* A caller, and what was answered. */
 typedef struct Question {
         CredentialProvidersAsk *ask;
         unsigned n_answers;
@@ -407,7 +407,7 @@ static void test_at_most_four(void **state) {
         assert_int_equal(count_runs(fixture), 5);
 }
 
-/* Nobody waits: the plugin is ended, and does not hold the pipe any more. */
+/* The plugin is ended at once, and does not hold the pipe any more. */
 static void test_drop_kills(void **state) {
         Fixture *fixture = *state;
         Question question = { .n_answers = 0 };
@@ -452,7 +452,7 @@ static unsigned count_words(const char *text, const char *words) {
         return n;
 }
 
-/* Told once, until something is different; the others are not touched. */
+/* Reported once, until something is different; the others are not touched. */
 static void test_failures(void **state) {
         Fixture *fixture = *state;
         const char *said;

@@ -88,7 +88,7 @@ static void test_options_of_restart(void **state) {
         assert_string_equal(options.misplaced[OPTION_GROUP_PULL], "namespace");
 }
 
-static void test_what_looks_like_an_option_is_an_argument_after_two_dashes(void **state) {
+static void test_options_are_arguments_after_two_dashes(void **state) {
         Options options;
 
         assert_int_equal(parse(WORDS("pull", "--", "--quiet"), &options, NULL), 0);
@@ -131,7 +131,7 @@ int main(void) {
                 cmocka_unit_test(test_defaults),
                 cmocka_unit_test(test_options_stand_anywhere),
                 cmocka_unit_test(test_options_of_restart),
-                cmocka_unit_test(test_what_looks_like_an_option_is_an_argument_after_two_dashes),
+                cmocka_unit_test(test_options_are_arguments_after_two_dashes),
                 cmocka_unit_test(test_wrong_usage_is_refused_in_words),
         };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is drawn is fed to a small terminal, and the screen is looked at.
+ * What is drawn is fed to a small terminal, and the screen is compared.
  */
 
 #include <stdbool.h>

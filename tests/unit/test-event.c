@@ -89,7 +89,7 @@ static void send_number(Fixture *fixture, unsigned n) {
         send_about(fixture, &object, message);
 }
 
-/* The oldest call is such a one; its body is kept until the next one is looked at. */
+/* The oldest call is such a one; its body is kept until the next one is inspected. */
 static json_object *expect_call(const char *method, const char *path) {
         static json_object *json;
 
@@ -294,7 +294,7 @@ static void test_lost_answer_is_no_conflict(void **state) {
         assert_int_equal(fake_answer(409, "{}"), 0);
         assert_int_equal(kube_events_n_dropped(fixture.events), 0);
 
-        /* But this name belongs to somebody else. */
+        /* But this name belongs to another event. */
         send_text(&fixture, "b");
         assert_int_equal(fake_answer(409, "{}"), 0);
         assert_int_equal(kube_events_n_dropped(fixture.events), 1);
@@ -311,7 +311,7 @@ static void refuse(const Fixture *fixture, int code) {
         assert_int_equal(fake_answer(code, "{\"kind\":\"Status\"}"), 0);
 }
 
-static void test_refusals_are_told_once(void **state) {
+static void test_refusals_are_reported_once(void **state) {
         static const int codes[] = { 403, 404, 422, 400, 403, 404, 422 };
         Fixture fixture;
 
@@ -459,7 +459,7 @@ int main(void) {
                 cmocka_unit_test(test_tries_are_bounded),
                 cmocka_unit_test(test_it_waits_before_it_tries_again),
                 cmocka_unit_test(test_lost_answer_is_no_conflict),
-                cmocka_unit_test(test_refusals_are_told_once),
+                cmocka_unit_test(test_refusals_are_reported_once),
                 cmocka_unit_test(test_vanishing_namespace_is_no_news),
                 cmocka_unit_test(test_queue_is_bounded),
                 cmocka_unit_test(test_bucket_is_counted),

@@ -64,11 +64,11 @@ static const struct Refusal {
 };
 
 /* When it expires, and when it is renewed, in seconds from now. */
-static const struct Life {
+static const struct Lifetime {
         const char *expires_at;
-        int64_t life_sec;
+        int64_t lifetime_sec;
         int64_t renew_sec;
-} lives[] = {
+} lifetimes[] = {
         { "2026-01-31T12:00:01Z",           1,     1 },
         { "2026-01-31T12:00:20Z",          20,    18 },
         { "2026-01-31T12:05:00Z",         300,   270 },
@@ -130,16 +130,16 @@ static void test_certificate(void **state) {
 }
 
 static void test_lives(void **state) {
-        for (size_t i = 0; i < sizeof(lives) / sizeof(lives[0]); i++) {
+        for (size_t i = 0; i < sizeof(lifetimes) / sizeof(lifetimes[0]); i++) {
                 cleanup(exec_credential_done) ExecCredential credential = EXEC_CREDENTIAL_INIT;
                 char answer[512];
 
                 (void) snprintf(answer, sizeof(answer),
                                 STATUS(TOKEN ",\"expirationTimestamp\":\"%s\""),
-                                lives[i].expires_at);
+                                lifetimes[i].expires_at);
                 assert_int_equal(parse(answer, &credential, NULL), 0);
-                assert_int_equal(credential.expires_at - now(), lives[i].life_sec);
-                assert_int_equal(credential.renew_at - now(), lives[i].renew_sec);
+                assert_int_equal(credential.expires_at - now(), lifetimes[i].lifetime_sec);
+                assert_int_equal(credential.renew_at - now(), lifetimes[i].renew_sec);
         }
 }
 

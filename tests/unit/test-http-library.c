@@ -44,7 +44,7 @@ static void test_there(void **state) {
         assert_int_equal(error.kind, ERROR_NONE);
         assert_memory_equal(&library, &again, sizeof(library));
 
-        /* Nobody holds it any more, and it is there all the same. */
+        /* No client holds it any more, and it is there all the same. */
         url = library.url();
         assert_non_null(url);
         assert_int_equal(library.url_set(url, CURLUPART_URL, "https://a.example:6443", 0), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The HTTP server's limits, its life and its address
+ * The HTTP server's limits, its end and its address
  */
 
 #include <dirent.h>
@@ -176,7 +176,7 @@ static void test_nothing_wakes_an_idle_server(void **state) {
         assert_int_equal(count_armed_timers(), 0);
 }
 
-/* The failure of a handler reaches whoever runs the loop. */
+/* The failure of a handler ends the loop. */
 static void test_handler_fails(void **state) {
         Fixture *f = *state;
         Client client;

@@ -22,7 +22,7 @@ static const struct Case {
         const char *request;
         const char *status;
         const char *parts[4];
-        const char *end; /* NULL: not looked at */
+        const char *end; /* NULL: not compared */
 } cases[] = {
         { "get",
           "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -110,7 +110,7 @@ static bool starts_with(const char *text, const char *start) {
         return *start ? strncmp(text, start, strlen(start)) == 0 : *text == '\0';
 }
 
-/* Whatever somebody sends, no handler sees it, and the next one is served. */
+/* Whatever a client sends, no handler sees it, and the next one is served. */
 static void test_junk(void **state) {
         static const struct {
                 const char *request;

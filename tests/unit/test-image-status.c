@@ -65,10 +65,10 @@ static const struct Written {
           "\"version\":3,\"imageID\":\"nginx@" ID "\"}" },
         { "has failed",
           { .phase = IMAGE_FAILED, .started_at = 1769903999, .completed_at = 1769904000,
-            .reason = PULL_REASON_NOT_FOUND, .message = (char *) "NotFound: \"no\"\n; look" },
+            .reason = PULL_REASON_NOT_FOUND, .message = (char *) "NotFound: \"no\"\n; see" },
           "{\"tag\":\"1.25\",\"phase\":\"Failed\",\"startTime\":\"2026-01-31T23:59:59Z\","
           "\"completionTime\":\"2026-02-01T00:00:00Z\","
-          "\"message\":\"NotFound: \\\"no\\\"\\n; look\"}" },
+          "\"message\":\"NotFound: \\\"no\\\"\\n; see\"}" },
 };
 
 /* What others may have written, and what is made of it. NULL: it is refused. */

@@ -241,7 +241,7 @@ static FakeStop *open_stop(void) {
         return stop;
 }
 
-/* Asks the stop whether it is still wanted. */
+/* Asks the stop whether it is still needed. */
 static void check_stop(FakeStop *stop) {
         assert_int_equal(stop->on_check((Stop *) stop, stop->userdata), 0);
 }
@@ -628,7 +628,7 @@ static void test_not_healed(void **state) {
         assert_non_null(strstr(fake_patch(), "\"EnvironmentStale\""));
         accept_patch(fixture);
 
-        /* Not again, until something else is asked for; also in a later life of the agent. */
+        /* Not again, until something else is asked for; also in the next run of the agent. */
         assert_string_equal(fake.forgotten, "");
         show_and_run(fixture, next(fixture, "c2", "2"));
         assert_int_equal(fake.n_stops, 1);
@@ -1290,7 +1290,7 @@ static void test_granted_later(void **state) {
 }
 
 /* Whichever of the two is refused, the other one is written; and the refused one, too, once it is
- * accepted, without a word from anybody. */
+ * accepted, without any report. */
 static void test_one_is_refused(void **state) {
         static const struct {
                 const char *refused;

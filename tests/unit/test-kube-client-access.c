@@ -50,7 +50,7 @@ static void test_other_credentials_leave_a_stream_alone(void **state) {
         RUN_UNTIL(f, !connection_is_open(connection));
 }
 
-static void test_watch_blocks_nobody(void **state) {
+static void test_watch_blocks_no_call(void **state) {
         Fixture *f = *state;
         Ask watches[4] = {}, ask = {};
 
@@ -196,7 +196,7 @@ static void test_wait_for_credentials(void **state) {
         assert_int_equal(one.kind, ERROR_DENIED);
         assert_string_equal(two.message, "GET nodeimages/node-1: the program x failed");
         assert_string_equal(f->trouble, "the program x failed");
-        assert_int_equal(f->n_told, 1);
+        assert_int_equal(f->n_reported, 1);
         ask_done(&one);
         ask_done(&two);
         ask_done(&late);
@@ -209,7 +209,7 @@ static void test_server_comes_and_goes(void **state) {
 
         assert_int_equal(kube_client_trouble(f->client)->kind, ERROR_NONE);
         exchange(f, &first, "200 OK", "{}");
-        assert_int_equal(f->n_told, 1);
+        assert_int_equal(f->n_reported, 1);
         assert_null(kube_client_trouble(f->client));
 
         server_stop(&f->server);
@@ -224,14 +224,14 @@ static void test_server_comes_and_goes(void **state) {
 
         ask_send(f, &still, &(KubeRequest){ .verb = "get" });
         RUN_UNTIL(f, still.n_replied);
-        assert_int_equal(f->n_told, 2); /* the same as before */
+        assert_int_equal(f->n_reported, 2); /* the same as before */
         assert_string_equal(error_message(kube_client_trouble(f->client)), expected);
         assert_int_equal(n_counted(f, "get", "none"), 2);
 
         server_start(&f->server);
         exchange(f, &again, "200 OK", "{}");
         assert_int_equal(again.kind, ERROR_NONE);
-        assert_int_equal(f->n_told, 3);
+        assert_int_equal(f->n_reported, 3);
         assert_string_equal(f->trouble, "");
         ask_done(&down);
         ask_done(&still);
@@ -393,7 +393,7 @@ int main(void) {
                 TEST(test_connection_is_kept),
                 TEST(test_other_credentials_mean_another_connection),
                 TEST(test_other_credentials_leave_a_stream_alone),
-                TEST(test_watch_blocks_nobody),
+                TEST(test_watch_blocks_no_call),
                 TEST(test_crowd),
                 TEST(test_time_out_in_the_crowd),
                 TEST(test_refused_token),

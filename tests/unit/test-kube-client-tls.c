@@ -272,7 +272,7 @@ static void test_server_without_tls(void **state) {
         server_stop(&plain);
 }
 
-/* With HTTP/1.1 whoever waits for an answer has the connection for himself. */
+/* With HTTP/1.1 a call that waits for an answer has the connection for itself. */
 static void test_others_do_not_wait(void **state) {
         Secure *s = *state;
         Ask hanging = {}, ask;
@@ -290,7 +290,7 @@ static void test_others_do_not_wait(void **state) {
         MHD_resume_connection(s->hanging);
 }
 
-/* A server that lets nobody in without a certificate, and shows whose it was. */
+/* A server that refuses clients without a certificate, and shows whose it was. */
 static FILE *start_strict_server(pid_t *ret_pid, unsigned *ret_port) {
         char *arguments[] = { "openssl", "s_server",   "-accept", "127.0.0.1:0",          "-www",
                               "-cert",   "server.pem", "-key",    "server.key",           "-CAfile",
@@ -361,7 +361,7 @@ static void test_useless_client_certificate(void **state) {
         get(s, &ask);
         assert_int_equal(ask.kind, ERROR_DENIED);
 
-        use_client(s->certificate, s->locked_key); /* nobody is asked for its password */
+        use_client(s->certificate, s->locked_key); /* no user is asked for its password */
         get(s, &ask);
         assert_int_equal(ask.kind, ERROR_DENIED);
         assert_contains(s->fixture.trouble, "check client-certificate and client-key");

@@ -193,7 +193,7 @@ static void test_cut_reply(void **state) {
         RUN_UNTIL(f, ask.n_replied);
         assert_int_equal(ask.kind, ERROR_UNAVAILABLE);
         assert_contains(ask.message, "was cut");
-        assert_int_equal(f->n_told, 1); /* that it answers */
+        assert_int_equal(f->n_reported, 1); /* that it answers */
         ask_done(&ask);
 }
 
@@ -340,7 +340,7 @@ static void test_drop_before_it_is_sent(void **state) {
         assert_int_equal(ask.n_replied, 0);
 }
 
-/* Whoever owns a call may drop it later. */
+/* The owner of a call may drop it later. */
 static void test_calls_outlive_the_client(void **state) {
         Fixture *f = *state;
         Ask waiting = {}, sent = {};

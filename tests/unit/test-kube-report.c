@@ -175,7 +175,7 @@ static void test_trouble_of_all_is_said_by_one(void **state) {
         assert_int_equal(fixture_close(&f, SUBJECT), 1);
 }
 
-/* What still waits when the connection is there again is said then: it is not told twice. */
+/* What still waits when the connection is there again is said then: it is not reported twice. */
 static void test_trouble_outlasts_that_of_all(void **state) {
         Fixture f;
 

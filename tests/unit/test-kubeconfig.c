@@ -120,7 +120,7 @@ static const struct Refusal {
           USER_AT ": has only one of certificate and key" },
         { "auth-provider", WITH_USER("auth-provider: {name: gcp}"),
           USER_AT ".auth-provider: is not supported, as in kubectl since 1.26; use \"exec\"" },
-        { "somebody else", WITH_USER("token: hunter2, as: admin"),
+        { "another user", WITH_USER("token: hunter2, as: admin"),
           USER_AT ".as: impersonation is not supported" },
 
         { "exec without version", WITH_USER("exec: {command: x}"),

@@ -167,7 +167,7 @@ static void test_comes_and_goes(void **state) {
         fake_close();
 }
 
-/* One that was there before anybody asked is missed; its Lease, good for some time yet, does not count. */
+/* One that was there before the first question is missed; its Lease, good for some time yet, does not count. */
 static void test_goes_unasked(void **state) {
         Asker asker = { 0 };
         char address[32];

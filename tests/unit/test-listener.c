@@ -32,9 +32,9 @@
 #define N_OTHERS_MAX 192      /* of all but root, */
 #define N_OF_USER_MAX 64      /* and of one other user */
 #define N_REFUSED_MAX 16
-#define SOME_ID 12345 /* of a user or group that nobody here has */
+#define SOME_ID 12345 /* of a user or group that is not in use here */
 
-/* How much faster than real time the listener's clock runs, so that nobody has to wait for it. */
+/* How much faster than real time the listener's clock runs, so that the test need not wait for it. */
 static uint64_t speed = 1;
 
 /* Takes the place of libsystemd's function. */
@@ -179,10 +179,10 @@ static int try_to_listen(Fixture *fixture, ListenerOptions options, Error *reter
         return listener_new(fixture->event, &options, &fixture->listener, reterr);
 }
 
-#define NOBODY_ELSE ((ListenerOptions){ .fd = -1, .group = (gid_t) -1 })
+#define ROOT_ONLY ((ListenerOptions){ .fd = -1, .group = (gid_t) -1 })
 
 static void start(Fixture *fixture) {
-        assert_int_equal(try_to_listen(fixture, NOBODY_ELSE, NULL), 0);
+        assert_int_equal(try_to_listen(fixture, ROOT_ONLY, NULL), 0);
 }
 
 static struct sockaddr_un address_of(const char *path) {
@@ -322,7 +322,7 @@ static void leave(Fixture *fixture, size_t peer) {
         fixture->peers[peer] = -1;
 }
 
-/* Who comes after that is told why, and makes room for the next one who has to be told. */
+/* A connection above the limit gets the reason, and makes room for the next one to get it. */
 static void test_connections_are_limited(void **state) {
         Fixture *fixture = *state;
         unsigned n_before;
@@ -352,7 +352,7 @@ static void test_connections_are_limited(void **state) {
         assert_int_equal(fixture->n_words, n_before);
 }
 
-/* Connects as somebody else, and lets them in or not. */
+/* Connects as another user, and lets them in or not. */
 static void connect_as(Fixture *fixture, size_t peer, uid_t user, gid_t group, gid_t more) {
         assert_int_equal(setgroups(1, &more), 0);
         assert_int_equal(setegid(group), 0);
@@ -367,7 +367,7 @@ static void test_who_may_call(void **state) {
         Fixture *fixture = *state;
 
         if (geteuid() != 0)
-                skip(); /* only root can be somebody else */
+                skip(); /* only root can be another user */
 
         assert_int_equal(try_to_listen(fixture, (ListenerOptions){ .fd = -1, .group = SOME_ID },
                                        NULL),
@@ -422,7 +422,7 @@ static void test_places_of_others(void **state) {
         assert_int_equal(fixture->n_words, 2);
 }
 
-static void test_nobody_else_may_call(void **state) {
+static void test_others_may_not_call(void **state) {
         Fixture *fixture = *state;
 
         if (geteuid() != 0)
@@ -451,7 +451,7 @@ static struct rlimit lower_limit(unsigned n_left) {
         return limit;
 }
 
-/* Who knocks while there are no descriptors waits outside, without keeping the loop busy. */
+/* A client that connects while there are no descriptors waits, without keeping the loop busy. */
 static void test_out_of_descriptors(void **state) {
         Fixture *fixture = *state;
         struct rlimit limit;
@@ -643,7 +643,7 @@ static void assert_conflict(Fixture *fixture, const char *words) {
         struct stat before, after;
 
         assert_int_equal(lstat(fixture->path, &before), 0);
-        assert_true(try_to_listen(fixture, NOBODY_ELSE, &error) < 0);
+        assert_true(try_to_listen(fixture, ROOT_ONLY, &error) < 0);
         assert_int_equal(error.kind, ERROR_CONFLICT);
         assert_non_null(strstr(error_message(&error), fixture->path));
         assert_non_null(strstr(error_message(&error), words));
@@ -663,7 +663,7 @@ static void test_served_socket_is_left_alone(void **state) {
         }
 }
 
-/* Somebody who listens and has no time now is still somebody. */
+/* A listener that is too busy to answer is still a listener. */
 static void test_busy_socket_is_left_alone(void **state) {
         Fixture *fixture = *state;
         cleanup(close_p) int fd = bind_to(fixture->path, SOCK_STREAM);
@@ -709,7 +709,7 @@ static void test_link_is_left_alone(void **state) {
 static void test_path_too_long(void **state) {
         Fixture *fixture = *state;
         cleanup(error_done) Error error = ERROR_INIT;
-        ListenerOptions options = NOBODY_ELSE;
+        ListenerOptions options = ROOT_ONLY;
         char path[sizeof(((struct sockaddr_un *) NULL)->sun_path) + 1];
 
         memset(path, 'x', sizeof(path));
@@ -728,7 +728,7 @@ static void test_path_too_long(void **state) {
 static void test_no_folder(void **state) {
         Fixture *fixture = *state;
         cleanup(error_done) Error error = ERROR_INIT;
-        ListenerOptions options = NOBODY_ELSE;
+        ListenerOptions options = ROOT_ONLY;
         char path[64];
 
         sprintf(path, "%s/none/socket", fixture->folder);
@@ -742,7 +742,7 @@ static void test_no_folder(void **state) {
 /* A socket that systemd has made stays where it is. */
 static void test_socket_that_was_given(void **state) {
         Fixture *fixture = *state;
-        ListenerOptions options = NOBODY_ELSE;
+        ListenerOptions options = ROOT_ONLY;
 
         options.fd = bind_to(fixture->path, SOCK_STREAM);
         assert_int_equal(try_to_listen(fixture, options, NULL), 0);
@@ -787,7 +787,7 @@ int main(void) {
                 TEST(test_connections_are_limited),
                 TEST(test_who_may_call),
                 TEST(test_places_of_others),
-                TEST(test_nobody_else_may_call),
+                TEST(test_others_may_not_call),
                 TEST(test_out_of_descriptors),
                 TEST(test_accept_that_fails),
                 TEST(test_out_of_descriptors_for_a_second_one),

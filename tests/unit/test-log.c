@@ -63,7 +63,7 @@ static void assert_matches(const char *text, const char *pattern) {
 static const struct Case {
         const char *name;
         const char *value;
-        const char *json; /* how it looks in JSON; NULL: as it is */
+        const char *json; /* how it is in JSON; NULL: as it is */
         const char *text; /* in a field of a text line; NULL: as in JSON */
 } cases[] = {
         { "a plain word",          "busybox:1.36",     NULL,                    NULL },
@@ -253,7 +253,7 @@ static void test_closed_stderr(void **state) {
         close(STDERR_FILENO);
         assert_int_equal(log_new(LOG_FORMAT_AUTO, LOG_INFO, &log), 0);
         errno = ENOSPC;
-        log_info(log, NULL, "nobody reads this: %m");
+        log_info(log, NULL, "no reader: %m");
         assert_int_equal(errno, ENOSPC); /* logging does not disturb */
         assert_int_equal(dup2(saved, STDERR_FILENO), STDERR_FILENO);
         close(saved);

@@ -128,7 +128,7 @@ static void test_policy(void **state) {
         assert_int_equal(merged.policy, policy->merged);
 }
 
-static void test_one_wish_stays_as_it_is(void **state) {
+static void test_one_request_stays_as_it_is(void **state) {
         cleanup(desired_image_done) DesiredImage desired = make_desired();
         cleanup(desired_image_done) DesiredImage merged;
         const DesiredImage *list = &desired;
@@ -246,7 +246,7 @@ static void test_order_of_numbers_means_nothing(void **state) {
 
 int main(void) {
         struct CMUnitTest tests[7 + N_RULES + N_POLICIES] = {
-                cmocka_unit_test(test_one_wish_stays_as_it_is),
+                cmocka_unit_test(test_one_request_stays_as_it_is),
                 cmocka_unit_test(test_names_of_the_first),
                 cmocka_unit_test(test_secrets_are_united),
                 cmocka_unit_test(test_sandbox_is_not_mixed),

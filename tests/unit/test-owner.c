@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Who wants an image
+ * Who requests an image
  */
 
 #include <setjmp.h>

@@ -376,7 +376,7 @@ static void test_metadata(void **state) {
 }
 
 /* Only what the kubelet has made for a pod of a file or URL is called something else in the runtime:
- * the annotation alone is what anybody can write who makes pods. */
+ * every author of pods can write the annotation alone. */
 static const struct {
         const char *mirror, *source, *owner, *version, *uid;
 } mirrors[] = {
@@ -630,7 +630,7 @@ static void test_container_ids(void **state) {
 
 static const struct {
         const char *desired, *container;
-        bool is_wished;
+        bool is_desired;
 } desired_images[] = {
         { NULL, "app", false },     { "", "app", false },       { "true", "app", true },
         { "false", "app", false },  { "app", "app", true },     { "apps", "app", false },
@@ -644,7 +644,7 @@ static void test_desired_images(void **state) {
                 const Pod pod = { .restart_on_metadata = (char *) desired_images[i].desired };
 
                 if (pod_restarts_on_metadata(&pod, desired_images[i].container) !=
-                    desired_images[i].is_wished)
+                    desired_images[i].is_desired)
                         fail_msg("%s", desired_images[i].desired);
         }
 }

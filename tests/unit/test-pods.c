@@ -115,7 +115,7 @@ static int tear_down(void **state) {
         return 0;
 }
 
-static void assert_told(Fixture *fixture, const char *expected) {
+static void assert_reported(Fixture *fixture, const char *expected) {
         assert_string_equal(fixture->reported, expected);
         fixture->reported[0] = '\0';
 }
@@ -187,7 +187,7 @@ static void start(Fixture *fixture) {
         assert_int_equal(send_pod("ADDED", "ns", "a", "u1", "2"), 0);
         assert_false(pods_are_synced(fixture->pods));
         send_bookmark("end:5");
-        assert_told(fixture, "+ns/b u2 1\n+ns/a u1 2\nsynced\n");
+        assert_reported(fixture, "+ns/b u2 1\n+ns/a u1 2\nsynced\n");
         fixture->n_changed = 0;
 }
 
@@ -208,14 +208,14 @@ static void test_keeps_the_newest(void **state) {
         assert_int_equal(pods_count(fixture->pods), 2);
         assert_int_equal(send_pod("MODIFIED", "ns", "a", "u1", "6"), 0);
         assert_int_equal(send_pod("ADDED", "ms", "a", "u3", "7"), 0);
-        assert_told(fixture, "+ns/a u1 6 <2\n+ms/a u3 7\n");
+        assert_reported(fixture, "+ns/a u1 6 <2\n+ms/a u3 7\n");
         assert_int_equal(pods_count(fixture->pods), 3);
         assert_string_equal(pods_find(fixture->pods, "ms", "a")->uid, "u3");
         assert_string_equal(pods_find(fixture->pods, "ns", "a")->resource_version, "6");
         assert_null(pods_find(fixture->pods, "ms", "b"));
 
         assert_int_equal(send_pod("DELETED", "ns", "a", "u1", "8"), 0);
-        assert_told(fixture, "-ns/a u1\n");
+        assert_reported(fixture, "-ns/a u1\n");
         assert_int_equal(pods_count(fixture->pods), 2);
         assert_string_equal(pods_get(fixture->pods, 0)->uid, "u3");
         assert_string_equal(pods_get(fixture->pods, 1)->uid, "u2");
@@ -226,7 +226,7 @@ static void test_created_again(void **state) {
 
         start(fixture);
         assert_int_equal(send_pod("ADDED", "ns", "a", "u9", "6"), 0);
-        assert_told(fixture, "-ns/a u1\n+ns/a u9 6\n");
+        assert_reported(fixture, "-ns/a u1\n+ns/a u9 6\n");
         assert_string_equal(pods_find(fixture->pods, "ns", "a")->uid, "u9");
         assert_int_equal(pods_count(fixture->pods), 2);
 }
@@ -302,20 +302,20 @@ static void test_refused_pod(void **state) {
                       "state: it has no spec.\n"
                       "warning Cannot read pod \"new\" of namespace \"ns\", keeping its previous "
                       "state: it has no spec.\n");
-        assert_told(fixture, "");
+        assert_reported(fixture, "");
         assert_string_equal(pods_find(fixture->pods, "ns", "a")->resource_version, "2");
         assert_int_equal(send_pod("MODIFIED", "ns", "a", "u1", "9"), 0);
-        assert_told(fixture, "+ns/a u1 9 <2\n");
+        assert_reported(fixture, "+ns/a u1 9 <2\n");
 
         /* What never was there does not go. */
         assert_int_equal(send_pod("DELETED", "ns", "new", "u4", "10"), 0);
-        assert_told(fixture, "");
+        assert_reported(fixture, "");
 
         stderr_pipe(&e);
         assert_int_equal(send_bad_pod("a", "u1", "11"), 0);
         assert_logged(&e, "");
         assert_int_equal(send_pod("DELETED", "ns", "a", "u1", "12"), 0);
-        assert_told(fixture, "-ns/a u1\n");
+        assert_reported(fixture, "-ns/a u1\n");
         stderr_pipe(&e);
         assert_int_equal(send_bad_pod("a", "u7", "13"), 0);
         assert_true(strlen(stderr_restore(&e)) > 0);
@@ -361,7 +361,7 @@ static void test_trouble(void **state) {
         refuse_for(KUBE_REPORT_DELAY_USEC / 2, 0, ERROR_UNAVAILABLE, "nothing there");
         refuse_for(2 * KUBE_REPORT_DELAY_USEC, 403, ERROR_DENIED, "no");
         refuse_for(2 * KUBE_REPORT_DELAY_USEC, 403, ERROR_DENIED, "never");
-        assert_told(fixture, "not synced\nnot synced\nnot synced\nnot synced\n");
+        assert_reported(fixture, "not synced\nnot synced\nnot synced\nnot synced\n");
         start(fixture);
         assert_logged(&e, "warning Cannot watch the pods of this node: no.\n"
                           "warning Cannot watch the pods of this node: never.\n"
@@ -381,12 +381,12 @@ static void test_trouble_later(void **state) {
                 refuse(0, ERROR_UNAVAILABLE, "cut off");
         }
         assert_false(pods_are_synced(fixture->pods));
-        assert_told(fixture, "not synced\n");
+        assert_reported(fixture, "not synced\n");
         assert_int_equal(fixture->n_changed, 1);
         assert_int_equal(pods_count(fixture->pods), 2);
         fake_pass();
         assert_int_equal(fake_accept(), 0);
-        assert_told(fixture, "synced\n");
+        assert_reported(fixture, "synced\n");
         assert_true(pods_are_synced(fixture->pods));
         assert_logged(&e, "");
 }
@@ -405,7 +405,7 @@ static void test_watchers(void **state) {
         fixture->leaves = true;
         assert_int_equal(send_pod("MODIFIED", "ns", "a", "u1", "6"), 0);
         assert_int_equal(send_pod("MODIFIED", "ns", "a", "u1", "7"), 0);
-        assert_told(fixture, "+ns/a u1 6 <2\n");
+        assert_reported(fixture, "+ns/a u1 6 <2\n");
         assert_string_equal(pods_find(fixture->pods, "ns", "a")->resource_version, "7");
 }
 

@@ -237,7 +237,7 @@ static void test_output_larger_than_allowed(void **state) {
         assert_refused(*state, ERROR_INVALID, "wrote more than 65536 bytes");
 }
 
-/* Nobody waits for stderr, and nothing of it is kept but the first line. */
+/* The program's end does not wait for stderr, and nothing of it is kept but the first line. */
 static void test_much_on_stderr(void **state) {
         run_shell(*state, "head -c 10000000 /dev/zero | tr '\\0' x >&2; echo yes");
         assert_string_equal(((Fixture *) *state)->output, "yes\n");
@@ -291,7 +291,7 @@ static uint64_t ignored_signals(const char *status) {
         return strtoull(line + strlen("SigIgn:\t"), NULL, 16);
 }
 
-/* What the kernel tells of the child, whatever the parent has done. */
+/* What the kernel says of the child, whatever the parent has done. */
 static void test_clean_child(void **state) {
         Fixture *fixture = *state;
         sigset_t all, before;

@@ -183,7 +183,7 @@ static void test_denials(void **state) {
                                          reason == PULL_REASON_RATE_LIMITED);
 }
 
-/* The error is borrowed: looking for the reason must not write into its text. */
+/* The error is borrowed: finding the reason must not write into its text. */
 static void test_text_is_left_alone(void **state) {
         char text[] = "Failed \"TO\" pull HTTPS://x: 401 Unauthorized";
         Error error = { .kind = ERROR_INTERNAL, .message = text };

@@ -32,10 +32,10 @@ static const struct Order {
         { "without slots none is served", "aaaa", 0, false, "" },
         { "two owners take turns", "aaaabbbb", 8, false, "04152637" },
         { "two owners take turns with a single slot", "aaaabbbb", 1, true, "04152637" },
-        { "who wants one image is not behind him who wants many", "aaaaaab", 2, false, "06" },
+        { "an owner of one image is not behind an owner of many", "aaaaaab", 2, false, "06" },
         { "three owners of different greed", "aaaabbc", 7, false, "0461523" },
         { "the first to come is the first to be served", "cab", 3, false, "012" },
-        { "an owner who has all he wanted is skipped", "abbb", 1, true, "0123" },
+        { "an owner who has all its images is skipped", "abbb", 1, true, "0123" },
 };
 
 #define N_ORDERS (sizeof(orders) / sizeof(orders[0]))
@@ -237,7 +237,7 @@ static size_t model_count(const Model *model, bool has_slot) {
         return n;
 }
 
-/* Nobody who waits may have had a better claim than the one who was served. */
+/* No waiting image may have had a better claim than the one that was served. */
 static void model_serve(Model *model, size_t served, unsigned seed) {
         char owner = model->owner[served];
         unsigned n_slots = model_n_slots(model, owner);

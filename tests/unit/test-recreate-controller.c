@@ -45,7 +45,7 @@ static const Row rows[] = {
           RECREATE_ACTION_NONE,
           NULL,
           NEVER },
-        { "makes no sense",
+        { "is invalid",
           SPEC(.problem = (char *) "spec: has no podName"),
           { HERE },
           RECREATE_ACTION_COMPLETE,

@@ -32,7 +32,7 @@ static const struct Row {
         RecreateState wanted_states[2];
         const char *patch; /* with single quotes; NULL: none */
 } rows[] = {
-        { "nothing is known, nothing is wanted", { 0 }, { A(), B() }, { 0 }, { A(), B() }, NULL },
+        { "nothing is known, nothing is desired", { 0 }, { A(), B() }, { 0 }, { A(), B() }, NULL },
         { "begins",
           { 0 },
           { A(), B() },

@@ -31,7 +31,7 @@ static void retry(void) {
         settle();
 }
 
-static void look(void) {
+static void reconcile(void) {
         assert_int_equal(recreate_reconcile(node.recreate), 0);
         settle();
 }
@@ -73,7 +73,7 @@ static const char *states(size_t i) {
         return text;
 }
 
-static void test_whole_life(void **state) {
+static void test_all_phases(void **state) {
         create(PREPARED("r", ""));
         assert_string_equal(phase(0), "Recreating");
         assert_string_equal(states(0), "Pending Pending");
@@ -192,7 +192,7 @@ static void test_claimed_mirror(void **state) {
         assert_int_equal(node.n_stops, 0);
 }
 
-/* Nor is anything stopped that turns out to be another pod's when it is looked at once more. */
+/* Nor is anything stopped that turns out to be another pod's when it is checked once more. */
 static void test_check_finds_another_pod(void **state) {
         create(PREPARED("r", ""));
         node.listed_namespace = "kube-system";
@@ -290,10 +290,10 @@ static void test_begins_later(void **state) {
 
         node.containers[0].is_running = true;
         node.recreate->requests[0]->list.is_due = true;
-        look();
+        reconcile();
         assert_int_equal(node.n_stops, 0); /* not at once again */
         node.recreate->requests[0]->containers.items[0].rest_usec = 0;
-        look();
+        reconcile();
         assert_int_equal(node.n_stops, 1);
         assert_string_equal(node.stops[0]->id, "a1");
 }
@@ -332,7 +332,7 @@ static void test_check_fails(void **state) {
         assert_false(stop->was_answered);
         assert_true(node.recreate->requests[0]->stop.check_usec >
                     recreate_now_usec(node.recreate) + 500 * 1000);
-        look();
+        reconcile();
         assert_false(stop->was_answered);
 
         node.is_runtime_away = true;
@@ -478,7 +478,7 @@ static void test_stale_object_is_applied(void **state) {
         settle();
         assert_string_equal(phase(1), "Pending");
         find_request("r")->stale.since_usec -= 10 * 1000000;
-        look();
+        reconcile();
         assert_string_equal(phase(1), "Recreating");
         json_object_put(old);
 }
@@ -522,7 +522,7 @@ static void test_overwritten(void **state) {
                 assert_in_range(request->due_usec - now_usec, (REPEAT_MIN_USEC << (n - 1)) / 2,
                                 REPEAT_MIN_USEC << (n - 1));
                 let_repeat();
-                look();
+                reconcile();
                 assert_string_equal(states(0), "Pending Pending");
                 assert_int_equal(node.n_texts, n_texts + 1);
         }
@@ -557,11 +557,11 @@ static void test_labels_overwritten(void **state) {
                 for (unsigned n = 1; n <= 3; n++) {
                         assert_int_equal(count_calls(labels[i].written), n_before + n);
                         patch_by_others(0, labels[i].spoil);
-                        look();
+                        reconcile();
                         retry();
                         assert_int_equal(count_calls(labels[i].written), n_before + n);
                         let_repeat();
-                        look();
+                        reconcile();
                         retry();
                 }
                 remove_object(0);
@@ -577,7 +577,7 @@ static void test_label_given_back_early(void **state) {
         assert_int_equal(count_calls(node.spoilt), 1);
         assert_int_equal(node.recreate->n_requests, 1);
         let_repeat();
-        look();
+        reconcile();
         assert_int_equal(count_calls(node.spoilt), 2);
         assert_int_equal(node.recreate->n_requests, 0);
 }
@@ -903,7 +903,7 @@ static void test_remnant_in_time(void **state) {
         assert_string_equal(error_message(recreate_error(node.recreate)),
                             "the right to get containerrecreaterequests.apps.kruise.io is "
                             "missing: code 403");
-        look();
+        reconcile();
         assert_int_equal(node.n_texts, 1);
 
         node.refused = NULL;
@@ -965,7 +965,7 @@ static void test_gate_cannot_be_closed(void **state) {
                 for (size_t n = 1; n < CLOSE_TRIES; n++) {
                         assert_int_equal(count_calls(POD_PATCH), n_before + n);
                         assert_false(is_drained());
-                        look();
+                        reconcile();
                         assert_int_equal(count_calls(POD_PATCH), n_before + n);
                         assert_true(node.recreate->requests[0]->write.rest_usec >
                                     recreate_now_usec(node.recreate) + 100 * 1000);
@@ -996,7 +996,7 @@ static void test_gate_conflicts(void **state) {
         for (size_t n = 1; n <= 2 * CLOSE_TRIES; n++) {
                 assert_int_equal(count_calls(POD_PATCH), n);
                 assert_int_equal(count_calls("GET "), n);
-                look();
+                reconcile();
                 assert_int_equal(count_calls(POD_PATCH), n);
                 assert_true(node.recreate->requests[0]->write.rest_usec >
                             recreate_now_usec(node.recreate) + 400 * 1000);
@@ -1060,7 +1060,7 @@ static void test_no_gate_after_restart(void **state) {
         assert_int_equal(node.recreate->n_requests, 0);
 }
 
-/* It is not tried again at once, nor looked at all the time. */
+/* It is not tried again at once, nor reconciled all the time. */
 static void test_delete_fails(void **state) {
         const RecreateRequest *request;
         size_t n_texts;
@@ -1071,7 +1071,7 @@ static void test_delete_fails(void **state) {
         request = node.recreate->requests[0];
         n_texts = node.n_texts;
         assert_non_null(strstr(node.texts[n_texts - 1], "DELETE "));
-        look();
+        reconcile();
         assert_int_equal(node.n_texts, n_texts);
         assert_true(request->due_usec >= recreate_now_usec(node.recreate) + 100 * 1000);
         assert_true(request->due_usec == request->write.rest_usec);
@@ -1153,7 +1153,7 @@ static void test_right_to_annotate(void **state) {
                             "missing: code 403");
 }
 
-static void tell_watch(size_t i, KubeWatchState watch_state) {
+static void set_watch_state(size_t i, KubeWatchState watch_state) {
         KubeWatch *watch = node.watches[i];
 
         error_done(&watch->error);
@@ -1168,13 +1168,13 @@ static void tell_watch(size_t i, KubeWatchState watch_state) {
 static void test_kind_broken(void **state) {
         for (unsigned n = 1; n <= 3; n++) {
                 assert_int_equal(node.n_discoveries, n);
-                tell_watch(0, KUBE_WATCH_TROUBLED);
+                set_watch_state(0, KUBE_WATCH_TROUBLED);
                 assert_int_equal(node.n_discoveries, n);
                 retry();
         }
 
-        tell_watch(0, KUBE_WATCH_SYNCED);
-        tell_watch(1, KUBE_WATCH_SYNCED);
+        set_watch_state(0, KUBE_WATCH_SYNCED);
+        set_watch_state(1, KUBE_WATCH_SYNCED);
         assert_true(kube_resource_is_synced(node.recreate->resource));
 }
 
@@ -1247,7 +1247,7 @@ static void test_selectors(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                TEST(test_whole_life),
+                TEST(test_all_phases),
                 TEST(test_ordered),
                 TEST(test_failure),
                 TEST(test_failure_ignored),

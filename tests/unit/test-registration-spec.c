@@ -65,7 +65,7 @@ static void test_body(void **state) {
 static void test_body_of_a_managed_node(void **state) {
         cleanup(json_object_put_p) json_object *node =
                 parse("{'metadata':{'name':'n','uid':'u','labels':"
-                      "{'app.kubernetes.io/managed-by':'somebody'}}}");
+                      "{'app.kubernetes.io/managed-by':'another'}}}");
         cleanup(json_object_put_p) json_object *body = NULL;
 
         assert_int_equal(registration_spec_body(node, "v1alpha1", &body, NULL), 0);

@@ -670,7 +670,7 @@ static void test_is_taken_over(void **state) {
         show(fixture, "1", OURS, "");
         assert_true(registration_is_ours(fixture->registration));
         expect(fixture, "GET", NODE_PATH);
-        show(fixture, "2", "\"app.kubernetes.io/managed-by\":\"somebody\"", "");
+        show(fixture, "2", "\"app.kubernetes.io/managed-by\":\"another\"", "");
         assert_false(registration_is_ours(fixture->registration));
         assert_null(fixture->client.call);
         expect_nothing(fixture);

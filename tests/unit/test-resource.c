@@ -42,62 +42,62 @@ typedef struct Fixture {
         Log *log;
         Stderr captured;
         KubeResource *resource;
-        char told[4096];
+        char reported[4096];
         Metrics *metrics;
         int result; /* of on_object */
 } Fixture;
 
-static void tell(Fixture *f, const char *format, ...) {
-        size_t size = strlen(f->told);
+static void record(Fixture *f, const char *format, ...) {
+        size_t size = strlen(f->reported);
         va_list arguments;
 
         va_start(arguments, format);
-        vsnprintf(f->told + size, sizeof(f->told) - size, format, arguments);
+        vsnprintf(f->reported + size, sizeof(f->reported) - size, format, arguments);
         va_end(arguments);
-        strcat(f->told, "\n");
+        strcat(f->reported, "\n");
 }
 
 static int on_object(const KubeObject *object, void *userdata) {
         Fixture *f = userdata;
 
-        tell(f, "+%s %s", object->name, object->resource_version);
+        record(f, "+%s %s", object->name, object->resource_version);
         return f->result;
 }
 
 static int on_gone(const KubeObject *object, void *userdata) {
-        tell(userdata, "-%s", object->name);
+        record(userdata, "-%s", object->name);
         return 0;
 }
 
 static int on_second_object(const KubeObject *object, void *userdata) {
-        tell(userdata, "+2%s %s", object->name, object->resource_version);
+        record(userdata, "+2%s %s", object->name, object->resource_version);
         return 0;
 }
 
 static int on_second_gone(const KubeObject *object, void *userdata) {
-        tell(userdata, "-2%s", object->name);
+        record(userdata, "-2%s", object->name);
         return 0;
 }
 
 static void on_list(void *userdata) {
-        tell(userdata, "list");
+        record(userdata, "list");
 }
 
 static int on_version(const char *version, void *userdata) {
         if (version)
-                tell(userdata, "version %s", version);
+                record(userdata, "version %s", version);
         else
-                tell(userdata, "no version");
+                record(userdata, "no version");
         return 0;
 }
 
 static int on_synced(bool is_first, void *userdata) {
-        tell(userdata, is_first ? "first synced" : "synced");
+        record(userdata, is_first ? "first synced" : "synced");
         return 0;
 }
 
 static int on_changed(void *userdata) {
-        tell(userdata, "changed");
+        record(userdata, "changed");
         return 0;
 }
 
@@ -148,9 +148,9 @@ static int tear_down(void **state) {
         return 0;
 }
 
-static void assert_told(Fixture *f, const char *expected) {
-        assert_string_equal(f->told, expected);
-        f->told[0] = '\0';
+static void assert_reported(Fixture *f, const char *expected) {
+        assert_string_equal(f->reported, expected);
+        f->reported[0] = '\0';
 }
 
 /* All that was logged since the last time, each line with the time cut off. */
@@ -219,7 +219,7 @@ static void start_synced(Fixture *f, const KubeResourceOptions *options) {
         discover();
         list_both();
         assert_true(kube_resource_is_synced(f->resource));
-        f->told[0] = '\0';
+        f->reported[0] = '\0';
 }
 
 /* The watch is refused as if there were no such kind, until it gives up. */
@@ -255,14 +255,14 @@ static void test_discovers_and_watches(void **state) {
         assert_null(kube_resource_version(f->resource));
         discover();
         assert_string_equal(kube_resource_version(f->resource), "v2");
-        assert_told(f, "version v2\nlist\nchanged\n");
+        assert_reported(f, "version v2\nlist\nchanged\n");
         assert_asked("/apis/g.io/v2/things?fieldSelector=metadata.name%3Da%2Cb&watch=true");
         assert_false(kube_resource_was_synced(f->resource));
         list_both();
-        assert_told(f, "+a 1\n+b 2\nfirst synced\nchanged\n");
+        assert_reported(f, "+a 1\n+b 2\nfirst synced\nchanged\n");
         assert_true(kube_resource_was_synced(f->resource));
         assert_int_equal(send_object("DELETED", "b", "10"), 0);
-        assert_told(f, "-b\n");
+        assert_reported(f, "-b\n");
         assert_logged(f, "info Watching the things (v2).\n");
 }
 
@@ -274,7 +274,7 @@ static void test_vanishes_and_returns(void **state) {
         start_synced(f, &options);
         assert_int_equal(fake_reply(&(KubeReply){ .code = 200, .body = "" }, NULL), 0);
         vanish(f);
-        assert_told(f, "no version\nchanged\n");
+        assert_reported(f, "no version\nchanged\n");
         assert_false(kube_resource_is_synced(f->resource));
         assert_true(kube_resource_was_synced(f->resource));
         assert_int_equal(kube_resource_error(f->resource)->kind, ERROR_NOT_FOUND);
@@ -287,7 +287,7 @@ static void test_vanishes_and_returns(void **state) {
         }
         assert_string_equal(error_message(kube_resource_error(f->resource)),
                             "the API server has no things.g.io");
-        f->told[0] = '\0';
+        f->reported[0] = '\0';
 
         fake_pass();
         answer("/apis/g.io", "{\"versions\":[{\"version\":\"v1\"}]}");
@@ -297,7 +297,7 @@ static void test_vanishes_and_returns(void **state) {
         assert_int_equal(fake_accept(), 0);
         assert_int_equal(send_object("ADDED", "b", "2"), 0);
         end_list();
-        assert_told(f, "version v1\nlist\nchanged\n+b 2\n-a\nsynced\nchanged\n");
+        assert_reported(f, "version v1\nlist\nchanged\n+b 2\n-a\nsynced\nchanged\n");
         assert_true(metric_value(f->metrics, "inplaced_watch_restarts_total") > 1);
         assert_logged(f, "info Watching the things (v2).\n"
                          "warning Cannot watch the things: no.\n"
@@ -382,15 +382,15 @@ static void test_core(void **state) {
         start(f, &options);
         assert_string_equal(kube_resource_version(f->resource), "v1");
         assert_asked("/api/v1/things?");
-        assert_told(f, "list\n");
+        assert_reported(f, "list\n");
         refuse_for(60 * SEC, 404, ERROR_NOT_FOUND);
         assert_string_equal(kube_resource_version(f->resource), "v1");
         assert_int_equal(kube_resource_error(f->resource)->kind, ERROR_NOT_FOUND);
-        f->told[0] = '\0';
+        f->reported[0] = '\0';
         while (!fake.call)
                 fake_pass();
         list_both();
-        assert_told(f, "+a 1\n+b 2\nfirst synced\nchanged\n");
+        assert_reported(f, "+a 1\n+b 2\nfirst synced\nchanged\n");
         assert_logged(f, "info Watching the things (v1).\n");
         /* Of what has worked, nothing was begun again. */
         assert_true(metric_value(f->metrics, "inplaced_watch_restarts_total") == 0);
@@ -432,7 +432,7 @@ static void test_two_selections(void **state) {
         discover();
         assert_true(fake_choose("labelSelector=%21x&"));
         list_both();
-        assert_told(f, "version v2\nchanged\n+2a 1\n+2b 2\nchanged\n");
+        assert_reported(f, "version v2\nchanged\n+2a 1\n+2b 2\nchanged\n");
         assert_false(kube_resource_is_synced(f->resource));
         assert_true(fake_choose("labelSelector=x%3D1&"));
         refuse(403, ERROR_DENIED);
@@ -440,7 +440,7 @@ static void test_two_selections(void **state) {
         while (!fake_choose("labelSelector=x%3D1&"))
                 fake_pass();
         end_list();
-        assert_told(f, "changed\nfirst synced\nchanged\n");
+        assert_reported(f, "changed\nfirst synced\nchanged\n");
         assert_true(kube_resource_is_synced(f->resource));
 
         /* Both end when the kind does, and both begin again. */
@@ -466,7 +466,7 @@ static void test_show_again(void **state) {
         list_both();
         assert_true(fake_choose("labelSelector=x%3D1&"));
         end_list();
-        f->told[0] = '\0';
+        f->reported[0] = '\0';
 
         assert_int_equal(kube_resource_show_again(f->resource, 1), 0);
         assert_false(kube_resource_is_synced(f->resource));
@@ -474,7 +474,7 @@ static void test_show_again(void **state) {
         assert_int_equal(fake_accept(), 0);
         assert_int_equal(send_object("ADDED", "a", "1"), 0);
         end_list();
-        assert_told(f, "+2a 1\n-2b\nsynced\nchanged\n");
+        assert_reported(f, "+2a 1\n-2b\nsynced\nchanged\n");
         assert_logged(f, "info Watching the things (v2).\n");
 }
 
@@ -511,7 +511,7 @@ static void test_check_finds_nothing_new(void **state) {
                         answer("/things/a", answers[i].body);
                 else
                         refuse(answers[i].code, answers[i].error);
-                assert_told(f, "");
+                assert_reported(f, "");
                 assert_true(kube_resource_is_synced(f->resource));
                 assert_int_equal(fake.n_running, 1);
         }
@@ -526,16 +526,16 @@ static void test_check_finds_another_version(void **state) {
         start_synced(f, &options);
         check(f, "7");
         answer("/things/a", GOT("3"));
-        assert_told(f, "list\n+a 3\nchanged\n");
+        assert_reported(f, "list\n+a 3\nchanged\n");
         assert_int_equal(fake.n_running, 0);
 
         /* A server that was not started again lists what it remembers: that is no news. */
         fake_pass();
-        assert_told(f, "list\n");
+        assert_reported(f, "list\n");
         assert_int_equal(fake_accept(), 0);
         assert_int_equal(send_object("ADDED", "a", "1"), 0);
         end_list();
-        assert_told(f, "-b\nsynced\nchanged\n");
+        assert_reported(f, "-b\nsynced\nchanged\n");
         assert_logged(f, "info Watching the things (v2).\n"
                          "info `a` is not what the watch has shown: listing the things again.\n");
 }
@@ -552,7 +552,7 @@ static void test_check_finds_it_gone(void **state) {
         assert_int_equal(fake_accept(), 0);
         assert_int_equal(send_object("ADDED", "b", "2"), 0);
         end_list();
-        assert_told(f, "changed\nlist\n-a\nsynced\nchanged\n");
+        assert_reported(f, "changed\nlist\n-a\nsynced\nchanged\n");
 }
 
 static void test_check_in_protobuf(void **state) {
@@ -566,7 +566,7 @@ static void test_check_in_protobuf(void **state) {
         options.versions = core;
         options.is_protobuf = true;
         start(f, &options);
-        f->told[0] = '\0';
+        f->reported[0] = '\0';
         assert_int_equal(kube_resource_check(f->resource, 0, "n", "a", "1"), 0);
         assert_true(fake_choose("/api/v1/namespaces/n/things/a"));
         assert_string_equal(fake.call->request.accept, KUBE_PROTOBUF);
@@ -577,7 +577,7 @@ static void test_check_in_protobuf(void **state) {
                                                   .size = body.size },
                                     NULL),
                          0);
-        assert_told(f, "list\n+a 2\n");
+        assert_reported(f, "list\n+a 2\n");
 }
 
 /* Neither a call nor a timer outlives it. */

@@ -18,7 +18,7 @@
 #include "agent/restart/restart.h"
 #include "tests/unit/restart-fake.h"
 
-#define LOOK_USEC ((uint64_t) 250 * 1000)
+#define INSPECT_USEC ((uint64_t) 250 * 1000)
 #define MINUTE_USEC ((uint64_t) 60 * 1000000)
 #define LIST(...) ((const FakeContainer[]){ __VA_ARGS__, { .name = NULL } })
 
@@ -299,22 +299,22 @@ static void test_waits_for_the_runtime(void **state) {
 
         options.must_wait = true;
         start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
-        assert_int_equal(fake.timer_usec, LOOK_USEC);
-        fake_pass(LOOK_USEC);
-        assert_int_equal(fake.timer_usec, LOOK_USEC);
+        assert_int_equal(fake.timer_usec, INSPECT_USEC);
+        fake_pass(INSPECT_USEC);
+        assert_int_equal(fake.timer_usec, INSPECT_USEC);
         fake_list(LIST({ "1", .name = "app", .is_running = true })); /* not known to have ended */
-        fake_pass(LOOK_USEC);
+        fake_pass(INSPECT_USEC);
         fake_refuse(ERROR_UNAVAILABLE, "Socket closed");
         fake.is_away = true;
-        fake_pass(LOOK_USEC);
+        fake_pass(INSPECT_USEC);
         assert_null(fake.call);
         fake.is_away = false;
-        fake_pass(LOOK_USEC);
-        fake_pass(LOOK_USEC); /* still the same call */
+        fake_pass(INSPECT_USEC);
+        fake_pass(INSPECT_USEC); /* still the same call */
         fake_list(LIST({ "1", .name = "app" }, { "2", .name = "app" }));
-        fake_pass(LOOK_USEC);
+        fake_pass(INSPECT_USEC);
         fake_list(LIST({ "9", .uid = "other", .name = "app", .is_running = true }));
-        fake_pass(LOOK_USEC);
+        fake_pass(INSPECT_USEC);
         assert_reported("");
         fake_list(LIST({ "1", .name = "app" }, { "3", .name = "app", .is_running = true }));
         assert_reported("default/web/app running! 1>3 \n");
@@ -607,7 +607,7 @@ static void test_waits_for_the_api_server(void **state) {
         app->is_running = app->is_ready = true;
         start_waiting(&options,
                       LIST({ "1", .name = "app", .restart_count = 3, .is_running = true }));
-        fake_pass(LOOK_USEC);
+        fake_pass(INSPECT_USEC);
         assert_null(fake.call); /* the runtime is not asked */
 
         app->container_id = (char *) "containerd://1";

@@ -126,7 +126,7 @@ static int serve_version(RpcRequest *request, const void *message, void *userdat
         return rpc_request_reply(request, &reply.base);
 }
 
-/* Sends numbered messages until there are as many as wanted. */
+/* Sends numbered messages until there are as many as requested. */
 static int on_ready(RpcRequest *request, void *userdata) {
         PreloadEvent message = INPLACED__V1__PRELOAD_EVENT__INIT;
         Fixture *fixture = userdata;
@@ -393,7 +393,7 @@ static void test_many_at_once(void **state) {
         assert_int_equal(fixture->n_served, N_CALLS);
 }
 
-/* What the server refuses with is what the client is told. */
+/* The client gets the reason of the server's refusal. */
 static ErrorKind current_kind;
 
 static int set_up_refusal(void **state) {
@@ -477,7 +477,7 @@ static void test_large_reply(void **state) {
         assert_int_equal(fixture->size, 15 * 1024 * 1024);
 }
 
-/* Nobody makes us hold more than we want to; the connection goes on. */
+/* No peer makes us hold more than our limit; the connection goes on. */
 static void test_too_large_reply(void **state) {
         Fixture *fixture = *state;
 
@@ -586,7 +586,7 @@ static void test_connection_of_the_caller_ends(void **state) {
         wait_for(fixture, &fixture->n_gone, 1);
 }
 
-/* The server's answer comes too late for anybody. */
+/* The server's answer comes too late for its caller. */
 static void test_unreferenced_before_its_answer(void **state) {
         Fixture *fixture = *state;
         CancelResponse reply = INPLACED__V1__CANCEL_RESPONSE__INIT;
@@ -604,7 +604,7 @@ static void test_unreferenced_before_its_answer(void **state) {
         assert_ended(fixture, ERROR_NONE);
 }
 
-/* A connection for which there was no room is told so, whatever it asks for. */
+/* A connection above the limit gets the reason, whatever it asks for. */
 static void test_connection_is_refused(void **state) {
         Fixture *fixture = *state;
 
@@ -676,7 +676,7 @@ static void test_peer(void **state) {
         assert_int_equal(rpc_request_peer(fixture->held[1])->uid, 12345);
 }
 
-/* An observer is told about what happened, not about what we did. */
+/* An observer is notified of what happened, not about what we did. */
 static void test_observer(void **state) {
         Fixture *fixture = *state;
 
@@ -705,7 +705,7 @@ static void test_observer(void **state) {
         assert_int_equal(fixture->observed, ERROR_NONE);
 }
 
-/* A request that nobody answers is a call that is canceled, not one that hangs. */
+/* A request without an answer is a call that is canceled, not one that hangs. */
 static void test_request_is_dropped(void **state) {
         Fixture *fixture = *state;
 
@@ -743,7 +743,7 @@ static void test_server_vanishes(void **state) {
         assert_ended(fixture, ERROR_UNAVAILABLE);
 }
 
-/* It does not come back to life, even though somebody listens there again. */
+/* It stays closed, even though a server listens there again. */
 static void test_dead_client_stays_dead(void **state) {
         Fixture *fixture = *state;
 
@@ -772,7 +772,7 @@ static void test_another_client(void **state) {
         assert_ended(fixture, ERROR_NONE);
 }
 
-/* A server that stops ends all connections, and serves nobody any more. */
+/* A server that stops ends all connections, and accepts no more. */
 static void test_server_is_freed(void **state) {
         Fixture *fixture = *state;
         unsigned n_served;
@@ -787,7 +787,7 @@ static void test_server_is_freed(void **state) {
         wait_for(fixture, &fixture->n_closed, 1);
 }
 
-/* Calls outlive their client, as it is told in the header. */
+/* Calls outlive their client, as the header says. */
 static void test_client_is_freed(void **state) {
         Fixture *fixture = *state;
 
@@ -839,7 +839,7 @@ static void assert_no_connection(Fixture *fixture, const char *path, ErrorKind k
         assert_non_null(strstr(error_message(&error), words));
 }
 
-static void test_nobody_to_connect_to(void **state) {
+static void test_no_server_to_connect_to(void **state) {
         Fixture *fixture = *state;
         char path[200];
 
@@ -859,7 +859,7 @@ static void test_not_allowed_to_connect(void **state) {
         Fixture *fixture = *state;
 
         if (geteuid() != 0)
-                skip(); /* only root can be somebody else */
+                skip(); /* only root can be another user */
 
         assert_int_equal(chmod(fixture->folder, 0755), 0);
         assert_int_equal(chmod(fixture->path, 0600), 0);
@@ -912,7 +912,7 @@ static const struct CMUnitTest tests[] = {
         TEST(test_client_is_freed),
         TEST(test_shutdown_in_flight),
         TEST(test_shutdown_at_once),
-        TEST(test_nobody_to_connect_to),
+        TEST(test_no_server_to_connect_to),
         TEST(test_not_allowed_to_connect),
         cmocka_unit_test(test_statuses),
 };

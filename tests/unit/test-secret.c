@@ -197,7 +197,7 @@ static void test_one_request_for_all(void **state) {
                 assert_string_equal(askers[i].text, "secret");
         }
 
-        /* Then it is kept, for a while also from those who want it fresh. */
+        /* Then it is kept, for a while also from callers that ask for a fresh one. */
         ask(secrets, &askers[0]);
         ask_afresh(secrets, &askers[1]);
         wait_until_read(&askers[0], 2);

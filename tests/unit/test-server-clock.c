@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The API server's clock, as its answers tell it
+ * The API server's clock, as its answers give it
  */
 
 #include <errno.h>

@@ -211,7 +211,7 @@ static void test_stopped(void **state) {
         assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
         assert_false(stops_has_stopped(f->stops, "other", "c1"));
 
-        /* In another life, too. */
+        /* In the next run, too. */
         stops_free(f->stops);
         open_stops(f);
         assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
@@ -566,7 +566,7 @@ static void test_runtime_restarts(void **state) {
 }
 
 /* The runtime's word is not the last one, whichever it is. */
-static void test_looks_again(void **state) {
+static void test_asks_again(void **state) {
         Owner owner = { .says = 1 };
         Fixture *f = *state;
 
@@ -915,7 +915,7 @@ static void test_forgotten(void **state) {
         assert_int_equal(stops_forget(f->stops, "metadata", "c1"), 0);
         assert_false(stops_has_stopped(f->stops, "metadata", "c1"));
 
-        /* In another life, too. */
+        /* In the next run, too. */
         stops_free(f->stops);
         open_stops(f);
         assert_false(stops_has_stopped(f->stops, "metadata", "c1"));
@@ -1330,7 +1330,7 @@ int main(void) {
                 TEST(test_runtime_away),
                 TEST(test_runtime_silent),
                 TEST(test_runtime_restarts),
-                TEST(test_looks_again),
+                TEST(test_asks_again),
                 TEST(test_refused),
                 TEST(test_refused_in_a_row),
                 TEST(test_killed),

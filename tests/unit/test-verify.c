@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Looking at the images of all containers, with a runtime that answers what the test says
+ * Comparing the images of all containers, with a runtime that answers what the test says
  */
 
 #include "tests/unit/inplace-fake.h"

@@ -18,7 +18,7 @@
 #define HAPPENINGS(...) \
         { __VA_ARGS__, -1 }
 
-/* One line is one life of a watch. */
+/* One line is one course of a watch. */
 static const struct Story {
         const char *name;
         int happenings[16];

@@ -3,7 +3,7 @@
 /*
  * List and watch, with a server that does what the test says
  *
- * What the watch tells is written down as it comes: "+ns/name uid version", "-ns/name uid",
+ * What the watch reports is written down as it comes: "+ns/name uid version", "-ns/name uid",
  * "listing", "synced", "troubled KIND", "again" for a restart, "list" for a list that begins again.
  */
 
@@ -26,14 +26,14 @@
 
 typedef struct Fixture {
         KubeWatch *watch;
-        char told[8192];
-        const char *free_at; /* the watch is freed when this is told */
+        char reported[8192];
+        const char *free_at; /* the watch is freed when this is reported */
         bool hears_of_lists;
 } Fixture;
 
-static void tell(Fixture *fixture, const char *text) {
-        strcat(fixture->told, text);
-        strcat(fixture->told, "\n");
+static void record(Fixture *fixture, const char *text) {
+        strcat(fixture->reported, text);
+        strcat(fixture->reported, "\n");
         if (fixture->free_at && strcmp(text, fixture->free_at) == 0)
                 fixture->watch = kube_watch_free(fixture->watch);
 }
@@ -44,7 +44,7 @@ static int on_object(const KubeObject *object, void *userdata) {
         assert_true(object->json ? !object->bytes : object->n_bytes > 0);
         snprintf(text, sizeof(text), "+%s/%s %s %s", object->namespace, object->name, object->uid,
                  object->resource_version);
-        tell(userdata, text);
+        record(userdata, text);
         return 0;
 }
 
@@ -52,7 +52,7 @@ static int on_gone(const KubeObject *object, void *userdata) {
         char text[200];
 
         snprintf(text, sizeof(text), "-%s/%s %s", object->namespace, object->name, object->uid);
-        tell(userdata, text);
+        record(userdata, text);
         return 0;
 }
 
@@ -66,18 +66,18 @@ static int on_state(KubeWatchState state, void *userdata) {
         if (state == KUBE_WATCH_TROUBLED)
                 snprintf(text, sizeof(text), "troubled %s",
                          error_kind_to_string(kube_watch_error(fixture->watch)->kind));
-        tell(fixture, state == KUBE_WATCH_TROUBLED ? text
-                      : state == KUBE_WATCH_SYNCED ? "synced"
-                                                   : "listing");
+        record(fixture, state == KUBE_WATCH_TROUBLED ? text
+                        : state == KUBE_WATCH_SYNCED ? "synced"
+                                                     : "listing");
         return 0;
 }
 
 static void on_list(void *userdata) {
-        tell(userdata, "list");
+        record(userdata, "list");
 }
 
 static void on_restart(void *userdata) {
-        tell(userdata, "again");
+        record(userdata, "again");
 }
 
 static int set_up(void **state) {
@@ -119,9 +119,9 @@ static void start(Fixture *fixture) {
         start_with(fixture, &options);
 }
 
-static void assert_told(Fixture *fixture, const char *expected) {
-        assert_string_equal(fixture->told, expected);
-        fixture->told[0] = '\0';
+static void assert_reported(Fixture *fixture, const char *expected) {
+        assert_string_equal(fixture->reported, expected);
+        fixture->reported[0] = '\0';
 }
 
 #define assert_asked(part) assert_non_null(strstr(fake.call->request.path, part))
@@ -207,7 +207,7 @@ static void start_watching(Fixture *fixture) {
         assert_int_equal(send_event("ADDED ns/a u1 1"), 0);
         assert_int_equal(send_event("ADDED ns/b u2 2"), 0);
         assert_int_equal(send_event("END 5"), 0);
-        assert_told(fixture, "+ns/a u1 1\n+ns/b u2 2\nsynced\n");
+        assert_reported(fixture, "+ns/a u1 1\n+ns/b u2 2\nsynced\n");
 }
 
 /* The same in a page. */
@@ -215,7 +215,7 @@ static void start_paging(Fixture *fixture) {
         start(fixture);
         refuse(422, ERROR_INVALID);
         reply(PAGE("5", "", ITEM("a", "u1", "1") "," ITEM("b", "u2", "2")));
-        assert_told(fixture, "again\n+ns/a u1 1\n+ns/b u2 2\nsynced\nagain\n");
+        assert_reported(fixture, "again\n+ns/a u1 1\n+ns/b u2 2\nsynced\nagain\n");
 }
 
 static unsigned asked_seconds(void) {
@@ -244,17 +244,17 @@ static void test_streams_a_list(void **state) {
 
         assert_int_equal(fake_accept(), 0);
         assert_int_equal(send_event("ADDED ns/a u1 7"), 0);
-        assert_told(fixture, "+ns/a u1 7\n");
+        assert_reported(fixture, "+ns/a u1 7\n");
         assert_int_equal(send_event("END 9"), 0);
-        assert_told(fixture, "synced\n");
+        assert_reported(fixture, "synced\n");
         assert_int_equal(send_event("MODIFIED ns/a u1 10"), 0);
         assert_int_equal(send_event("ADDED ns/b u2 11"), 0);
         assert_int_equal(send_event("DELETED ns/a u1 12"), 0);
-        assert_told(fixture, "+ns/a u1 10\n+ns/b u2 11\n-ns/a u1\n");
+        assert_reported(fixture, "+ns/a u1 10\n+ns/b u2 11\n-ns/a u1\n");
 
         fake.now_usec += 400 * SEC;
         end();
-        assert_told(fixture, "again\n");
+        assert_reported(fixture, "again\n");
         assert_asked("&resourceVersion=12&");
         assert_not_asked("sendInitialEvents");
         assert_int_equal(fake.n_calls, 2);
@@ -285,7 +285,7 @@ static void test_falls_back_to_pages(void **state) {
                         assert_int_equal(fake_timer(), 10 * SEC);
                         fake_pass();
                 }
-                assert_told(fixture, way == 5 ? "+ns/a u1 1\nagain\n" : "again\n");
+                assert_reported(fixture, way == 5 ? "+ns/a u1 1\nagain\n" : "again\n");
                 assert_asked("/nodeimages?fieldSelector=metadata.name%3Dn1&limit=500");
                 assert_not_asked("continue");
                 assert_string_equal(fake.call->request.verb, "list");
@@ -293,8 +293,8 @@ static void test_falls_back_to_pages(void **state) {
                 reply(PAGE("5", "t/1=", ITEM("a", "u1", "1")));
                 assert_asked("limit=500&continue=t%2F1%3D");
                 reply(PAGE("5", "", ITEM("b", "u2", "2")));
-                assert_told(fixture, way == 5 ? "+ns/b u2 2\nsynced\nagain\n"
-                                              : "+ns/a u1 1\n+ns/b u2 2\nsynced\nagain\n");
+                assert_reported(fixture, way == 5 ? "+ns/b u2 2\nsynced\nagain\n"
+                                                  : "+ns/a u1 1\n+ns/b u2 2\nsynced\nagain\n");
                 assert_asked("watch=true&allowWatchBookmarks=true&resourceVersion=5&");
 
                 /* And does not try it again. */
@@ -305,15 +305,15 @@ static void test_falls_back_to_pages(void **state) {
         }
 }
 
-/* It may be that nobody is there to know it. */
+/* It may be that no server is there to know it. */
 static void test_keeps_streaming_after_failures(void **state) {
         Fixture *fixture = *state;
 
         start(fixture);
         refuse(0, ERROR_UNAVAILABLE);
-        assert_told(fixture, "troubled unavailable\n");
+        assert_reported(fixture, "troubled unavailable\n");
         fake_pass();
-        assert_told(fixture, "again\n");
+        assert_reported(fixture, "again\n");
         assert_asked("sendInitialEvents");
         refuse(503, ERROR_UNAVAILABLE);
         fake_pass();
@@ -322,27 +322,27 @@ static void test_keeps_streaming_after_failures(void **state) {
         assert_null(fake.call);
         fake_pass();
         assert_asked("sendInitialEvents");
-        assert_told(fixture, "again\ntroubled timeout\nagain\n");
+        assert_reported(fixture, "again\ntroubled timeout\nagain\n");
         assert_int_equal(fake_accept(), 0);
         assert_int_equal(send_event("END 5"), 0);
-        assert_told(fixture, "synced\n");
+        assert_reported(fixture, "synced\n");
 }
 
-static void test_relist_tells_what_changed(void **state) {
+static void test_relist_reports_changes(void **state) {
         Fixture *fixture = *state;
 
         start_watching(fixture);
         assert_true(send_error(410) < 0);
         end_cut();
-        assert_told(fixture, "listing\n");
+        assert_reported(fixture, "listing\n");
         fake_pass();
         assert_asked("sendInitialEvents");
         assert_int_equal(fake_accept(), 0);
         assert_int_equal(send_event("ADDED ns/b u2 2"), 0);
         assert_int_equal(send_event("ADDED ns/c u3 8"), 0);
-        assert_told(fixture, "again\n+ns/c u3 8\n");
+        assert_reported(fixture, "again\n+ns/c u3 8\n");
         assert_int_equal(send_event("END 9"), 0);
-        assert_told(fixture, "-ns/a u1\nsynced\n");
+        assert_reported(fixture, "-ns/a u1\nsynced\n");
 }
 
 static void test_relist_in_pages(void **state) {
@@ -352,18 +352,18 @@ static void test_relist_in_pages(void **state) {
         refuse(410, ERROR_GONE);
         fake_pass();
         reply(PAGE("8", "x", ITEM("a", "u1", "6")));
-        assert_told(fixture, "listing\nagain\n+ns/a u1 6\n");
+        assert_reported(fixture, "listing\nagain\n+ns/a u1 6\n");
         refuse(410, ERROR_GONE);
         fake_pass();
         assert_not_asked("continue");
         reply(PAGE("9", "", ITEM("a", "u9", "9")));
-        assert_told(fixture, "troubled gone\nagain\n-ns/a u1\n+ns/a u9 9\n-ns/b u2\nsynced\n"
-                             "again\n");
+        assert_reported(fixture, "troubled gone\nagain\n-ns/a u1\n+ns/a u9 9\n-ns/b u2\nsynced\n"
+                                 "again\n");
         assert_asked("resourceVersion=9&");
 }
 
 /* Whether it was a version that was too old, or a trouble: not the watches that go on. */
-static void test_tells_where_lists_begin(void **state) {
+static void test_reports_where_lists_begin(void **state) {
         Fixture *fixture = *state;
 
         fixture->hears_of_lists = true;
@@ -371,22 +371,22 @@ static void test_tells_where_lists_begin(void **state) {
         assert_true(send_error(410) < 0);
         end_cut();
         fake_pass();
-        assert_told(fixture, "listing\nagain\nlist\n");
+        assert_reported(fixture, "listing\nagain\nlist\n");
         assert_int_equal(send_event("ADDED ns/b u2 2"), 0);
         assert_int_equal(send_event("END 3"), 0);
-        assert_told(fixture, "-ns/a u1\nsynced\n");
+        assert_reported(fixture, "-ns/a u1\nsynced\n");
 
         refuse(200, ERROR_UNAVAILABLE);
         fake_pass();
-        assert_told(fixture, "troubled unavailable\nagain\n");
+        assert_reported(fixture, "troubled unavailable\nagain\n");
         refuse(500, ERROR_UNAVAILABLE);
         fake_pass();
-        assert_told(fixture, "again\nlist\n");
+        assert_reported(fixture, "again\nlist\n");
         refuse(422, ERROR_INVALID);
-        assert_told(fixture, "again\nlist\n");
+        assert_reported(fixture, "again\nlist\n");
         reply(PAGE("2", "x", ITEM("b", "u2", "1")));
         reply(PAGE("2", "", ""));
-        assert_told(fixture, "+ns/b u2 1\nsynced\nagain\n");
+        assert_reported(fixture, "+ns/b u2 1\nsynced\nagain\n");
 }
 
 static void test_created_again(void **state) {
@@ -394,12 +394,12 @@ static void test_created_again(void **state) {
 
         start_watching(fixture);
         assert_int_equal(send_event("ADDED ns/a u7 7"), 0);
-        assert_told(fixture, "-ns/a u1\n+ns/a u7 7\n");
+        assert_reported(fixture, "-ns/a u1\n+ns/a u7 7\n");
         assert_int_equal(send_event("DELETED ns/a u1 8"), 0);
         assert_int_equal(send_event("DELETED ns/z u1 8"), 0);
-        assert_told(fixture, "");
+        assert_reported(fixture, "");
         assert_int_equal(send_event("DELETED ns/a u7 9"), 0);
-        assert_told(fixture, "-ns/a u7\n");
+        assert_reported(fixture, "-ns/a u7\n");
 }
 
 /* Too old again and again: not a storm of lists. */
@@ -433,20 +433,20 @@ static void test_ends_early(void **state) {
         start_watching(fixture);
         fake.now_usec += 2 * SEC;
         end();
-        assert_told(fixture, "again\n");
+        assert_reported(fixture, "again\n");
         assert_non_null(fake.call);
         end();
-        assert_told(fixture, "");
+        assert_reported(fixture, "");
         assert_int_equal(fake_timer(), 0);
         fake_pass();
         assert_int_equal(fake_accept(), 0);
-        assert_told(fixture, "again\n");
+        assert_reported(fixture, "again\n");
         end();
-        assert_told(fixture, "troubled unavailable\n");
+        assert_reported(fixture, "troubled unavailable\n");
         assert_true(fake_timer() >= SEC / 5);
         fake_pass();
         assert_int_equal(fake_accept(), 0);
-        assert_told(fixture, "again\nsynced\n");
+        assert_reported(fixture, "again\nsynced\n");
 }
 
 static void test_cut_and_again(void **state) {
@@ -455,16 +455,16 @@ static void test_cut_and_again(void **state) {
         start_watching(fixture);
         assert_int_equal(send_event("BOOKMARK 17"), 0);
         refuse(200, ERROR_UNAVAILABLE);
-        assert_told(fixture, "troubled unavailable\n");
+        assert_reported(fixture, "troubled unavailable\n");
         assert_in_range(fake_timer(), SEC / 5, SEC / 3);
         fake_pass();
         assert_asked("resourceVersion=17&");
         refuse(0, ERROR_UNAVAILABLE);
-        assert_told(fixture, "again\n");
+        assert_reported(fixture, "again\n");
         fake_pass();
         assert_asked("resourceVersion=17&");
         assert_int_equal(fake_accept(), 0);
-        assert_told(fixture, "again\nsynced\n");
+        assert_reported(fixture, "again\nsynced\n");
 }
 
 /* What the server asks for in an event. */
@@ -475,7 +475,7 @@ static void test_heeds_retry_after(void **state) {
         assert_true(send_text("{\"type\":\"ERROR\",\"object\":{\"code\":429,\"details\":"
                               "{\"retryAfterSeconds\":40}}}\n") < 0);
         end_cut();
-        assert_told(fixture, "troubled unavailable\n");
+        assert_reported(fixture, "troubled unavailable\n");
         assert_int_equal(fake_timer(), 40 * SEC);
 }
 
@@ -488,10 +488,10 @@ static void test_half_a_line(void **state) {
         assert_int_equal(send_text("{\"type\":\"DELETED\",\"object\":{\"metadata\":{\"name\":"), 0);
         fake.now_usec += 20 * SEC;
         end();
-        assert_told(fixture, "+ns/a u1 6\nagain\n");
+        assert_reported(fixture, "+ns/a u1 6\nagain\n");
         assert_asked("resourceVersion=6&");
         assert_int_equal(send_event("MODIFIED ns/a u1 7"), 0);
-        assert_told(fixture, "+ns/a u1 7\n");
+        assert_reported(fixture, "+ns/a u1 7\n");
 }
 
 static void test_garbage(void **state) {
@@ -519,9 +519,9 @@ static void test_garbage(void **state) {
                 fixture = *state;
                 start_watching(fixture);
                 assert_true(send_text(lines[i]) < 0);
-                assert_told(fixture, "");
+                assert_reported(fixture, "");
                 end_cut();
-                assert_told(fixture, "troubled invalid\n");
+                assert_reported(fixture, "troubled invalid\n");
                 assert_null(strchr(error_message(kube_watch_error(fixture->watch)), '\n'));
                 assert_true(fake_timer() >= SEC / 5);
                 fake_pass();
@@ -537,7 +537,7 @@ static void test_too_large(void **state) {
         memset(text, 'x', sizeof(text));
         assert_true(fake_send(text, sizeof(text)) < 0);
         end_cut();
-        assert_told(fixture, "troubled invalid\n");
+        assert_reported(fixture, "troubled invalid\n");
 }
 
 /* A page that does not fit is asked for again in parts. */
@@ -554,11 +554,11 @@ static void test_large_pages(void **state) {
         reply(PAGE("5", "x", ITEM("a", "u1", "1")));
         assert_asked("limit=1&continue=x");
         refuse(200, ERROR_INVALID);
-        assert_told(fixture, "again\nagain\nagain\nagain\n+ns/a u1 1\ntroubled invalid\n");
+        assert_reported(fixture, "again\nagain\nagain\nagain\n+ns/a u1 1\ntroubled invalid\n");
         fake_pass();
         reply(PAGE("5", "x", ITEM("a", "u1", "1")));
         reply(PAGE("5", "x", ""));
-        assert_told(fixture, "again\ntroubled invalid\n"); /* for another reason */
+        assert_reported(fixture, "again\ntroubled invalid\n"); /* for another reason */
         assert_null(fake.call);
 }
 
@@ -585,7 +585,7 @@ static void test_bad_pages(void **state) {
                 start(fixture);
                 refuse(422, ERROR_INVALID);
                 reply(bodies[i]);
-                assert_told(fixture, "again\ntroubled invalid\n");
+                assert_reported(fixture, "again\ntroubled invalid\n");
                 assert_true(fake_timer() >= SEC / 5);
         }
 }
@@ -597,7 +597,7 @@ static void test_not_found_and_denied(void **state) {
                 int code;
                 ErrorKind kind;
                 unsigned n_passing; /* are tried again soon, as after any failure */
-                const char *told;
+                const char *reported;
         } cases[] = {
                 { 404, ERROR_NOT_FOUND, 0, "troubled not-found\n" },
                 { 403, ERROR_DENIED, 4, "troubled denied\n" },
@@ -611,7 +611,7 @@ static void test_not_found_and_denied(void **state) {
                 fixture = *state;
                 start(fixture);
                 refuse(cases[i].code, cases[i].kind);
-                assert_told(fixture, cases[i].told);
+                assert_reported(fixture, cases[i].reported);
                 for (unsigned n = 0; n < 5; n++) {
                         bool is_passing = n < cases[i].n_passing;
 
@@ -620,7 +620,7 @@ static void test_not_found_and_denied(void **state) {
                         fake_pass();
                         refuse(cases[i].code, cases[i].kind);
                 }
-                assert_told(fixture, "again\nagain\nagain\nagain\nagain\n");
+                assert_reported(fixture, "again\nagain\nagain\nagain\nagain\n");
 
                 assert_int_equal(kube_watch_kick(fixture->watch), 0);
                 assert_int_equal(fake_timer(), 0);
@@ -628,7 +628,7 @@ static void test_not_found_and_denied(void **state) {
                 assert_int_equal(kube_watch_kick(fixture->watch), 0);
                 assert_int_equal(fake_accept(), 0);
                 assert_int_equal(send_event("END 5"), 0);
-                assert_told(fixture, "again\nsynced\n");
+                assert_reported(fixture, "again\nsynced\n");
         }
 }
 
@@ -638,15 +638,15 @@ static void test_refused_list_keeps_objects(void **state) {
 
         start_watching(fixture);
         refuse(403, ERROR_DENIED);
-        assert_told(fixture, "troubled denied\n");
+        assert_reported(fixture, "troubled denied\n");
         fake_pass();
         assert_int_equal(send_event("ADDED ns/a u1 1"), 0);
         refuse(200, ERROR_UNAVAILABLE);
         fake_pass();
-        assert_told(fixture, "again\ntroubled unavailable\nagain\n");
+        assert_reported(fixture, "again\ntroubled unavailable\nagain\n");
         assert_int_equal(send_event("ADDED ns/b u2 2"), 0);
         assert_int_equal(send_event("END 9"), 0);
-        assert_told(fixture, "-ns/a u1\nsynced\n");
+        assert_reported(fixture, "-ns/a u1\nsynced\n");
 }
 
 /* Bookmarks allow for long watches; without them short ones find out what is dead. After a silence
@@ -657,7 +657,7 @@ static void test_silence(void **state) {
         start_watching(fixture);
         fake.now_usec += 150 * SEC;
         refuse(200, ERROR_TIMEOUT);
-        assert_told(fixture, "listing\n");
+        assert_reported(fixture, "listing\n");
         assert_in_range(fake_timer(), 0, 250000);
         fake_pass();
         assert_asked("sendInitialEvents=true");
@@ -666,7 +666,7 @@ static void test_silence(void **state) {
         assert_int_equal(fake_accept(), 0);
         assert_int_equal(send_event("ADDED ns/a u1 1"), 0);
         assert_int_equal(send_event("END 4"), 0);
-        assert_told(fixture, "again\n-ns/b u2\nsynced\n");
+        assert_reported(fixture, "again\n-ns/b u2\nsynced\n");
 
         /* All is well, and nothing happens. */
         for (unsigned i = 0; i < 9; i++) {
@@ -675,7 +675,7 @@ static void test_silence(void **state) {
                 assert_asked("resourceVersion=4&");
                 assert_in_range(asked_seconds(), 120, 150);
                 assert_int_equal(fake.call->request.silence_usec, 0);
-                assert_told(fixture, "again\n");
+                assert_reported(fixture, "again\n");
         }
 
         assert_int_equal(send_event("BOOKMARK 20"), 0);
@@ -684,7 +684,7 @@ static void test_silence(void **state) {
         assert_in_range(asked_seconds(), 300, 600);
         assert_in_range(fake.call->request.silence_usec, 120 * SEC, 180 * SEC);
         assert_asked("resourceVersion=20&");
-        assert_told(fixture, "again\n");
+        assert_reported(fixture, "again\n");
 }
 
 /* A server that does not even end the watch is dead. */
@@ -697,10 +697,10 @@ static void test_silence_again(void **state) {
         fake_pass();
         assert_int_equal(fake_accept(), 0);
         assert_int_equal(send_event("END 4"), 0);
-        assert_told(fixture, "listing\nagain\n-ns/a u1\n-ns/b u2\nsynced\n");
+        assert_reported(fixture, "listing\nagain\n-ns/a u1\n-ns/b u2\nsynced\n");
         fake.now_usec += 165 * SEC;
         refuse(200, ERROR_TIMEOUT);
-        assert_told(fixture, "troubled timeout\n");
+        assert_reported(fixture, "troubled timeout\n");
 }
 
 /* Where bookmarks are not known of, a watch that broke may go on with another store, which does not
@@ -720,7 +720,7 @@ static void test_silence_after_a_break(void **state) {
                 Fixture *fixture = *state;
 
                 fixture->watch = kube_watch_free(fixture->watch);
-                fixture->told[0] = '\0';
+                fixture->reported[0] = '\0';
                 start_paging(fixture);
                 fake.now_usec += 100 * SEC;
                 if (cases[i].is_cut)
@@ -732,18 +732,18 @@ static void test_silence_after_a_break(void **state) {
                 for (unsigned n = 0; n < cases[i].n_watches; n++) {
                         assert_asked("resourceVersion=5&");
                         assert_int_equal(fake_accept(), 0);
-                        fixture->told[0] = '\0';
+                        fixture->reported[0] = '\0';
                         fake.now_usec += cases[i].each_usec;
                         end();
                 }
-                assert_told(fixture, "listing\n");
+                assert_reported(fixture, "listing\n");
                 fake_pass();
                 assert_asked("?fieldSelector=metadata.name%3Dn1&limit=500");
-                fixture->told[0] = '\0';
+                fixture->reported[0] = '\0';
         }
 }
 
-/* One that has told anything since is well. */
+/* One that has reported anything since is well. */
 static void test_word_after_a_break(void **state) {
         Fixture *fixture = *state;
 
@@ -753,10 +753,10 @@ static void test_word_after_a_break(void **state) {
         fake_pass();
         assert_int_equal(send_event("MODIFIED ns/a u1 7"), 0);
         fake.now_usec += 150 * SEC;
-        fixture->told[0] = '\0';
+        fixture->reported[0] = '\0';
         end();
         assert_asked("resourceVersion=7&");
-        assert_told(fixture, "again\n");
+        assert_reported(fixture, "again\n");
 }
 
 static void test_relist(void **state) {
@@ -765,7 +765,7 @@ static void test_relist(void **state) {
         start_watching(fixture);
         assert_int_equal(kube_watch_relist(fixture->watch), 0);
         assert_null(fake.call);
-        assert_told(fixture, "listing\n");
+        assert_reported(fixture, "listing\n");
 
         /* It does already. */
         assert_int_equal(kube_watch_relist(fixture->watch), 0);
@@ -775,18 +775,18 @@ static void test_relist(void **state) {
         assert_int_equal(fake_accept(), 0);
         assert_int_equal(send_event("ADDED ns/a u1 3"), 0);
         assert_int_equal(send_event("END 3"), 0);
-        assert_told(fixture, "again\n+ns/a u1 3\n-ns/b u2\nsynced\n");
+        assert_reported(fixture, "again\n+ns/a u1 3\n-ns/b u2\nsynced\n");
 
         /* While it waits. */
         refuse(503, ERROR_UNAVAILABLE);
-        assert_told(fixture, "troubled unavailable\n");
+        assert_reported(fixture, "troubled unavailable\n");
         assert_int_equal(kube_watch_relist(fixture->watch), 0);
         fake_pass();
         assert_asked("sendInitialEvents=true");
 }
 
-/* A list of a and b, or as much of it as there is somebody to be told. */
-static void live_through_list(Fixture *fixture, bool is_paged) {
+/* A list of a and b, or as much of it as comes before the watch is freed. */
+static void follow_list(Fixture *fixture, bool is_paged) {
         start(fixture);
         if (!is_paged) {
                 (void) send_text("{\"type\":\"ADDED\",\"object\":" ITEM(
@@ -836,18 +836,18 @@ static void check_freed_at(Fixture *fixture, const char *moment, bool is_paged) 
 
         fixture->free_at = moment;
         fixture->hears_of_lists = true;
-        live_through_list(fixture, is_paged);
+        follow_list(fixture, is_paged);
         live_on(fixture, is_paged);
         assert_null(fixture->watch);
         assert_null(fake.call);
         assert_int_equal(fake_timer(), UINT64_MAX);
 
-        fixture->told[strlen(fixture->told) - 1] = '\0';
-        last = strrchr(fixture->told, '\n');
-        assert_string_equal(last ? last + 1 : fixture->told, moment);
+        fixture->reported[strlen(fixture->reported) - 1] = '\0';
+        last = strrchr(fixture->reported, '\n');
+        assert_string_equal(last ? last + 1 : fixture->reported, moment);
 }
 
-/* Whatever is told, the watch may be freed while it is. */
+/* Whatever is reported, the watch may be freed while it is. */
 static void test_freed_inside(void **state) {
         static const char *const moments[] = { "+ns/a u1 1", "synced",     "-ns/b u2",
                                                "-ns/a u1",   "+ns/a u9 9", "listing",
@@ -878,7 +878,7 @@ static int on_object_fails(const KubeObject *object, void *userdata) {
         return -ENOMEM;
 }
 
-/* A local failure ends the loop, through whoever looks at what the last callback returns. */
+/* A local failure ends the loop, through the caller, which checks what the last callback returns. */
 static void test_local_failure(void **state) {
         Fixture *fixture = *state;
         const KubeWatchOptions options = {
@@ -916,11 +916,11 @@ static void test_protobuf(void **state) {
         bytes_pack_frame(&bytes, "DELETED", "ns", "a", "u1", "6");
         for (size_t i = 0; i < bytes.size; i++)
                 assert_int_equal(fake_send(bytes.data + i, 1), 0);
-        assert_told(fixture, "+ns/a u1 1\n+ns/b u2 2\nsynced\n-ns/a u1\n");
+        assert_reported(fixture, "+ns/a u1 1\n+ns/b u2 2\nsynced\n-ns/a u1\n");
 
         assert_true(send_text("{\"kind\":\"Status\"}\n") < 0);
         end_cut();
-        assert_told(fixture, "troubled invalid\n");
+        assert_reported(fixture, "troubled invalid\n");
         fake_pass();
         refuse(422, ERROR_INVALID);
         assert_string_equal(fake.call->request.accept, KUBE_PROTOBUF);
@@ -937,7 +937,7 @@ static void test_memory(void **state) {
 
                 snprintf(text, sizeof(text), "MODIFIED ns/a u1 %u", 100000 + i);
                 assert_int_equal(send_event(text), 0);
-                fixture->told[0] = '\0';
+                fixture->reported[0] = '\0';
                 if (i == 100)
                         before = fake_memory();
         }
@@ -950,9 +950,9 @@ int main(void) {
                 TEST(test_streams_a_list),
                 TEST(test_falls_back_to_pages),
                 TEST(test_keeps_streaming_after_failures),
-                TEST(test_relist_tells_what_changed),
+                TEST(test_relist_reports_changes),
                 TEST(test_relist_in_pages),
-                TEST(test_tells_where_lists_begin),
+                TEST(test_reports_where_lists_begin),
                 TEST(test_created_again),
                 TEST(test_gone_again_backs_off),
                 TEST(test_ends_early),

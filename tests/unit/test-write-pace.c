@@ -248,7 +248,7 @@ static void test_progress_goes_with_the_rest(void **state) {
         assert_true(write_pace_next_usec(&writer.pace, writer.now) == UINT64_MAX);
 }
 
-/* Somebody else has made it true, or it is as it was before. */
+/* Another writer has made it true, or it is as it was before. */
 static void test_what_is_true_needs_no_write(void **state) {
         Writer writer;
 
