@@ -117,14 +117,14 @@ def _time_agent(node_image: NodeImage, watch: ObjectWatch, reference: str) -> fl
     """Seconds from the request to the state of the object that says that it succeeded."""
     n_seen = len(watch.seen)
     began = time.monotonic()
-    node_image.want(reference)
+    node_image.request(reference)
     return watch.wait_for(lambda document: has_succeeded(document, reference), n_seen) - began
 
 
 def _time_by_hand(node_image: NodeImage, node: Node, reference: str) -> float:
     name, tag = split_reference(reference)
     began = time.monotonic()
-    node_image.want(reference)
+    node_image.request(reference)
     image_id = node.containerd.pull(reference).image_id
     status = {"tag": tag, "phase": "Succeeded", "progress": 100, "imageID": image_id}
     counts = {"desired": 1, "succeeded": 1, "failed": 0, "pulling": 0, "waiting": 0}
@@ -153,7 +153,7 @@ def measure_crowd(cluster: Cluster) -> list[Row]:
                 cluster.be_quiet()
                 audit.begin()
                 began = time.monotonic()
-                node_image.want(*wanted)
+                node_image.request(*wanted)
                 ended = watch.wait_for(
                     lambda document: all(has_succeeded(document, one) for one in wanted)
                 )

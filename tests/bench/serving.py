@@ -37,7 +37,7 @@ def _measure_idle(cluster: Cluster) -> list[Row]:
     node_image = cluster.make_node_image("idle")
     with cluster.make_agent("idle") as agent:
         reference = cluster.push_fresh("idle", 0)
-        node_image.want(reference)
+        node_image.request(reference)
         node_image.wait_status(reference, "Succeeded")
         cost = measure_cost(agent.process.pid, seconds)
         n = _count_connections(agent.process.pid)

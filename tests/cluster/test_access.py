@@ -44,7 +44,7 @@ def start(start_agent, containerd, node_name, node_image):
 def serves(node_image, push, tag: str = "1") -> None:
     """Waits until the agent watches and has written a status."""
     image = push(tag=tag)
-    node_image.want(image.reference)
+    node_image.request(image.reference)
     node_image.wait_status(image.reference, "Succeeded")
 
 

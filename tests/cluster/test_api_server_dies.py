@@ -122,12 +122,12 @@ def end(agent: Agent, how: str) -> None:
 @pytest.mark.parametrize("how", ["terminate", "kill9"])
 def test_agent_ends_when_done(cluster_agent, node_image, counted, push, how):
     """The agent neither repeats nor reports again what is finished."""
-    node_image.want(counted.reference, policy="Always")
+    node_image.request(counted.reference, policy="Always")
     seen = node_image.wait_status(counted.reference, "Succeeded")
     wait_until(node_image.events, 10 * SLOWLY, "event")
     end(cluster_agent, how)
     later = push()
-    node_image.want(counted.reference, later.reference, policy="Always")
+    node_image.request(counted.reference, later.reference, policy="Always")
     cluster_agent.start()
     node_image.wait_status(later.reference, "Succeeded")
     wait_until(lambda: len(node_image.events()) == 2, 10 * SLOWLY, "second event")
@@ -138,7 +138,7 @@ def test_agent_ends_when_done(cluster_agent, node_image, counted, push, how):
 @pytest.mark.parametrize("how", ["terminate", "kill9"])
 def test_agent_ends_in_mid_pull(cluster_agent, node_image, counted, gate, how):
     """The next agent completes an unfinished pull."""
-    node_image.want(counted.reference, gate.reference, policy="Always")
+    node_image.request(counted.reference, gate.reference, policy="Always")
     node_image.wait_status(counted.reference, "Succeeded")
     node_image.wait_status(gate.reference, "Pulling")
     end(cluster_agent, how)
@@ -151,13 +151,13 @@ def test_agent_ends_in_mid_pull(cluster_agent, node_image, counted, gate, how):
 
 def test_agent_ends_without_files(cluster_agent, node_image, counted, push):
     """The agent learns from the object what is finished when its own state is lost."""
-    node_image.want(counted.reference, policy="Always")
+    node_image.request(counted.reference, policy="Always")
     node_image.wait_status(counted.reference, "Succeeded")
     cluster_agent.kill9()
     (cluster_agent.state_dir / "nodeimage.json").unlink(missing_ok=True)
     cluster_agent.start()
     later = push()
-    node_image.want(counted.reference, later.reference, policy="Always")
+    node_image.request(counted.reference, later.reference, policy="Always")
     node_image.wait_status(later.reference, "Succeeded")
     assert counted.pulls() == 1
 
@@ -169,7 +169,7 @@ def test_both_die_in_mid_pull(
 ):
     """The next run of the agent reports a pull that ended while the API server was away, however
     many runs end before the server is back."""
-    desired.want(gate.reference, policy="Always")
+    desired.request(gate.reference, policy="Always")
     desired.wait_status(gate.reference, "Pulling")
     server = mortal.apiserver
     server.kill9() if away == "dead" else server.freeze()
@@ -189,10 +189,10 @@ def test_both_die_in_mid_pull(
 
 def test_new_version_meanwhile(member, desired, counted):
     """A pull that the previous run finished does not count for a newer version of the spec."""
-    desired.want(counted.reference, policy="Always")
+    desired.request(counted.reference, policy="Always")
     desired.wait_status(counted.reference, "Succeeded")
     member.kill9()
-    desired.want(counted.reference, policy="Always", version=1)
+    desired.request(counted.reference, policy="Always", version=1)
     member.start()
     wait_until(
         lambda: (desired.tag_status(counted.reference) or {}).get("version") == 1
@@ -209,7 +209,7 @@ def test_new_version_meanwhile(member, desired, counted):
 @pytest.mark.parametrize("part", ["apiserver", "etcd"])
 def test_server_dies_in_mid_pull(member, mortal, desired, gate, counted, push, part):
     """The agent reports the outage, serves local callers, and writes the status afterwards."""
-    desired.want(gate.reference, counted.reference, policy="Always")
+    desired.request(gate.reference, counted.reference, policy="Always")
     desired.wait_status(counted.reference, "Succeeded")
     desired.wait_status(gate.reference, "Pulling")
     getattr(mortal, part).kill9()
@@ -244,7 +244,7 @@ def test_server_dies_in_a_burst(
             getattr(mortal, part).kill9()
             getattr(mortal, part).start(wait_ready=False)
         references = [image.reference for image in images[: number + 1]]
-        insist(lambda wanted=references: desired.want(*wanted, policy="Always"))
+        insist(lambda wanted=references: desired.request(*wanted, policy="Always"))
     wait_until(
         lambda: insist(desired.status).get("succeeded") == _BURST,
         40 * SLOWLY,
@@ -287,7 +287,7 @@ def test_status_of_an_old_object(
         path = write_kubeconfig(folder / "agent.conf", proxy.url, proxy.authority, token=token)
         proxy.on(r"^PATCH \S*/status", hold_success)
         agent = start_agent(containerd.endpoint, kubeconfig=path, node_name=node_name)
-        desired.want(counted.reference, policy="Always")
+        desired.request(counted.reference, policy="Always")
         assert is_held.wait(15 * SLOWLY)
         desired.delete()
         made = desired.create(counted.reference, policy="Always", version=1)

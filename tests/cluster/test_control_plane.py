@@ -364,7 +364,7 @@ def test_client_certificate(control_plane):
 def test_watch(node_image):
     watch = node_image.watch()
     assert next(watch)["type"] == "ADDED"
-    node_image.want("nginx:1.25")
+    node_image.request("nginx:1.25")
     changed = next(watch)
     assert (changed["type"], list(changed["object"]["spec"]["images"])) == ("MODIFIED", ["nginx"])
     node_image.patch_status(COUNTS)

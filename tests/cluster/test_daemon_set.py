@@ -148,7 +148,7 @@ def process_of(cluster: Cluster) -> Path:
 
 def assert_preloads(node_image: NodeImage, reference: str) -> None:
     """Adds an image to the spec of the NodeImage."""
-    node_image.want(reference)
+    node_image.request(reference)
     node_image.wait_status(reference, "Succeeded", 60 * SLOWLY)
 
 
@@ -226,7 +226,7 @@ def test_rolling_update(
     done.open()
     gate = Gate(fake_registry, "daemon/gate", 2 << 20)
     local = Gate(fake_registry, "daemon/local", 2 << 20)
-    node_image.want(done.reference, gate.reference, policy="Always")
+    node_image.request(done.reference, gate.reference, policy="Always")
     node_image.wait_status(done.reference, "Succeeded", 60 * SLOWLY)
     n_asked = len(fake_registry.requests("manifest", "daemon/done"))
     lingers = until_term("touch /data/term; while [ ! -e /data/go ]; do sleep 0.1; done")

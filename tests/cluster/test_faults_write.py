@@ -25,7 +25,7 @@ def test_spec_is_of_no_use_at_start(make_member, proxy, desired, fake_runtime):
     """The agent writes no status while it cannot read the spec."""
     done = {"tag": "1", "phase": "Succeeded", "progress": 100, "imageID": "x@sha256:0a"}
     done |= {"startTime": "2026-01-02T03:04:05Z", "completionTime": "2026-01-02T03:04:05Z"}
-    desired.want("demo/done:1", policy="Always")
+    desired.request("demo/done:1", policy="Always")
     statuses = {"demo/done": {"tags": [done]}}
     desired.patch_status({"desired": 1, "succeeded": 1, "imageStatuses": statuses})
     good = desired.get()["spec"]

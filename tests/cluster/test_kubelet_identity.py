@@ -92,7 +92,7 @@ def test_the_whole_agent(node, certificates, start, push, registry):
     image = NodeImage(admin, node.name)
     wait_until(image.find, 15 * SLOWLY, "NodeImage")
     pushed = push()
-    image.want(pushed.reference)
+    image.request(pushed.reference)
     image.wait_status(pushed.reference, "Succeeded")
     assert image.wait_events()
 
@@ -130,7 +130,7 @@ def test_rotation(node, certificates, start, push):
     image.create()
     try:
         pushed = push()
-        image.want(pushed.reference)
+        image.request(pushed.reference)
         wait_until(
             lambda: "status of the NodeImage" in problems(agent),
             15 * SLOWLY,
@@ -142,7 +142,7 @@ def test_rotation(node, certificates, start, push):
         image.wait_status(pushed.reference, "Succeeded", 90 * SLOWLY)
         certificates.rotate(node.name)
         later = push(tag="2")
-        image.want(later.reference)
+        image.request(later.reference)
         image.wait_status(later.reference, "Succeeded")
         wait_until(lambda: problems(agent) == {}, 60 * SLOWLY, lambda: f"end of {problems(agent)}")
     finally:

@@ -99,9 +99,9 @@ def test_acknowledged_at_once(
     )
     second = push()
     node_image.wait_counts(0, 0, 0, 0, 0)
-    node_image.want(gate.reference)
+    node_image.request(gate.reference)
     node_image.wait_status(gate.reference, "Pulling", 5 * SLOWLY)
-    node_image.want(gate.reference, second.reference)
+    node_image.request(gate.reference, second.reference)
     waiting = node_image.wait_status(second.reference, "Waiting", 5 * SLOWLY)
     assert not waiting.keys() & {"startTime", "completionTime", "imageID"}
     assert node_image.counts() == (2, 0, 0, 1, 1)
@@ -118,11 +118,11 @@ def test_acknowledged_at_once(
 def test_new_version_repeats_it(cluster_agent, node_image, push):
     """A new version pulls again a tag that has moved to another image."""
     first = push(labels={"round": "one"})
-    node_image.want(first.reference, policy="Always")
+    node_image.request(first.reference, policy="Always")
     assert node_image.wait_status(first.reference, "Succeeded")["imageID"].endswith(first.image_id)
     moved = push(labels={"round": "two"})
     assert (moved.reference, moved.image_id != first.image_id) == (first.reference, True)
-    node_image.want(first.reference, policy="Always", version=1)
+    node_image.request(first.reference, policy="Always", version=1)
     seen = wait_until(
         lambda: found
         if (found := node_image.tag_status(first.reference) or {}).get("version") == 1
@@ -143,7 +143,7 @@ def test_new_version_repeats_it(cluster_agent, node_image, push):
 
 
 def test_removal_stops_the_pull(cluster_agent, containerd, node_image, gate):
-    node_image.want(gate.reference)
+    node_image.request(gate.reference)
     node_image.wait_status(gate.reference, "Pulling")
     wait_until(containerd.cri.ingests, 10 * SLOWLY, "ingest")
     node_image.set_spec({"images": {}})
@@ -156,9 +156,9 @@ def test_removal_stops_the_pull(cluster_agent, containerd, node_image, gate):
 
 def test_one_of_two_is_removed(cluster_agent, node_image, push):
     images = push(tag="a"), push(tag="b")
-    node_image.want(*(image.reference for image in images))
+    node_image.request(*(image.reference for image in images))
     node_image.wait_counts(2, 2, 0, 0, 0)
-    node_image.want(images[1].reference)
+    node_image.request(images[1].reference)
     node_image.wait_counts(1, 1, 0, 0, 0)
     assert node_image.tag_status(images[0].reference) is None
     assert node_image.tag_status(images[1].reference)["phase"] == "Succeeded"
@@ -166,7 +166,7 @@ def test_one_of_two_is_removed(cluster_agent, node_image, push):
 
 def test_digest(cluster_agent, node_image, push, containerd):
     image = push()
-    node_image.want(image.digest_reference)
+    node_image.request(image.digest_reference)
     seen = node_image.wait_status(image.digest_reference, "Succeeded")
     name, digest = split_reference(image.digest_reference)
     assert seen["tag"] == digest
@@ -177,7 +177,7 @@ def test_digest(cluster_agent, node_image, push, containerd):
 @pytest.mark.parametrize("name", ["docker.io/library/nginx", "nginx", "index.docker.io/nginx"])
 def test_spelling_is_kept(cluster_agent, node_image, name):
     """The status has the reference as the controller wrote it, even if the pull fails."""
-    node_image.want(f"{name}:none", backoffLimit=0, timeoutSeconds=1)
+    node_image.request(f"{name}:none", backoffLimit=0, timeoutSeconds=1)
     node_image.wait_status(f"{name}:none", "Failed")
     assert list(node_image.status()["imageStatuses"]) == [name]
 
@@ -188,7 +188,7 @@ def test_spelling_is_kept(cluster_agent, node_image, name):
 def test_controllers_verdict_stays(cluster_agent, containerd, node_image, gate, push):
     """The agent stops a pull that a controller has failed, and does not write its status again."""
     first_sync = {"syncAt": "2026-01-02T03:04:05Z", "status": "Succeeded", "message": "other"}
-    node_image.want(gate.reference)
+    node_image.request(gate.reference)
     node_image.wait_status(gate.reference, "Pulling")
     wait_until(containerd.cri.ingests, 10 * SLOWLY, "ingest")
     name, tag = split_reference(gate.reference)
@@ -217,7 +217,7 @@ def test_signed_url(cluster_agent, node_image, fake_registry, image_name):
     image = fake_registry.add(image_name, "1", build_image([random_layer(1000, seed=31)]))
     url = "http://me:PASSWORD@127.0.0.1:1/blob?sig=SIGNATURE"
     fake_registry.on("layer", fakes.refuse(307, Location=url))
-    node_image.want(image.reference, backoffLimit=0)
+    node_image.request(image.reference, backoffLimit=0)
     status = str(node_image.wait_status(image.reference, "Failed"))
     (event,) = node_image.wait_events(1)
     assert event["reason"] == "PullImageFailed"
@@ -233,7 +233,7 @@ def test_fields_of_others_stay(cluster_agent, node_image, push, kube):
     node_image.patch_status({**dict.fromkeys(COUNTS, 0), "firstSyncStatus": first_sync})
     kube.patch(node_image.path, {"metadata": {"annotations": {"theirs": "1"}}})
     image = push()
-    node_image.want(image.reference)
+    node_image.request(image.reference)
     node_image.wait_status(image.reference, "Succeeded")
     node_image.set_spec({"images": {}})
     status = node_image.wait_counts(0, 0, 0, 0, 0)
@@ -244,7 +244,7 @@ def test_fields_of_others_stay(cluster_agent, node_image, push, kube):
 def test_others_write_all_the_time(cluster_agent, node_image, push, kube):
     """A writer that changes the object without a pause does not block the status."""
     image = push()
-    node_image.want(image.reference)
+    node_image.request(image.reference)
     number = itertools.count()
 
     def is_reported() -> bool:
@@ -256,7 +256,7 @@ def test_others_write_all_the_time(cluster_agent, node_image, push, kube):
 
 def test_made_again(cluster_agent, node_image, fake_registry, gate, image_name):
     """The agent pulls again for an object that was created again."""
-    node_image.want(gate.reference, policy="Always")
+    node_image.request(gate.reference, policy="Always")
     gate.open()
     node_image.wait_status(gate.reference, "Succeeded")
     n_before = len(fake_registry.requests("manifest", image_name))

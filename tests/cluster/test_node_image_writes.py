@@ -81,7 +81,7 @@ def test_few_writes(cluster_agent, control_plane, node_image, push):
     node_image.wait_counts(0, 0, 0, 0, 0)
     wait_quiet()
     image = push([1 << 20])
-    node_image.want(image.reference)
+    node_image.request(image.reference)
     node_image.wait_status(image.reference, "Succeeded")
     node_image.wait_events(1)
     wait_quiet()
@@ -113,7 +113,7 @@ def test_images_in_turn(cluster_agent, node_image, push):
     seconds = []
     for image in images:
         began = time.monotonic()
-        node_image.want(image)
+        node_image.request(image)
         node_image.wait_status(image, "Succeeded")
         seconds.append(time.monotonic() - began)
     # The agent delays a combined status by 0.8 s.
@@ -123,7 +123,7 @@ def test_images_in_turn(cluster_agent, node_image, push):
 def test_race_with_another_writer(cluster_agent, node_image, push):
     """The agent keeps writing the status, more and more rarely, when another writer resets it."""
     image = push().reference
-    node_image.want(image)
+    node_image.request(image)
     node_image.wait_status(image, "Succeeded")
     began = time.monotonic()
     for _ in range(6):
@@ -153,7 +153,7 @@ def test_writes_do_not_grow(
     names = [f"registry.example/image-{number:03}" for number in range(200)]
     alone, among = push(tag="alone"), push(tag="among")
     agent = start_agent(containerd.endpoint, kubeconfig=kubeconfig, node_name=node_name)
-    node_image.want(alone.reference)
+    node_image.request(alone.reference)
     node_image.wait_status(alone.reference, "Succeeded")
     n_alone = len(wait_logged(control_plane, node_image, alone.reference))
 
@@ -182,7 +182,7 @@ def test_writes_do_not_grow(
 
 def test_event_of_success(cluster_agent, node_image, push):
     image = push()
-    node_image.want(image.reference)
+    node_image.request(image.reference)
     (event,) = node_image.wait_events(1)
     assert (event["type"], event["reason"]) == ("Normal", "PullImageSucceed")
     assert event["message"].startswith(f"Image {image.reference}, elapsedTime ")
@@ -228,7 +228,7 @@ def test_events_of_failure(cluster_agent, node_image, registry, image_name, kube
 def test_one_connection(cluster_agent, control_plane, node_image, push):
     """The watch, the writes and the events share one connection."""
     image = push()
-    node_image.want(image.reference)
+    node_image.request(image.reference)
     node_image.wait_status(image.reference, "Succeeded")
     node_image.wait_events(1)
     assert len(connections(cluster_agent.process.pid, control_plane.port)) == 1

@@ -77,14 +77,14 @@ def wait_visible(agent, text: str) -> None:
 
 def test_missing(cluster_agent, node_image, image, secret):
     """The reason names the secret."""
-    node_image.want(image.reference, secrets=[secret.reference], backoffLimit=0)
+    node_image.request(image.reference, secrets=[secret.reference], backoffLimit=0)
     message = wait_failure(node_image, image.reference)
     assert f"{_SPACE}/{secret.reference['name']}" in message and "does not exist" in message
 
 
 def test_missing_until_it_appears(cluster_agent, node_image, image, secret, auth_registry):
     """A later attempt finds the secret, with the default number of attempts."""
-    node_image.want(image.reference, secrets=[secret.reference])
+    node_image.request(image.reference, secrets=[secret.reference])
     wait_visible(cluster_agent, secret.reference["name"])
     secret.create(*auth_registry.credentials)
     node_image.wait_status(image.reference, "Succeeded")
@@ -93,7 +93,7 @@ def test_missing_until_it_appears(cluster_agent, node_image, image, secret, auth
 def test_wrong_until_it_is_corrected(cluster_agent, node_image, image, secret, auth_registry):
     """The agent reads a secret again after its password was refused."""
     secret.create("lab-user", "not-the-password")
-    node_image.want(image.reference, secrets=[secret.reference], backoffLimit=5)
+    node_image.request(image.reference, secrets=[secret.reference], backoffLimit=5)
     wait_visible(cluster_agent, "401")
     secret.change(*auth_registry.credentials)
     node_image.wait_status(image.reference, "Succeeded")
@@ -102,7 +102,7 @@ def test_wrong_until_it_is_corrected(cluster_agent, node_image, image, secret, a
 
 def test_wrong(cluster_agent, node_image, image, secret):
     secret.create("lab-user", "not-the-password")
-    node_image.want(image.reference, secrets=[secret.reference], backoffLimit=0)
+    node_image.request(image.reference, secrets=[secret.reference], backoffLimit=0)
     message = wait_failure(node_image, image.reference)
     assert message.startswith("Unauthorized: ")
     assert "not-the-password" not in cluster_agent.log_text() + message
@@ -111,7 +111,7 @@ def test_wrong(cluster_agent, node_image, image, secret):
 def test_forbidden(cluster_agent, node_image, image):
     """The agent may read secrets in one namespace; it reports those elsewhere as forbidden."""
     secret = {"namespace": "kube-system", "name": "theirs"}
-    node_image.want(image.reference, secrets=[secret], backoffLimit=0)
+    node_image.request(image.reference, secrets=[secret], backoffLimit=0)
     message = wait_failure(node_image, image.reference)
     assert "forbidden" in message.lower()
     assert "theirs" in message and "kube-system" in message
@@ -121,7 +121,7 @@ def test_one_of_two_is_missing(cluster_agent, node_image, image, secret, auth_re
     """The agent pulls with the remaining secret."""
     secret.create(*auth_registry.credentials)
     missing = {"namespace": _SPACE, "name": "missing"}
-    node_image.want(image.reference, secrets=[missing, secret.reference], backoffLimit=0)
+    node_image.request(image.reference, secrets=[missing, secret.reference], backoffLimit=0)
     node_image.wait_status(image.reference, "Succeeded")
 
 
@@ -130,7 +130,7 @@ def test_is_read_by_name_only(
 ):
     """The agent neither lists nor watches secrets, and does not read them for each attempt."""
     secret.create(*auth_registry.credentials)
-    node_image.want(image.reference, secrets=[secret.reference])
+    node_image.request(image.reference, secrets=[secret.reference])
     node_image.wait_status(image.reference, "Succeeded")
 
     def asked(**about: str) -> list[dict]:

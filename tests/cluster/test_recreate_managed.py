@@ -113,7 +113,7 @@ def test_waits_until_the_pod_is_out_of_service(agent, ask, pair):
     other, served = ask(pair, "two")
     other.wait_phase("Pending")
     assert pair.restarts() == {"one": 0, "two": 0}
-    manager.tell_drained()
+    manager.report_drained()
     manager.serve()
     served.serve()
     assert pair.restarts() == {"one": 1, "two": 1}

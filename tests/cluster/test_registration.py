@@ -134,7 +134,7 @@ def test_others_are_left_alone(make_registrar, control_plane, kube, node, object
     make_registrar().start()
     object_of_node.wait_status(image.reference, "Succeeded")
     other = push(tag="other")
-    object_of_node.want(image.reference, other.reference, version=7, ttlSecondsAfterFinished=0)
+    object_of_node.request(image.reference, other.reference, version=7, ttlSecondsAfterFinished=0)
     object_of_node.wait_status(other.reference, "Succeeded")
     after = object_of_node.get()
     assert after["metadata"]["labels"] == before["metadata"]["labels"]

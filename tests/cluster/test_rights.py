@@ -116,7 +116,7 @@ def test_right_to_write_the_status(
     """The agent logs the missing right once, and its grant once; then it writes the status."""
     agent = start_agent(containerd.endpoint, kubeconfig=member_kubeconfig, node_name=node_name)
     image = push()
-    node_image.want(image.reference)
+    node_image.request(image.reference)
     wait_logged(agent, "Cannot write the status")
     wait_until(
         lambda: "nodeimages/status" in problems(agent).get("status of the NodeImage", ""),
@@ -132,7 +132,7 @@ def test_right_to_write_the_status(
         lambda: f"end of {problems(agent)}",
     )
     later = push(tag="later")
-    node_image.want(later.reference)
+    node_image.request(later.reference)
     node_image.wait_status(later.reference, "Succeeded")
     assert len(complaints(agent, "Cannot write the status")) == 1
     assert count_logged(agent, "The status is written again") == 1
@@ -145,12 +145,12 @@ def test_right_to_write_events(
     grant("apps.kruise.io", "nodeimages/status", "patch")
     agent = start_agent(containerd.endpoint, kubeconfig=member_kubeconfig, node_name=node_name)
     first, second, third = (push(tag=str(number)).reference for number in range(3))
-    node_image.want(first)
+    node_image.request(first)
     wait_logged(agent, "Dropped the event")
-    node_image.want(first, second)
+    node_image.request(first, second)
     node_image.wait_status(second, "Succeeded")
     grant("", "events", "create", "patch")
-    node_image.want(first, second, third)
+    node_image.request(first, second, third)
 
     def is_reported() -> bool:
         return any(third in event["message"] for event in node_image.events())

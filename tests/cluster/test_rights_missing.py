@@ -144,10 +144,10 @@ def test_a_right_is_missing(
         if resource == "secrets":
             secret = pull_secret(auth_registry)
             private = auth_registry.push_image("t/rights", "1", [1000]).reference
-            node_image.want(private, secrets=[secret])
+            node_image.request(private, secrets=[secret])
         elif not is_start and resource in ("nodeimages/status", "events"):
             number = str(_RIGHTS.index(right))
-            node_image.want(registry.push_image("t/rights", number, [1000]).reference)
+            node_image.request(registry.push_image("t/rights", number, [1000]).reference)
         wait_until(
             lambda: reports(agent, node_image, right),
             30 * SLOWLY,

@@ -52,7 +52,7 @@ def raise_version(desired: NodeImage, *references: str) -> None:
     """Raises the object's version far, and waits until the agent has seen it."""
     for number in range(_FUTURE):
         desired.kube.patch(desired.path, {"metadata": {"labels": {"number": str(number)}}})
-    desired.want(*references)
+    desired.request(*references)
     desired.wait_status(references[-1], "Succeeded", 20 * SLOWLY)
 
 
@@ -60,7 +60,7 @@ def raise_version(desired: NodeImage, *references: str) -> None:
 def test_status_after_a_restore(member, restorable, desired, gate, push, server):
     """The agent reports the images of the restored spec, though the version that it knows is gone,
     and a server that was not started again still lists it."""
-    desired.want(gate.reference)
+    desired.request(gate.reference)
     desired.wait_status(gate.reference, "Pulling", 20 * SLOWLY)
     restorable.save()
     raise_version(desired, gate.reference, push().reference)
@@ -81,5 +81,5 @@ def test_change_after_a_restore(member, restorable, desired, push):
     raise_version(desired, first.reference)
     restorable.restore(restart_server=True)
     wait_until(lambda: problems(member) == {}, 60 * SLOWLY, lambda: f"end of {problems(member)}")
-    desired.want(later.reference)
+    desired.request(later.reference)
     desired.wait_status(later.reference, "Succeeded", 400)

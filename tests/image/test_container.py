@@ -173,7 +173,7 @@ def test_cluster_by_name(run, control_plane, node, folder, node_image, push, rec
             dns={"dnsPolicy": "None", "dnsConfig": resolver},
         )
         pushed = push()
-        node_image.want(pushed.reference)
+        node_image.request(pushed.reference)
         node_image.wait_status(pushed.reference, "Succeeded")
         assert {"api.pods.lab", "api.cluster.lab"} <= set(dns.asked)
 
@@ -226,6 +226,6 @@ def test_mounted_plugin(
         ],
         {"/plugins": plugins},
     )
-    node_image.want(pushed.reference)
+    node_image.request(pushed.reference)
     node_image.wait_status(pushed.reference, "Succeeded")
     assert password not in agent.log()

@@ -24,13 +24,13 @@ class NodeImage:
         self.path = f"/apis/{GROUP}/{version}/nodeimages/{name}"
 
     def create(self, *references: str, labels: dict[str, str] | None = None, **more: Any) -> Object:
-        """It requests these images, if any; `more` as for `want`."""
+        """It requests these images, if any; `more` as for `request`."""
         document = documents.node_image(references, **more)
         document["apiVersion"] = f"{GROUP}/{self.version}"
         document["metadata"] = {"name": self.name, "labels": labels or {}}
         return self.kube.create(document)
 
-    def want(
+    def request(
         self,
         *references: str,
         policy: str = "IfNotPresent",

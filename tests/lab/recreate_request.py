@@ -131,7 +131,7 @@ class Manager:
         self.request = request
         self.kube = request.kube
 
-    def tell_drained(self) -> None:
+    def report_drained(self) -> None:
         """That the pod has been taken out of service, just now."""
         now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         if self.request.version == "v1alpha1":
