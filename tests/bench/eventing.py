@@ -169,10 +169,10 @@ class _Pods:
         runtime.on("ContainerStatus", report)
 
     def _list(self, request: Any, image_id: str) -> Iterator[Any]:
-        wanted = request.filter.label_selector.items()
+        expected = request.filter.label_selector.items()
         for name in self.names:
             made = self._fill(self._messages.Container(), name, image_id)
-            if request.filter.id in ("", name) and wanted <= dict(made.labels).items():
+            if request.filter.id in ("", name) and expected <= dict(made.labels).items():
                 yield made
 
     def _fill(self, message: Any, name: str, image_id: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Protocol
 from lab.kube import Object
 
 # Longer than any group of figures takes.
-_PATIENCE_SECONDS = 3600
+_TIMEOUT_SECONDS = 3600
 
 
 class Watched(Protocol):
@@ -53,7 +53,7 @@ class ObjectWatch:
 
     def _read(self) -> None:
         try:
-            for event in self._watched.watch(_PATIENCE_SECONDS):
+            for event in self._watched.watch(_TIMEOUT_SECONDS):
                 now = time.monotonic()
                 with self._changed:
                     self.seen.append((now, event["object"]))

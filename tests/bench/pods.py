@@ -134,16 +134,16 @@ class PodNode:
         self._wait_all(pods, _is_known, timeout, "reported by the agent")
 
     def _wait_all(self, pods: Iterable[Pod], condition: Any, timeout: float, what: str) -> None:
-        wanted = {pod.name for pod in pods}
-        missing = wanted
+        names = {pod.name for pod in pods}
+        missing = names
 
         def is_done() -> bool:
             nonlocal missing
             listed = self.kube.list(self.path)
-            missing = wanted - {one["metadata"]["name"] for one in listed if condition(one)}
+            missing = names - {one["metadata"]["name"] for one in listed if condition(one)}
             return not missing
 
-        wait_until(is_done, timeout, lambda: f"{what}: {len(missing)} of {len(wanted)}", pause=0.4)
+        wait_until(is_done, timeout, lambda: f"{what}: {len(missing)} of {len(names)}", pause=0.4)
 
     def delete_all(self, pods: Iterable[Pod], timeout: float = 30) -> None:
         """Returns when neither the pods nor their containers are there."""

@@ -33,13 +33,13 @@ def measure_single(cluster: Cluster) -> list[Row]:
     Beside the least that a program can do: a PATCH that requests the image, a PullImage call, a
     PATCH that reports it.
     """
-    wanted, by_hand = cluster.make_node_image("single"), cluster.make_node_image("by-hand")
+    desired, by_hand = cluster.make_node_image("single"), cluster.make_node_image("by-hand")
     audit = Audit(cluster.control_plane, "single")
     n = 5 if cluster.node.quick else 20
     with cluster.make_agent("single"):
-        watch = ObjectWatch(wanted)
+        watch = ObjectWatch(desired)
         ways: dict[str, Way] = {
-            "agent": lambda reference: _time_agent(wanted, watch, reference),
+            "agent": lambda reference: _time_agent(desired, watch, reference),
             "bare": lambda reference: _time_by_hand(by_hand, cluster.node, reference),
         }
         _run_rounds(cluster, ways, range(1))  # not counted
@@ -65,11 +65,12 @@ def measure_single(cluster: Cluster) -> list[Row]:
 
 def measure_in_turn(cluster: Cluster) -> list[Row]:
     """Images that are requested one after the other, each as soon as the one before is reported."""
-    wanted, by_hand = cluster.make_node_image("in-turn"), cluster.make_node_image("in-turn-by-hand")
+    desired = cluster.make_node_image("in-turn")
+    by_hand = cluster.make_node_image("in-turn-by-hand")
     with cluster.make_agent("in-turn"):
-        watch = ObjectWatch(wanted)
+        watch = ObjectWatch(desired)
         ways: dict[str, Way] = {
-            "agent": lambda reference: _time_agent(wanted, watch, reference),
+            "agent": lambda reference: _time_agent(desired, watch, reference),
             "bare": lambda reference: _time_by_hand(by_hand, cluster.node, reference),
         }
         _run_rounds(cluster, ways, range(100, 101))  # not counted
@@ -148,14 +149,14 @@ def measure_crowd(cluster: Cluster) -> list[Row]:
         with cluster.make_agent("crowd", runtime.endpoint, max_parallel_pulls=_PARALLEL):
             watch = ObjectWatch(node_image)
 
-            def take(*wanted: str) -> float:
+            def take(*requested: str) -> float:
                 """How long it takes until all are there, in quiet before and after."""
                 cluster.be_quiet()
                 audit.begin()
                 began = time.monotonic()
-                node_image.request(*wanted)
+                node_image.request(*requested)
                 ended = watch.wait_for(
-                    lambda document: all(has_succeeded(document, one) for one in wanted)
+                    lambda document: all(has_succeeded(document, one) for one in requested)
                 )
                 cluster.be_quiet()
                 return ended - began

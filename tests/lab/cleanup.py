@@ -32,9 +32,9 @@ _SHIM_SOCKETS = Path("/run/containerd/s")
 _SHIM_ADDRESSES = "state/io.containerd.runtime.v2.task/*/*/address"
 
 
-def sweep(folder: Path, patience_seconds: float = 5) -> None:
+def sweep(folder: Path, grace_seconds: float = 5) -> None:
     """Kills the processes of the folder, unmounts what is mounted in it, and removes it."""
-    groups = kill_processes(folder, patience_seconds)
+    groups = kill_processes(folder, grace_seconds)
     _remove_control_groups(groups)
     _remove_group_trees(folder)
     unmount_all(folder)
@@ -43,9 +43,9 @@ def sweep(folder: Path, patience_seconds: float = 5) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def kill_processes(folder: Path, patience_seconds: float = 5) -> set[str]:
+def kill_processes(folder: Path, grace_seconds: float = 5) -> set[str]:
     """Kills every process of the folder; returns the control groups of the containers it hit."""
-    deadline = time.monotonic() + patience_seconds
+    deadline = time.monotonic() + grace_seconds
     groups: set[str] = set()
     while pids := _find_processes(folder):
         for pid in pids:

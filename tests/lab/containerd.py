@@ -101,7 +101,7 @@ class Containerd:
         """Takes down containers, too, and removes the folder."""
         self.cri.close()
         if self._process is not None and self._process.code is None:
-            self._process.terminate(patience_seconds=3)
+            self._process.terminate(grace_seconds=3)
         sweep(self.folder)
 
     def trust(self, registry: Registry) -> None:

@@ -218,7 +218,7 @@ class ControlPlane:
             self.apiserver.restart()
         self.apiserver.wait_ready()
 
-    def audit(self, **wanted: Any) -> list[Object]:
+    def audit(self, **expected: Any) -> list[Object]:
         """What service accounts have asked for, oldest first.
 
         With arguments only what is so, as in verb="patch" or userAgent="…". What the server has
@@ -229,7 +229,7 @@ class ControlPlane:
         # The last line may be written right now.
         lines = self._audit.read_text().split("\n")[:-1]
         entries = [json.loads(line) for line in lines]
-        return [entry for entry in entries if wanted.items() <= entry.items()]
+        return [entry for entry in entries if expected.items() <= entry.items()]
 
     def _wait_served(self, definition: Object) -> None:
         spec = definition["spec"]

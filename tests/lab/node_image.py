@@ -86,9 +86,9 @@ class NodeImage:
         status = self.status()
         return tuple(status[key] for key in COUNTS) if status else ()
 
-    def wait_counts(self, *wanted: int, timeout: float = 30) -> Object:
+    def wait_counts(self, *numbers: int, timeout: float = 30) -> Object:
         """Waits until there are so many; returns the status."""
-        wait_until(lambda: self.counts() == wanted, timeout, lambda: f"{wanted}: {self.status()}")
+        wait_until(lambda: self.counts() == numbers, timeout, lambda: f"{numbers}: {self.status()}")
         return self.status()
 
     def watch(self, timeout: float = 30, since: Object | None = None) -> Iterator[Object]:

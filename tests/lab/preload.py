@@ -56,15 +56,15 @@ class Preload:
 
     def wait_phase(self, phase: str, image: str | None = None, timeout: float = 30) -> Any:
         """As in wait_phase("SUCCEEDED")."""
-        wanted = self.messages.Phase.Value(f"PHASE_{phase}")
+        expected = self.messages.Phase.Value(f"PHASE_{phase}")
         return self.wait_event(
-            lambda event: event.phase == wanted and image in (None, event.image), timeout, phase
+            lambda event: event.phase == expected and image in (None, event.image), timeout, phase
         )
 
     def wait_step(self, step: str, timeout: float = 30) -> Any:
         """As in wait_step("DOWNLOADING")."""
-        wanted = self.messages.Step.Value(f"STEP_{step}")
-        return self.wait_event(lambda event: event.step == wanted, timeout, step)
+        expected = self.messages.Step.Value(f"STEP_{step}")
+        return self.wait_event(lambda event: event.step == expected, timeout, step)
 
     def phases(self, image: str | None = None) -> list[str]:
         """The phases that were reported, each change once: ["WAITING", "PULLING", "SUCCEEDED"]."""

@@ -66,18 +66,18 @@ class Process:
     def send(self, number: signal.Signals) -> None:
         self._child.send_signal(number)
 
-    def terminate(self, patience_seconds: float = 10) -> Exit:
+    def terminate(self, grace_seconds: float = 10) -> Exit:
         """SIGTERM, and SIGKILL when that did not help in time."""
-        return self._end(signal.SIGTERM, patience_seconds)
+        return self._end(signal.SIGTERM, grace_seconds)
 
     def kill9(self) -> Exit:
         return self._end(signal.SIGKILL, 10)
 
-    def _end(self, number: signal.Signals, patience_seconds: float) -> Exit:
+    def _end(self, number: signal.Signals, grace_seconds: float) -> Exit:
         began = time.monotonic()
         self._child.send_signal(number)
         try:
-            code = self._child.wait(stretch(patience_seconds))
+            code = self._child.wait(stretch(grace_seconds))
         except subprocess.TimeoutExpired:
             self._child.kill()
             code = self._child.wait()

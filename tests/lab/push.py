@@ -100,6 +100,6 @@ class RegistryClient:
         return response.status, response.headers, response.read()
 
     @staticmethod
-    def _expect(wanted: int, status: int, headers: http.client.HTTPMessage, text: bytes) -> None:
-        if status != wanted:
-            raise RuntimeError(f"the registry says {status}, not {wanted}: {text.decode()[:500]}")
+    def _expect(expected: int, status: int, headers: http.client.HTTPMessage, text: bytes) -> None:
+        if status != expected:
+            raise RuntimeError(f"the registry says {status}, not {expected}: {text.decode()[:500]}")

@@ -99,7 +99,7 @@ class Registry:
             self._client.close()
             self._client = None
         if self._process is not None:
-            self._process.terminate(patience_seconds=2)
+            self._process.terminate(grace_seconds=2)
             self._process = None
 
     def close(self) -> None:

@@ -332,8 +332,8 @@ def test_only_socket_does_not_speak(start_agent, fake_runtime, line):
     fake_runtime.front.line = line
     agent = start_agent(fake_runtime.endpoint)
     agent.request("good/waits:1")
-    wanted = 2 if line is Line.MUTE else 6
-    wait_until(lambda: fake_runtime.front.accepted >= wanted, 10 * SLOWLY, "more attempts")
+    expected = 2 if line is Line.MUTE else 6
+    wait_until(lambda: fake_runtime.front.accepted >= expected, 10 * SLOWLY, "more attempts")
     the_complaint(agent)
     assert "container runtime" in problems(agent)
     fake_runtime.front.line = Line.FORWARD

@@ -54,7 +54,7 @@ static void append(char *text, size_t size, const char *more) {
         strcat(text, more);
 }
 
-static void check_rows(json_object *object, const char *wanted) {
+static void check_rows(json_object *object, const char *expected) {
         StatusRows read = STATUS_ROWS_INIT;
         char text[256] = "";
 
@@ -67,7 +67,7 @@ static void check_rows(json_object *object, const char *wanted) {
                 append(text, sizeof(text), read.items[i].phase);
                 append(text, sizeof(text), ",");
         }
-        assert_string_equal(text, wanted);
+        assert_string_equal(text, expected);
         status_rows_done(&read);
 }
 

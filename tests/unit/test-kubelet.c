@@ -66,7 +66,7 @@ static int on_time(sd_event_source *source, uint64_t usec, void *userdata) {
         return 0;
 }
 
-/* Until the last answer is not believed any more. */
+/* Until the last answer is stale. */
 static void pass_time(void) {
         bool is_over = false;
 
@@ -143,7 +143,7 @@ static void test_comes_and_goes(void **state) {
                 assert_int_equal(askers[i].state, KUBELET_ALIVE);
         }
 
-        /* Believed for half a second. */
+        /* Valid for half a second. */
         close(fd);
         ask(kubelet, &askers[0]);
         wait_for(&askers[0], 2);
@@ -189,7 +189,7 @@ static void test_goes_unasked(void **state) {
         fake_close();
 }
 
-/* An answer is believed for half a second. */
+/* An answer is valid for half a second. */
 static void test_pace_of_answers(void **state) {
         Asker asker = { 0 };
         char address[32];

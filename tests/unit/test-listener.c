@@ -26,7 +26,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/rpc/listener.h"
 
-#define PATIENCE_USEC ((uint64_t) 60 * 1000000)
+#define TIMEOUT_USEC ((uint64_t) 60 * 1000000)
 #define N_PEERS 300
 #define N_CONNECTIONS_MAX 256 /* of all, */
 #define N_OTHERS_MAX 192      /* of all but root, */
@@ -225,12 +225,12 @@ static uint64_t now_usec(const Fixture *fixture) {
 }
 
 /* Runs the loop until a count is what it should be. */
-static void wait_for(Fixture *fixture, const unsigned *count, unsigned wanted) {
-        uint64_t end = now_usec(fixture) + PATIENCE_USEC;
+static void wait_for(Fixture *fixture, const unsigned *count, unsigned expected) {
+        uint64_t end = now_usec(fixture) + TIMEOUT_USEC;
 
-        while (*count < wanted && now_usec(fixture) < end)
+        while (*count < expected && now_usec(fixture) < end)
                 assert_true(sd_event_run(fixture->event, 100000) >= 0);
-        assert_int_equal(*count, wanted);
+        assert_int_equal(*count, expected);
 }
 
 /* Runs the loop until there is nothing to do. */
@@ -239,12 +239,12 @@ static void drain(Fixture *fixture) {
                 ;
 }
 
-static void wait_for_connections(Fixture *fixture, size_t wanted) {
-        uint64_t end = now_usec(fixture) + PATIENCE_USEC;
+static void wait_for_connections(Fixture *fixture, size_t expected) {
+        uint64_t end = now_usec(fixture) + TIMEOUT_USEC;
 
-        while (listener_n_connections(fixture->listener) != wanted && now_usec(fixture) < end)
+        while (listener_n_connections(fixture->listener) != expected && now_usec(fixture) < end)
                 assert_true(sd_event_run(fixture->event, 100000) >= 0);
-        assert_int_equal(listener_n_connections(fixture->listener), wanted);
+        assert_int_equal(listener_n_connections(fixture->listener), expected);
 }
 
 /* Whether the listener has closed the other end. */

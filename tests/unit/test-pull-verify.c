@@ -51,7 +51,7 @@ static const struct Shown {
         const char *id;
         const char *digests[3];
         const char *digest; /* that was asked for */
-        const char *refusal; /* words of it; NULL: believed */
+        const char *refusal; /* words of it; NULL: accepted */
 } shown[] = {
         { "a tag",                          ID, { "nginx@" OTHER },                   NULL,  NULL },
         { "a tag, with an empty digest",    ID, { "nginx@" OTHER },                   "",    NULL },

@@ -28,8 +28,8 @@ static const struct Row {
         const char *name;
         RecreateStatus known;
         RecreateState known_states[2];
-        RecreateStatus wanted;
-        RecreateState wanted_states[2];
+        RecreateStatus desired;
+        RecreateState desired_states[2];
         const char *patch; /* with single quotes; NULL: none */
 } rows[] = {
         { "nothing is known, nothing is desired", { 0 }, { A(), B() }, { 0 }, { A(), B() }, NULL },
@@ -88,14 +88,14 @@ static const struct Row {
 static void test_row(void **state) {
         const struct Row *row = *state;
         cleanup(json_object_put_p) json_object *patch = NULL;
-        RecreateStatus known = row->known, wanted = row->wanted;
+        RecreateStatus known = row->known, desired = row->desired;
         char text[1024] = "";
 
         known.states = (RecreateState *) row->known_states;
-        wanted.states = (RecreateState *) row->wanted_states;
-        known.n_states = wanted.n_states = 2;
+        desired.states = (RecreateState *) row->desired_states;
+        known.n_states = desired.n_states = 2;
 
-        assert_int_equal(recreate_status_diff(&known, &wanted, "7", &patch), 0);
+        assert_int_equal(recreate_status_diff(&known, &desired, "7", &patch), 0);
         if (patch)
                 strncat(text, json_to_text(patch), sizeof(text) - 1);
         for (char *at = text; *at; at++)

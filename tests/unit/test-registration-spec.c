@@ -38,8 +38,8 @@ static json_object *parse(const char *text) {
         return object;
 }
 
-static void assert_json(json_object *value, const char *wanted) {
-        cleanup(json_object_put_p) json_object *expected = parse(wanted);
+static void assert_json(json_object *value, const char *text) {
+        cleanup(json_object_put_p) json_object *expected = parse(text);
 
         if (!json_object_equal(value, expected))
                 fail_msg("%s\n      instead of %s", json_object_to_json_string(value),

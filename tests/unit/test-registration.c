@@ -188,13 +188,13 @@ static void expect_nothing_new(Fixture *fixture, const char *method) {
 }
 
 static void expect_body(Fixture *fixture, const char *content_type, const char *text) {
-        cleanup(json_object_put_p) json_object *body = NULL, *wanted = NULL;
+        cleanup(json_object_put_p) json_object *body = NULL, *expected = NULL;
 
         assert_string_equal(fixture->client.call->content_type, content_type);
         body = json_tokener_parse(fixture->client.call->body);
-        wanted = json_tokener_parse(text);
-        assert_non_null(wanted);
-        if (!json_object_equal(body, wanted))
+        expected = json_tokener_parse(text);
+        assert_non_null(expected);
+        if (!json_object_equal(body, expected))
                 fail_msg("%s\n      instead of %s", fixture->client.call->body, text);
 }
 

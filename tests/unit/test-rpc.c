@@ -26,7 +26,7 @@
 #include "agent/rpc/wire.h"
 #include "proto/inplaced/v1/node.pb-c.h"
 
-#define PATIENCE_USEC ((uint64_t) 60 * 1000000)
+#define TIMEOUT_USEC ((uint64_t) 60 * 1000000)
 #define N_CALLS 200
 #define N_CALLS_OF_USER_MAX 64
 #define N_MESSAGES 1000
@@ -65,7 +65,7 @@ typedef struct Fixture {
         ErrorKind refuse_with; /* what the server does; ERROR_NONE: it replies */
         bool holds;            /* it keeps the requests instead */
         size_t reply_size;     /* of the reply to GetVersion */
-        unsigned n_wanted;     /* messages of a stream */
+        unsigned n_requested;  /* messages of a stream */
 
         RpcRequest *held[N_CALLS]; /* requests that were not answered, or streams */
         unsigned n_served;
@@ -132,7 +132,7 @@ static int on_ready(RpcRequest *request, void *userdata) {
         Fixture *fixture = userdata;
         cleanup(error_done) Error error = ERROR_INIT;
 
-        if (fixture->n_sent < fixture->n_wanted) {
+        if (fixture->n_sent < fixture->n_requested) {
                 message.bytes_done = fixture->n_sent++;
                 return rpc_request_send(request, &message.base);
         }
@@ -262,12 +262,12 @@ static uint64_t now_usec(void) {
 }
 
 /* Runs the loop until a count is what it should be. */
-static void wait_for(const Fixture *fixture, const unsigned *count, unsigned wanted) {
-        uint64_t end = now_usec() + PATIENCE_USEC;
+static void wait_for(const Fixture *fixture, const unsigned *count, unsigned expected) {
+        uint64_t end = now_usec() + TIMEOUT_USEC;
 
-        while (*count < wanted && now_usec() < end)
+        while (*count < expected && now_usec() < end)
                 assert_true(sd_event_run(fixture->event, 100000) >= 0);
-        assert_int_equal(*count, wanted);
+        assert_int_equal(*count, expected);
 }
 
 static void assert_ended(const Fixture *fixture, ErrorKind kind) {
@@ -456,7 +456,7 @@ static void test_message_that_cannot_be_read(void **state) {
         Fixture *fixture = *state;
 
         fixture->n_sent = 1; /* messages that are not empty */
-        fixture->n_wanted = UINT32_MAX;
+        fixture->n_requested = UINT32_MAX;
         assert_int_equal(rpc_call_stream(fixture->client, &wrong, &request.base, RPC_NO_TIMEOUT,
                                          on_message, on_done, fixture, &fixture->calls[0]),
                          0);
@@ -513,7 +513,7 @@ static void test_too_large_request(void **state) {
 static void test_stream(void **state) {
         Fixture *fixture = *state;
 
-        fixture->n_wanted = N_MESSAGES;
+        fixture->n_requested = N_MESSAGES;
         call_preload(fixture, 0);
         wait_for(fixture, &fixture->n_done, 1);
         assert_ended(fixture, ERROR_NONE);
@@ -534,7 +534,7 @@ static void test_empty_stream(void **state) {
 static void test_stream_that_is_refused_at_the_end(void **state) {
         Fixture *fixture = *state;
 
-        fixture->n_wanted = 10;
+        fixture->n_requested = 10;
         fixture->refuse_with = ERROR_NOT_FOUND;
         call_preload(fixture, 0);
         wait_for(fixture, &fixture->n_done, 1);
@@ -545,7 +545,7 @@ static void test_stream_that_is_refused_at_the_end(void **state) {
 static void test_caller_goes_away(void **state) {
         Fixture *fixture = *state;
 
-        fixture->n_wanted = 3;
+        fixture->n_requested = 3;
         fixture->holds = true;
         call_preload(fixture, 0);
         wait_for(fixture, &fixture->n_messages, 3);
@@ -562,7 +562,7 @@ static void test_caller_goes_away_in_the_middle(void **state) {
         Fixture *fixture = *state;
         unsigned n_messages;
 
-        fixture->n_wanted = UINT32_MAX;
+        fixture->n_requested = UINT32_MAX;
         call_preload(fixture, 0);
         wait_for(fixture, &fixture->n_served, 1);
         while (fixture->n_messages < 10)
@@ -802,7 +802,7 @@ static void test_shutdown_in_flight(void **state) {
         Fixture *fixture = *state;
 
         fixture->holds = true;
-        fixture->n_wanted = UINT32_MAX;
+        fixture->n_requested = UINT32_MAX;
         for (size_t i = 0; i < 10; i++) {
                 call_cancel(fixture, i, &cancel, "x", RPC_NO_TIMEOUT);
                 call_preload(fixture, 10 + i);
