@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fakes on a TCP port share: they can vanish, return to the same port, and drop everybody.
+"""What the fakes on a TCP port share: vanish, return to the same port, and drop all connections.
 
 All of it runs on an event loop in a thread of its own, so that a connection costs no thread and a
 behaviour can be waited out or given up at any time. What a test calls is safe from any thread.

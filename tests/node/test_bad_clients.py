@@ -277,7 +277,7 @@ def test_bad_call(agent, method, message, code):
 
 
 def test_stranger(agent):
-    """Who is neither root, nor in the group, is hung up on, even where the mode lets everybody in.
+    """Users other than root and the group are hung up on, even where the mode lets all in.
 
     A hundred strangers are not a hundred lines.
     """

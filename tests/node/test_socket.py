@@ -54,7 +54,7 @@ def call_as(agent, user: int, *groups: int) -> str:
 
 @pytest.fixture
 def open_folder(folder):
-    """Lets everybody reach what is in the folder, so that only the socket itself guards it."""
+    """Lets all users reach what is in the folder, so that only the socket itself guards it."""
     os.chmod(folder.path, 0o711)
     return folder
 

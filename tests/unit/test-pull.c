@@ -344,8 +344,8 @@ static const struct Cover {
         const char *name;
         int64_t version;
         PullPolicy policy;
-        int64_t wanted;
-        PullPolicy wanted_policy;
+        int64_t desired_version;
+        PullPolicy desired_policy;
         bool covers;
 } covers[] = {
         { "the same", 1, PULL_POLICY_ALWAYS, 1, PULL_POLICY_ALWAYS, true },
@@ -373,7 +373,7 @@ static void test_covers(void **state) {
         Fixture *fixture = *state;
 
         start(fixture, "a", current->version, current->policy);
-        make_desired(&desired, current->wanted, current->wanted_policy);
+        make_desired(&desired, current->desired_version, current->desired_policy);
         assert_int_equal(pull_covers(fixture->pull, &desired), current->covers);
 }
 

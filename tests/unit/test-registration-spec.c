@@ -147,7 +147,7 @@ static void test_labels(void **state) {
         const struct Labels *test = *state;
         cleanup(json_object_put_p) json_object *object = wrap_labels(test->object);
         cleanup(json_object_put_p) json_object *node = wrap_labels(test->node);
-        cleanup(json_object_put_p) json_object *patch = NULL, *wanted = NULL, *again = NULL;
+        cleanup(json_object_put_p) json_object *patch = NULL, *expected = NULL, *again = NULL;
 
         assert_int_equal(registration_spec_patch_labels(object, node, &patch), 0);
         if (!test->patch) {
@@ -155,9 +155,9 @@ static void test_labels(void **state) {
                 return;
         }
 
-        wanted = wrap_labels(test->patch);
-        json_object_object_del(wanted, "kind");
-        assert_true(json_object_equal(patch, wanted));
+        expected = wrap_labels(test->patch);
+        json_object_object_del(expected, "kind");
+        assert_true(json_object_equal(patch, expected));
 
         object = apply_merge_patch(object, patch);
         assert_true(registration_spec_is_ours(object));
@@ -216,7 +216,7 @@ static const struct Tidy {
 static void test_tidy(void **state) {
         const struct Tidy *test = *state;
         cleanup(json_object_put_p) json_object *object = NULL, *patch = NULL, *before = NULL;
-        cleanup(free_p) char *text = NULL, *wanted = NULL;
+        cleanup(free_p) char *text = NULL, *expected = NULL;
         TidyPlan plan;
 
         assert_true(asprintf(&text,
@@ -236,9 +236,9 @@ static void test_tidy(void **state) {
                 return;
         }
 
-        assert_true(asprintf(&wanted, "{'metadata':{" IDENTITY "},'spec':{'images':%s}}",
+        assert_true(asprintf(&expected, "{'metadata':{" IDENTITY "},'spec':{'images':%s}}",
                              test->patch) > 0);
-        assert_json(patch, wanted);
+        assert_json(patch, expected);
 
         object = apply_merge_patch(object, patch);
         assert_int_equal(tidy_spec_plan(object, NOW, &plan), 0);
