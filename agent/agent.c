@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
 #include <time.h>
@@ -16,6 +17,7 @@
 #include "agent/agent-metrics.h"
 #include "agent/auth/auth.h"
 #include "agent/base/cleanup.h"
+#include "agent/base/file.h"
 #include "agent/base/loop.h"
 #include "agent/cluster/cluster.h"
 #include "cri/discover.h"
@@ -208,7 +210,14 @@ static void on_cri_call(const RpcMethod *method, uint64_t duration_usec, ErrorKi
         agent_metrics_on_cri_call(&agent->metrics, method, duration_usec, result);
 }
 
+static const char *const *find_usual_sockets(const Options *options) {
+        return !options->host_root && access(DISCOVER_KRUISE_FOLDER, F_OK) == 0
+                       ? discover_kruise_sockets
+                       : discover_usual_sockets;
+}
+
 static int agent_add_runtimes(Agent *agent, const Options *options, Error *reterr) {
+        const char *const *usual = find_usual_sockets(options);
         char *paths[OPTIONS_ENDPOINTS_MAX] = { NULL };
         RuntimesOptions runtimes = {
                 .on_changed = on_runtime_changed,
@@ -218,9 +227,8 @@ static int agent_add_runtimes(Agent *agent, const Options *options, Error *reter
         size_t n = 0;
         int r;
 
-        for (; options->n_endpoints == 0 && discover_usual_sockets[n]; n++)
-                if (asprintf(&paths[n], "%s%s", options->host_root ?: "",
-                             discover_usual_sockets[n]) < 0)
+        for (; options->n_endpoints == 0 && usual[n]; n++)
+                if (asprintf(&paths[n], "%s%s", options->host_root ?: "", usual[n]) < 0)
                         return -ENOMEM;
 
         runtimes.paths = (const char *const *) (n > 0 ? paths : (char **) options->endpoints);
@@ -656,16 +664,18 @@ static gid_t find_restart_group(const char *name, Log *log) {
         return name ? find_group(name, "restart containers through the socket", log) : (gid_t) -1;
 }
 
-/* If its own parent is there. systemd's RuntimeDirectory= makes it where there is systemd. */
-static void make_socket_folder(const char *socket) {
+/* systemd's RuntimeDirectory= makes it where there is systemd. */
+static int make_socket_folder(const char *socket) {
         cleanup(free_p) char *parent = strdup(socket);
         char *slash = parent ? strrchr(parent, '/') : NULL;
 
+        if (!parent)
+                return -ENOMEM;
         if (!slash || slash == parent)
-                return;
+                return 0;
 
         *slash = '\0';
-        (void) mkdir(parent, 0755);
+        return file_make_folders(parent);
 }
 
 /* A crowd of callers leaves memory behind, which on_notify() gives back. */
@@ -713,8 +723,9 @@ static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
         };
         int r;
 
-        if (options->listening_fd < 0)
-                make_socket_folder(options->socket);
+        r = options->listening_fd < 0 ? make_socket_folder(options->socket) : 0;
+        if (r < 0)
+                return r;
 
         r = api_new(&api, &agent->api, reterr);
         if (r < 0)

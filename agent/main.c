@@ -181,6 +181,11 @@ static int program_run(Program *program, Error *reterr) {
         if (r < 0)
                 return r;
 
+        if (program->options.ignored_flags)
+                log_warning(program->log, NULL,
+                            "Ignoring flags of kruise-daemon that mean nothing here: %s.",
+                            program->options.ignored_flags);
+
         r = sd_event_new(&program->event);
         if (r < 0)
                 return r;

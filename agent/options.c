@@ -14,6 +14,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/config.h"
+#include "agent/kruise-flags.h"
 
 #define SOCKET_PATH_MAX (sizeof(((struct sockaddr_un *) NULL)->sun_path) - 1)
 
@@ -209,6 +210,7 @@ void options_done(Options *options) {
                         free(*(char **) member(options, settings[i].offset));
         for (size_t i = 0; i < options->n_endpoints; i++)
                 free(options->endpoints[i]);
+        free(options->ignored_flags);
         *options = (Options){ .config_path = NULL };
 }
 
@@ -226,34 +228,73 @@ static int apply(Options *options, const struct Setting *setting, const char *da
         return r;
 }
 
+static const struct Setting *find_setting(const char *flag, size_t size) {
+        for (size_t i = 0; i < N_SETTINGS; i++)
+                if (strlen(settings[i].flag) == size && strncmp(settings[i].flag, flag, size) == 0)
+                        return &settings[i];
+
+        return NULL;
+}
+
+static int note_ignored(Options *options, const char *name) {
+        char *longer;
+
+        if (asprintf(&longer, "%s%s--%s", options->ignored_flags ?: "",
+                     options->ignored_flags ? ", " : "", name) < 0)
+                return -ENOMEM;
+
+        free(options->ignored_flags);
+        options->ignored_flags = longer;
+        return 0;
+}
+
+/* The same for a flag of kruise-daemon. */
+static int read_kruise_flag(int argc, char **argv, int *i, const KruiseFlag *flag, Options *options,
+                            Error *reterr) {
+        const char *text = argv[*i], *equals = strchr(text, '=');
+        const char *value = equals ? equals + 1 : NULL;
+        cleanup(free_p) char *ours = NULL;
+        int r;
+
+        if (!value && !flag->is_switch && *i + 1 < argc)
+                value = argv[++*i];
+        if (!value && !flag->is_switch)
+                return error_set(reterr, ERROR_INVALID, "%s needs a value", text);
+        if (!flag->flag)
+                return note_ignored(options, flag->name);
+
+        r = kruise_flag_translate(flag, value, &ours);
+        if (r < 0 || !ours)
+                return r;
+
+        return apply(options, find_setting(flag->flag, strlen(flag->flag)), "--", flag->name, ours,
+                     reterr);
+}
+
 /* "--name=VALUE" or "--name VALUE"; *i is moved behind what was used. */
 static int read_flag(int argc, char **argv, int *i, const struct Setting **ret_setting,
                      const char **ret_value, Error *reterr) {
         const char *text = argv[*i];
         size_t size = strcspn(text, "=");
+        const struct Setting *setting =
+                strncmp(text, "--", 2) == 0 ? find_setting(text + 2, size - 2) : NULL;
 
-        for (size_t k = 0; k < N_SETTINGS; k++) {
-                if (strncmp(text, "--", 2) != 0 || strlen(settings[k].flag) != size - 2 ||
-                    strncmp(text + 2, settings[k].flag, size - 2) != 0)
-                        continue;
+        if (!setting)
+                return refuse(reterr, text, "is no option, see --help");
 
-                *ret_setting = &settings[k];
-                *ret_value = text[size] == '=' ? text + size + 1 : NULL;
-                if (!*ret_value && settings[k].set == set_switch)
-                        *ret_value = "true";
-                if (!*ret_value && *i + 1 < argc)
-                        *ret_value = argv[++*i];
-                if (!*ret_value)
-                        return error_set(reterr, ERROR_INVALID, "%s needs a value", text);
+        *ret_setting = setting;
+        *ret_value = text[size] == '=' ? text + size + 1 : NULL;
+        if (!*ret_value && setting->set == set_switch)
+                *ret_value = "true";
+        if (!*ret_value && *i + 1 < argc)
+                *ret_value = argv[++*i];
 
-                return 0;
-        }
-
-        return refuse(reterr, text, "is no option, see --help");
+        return *ret_value ? 0 : error_set(reterr, ERROR_INVALID, "%s needs a value", text);
 }
 
 static int read_flags(int argc, char **argv, Options *options, Error *reterr) {
         for (int i = 1; i < argc; i++) {
+                const KruiseFlag *kruise = kruise_flag_find(argv[i]);
                 const struct Setting *setting;
                 const char *name = argv[i], *value;
                 int r;
@@ -264,6 +305,13 @@ static int read_flags(int argc, char **argv, Options *options, Error *reterr) {
                 }
                 if (strcmp(name, "--version") == 0) {
                         options->wants_version = true;
+                        continue;
+                }
+
+                if (kruise) {
+                        r = read_kruise_flag(argc, argv, &i, kruise, options, reterr);
+                        if (r < 0)
+                                return r;
                         continue;
                 }
 

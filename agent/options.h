@@ -47,6 +47,7 @@ typedef struct Options {
         int stall_timeout_sec; /* 0: never */
         int log_level;
         LogFormat log_format;
+        char *ignored_flags; /* of kruise-daemon, "--v, --logtostderr"; NULL: none were given */
         bool wants_help;
         bool wants_version;
 } Options;

@@ -14,6 +14,16 @@ const char *const discover_usual_sockets[] = {
         NULL,
 };
 
+const char *const discover_kruise_sockets[] = {
+        "/hostvarrun/containerd/containerd.sock",
+        "/hostvarrun/containerd.sock",
+        "/hostvarrun/crio/crio.sock",
+        "/hostvarrun/crio.sock",
+        "/hostvarrun/cri-dockerd/cri-dockerd.sock",
+        "/hostvarrun/cri-dockerd.sock",
+        NULL,
+};
+
 int discover_endpoint_path(const char *endpoint, const char **ret, Error *reterr) {
         const char *path = endpoint;
 

@@ -15,5 +15,9 @@
  * NULL. */
 extern const char *const discover_usual_sockets[];
 
+/* The same in the DaemonSet of kruise-daemon, which mounts the host's /var/run there. Ended by NULL. */
+#define DISCOVER_KRUISE_FOLDER "/hostvarrun"
+extern const char *const discover_kruise_sockets[];
+
 /* "unix:///run/x.sock" or "/run/x.sock" → "/run/x.sock", borrowed from the endpoint. */
 int discover_endpoint_path(const char *endpoint, const char **ret, Error *reterr);

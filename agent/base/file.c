@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "agent/base/cleanup.h"
@@ -45,5 +47,21 @@ int file_create(const char *path, mode_t mode, int *ret_fd) {
                 return -errno;
 
         *ret_fd = take_fd(&fd);
+        return 0;
+}
+
+int file_make_folders(const char *path) {
+        cleanup(free_p) char *folder = strdup(path);
+
+        if (!folder)
+                return -ENOMEM;
+
+        for (char *slash = strchr(folder + 1, '/'); folder[0] && slash;
+             slash = strchr(slash + 1, '/')) {
+                *slash = '\0';
+                (void) mkdir(folder, 0755);
+                *slash = '/';
+        }
+        (void) mkdir(folder, 0755);
         return 0;
 }

@@ -16,6 +16,10 @@ int file_open(const char *path, struct stat *ret_status, int *ret_fd);
 /* The same below a folder that is open, as openat() does. */
 int file_open_at(int folder, const char *path, struct stat *ret_status, int *ret_fd);
 
+/* Makes a folder and those above it that are missing, each with mode 0755 but for the umask. What cannot
+ * be made shows when something is put into it. Returns -ENOMEM or 0. */
+int file_make_folders(const char *path);
+
 /* Opens an empty file for writing, with exactly this mode, in place of whatever stood there: a
  * temporary file, which will be renamed. */
 int file_create(const char *path, mode_t mode, int *ret_fd);

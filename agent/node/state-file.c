@@ -217,11 +217,6 @@ static int state_file_restore(StateFile *file) {
         return 0;
 }
 
-/* systemd makes the folder, but not every node has systemd. */
-static void make_directory(const char *path) {
-        (void) mkdir(path, 0755);
-}
-
 int state_file_new(const StateFileOptions *options, StateFile **ret) {
         cleanup(state_file_free_p) StateFile *file = NULL;
         int r;
@@ -246,7 +241,9 @@ int state_file_new(const StateFileOptions *options, StateFile **ret) {
             !file->node_name)
                 return -ENOMEM;
 
-        make_directory(options->directory);
+        r = file_make_folders(options->directory); /* not every node has systemd, which makes it */
+        if (r < 0)
+                return r;
         timer_init(&file->timer, file->event, 1, on_due, file);
         images_watch(file->images, &file->watcher);
         r = state_file_restore(file);

@@ -42,6 +42,10 @@ def test_help_and_version(make_agent, fake_runtime):
         (["--prepare-state-dir=-1"], "--prepare-state-dir"),
         (["--prepare-state-dir=me"], "--prepare-state-dir"),
         (["--kubeconfig-context=lab"], "--kubeconfig"),
+        (["--max-workers-for-pull-image=many"], "--max-workers-for-pull-image"),
+        (["--plugin-config-file=relative"], "--plugin-config-file"),
+        (["--feature-gates"], "--feature-gates"),
+        (["--cloneset-workers=1"], "--cloneset-workers"),
     ],
 )
 def test_bad_flags(make_agent, fake_runtime, arguments, text):
@@ -68,6 +72,26 @@ def test_prepare_state_dir(make_agent, fake_runtime, folder):
     assert state.stat().st_mode & 0o777 == 0o750 and victim.stat().st_uid == 0
     ran = run(agent, f"--state-dir={victim}", "--prepare-state-dir=65532")
     assert ran.returncode == 1 and str(victim) in ran.stderr and len(ran.stderr.splitlines()) == 1
+
+
+def test_flags_of_kruise_daemon(make_agent, fake_runtime):
+    """The arguments of kruise-daemon's DaemonSet can stay: the agent uses or ignores each."""
+    agent = make_agent("unix:///unused")
+    socket = fake_runtime.endpoint.removeprefix("unix://")
+    metrics = next(word for word in agent.argv if word.startswith("--metrics-address="))
+    ours = ("--metrics-address=", "--runtime-endpoint=")
+    agent.argv = [word for word in agent.argv if not word.startswith(ours)]
+    agent.argv += ["-v", "4", "--logtostderr=true", "--enable-pprof", "--rest-config-qps=30"]
+    agent.argv += ["--feature-gates", "ImagePullJobGate=true,PodProbeMarkerGate=false"]
+    agent.argv += [f"--addr={metrics.partition('=')[2]}", f"--socket-file={socket}"]
+    agent.argv += ["--max-workers-for-pull-image=-1", "--plugin-config-file=", "--plugin-bin-dir="]
+    agent.start()
+    assert Preload(agent, "demo/web:1").wait_end().phase == agent.messages.PHASE_SUCCEEDED
+    assert agent.metrics().get_value("inplaced_runtime_ready") == 1
+    (line,) = [line for line in agent.logs() if "kruise-daemon" in line["message"]]
+    assert line["level"] == "warning"
+    ignored = "--v, --logtostderr, --enable-pprof, --rest-config-qps, --feature-gates"
+    assert line["message"].endswith(f": {ignored}.")
 
 
 def test_configuration_file(make_agent, fake_runtime):

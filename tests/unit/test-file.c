@@ -84,9 +84,36 @@ static void test_case(void **state) {
         assert_int_equal(rmdir(folder), 0);
 }
 
+/* As many as are missing; what is there already, or in the way, is left alone. */
+static void test_folders(void **state) {
+        char root[] = "/tmp/test-file-XXXXXX", path[64];
+        struct stat status;
+
+        assert_non_null(mkdtemp(root));
+        (void) snprintf(path, sizeof(path), "%s/a/b/c", root);
+        for (int i = 0; i < 2; i++) {
+                assert_int_equal(file_make_folders(path), 0);
+                assert_int_equal(stat(path, &status), 0);
+                assert_true(S_ISDIR(status.st_mode));
+        }
+        assert_int_equal(rmdir(path), 0);
+        assert_int_equal(make_file(path), 0);
+        (void) snprintf(path, sizeof(path), "%s/a/b/c/d", root);
+        assert_int_equal(file_make_folders(path), 0);
+        assert_int_equal(stat(path, &status), -1);
+
+        (void) snprintf(path, sizeof(path), "%s/a/b/c", root);
+        assert_int_equal(unlink(path), 0);
+        for (unsigned i = 0; i < 2; i++) {
+                *strrchr(path, '/') = '\0';
+                assert_int_equal(rmdir(path), 0);
+        }
+        assert_int_equal(rmdir(root), 0);
+}
+
 int main(void) {
         enum { N_CASES = sizeof(cases) / sizeof(cases[0]) };
-        struct CMUnitTest tests[N_CASES];
+        struct CMUnitTest tests[N_CASES + 1];
 
         (void) alarm(60); /* the limit of a test that blocks */
         (void) umask(0077);
@@ -96,6 +123,8 @@ int main(void) {
                         .test_func = test_case,
                         .initial_state = (void *) &cases[i],
                 };
+
+        tests[N_CASES] = (struct CMUnitTest) cmocka_unit_test(test_folders);
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
