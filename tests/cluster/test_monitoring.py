@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from lab import sanitizers
+from lab.node_image import NodeImage
 from lab.part import Part, says_ok
 from lab.pod import OPT_IN, container
 from lab.stubs import REPOSITORY
@@ -207,13 +208,17 @@ def prometheus(node_agent, folder):
 
 @pytest.mark.containers
 @pytest.mark.timeout(180 * SLOWLY)
-def test_queries_find_what_the_agent_says(prometheus, node_agent, registry, make_pod, tools):
+def test_queries_find_what_the_agent_says(
+    prometheus, node_agent, node, registry, make_pod, tools
+):
     """Each query of the dashboard, and each selector of the alerts, as far as all is well.
 
     The agent has pulled an image, failed to pull another one, and restarted a container. Labels of what has
     not happened are among those that the agent knows.
     """
     good = registry.push_image("t/monitoring", "1", [1000]).reference
+    # A status to write, whatever the test before has left.
+    NodeImage(node.control_plane.admin, node.name).request(good)
     assert node_agent.ctl("pull", good).returncode == 0
     assert node_agent.ctl("pull", good.replace(":1", ":none")).returncode == 1
     pod = make_pod(container("main", tools), annotations={OPT_IN: "true"}, owner=False)
