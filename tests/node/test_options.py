@@ -10,6 +10,7 @@ import pytest
 
 from lab.documents import write_whole
 from lab.preload import Preload
+from lab.wait import wait_until
 
 
 def run(agent, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -92,6 +93,17 @@ def test_flags_of_kruise_daemon(make_agent, fake_runtime):
     assert line["level"] == "warning"
     ignored = "--v, --logtostderr, --enable-pprof, --rest-config-qps, --feature-gates"
     assert line["message"].endswith(f": {ignored}.")
+
+
+def test_folders_are_made(make_agent, fake_runtime, folder):
+    """The folders of the state and of the socket are made with all that is missing above them."""
+    agent = make_agent(fake_runtime.endpoint)
+    state, socket = folder / "state/a/b", folder / "run/a/b/x.sock"
+    agent.argv += [f"--state-dir={state}", f"--socket={socket}"]
+    agent.socket = socket
+    agent.start()
+    assert Preload(agent, "demo/web:1").wait_end().phase == agent.messages.PHASE_SUCCEEDED
+    wait_until((state / "nodeimage.json").exists, 10, "status file")
 
 
 def test_configuration_file(make_agent, fake_runtime):
