@@ -33,7 +33,7 @@ struct Runtime {
         ErrorKind refusal; /* of what answers there, or unset */
         RpcClient *client;
         RpcCall *call;
-        sd_event_source *retry;
+        Timer retry;
         unsigned n_connects;
 
         char *name;
@@ -110,16 +110,12 @@ static int runtime_become(Runtime *runtime, RuntimeState state, ErrorKind refusa
         return runtime->runtimes->on_changed(runtime, runtime->runtimes->userdata);
 }
 
-static int on_retry(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_retry(void *userdata) {
         return runtime_try(userdata);
 }
 
 static int runtime_try_later(Runtime *runtime) {
-        sd_event *event = completion_queue_get_event(runtime->runtimes->completions);
-
-        runtime->retry = sd_event_source_disable_unref(runtime->retry);
-        return loop_add_time_relative(event, &runtime->retry, CLOCK_MONOTONIC, runtime->retry_usec,
-                                      0, on_retry, runtime);
+        return timer_start(&runtime->retry, runtime->retry_usec);
 }
 
 static int runtime_fail(Runtime *runtime, RuntimeState state, ErrorKind refusal, char *sentence) {
@@ -267,7 +263,7 @@ static int runtime_try(Runtime *runtime) {
         if (runtime->client)
                 return 0;
 
-        runtime->retry = sd_event_source_disable_unref(runtime->retry);
+        timer_stop(&runtime->retry);
         r = rpc_client_connect(runtime->runtimes->completions, runtime->path, on_closed, runtime,
                                &runtime->client, &error);
         if (error.kind != ERROR_NONE)
@@ -292,7 +288,7 @@ static Runtime *runtime_free(Runtime *runtime) {
                 return NULL;
 
         runtime_disconnect(runtime);
-        sd_event_source_disable_unref(runtime->retry);
+        timer_done(&runtime->retry);
         free(runtime->sentence);
         free(runtime->path);
         free(runtime);
@@ -315,6 +311,8 @@ static int runtime_new(Runtimes *runtimes, const char *path, Runtime **ret) {
                 .state = RUNTIME_ABSENT,
                 .sentence = format("%s was not tried yet", path),
         };
+        timer_init(&runtime->retry, completion_queue_get_event(runtimes->completions),
+                   /* accuracy_usec= */ 0, on_retry, runtime);
         if (!runtime->path || !runtime->sentence)
                 return -ENOMEM;
 

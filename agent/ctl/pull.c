@@ -28,13 +28,14 @@ typedef struct Pull {
         RpcCall *call;
         PullList list;
         ProgressView *view; /* NULL unless progress is shown */
-        sd_event_source *redraw;
+        Timer redraw;
         sd_event_source *resize;
-        sd_event_source *timer; /* to connect again, or to wait no longer for the end */
-        bool was_heard;         /* the agent has said something */
-        uint64_t away_since;    /* 0 while it is there */
-        int signal;             /* that canceled it; 0: none */
-        Error refused;          /* why the request ended before its images did */
+        Timer reconnect;
+        Timer goodbye;       /* when it is over, the end is not awaited any longer */
+        bool was_heard;      /* the agent has said something */
+        uint64_t away_since; /* 0 while it is there */
+        int signal;          /* that canceled it; 0: none */
+        Error refused;       /* why the request ended before its images did */
 } Pull;
 
 static const RpcMethod preload_method = {
@@ -47,18 +48,12 @@ static int draw(Pull *pull) {
                                   clock_monotonic_usec());
 }
 
-static int on_redraw(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_redraw(void *userdata) {
+        Pull *pull = userdata;
         int r;
 
-        r = draw(userdata);
-        if (r < 0)
-                return r;
-
-        r = sd_event_source_set_time_relative(source, REDRAW_USEC);
-        if (r < 0)
-                return r;
-
-        return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+        r = draw(pull);
+        return r < 0 ? r : timer_start(&pull->redraw, REDRAW_USEC);
 }
 
 static int on_resize(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata) {
@@ -81,8 +76,8 @@ static int show_progress(Pull *pull) {
         if (r < 0)
                 return r;
 
-        r = loop_add_time_relative(event, &pull->redraw, CLOCK_MONOTONIC, REDRAW_USEC, 0, on_redraw,
-                                   pull);
+        timer_init(&pull->redraw, event, /* accuracy_usec= */ 0, on_redraw, pull);
+        r = timer_start(&pull->redraw, REDRAW_USEC);
         if (r < 0)
                 return r;
 
@@ -234,12 +229,6 @@ static int pull_refused(Pull *pull, const Error *error) {
         return pull_end(pull);
 }
 
-static int pull_start_timer(Pull *pull, uint64_t usec, sd_event_time_handler_t handler) {
-        pull->timer = sd_event_source_disable_unref(pull->timer);
-        return loop_add_time_relative(node_client_event(pull->client), &pull->timer,
-                                      CLOCK_MONOTONIC, usec, 0, handler, pull);
-}
-
 static int pull_give_up(Pull *pull) {
         cleanup(error_done) Error error = ERROR_INIT;
 
@@ -250,7 +239,7 @@ static int pull_give_up(Pull *pull) {
         return pull_refused(pull, &error);
 }
 
-static int on_reconnect(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_reconnect(void *userdata) {
         cleanup(error_done) Error error = ERROR_INIT;
         Pull *pull = userdata;
         int r;
@@ -264,7 +253,7 @@ static int on_reconnect(sd_event_source *source, uint64_t usec, void *userdata) 
         if (clock_monotonic_usec() - pull->away_since > AWAY_USEC_MAX)
                 return pull_give_up(pull);
 
-        return pull_start_timer(pull, RECONNECT_USEC, on_reconnect);
+        return timer_start(&pull->reconnect, RECONNECT_USEC);
 }
 
 /* The agent restarts, most likely. What it was asked for is forgotten with it, but asking twice for
@@ -279,10 +268,10 @@ static int pull_lost(Pull *pull) {
         if (clock_monotonic_usec() - pull->away_since > AWAY_USEC_MAX)
                 return pull_give_up(pull);
 
-        return pull_start_timer(pull, RECONNECT_USEC, on_reconnect);
+        return timer_start(&pull->reconnect, RECONNECT_USEC);
 }
 
-static int on_goodbye(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_goodbye(void *userdata) {
         return pull_end(userdata);
 }
 
@@ -303,7 +292,7 @@ static int on_event(const void *message, void *userdata) {
                 return r;
 
         /* The agent ends the stream now. If it does not, there is nothing left to wait for. */
-        return pull_start_timer(pull, GOODBYE_USEC, on_goodbye);
+        return timer_start(&pull->goodbye, GOODBYE_USEC);
 }
 
 static int on_end(const void *reply, const Error *error, void *userdata) {
@@ -372,9 +361,10 @@ static int on_interrupt(sd_event_source *source, const struct signalfd_siginfo *
 
 static void pull_done(Pull *pull) {
         rpc_call_unref(pull->call);
-        sd_event_source_disable_unref(pull->timer);
+        timer_done(&pull->reconnect);
+        timer_done(&pull->goodbye);
         sd_event_source_disable_unref(pull->resize);
-        sd_event_source_disable_unref(pull->redraw);
+        timer_done(&pull->redraw);
         progress_view_free(pull->view);
         node_client_free(pull->client);
         pull_list_done(&pull->list);
@@ -425,6 +415,10 @@ int command_pull(const Options *options) {
         r = node_client_new(options->socket_path, on_interrupt, &pull, &pull.client);
         if (r < 0)
                 return r;
+        timer_init(&pull.reconnect, node_client_event(pull.client), /* accuracy_usec= */ 0,
+                   on_reconnect, &pull);
+        timer_init(&pull.goodbye, node_client_event(pull.client), /* accuracy_usec= */ 0,
+                   on_goodbye, &pull);
 
         if (wants_progress(options)) {
                 r = show_progress(&pull);

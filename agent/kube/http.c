@@ -55,7 +55,7 @@ struct HttpPeer {
         sd_event *event;
         HttpLibrary curl;
         CURLM *multi;
-        sd_event_source *timer;
+        Timer timer;
         bool is_initialised; /* curl is, on our behalf */
         bool is_inside;      /* curl runs, and must not be called again from its callbacks */
         bool is_due;         /* it has to be called again at once */
@@ -508,7 +508,7 @@ static HttpPeer *http_peer_free(HttpPeer *peer) {
 
         if (peer->multi)
                 (void) peer->curl.multi_cleanup(peer->multi);
-        sd_event_source_disable_unref(peer->timer);
+        timer_done(&peer->timer);
         sd_event_unref(peer->event);
         http_target_done(&peer->target);
         free(peer->ca);
@@ -741,10 +741,7 @@ int http_send(HttpPeer *peer, const HttpRequest *request, HttpTransfer **ret) {
 }
 
 static int http_peer_arm(HttpPeer *peer, uint64_t usec) {
-        int r;
-
-        r = sd_event_source_set_time_relative(peer->timer, usec);
-        return r < 0 ? r : sd_event_source_set_enabled(peer->timer, SD_EVENT_ONESHOT);
+        return timer_start(&peer->timer, usec);
 }
 
 /* After most of what it reads, curl has to be called again at once: that need not go through the
@@ -783,7 +780,7 @@ static int on_io(sd_event_source *source, int fd, uint32_t events, void *userdat
         return http_peer_run(userdata, fd, what);
 }
 
-static int on_timer(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_timer(void *userdata) {
         return http_peer_run(userdata, CURL_SOCKET_TIMEOUT, 0);
 }
 
@@ -816,8 +813,10 @@ static int on_timer_wanted(CURLM *multi, long timeout_msec, void *userdata) {
         peer->is_due = timeout_msec == 0;
         if (peer->is_due && peer->is_inside)
                 return 0;
-        if (timeout_msec < 0)
-                return sd_event_source_set_enabled(peer->timer, SD_EVENT_OFF) < 0 ? -1 : 0;
+        if (timeout_msec < 0) {
+                timer_stop(&peer->timer);
+                return 0;
+        }
 
         return http_peer_arm(peer, (uint64_t) timeout_msec * 1000) < 0 ? -1 : 0;
 }
@@ -834,17 +833,6 @@ static bool http_run_set_up(HttpPeer *peer) {
                set(multi, CURLMOPT_SOCKETDATA, peer) == CURLM_OK &&
                set(multi, CURLMOPT_TIMERFUNCTION, on_timer_wanted) == CURLM_OK &&
                set(multi, CURLMOPT_TIMERDATA, peer) == CURLM_OK;
-}
-
-static int http_run_add_timer(HttpPeer *peer) {
-        int r;
-
-        r = loop_add_time_relative(peer->event, &peer->timer, CLOCK_MONOTONIC, 0,
-                                   /* accuracy= */ 1, on_timer, peer);
-        if (r < 0)
-                return r;
-
-        return sd_event_source_set_enabled(peer->timer, SD_EVENT_OFF);
 }
 
 /* One of several variables that has a value. */
@@ -908,6 +896,7 @@ int http_peer_new(sd_event *event, const KubeCredentials *credentials, HttpPeer 
                 return -ENOMEM;
 
         *peer = (HttpPeer){ .n_refs = 1, .event = sd_event_ref(event) };
+        timer_init(&peer->timer, event, /* accuracy_usec= */ 1, on_timer, peer);
         r = http_library_load(HTTP_LIBRARY_NAME, &peer->curl, reterr);
         if (r < 0)
                 return r;
@@ -918,10 +907,6 @@ int http_peer_new(sd_event *event, const KubeCredentials *credentials, HttpPeer 
                 return r;
 
         r = http_peer_copy_credentials(peer, credentials);
-        if (r < 0)
-                return r;
-
-        r = http_run_add_timer(peer);
         if (r < 0)
                 return r;
 

@@ -82,7 +82,7 @@ struct RpcRequest {
         RpcChannel *channel;
         const RpcService *service; /* NULL: there is no such method */
         grpc_call *grpc;
-        sd_event_source *deadline;
+        Timer deadline;
         size_t n_bytes; /* of the reply, until it was read */
         unsigned n_in_flight;
         bool is_owned;
@@ -171,7 +171,7 @@ static RpcRequest *rpc_request_free_if_done(RpcRequest *request) {
         if (request->n_in_flight > 0 || request->is_owned)
                 return NULL;
 
-        sd_event_source_disable_unref(request->deadline);
+        timer_done(&request->deadline);
         grpc_call_unref(request->grpc);
         grpc_byte_buffer_destroy(request->incoming);
         grpc_byte_buffer_destroy(request->outgoing);
@@ -264,15 +264,16 @@ static void rpc_request_send_batch(RpcRequest *request, const ProtobufCMessage *
 }
 
 static int rpc_request_end(RpcRequest *request, const ProtobufCMessage *reply, const Error *error) {
+        int r = 0;
+
         if (!request->is_gone && !rpc_request_is_closing(request)) {
                 rpc_request_send_batch(request, reply, error, true, &request->finished);
                 request->is_gone = true; /* nothing is left to cancel */
-                (void) sd_event_source_set_time_relative(request->deadline, END_SEC * USEC_PER_SEC);
-                (void) sd_event_source_set_enabled(request->deadline, SD_EVENT_ONESHOT);
+                r = timer_start(&request->deadline, END_SEC * USEC_PER_SEC);
         }
 
         rpc_request_unref(request);
-        return 0;
+        return r;
 }
 
 int rpc_request_check_reply(const RpcRequest *request, size_t size, Error *reterr) {
@@ -388,7 +389,7 @@ static int on_received(bool is_ok, void *userdata) {
 
         request->is_awaited = false;
         if (!request->is_gone) /* else it is about the end of the call already */
-                (void) sd_event_source_set_enabled(request->deadline, SD_EVENT_OFF);
+                timer_stop(&request->deadline);
         if (is_ok && !request->is_gone && !request->channel->server->is_stopping)
                 r = rpc_request_serve(request);
         else
@@ -414,7 +415,7 @@ static void rpc_request_start(RpcRequest *request) {
 }
 
 /* The message was late, or the end of the call is: then only the memory that it takes is left. */
-static int on_deadline(sd_event_source *source, uint64_t usec, void *userdata) {
+static int on_deadline(void *userdata) {
         cleanup(error_done) Error error = ERROR_INIT;
         RpcRequest *request = userdata;
 
@@ -458,9 +459,9 @@ static int rpc_request_receive(RpcChannel *channel, grpc_call *call, const RpcSe
         };
         channel->n_refs++;
         channel->n_calls++;
-        r = loop_add_time_relative(completion_queue_get_event(channel->server->completions),
-                                   &request->deadline, CLOCK_MONOTONIC, MESSAGE_SEC * USEC_PER_SEC,
-                                   ACCURACY_USEC, on_deadline, request);
+        timer_init(&request->deadline, completion_queue_get_event(channel->server->completions),
+                   ACCURACY_USEC, on_deadline, request);
+        r = timer_start(&request->deadline, MESSAGE_SEC * USEC_PER_SEC);
         rpc_request_start(request);
         if (r < 0)
                 return r;
