@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include "agent/base/file.h"
 #include "agent/base/program.h"
 #include "agent/base/quote.h"
+#include "agent/base/random.h"
 #include "agent/base/text.h"
 #include "agent/document/documents.h"
 #include "agent/kube/access-json.h"
@@ -314,11 +314,8 @@ static bool access_exec_is_running(const AccessExec *exec) {
 
 /* One failure more; counts from the last run, so what lasted a while is made anew at once. */
 static void exec_back_off(AccessExec *exec) {
-        uint32_t random = 0;
-
-        (void) getrandom(&random, sizeof(random), GRND_NONBLOCK);
         exec->n_failures++;
-        exec->not_before_usec = exec->ended_usec + backoff_usec(exec->n_failures, random);
+        exec->not_before_usec = exec->ended_usec + backoff_usec(exec->n_failures, random_number());
 }
 
 static void exec_adopt(AccessExec *exec, ExecCredential *credential) {

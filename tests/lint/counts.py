@@ -5,7 +5,7 @@
     tests/lint/counts.py .
 
 Files, lines, headers with one user, -internal headers, cycles, long files and functions are a report
-for whoever reads a change: files follow ideas, not line counts. A complaint is only a cycle between
+for reviewers: files follow ideas, not line counts. A complaint is only a cycle between
 files, other than of X with its private X-internal.h, and a source that docs/ARCHITECTURE.md names and that is not there.
 
 A file is a node of the include graph together with its own header. Functions are counted from the first
