@@ -332,17 +332,37 @@ static int read_sleep(struct json_object *sleep, const JsonPath *path, HandlerSp
         return 0;
 }
 
-/* Of several handlers, which the API server does not let through, the kubelet runs the first. */
-static int read_handler(struct json_object *handler, const char *ports, HandlerSpec *spec,
-                        Error *reterr) {
-        static const char *const keys[] = { "exec", "httpGet", "sleep", "tcpSocket" };
-        struct json_object *value = NULL;
-        JsonPath path = { .key = NULL };
+/* Names of ports do not exist here, as for the kubelet. */
+static int read_grpc(struct json_object *grpc, const JsonPath *parent, HandlerSpec *spec,
+                     Error *reterr) {
+        const JsonPath path = { .parent = parent, .key = "service" };
+        const char *service;
         int r;
 
-        for (size_t i = 0; !value && i < sizeof(keys) / sizeof(keys[0]); i++) {
-                path.key = keys[i];
-                r = json_read_object(handler, NULL, keys[i], &value, reterr);
+        spec->kind = HANDLER_GRPC;
+        r = json_read_string(grpc, parent, path.key, &service, reterr);
+        if (r < 0)
+                return r;
+
+        r = text_copy(service ?: "", &spec->service);
+        return r < 0 ? r : read_port(grpc, parent, /* ports= */ NULL, spec, reterr);
+}
+
+/* What hooks and probes consist of (core/v1 LifecycleHandler, ProbeHandler). Of several, which the API
+ * server does not let through, the kubelet runs the first. */
+static const char *const hook_kinds[] = { "exec", "httpGet", "sleep", "tcpSocket", NULL };
+static const char *const probe_kinds[] = { "exec", "httpGet", "tcpSocket", "grpc", NULL };
+
+static int read_handler(struct json_object *object, const JsonPath *parent,
+                        const char *const *kinds, const char *ports, HandlerSpec *spec,
+                        Error *reterr) {
+        struct json_object *value = NULL;
+        JsonPath path = { .parent = parent };
+        int r;
+
+        for (size_t i = 0; !value && kinds[i]; i++) {
+                path.key = kinds[i];
+                r = json_read_object(object, parent, kinds[i], &value, reterr);
                 if (r < 0)
                         return r;
         }
@@ -351,10 +371,25 @@ static int read_handler(struct json_object *handler, const char *ports, HandlerS
 
         switch (*path.key) {
         case 'e': return read_exec(value, &path, spec, reterr);
+        case 'g': return read_grpc(value, &path, spec, reterr);
         case 'h': return read_http(value, &path, ports, spec, reterr);
         case 's': return read_sleep(value, &path, spec, reterr);
         default: return read_tcp(value, &path, ports, spec, reterr);
         }
+}
+
+int handler_spec_read_probe(struct json_object *probe, const JsonPath *path, HandlerSpec *ret,
+                            Error *reterr) {
+        cleanup(handler_spec_done) HandlerSpec spec = HANDLER_SPEC_INIT;
+        int r;
+
+        r = read_handler(probe, path, probe_kinds, /* ports= */ NULL, &spec, reterr);
+        if (r < 0)
+                return r;
+
+        *ret = spec;
+        spec = HANDLER_SPEC_INIT;
+        return 0;
 }
 
 int handler_spec_parse(const char *handler, const char *ports, HandlerSpec *ret, Error *reterr) {
@@ -370,7 +405,7 @@ int handler_spec_parse(const char *handler, const char *ports, HandlerSpec *ret,
         if (object && !json_object_is_type(object, json_type_object))
                 return json_refuse_type(NULL, object, "a handler", reterr);
         if (object)
-                r = read_handler(object, ports, &spec, reterr);
+                r = read_handler(object, NULL, hook_kinds, ports, &spec, reterr);
         if (r < 0)
                 return r;
 
@@ -391,6 +426,7 @@ void handler_spec_done(HandlerSpec *spec) {
         free(spec->scheme);
         free(spec->host);
         free(spec->path);
+        free(spec->service);
         *spec = HANDLER_SPEC_INIT;
 }
 
@@ -464,6 +500,7 @@ int handler_spec_describe_hook(const HandlerSpec *spec, char **ret) {
                 r = asprintf(&text, "Sleep lifecycle hook (%lld)", (long long) spec->sleep_sec);
                 break;
         case HANDLER_NONE:
+        case HANDLER_GRPC: /* no hook is */
         case _HANDLER_KIND_MAX: r = asprintf(&text, "no lifecycle hook"); break;
         }
         if (r < 0)

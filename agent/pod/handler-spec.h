@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "agent/base/error.h"
+#include "agent/document/json-reader.h"
 
 typedef enum HandlerKind {
         HANDLER_NONE,
@@ -17,6 +17,7 @@ typedef enum HandlerKind {
         HANDLER_HTTP,
         HANDLER_TCP,
         HANDLER_SLEEP,
+        HANDLER_GRPC,
         _HANDLER_KIND_MAX,
 } HandlerKind;
 
@@ -36,14 +37,20 @@ typedef struct HandlerSpec {
         HandlerHeader *headers;
         size_t n_headers;
         int64_t sleep_sec; /* of SLEEP */
+        char *service;     /* of GRPC: whose health is asked for; "": the whole server's */
 } HandlerSpec;
 
 #define HANDLER_SPEC_INIT ((HandlerSpec){ .kind = HANDLER_NONE })
 
-/* ports: the annotation io.kubernetes.container.ports, where names of ports are found; may be
- * NULL. handler NULL, or one that is empty, is HANDLER_NONE. */
+/* Of a hook. ports: the annotation io.kubernetes.container.ports, where names of ports are found; may
+ * be NULL. handler NULL, or one that is empty, is HANDLER_NONE. */
 int handler_spec_parse(const char *handler, const char *ports, HandlerSpec *ret, Error *reterr);
 void handler_spec_done(HandlerSpec *spec);
+
+/* Of a probe: the member of the object at the path that says what it consists of. Ports are numbers.
+ * None: HANDLER_NONE. */
+int handler_spec_read_probe(struct json_object *probe, const JsonPath *path, HandlerSpec *ret,
+                            Error *reterr);
 
 /* "Exec lifecycle hook ([sleep 5])", as the kubelet calls it in events; the caller owns *ret. */
 int handler_spec_describe_hook(const HandlerSpec *spec, char **ret);

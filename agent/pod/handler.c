@@ -14,6 +14,7 @@
 #include "agent/kube/http.h"
 #include "agent/pod/tcp-connect.h"
 #include "cri/client.h"
+#include "proto/grpc/health/v1/health.pb-c.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define ACCURACY_USEC 1000
@@ -375,6 +376,8 @@ static int handler_http_new(const HandlerOptions *options, HandlerHttpDone on_do
 
 /* Handlers of all kinds */
 
+#define HEALTH_REPLY_MAX ((size_t) 64 * 1024) /* a reply has two bytes */
+
 struct Handler {
         sd_event *event;
         HandlerDone on_done;
@@ -383,6 +386,10 @@ struct Handler {
         RpcCall *call;
         HandlerHttp *http;
         TcpConnect *connect;
+        CompletionQueue *completions;
+        RpcClient *health; /* the server that is asked for its health */
+        char *address;     /* "10.0.0.7:8080"; of TCP and GRPC */
+        char *service;
         Timer timer;      /* of the limit, or of the sleep */
         Deferred refusal; /* reports the error */
         Error error;
@@ -468,15 +475,61 @@ static bool is_local(int number) {
                number == EADDRNOTAVAIL;
 }
 
+/* The kubelet's words. */
+static int on_health(const void *reply, const Error *refusal, void *userdata) {
+        const Grpc__Health__V1__HealthCheckResponse *response = reply;
+        const ProtobufCEnumValue *status;
+        cleanup(error_done) Error error = ERROR_INIT;
+        Handler *handler = userdata;
+
+        handler->call = rpc_call_unref(handler->call);
+        if (refusal) {
+                (void) error_set(&error, refusal->kind, "%s%s",
+                                 refusal->kind == ERROR_UNSUPPORTED
+                                         ? "this server does not implement the grpc health "
+                                           "protocol (grpc.health.v1.Health): "
+                                         : "health rpc failed: ",
+                                 error_message(refusal));
+                return handler_fail(handler, HANDLER_FAILED, &error);
+        }
+        if (response->status == GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING)
+                return handler_succeed(handler);
+
+        status = protobuf_c_enum_descriptor_get_value(
+                &grpc__health__v1__health_check_response__serving_status__descriptor,
+                (int) response->status);
+        (void) error_set(&error, ERROR_UNAVAILABLE, "service unhealthy (responded with \"%s\")",
+                         status ? status->name : "UNKNOWN");
+        return handler_fail(handler, HANDLER_FAILED, &error);
+}
+
+static int handler_ask_health(Handler *handler) {
+        static const RpcMethod check = {
+                .path = "/grpc.health.v1.Health/Check",
+                .reply = &grpc__health__v1__health_check_response__descriptor,
+        };
+        Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
+        int r;
+
+        r = rpc_client_adopt(handler->completions, tcp_connect_take(handler->connect),
+                             handler->address, HEALTH_REPLY_MAX, &handler->health);
+        if (r < 0)
+                return r;
+
+        request.service = handler->service;
+        return rpc_call_unary(handler->health, &check, &request.base, RPC_NO_TIMEOUT, on_health,
+                              handler, &handler->call);
+}
+
 static int on_connected(int number, void *userdata) {
         cleanup(error_done) Error error = ERROR_INIT;
         Handler *handler = userdata;
 
         if (number == 0)
-                return handler_succeed(handler);
+                return handler->service ? handler_ask_health(handler) : handler_succeed(handler);
 
         (void) error_set(&error, number == ETIMEDOUT ? ERROR_TIMEOUT : ERROR_UNAVAILABLE,
-                         "cannot connect: %s", strerror(number));
+                         "cannot connect to %s: %s", handler->address, strerror(number));
         return handler_fail(handler, is_local(number) ? HANDLER_NOT_RUN : HANDLER_FAILED, &error);
 }
 
@@ -485,6 +538,7 @@ static int on_timeout(void *userdata) {
         Handler *handler = userdata;
 
         handler->call = rpc_call_unref(handler->call);
+        handler->health = rpc_client_free(handler->health);
         handler->http = handler_http_free(handler->http);
         handler->connect = tcp_connect_free(handler->connect);
         (void) error_set(&error, ERROR_TIMEOUT, "it did not finish within %llu s",
@@ -520,18 +574,31 @@ static int handler_exec(Handler *handler, const HandlerOptions *options) {
 }
 
 static int handler_connect(Handler *handler, const HandlerOptions *options) {
-        const char *host = options->spec->host ?: options->address;
+        const HandlerSpec *spec = options->spec;
+        const char *host = spec->host ?: options->address;
         TcpAddress address;
 
         if (!host)
                 return error_set(&handler->error, ERROR_INVALID, "the pod's address is not known");
-        if (!tcp_address_read(host, options->spec->port, &address))
+        if (!tcp_address_read(host, spec->port, &address))
                 return error_set(&handler->error, ERROR_UNSUPPORTED,
                                  "%s is not an address, and names are not resolved",
                                  quote(host, (char[QUOTE_SIZE]){ 0 }));
 
+        if (asprintf(&handler->address, strchr(host, ':') ? "[%s]:%u" : "%s:%u", host, spec->port) <
+            0) {
+                handler->address = NULL;
+                return -ENOMEM;
+        }
+
         return tcp_connect(handler->event, &address, handler->timeout_usec, on_connected, handler,
                            &handler->connect);
+}
+
+static int handler_grpc(Handler *handler, const HandlerOptions *options) {
+        handler->completions = options->completions;
+        handler->service = strdup(options->spec->service);
+        return handler->service ? handler_connect(handler, options) : -ENOMEM;
 }
 
 static int handler_sleep(Handler *handler, const HandlerSpec *spec) {
@@ -549,6 +616,7 @@ static int handler_start(Handler *handler, const HandlerOptions *options) {
                 return handler_http_new(options, on_http, handler, &handler->http, &handler->error);
         case HANDLER_TCP: return handler_connect(handler, options);
         case HANDLER_SLEEP: return handler_sleep(handler, options->spec);
+        case HANDLER_GRPC: return handler_grpc(handler, options);
         case HANDLER_NONE:
         case _HANDLER_KIND_MAX: break;
         }
@@ -588,8 +656,11 @@ Handler *handler_free(Handler *handler) {
                 return NULL;
 
         rpc_call_unref(handler->call);
+        rpc_client_free(handler->health);
         handler_http_free(handler->http);
         tcp_connect_free(handler->connect);
+        free(handler->address);
+        free(handler->service);
         timer_done(&handler->timer);
         deferred_done(&handler->refusal);
         error_done(&handler->error);

@@ -49,8 +49,10 @@ bool tcp_address_read(const char *host, uint16_t port, TcpAddress *ret) {
 static int connect_end(TcpConnect *attempt, int number) {
         attempt->answer = sd_event_source_disable_unref(attempt->answer);
         timer_stop(&attempt->timer);
-        close_p(&attempt->fd);
-        attempt->fd = -1;
+        if (number != 0) {
+                close_p(&attempt->fd);
+                attempt->fd = -1;
+        }
         return attempt->on_connected(number, attempt->userdata);
 }
 
@@ -113,6 +115,10 @@ int tcp_connect(sd_event *event, const TcpAddress *address, uint64_t timeout_use
 
         *ret = take_ptr(attempt);
         return 0;
+}
+
+int tcp_connect_take(TcpConnect *attempt) {
+        return take_fd(&attempt->fd);
 }
 
 TcpConnect *tcp_connect_free(TcpConnect *attempt) {

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Finds out whether a server accepts connections at an address
+ * Connects to a server at an address
  *
- * Connects and closes the connection again. Names are not resolved, except "localhost".
+ * Names are not resolved, except "localhost".
  */
 
 #include <netinet/in.h>
@@ -33,5 +33,9 @@ typedef int (*TcpConnected)(int number, void *userdata);
 int tcp_connect(sd_event *event, const TcpAddress *address, uint64_t timeout_usec,
                 TcpConnected on_connected, void *userdata, TcpConnect **ret);
 
-/* Gives up if it still runs; no callback then. Returns NULL. */
+/* In the callback of one that connected: the descriptor, which the caller owns from now on. */
+int tcp_connect_take(TcpConnect *attempt);
+
+/* Gives up if it still runs, no callback then, and closes a connection that was not taken. Returns
+ * NULL. */
 TcpConnect *tcp_connect_free(TcpConnect *attempt);

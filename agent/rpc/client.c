@@ -290,11 +290,11 @@ int rpc_call_unary(RpcClient *client, const RpcMethod *method, const ProtobufCMe
         return rpc_call_stream(client, method, request, timeout_usec, NULL, done, userdata, ret);
 }
 
-static grpc_channel *channel_new(int fd) {
+static grpc_channel *channel_new(int fd, const char *authority, size_t reply_max) {
         grpc_arg args[] = {
-                { GRPC_ARG_STRING, GRPC_ARG_DEFAULT_AUTHORITY, .value.string = "localhost" },
+                { GRPC_ARG_STRING, GRPC_ARG_DEFAULT_AUTHORITY, .value.string = (char *) authority },
                 { GRPC_ARG_INTEGER, GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
-                  .value.integer = RPC_REPLY_SIZE_MAX },
+                  .value.integer = (int) reply_max },
                 { GRPC_ARG_INTEGER, GRPC_ARG_ENABLE_RETRIES, .value.integer = 0 },
         };
         const grpc_channel_args list = {
@@ -302,7 +302,7 @@ static grpc_channel *channel_new(int fd) {
                 .args = args,
         };
         grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
-        grpc_channel *channel = grpc_channel_create_from_fd("localhost", fd, credentials, &list);
+        grpc_channel *channel = grpc_channel_create_from_fd(authority, fd, credentials, &list);
 
         grpc_channel_credentials_release(credentials);
         return channel;
@@ -314,38 +314,54 @@ static int on_connection_ended(Connection *connection, void *userdata) {
         return client->on_closed ? client->on_closed(client->userdata) : 0;
 }
 
-int rpc_client_connect(CompletionQueue *queue, const char *path, RpcClosed on_closed,
-                       void *userdata, RpcClient **ret, Error *reterr) {
-
+/* fd is taken over, also on failure. */
+static int client_new(CompletionQueue *queue, int fd, const char *authority, size_t reply_max,
+                      RpcClient **ret) {
         cleanup(rpc_client_free_p) RpcClient *client = NULL;
-        cleanup(close_p) int fd = -1;
+        cleanup(close_p) int owned_fd = fd;
         int r;
-
-        r = connection_open(path, &fd, reterr);
-        if (r < 0)
-                return r;
 
         client = malloc(sizeof(*client));
         if (!client)
                 return -ENOMEM;
 
-        *client = (RpcClient){
-                .n_refs = 1,
-                .completions = queue,
-                .on_closed = on_closed,
-                .userdata = userdata,
-        };
+        *client = (RpcClient){ .n_refs = 1, .completions = queue };
         r = connection_new(completion_queue_get_event(queue), fd, on_connection_ended, client,
                            &client->connection);
         if (r < 0)
                 return r;
 
-        client->channel = channel_new(take_fd(&fd));
+        client->channel = channel_new(take_fd(&owned_fd), authority, reply_max);
         if (!client->channel)
                 return -ENOMEM;
 
         *ret = take_ptr(client);
         return 0;
+}
+
+int rpc_client_connect(CompletionQueue *queue, const char *path, RpcClosed on_closed,
+                       void *userdata, RpcClient **ret, Error *reterr) {
+
+        RpcClient *client;
+        int fd, r;
+
+        r = connection_open(path, &fd, reterr);
+        if (r < 0)
+                return r;
+
+        r = client_new(queue, fd, "localhost", RPC_REPLY_SIZE_MAX, &client);
+        if (r < 0)
+                return r;
+
+        client->on_closed = on_closed;
+        client->userdata = userdata;
+        *ret = client;
+        return 0;
+}
+
+int rpc_client_adopt(CompletionQueue *queue, int fd, const char *authority, size_t reply_max,
+                     RpcClient **ret) {
+        return client_new(queue, fd, authority, reply_max, ret);
 }
 
 RpcClient *rpc_client_free(RpcClient *client) {

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <json-c/json.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/pod/handler-spec.h"
@@ -184,11 +185,55 @@ static void test_long(void **state) {
         assert_string_equal(text + strlen(text) - 7, "ä...])");
 }
 
+/* A probe has a gRPC server's health in place of a sleep, and ports have no names. */
+static void test_probes(void **state) {
+        static const struct {
+                const char *probe;
+                HandlerKind kind;
+                const char *service;
+                const char *refusal;
+        } probes[] = {
+                { "{}", HANDLER_NONE, NULL, NULL },
+                { "{\"exec\":{\"command\":[\"true\"]}}", HANDLER_EXEC, NULL, NULL },
+                { "{\"tcpSocket\":{\"port\":1}}", HANDLER_TCP, NULL, NULL },
+                { "{\"grpc\":{\"port\":65535}}", HANDLER_GRPC, "", NULL },
+                { "{\"grpc\":{\"port\":1,\"service\":\"a.B\"}}", HANDLER_GRPC, "a.B", NULL },
+                { "{\"sleep\":{\"seconds\":1}}", HANDLER_NONE, NULL, NULL },
+                { "{\"grpc\":{}}", HANDLER_NONE, NULL,
+                  "probe.grpc.port: expected a number or the name of a port, got nothing" },
+                { "{\"grpc\":{\"port\":0}}", HANDLER_NONE, NULL,
+                  "probe.grpc.port: 0 is not a port" },
+                { "{\"tcpSocket\":{\"port\":65536}}", HANDLER_NONE, NULL,
+                  "probe.tcpSocket.port: 65536 is not a port" },
+                { "{\"tcpSocket\":{\"port\":\"web\"}}", HANDLER_NONE, NULL,
+                  "probe.tcpSocket.port: the container has no port called \"web\"" },
+                { "{\"grpc\":{\"port\":1,\"service\":7}}", HANDLER_NONE, NULL,
+                  "probe.grpc.service: expected a string (in quotes), got 7" },
+        };
+
+        for (size_t i = 0; i < sizeof(probes) / sizeof(probes[0]); i++) {
+                cleanup(error_done) Error error = ERROR_INIT;
+                cleanup(handler_spec_done) HandlerSpec spec = HANDLER_SPEC_INIT;
+                json_object *probe = json_tokener_parse(probes[i].probe);
+                int r = handler_spec_read_probe(probe, &(JsonPath){ .key = "probe" }, &spec,
+                                                &error);
+
+                json_object_put(probe);
+                assert_int_equal(r < 0, probes[i].refusal != NULL);
+                if (r < 0)
+                        assert_string_equal(error_message(&error), probes[i].refusal);
+                assert_int_equal(spec.kind, probes[i].kind);
+                if (probes[i].service)
+                        assert_string_equal(spec.service, probes[i].service);
+        }
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_cases),
                 cmocka_unit_test(test_ports),
                 cmocka_unit_test(test_long),
+                cmocka_unit_test(test_probes),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,6 +26,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/pod/handler.h"
 #include "cri/client.h"
+#include "proto/grpc/health/v1/health.pb-c.h"
 
 #define WAIT_USEC ((uint64_t) 60 * 1000000)
 #define CONNECTIONS_MAX 64
@@ -61,9 +62,52 @@ int cri_exec_sync(RpcClient *client, const char *id, char *const *command, int64
         return 0;
 }
 
+/* A gRPC server's end of a question about its health. */
+static struct {
+        RpcCall call;
+        bool is_connected;
+        bool is_running;
+        char authority[64];
+        char path[64];
+        char service[64];
+        RpcDone done;
+        void *userdata;
+} the_health;
+
+int rpc_client_adopt(CompletionQueue *queue, int fd, const char *authority, size_t reply_max,
+                     RpcClient **ret) {
+        assert_true(fd >= 0);
+        close(fd);
+        the_health.is_connected = true;
+        snprintf(the_health.authority, sizeof(the_health.authority), "%s", authority);
+        *ret = (RpcClient *) &the_health;
+        return 0;
+}
+
+RpcClient *rpc_client_free(RpcClient *client) {
+        if (client)
+                the_health.is_connected = false;
+        return NULL;
+}
+
+int rpc_call_unary(RpcClient *client, const RpcMethod *method, const ProtobufCMessage *request,
+                   uint64_t timeout_usec, RpcDone done, void *userdata, RpcCall **ret) {
+        const Grpc__Health__V1__HealthCheckRequest *check = (const void *) request;
+
+        the_health.is_running = true;
+        snprintf(the_health.path, sizeof(the_health.path), "%s", method->path);
+        snprintf(the_health.service, sizeof(the_health.service), "%s", check->service);
+        the_health.done = done;
+        the_health.userdata = userdata;
+        *ret = &the_health.call;
+        return 0;
+}
+
 RpcCall *rpc_call_unref(RpcCall *call) {
-        if (call)
+        if (call == &the_exec.call)
                 the_exec.is_running = false;
+        if (call == &the_health.call)
+                the_health.is_running = false;
         return NULL;
 }
 
@@ -584,12 +628,81 @@ static void test_tcp(void **state) {
         start(f, "{\"tcpSocket\":{\"port\":%u,\"host\":\"localhost\"}}", WAIT_USEC);
         finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
         start(f, "{\"tcpSocket\":{\"port\":1}}", WAIT_USEC);
-        finish(f, HANDLER_FAILED, ERROR_UNAVAILABLE, "cannot connect: Connection refused");
+        finish(f, HANDLER_FAILED, ERROR_UNAVAILABLE,
+               "cannot connect to 127.0.0.1:1: Connection refused");
         start(f, "{\"tcpSocket\":{\"port\":%u,\"host\":\"a.example\"}}", WAIT_USEC);
         finish(f, HANDLER_NOT_RUN, ERROR_UNSUPPORTED, "\"a.example\" is not an address");
         f->options.address = NULL;
         start(f, "{\"tcpSocket\":{\"port\":%u}}", WAIT_USEC);
         finish(f, HANDLER_NOT_RUN, ERROR_INVALID, "the pod's address is not known");
+}
+
+/* A probe's handler, which a hook cannot have. */
+static void start_grpc(Fixture *f, const char *service, uint16_t port, uint64_t timeout_usec) {
+        cleanup(handler_spec_done) HandlerSpec spec = { .kind = HANDLER_GRPC,
+                                                        .port = port,
+                                                        .service = strdup(service) };
+
+        f->n_done = 0;
+        f->options.spec = &spec;
+        f->options.timeout_usec = timeout_usec;
+        assert_int_equal(handler_run(&f->options, &f->handler), 0);
+        f->options.spec = &f->spec;
+        while (f->n_done == 0 && !the_health.is_running)
+                assert_true(sd_event_run(f->event, WAIT_USEC) > 0);
+}
+
+static void answer_health(int status) {
+        Grpc__Health__V1__HealthCheckResponse reply = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
+
+        reply.status = (Grpc__Health__V1__HealthCheckResponse__ServingStatus) status;
+        assert_int_equal(the_health.done(&reply, NULL, the_health.userdata), 0);
+}
+
+static void test_grpc(void **state) {
+        static const struct {
+                int status;
+                HandlerOutcome outcome;
+                ErrorKind kind;
+                const char *message;
+        } answers[] = {
+                { 1, HANDLER_SUCCEEDED, ERROR_NONE, "" },
+                { 2, HANDLER_FAILED, ERROR_UNAVAILABLE,
+                  "service unhealthy (responded with \"NOT_SERVING\")" },
+                { 0, HANDLER_FAILED, ERROR_UNAVAILABLE,
+                  "service unhealthy (responded with \"UNKNOWN\")" },
+                { 77, HANDLER_FAILED, ERROR_UNAVAILABLE,
+                  "service unhealthy (responded with \"UNKNOWN\")" },
+        };
+        Error error = { .kind = ERROR_UNSUPPORTED, .message = (char *) "unknown service" };
+        char authority[64];
+        Fixture *f = *state;
+
+        snprintf(authority, sizeof(authority), "127.0.0.1:%u", f->port);
+        for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+                start_grpc(f, "store.Cart", f->port, WAIT_USEC);
+                assert_string_equal(the_health.authority, authority);
+                assert_string_equal(the_health.path, "/grpc.health.v1.Health/Check");
+                assert_string_equal(the_health.service, "store.Cart");
+                answer_health(answers[i].status);
+                finish(f, answers[i].outcome, answers[i].kind, answers[i].message);
+                assert_false(the_health.is_connected);
+                assert_false(the_health.is_running);
+        }
+
+        start_grpc(f, "", f->port, WAIT_USEC);
+        assert_int_equal(the_health.done(NULL, &error, the_health.userdata), 0);
+        finish(f, HANDLER_FAILED, ERROR_UNSUPPORTED,
+               "this server does not implement the grpc health protocol "
+               "(grpc.health.v1.Health): unknown service");
+
+        start_grpc(f, "", f->port, 20000);
+        finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it did not finish within 0 s");
+        assert_false(the_health.is_connected);
+
+        start_grpc(f, "", 1, WAIT_USEC);
+        finish(f, HANDLER_FAILED, ERROR_UNAVAILABLE,
+               "cannot connect to 127.0.0.1:1: Connection refused");
 }
 
 static void answer_exec(int status, const char *output, const char *complaint) {
@@ -741,6 +854,7 @@ int main(void) {
                 TEST(test_https),
                 TEST(test_tcp),
                 TEST(test_tcp_timeout),
+                TEST(test_grpc),
                 TEST(test_exec),
                 TEST(test_exec_failures),
                 TEST(test_sleep),
