@@ -5,17 +5,20 @@
 #include <errno.h>
 #include <grp.h>
 #include <libgen.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "agent/base/loop.h"
 #include "agent/ctl/terminal.h"
 
 #define ADVICE_START "is it running? try: systemctl status inplaced"
+#define NO_METHOD "inplaced has no such method" /* the refusal of an agent of another version */
 #define TIMEOUT_SEC 60
 #define USEC_PER_SEC 1000000
 
@@ -134,6 +137,7 @@ const char *socket_check_to_string(int result) {
         case EACCES:
         case EPERM: return "permission denied";
         case ENOTSOCK: return "not a socket";
+        case EPROTOTYPE: return "a socket of another type";
         case ENAMETOOLONG: return "the path is too long for a socket";
         case EAGAIN: return "it accepts no more connections";
         default: return strerror(-result);
@@ -175,6 +179,7 @@ char *socket_check_advise(const char *path, int result) {
         case ENOTDIR:
         case ECONNREFUSED: advice = ADVICE_START; break;
         case ENOTSOCK:
+        case EPROTOTYPE:
         case ENAMETOOLONG: advice = "check --socket"; break;
         }
 
@@ -206,6 +211,61 @@ int node_client_connect(NodeClient *client, Error *reterr) {
         return r;
 }
 
+/* Root, the owner of the socket, or a member of its group: as the agent checks it, as far as the file
+ * shows it. */
+static bool may_call(const struct stat *status) {
+        gid_t groups[NGROUPS_MAX];
+        int n = getgroups(NGROUPS_MAX, groups);
+
+        if (geteuid() == 0 || geteuid() == status->st_uid || getegid() == status->st_gid)
+                return true;
+
+        for (int i = 0; i < n; i++)
+                if (groups[i] == status->st_gid)
+                        return true;
+
+        return false;
+}
+
+/* An agent closes the connection of a caller who may not call, and says nothing. */
+static int explain_hang_up(const char *path, Error *reterr) {
+        cleanup(free_p) char *advice = NULL;
+        struct stat status;
+
+        if (stat(path, &status) < 0 || may_call(&status))
+                return error_set(reterr, ERROR_UNAVAILABLE,
+                                 "what listens at %s hung up without an answer; check --socket, or "
+                                 "try: journalctl -u inplaced",
+                                 path);
+
+        advice = advise_group(path);
+        return error_set(reterr, ERROR_DENIED, "cannot reach inplaced at %s: %s", path,
+                         advice ?: "permission denied");
+}
+
+int node_client_explain(const NodeClient *client, const Error *error, Error *reterr) {
+        const char *path = client->socket_path, *message = error_message(error);
+
+        if (error->kind == ERROR_UNSUPPORTED && strcmp(message, NO_METHOD) == 0)
+                return error_set(reterr, error->kind,
+                                 "inplaced at %s does not know this command; are both of the same "
+                                 "version? try: inplacectl version",
+                                 path);
+        if (error->kind == ERROR_UNSUPPORTED)
+                return error_set(reterr, error->kind,
+                                 "what listens at %s is not inplaced: %s; check --socket", path,
+                                 message);
+        if (error->kind == ERROR_TIMEOUT)
+                return error_set(reterr, error->kind,
+                                 "inplaced at %s did not answer within %d s; try: journalctl -u "
+                                 "inplaced",
+                                 path, TIMEOUT_SEC);
+        if (error->kind == ERROR_UNAVAILABLE && !rpc_client_is_connected(client->rpc))
+                return explain_hang_up(path, reterr);
+
+        return error_copy(reterr, error);
+}
+
 sd_event *node_client_event(NodeClient *client) {
         return client->event;
 }
@@ -215,26 +275,19 @@ RpcClient *node_client_rpc(NodeClient *client) {
 }
 
 static int print_refused(const Error *error, const Options *options) {
-        switch (error->kind) {
-        case ERROR_TIMEOUT:
-                complain("inplaced at %s did not answer within %d s; try: journalctl -u inplaced",
-                         options->socket_path, TIMEOUT_SEC);
-                break;
-        case ERROR_UNAVAILABLE:
-                complain("%s; try: systemctl status inplaced", error_message(error));
-                break;
-        default: complain("%s", error_message(error));
-        }
-
+        complain("%s", error_message(error));
         return EXIT_STATUS_FAILED;
 }
 
 static int on_answer(const void *reply, const Error *error, void *userdata) {
+        cleanup(error_done) Error explained = ERROR_INIT;
         Question *question = userdata;
         int r;
 
         question->call = rpc_call_unref(question->call);
-        r = error ? question->print_refusal(error, question->options)
+        if (error)
+                (void) node_client_explain(question->client, error, &explained);
+        r = error ? question->print_refusal(&explained, question->options)
                   : question->print_reply(reply, question->options);
         if (r < 0)
                 return r;
@@ -249,13 +302,8 @@ static int question_run(Question *question, const RpcMethod *method,
         int r;
 
         r = node_client_connect(question->client, &error);
-        if (error.kind != ERROR_NONE) {
-                /* The explanation says what to do already. */
-                if (question->print_refusal != print_refused)
-                        return question->print_refusal(&error, question->options);
-                complain("%s", error_message(&error));
-                return EXIT_STATUS_FAILED;
-        }
+        if (error.kind != ERROR_NONE)
+                return question->print_refusal(&error, question->options);
         if (r < 0)
                 return r;
 

@@ -26,6 +26,10 @@ NodeClient *node_client_free(NodeClient *client);
 /* Connects, also anew. All calls must have been unreferenced. The error says what to do. */
 int node_client_connect(NodeClient *client, Error *reterr);
 
+/* Why a call failed of which nothing came back, in words that say what to do: what listens there may
+ * be another program, or may have refused this user. Copied. */
+int node_client_explain(const NodeClient *client, const Error *error, Error *reterr);
+
 sd_event *node_client_event(NodeClient *client);
 RpcClient *node_client_rpc(NodeClient *client); /* NULL while there is no connection */
 

@@ -3,6 +3,7 @@
 #include "agent/ctl/format.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -112,35 +113,41 @@ static int64_t unit_seconds(char letter) {
         }
 }
 
-/* Reads a number and its unit. Moves *text behind them. */
-static bool take_duration(const char **text, int64_t max_sec, int64_t *ret_sec) {
+/* Reads a number and its unit. Moves *text behind them. -EINVAL: it is none; -ERANGE: it is larger. */
+static int take_duration(const char **text, int64_t max_sec, int64_t *ret_sec) {
         int64_t number = 0, unit;
 
         if (!isdigit((unsigned char) **text))
-                return false;
+                return -EINVAL;
 
-        for (; isdigit((unsigned char) **text); (*text)++) {
-                if (number > max_sec / 10)
-                        return false;
-                number = number * 10 + (**text - '0');
-        }
+        for (; isdigit((unsigned char) **text); (*text)++)
+                number = number > max_sec / 10 ? max_sec + 1 : number * 10 + (**text - '0');
 
         unit = unit_seconds(**text);
-        if (unit == 0 || number > max_sec / unit)
-                return false;
+        if (unit == 0)
+                return -EINVAL;
+        if (number > max_sec / unit)
+                return -ERANGE;
 
         if (**text)
                 (*text)++;
         *ret_sec = number * unit;
-        return true;
+        return 0;
 }
 
 int duration_parse(const char *text, int64_t max_sec, int64_t *ret_sec, Error *reterr) {
         const char *p = text;
         int64_t total = 0, part;
+        int r;
 
         do {
-                if (!take_duration(&p, max_sec, &part) || part > max_sec - total)
+                r = take_duration(&p, max_sec, &part);
+                if (r == 0 && part > max_sec - total)
+                        r = -ERANGE;
+                if (r == -ERANGE)
+                        return error_set(reterr, ERROR_INVALID, "'%s' is longer than %" PRId64 "h",
+                                         text, max_sec / 3600);
+                if (r < 0)
                         return error_set(reterr, ERROR_INVALID,
                                          "'%s' is not a duration such as 30s or 10m", text);
                 total += part;

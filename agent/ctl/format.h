@@ -40,6 +40,6 @@ const char *format_age(uint64_t seconds, FormatBuffer *buffer);
  * length. */
 const char *format_short_id(const char *id, FormatBuffer *buffer);
 
-/* Reads "30s", "10m", "1h30m", or plain seconds "600". Refuses nothing, zero, and what does not
- * fit. */
+/* Reads "30s", "10m", "1h30m", or plain seconds "600". Refuses nothing, zero, and what is longer than
+ * max_sec, a number of whole hours as far as the refusal is concerned. */
 int duration_parse(const char *text, int64_t max_sec, int64_t *ret_sec, Error *reterr);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/cleanup.h"
 #include "agent/ctl/format.h"
 #include "agent/ctl/suggest.h"
 
@@ -91,11 +92,21 @@ static int parse_policy(const char *text, bool *ret_always, Error *reterr) {
                          "--pull-policy: '%s' is neither Always nor IfNotPresent", text);
 }
 
+static int parse_duration(const char *option, const char *text, int64_t max_sec, int64_t *ret,
+                          Error *reterr) {
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        if (duration_parse(text, max_sec, ret, &error) < 0)
+                return error_set(reterr, error.kind, "%s: %s", option, error_message(&error));
+
+        return 0;
+}
+
 static int parse_timeout(const char *text, int32_t *ret, Error *reterr) {
         int64_t seconds;
         int r;
 
-        r = duration_parse(text, INT32_MAX, &seconds, reterr);
+        r = parse_duration("--timeout", text, INT32_MAX, &seconds, reterr);
         if (r < 0)
                 return r;
 
@@ -109,7 +120,8 @@ static int parse_grace(const char *text, Options *options, Error *reterr) {
         options->grace_sec = 0;
         return strcmp(text, "0") == 0 || strcmp(text, "0s") == 0
                        ? 0
-                       : duration_parse(text, GRACE_SEC_MAX, &options->grace_sec, reterr);
+                       : parse_duration("--grace", text, GRACE_SEC_MAX, &options->grace_sec,
+                                        reterr);
 }
 
 static const char *strip_scheme(const char *path) {
@@ -123,9 +135,19 @@ static const char *get_socket_path(void) {
         return path && path[0] ? strip_scheme(path) : SOCKET_PATH_DEFAULT;
 }
 
+static int parse_socket(const char *text, const char **ret, Error *reterr) {
+        const char *path = strip_scheme(text);
+
+        if (!path[0])
+                return error_set(reterr, ERROR_INVALID, "--socket: the path is empty");
+
+        *ret = path;
+        return 0;
+}
+
 static int parse_one(int option, const char *argument, Options *options, Error *reterr) {
         switch (option) {
-        case OPTION_SOCKET: options->socket_path = strip_scheme(argument); return 0;
+        case OPTION_SOCKET: return parse_socket(argument, &options->socket_path, reterr);
         case 'o': return parse_format(argument, &options->format, reterr);
         case 'h': options->wants_help = true; return 0;
         case OPTION_VERSION: options->wants_version = true; return 0;
@@ -133,7 +155,8 @@ static int parse_one(int option, const char *argument, Options *options, Error *
         case OPTION_NO_WAIT: options->no_wait = true; return 0;
         case OPTION_TIMEOUT: return parse_timeout(argument, &options->timeout_sec, reterr);
         case OPTION_DEADLINE:
-                return duration_parse(argument, INT32_MAX, &options->deadline_sec, reterr);
+                return parse_duration("--deadline", argument, INT32_MAX, &options->deadline_sec,
+                                      reterr);
         case 'q': options->quiet = true; return 0;
         case OPTION_WAIT: options->wait = true; return 0;
         case OPTION_GRACE: return parse_grace(argument, options, reterr);

@@ -296,7 +296,7 @@ static int on_event(const void *message, void *userdata) {
 }
 
 static int on_end(const void *reply, const Error *error, void *userdata) {
-        cleanup(error_done) Error early = ERROR_INIT;
+        cleanup(error_done) Error early = ERROR_INIT, explained = ERROR_INIT;
         Pull *pull = userdata;
 
         pull->call = rpc_call_unref(pull->call);
@@ -316,7 +316,8 @@ static int on_end(const void *reply, const Error *error, void *userdata) {
         if (pull->was_heard && (error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_CANCELED))
                 return pull_lost(pull);
 
-        return pull_refused(pull, error);
+        (void) node_client_explain(pull->client, error, &explained);
+        return pull_refused(pull, &explained);
 }
 
 static int pull_ask(Pull *pull) {

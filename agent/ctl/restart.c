@@ -288,12 +288,12 @@ static int refuse(RestartCommand *command, const Error *error) {
         case ERROR_UNAVAILABLE:
         case ERROR_CANCELED: /* so does an agent that stops */
                 if (!has_begun)
-                        return error_copy(&command->refused, error);
+                        return node_client_explain(command->client, error, &command->refused);
                 (void) error_set(&command->refused, error->kind,
                                  "inplaced went away; what has begun goes on; try: systemctl "
                                  "status inplaced");
                 break;
-        default: (void) error_copy(&command->refused, error);
+        default: (void) node_client_explain(command->client, error, &command->refused);
         }
 
         return 0;

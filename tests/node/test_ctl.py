@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from fake import behaviours
+from lab.user import NOBODY
 from lab.wait import wait_until
 
 _LOAD = {"json": json.loads, "yaml": yaml.safe_load}
@@ -245,6 +247,33 @@ def test_version(agent, containerd):
         assert document["clientVersion"] == document["serverVersion"]
         assert document["runtimeVersion"] == runtime.runtime_version
     assert agent.ctl("--version").stdout.split()[1] == document["clientVersion"]
+
+
+_COMMANDS = [["status"], ["images"], ["pull", "x:1"], ["restart", "x"], ["version"]]
+
+
+@pytest.mark.parametrize("command", _COMMANDS)
+def test_socket_of_another_program(agent, containerd, command):
+    """--socket with the runtime's socket is answered with what is wrong, not in gRPC's words."""
+    ran = agent.ctl(f"--socket={containerd.socket}", *command)
+    assert ran.returncode == 1 and len(ran.stderr.splitlines()) == 1
+    assert f"what listens at {containerd.socket} is not inplaced" in ran.stderr
+    assert "check --socket" in ran.stderr
+
+
+@pytest.mark.parametrize("command", _COMMANDS)
+def test_refused_user(start_agent, fake_runtime, folder, command):
+    """A user whom the agent does not serve learns that from inplacectl, in one line."""
+    os.chmod(folder.path, 0o711)
+    agent = start_agent(fake_runtime.endpoint, flags=["--socket-group=daemon"])
+    os.chmod(agent.socket, 0o666)
+    ctl = [str(agent.build_dir.resolve() / "agent" / "inplacectl"), f"--socket={agent.socket}"]
+    other = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    ran = subprocess.run(
+        [*other, *ctl, *command], capture_output=True, text=True, timeout=60, cwd="/", check=False
+    )
+    assert ran.returncode == 1 and len(ran.stderr.splitlines()) == 1
+    assert "permission denied; run it as root or join the group 'daemon'" in ran.stderr
 
 
 @pytest.mark.parametrize("command", [["status"], ["images"], ["pull", "x:1"], ["version"]])

@@ -118,6 +118,21 @@ static void test_duration_is_read(void **state) {
         }
 }
 
+/* What is too long is a duration all the same. */
+static void test_duration_is_too_long(void **state) {
+        static const char *const texts[] = { "99h",   "25h",   "24h1s",
+                                             "1500m", "86401", "999999999999999999h" };
+        int64_t seconds = 0;
+
+        for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+                cleanup(error_done) Error error = ERROR_INIT;
+
+                assert_true(duration_parse(texts[i], 24 * 3600, &seconds, &error) < 0);
+                assert_non_null(strstr(error_message(&error), "is longer than 24h"));
+        }
+        assert_int_equal(duration_parse("24h", 24 * 3600, &seconds, NULL), 0);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_size),
@@ -125,6 +140,7 @@ int main(void) {
                 cmocka_unit_test(test_durations),
                 cmocka_unit_test(test_short_id),
                 cmocka_unit_test(test_duration_is_read),
+                cmocka_unit_test(test_duration_is_too_long),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

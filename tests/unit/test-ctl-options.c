@@ -102,6 +102,10 @@ static void test_wrong_usage_is_refused_in_words(void **state) {
                 const char *words[4];
                 const char *part; /* of the message */
         } rows[] = {
+                { { "restart", "--grace=99h" }, "--grace: '99h' is longer than 24h" },
+                { { "pull", "--deadline=soon" }, "--deadline: 'soon' is not" },
+                { { "pull", "--timeout=0" }, "--timeout: a duration has to be" },
+                { { "status", "--socket=" }, "--socket: the path is empty" },
                 { { "--bogus" }, "'--bogus'" },
                 { { "status", "-x" }, "'-x'" },
                 { { "restart", "--grace=-1", "x" }, "'-1'" },
