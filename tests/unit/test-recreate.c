@@ -37,9 +37,13 @@ static void reconcile(void) {
 }
 
 /* What was written last was so a while ago. */
+/* The clock began when the machine did, which may be less long ago. */
 static void let_repeat(void) {
-        for (size_t i = 0; i < node.recreate->repeats.n_items; i++)
-                node.recreate->repeats.items[i].repeat.sent_usec -= REPEAT_MAX_USEC;
+        for (size_t i = 0; i < node.recreate->repeats.n_items; i++) {
+                uint64_t *usec = &node.recreate->repeats.items[i].repeat.sent_usec;
+
+                *usec = *usec > REPEAT_MAX_USEC ? *usec - REPEAT_MAX_USEC : 0;
+        }
 }
 
 static size_t count_calls(const char *part) {
