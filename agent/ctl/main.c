@@ -13,10 +13,10 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/suggest.h"
 #include "agent/ctl/commands.h"
 #include "agent/ctl/connect.h"
 #include "agent/ctl/options.h"
-#include "agent/ctl/suggest.h"
 #include "agent/ctl/terminal.h"
 #include "agent/ctl/view.h"
 #include "proto/inplaced/v1/node.pb-c.h"

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/suggest.h"
 #include "agent/ctl/format.h"
-#include "agent/ctl/suggest.h"
 
 #define UNIX_SCHEME "unix://"
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "agent/ctl/suggest.h"
+#include "agent/base/suggest.h"
 
 /* clang-format off */
 static const struct Row {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "agent/ctl/suggest.h"
+#include "agent/base/suggest.h"
 
 #include <string.h>
 
-#define WORD_SIZE_MAX 32 /* longer ones are compared with nothing */
+#define WORD_SIZE_MAX 40 /* longer ones are compared with nothing */
 
 static unsigned min(unsigned a, unsigned b) {
         return a < b ? a : b;
