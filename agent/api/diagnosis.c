@@ -120,28 +120,52 @@ static int visit_disk(const DiagnosisSubject *subject, const DiagnosisVisitor *v
         return visitor->on_fact("disk", text, visitor->userdata);
 }
 
-static int visit_files(const ImagesDir *dir, const DiagnosisSubject *subject,
-                       const DiagnosisVisitor *visitor) {
-        for (size_t i = 0; i < images_dir_get_n_files(dir); i++) {
-                const ImagesFile *file = images_dir_get_file(dir, i);
-                cleanup(free_p) char *name = NULL;
-                int r;
+static int visit_unknown_keys(const char *path, const ImagesFile *file,
+                              const DiagnosisVisitor *visitor) {
+        const char *advice = file->error.kind == ERROR_NONE
+                                     ? "correct or remove it; the rest of the file is used"
+                                     : "correct or remove it";
+        const UnknownKeys *unknown = &file->unknown;
+        cleanup(free_p) char *text = NULL;
+        int r = 0;
 
-                if (file->error.kind == ERROR_NONE)
-                        continue;
-                if (asprintf(&name, "%s/%s", subject->images_path, file->name) < 0) {
-                        name = NULL;
-                        return -ENOMEM;
-                }
+        for (size_t i = 0; r >= 0 && i < unknown->n_texts; i++)
+                r = visitor->on_problem(path, unknown->texts[i], advice, visitor->userdata);
+        if (r < 0 || unknown->n_found == unknown->n_texts)
+                return r;
 
-                r = visitor->on_problem(name, error_message(&file->error),
-                                        "correct the file; until then its last good content counts",
-                                        visitor->userdata);
-                if (r < 0)
-                        return r;
+        if (asprintf(&text, "%zu more unknown keys", unknown->n_found - unknown->n_texts) < 0) {
+                text = NULL;
+                return -ENOMEM;
         }
 
-        return 0;
+        return visitor->on_problem(path, text, advice, visitor->userdata);
+}
+
+static int visit_file(const ImagesFile *file, const DiagnosisSubject *subject,
+                      const DiagnosisVisitor *visitor) {
+        cleanup(free_p) char *path = NULL;
+        int r = 0;
+
+        if (asprintf(&path, "%s/%s", subject->images_path, file->name) < 0) {
+                path = NULL;
+                return -ENOMEM;
+        }
+
+        if (file->error.kind != ERROR_NONE)
+                r = visitor->on_problem(path, error_message(&file->error),
+                                        "correct the file; until then its last good content counts",
+                                        visitor->userdata);
+        return r < 0 ? r : visit_unknown_keys(path, file, visitor);
+}
+
+static int visit_files(const ImagesDir *dir, const DiagnosisSubject *subject,
+                       const DiagnosisVisitor *visitor) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < images_dir_get_n_files(dir); i++)
+                r = visit_file(images_dir_get_file(dir, i), subject, visitor);
+        return r;
 }
 
 static int visit_folder(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {

@@ -47,6 +47,23 @@ static int take_document(Documents *documents, struct json_object *document) {
         return 0;
 }
 
+/* The room doubles whenever the number of lines is a power of two. */
+static int add_line(Documents *documents, size_t line) {
+        size_t n = documents->n_lines;
+
+        if ((n & (n - 1)) == 0) {
+                unsigned *lines;
+
+                lines = reallocarray(documents->lines, n > 0 ? 2 * n : 1, sizeof(*lines));
+                if (!lines)
+                        return -ENOMEM;
+                documents->lines = lines;
+        }
+
+        documents->lines[documents->n_lines++] = (unsigned) line;
+        return 0;
+}
+
 /* Refuses with the line and column of a byte of the text. */
 static int refuse_at(const char *text, size_t offset, const char *problem, Error *reterr) {
         size_t line = 1, column = 1;
@@ -66,6 +83,7 @@ void documents_done(Documents *documents) {
                 json_object_put(documents->items[i]);
 
         free(documents->items);
+        free(documents->lines);
         *documents = DOCUMENTS_INIT;
 }
 
@@ -149,6 +167,23 @@ static size_t skip_blanks(const char *text, size_t size, size_t i) {
         return i;
 }
 
+/* Of a text that is JSON, in which each colon outside of strings follows a key. */
+static int read_lines(const char *text, size_t size, Documents *documents) {
+        Census ignored = { .n_values = 0 };
+        size_t line = 1;
+
+        for (size_t i = 0; i < size; i++) {
+                if (text[i] == '"')
+                        i = skip_string(text, size, i, &ignored) - 1;
+                else if (text[i] == '\n')
+                        line++;
+                else if (text[i] == ':' && add_line(documents, line) < 0)
+                        return -ENOMEM;
+        }
+
+        return 0;
+}
+
 /* Returns 1 if all of it was read, 0 if it is not JSON. */
 static int read_values(const char *text, size_t size, Documents *documents, size_t *ret_members) {
         cleanup(json_tokener_free_p) struct json_tokener *tokener = NULL;
@@ -204,6 +239,9 @@ static int read_json(const char *text, size_t size, Documents *ret, bool *ret_un
                 return r;
         if (n_members != census.n_members)
                 return 0;
+        r = read_lines(text, size, &documents);
+        if (r < 0)
+                return r;
 
         *ret = documents;
         documents = DOCUMENTS_INIT;
@@ -418,6 +456,7 @@ static struct json_object *scalar_new(YamlType type, const char *text, size_t si
 typedef struct Extent {
         size_t n_values;
         size_t n_bytes;
+        size_t n_keys;
         size_t height;
 } Extent;
 
@@ -565,6 +604,10 @@ static int on_alias(Builder *builder, const yaml_event_t *event) {
         if (frame && frame->height < anchor->extent.height)
                 frame->height = anchor->extent.height;
 
+        for (size_t i = 0; i < anchor->extent.n_keys; i++)
+                if (add_line(&builder->documents, event->start_mark.line + 1) < 0)
+                        return -ENOMEM;
+
         return builder_put(builder, json_object_get(anchor->value), &event->start_mark);
 }
 
@@ -581,7 +624,7 @@ static int on_key(Builder *builder, const yaml_event_t *event) {
                               quote(key, (char[QUOTE_SIZE]){ 0 }));
 
         frame->key = strdup(key);
-        if (!frame->key)
+        if (!frame->key || add_line(&builder->documents, event->start_mark.line + 1) < 0)
                 return -ENOMEM;
 
         return builder_count(builder, 0, event->data.scalar.length, &event->start_mark);
@@ -635,8 +678,8 @@ static int on_scalar(Builder *builder, const yaml_event_t *event) {
                 return -ENOMEM;
 
         if (anchor) {
-                r = builder_anchor(builder, anchor, value, (Extent){ 1, size, 0 },
-                                   &event->start_mark);
+                r = builder_anchor(builder, anchor, value,
+                                   (Extent){ .n_values = 1, .n_bytes = size }, &event->start_mark);
                 if (r < 0) {
                         json_object_put(value);
                         return r;
@@ -655,6 +698,7 @@ static int builder_begin(Builder *builder, struct json_object *container, const 
         if (!container)
                 return -ENOMEM;
 
+        frame.before.n_keys = builder->documents.n_lines;
         r = builder_put(builder, container, mark);
         if (r < 0)
                 return r;
@@ -699,6 +743,7 @@ static int on_end(Builder *builder, const yaml_event_t *event) {
         Extent extent = {
                 .n_values = builder->total.n_values - frame->before.n_values,
                 .n_bytes = builder->total.n_bytes - frame->before.n_bytes,
+                .n_keys = builder->documents.n_lines - frame->before.n_keys,
                 .height = frame->height + 1,
         };
 

@@ -25,6 +25,11 @@
 typedef struct Documents {
         struct json_object **items; /* to be read only: parts may be shared among them */
         size_t n_items;
+
+        /* The line of each key, in the order of the text: of all documents, and within an object of its
+         * members with all that is in them. Each key that an alias stands for has the alias's line. */
+        unsigned *lines;
+        size_t n_lines;
 } Documents;
 
 #define DOCUMENTS_INIT ((Documents){ .items = NULL })

@@ -600,3 +600,67 @@ int image_spec_parse_each(struct json_object *node_image, DesiredImages *ret, Er
 int image_spec_parse_own(struct json_object *node_image, DesiredImages *ret, Error *reterr) {
         return parse(node_image, true, ret, NULL, reterr);
 }
+
+/* clang-format off */
+static const KnownKey owner_keys[] = {
+        { .name = "apiVersion" }, { .name = "kind" }, { .name = "namespace" }, { .name = "name" },
+        { .name = "uid" }, { .name = "resourceVersion" }, { .name = "fieldPath" }, { .name = NULL },
+};
+
+static const KnownKey policy_keys[] = {
+        { .name = "timeoutSeconds" },
+        { .name = "backoffLimit" },
+        { .name = "activeDeadlineSeconds" },
+        { .name = "ttlSecondsAfterFinished" },
+        { .name = NULL },
+};
+
+static const KnownKey tag_keys[] = {
+        { .name = "tag" },
+        { .name = "version" },
+        { .name = "imagePullPolicy" },
+        { .name = "pullPolicy", policy_keys },
+        { .name = "createdAt" },
+        { .name = "ownerReferences", owner_keys },
+        { .name = NULL },
+};
+
+static const KnownKey secret_keys[] = { { .name = "namespace" }, { .name = "name" }, { .name = NULL } };
+static const KnownKey sandbox_keys[] = { { .name = "labels" }, { .name = "annotations" }, { .name = NULL } };
+
+static const KnownKey image_keys[] = {
+        { .name = "tags", tag_keys },
+        { .name = "pullSecrets", secret_keys },
+        { .name = "sandboxConfig", sandbox_keys },
+        { .name = NULL },
+};
+
+static const KnownKey any_image[] = { { .name = "*", image_keys }, { .name = NULL } };
+static const KnownKey spec_keys[] = { { .name = "images", any_image }, { .name = NULL } };
+
+/* Those of any Kubernetes object: a document may be a copy of what kubectl shows. */
+static const KnownKey metadata_keys[] = {
+        { .name = "name" }, { .name = "namespace" }, { .name = "labels" }, { .name = "annotations" },
+        { .name = "creationTimestamp" }, { .name = "deletionGracePeriodSeconds" },
+        { .name = "deletionTimestamp" }, { .name = "finalizers" }, { .name = "generateName" },
+        { .name = "generation" }, { .name = "managedFields" }, { .name = "ownerReferences" },
+        { .name = "resourceVersion" }, { .name = "selfLink" }, { .name = "uid" }, { .name = NULL },
+};
+
+static const KnownKey node_image_keys[] = {
+        { .name = "apiVersion" },
+        { .name = "kind" },
+        { .name = "metadata", metadata_keys },
+        { .name = "spec", spec_keys },
+        { .name = "status" },
+        { .name = NULL },
+};
+/* clang-format on */
+
+static const KnownKey *known_in(struct json_object *document) {
+        return json_is(document, "kind", "NodeImage") ? node_image_keys : NULL;
+}
+
+int image_spec_check_keys(const Documents *documents, UnknownKeys *ret) {
+        return known_keys_check(documents, known_in, ret);
+}

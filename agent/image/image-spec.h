@@ -15,6 +15,7 @@
 #include <json-c/json_types.h>
 
 #include "agent/base/error.h"
+#include "agent/document/known-keys.h"
 #include "agent/image/desired-image.h"
 
 #define IMAGE_SPEC_IMAGES_MAX 4096
@@ -33,3 +34,6 @@ int image_spec_parse_each(struct json_object *node_image, DesiredImages *ret, Er
 /* The same for what the agent has written itself: all that it was asked for, from wherever, which has
  * no limit in sum. */
 int image_spec_parse_own(struct json_object *node_image, DesiredImages *ret, Error *reterr);
+
+/* The keys of NodeImages that mean nothing, in a status above all none. Other documents are not checked. */
+int image_spec_check_keys(const Documents *documents, UnknownKeys *ret);

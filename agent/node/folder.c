@@ -19,6 +19,7 @@ struct Source {
         LIST_LINKS(Source);
         char *name;
         LogOnce problem;
+        LogOnce unknown;     /* keys of its documents */
         unsigned n_contents; /* of its file, when the desired images were given */
         bool is_there;
 };
@@ -85,6 +86,20 @@ static int set_desired(Folder *folder, const char *name, const DesiredImages *de
         return images_set_desired(folder->images, owner, desired_images, false);
 }
 
+/* The first one: the others are in the diagnosis. */
+static void folder_log_unknown(Folder *folder, Source *source, const UnknownKeys *unknown) {
+        if (!log_once(&source->unknown, unknown->n_texts > 0 ? unknown->texts[0] : NULL))
+                return;
+
+        if (unknown->n_found == 1)
+                log_warning(folder->log, LOG_FIELDS({ "FILE", source->name }), "In `%s/%s`, %s",
+                            folder->path, source->name, unknown->texts[0]);
+        else
+                log_warning(folder->log, LOG_FIELDS({ "FILE", source->name }),
+                            "In `%s/%s`, %s (and %zu more, see inplacectl doctor)", folder->path,
+                            source->name, unknown->texts[0], unknown->n_found - 1);
+}
+
 static int folder_take_file(Folder *folder, const ImagesFile *file) {
         Source *source;
         int r;
@@ -101,6 +116,7 @@ static int folder_take_file(Folder *folder, const ImagesFile *file) {
                             "Cannot use `%s/%s`: %s, keeping its last good content.", folder->path,
                             file->name, error_message(&file->error));
 
+        folder_log_unknown(folder, source, &file->unknown);
         if (source->n_contents == file->n_contents)
                 return 0;
 

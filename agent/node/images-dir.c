@@ -191,6 +191,9 @@ static int take_content(ImagesFile *file, const char *text, size_t size, Error *
         r = documents_parse(text, size, &documents, reterr);
         if (r < 0)
                 return r;
+        r = image_spec_check_keys(&documents, &file->new_unknown);
+        if (r < 0)
+                return r;
         r = parse_desired_images(&documents, &desired_images, reterr);
         if (r < 0)
                 return r;
@@ -298,6 +301,7 @@ int images_file_read(ImagesFile *file, int folder, size_t *ret_size, uint64_t *r
                 r = check_regular(&status, &error);
         }
 
+        unknown_keys_done(&file->new_unknown); /* of a content that was never put into force */
         file->stamp = (FileStamp){ .size = 0 };
         if (r >= 0) {
                 r = load(file, folder, ret_size, ret_again_usec, &error);
@@ -336,6 +340,9 @@ bool images_file_commit(ImagesFile *file) {
         error_done(&file->error);
         file->error = file->new_error;
         file->new_error = ERROR_INIT;
+        unknown_keys_done(&file->unknown);
+        file->unknown = file->new_unknown;
+        file->new_unknown = UNKNOWN_KEYS_INIT;
         file->has_result = file->has_new_content = false;
         return !is_same;
 }
@@ -361,8 +368,10 @@ ImagesFile *images_file_free(ImagesFile *file) {
         if (!file)
                 return NULL;
 
+        unknown_keys_done(&file->new_unknown);
         error_done(&file->new_error);
         desired_images_done(&file->new_desired);
+        unknown_keys_done(&file->unknown);
         error_done(&file->error);
         desired_images_done(&file->desired_images);
         free(file->name);

@@ -23,6 +23,7 @@
 #include <time.h>
 
 #include "agent/base/error.h"
+#include "agent/document/known-keys.h"
 #include "agent/image/desired-image.h"
 
 typedef struct ImagesDir ImagesDir;
@@ -45,13 +46,15 @@ typedef struct ImagesFile {
         unsigned
                 n_contents; /* how often there was a good one; the desired images are new when this is */
         Error error;        /* why the newest content was refused, or unset. One line, which does
-                             * not name the file. */
+                              * not name the file. */
+        UnknownKeys unknown; /* keys of the newest content, whether or not it was refused */
 
         /* private to images-dir.c */
         bool has_result, has_new_content; /* of reading, which is not in force yet */
         DesiredImages new_desired;        /* with these, if there is new content */
         size_t new_n_documents;
         Error new_error;
+        UnknownKeys new_unknown;
         FileStamp stamp; /* all zero when the content has to be read in any case */
         uint64_t written_usec;
         unsigned n_reads; /* since the last scan ended */

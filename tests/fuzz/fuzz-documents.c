@@ -2,7 +2,7 @@
 
 /*
  * Documents, from an attacker: whatever is taken is within the limits, and means the
- * same when it is written as JSON and read again
+ * same when it is written as JSON and read again; each key has a line
  */
 
 #include <json-c/json_object.h>
@@ -14,7 +14,7 @@
 #include "agent/document/documents.h"
 #include "tests/fuzz/fuzz.h"
 
-static size_t check_value(struct json_object *value, size_t depth) {
+static size_t check_value(struct json_object *value, size_t depth, size_t *n_keys) {
         size_t n = 1;
 
         if (json_object_is_type(value, json_type_object) ||
@@ -25,12 +25,13 @@ static size_t check_value(struct json_object *value, size_t depth) {
 
         if (json_object_is_type(value, json_type_array))
                 for (size_t i = 0; i < json_object_array_length(value); i++)
-                        n += check_value(json_object_array_get_idx(value, i), depth);
+                        n += check_value(json_object_array_get_idx(value, i), depth, n_keys);
 
         if (json_object_is_type(value, json_type_object)) {
                 json_object_object_foreach(value, key, member) {
                         (void) key;
-                        n += check_value(member, depth);
+                        (*n_keys)++;
+                        n += check_value(member, depth, n_keys);
                 }
         }
 
@@ -54,7 +55,7 @@ static void check_again(struct json_object *value) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
         cleanup(error_done) Error error = ERROR_INIT;
-        size_t n = 0;
+        size_t n = 0, n_keys = 0;
         int r;
 
         r = documents_parse((const char *) data, size, &documents, &error);
@@ -64,11 +65,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                 abort();
 
         for (size_t i = 0; i < documents.n_items; i++) {
-                n += check_value(documents.items[i], 0);
+                n += check_value(documents.items[i], 0, &n_keys);
                 check_again(documents.items[i]);
         }
 
-        if (n > DOCUMENTS_VALUES_MAX + documents.n_items)
+        if (n > DOCUMENTS_VALUES_MAX + documents.n_items || documents.n_lines != n_keys)
                 abort();
+        for (size_t i = 1; i < documents.n_lines; i++)
+                if (documents.lines[i] < documents.lines[i - 1])
+                        abort();
         return 0;
 }

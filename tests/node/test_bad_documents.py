@@ -112,6 +112,48 @@ def test_last_good_content_counts(agent, fake_runtime):
     assert len(fake_runtime.calls("PullImage", "good/one:1")) == 1
 
 
+TYPO = """\
+apiVersion: apps.kruise.io/v1alpha1
+kind: NodeImage
+metadata: {annotations: {a: b}, creationTimestamp: null, managedFields: []}
+spec:
+  images:
+    good/one:
+      tags:
+      - tag: "1"
+        pullPolicy: {timeoutSecond: 5}
+      pullSecret: [{name: a}]
+status: {desired: 7}
+"""
+
+
+def test_unknown_keys(agent):
+    """Unknown keys are named with file, line and likely key; the rest of the document is used."""
+    file = agent.images_dir / "web.yaml"
+    write_whole(file, TYPO)
+    line = the_complaint(agent, "web.yaml")
+    assert f"`{file}`, line 9: " in line, line
+    assert "pullPolicy.timeoutSecond: unknown key" in line and "mean timeoutSeconds?" in line
+    assert "1 more" in line
+    agent.wait_status("good/one:1", "Succeeded", 5 * sanitizers.SLOWNESS)
+    with node_stub(agent) as node:
+        found = node.Diagnose(agent.messages.DiagnoseRequest()).problems
+    assert [problem.subject for problem in found] == [str(file)] * 2
+    assert "line 10: " in found[1].message and "mean pullSecrets?" in found[1].message
+    agent.reload()
+    pull_another(agent)
+    write_whole(file, TYPO.replace("Second:", "Seconds:").replace("pullSecret:", "pullSecrets:"))
+    wait_until(lambda: problems(agent) == {}, 5, "no problems")
+    assert len(complaints(agent)) == 1
+
+
+def test_image_for_images(agent):
+    """A spec whose only key is mistyped asks for nothing, which is said."""
+    write_bytes(agent.images_dir / "web.yaml", spec_of("{a: {tags: []}}").replace(b"images", b"image"))
+    line = the_complaint(agent, "web.yaml")
+    assert "line 4: spec.image: unknown key, ignored; did you mean images?" in line
+
+
 def test_same_mistake_again(agent):
     """Writing the same mistake again and again, or reloading, is no news."""
     bad = agent.images_dir / "bad.yaml"

@@ -453,11 +453,54 @@ static void test_each_of_no_node_image(void **state) {
         assert_int_equal(untouched.n_items, 42);
 }
 
+/* A copy of what kubectl shows has nothing unknown in it; a key in the wrong place is unknown. */
+static void test_unknown_keys(void **state) {
+        static const char text[] =
+                "apiVersion: apps.kruise.io/v1beta1\n"
+                "kind: NodeImage\n"
+                "metadata: {name: a, namespace: b, labels: {x: y}, annotations: {x: y}, uid: c,\n"
+                "  creationTimestamp: d, resourceVersion: '1', generation: 2, managedFields: [{f: g}],\n"
+                "  ownerReferences: [{kind: Node}], finalizers: [], selfLink: /x}\n"
+                "status: {desired: 1, imageStatuses: {nginx: {tags: [{phase: Failed}]}}}\n"
+                "spec:\n"
+                "  images:\n"
+                "    nginx:\n"
+                "      pullSecrets: [{namespace: a, name: b}]\n"
+                "      sandboxConfig: {labels: {x: y}, annotations: {x: y}}\n"
+                "      imagePullPolicy: Always\n"
+                "      tags:\n"
+                "      - tag: '1'\n"
+                "        version: 1\n"
+                "        createdAt: 2026-01-31T12:00:00Z\n"
+                "        imagePullPolicy: Always\n"
+                "        pullPolicy: {timeoutSeconds: 1, backoffLimit: 2, activeDeadlineSeconds: 3,\n"
+                "          ttlSecondsAfterFinished: 4, backofflimit: 5}\n"
+                "        ownerReferences: [{apiVersion: a, kind: b, namespace: c, name: d, uid: e,\n"
+                "          resourceVersion: f, fieldPath: g}]\n"
+                "---\n"
+                "kind: Pod\n"
+                "spec: {containers: []}\n";
+        cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
+        cleanup(unknown_keys_done) UnknownKeys unknown = UNKNOWN_KEYS_INIT;
+
+        assert_int_equal(documents_parse(text, strlen(text), &documents, NULL), 0);
+        assert_int_equal(image_spec_check_keys(&documents, &unknown), 0);
+        assert_int_equal(unknown.n_texts, 2);
+        assert_string_equal(
+                unknown.texts[0],
+                "line 12: spec.images.nginx.imagePullPolicy: unknown key, ignored; known "
+                "here: tags, pullSecrets, sandboxConfig");
+        assert_string_equal(
+                unknown.texts[1],
+                "line 19: spec.images.nginx.tags[0].pullPolicy.backofflimit: unknown key, "
+                "ignored; did you mean backoffLimit?");
+}
+
 int main(void) {
         const size_t n_each = sizeof(each) / sizeof(each[0]);
         const size_t n_refusals = sizeof(refusals) / sizeof(refusals[0]);
         struct CMUnitTest
-                tests[sizeof(refusals) / sizeof(refusals[0]) + sizeof(each) / sizeof(each[0]) + 10];
+                tests[sizeof(refusals) / sizeof(refusals[0]) + sizeof(each) / sizeof(each[0]) + 11];
         size_t n = 0;
 
         for (; n < n_refusals; n++)
@@ -482,6 +525,7 @@ int main(void) {
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_limits_out_of_range);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_malformed_names_and_tags);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_sizes);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_unknown_keys);
 
         return _cmocka_run_group_tests("a node image", tests, n, NULL, NULL);
 }

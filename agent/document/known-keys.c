@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/document/known-keys.h"
+
+#include <errno.h>
+#include <json-c/json_object.h>
+#include <json-c/linkhash.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/suggest.h"
+#include "agent/document/json-reader.h"
+
+/* More of them in one line are hard to read. */
+#define LISTED_MAX 8
+
+typedef struct Walk {
+        const unsigned *line; /* of the next key */
+        UnknownKeys unknown;
+} Walk;
+
+static inline void walk_done(Walk *walk) {
+        unknown_keys_done(&walk->unknown);
+}
+
+void unknown_keys_done(UnknownKeys *unknown) {
+        for (size_t i = 0; i < unknown->n_texts; i++)
+                free(unknown->texts[i]);
+        free(unknown->texts);
+        *unknown = UNKNOWN_KEYS_INIT;
+}
+
+static const KnownKey *find_known(const KnownKey *known, const char *key) {
+        for (; known->name; known++)
+                if (strcmp(known->name, "*") == 0 || strcmp(known->name, key) == 0)
+                        return known;
+
+        return NULL;
+}
+
+static const char *find_likely(const KnownKey *known, const char *key) {
+        Suggestion suggestion = suggest_for(key);
+
+        for (; known->name; known++)
+                suggest(&suggestion, known->name);
+        return suggestion.word;
+}
+
+/* "tags, pullSecrets, sandboxConfig", or NULL if there are too many. */
+static int list_known(const KnownKey *known, char **ret) {
+        cleanup(free_p) char *list = NULL;
+
+        for (size_t n = 0; known->name; known++, n++) {
+                char *longer;
+
+                if (n == LISTED_MAX) {
+                        *ret = NULL;
+                        return 0;
+                }
+                if (asprintf(&longer, "%s%s%s", list ?: "", list ? ", " : "", known->name) < 0)
+                        return -ENOMEM;
+
+                free(list);
+                list = longer;
+        }
+
+        *ret = take_ptr(list);
+        return 0;
+}
+
+/* What follows the line number. */
+static int describe(const JsonPath *path, const KnownKey *known, Error *ret) {
+        const char *likely = find_likely(known, path->key);
+        cleanup(free_p) char *list = NULL;
+        int r;
+
+        if (likely)
+                r = json_refuse(path, ret, "unknown key, ignored; did you mean %s?", likely);
+        else {
+                r = list_known(known, &list);
+                if (r < 0)
+                        return r;
+                r = json_refuse(path, ret, "unknown key, ignored%s%s", list ? "; known here: " : "",
+                                list ?: "");
+        }
+
+        return ret->kind == ERROR_NONE ? r : 0;
+}
+
+static int report(Walk *walk, const JsonPath *path, const KnownKey *known, unsigned line) {
+        cleanup(error_done) Error text = ERROR_INIT;
+        UnknownKeys *unknown = &walk->unknown;
+        int r;
+
+        if (unknown->n_found++ >= UNKNOWN_KEYS_MAX)
+                return 0;
+
+        r = describe(path, known, &text);
+        if (r < 0)
+                return r;
+
+        if (!unknown->texts) {
+                unknown->texts = calloc(UNKNOWN_KEYS_MAX, sizeof(*unknown->texts));
+                if (!unknown->texts)
+                        return -ENOMEM;
+        }
+        if (asprintf(&unknown->texts[unknown->n_texts], "line %u: %s", line, error_message(&text)) <
+            0)
+                return -ENOMEM;
+
+        unknown->n_texts++;
+        return 0;
+}
+
+/* Passes each key, also where all of them are known: the lines are counted. */
+static int check_value(Walk *walk, struct json_object *value, const JsonPath *path,
+                       const KnownKey *known) {
+        int r = 0;
+
+        if (json_object_is_type(value, json_type_array))
+                for (size_t i = 0; r >= 0 && i < json_object_array_length(value); i++)
+                        r = check_value(walk, json_object_array_get_idx(value, i),
+                                        &(JsonPath){ .parent = path, .index = i }, known);
+
+        if (!json_object_is_type(value, json_type_object))
+                return r;
+
+        json_object_object_foreach(value, key, member) {
+                const JsonPath here = { .parent = path, .key = key };
+                const KnownKey *found = known ? find_known(known, key) : NULL;
+                unsigned line = *walk->line++;
+
+                if (known && !found) {
+                        r = report(walk, &here, known, line);
+                        if (r < 0)
+                                return r;
+                }
+
+                r = check_value(walk, member, &here, found ? found->members : NULL);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+int known_keys_check(const Documents *documents,
+                     const KnownKey *(*known_in)(struct json_object *document), UnknownKeys *ret) {
+        cleanup(walk_done) Walk walk = { .line = documents->lines };
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < documents->n_items; i++)
+                r = check_value(&walk, documents->items[i], NULL, known_in(documents->items[i]));
+        if (r < 0)
+                return r;
+
+        *ret = walk.unknown;
+        walk.unknown = UNKNOWN_KEYS_INIT;
+        return 0;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Known keys
+ *
+ * Finds the keys of documents that mean nothing to the reader, such as mistyped ones, and names each with
+ * its line, its path and the known key that is nearest. Whoever reads the documents ignores these keys.
+ * Pure.
+ */
+
+#include "agent/document/documents.h"
+
+#define UNKNOWN_KEYS_MAX 64 /* texts of one file */
+
+/* A key that an object may have. An array of these ends with one without a name. */
+typedef struct KnownKey {
+        const char *name; /* "*": any */
+        const struct KnownKey
+                *members; /* of its object, or of each object of its list; NULL: any */
+} KnownKey;
+
+/* Each text is one line that does not name the file: "line 4: spec.image: unknown key, ignored; did
+ * you mean images?". Owned. */
+typedef struct UnknownKeys {
+        char **texts;
+        size_t n_texts;
+        size_t n_found; /* may be more than there are texts */
+} UnknownKeys;
+
+#define UNKNOWN_KEYS_INIT ((UnknownKeys){ .texts = NULL })
+
+/* known_in() returns the keys of a document, or NULL for one that is not checked. */
+int known_keys_check(const Documents *documents,
+                     const KnownKey *(*known_in)(struct json_object *document), UnknownKeys *ret);
+
+void unknown_keys_done(UnknownKeys *unknown);
