@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Random numbers for jitter, which need not be secret
+ * Random numbers: for jitter, which need not be secret, and for identifiers, which must differ
  */
 
 #include <stdint.h>
@@ -14,4 +14,12 @@ static inline uint32_t random_number(void) {
 
         return getrandom(&number, sizeof(number), GRND_NONBLOCK) == sizeof(number) ? number
                                                                                    : UINT32_MAX / 2;
+}
+
+/* Waits for entropy, which is there unless the machine has just started. */
+static inline uint64_t random_id(void) {
+        uint64_t id = 0;
+
+        (void) getrandom(&id, sizeof(id), 0);
+        return id;
 }

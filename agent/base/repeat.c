@@ -2,18 +2,12 @@
 
 #include "agent/base/repeat.h"
 
-#define FNV_OFFSET ((uint64_t) 0xcbf29ce484222325)
-#define FNV_PRIME ((uint64_t) 0x100000001b3)
+#include "agent/base/hash.h"
 
 uint64_t repeat_digest(uint64_t start, const char *text) {
-        uint64_t digest = start != 0 ? start : FNV_OFFSET;
+        uint64_t digest = start != 0 ? start : HASH64_START;
 
-        /* No character of a text: what follows is another one. */
-        digest = (digest ^ (text ? 0x100 : 0x101)) * FNV_PRIME;
-        for (; text && *text; text++)
-                digest = (digest ^ (unsigned char) *text) * FNV_PRIME;
-
-        return digest;
+        return hash64_text(hash64_byte(digest, text != NULL), text ?: "");
 }
 
 uint64_t repeat_when_usec(const Repeat *repeat, uint64_t digest) {

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/hash.h"
 #include "agent/base/rfc3339.h"
 #include "agent/base/utf8.h"
 #include "agent/document/json-cleanup.h"
@@ -295,23 +296,15 @@ int event_record_happen(EventRecord *record, const EventDecision *decision, cons
         return 0;
 }
 
-/* FNV-1a; the NUL counts, so that texts cannot run into each other. */
 static uint64_t hash(uint64_t so_far, const char *text) {
-        const char *byte = text ?: "";
-
-        do {
-                so_far ^= (unsigned char) *byte;
-                so_far *= UINT64_C(0x100000001b3);
-        } while (*byte++);
-
-        return so_far;
+        return hash64_text(so_far, text ?: "");
 }
 
 EventKeys event_keys(uint64_t seed, const KubeReference *object, const char *type,
                      const char *reason, const char *message) {
         EventKeys keys;
 
-        keys.object = hash(seed ^ UINT64_C(0xcbf29ce484222325), object->api_version);
+        keys.object = hash(seed ^ HASH64_START, object->api_version);
         keys.object = hash(keys.object, object->kind);
         keys.object = hash(keys.object, object->namespace);
         keys.object = hash(keys.object, object->name);

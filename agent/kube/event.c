@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "agent/base/cleanup.h"
@@ -394,7 +393,7 @@ int kube_events_new(const KubeEventsOptions *options, KubeEvents **ret) {
         events->client = options->client;
         events->log = options->log;
         timer_init(&events->retry, kube_client_event(options->client), 0, on_retry, events);
-        (void) getrandom(&events->seed, sizeof(events->seed), GRND_NONBLOCK);
+        events->seed = random_id();
         events->component = strdup(options->component);
         events->node_name = strdup(options->node_name);
         if (!events->component || !events->node_name)

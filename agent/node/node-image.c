@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/hash.h"
 #include "agent/base/rfc3339.h"
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
@@ -379,27 +380,17 @@ static void print_counts(const Images *images, FILE *file) {
                        counts[IMAGE_PULLING], counts[IMAGE_WAITING]);
 }
 
-/* FNV-1a, 64 bit (http://www.isthe.com/chongo/tech/comp/fnv/). */
-static uint64_t hash(uint64_t so_far, const void *data, size_t size) {
-        const unsigned char *bytes = data;
-
-        for (size_t i = 0; i < size; i++)
-                so_far = (so_far ^ bytes[i]) * 1099511628211u;
-
-        return so_far;
-}
-
 static uint64_t hash_text(uint64_t so_far, const char *text) {
-        return text ? hash(so_far, text, strlen(text) + 1) : hash(so_far, "\1", 1);
+        return text ? hash64_text(so_far, text) : hash64_byte(so_far, 1);
 }
 
 static uint64_t hash_number(uint64_t so_far, int64_t number) {
-        return hash(so_far, &number, sizeof(number));
+        return hash64_bytes(so_far, &number, sizeof(number));
 }
 
 uint64_t node_image_fingerprint(const Image *image) {
         const ImageStatus *status = image_status(image);
-        uint64_t sum = 14695981039346656037u;
+        uint64_t sum = HASH64_START;
 
         sum = hash_number(sum, status->phase);
         sum = hash_number(sum, image_status_progress(status));

@@ -7,9 +7,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
-
-#define FNV_OFFSET ((uint32_t) 2166136261)
-#define FNV_PRIME ((uint32_t) 16777619)
+#include "agent/base/hash.h"
 
 /* The text is hashed while it is made, so that it is never there as a whole. */
 typedef struct JsonHash {
@@ -18,7 +16,7 @@ typedef struct JsonHash {
 } JsonHash;
 
 static void hash_raw_byte(JsonHash *to, char c) {
-        to->hash = (to->hash ^ (uint8_t) c) * FNV_PRIME;
+        to->hash = hash32_byte(to->hash, (uint8_t) c);
 }
 
 static void hash_raw(JsonHash *to, const char *text) {
@@ -44,7 +42,7 @@ static void hash_text(JsonHash *to, const char *text) {
 }
 
 static void hash_begin(JsonHash *to) {
-        *to = (JsonHash){ .hash = FNV_OFFSET };
+        *to = (JsonHash){ .hash = HASH32_START };
         hash_raw(to, "([]uint8)[");
 }
 

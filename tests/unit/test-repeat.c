@@ -79,6 +79,8 @@ static void test_digest(void **state) {
         assert_int_not_equal(repeat_digest(0, ""), repeat_digest(0, NULL));
         assert_int_not_equal(repeat_digest(one, "two"), repeat_digest(0, "onetwo"));
         assert_int_not_equal(repeat_digest(repeat_digest(0, "on"), "e"), one);
+        assert_int_not_equal(repeat_digest(1, "2-uid"),
+                             repeat_digest(2, "1-uid")); /* '1' ^ 2 == '2' ^ 1 */
 }
 
 int main(void) {

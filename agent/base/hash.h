@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/)
+ *
+ * Tells texts apart that no one chooses in order to collide. The hash of what was added so far, or the
+ * start, goes in; that with the next bytes comes out.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HASH32_START UINT32_C(0x811c9dc5)
+#define HASH64_START UINT64_C(0xcbf29ce484222325)
+
+static inline uint32_t hash32_byte(uint32_t hash, uint8_t byte) {
+        return (hash ^ byte) * UINT32_C(0x01000193);
+}
+
+static inline uint64_t hash64_byte(uint64_t hash, uint8_t byte) {
+        return (hash ^ byte) * UINT64_C(0x100000001b3);
+}
+
+static inline uint64_t hash64_bytes(uint64_t hash, const void *data, size_t size) {
+        const uint8_t *bytes = data;
+
+        for (size_t i = 0; i < size; i++)
+                hash = hash64_byte(hash, bytes[i]);
+
+        return hash;
+}
+
+/* With the NUL at its end, so that the next text does not join it. */
+static inline uint64_t hash64_text(uint64_t hash, const char *text) {
+        do
+                hash = hash64_byte(hash, (uint8_t) *text);
+        while (*text++);
+
+        return hash;
+}
