@@ -629,7 +629,7 @@ int credential_provider_response_parse(const char *text, size_t size, const char
         cleanup(json_object_wipe_p) struct json_object *json = NULL;
         int r;
 
-        r = credentials_json_parse(text, size, &json, reterr);
+        r = json_parse_within(text, size, CREDENTIALS_LIMITS, &json, reterr);
         if (r < 0)
                 return r;
         r = read_response(json, api_version, &response, reterr);

@@ -6,7 +6,6 @@
 #include <json-c/json_object.h>
 #include <json-c/json_tokener.h>
 #include <json-c/printbuf.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,8 +13,6 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/base/rfc3339.h"
-
-#define DEPTH_MAX 32
 
 /* It keeps the last string it has read. */
 static void tokener_done(json_tokener **tokener) {
@@ -28,15 +25,18 @@ static void tokener_done(json_tokener **tokener) {
 }
 
 /* What json-c says of a mistake are constant words, so it can be repeated. */
-int json_parse(const char *text, size_t size, struct json_object **ret, Error *reterr) {
+int json_parse_within(const char *text, size_t size, JsonLimits limits, struct json_object **ret,
+                      Error *reterr) {
         cleanup(tokener_done) json_tokener *tokener = NULL;
         json_object *json;
         enum json_tokener_error error;
 
-        if (size > INT_MAX)
-                return error_set(reterr, ERROR_INVALID, "this is too large");
+        if (size > limits.size)
+                return error_set(reterr, ERROR_INVALID, "larger than %zu bytes", limits.size);
+        if (size > 0 && memchr(text, '\0', size)) /* json-c takes it for the end */
+                return error_set(reterr, ERROR_INVALID, "not valid JSON: it has a NUL");
 
-        tokener = json_tokener_new_ex(DEPTH_MAX);
+        tokener = json_tokener_new_ex((int) limits.depth);
         if (!tokener)
                 return -ENOMEM;
 
@@ -52,6 +52,10 @@ int json_parse(const char *text, size_t size, struct json_object **ret, Error *r
 
         *ret = json;
         return 0;
+}
+
+int json_parse(const char *text, size_t size, struct json_object **ret, Error *reterr) {
+        return json_parse_within(text, size, JSON_LIMITS, ret, reterr);
 }
 
 static inline void close_file_p(FILE **file) {

@@ -10,6 +10,7 @@
  */
 
 #include <json-c/json_types.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,6 +29,17 @@ typedef struct JsonPath {
 /* Parses one JSON value in UTF-8, which need not end with a NUL. The caller owns *ret, which is NULL for
  * "null". Neither the error nor the memory that was used meanwhile has any of the text in it afterwards. */
 int json_parse(const char *text, size_t size, struct json_object **ret, Error *reterr);
+
+typedef struct JsonLimits {
+        size_t size;    /* in bytes */
+        unsigned depth; /* of lists and objects in each other */
+} JsonLimits;
+
+#define JSON_LIMITS ((JsonLimits){ .size = INT_MAX, .depth = 32 }) /* of json_parse() */
+
+/* The same within narrower limits. */
+int json_parse_within(const char *text, size_t size, JsonLimits limits, struct json_object **ret,
+                      Error *reterr);
 
 /* Refuses what is at the path, or the object as a whole if that is NULL. */
 int json_refuse(const JsonPath *path, Error *reterr, const char *format, ...)

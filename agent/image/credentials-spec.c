@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <json-c/json_object.h>
-#include <json-c/json_tokener.h>
 #include <json-c/linkhash.h>
 #include <netinet/in.h>
 #include <resolv.h>
@@ -15,8 +14,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/document/json-cleanup.h"
-
-#define DEPTH_MAX 16
+#include "agent/document/json-reader.h"
 
 /* A buffer for a secret, which forgets it at the end of the scope. */
 typedef struct Secret {
@@ -41,36 +39,6 @@ static const char *quote_key(const char *key, char buffer[static QUOTE_SIZE]) {
         const char *at = strrchr(key, '@');
 
         return quote(at ? at + 1 : key, buffer);
-}
-
-/* What json-c says of a mistake are constant words, so it can be repeated. */
-int credentials_json_parse(const char *text, size_t size, json_object **ret, Error *reterr) {
-        cleanup(json_tokener_free_p) json_tokener *tokener = NULL;
-        cleanup(json_object_wipe_p) json_object *json = NULL;
-        enum json_tokener_error error;
-
-        if (size > CREDENTIALS_SIZE_MAX)
-                return error_set(reterr, ERROR_INVALID, "larger than %zu bytes",
-                                 CREDENTIALS_SIZE_MAX);
-        if (memchr(text, '\0', size))
-                return error_set(reterr, ERROR_INVALID, "not valid JSON: it has a NUL");
-
-        tokener = json_tokener_new_ex(DEPTH_MAX);
-        if (!tokener)
-                return -ENOMEM;
-
-        json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-        json = json_tokener_parse_ex(tokener, text, (int) size);
-        error = json_tokener_get_error(tokener);
-        if (error == json_tokener_continue)
-                return error_set(reterr, ERROR_INVALID, "not valid JSON: it ends too early");
-        if (error != json_tokener_success)
-                return error_set(reterr, ERROR_INVALID, "not valid JSON at byte %zu: %s",
-                                 json_tokener_get_parse_end(tokener),
-                                 json_tokener_error_desc(error));
-
-        *ret = take_ptr(json);
-        return 0;
 }
 
 /* Where a field of an entry goes, and NULL for one that we do not need. Case does not matter, as it
@@ -290,7 +258,7 @@ static int parse(const char *text, size_t size, bool is_config, CredentialsSpec 
         int r;
 
         if (size > 0) {
-                r = credentials_json_parse(text, size, &json, reterr);
+                r = json_parse_within(text, size, CREDENTIALS_LIMITS, &json, reterr);
                 if (r < 0)
                         return r;
 

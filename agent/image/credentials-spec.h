@@ -20,6 +20,9 @@
 #define CREDENTIALS_SIZE_MAX ((size_t) 1024 * 1024)
 #define CREDENTIALS_KEY_SIZE_MAX 1024
 
+/* For json_parse_within(), also of such another document; to be freed with json_object_wipe_p(). */
+#define CREDENTIALS_LIMITS ((JsonLimits){ .size = CREDENTIALS_SIZE_MAX, .depth = 16 })
+
 typedef struct CredentialsEntry {
         char *key; /* as it is written: "https://index.docker.io/v1/", "*.example.com/team" */
 
@@ -48,9 +51,6 @@ int credentials_spec_parse_config(const char *text, size_t size, CredentialsSpec
 
 /* The same of a map that stands in another document. */
 int credentials_spec_read(struct json_object *map, CredentialsSpec *ret, Error *reterr);
-
-/* For such a document, to be freed with json_object_wipe_p(). Of no bytes it is refused. */
-int credentials_json_parse(const char *text, size_t size, struct json_object **ret, Error *reterr);
 
 void credentials_entry_done(CredentialsEntry *entry);
 void credentials_spec_done(CredentialsSpec *spec);

@@ -73,11 +73,39 @@ static void test_to_text(void **state) {
         assert_string_equal(json_to_text(json), "{\"a\":[\"b/c\"]}");
 }
 
+static void test_limits(void **state) {
+        static const struct {
+                const char *text;
+                size_t size;
+                const char *why; /* NULL: it is read */
+        } rows[] = {
+                { "[[]]", 4, NULL },
+                { "[[[]]]", 6, "nesting too deep" },
+                { "[      ]", 8, NULL },
+                { "[       ]", 9, "larger than 8 bytes" },
+                { "[]\0[]", 5, "it has a NUL" },
+                { "[]x", 3, "not valid JSON at byte 2" },
+                { "", 0, "it ends too early" },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                cleanup(json_object_put_p) json_object *json = NULL;
+                cleanup(error_done) Error error = ERROR_INIT;
+
+                (void) json_parse_within(rows[i].text, rows[i].size,
+                                         (JsonLimits){ .size = 8, .depth = 2 }, &json, &error);
+                assert_int_equal(json != NULL, rows[i].why == NULL);
+                if (rows[i].why)
+                        assert_non_null(strstr(error_message(&error), rows[i].why));
+        }
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_texts),
                 cmocka_unit_test(test_members),
                 cmocka_unit_test(test_to_text),
+                cmocka_unit_test(test_limits),
         };
 
         return cmocka_run_group_tests_name("members of JSON", tests, NULL, NULL);
