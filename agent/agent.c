@@ -14,12 +14,19 @@
 #include <time.h>
 
 #include "agent/agent-files.h"
-#include "agent/agent-metrics.h"
+#include "agent/api/api.h"
+#include "agent/api/diagnosis.h"
 #include "agent/auth/auth.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/file.h"
 #include "agent/base/loop.h"
 #include "agent/cluster/cluster.h"
+#include "agent/node/folder.h"
+#include "agent/node/state-file.h"
+#include "agent/observe/http.h"
+#include "agent/observe/metrics.h"
+#include "agent/recreate/recreate.h"
+#include "cri/client.h"
 #include "cri/discover.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
@@ -41,7 +48,8 @@ struct Agent {
         void *userdata;
         char *images_path;
         DiagnosisSubject subject;
-        AgentMetrics metrics;
+        const char *pull_reasons[_PULL_REASON_MAX]; /* the first is left out; ended by NULL */
+        Metrics *metrics;
 
         CompletionQueue *completions;
         Runtimes *runtimes;
@@ -115,9 +123,17 @@ static void on_changed(void *userdata) {
 }
 
 static int agent_add_ground(Agent *agent, const Options *options, Error *reterr) {
+        const MetricsOptions metrics = {
+                .version = INPLACED_VERSION,
+                .pull_reasons = agent->pull_reasons,
+                .cri_methods = cri_method_names,
+                .local_api_methods = api_method_names,
+        };
         int r;
 
-        r = agent_metrics_init(&agent->metrics, &agent->subject);
+        for (PullReason reason = PULL_REASON_NONE + 1; reason < _PULL_REASON_MAX; reason++)
+                agent->pull_reasons[reason - 1] = pull_reason_to_string(reason);
+        r = metrics_new(&metrics, &agent->metrics);
         if (r < 0)
                 return r;
 
@@ -203,13 +219,6 @@ static int on_runtime_changed(Runtime *runtime, void *userdata) {
         return agent_notify_later(agent);
 }
 
-static void on_cri_call(const RpcMethod *method, uint64_t duration_usec, ErrorKind result,
-                        void *userdata) {
-        Agent *agent = userdata;
-
-        agent_metrics_on_cri_call(&agent->metrics, method, duration_usec, result);
-}
-
 static const char *const *find_usual_sockets(const Options *options) {
         return !options->host_root && access(DISCOVER_KRUISE_FOLDER, F_OK) == 0
                        ? discover_kruise_sockets
@@ -221,7 +230,7 @@ static int agent_add_runtimes(Agent *agent, const Options *options, Error *reter
         char *paths[OPTIONS_ENDPOINTS_MAX] = { NULL };
         RuntimesOptions runtimes = {
                 .on_changed = on_runtime_changed,
-                .on_call = on_cri_call,
+                .metrics = agent->metrics,
                 .userdata = agent,
         };
         size_t n = 0;
@@ -336,7 +345,7 @@ static int agent_add_cluster(Agent *agent, const Options *options, Error *reterr
         const ClusterOptions cluster = {
                 .event = agent->event,
                 .log = agent->log,
-                .metrics = agent->metrics.metrics,
+                .metrics = agent->metrics,
                 .node_name = options->node_name,
                 .access = &access,
                 .must_register = options->must_register,
@@ -364,10 +373,9 @@ static int on_image(Image *image, void *userdata) {
         return agent_notify_later(userdata);
 }
 
-static void on_outcome(const Image *image, const ImageStatus *status, void *userdata) {
+static void on_outcome(const Image *image, void *userdata) {
         Agent *agent = userdata;
 
-        agent_metrics_on_outcome(&agent->metrics, status);
         if (agent->meta)
                 (void) inplace_image_changed(agent->meta, image_key(image));
 }
@@ -383,6 +391,7 @@ static int agent_add_images(Agent *agent, const Options *options, Error *reterr)
         const ImagesOptions images = {
                 .completions = agent->completions,
                 .log = agent->log,
+                .metrics = agent->metrics,
                 .runtimes = agent->runtimes,
                 .max_parallel_pulls = (unsigned) options->max_parallel_pulls,
                 .stall_usec = (uint64_t) options->stall_timeout_sec * USEC_PER_SEC,
@@ -407,22 +416,16 @@ static const char *get_runtime_sentence(void *userdata) {
         return diagnosis_runtime_sentence(((const Agent *) userdata)->runtimes);
 }
 
-static void on_state_written(int result, void *userdata) {
-        Agent *agent = userdata;
-
-        agent_metrics_on_written(&agent->metrics, result);
-}
-
 static int agent_add_state_file(Agent *agent, const Options *options, Error *reterr) {
         const StateFileOptions state_file = {
                 .event = agent->event,
                 .log = agent->log,
+                .metrics = agent->metrics,
                 .images = agent->images,
                 .directory = options->state_dir,
                 .node_name = options->node_name,
                 .in_cluster = agent->cluster,
                 .get_runtime = get_runtime_sentence,
-                .on_written = on_state_written,
                 .userdata = agent,
         };
         int r;
@@ -526,7 +529,7 @@ static int agent_add_stops(Agent *agent, const Options *options, Error *reterr) 
         StopsOptions stops = {
                 .event = agent->event,
                 .log = agent->log,
-                .metrics = agent->metrics.metrics,
+                .metrics = agent->metrics,
                 .runtimes = agent->runtimes,
                 .events = agent->cluster ? cluster_events(agent->cluster) : NULL,
                 .state_dir = options->state_dir,
@@ -542,7 +545,6 @@ static int agent_add_stops(Agent *agent, const Options *options, Error *reterr) 
         if (r < 0)
                 return r;
 
-        agent->metrics.stops = agent->stops;
         return 0;
 }
 
@@ -550,7 +552,7 @@ static int agent_add_inplace(Agent *agent, const Options *options) {
         const InPlaceOptions meta = {
                 .event = agent->event,
                 .log = agent->log,
-                .metrics = agent->metrics.metrics,
+                .metrics = agent->metrics,
                 .client = cluster_client(agent->cluster),
                 .events = cluster_events(agent->cluster),
                 .pods = agent->pods,
@@ -568,7 +570,7 @@ static int agent_add_recreate(Agent *agent, const Options *options) {
         const RecreateOptions recreate = {
                 .event = agent->event,
                 .log = agent->log,
-                .metrics = agent->metrics.metrics,
+                .metrics = agent->metrics,
                 .client = cluster_client(agent->cluster),
                 .events = cluster_events(agent->cluster),
                 .pods = agent->pods,
@@ -585,7 +587,7 @@ static int agent_add_recreate(Agent *agent, const Options *options) {
 static int agent_add_pods(Agent *agent, const Options *options, Error *reterr) {
         PodsOptions pods = {
                 .log = agent->log,
-                .metrics = agent->metrics.metrics,
+                .metrics = agent->metrics,
                 .node_name = options->node_name,
                 .on_changed = on_changed,
                 .userdata = agent,
@@ -608,9 +610,6 @@ static int agent_add_pods(Agent *agent, const Options *options, Error *reterr) {
         if (r < 0)
                 return r;
 
-        agent->metrics.pods = agent->pods;
-        agent->metrics.meta = agent->meta;
-        agent->metrics.recreate = agent->recreate;
         agent->subject.pods = (DiagnosisSource){
                 .visit = visit_pods,
                 .is_ready = pods_are_ready,
@@ -678,21 +677,6 @@ static int make_socket_folder(const char *socket) {
         return file_make_folders(parent);
 }
 
-/* A crowd of callers leaves memory behind, which on_notify() gives back. */
-static void on_request(const char *method, ErrorKind result, void *userdata) {
-        Agent *agent = userdata;
-
-        agent_metrics_on_request(&agent->metrics, method, result);
-        (void) agent_notify_later(agent);
-}
-
-static void on_refused(ListenerRefusal refusal, void *userdata) {
-        Agent *agent = userdata;
-
-        agent_metrics_on_refused(&agent->metrics, refusal);
-        (void) agent_notify_later(agent);
-}
-
 static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
         const gid_t socket_group = find_socket_group(options->socket_group, agent->log);
         const gid_t restart_group = find_restart_group(options->restart_group, agent->log);
@@ -700,6 +684,7 @@ static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
         const ApiOptions api = {
                 .completions = agent->completions,
                 .log = agent->log,
+                .metrics = agent->metrics,
                 .images = agent->images,
                 .runtimes = agent->runtimes,
                 .subject = &agent->subject,
@@ -716,9 +701,8 @@ static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
                 .restart_group_name =
                         restart_group_name && restart_group_name[0] ? restart_group_name : NULL,
                 .state_file = agent->state_file,
-                .on_request = on_request,
-                .on_refused = on_refused,
-                .on_freed = on_changed, /* gRPC holds much for a connection, even without requests */
+                /* Callers leave memory behind, which on_notify() gives back. */
+                .on_changed = on_changed,
                 .userdata = agent,
         };
         int r;
@@ -727,15 +711,60 @@ static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
         if (r < 0)
                 return r;
 
-        r = api_new(&api, &agent->api, reterr);
-        if (r < 0)
-                return r;
-
-        agent->metrics.api = agent->api;
-        return 0;
+        return api_new(&api, &agent->api, reterr);
 }
 
 /* What is served over HTTP: /metrics, /healthz and /readyz. */
+
+static void measure_folder(const Agent *agent) {
+        const ImagesDir *dir = folder_dir(agent->folder);
+        size_t n_refused = 0, n_accepted = 0;
+
+        for (size_t i = 0; i < images_dir_get_n_files(dir); i++) {
+                const ImagesFile *file = images_dir_get_file(dir, i);
+
+                n_refused += file->error.kind != ERROR_NONE;
+                n_accepted += file->n_documents;
+        }
+
+        metrics_set(agent->metrics, METRIC_DESIRED_DOCUMENTS, METRIC_LABELS("accepted"),
+                    (double) n_accepted);
+        metrics_set(agent->metrics, METRIC_DESIRED_DOCUMENTS, METRIC_LABELS("refused"),
+                    (double) n_refused);
+}
+
+static void measure_pods(const Agent *agent) {
+        static const char *const labels[_VERDICT_MAX] = {
+                [VERDICT_UNKNOWN] = "unknown",
+                [VERDICT_CURRENT] = "current",
+                [VERDICT_STALE] = "stale",
+        };
+
+        metrics_set(agent->metrics, METRIC_PODS, NULL, (double) pods_count(agent->pods));
+        metrics_set(agent->metrics, METRIC_RECREATE_REQUESTS_OPEN, NULL,
+                    (double) recreate_n_open(agent->recreate));
+        for (Verdict verdict = 0; verdict < _VERDICT_MAX; verdict++)
+                metrics_set(agent->metrics, METRIC_CONTAINERS, METRIC_LABELS(labels[verdict]),
+                            (double) inplace_count(agent->meta, verdict));
+}
+
+/* The parts count what they do; what is a state is read when it is asked for. */
+static int serve_metrics(HttpReply *reply, void *userdata) {
+        Agent *agent = userdata;
+
+        images_measure(agent->images);
+        runtimes_measure(agent->runtimes);
+        api_measure(agent->api);
+        metrics_set(agent->metrics, METRIC_STOPS_RUNNING, NULL,
+                    (double) stops_n_running(agent->stops));
+        if (agent->folder)
+                measure_folder(agent);
+        if (agent->pods)
+                measure_pods(agent);
+
+        reply->content_type = METRICS_CONTENT_TYPE;
+        return metrics_write(agent->metrics, &reply->body, &reply->size);
+}
 
 /* It was answered, so the loop runs. */
 static int serve_health(HttpReply *reply, void *userdata) {
@@ -780,7 +809,7 @@ static int agent_add_http(Agent *agent, const Options *options, Error *reterr) {
         if (r < 0)
                 return r;
 
-        r = http_server_add(agent->http, "/metrics", agent_metrics_serve, &agent->metrics);
+        r = http_server_add(agent->http, "/metrics", serve_metrics, agent);
         if (r < 0)
                 return r;
 
@@ -858,7 +887,7 @@ Agent *agent_free(Agent *agent) {
         timer_done(&agent->settle); /* the parts may have started them until now */
         timer_done(&agent->notify);
         timer_done(&agent->trim);
-        agent_metrics_done(&agent->metrics);
+        metrics_free(agent->metrics);
         free(agent->images_path);
         free(agent);
         return NULL;
@@ -869,7 +898,7 @@ int agent_reload(Agent *agent, const Options *options) {
 
         images_set_limits(agent->images, (unsigned) options->max_parallel_pulls,
                           (uint64_t) options->stall_timeout_sec * USEC_PER_SEC);
-        metrics_count(agent->metrics.metrics, METRIC_CONFIG_RELOADS, true);
+        metrics_count(agent->metrics, METRIC_CONFIG_RELOADS, true);
         r = agent_files_log(agent->files, agent->log);
         if (r < 0)
                 return r;
@@ -882,5 +911,5 @@ int agent_reload(Agent *agent, const Options *options) {
 }
 
 void agent_reload_failed(Agent *agent) {
-        metrics_count(agent->metrics.metrics, METRIC_CONFIG_RELOADS, false);
+        metrics_count(agent->metrics, METRIC_CONFIG_RELOADS, false);
 }

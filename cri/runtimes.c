@@ -49,11 +49,21 @@ struct Runtimes {
         size_t n_items;
         Runtime *chosen;
         RuntimeChanged on_changed;
-        RpcObserver on_call;
+        Metrics *metrics;
+        unsigned n_reconnects_counted;
         void *userdata;
 };
 
 DEFINE_CLEANUP(Runtimes *, runtimes_free)
+
+static void on_call(const RpcMethod *method, uint64_t duration_usec, ErrorKind result,
+                    void *userdata) {
+        const char *name = cri_method_name(method);
+
+        metrics_add(userdata, METRIC_CRI_REQUESTS, METRIC_LABELS(name, metrics_result(result)), 1);
+        metrics_observe(userdata, METRIC_CRI_REQUEST_DURATION, METRIC_LABELS(name),
+                        (double) duration_usec / 1e6);
+}
 
 /* A try that fails sets the timer of the next one. */
 static int runtime_try(Runtime *runtime);
@@ -272,8 +282,7 @@ static int runtime_try(Runtime *runtime) {
         if (r < 0)
                 return r;
 
-        rpc_client_set_observer(runtime->client, runtime->runtimes->on_call,
-                                runtime->runtimes->userdata);
+        rpc_client_set_observer(runtime->client, on_call, runtime->runtimes->metrics);
         if (runtime->refusal == ERROR_NONE) {
                 free(runtime->sentence);
                 runtime->sentence = format("asking the runtime at %s", runtime->path);
@@ -376,7 +385,7 @@ int runtimes_new(CompletionQueue *queue, const RuntimesOptions *options, Runtime
                 .completions = queue,
                 .items = calloc(options->n_paths + 1, sizeof(runtimes->items[0])),
                 .on_changed = options->on_changed,
-                .on_call = options->on_call,
+                .metrics = options->metrics,
                 .userdata = options->userdata,
         };
         if (!runtimes->items)
@@ -403,6 +412,19 @@ Runtimes *runtimes_free(Runtimes *runtimes) {
         free(runtimes->items);
         free(runtimes);
         return NULL;
+}
+
+void runtimes_measure(Runtimes *runtimes) {
+        const Runtime *runtime = runtimes->chosen;
+        unsigned n_reconnects = runtime && runtime->n_connects > 0 ? runtime->n_connects - 1 : 0;
+
+        metrics_set(runtimes->metrics, METRIC_RUNTIME_READY, NULL,
+                    runtime && runtime->state == RUNTIME_READY);
+        if (n_reconnects > runtimes->n_reconnects_counted) {
+                metrics_add(runtimes->metrics, METRIC_RUNTIME_RECONNECTS, NULL,
+                            n_reconnects - runtimes->n_reconnects_counted);
+                runtimes->n_reconnects_counted = n_reconnects;
+        }
 }
 
 Runtime *runtimes_chosen(const Runtimes *runtimes) {

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "agent/observe/metrics.h"
 #include "agent/rpc/client.h"
 
 typedef struct Runtime Runtime;
@@ -35,14 +36,17 @@ typedef int (*RuntimeChanged)(Runtime *runtime, void *userdata);
 typedef struct RuntimesOptions {
         const char *const *paths; /* of sockets; copied */
         size_t n_paths;
+        Metrics *metrics;          /* counts calls; may be NULL */
         RuntimeChanged on_changed; /* of any of them */
-        RpcObserver on_call;       /* may be NULL */
         void *userdata;
 } RuntimesOptions;
 
 /* Tries none before runtimes_try(). */
 int runtimes_new(CompletionQueue *queue, const RuntimesOptions *options, Runtimes **ret);
 Runtimes *runtimes_free(Runtimes *runtimes);
+
+/* Sets the gauges. */
+void runtimes_measure(Runtimes *runtimes);
 
 /* NULL until one was ready; it need not be ready now. */
 Runtime *runtimes_chosen(const Runtimes *runtimes);

@@ -5,8 +5,9 @@
  * The local API (proto/inplaced/v1/node.proto) on a Unix socket
  */
 
-#include "agent/inplace/inplace.h"
 #include "agent/api/diagnosis.h"
+#include "agent/inplace/inplace.h"
+#include "agent/observe/metrics.h"
 #include "agent/pod/pods.h"
 #include "agent/pod/stops.h"
 #include "agent/rpc/listener.h"
@@ -14,14 +15,10 @@
 
 typedef struct Api Api;
 
-/* A request was answered; the method is "Preload" and so on. */
-typedef void (*ApiObserver)(const char *method, ErrorKind result, void *userdata);
-typedef void (*ApiRefused)(ListenerRefusal refusal, void *userdata);
-typedef void (*ApiFreed)(void *userdata);
-
 typedef struct ApiOptions {
         CompletionQueue *completions;
         Log *log;
+        Metrics *metrics; /* may be NULL */
         Images *images;
         const Runtimes *runtimes;
         const DiagnosisSubject *subject;
@@ -33,9 +30,8 @@ typedef struct ApiOptions {
         gid_t restart_group;            /* may restart, beside root; (gid_t) -1: root alone */
         const char *restart_group_name; /* copied; NULL: there is none */
         StateFile *state_file;          /* where a request that outlives its caller is kept */
-        ApiObserver on_request;
-        ApiRefused on_refused;
-        ApiFreed on_freed; /* the memory of a connection */
+        /* A request was answered, or the memory of a connection was freed. */
+        void (*on_changed)(void *userdata);
         void *userdata;
 } ApiOptions;
 
@@ -48,4 +44,5 @@ int api_new(const ApiOptions *options, Api **ret, Error *reterr);
  * NULL. */
 Api *api_free(Api *api);
 
-size_t api_n_connections(const Api *api);
+/* Sets the gauges. */
+void api_measure(const Api *api);

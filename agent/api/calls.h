@@ -2,14 +2,23 @@
 #pragma once
 
 /*
- * What the files of the local API share
+ * The calls of the local API, and what they share
+ *
+ * Each call has a file of its own; api.c serves them on the socket.
  */
 
+#include "agent/api/diagnosis.h"
 #include "agent/base/list.h"
-#include "agent/api/api.h"
+#include "agent/inplace/inplace.h"
+#include "agent/observe/metrics.h"
+#include "agent/pod/pods.h"
+#include "agent/pod/stops.h"
+#include "agent/rpc/listener.h"
+#include "agent/rpc/server.h"
 #include "cri/client.h"
 #include "proto/inplaced/v1/node.pb-c.h"
 
+typedef struct Api Api;
 typedef struct Preload Preload;
 typedef struct ImageListing ImageListing;
 typedef struct Restarting Restarting;
@@ -18,6 +27,7 @@ typedef struct Verification Verification;
 struct Api {
         CompletionQueue *completions;
         Log *log;
+        Metrics *metrics;
         Images *images;
         const Runtimes *runtimes;
         const DiagnosisSubject *subject;
@@ -28,9 +38,7 @@ struct Api {
         char *node_name;
         gid_t restart_group;
         char *restart_group_name;
-        ApiObserver on_request;
-        ApiRefused on_refused;
-        ApiFreed on_freed;
+        void (*on_changed)(void *userdata);
         void *userdata;
 
         RpcServer *server;
@@ -44,6 +52,9 @@ struct Api {
         Verification *verifications;
         size_t n_verifications;
 };
+
+/* A call of a method was answered. */
+void api_count(Api *api, const char *method, ErrorKind result);
 
 /* Answer, and count the answer. */
 int api_reply(Api *api, RpcRequest *request, const ProtobufCMessage *reply);
@@ -65,25 +76,25 @@ char *plain_text(const char *text);
 /* Each other byte becomes "?", where the rest is worth reading. */
 void make_plain_text(char *text);
 
-/* api-preload.c */
+/* preload.c */
 int api_preload(RpcRequest *request, const void *message, void *userdata);
 int api_cancel(RpcRequest *request, const void *message, void *userdata);
 int preloads_on_image(Api *api, const Image *image);
 void preload_drop(Preload *preload);
 
-/* api-images.c */
+/* images.c */
 int api_list_images(RpcRequest *request, const void *message, void *userdata);
 void listing_drop(ImageListing *listing);
 
-/* api-restart.c */
+/* restart.c */
 int api_restart(RpcRequest *request, const void *message, void *userdata);
 void restarting_drop(Restarting *restarting);
 
-/* api-verify.c */
+/* verify.c */
 int api_verify(RpcRequest *request, const void *message, void *userdata);
 void verification_drop(Verification *verification);
 
-/* api-status.c */
+/* status.c */
 int api_get_status(RpcRequest *request, const void *message, void *userdata);
 int api_diagnose(RpcRequest *request, const void *message, void *userdata);
 int api_get_version(RpcRequest *request, const void *message, void *userdata);

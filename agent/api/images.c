@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/api/calls.h"
 #include "agent/base/cleanup.h"
-#include "agent/api/api-internal.h"
 #include "agent/node/owner.h"
 
 #define OWNERS_MAX 32 /* shown per image */

@@ -5,14 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
-#include "agent/base/cleanup.h"
-#include "agent/image/image-status.h"
-#include "agent/api/api-internal.h"
-#include "agent/node/owner.h"
+#include "agent/api/calls.h"
 #include "agent/api/request-plan.h"
+#include "agent/base/cleanup.h"
+#include "agent/base/random.h"
+#include "agent/image/image-status.h"
+#include "agent/node/owner.h"
 
 #define IMAGES_MAX 4096
 #define TTL_SEC_DEFAULT 600
@@ -128,7 +128,7 @@ static ImageStatus status_of(const Preload *preload, const PreloadItem *item) {
 static int preload_end(Preload *preload) {
         RpcRequest *request = take_ptr(preload->request);
 
-        preload->api->on_request("Preload", ERROR_NONE, preload->api->userdata);
+        api_count(preload->api, "Preload", ERROR_NONE);
         preload_drop(preload);
         return rpc_request_finish(request, NULL);
 }
@@ -215,7 +215,7 @@ static int on_gone(RpcRequest *request, void *userdata) {
         bool detach = preload->detach;
         int r;
 
-        preload->api->on_request("Preload", ERROR_CANCELED, preload->api->userdata);
+        api_count(preload->api, "Preload", ERROR_CANCELED);
         preload_drop(preload);
         if (detach)
                 return 0;
@@ -452,7 +452,6 @@ static int api_make_room(Api *api, const Peer *peer, size_t n_more, Error *reter
 static int preload_new(Api *api, const PreloadMessage *message, const Peer *peer, Preload **ret,
                        Error *reterr) {
         cleanup(preload_drop_p) Preload *preload = NULL;
-        uint64_t random = 0;
         int r;
 
         preload = calloc(1, sizeof(*preload));
@@ -462,8 +461,7 @@ static int preload_new(Api *api, const PreloadMessage *message, const Peer *peer
         preload->api = api;
         preload->detach = message->detach;
         list_prepend(&api->preloads, preload);
-        (void) getrandom(&random, sizeof(random), 0);
-        (void) snprintf(preload->id, sizeof(preload->id), "%016" PRIx64, random);
+        (void) snprintf(preload->id, sizeof(preload->id), "%016" PRIx64, random_id());
         if (asprintf(&preload->owner, OWNER_REQUEST "%s", preload->id) < 0) {
                 preload->owner = NULL;
                 return -ENOMEM;

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
-#include "agent/api/api-internal.h"
+#include "agent/api/calls.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
+#include "agent/base/random.h"
 #include "agent/base/text.h"
 #include "agent/node/owner.h"
 #include "agent/restart/restart.h"
@@ -112,7 +112,7 @@ static int restarting_end(Restarting *restarting) {
         RpcRequest *request = take_ptr(restarting->request);
 
         restarting->error = ERROR_INIT;
-        restarting->api->on_request("Restart", error.kind, restarting->api->userdata);
+        api_count(restarting->api, "Restart", error.kind);
         restarting_drop(restarting);
         return rpc_request_finish(request, error.kind == ERROR_NONE ? NULL : &error);
 }
@@ -131,7 +131,7 @@ static int on_ready(RpcRequest *request, void *userdata) {
 static int on_gone(RpcRequest *request, void *userdata) {
         Restarting *restarting = userdata;
 
-        restarting->api->on_request("Restart", ERROR_CANCELED, restarting->api->userdata);
+        api_count(restarting->api, "Restart", ERROR_CANCELED);
         restarting_drop(restarting);
         return 0;
 }
@@ -217,11 +217,9 @@ static int log_restart(Api *api, const RpcRequest *request, const RestartMessage
 static int restarting_start(Restarting *restarting, const RestartMessage *message) {
         cleanup(free_p) char *owner = NULL, *what = NULL;
         Api *api = restarting->api;
-        uint64_t random = 0;
         int r;
 
-        (void) getrandom(&random, sizeof(random), 0);
-        if (asprintf(&owner, OWNER_REQUEST "%016" PRIx64, random) < 0) {
+        if (asprintf(&owner, OWNER_REQUEST "%016" PRIx64, random_id()) < 0) {
                 owner = NULL;
                 return -ENOMEM;
         }

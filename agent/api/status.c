@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/api/calls.h"
 #include "agent/base/cleanup.h"
-#include "agent/api/api-internal.h"
 #include "agent/node/node-image.h"
 
 typedef Inplaced__V1__Problem ProblemMessage;

@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "agent/api/calls.h"
 #include "agent/base/cleanup.h"
 #include "agent/inplace/verify.h"
-#include "agent/api/api-internal.h"
 
 #define VERIFICATIONS_MAX 256 /* more than all users but root have calls */
 

@@ -11,6 +11,9 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
 #include "agent/base/sorted.h"
+#include "agent/image/progress.h"
+#include "agent/image/pull-reason.h"
+#include "agent/image/queue.h"
 
 /* Two thousand questions at once double the memory of the agent; 16 are answered as fast. */
 #define INSPECTIONS_MAX 16
@@ -31,6 +34,8 @@ typedef struct ImageIndex {
 
 struct Images {
         PullContext context;
+        Metrics *metrics;
+        uint64_t bytes_counted;
         ImagesOutcome on_outcome;
         ImagesDone on_done;
         void *outcome_userdata;
@@ -187,9 +192,27 @@ static int images_notify(Images *images, Image *image) {
         return r;
 }
 
+static const char *result_of(const ImageStatus *status) {
+        if (status->phase == IMAGE_FAILED)
+                return "failed";
+
+        return status->was_present ? "present" : "succeeded";
+}
+
+static void images_count_outcome(Images *images, const ImageStatus *status) {
+        const char *result = result_of(status);
+        const char *reason =
+                status->phase == IMAGE_FAILED ? pull_reason_to_string(status->reason) : "";
+
+        metrics_add(images->metrics, METRIC_PULLS, METRIC_LABELS(result, reason), 1);
+        metrics_observe(images->metrics, METRIC_PULL_DURATION, METRIC_LABELS(result),
+                        (double) status->duration_usec / (double) USEC_PER_SEC);
+}
+
 static void images_report_outcome(Images *images, const Image *image, const ImageStatus *status) {
         images_log_outcome(images->context.log, image, status);
-        images->on_outcome(image, status, images->outcome_userdata);
+        images_count_outcome(images, status);
+        images->on_outcome(image, images->outcome_userdata);
 }
 
 static void images_report_outcomes(Images *images, Image *image) {
@@ -289,6 +312,7 @@ int images_new(const ImagesOptions *options, Images **ret) {
                 return -ENOMEM;
 
         *images = (Images) {
+                .metrics = options->metrics,
                 .on_outcome = options->on_outcome,
                 .on_done = options->on_done,
                 .outcome_userdata = options->outcome_userdata,
@@ -461,4 +485,29 @@ ImagesWork images_work(const Images *images) {
                 .bytes_pulled = progress_tracker_bytes(images->context.progress),
                 .has_progress = progress_tracker_is_supported(images->context.progress),
         };
+}
+
+static const char *const phase_labels[_IMAGE_PHASE_MAX] = {
+        [IMAGE_WAITING] = "waiting",
+        [IMAGE_PULLING] = "pulling",
+        [IMAGE_SUCCEEDED] = "succeeded",
+        [IMAGE_FAILED] = "failed",
+};
+
+void images_measure(Images *images) {
+        ImagesWork work = images_work(images);
+        size_t counts[_IMAGE_PHASE_MAX] = { 0 };
+
+        for (size_t i = 0; i < images->index.n_items; i++)
+                if (image_is_desired(images->index.items[i]))
+                        counts[image_status(images->index.items[i])->phase]++;
+        for (ImagePhase phase = 0; phase < _IMAGE_PHASE_MAX; phase++)
+                metrics_set(images->metrics, METRIC_IMAGES_WANTED,
+                            METRIC_LABELS(phase_labels[phase]), (double) counts[phase]);
+
+        metrics_set(images->metrics, METRIC_PULLS_QUEUED, NULL, (double) work.n_queued);
+        metrics_set(images->metrics, METRIC_PULLS_RUNNING, NULL, (double) work.n_pulling);
+        metrics_add(images->metrics, METRIC_PULL_BYTES, NULL,
+                    (double) (work.bytes_pulled - images->bytes_counted));
+        images->bytes_counted = work.bytes_pulled;
 }

@@ -10,11 +10,12 @@
  */
 
 #include "agent/image/image.h"
+#include "agent/observe/metrics.h"
 
 typedef struct Images Images;
 
-/* A pull ended, or a request was refused without one; the status says how. */
-typedef void (*ImagesOutcome)(const Image *image, const ImageStatus *status, void *userdata);
+/* A pull ended, or a request was refused without one. */
+typedef void (*ImagesOutcome)(const Image *image, void *userdata);
 
 /* A request is done, or refused: image_status_for() says how. */
 typedef void (*ImagesDone)(const Image *image, const ImageRequest *request, void *userdata);
@@ -22,6 +23,7 @@ typedef void (*ImagesDone)(const Image *image, const ImageRequest *request, void
 typedef struct ImagesOptions {
         CompletionQueue *completions;
         Log *log;
+        Metrics *metrics;   /* may be NULL */
         Runtimes *runtimes; /* borrowed, has to outlive the images */
         unsigned max_parallel_pulls;
         uint64_t stall_usec; /* 0: never */
@@ -83,3 +85,6 @@ typedef struct ImagesWork {
 } ImagesWork;
 
 ImagesWork images_work(const Images *images);
+
+/* Sets the gauges. */
+void images_measure(Images *images);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/clock.h"
@@ -27,6 +28,7 @@
 struct StateFile {
         sd_event *event;
         Log *log;
+        Metrics *metrics;
         Images *images;
         ImagesWatcher watcher;
         char *path;
@@ -34,7 +36,6 @@ struct StateFile {
         char *node_name;
         bool in_cluster;
         StateFileRuntime get_runtime;
-        StateFileWritten on_written;
         void *userdata;
 
         Timer timer;
@@ -106,7 +107,9 @@ static void state_file_note(StateFile *file, int result) {
                           strerror(-result));
         if (result >= 0 && was_broken)
                 log_info(file->log, NULL, "Wrote `%s` again.", file->path);
-        file->on_written(result, file->userdata);
+        metrics_count(file->metrics, METRIC_STATUS_WRITES, result >= 0);
+        if (result >= 0)
+                metrics_set(file->metrics, METRIC_STATUS_LAST_WRITE, NULL, (double) time(NULL));
 }
 
 static int state_file_write(StateFile *file) {
@@ -228,12 +231,12 @@ int state_file_new(const StateFileOptions *options, StateFile **ret) {
         *file = (StateFile){
                 .event = options->event,
                 .log = options->log,
+                .metrics = options->metrics,
                 .images = options->images,
                 .watcher = { .on_image = on_image, .userdata = file },
                 .node_name = strdup(options->node_name),
                 .in_cluster = options->in_cluster,
                 .get_runtime = options->get_runtime,
-                .on_written = options->on_written,
                 .userdata = options->userdata,
         };
         if (asprintf(&file->path, "%s/" FILE_NAME, options->directory) < 0 ||

@@ -11,11 +11,9 @@
  */
 
 #include "agent/image/images.h"
+#include "agent/observe/metrics.h"
 
 typedef struct StateFile StateFile;
-
-/* A file was written (0) or could not be (a negative errno). */
-typedef void (*StateFileWritten)(int result, void *userdata);
 
 /* Returns the sentence about the runtime. Borrowed from the caller. */
 typedef const char *(*StateFileRuntime)(void *userdata);
@@ -23,12 +21,12 @@ typedef const char *(*StateFileRuntime)(void *userdata);
 typedef struct StateFileOptions {
         sd_event *event;
         Log *log;
+        Metrics *metrics;      /* may be NULL */
         Images *images;        /* borrowed, has to outlive the file */
         const char *directory; /* copied */
         const char *node_name; /* copied */
         bool in_cluster;       /* take over the desired images that the API server had last */
         StateFileRuntime get_runtime;
-        StateFileWritten on_written;
         void *userdata;
 } StateFileOptions;
 

@@ -336,14 +336,17 @@ static int metrics_take_pull_reasons(Metrics *metrics, const char *const *reason
         return 0;
 }
 
+const char *metrics_result(ErrorKind kind) {
+        return kind == ERROR_NONE ? "ok" : error_kind_to_string(kind);
+}
+
 static void metrics_set_sets(Metrics *metrics, const MetricsOptions *options) {
         static const char *const empty[] = { NULL };
 
         memcpy(metrics->sets, fixed_sets, sizeof(metrics->sets));
 
-        metrics->request_results[0] = "ok";
-        for (ErrorKind kind = ERROR_NONE + 1; kind < _ERROR_KIND_MAX; kind++)
-                metrics->request_results[kind] = error_kind_to_string(kind);
+        for (ErrorKind kind = ERROR_NONE; kind < _ERROR_KIND_MAX; kind++)
+                metrics->request_results[kind] = metrics_result(kind);
         metrics->version[0] = options->version;
 
         metrics->sets[METRIC_SET_REQUEST_RESULT] = metrics->request_results;

@@ -16,6 +16,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "agent/base/error.h"
+
 typedef struct Metrics Metrics;
 
 typedef enum MetricId {
@@ -76,6 +78,9 @@ Metrics *metrics_free(Metrics *metrics);
 void metrics_add(Metrics *metrics, MetricId id, const char *const *labels, double value);
 /* One more to a counter of what either succeeds or fails, whose label is the result. */
 void metrics_count(Metrics *metrics, MetricId id, bool is_success);
+/* How the label "result" of METRIC_CRI_REQUESTS and METRIC_LOCAL_API_REQUESTS calls it. */
+const char *metrics_result(ErrorKind kind);
+
 /* A gauge. */
 void metrics_set(Metrics *metrics, MetricId id, const char *const *labels, double value);
 /* One observation of a histogram, in the base unit (seconds). */

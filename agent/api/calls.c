@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/api/calls.h"
+
+#include <errno.h>
+#include <pwd.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+
+/* The caller, for the log and for refusals. */
+typedef struct Caller {
+        char *user; /* NULL: /etc/passwd does not have it */
+        char uid[16];
+        char pid[16];
+        char *words; /* "jo (uid 1000, pid 4242)" */
+} Caller;
+
+DEFINE_CLEANUP(FILE *, fclose)
+
+/* Only /etc/passwd is asked for the name: other sources may be slow, and stay in memory. */
+static int find_user(uid_t uid, char **ret) {
+        cleanup(fclose_p) FILE *file = fopen("/etc/passwd", "re");
+        const struct passwd *user;
+
+        while (file && (user = fgetpwent(file)))
+                if (user->pw_uid == uid) {
+                        *ret = strdup(user->pw_name);
+                        return *ret ? 0 : -ENOMEM;
+                }
+
+        return 0;
+}
+
+static void caller_done(Caller *caller) {
+        free(caller->user);
+        free(caller->words);
+        *caller = (Caller){ .user = NULL };
+}
+
+static int caller_init(const Peer *peer, Caller *ret) {
+        cleanup(caller_done) Caller caller = { .user = NULL };
+        int r;
+
+        r = find_user(peer->uid, &caller.user);
+        if (r < 0)
+                return r;
+
+        (void) snprintf(caller.uid, sizeof(caller.uid), "%u", (unsigned) peer->uid);
+        (void) snprintf(caller.pid, sizeof(caller.pid), "%d", (int) peer->pid);
+        if (asprintf(&caller.words, "%s (uid %s, pid %s)", caller.user ?: "an unknown user",
+                     caller.uid, caller.pid) < 0) {
+                caller.words = NULL;
+                return -ENOMEM;
+        }
+
+        *ret = caller;
+        caller = (Caller){ .user = NULL };
+        return 0;
+}
+
+void api_count(Api *api, const char *method, ErrorKind result) {
+        metrics_add(api->metrics, METRIC_LOCAL_API_REQUESTS,
+                    METRIC_LABELS(method, metrics_result(result)), 1);
+        api->on_changed(api->userdata);
+}
+
+static const char *method_of(const RpcRequest *request) {
+        return strrchr(rpc_request_path(request), '/') + 1;
+}
+
+int api_reply(Api *api, RpcRequest *request, const ProtobufCMessage *reply) {
+        api_count(api, method_of(request), ERROR_NONE);
+        return rpc_request_reply(request, reply);
+}
+
+int api_refuse(Api *api, RpcRequest *request, ErrorKind kind, const char *reason) {
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        api_count(api, method_of(request), kind);
+        (void) error_set(&error, kind, "%s", reason);
+        return rpc_request_refuse(request, &error);
+}
+
+int api_log_change(Api *api, const RpcRequest *request, const char *request_id, const char *format,
+                   ...) {
+        cleanup(caller_done) Caller caller = { .user = NULL };
+        cleanup(free_p) char *what = NULL;
+        va_list arguments;
+        int r;
+
+        va_start(arguments, format);
+        r = vasprintf(&what, format, arguments);
+        va_end(arguments);
+        if (r < 0) {
+                what = NULL;
+                return -ENOMEM;
+        }
+
+        r = caller_init(rpc_request_peer(request), &caller);
+        if (r < 0)
+                return r;
+
+        log_info(api->log,
+                 LOG_FIELDS({ "CALLER_UID", caller.uid }, { "CALLER_PID", caller.pid },
+                            { "CALLER_USER", caller.user }, { "REQUEST_ID", request_id }),
+                 "%s for %s.", what, caller.words);
+        return 0;
+}
+
+int api_check_restart(const Api *api, const RpcRequest *request, Error *reterr) {
+        const Peer *peer = rpc_request_peer(request);
+        cleanup(caller_done) Caller caller = { .user = NULL };
+        int r;
+
+        if (peer_is_root(peer) || peer_has_group(peer, api->restart_group))
+                return 0;
+
+        r = caller_init(peer, &caller);
+        if (r < 0)
+                return r;
+
+        if (!api->restart_group_name)
+                return error_set(reterr, ERROR_DENIED,
+                                 "%s may not restart containers, only root may; run it as root, or "
+                                 "set restartGroup in inplaced's configuration",
+                                 caller.words);
+
+        return error_set(reterr, ERROR_DENIED,
+                         "%s may not restart containers, only root and the members of the group "
+                         "'%s' may; run it as root, or join this group",
+                         caller.words, api->restart_group_name);
+}
+
+bool is_plain_text(const char *text) {
+        for (; *text; text++)
+                if ((unsigned char) *text < ' ' || (unsigned char) *text >= 0x7f)
+                        return false;
+
+        return true;
+}
+
+char *plain_text(const char *text) {
+        return (char *) (is_plain_text(text) ? text : "?");
+}
+
+void make_plain_text(char *text) {
+        for (; *text; text++)
+                if ((unsigned char) *text < ' ' || (unsigned char) *text >= 0x7f)
+                        *text = '?';
+}

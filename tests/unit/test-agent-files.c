@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * What is reported about the files that direct the agent or hold secrets
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/agent-files.h"
+#include "agent/base/cleanup.h"
+
+/* clang-format off */
+static const struct Case {
+        const char *name;
+        mode_t images, images_file, auth, auth_file, hidden_file, config;
+        const char *problems; /* their paths in the folder of the test */
+} cases[] = {
+        { "nothing is wrong",              0755, 0644, 0700, 0600, 0600, 0644, "" },
+        { "others may list, not read",     0755, 0644, 0711, 0600, 0600, 0644, "" },
+        { "a secret that others may read", 0755, 0644, 0711, 0644, 0600, 0644, "auth.d/a.json " },
+        { "no secret, but others write",   0755, 0666, 0700, 0600, 0600, 0644, "images.d/i.yaml " },
+        { "a folder, and not each file",   0777, 0666, 0700, 0600, 0600, 0644, "images.d " },
+        { "others cannot get there",       0755, 0644, 0700, 0666, 0666, 0644, "" },
+        { "a hidden file does not count",  0755, 0644, 0711, 0600, 0644, 0644, "" },
+        { "the configuration",             0755, 0644, 0700, 0600, 0600, 0666, "config.yaml " },
+};
+/* clang-format on */
+
+#define N_CASES (sizeof(cases) / sizeof(cases[0]))
+
+typedef struct Found {
+        size_t n_skip; /* characters of the folder of the test */
+        char problems[1024];
+} Found;
+
+static int on_problem(const char *subject, const char *message, const char *advice,
+                      void *userdata) {
+        Found *found = userdata;
+        size_t used = strlen(found->problems);
+
+        assert_true(strlen(message) > 0 && strlen(advice) > 0);
+        (void) snprintf(found->problems + used, sizeof(found->problems) - used, "%s ",
+                        subject + found->n_skip);
+        return 0;
+}
+
+static char *make(const char *folder, const char *name, mode_t mode, bool is_folder) {
+        char *path;
+        int fd;
+
+        assert_true(asprintf(&path, "%s/%s", folder, name) > 0);
+        if (is_folder) {
+                assert_int_equal(mkdir(path, 0700), 0);
+        } else {
+                fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+                assert_true(fd >= 0);
+                assert_int_equal(close(fd), 0);
+        }
+
+        assert_int_equal(chmod(path, mode), 0); /* whatever the umask is */
+        return path;
+}
+
+static void test_case(void **state) {
+        const struct Case *c = *state;
+        char folder[] = "/tmp/test-agent-files-XXXXXX";
+        cleanup(free_p) char *images = NULL, *auth = NULL, *config = NULL;
+        cleanup(free_p) char *images_file = NULL, *auth_file = NULL, *hidden_file = NULL;
+        Options options = { .log_level = 0 };
+        DockerConfig *docker = NULL;
+        AgentFiles *files = NULL;
+        Found found = { .n_skip = strlen(folder) + 1 };
+        const DiagnosisVisitor visitor = { .on_problem = on_problem, .userdata = &found };
+        DiagnosisSource source;
+
+        assert_non_null(mkdtemp(folder));
+        assert_int_equal(chmod(folder, 0755), 0);
+        images = make(folder, "images.d", c->images, true);
+        images_file = make(images, "i.yaml", c->images_file, false);
+        auth = make(folder, "auth.d", c->auth, true);
+        auth_file = make(auth, "a.json", c->auth_file, false);
+        hidden_file = make(auth, ".new.json", c->hidden_file, false);
+        config = make(folder, "config.yaml", c->config, false);
+        options.images_dir = images;
+        options.auth_dir = auth;
+        options.config_path = config;
+        assert_int_equal(docker_config_new(folder, &docker), 0);
+
+        assert_int_equal(agent_files_new(&options, docker, &files), 0);
+        source = agent_files_diagnosis(files);
+        assert_int_equal(source.visit(source.source, &visitor), 0);
+        assert_string_equal(found.problems, c->problems);
+
+        agent_files_free(files);
+        docker_config_free(docker);
+        assert_int_equal(unlink(images_file) + unlink(auth_file) + unlink(hidden_file), 0);
+        assert_int_equal(unlink(config) + rmdir(images) + rmdir(auth) + rmdir(folder), 0);
+}
+
+int main(void) {
+        struct CMUnitTest tests[N_CASES];
+
+        for (size_t i = 0; i < N_CASES; i++)
+                tests[i] = (struct CMUnitTest){
+                        .name = cases[i].name,
+                        .test_func = test_case,
+                        .initial_state = (void *) &cases[i],
+                };
+
+        return _cmocka_run_group_tests("exposed files", tests, N_CASES, NULL, NULL);
+}
