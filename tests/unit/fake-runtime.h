@@ -4,8 +4,10 @@
 /*
  * A container runtime, without a runtime
  *
- * Keeps the calls that run, for the test to inspect and to answer. It stands at the interface of cri/:
- * to be included once by a test that needs nothing else of cri/ and of agent/rpc/client.h.
+ * It stands at the interface of cri/ (client.h, content.h, runtimes.h) and keeps the calls that run, for
+ * the test to inspect and to answer: by hand, or from the containers and images that the runtime has.
+ * Everything above is the real code. A gRPC server that a probe asks is played in the same way: a call
+ * to it has the server's address as its target. To be included once.
  */
 
 #include <setjmp.h>
@@ -15,29 +17,87 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "agent/base/cleanup.h"
+#include "agent/pod/runtime-pods.h"
 #include "cri/client.h"
 #include "cri/content.h"
 #include "cri/runtimes.h"
 
 #define FAKE_RUNTIME_CALLS_MAX 64
+#define FAKE_CONTAINERS_MAX 80
+#define FAKE_IMAGES_MAX 8
+#define FAKE_ANNOTATIONS_MAX 4
 
 struct RpcCall {
         bool is_running;
-        const char *method; /* "PullImage" */
-        char target[192];   /* a reference, or an ID */
+        const char *method;  /* "PullImage" */
+        char target[192];    /* a reference, or an ID; of ListContainers "KEY=VALUE KEY=VALUE" */
+        char command[256];   /* of ExecSync: "program argument" */
+        int64_t timeout_sec; /* of StopContainer and ExecSync */
+        bool is_verbose;
+        const char *path; /* of a call of another service, and its request */
+        uint8_t request[128];
+        size_t request_size;
         RpcDone done;
         void *userdata;
 };
 
-static struct {
+/* A container of a pod. Texts are borrowed; NULL is what is said behind them. */
+typedef struct FakeContainer {
+        const char *id; /* NULL: there is none */
+        const char *name;
+        const char *namespace;  /* "default" */
+        const char *pod;        /* "web" */
+        const char *uid;        /* "uid-1" */
+        const char *image;      /* "" */
+        const char *image_ref;  /* "" */
+        const char *value;      /* of VALUE in its environment; "" */
+        const char *hash;       /* the kubelet's; none */
+        const char *grace;      /* of the pod; none */
+        const char *pre_stop;   /* none */
+        unsigned restart_count; /* 0 is not written down */
+        int64_t created_at, finished_at;
+        bool is_running, is_created; /* neither: it has ended */
+} FakeContainer;
+
+typedef struct FakeImage {
+        const char *reference, *id;
+} FakeImage;
+
+/* What a container is listed as. */
+typedef struct FakeListed {
+        CriContainer container;
+        Runtime__V1__ContainerMetadata metadata;
+        CriImageSpec image;
+        Runtime__V1__Container__LabelsEntry labels[4], *label_list[4];
+        Runtime__V1__Container__AnnotationsEntry annotations[FAKE_ANNOTATIONS_MAX];
+        Runtime__V1__Container__AnnotationsEntry *annotation_list[FAKE_ANNOTATIONS_MAX];
+        char restart_count[12];
+} FakeListed;
+
+struct FakeRuntime {
         RpcCall calls[FAKE_RUNTIME_CALLS_MAX];
-        bool is_away;
-        bool returns;     /* as soon as that was noticed */
+        size_t order[FAKE_RUNTIME_CALLS_MAX]; /* of the calls, the oldest first */
+        size_t n_calls;
+        unsigned n_begun;
         unsigned n_pulls; /* calls of PullImage so far */
-} fake_runtime;
+        bool is_away;
+        bool returns; /* as soon as that was noticed */
+        FakeContainer containers[FAKE_CONTAINERS_MAX];
+        FakeImage images[FAKE_IMAGES_MAX];
+        const char *address; /* of all sandboxes */
+        bool is_adopted;     /* a connection to another gRPC server, */
+        char authority[64];  /* which is called so */
+        bool lacks_info;     /* a verbose status is without what it should have, */
+        bool has_other_info; /* or has something else before that */
+};
+
+static struct FakeRuntime fake_runtime;
 
 static inline void fake_runtime_reset(void) {
         memset(&fake_runtime, 0, sizeof(fake_runtime));
@@ -55,6 +115,8 @@ static inline int fake_runtime_call(const char *method, const char *target, RpcD
                         .is_running = true, .method = method, .done = done, .userdata = userdata
                 };
                 snprintf(call->target, sizeof(call->target), "%s", target);
+                fake_runtime.order[fake_runtime.n_calls++] = i;
+                fake_runtime.n_begun++;
                 *ret = call;
                 return 0;
         }
@@ -63,23 +125,195 @@ static inline int fake_runtime_call(const char *method, const char *target, RpcD
         return 0;
 }
 
-/* The call of this method that runs, or NULL. */
+RpcCall *rpc_call_unref(RpcCall *call) {
+        size_t i = 0;
+
+        if (!call)
+                return NULL;
+
+        assert_true(call->is_running);
+        call->is_running = false;
+        while (&fake_runtime.calls[fake_runtime.order[i]] != call)
+                i++;
+        memmove(fake_runtime.order + i, fake_runtime.order + i + 1,
+                (--fake_runtime.n_calls - i) * sizeof(fake_runtime.order[0]));
+        return NULL;
+}
+
+int cri_image_status(RpcClient *client, const char *reference, RpcDone done, void *userdata,
+                     RpcCall **ret) {
+        return fake_runtime_call("ImageStatus", reference, done, userdata, ret);
+}
+
+int cri_pull_image(RpcClient *client, const CriPullRequest *request, uint64_t timeout_usec,
+                   RpcDone done, void *userdata, RpcCall **ret) {
+        fake_runtime.n_pulls++;
+        return fake_runtime_call("PullImage", request->image->image, done, userdata, ret);
+}
+
+int cri_list_containers(RpcClient *client, const CriContainerFilter *filter, RpcDone done,
+                        void *userdata, RpcCall **ret) {
+        char text[192];
+        int size = snprintf(text, sizeof(text), "%s%s", filter && filter->id[0] ? "id=" : "",
+                            filter ? filter->id : "");
+
+        for (size_t i = 0; filter && i < filter->n_label_selector; i++)
+                size += snprintf(text + size, sizeof(text) - (size_t) size, "%s%s=%s",
+                                 size > 0 ? " " : "", filter->label_selector[i]->key,
+                                 filter->label_selector[i]->value);
+        assert_in_range(size, 0, sizeof(text) - 1);
+        return fake_runtime_call("ListContainers", text, done, userdata, ret);
+}
+
+int cri_container_status(RpcClient *client, const char *id, bool is_verbose, RpcDone done,
+                         void *userdata, RpcCall **ret) {
+        int r = fake_runtime_call("ContainerStatus", id, done, userdata, ret);
+
+        (*ret)->is_verbose = is_verbose;
+        return r;
+}
+
+int cri_sandbox_status(RpcClient *client, const char *id, RpcDone done, void *userdata,
+                       RpcCall **ret) {
+        return fake_runtime_call("PodSandboxStatus", id, done, userdata, ret);
+}
+
+int cri_exec_sync(RpcClient *client, const char *id, char *const *command, int64_t timeout_sec,
+                  RpcDone done, void *userdata, RpcCall **ret) {
+        int r = fake_runtime_call("ExecSync", id, done, userdata, ret);
+
+        (*ret)->timeout_sec = timeout_sec;
+        for (size_t i = 0; command[i]; i++) {
+                size_t size = strlen((*ret)->command);
+
+                snprintf((*ret)->command + size, sizeof((*ret)->command) - size, "%s%s",
+                         i > 0 ? " " : "", command[i]);
+        }
+        return r;
+}
+
+int cri_stop_container(RpcClient *client, const char *id, int64_t grace_sec, RpcDone done,
+                       void *userdata, RpcCall **ret) {
+        int r = fake_runtime_call("StopContainer", id, done, userdata, ret);
+
+        (*ret)->timeout_sec = grace_sec;
+        return r;
+}
+
+int content_list_ingests(RpcClient *client, RpcDone done, void *userdata, RpcCall **ret) {
+        return fake_runtime_call("ListIngests", "", done, userdata, ret);
+}
+
+int content_list(RpcClient *client, const char *const *filters, size_t n_filters,
+                 RpcMessage on_list, RpcDone done, void *userdata, RpcCall **ret) {
+        return fake_runtime_call("List", "", done, userdata, ret);
+}
+
+int content_read(RpcClient *client, const char *digest, RpcMessage on_part, RpcDone done,
+                 void *userdata, RpcCall **ret) {
+        return fake_runtime_call("Read", digest, done, userdata, ret);
+}
+
+int rpc_client_adopt(CompletionQueue *queue, int fd, const char *authority, size_t reply_max,
+                     RpcClient **ret) {
+        assert_int_equal(close(fd), 0);
+        fake_runtime.is_adopted = true;
+        snprintf(fake_runtime.authority, sizeof(fake_runtime.authority), "%s", authority);
+        *ret = (RpcClient *) &fake_runtime.authority;
+        return 0;
+}
+
+RpcClient *rpc_client_free(RpcClient *client) {
+        if (client)
+                fake_runtime.is_adopted = false;
+        return NULL;
+}
+
+int rpc_call_unary(RpcClient *client, const RpcMethod *method, const ProtobufCMessage *request,
+                   uint64_t timeout_usec, RpcDone done, void *userdata, RpcCall **ret) {
+        int r = fake_runtime_call(strrchr(method->path, '/') + 1, fake_runtime.authority, done,
+                                  userdata, ret);
+
+        (*ret)->path = method->path;
+        assert_in_range(protobuf_c_message_get_packed_size(request), 0, sizeof((*ret)->request));
+        (*ret)->request_size = protobuf_c_message_pack(request, (*ret)->request);
+        return r;
+}
+
+/* The only one there is. */
+RpcClient *runtimes_client(const Runtimes *runtimes) {
+        return fake_runtime.is_away ? NULL : (RpcClient *) &fake_runtime;
+}
+
+bool runtimes_are_alive(const Runtimes *runtimes) {
+        bool is_away = fake_runtime.is_away;
+
+        if (fake_runtime.returns)
+                fake_runtime.is_away = false;
+        return !is_away;
+}
+
+bool runtimes_are_settled(const Runtimes *runtimes) {
+        return true;
+}
+
+Runtime *runtimes_chosen(const Runtimes *runtimes) {
+        return (Runtime *) &fake_runtime;
+}
+
+size_t runtimes_count(const Runtimes *runtimes) {
+        return 1;
+}
+
+Runtime *runtimes_get(const Runtimes *runtimes, size_t i) {
+        return (Runtime *) &fake_runtime;
+}
+
+RpcClient *runtime_client(const Runtime *runtime) {
+        return runtimes_client(NULL);
+}
+
+bool runtime_is_alive(const Runtime *runtime) {
+        return !fake_runtime.is_away;
+}
+
+const char *runtime_name(const Runtime *runtime) {
+        return fake_runtime.is_away ? "" : "containerd";
+}
+
+const char *runtime_sentence(const Runtime *runtime) {
+        return fake_runtime.is_away ? "nothing listens there" : "";
+}
+
+unsigned runtime_n_connects(const Runtime *runtime) {
+        return 1;
+}
+
+/* The oldest call of this method that runs, or NULL; NULL: of any. */
 static inline RpcCall *fake_runtime_find(const char *method) {
-        for (size_t i = 0; i < FAKE_RUNTIME_CALLS_MAX; i++)
-                if (fake_runtime.calls[i].is_running &&
-                    strcmp(fake_runtime.calls[i].method, method) == 0)
-                        return &fake_runtime.calls[i];
+        for (size_t i = 0; i < fake_runtime.n_calls; i++) {
+                RpcCall *call = &fake_runtime.calls[fake_runtime.order[i]];
+
+                if (!method || strcmp(call->method, method) == 0)
+                        return call;
+        }
 
         return NULL;
 }
 
 static inline unsigned fake_runtime_n_calls(void) {
+        return (unsigned) fake_runtime.n_calls;
+}
+
+static inline unsigned fake_runtime_count(const char *method) {
         unsigned n = 0;
 
-        for (size_t i = 0; i < FAKE_RUNTIME_CALLS_MAX; i++)
-                n += fake_runtime.calls[i].is_running;
+        for (size_t i = 0; i < fake_runtime.n_calls; i++)
+                n += strcmp(fake_runtime.calls[fake_runtime.order[i]].method, method) == 0;
         return n;
 }
+
+/* By hand */
 
 /* Answers the call of this method, which must be there. */
 static inline void fake_runtime_answer(const char *method, const void *reply, const Error *error) {
@@ -114,53 +348,234 @@ static inline void fake_runtime_answer_pull(const char *id) {
         fake_runtime_answer("PullImage", &reply, NULL);
 }
 
-int cri_image_status(RpcClient *client, const char *reference, RpcDone done, void *userdata,
-                     RpcCall **ret) {
-        return fake_runtime_call("ImageStatus", reference, done, userdata, ret);
+static inline void fake_runtime_answer_exec(int32_t status, const char *output,
+                                            const char *complaint) {
+        CriExec reply = RUNTIME__V1__EXEC_SYNC_RESPONSE__INIT;
+
+        reply.exit_code = status;
+        reply.stdout.data = (uint8_t *) output;
+        reply.stdout.len = strlen(output);
+        reply.stderr.data = (uint8_t *) complaint;
+        reply.stderr.len = strlen(complaint);
+        fake_runtime_answer("ExecSync", &reply, NULL);
 }
 
-int cri_pull_image(RpcClient *client, const CriPullRequest *request, uint64_t timeout_usec,
-                   RpcDone done, void *userdata, RpcCall **ret) {
-        fake_runtime.n_pulls++;
-        return fake_runtime_call("PullImage", request->image->image, done, userdata, ret);
+/* From what the runtime has */
+
+static inline void fake_annotate(FakeListed *to, const char *key, const char *value) {
+        size_t i = to->container.n_annotations;
+
+        if (!value)
+                return;
+
+        assert_true(i < FAKE_ANNOTATIONS_MAX);
+        runtime__v1__container__annotations_entry__init(&to->annotations[i]);
+        to->annotations[i].key = (char *) key;
+        to->annotations[i].value = (char *) value;
+        to->annotation_list[i] = &to->annotations[i];
+        to->container.n_annotations++;
 }
 
-int content_list_ingests(RpcClient *client, RpcDone done, void *userdata, RpcCall **ret) {
-        return fake_runtime_call("ListIngests", "", done, userdata, ret);
+static inline void fake_list_container(const FakeContainer *from, FakeListed *to) {
+        const char *const labels[4][2] = {
+                { LABEL_POD_NAME, from->pod ?: "web" },
+                { LABEL_POD_NAMESPACE, from->namespace ?: "default" },
+                { LABEL_POD_UID, from->uid ?: "uid-1" },
+                { LABEL_CONTAINER_NAME, from->name },
+        };
+
+        runtime__v1__container__init(&to->container);
+        runtime__v1__container_metadata__init(&to->metadata);
+        runtime__v1__image_spec__init(&to->image);
+        for (size_t i = 0; i < 4; i++) {
+                runtime__v1__container__labels_entry__init(&to->labels[i]);
+                to->labels[i].key = (char *) labels[i][0];
+                to->labels[i].value = (char *) labels[i][1];
+                to->label_list[i] = &to->labels[i];
+        }
+        snprintf(to->restart_count, sizeof(to->restart_count), "%u", from->restart_count);
+        to->metadata.name = (char *) from->name;
+        to->image.image = (char *) (from->image ?: "");
+        to->container.id = (char *) from->id;
+        to->container.pod_sandbox_id = (char *) "s1";
+        to->container.metadata = &to->metadata;
+        to->container.image = &to->image;
+        to->container.image_ref = (char *) (from->image_ref ?: "");
+        to->container.created_at = from->created_at;
+        to->container.state = from->is_running   ? RUNTIME__V1__CONTAINER_STATE__CONTAINER_RUNNING
+                              : from->is_created ? RUNTIME__V1__CONTAINER_STATE__CONTAINER_CREATED
+                                                 : RUNTIME__V1__CONTAINER_STATE__CONTAINER_EXITED;
+        to->container.labels = to->label_list;
+        to->container.n_labels = 4;
+        to->container.annotations = to->annotation_list;
+        fake_annotate(to, ANNOTATION_HASH, from->hash);
+        fake_annotate(to, ANNOTATION_RESTART_COUNT,
+                      from->restart_count > 0 ? to->restart_count : NULL);
+        fake_annotate(to, ANNOTATION_TERMINATION_GRACE, from->grace);
+        fake_annotate(to, ANNOTATION_PRE_STOP, from->pre_stop);
 }
 
-int content_list(RpcClient *client, const char *const *filters, size_t n_filters,
-                 RpcMessage on_list, RpcDone done, void *userdata, RpcCall **ret) {
-        return fake_runtime_call("List", "", done, userdata, ret);
+/* The filter is that of the call: "id=ID KEY=VALUE". An ID may be the beginning of one. */
+static inline bool fake_is_listed(const FakeListed *listed, const char *filter) {
+        char text[192];
+        char *rest = text;
+
+        snprintf(text, sizeof(text), "%s", filter);
+        for (char *part; (part = strsep(&rest, " "));) {
+                char *value = strchr(part, '=');
+                const char *has;
+
+                if (!value)
+                        continue;
+
+                *value++ = '\0';
+                has = strcmp(part, "id") == 0 ? listed->container.id
+                                              : cri_container_label(&listed->container, part);
+                if (strncmp(has ?: "", value, strlen(value)) != 0 ||
+                    (strcmp(part, "id") != 0 && strcmp(has ?: "", value) != 0))
+                        return false;
+        }
+
+        return true;
 }
 
-int content_read(RpcClient *client, const char *digest, RpcMessage on_part, RpcDone done,
-                 void *userdata, RpcCall **ret) {
-        return fake_runtime_call("Read", digest, done, userdata, ret);
+static inline int fake_runtime_serve_list(RpcCall *call) {
+        cleanup(free_p) FakeListed *listed = calloc(FAKE_CONTAINERS_MAX, sizeof(*listed));
+        CriContainerList reply = RUNTIME__V1__LIST_CONTAINERS_RESPONSE__INIT;
+        CriContainer *containers[FAKE_CONTAINERS_MAX];
+
+        assert_non_null(listed);
+        reply.containers = containers;
+        for (size_t i = 0; i < FAKE_CONTAINERS_MAX; i++) {
+                if (!fake_runtime.containers[i].id)
+                        continue;
+
+                fake_list_container(&fake_runtime.containers[i], &listed[i]);
+                if (fake_is_listed(&listed[i], call->target))
+                        containers[reply.n_containers++] = &listed[i].container;
+        }
+        return call->done(&reply, NULL, call->userdata);
 }
 
-RpcCall *rpc_call_unref(RpcCall *call) {
-        if (call)
-                call->is_running = false;
+static inline FakeContainer *fake_runtime_container(const char *id) {
+        for (size_t i = 0; i < FAKE_CONTAINERS_MAX; i++)
+                if (fake_runtime.containers[i].id && strcmp(fake_runtime.containers[i].id, id) == 0)
+                        return &fake_runtime.containers[i];
+
         return NULL;
 }
 
-RpcClient *runtimes_client(const Runtimes *runtimes) {
-        return fake_runtime.is_away ? NULL : (RpcClient *) &fake_runtime;
+static inline int fake_runtime_miss(RpcCall *call) {
+        const Error error = { .kind = ERROR_NOT_FOUND, .message = (char *) "there is none" };
+
+        return call->done(NULL, &error, call->userdata);
 }
 
-bool runtimes_are_alive(const Runtimes *runtimes) {
-        bool is_away = fake_runtime.is_away;
+static inline int fake_runtime_serve_status(RpcCall *call) {
+        const FakeContainer *container = fake_runtime_container(call->target);
+        Runtime__V1__ContainerStatusResponse__InfoEntry entries[2], *list[2];
+        Runtime__V1__ContainerStatus status = RUNTIME__V1__CONTAINER_STATUS__INIT;
+        CriContainerStatus reply = RUNTIME__V1__CONTAINER_STATUS_RESPONSE__INIT;
+        char info[256];
 
-        if (fake_runtime.returns)
-                fake_runtime.is_away = false;
-        return !is_away;
+        if (!container)
+                return fake_runtime_miss(call);
+
+        (void) snprintf(info, sizeof(info),
+                        "{\"runtimeSpec\":{\"process\":{\"env\":[\"VALUE=%s\"]}}}",
+                        container->value ?: "");
+        for (size_t i = 0; i < 2 && call->is_verbose; i++) {
+                if (i == 0 ? !fake_runtime.has_other_info : fake_runtime.lacks_info)
+                        continue;
+
+                runtime__v1__container_status_response__info_entry__init(&entries[i]);
+                entries[i].key = (char *) (i == 0 ? "other" : "info");
+                entries[i].value = i == 0 ? (char *) "{}" : info;
+                list[reply.n_info++] = &entries[i];
+        }
+        status.state = container->is_running ? RUNTIME__V1__CONTAINER_STATE__CONTAINER_RUNNING
+                                             : RUNTIME__V1__CONTAINER_STATE__CONTAINER_EXITED;
+        status.finished_at = container->finished_at;
+        reply.status = &status;
+        reply.info = list;
+        return call->done(&reply, NULL, call->userdata);
 }
 
-Runtime *runtimes_chosen(const Runtimes *runtimes) {
-        return (Runtime *) &fake_runtime;
+static inline int fake_runtime_serve_image(RpcCall *call) {
+        CriImage image = RUNTIME__V1__IMAGE__INIT;
+        CriImageStatus reply = RUNTIME__V1__IMAGE_STATUS_RESPONSE__INIT;
+
+        for (size_t i = 0; i < FAKE_IMAGES_MAX; i++)
+                if (fake_runtime.images[i].reference &&
+                    strcmp(fake_runtime.images[i].reference, call->target) == 0) {
+                        image.id = (char *) fake_runtime.images[i].id;
+                        reply.image = &image;
+                }
+
+        return call->done(&reply, NULL, call->userdata);
 }
 
-unsigned runtime_n_connects(const Runtime *runtime) {
-        return 1;
+static inline int fake_runtime_serve_sandbox(RpcCall *call) {
+        CriSandboxStatus reply = RUNTIME__V1__POD_SANDBOX_STATUS_RESPONSE__INIT;
+        Runtime__V1__PodSandboxStatus status = RUNTIME__V1__POD_SANDBOX_STATUS__INIT;
+        Runtime__V1__PodSandboxNetworkStatus network =
+                RUNTIME__V1__POD_SANDBOX_NETWORK_STATUS__INIT;
+
+        if (!fake_runtime.address)
+                return fake_runtime_miss(call);
+
+        network.ip = (char *) fake_runtime.address;
+        status.network = &network;
+        reply.status = &status;
+        return call->done(&reply, NULL, call->userdata);
+}
+
+static inline void fake_container_end(FakeContainer *container) {
+        struct timespec now;
+
+        assert_int_equal(clock_gettime(CLOCK_REALTIME, &now), 0);
+        container->is_running = false;
+        container->finished_at = (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static inline int fake_runtime_serve_stop(RpcCall *call) {
+        FakeContainer *container = fake_runtime_container(call->target);
+
+        if (container && container->is_running)
+                fake_container_end(container);
+        return call->done(&fake_runtime, NULL, call->userdata);
+}
+
+/* Answers the oldest call of this method from what there is. Whether there is such a call. */
+static inline bool fake_runtime_serve(const char *method) {
+        static const struct {
+                const char *method;
+                int (*serve)(RpcCall *call);
+        } methods[] = {
+                { "ListContainers", fake_runtime_serve_list },
+                { "ContainerStatus", fake_runtime_serve_status },
+                { "ImageStatus", fake_runtime_serve_image },
+                { "PodSandboxStatus", fake_runtime_serve_sandbox },
+                { "StopContainer", fake_runtime_serve_stop },
+        };
+        RpcCall *call = fake_runtime_find(method);
+
+        for (size_t i = 0; call && i < sizeof(methods) / sizeof(methods[0]); i++)
+                if (strcmp(methods[i].method, method) == 0) {
+                        assert_int_equal(methods[i].serve(call), 0);
+                        return true;
+                }
+
+        return false;
+}
+
+/* The same of all questions, and of those that follow: what changes something is still to be answered.
+ * Whether there was any. */
+static inline bool fake_runtime_serve_questions(void) {
+        bool has_served = false;
+
+        while (fake_runtime_serve("ListContainers") || fake_runtime_serve("ContainerStatus") ||
+               fake_runtime_serve("ImageStatus") || fake_runtime_serve("PodSandboxStatus"))
+                has_served = true;
+        return has_served;
 }

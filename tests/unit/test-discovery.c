@@ -15,7 +15,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/kube/discovery.h"
-#include "tests/unit/kube-fake.h"
+#include "tests/unit/fake-kube.h"
 
 #define GROUP                                                                    \
         "{\"kind\":\"APIGroup\",\"name\":\"apps.kruise.io\",\"versions\":["      \
@@ -132,7 +132,7 @@ static int on_discovered(const char *version, const Error *error, void *userdata
 }
 
 static void discover(Result *result) {
-        assert_int_equal(kube_discover(&fake, "apps.kruise.io", versions, "nodeimages",
+        assert_int_equal(kube_discover(&fake_kube, "apps.kruise.io", versions, "nodeimages",
                                        on_discovered, result, &result->discovery),
                          0);
         assert_int_equal(result->n_calls, 0);
@@ -141,14 +141,14 @@ static void discover(Result *result) {
 static void test_story(const struct Story *story) {
         Result result = { .n_calls = 0 };
 
-        fake_open();
+        fake_kube_open();
         discover(&result);
         for (size_t i = 0; story->calls[i].path; i++) {
-                if (fake.n_calls != 1)
+                if (fake_kube.n_calls != 1)
                         fail_msg("%s: call %zu is missing", story->name, i);
-                assert_string_equal(fake.calls[0]->request.path, story->calls[i].path);
-                assert_string_equal(fake.calls[0]->request.method, "GET");
-                assert_int_equal(fake_answer(story->calls[i].code, story->calls[i].body), 0);
+                assert_string_equal(fake_kube.calls[0]->request.path, story->calls[i].path);
+                assert_string_equal(fake_kube.calls[0]->request.method, "GET");
+                assert_int_equal(fake_kube_answer(story->calls[i].code, story->calls[i].body), 0);
         }
 
         if (result.n_calls != 1 || result.kind != story->error)
@@ -157,7 +157,7 @@ static void test_story(const struct Story *story) {
         assert_string_equal(result.version ?: "-", story->version ?: "-");
         if (story->message && !strstr(result.message, story->message))
                 fail_msg("%s: \"%s\"", story->name, result.message);
-        fake_close();
+        fake_kube_close();
 }
 
 static void test_stories(void **state) {
@@ -168,10 +168,10 @@ static void test_stories(void **state) {
 static void test_dropping_ends_it(void **state) {
         Result result = { .n_calls = 0 };
 
-        fake_open();
+        fake_kube_open();
         discover(&result);
         result.discovery = kube_discovery_free(result.discovery);
-        fake_close();
+        fake_kube_close();
         assert_int_equal(result.n_calls, 0);
         assert_null(kube_discovery_free(NULL));
 }
@@ -181,17 +181,17 @@ static void test_versions_keep_their_order(void **state) {
         static const char *const requested[] = { "v0", "v1", "v1alpha1", NULL };
         Result result = { .n_calls = 0 };
 
-        fake_open();
-        assert_int_equal(kube_discover(&fake, "apps.kruise.io", requested, "nodeimages",
+        fake_kube_open();
+        assert_int_equal(kube_discover(&fake_kube, "apps.kruise.io", requested, "nodeimages",
                                        on_discovered, &result, &result.discovery),
                          0);
-        assert_int_equal(fake_answer(200, OLD_GROUP), 0);
-        assert_string_equal(fake.calls[0]->request.path, "/apis/apps.kruise.io/v0");
-        assert_int_equal(fake_answer(200, RESOURCES(OTHER)), 0);
-        assert_string_equal(fake.calls[0]->request.path, "/apis/apps.kruise.io/v1alpha1");
-        assert_int_equal(fake_answer(200, RESOURCES(IMAGES "," IMAGES_STATUS)), 0);
+        assert_int_equal(fake_kube_answer(200, OLD_GROUP), 0);
+        assert_string_equal(fake_kube.calls[0]->request.path, "/apis/apps.kruise.io/v0");
+        assert_int_equal(fake_kube_answer(200, RESOURCES(OTHER)), 0);
+        assert_string_equal(fake_kube.calls[0]->request.path, "/apis/apps.kruise.io/v1alpha1");
+        assert_int_equal(fake_kube_answer(200, RESOURCES(IMAGES "," IMAGES_STATUS)), 0);
         assert_string_equal(result.version, "v1alpha1");
-        fake_close();
+        fake_kube_close();
 }
 
 int main(void) {

@@ -19,7 +19,8 @@
 #include "agent/base/rfc3339.h"
 #include "agent/kube/event-spec.h"
 #include "agent/kube/event.h"
-#include "tests/unit/kube-fake.h"
+#include "tests/unit/fake-clock.h"
+#include "tests/unit/fake-kube.h"
 #include "tests/unit/stderr-capture.h"
 
 #define POSTED "/api/v1/namespaces/default/events"
@@ -47,10 +48,10 @@ typedef struct Fixture {
 } Fixture;
 
 static void fixture_open(Fixture *fixture) {
-        fake_open();
+        fake_kube_open();
         stderr_pipe(&fixture->captured);
         assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &fixture->log), 0);
-        assert_int_equal(kube_events_new(&(KubeEventsOptions){ .client = &fake,
+        assert_int_equal(kube_events_new(&(KubeEventsOptions){ .client = &fake_kube,
                                                                .log = fixture->log,
                                                                .component = "inplaced",
                                                                .node_name = "node-1" },
@@ -66,7 +67,8 @@ static unsigned fixture_close(Fixture *fixture) {
         log_free(fixture->log);
         for (const char *c = stderr_restore(&fixture->captured); *c; c++)
                 n_lines += *c == '\n';
-        fake_close();
+        fake_clock_done();
+        fake_kube_close();
         return n_lines;
 }
 
@@ -98,10 +100,10 @@ static json_object *expect_call(const char *method, const char *path) {
         if (!method)
                 return NULL;
 
-        assert_true(fake.n_calls > 0);
-        assert_string_equal(fake.calls[0]->request.method, method);
-        assert_int_equal(strncmp(fake.calls[0]->request.path, path, strlen(path)), 0);
-        json = json_tokener_parse(fake.calls[0]->request.body);
+        assert_true(fake_kube.n_calls > 0);
+        assert_string_equal(fake_kube.calls[0]->request.method, method);
+        assert_int_equal(strncmp(fake_kube.calls[0]->request.path, path, strlen(path)), 0);
+        json = json_tokener_parse(fake_kube.calls[0]->request.body);
         assert_non_null(json);
         return json;
 }
@@ -127,8 +129,8 @@ static void test_one_event(void **state) {
         assert_int_equal(kube_events_n_waiting(fixture.events), 1);
 
         json = expect_call("POST", POSTED);
-        assert_string_equal(fake.calls[0]->request.path, POSTED);
-        assert_string_equal(fake.calls[0]->request.content_type, KUBE_JSON);
+        assert_string_equal(fake_kube.calls[0]->request.path, POSTED);
+        assert_string_equal(fake_kube.calls[0]->request.content_type, KUBE_JSON);
         assert_text(json, "kind", NULL, "Event");
         assert_text(json, "apiVersion", NULL, "v1");
         assert_text(json, "type", NULL, "Warning");
@@ -152,7 +154,7 @@ static void test_one_event(void **state) {
         assert_true(at > 1700000000);
         assert_text(json, "lastTimestamp", NULL, text_of(json, "firstTimestamp", NULL));
 
-        assert_int_equal(fake_answer(201, "{}"), 0);
+        assert_int_equal(fake_kube_answer(201, "{}"), 0);
         assert_int_equal(kube_events_n_waiting(fixture.events), 0);
         assert_int_equal(kube_events_n_dropped(fixture.events), 0);
         assert_int_equal(fixture_close(&fixture), 0);
@@ -173,13 +175,13 @@ static void test_repetition_is_a_patch(void **state) {
         /* Not while the first one is on its way, and then once for all. */
         send_about(&fixture, &job, "a");
         send_about(&fixture, &job, "a");
-        assert_int_equal(fake.n_calls, 1);
+        assert_int_equal(fake_kube.n_calls, 1);
         assert_int_equal(kube_events_n_waiting(fixture.events), 2);
-        assert_int_equal(fake_answer(201, "{}"), 0);
+        assert_int_equal(fake_kube_answer(201, "{}"), 0);
 
         json = expect_call("PATCH", name);
-        assert_string_equal(fake.calls[0]->request.path, name);
-        assert_string_equal(fake.calls[0]->request.content_type, KUBE_MERGE_PATCH);
+        assert_string_equal(fake_kube.calls[0]->request.path, name);
+        assert_string_equal(fake_kube.calls[0]->request.content_type, KUBE_MERGE_PATCH);
         assert_int_equal(json_object_object_length(json), 3);
         assert_text(json, "count", NULL, "3");
         assert_text(json, "message", NULL, "a");
@@ -187,11 +189,11 @@ static void test_repetition_is_a_patch(void **state) {
 
         /* The server has forgotten it. */
         send_about(&fixture, &job, "a");
-        assert_int_equal(fake_answer(404, "{}"), 0);
+        assert_int_equal(fake_kube_answer(404, "{}"), 0);
         json = expect_call("POST", "/api/v1/namespaces/team/events");
         assert_text(json, "count", NULL, "4");
         assert_non_null(strstr(name, text_of(json, "metadata", "name")));
-        assert_int_equal(fake_answer(201, "{}"), 0);
+        assert_int_equal(fake_kube_answer(201, "{}"), 0);
         assert_int_equal(kube_events_n_waiting(fixture.events), 0);
         assert_int_equal(fixture_close(&fixture), 0);
 }
@@ -207,7 +209,7 @@ static void test_similar_ones_are_combined(void **state) {
                 if (i < 10)
                         assert_text(expect_call("POST", POSTED), "message", NULL, message);
                 if (i < 11)
-                        assert_int_equal(fake_answer(201, "{}"), 0);
+                        assert_int_equal(fake_kube_answer(201, "{}"), 0);
         }
 
         assert_text(expect_call("PATCH", POSTED), "message", NULL,
@@ -222,19 +224,19 @@ static void test_four_at_a_time(void **state) {
         fixture_open(&fixture);
         for (unsigned i = 0; i < 9; i++)
                 send_number(&fixture, i);
-        assert_int_equal(fake.n_calls, 4);
+        assert_int_equal(fake_kube.n_calls, 4);
         assert_text(expect_call("POST", "/"), "message", NULL, "message 0");
-        assert_int_equal(fake_answer(201, "{}"), 0);
-        assert_int_equal(fake.n_calls, 4);
+        assert_int_equal(fake_kube_answer(201, "{}"), 0);
+        assert_int_equal(fake_kube.n_calls, 4);
 
         for (unsigned i = 1; i < 9; i++) {
                 char message[32];
 
                 (void) snprintf(message, sizeof(message), "message %u", i);
                 assert_text(expect_call("POST", "/"), "message", NULL, message);
-                assert_int_equal(fake_answer(201, "{}"), 0);
+                assert_int_equal(fake_kube_answer(201, "{}"), 0);
         }
-        assert_int_equal(fake.n_calls, 0);
+        assert_int_equal(fake_kube.n_calls, 0);
         assert_int_equal(fixture_close(&fixture), 0);
 }
 
@@ -245,9 +247,9 @@ static void test_tries_are_bounded(void **state) {
         send_text(&fixture, "a");
         for (unsigned i = 0; i < 12; i++) {
                 assert_int_equal(kube_events_n_waiting(fixture.events), 1);
-                assert_int_equal(fake.n_calls, 1);
-                assert_int_equal(fake_answer(i % 2 ? 503 : 0, "{}"), 0);
-                assert_int_equal(fake.n_calls, 0);
+                assert_int_equal(fake_kube.n_calls, 1);
+                assert_int_equal(fake_kube_answer(i % 2 ? 503 : 0, "{}"), 0);
+                assert_int_equal(fake_kube.n_calls, 0);
                 assert_int_equal(kube_events_kick(fixture.events), 0);
         }
         assert_int_equal(kube_events_n_waiting(fixture.events), 0);
@@ -265,21 +267,21 @@ static void test_it_waits_before_it_tries_again(void **state) {
         fixture_open(&fixture);
         send_number(&fixture, 1);
         send_number(&fixture, 2);
-        assert_int_equal(fake_answer(503, "{}"), 0);
+        assert_int_equal(fake_kube_answer(503, "{}"), 0);
         send_number(&fixture, 2); /* happens again while it is on its way */
         send_number(&fixture, 3);
-        assert_int_equal(fake.n_calls, 1);
-        assert_int_equal(fake_answer(503, "{}"), 0);
+        assert_int_equal(fake_kube.n_calls, 1);
+        assert_int_equal(fake_kube_answer(503, "{}"), 0);
 
-        fake_wait_for_call();
-        assert_int_equal(fake.n_calls, 3);
+        fake_clock_skip(fake_kube.event);
+        assert_int_equal(fake_kube.n_calls, 3);
         assert_text(expect_call("POST", "/"), "count", NULL, "2"); /* both at once */
         assert_text(expect_call("POST", "/"), "message", NULL, "message 2");
-        assert_int_equal(fake_answer(201, "{}"), 0);
+        assert_int_equal(fake_kube_answer(201, "{}"), 0);
         assert_text(expect_call("POST", "/"), "message", NULL, "message 1");
-        assert_int_equal(fake_answer(201, "{}"), 0);
+        assert_int_equal(fake_kube_answer(201, "{}"), 0);
         assert_text(expect_call("POST", "/"), "message", NULL, "message 3");
-        assert_int_equal(fake_answer(201, "{}"), 0);
+        assert_int_equal(fake_kube_answer(201, "{}"), 0);
         assert_int_equal(kube_events_n_waiting(fixture.events), 0);
         assert_int_equal(fixture_close(&fixture), 0);
 }
@@ -289,14 +291,14 @@ static void test_lost_answer_is_no_conflict(void **state) {
 
         fixture_open(&fixture);
         send_text(&fixture, "a");
-        assert_int_equal(fake_answer(0, ""), 0);
+        assert_int_equal(fake_kube_answer(0, ""), 0);
         assert_int_equal(kube_events_kick(fixture.events), 0);
-        assert_int_equal(fake_answer(409, "{}"), 0);
+        assert_int_equal(fake_kube_answer(409, "{}"), 0);
         assert_int_equal(kube_events_n_dropped(fixture.events), 0);
 
         /* But this name belongs to another event. */
         send_text(&fixture, "b");
-        assert_int_equal(fake_answer(409, "{}"), 0);
+        assert_int_equal(fake_kube_answer(409, "{}"), 0);
         assert_int_equal(kube_events_n_dropped(fixture.events), 1);
         assert_int_equal(fixture_close(&fixture), 1);
 }
@@ -304,11 +306,11 @@ static void test_lost_answer_is_no_conflict(void **state) {
 /* A denial may be that of a server that has just started, and is tried again three times. */
 static void refuse(const Fixture *fixture, int code) {
         for (unsigned i = 0; code == 403 && i < 3; i++) {
-                assert_int_equal(fake_answer(403, "{\"kind\":\"Status\"}"), 0);
+                assert_int_equal(fake_kube_answer(403, "{\"kind\":\"Status\"}"), 0);
                 assert_int_equal(kube_events_n_waiting(fixture->events), 1);
                 assert_int_equal(kube_events_kick(fixture->events), 0);
         }
-        assert_int_equal(fake_answer(code, "{\"kind\":\"Status\"}"), 0);
+        assert_int_equal(fake_kube_answer(code, "{\"kind\":\"Status\"}"), 0);
 }
 
 static void test_refusals_are_reported_once(void **state) {
@@ -330,8 +332,8 @@ static void test_vanishing_namespace_is_no_news(void **state) {
 
         fixture_open(&fixture);
         send_text(&fixture, "a");
-        assert_int_equal(fake_answer(403, "{\"reason\":\"Forbidden\",\"details\":{\"causes\":["
-                                          "{\"reason\":\"NamespaceTerminating\"}]}}"),
+        assert_int_equal(fake_kube_answer(403, "{\"reason\":\"Forbidden\",\"details\":{\"causes\":["
+                                               "{\"reason\":\"NamespaceTerminating\"}]}}"),
                          0);
         assert_int_equal(kube_events_n_dropped(fixture.events), 1);
         assert_int_equal(fixture_close(&fixture), 0);
@@ -343,7 +345,7 @@ static void test_queue_is_bounded(void **state) {
         fixture_open(&fixture);
         for (unsigned i = 0; i < 1010; i++)
                 send_number(&fixture, i);
-        assert_int_equal(fake.n_calls, 4);
+        assert_int_equal(fake_kube.n_calls, 4);
         assert_int_equal(kube_events_n_waiting(fixture.events), 1000);
         assert_int_equal(kube_events_n_dropped(fixture.events), 10);
 

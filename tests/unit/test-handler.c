@@ -25,106 +25,17 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/pod/handler.h"
-#include "cri/client.h"
 #include "proto/grpc/health/v1/health.pb-c.h"
+#include "tests/unit/fake-runtime.h"
+#include "tests/unit/plain-server.h"
 
 #define WAIT_USEC ((uint64_t) 60 * 1000000)
-#define CONNECTIONS_MAX 64
-
-struct RpcCall {
-        int unused;
-};
-
-/* The runtime's end of an exec. */
-static struct {
-        RpcCall call;
-        bool is_running;
-        char command[128];
-        char id[32];
-        int64_t timeout_sec;
-        RpcDone done;
-        void *userdata;
-} the_exec;
-
-int cri_exec_sync(RpcClient *client, const char *id, char *const *command, int64_t timeout_sec,
-                  RpcDone done, void *userdata, RpcCall **ret) {
-        the_exec.is_running = true;
-        the_exec.command[0] = '\0';
-        for (; *command; command++) {
-                strcat(the_exec.command, *command);
-                strcat(the_exec.command, "|");
-        }
-        strcpy(the_exec.id, id);
-        the_exec.timeout_sec = timeout_sec;
-        the_exec.done = done;
-        the_exec.userdata = userdata;
-        *ret = &the_exec.call;
-        return 0;
-}
-
-/* A gRPC server's end of a question about its health. */
-static struct {
-        RpcCall call;
-        bool is_connected;
-        bool is_running;
-        char authority[64];
-        char path[64];
-        char service[64];
-        RpcDone done;
-        void *userdata;
-} the_health;
-
-int rpc_client_adopt(CompletionQueue *queue, int fd, const char *authority, size_t reply_max,
-                     RpcClient **ret) {
-        assert_true(fd >= 0);
-        close(fd);
-        the_health.is_connected = true;
-        snprintf(the_health.authority, sizeof(the_health.authority), "%s", authority);
-        *ret = (RpcClient *) &the_health;
-        return 0;
-}
-
-RpcClient *rpc_client_free(RpcClient *client) {
-        if (client)
-                the_health.is_connected = false;
-        return NULL;
-}
-
-int rpc_call_unary(RpcClient *client, const RpcMethod *method, const ProtobufCMessage *request,
-                   uint64_t timeout_usec, RpcDone done, void *userdata, RpcCall **ret) {
-        const Grpc__Health__V1__HealthCheckRequest *check = (const void *) request;
-
-        the_health.is_running = true;
-        snprintf(the_health.path, sizeof(the_health.path), "%s", method->path);
-        snprintf(the_health.service, sizeof(the_health.service), "%s", check->service);
-        the_health.done = done;
-        the_health.userdata = userdata;
-        *ret = &the_health.call;
-        return 0;
-}
-
-RpcCall *rpc_call_unref(RpcCall *call) {
-        if (call == &the_exec.call)
-                the_exec.is_running = false;
-        if (call == &the_health.call)
-                the_health.is_running = false;
-        return NULL;
-}
 
 typedef struct Fixture {
         sd_event *event;
-        int fd;
+        PlainServer server;
         uint16_t port;
-        sd_event_source *source;
-        int connections[CONNECTIONS_MAX];
-        sd_event_source *sources[CONNECTIONS_MAX];
-        unsigned n_connections;
-        const char *answer;         /* to whatever comes; NULL: none */
-        bool stays_open;            /* behind the answer */
-        const char *const *answers; /* NULL: each connection gets the same */
         unsigned n_connections_before;
-        char text[4096]; /* what came last */
-        bool is_tls;     /* and that was no HTTP */
 
         HandlerSpec spec;
         HandlerOptions options;
@@ -158,54 +69,17 @@ static int on_done(const HandlerResult *result, void *userdata) {
         return 0;
 }
 
-static int on_bytes(sd_event_source *source, int fd, uint32_t events, void *userdata) {
-        Fixture *f = userdata;
-        ssize_t n = recv(fd, f->text, sizeof(f->text) - 1, MSG_DONTWAIT);
-
-        if (n <= 0)
-                return sd_event_source_set_enabled(source, SD_EVENT_OFF);
-
-        f->text[n] = '\0';
-        f->is_tls |= f->text[0] == 0x16;
-        if (f->answer) {
-                (void) send(fd, f->answer, strlen(f->answer), MSG_NOSIGNAL);
-                if (!f->stays_open)
-                        (void) shutdown(fd, SHUT_WR);
-                if (f->answers && f->answers[1])
-                        f->answer = *++f->answers;
-        }
-        return 0;
-}
-
-static int on_connection(sd_event_source *source, int fd, uint32_t events, void *userdata) {
-        Fixture *f = userdata;
-        unsigned i = f->n_connections++;
-
-        assert_true(i < CONNECTIONS_MAX);
-        f->connections[i] = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
-        assert_true(f->connections[i] >= 0);
-        assert_true(sd_event_add_io(f->event, &f->sources[i], f->connections[i], EPOLLIN, on_bytes,
-                                    f) >= 0);
-        return 0;
-}
-
 static int set_up(void **state) {
-        struct sockaddr_in address = { .sin_family = AF_INET };
-        socklen_t size = sizeof(address);
         Fixture *f = calloc(1, sizeof(*f));
 
+        fake_runtime_reset();
         assert_true(sd_event_new(&f->event) >= 0);
-        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        f->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_int_equal(bind(f->fd, (struct sockaddr *) &address, size), 0);
-        assert_int_equal(listen(f->fd, 8), 0);
-        assert_int_equal(getsockname(f->fd, (struct sockaddr *) &address, &size), 0);
-        f->port = ntohs(address.sin_port);
-        assert_true(sd_event_add_io(f->event, &f->source, f->fd, EPOLLIN, on_connection, f) >= 0);
+        plain_server_open(&f->server, f->event, 1, 0);
+        f->port = f->server.port;
         f->options = (HandlerOptions){
                 .event = f->event,
                 .spec = &f->spec,
-                .client = (RpcClient *) f,
+                .client = (RpcClient *) &fake_runtime,
                 .container_id = "c1",
                 .address = "127.0.0.1",
                 .user_agent = "tester/1",
@@ -227,12 +101,7 @@ static int tear_down(void **state) {
 
         handler_free(f->handler);
         handler_spec_done(&f->spec);
-        for (unsigned i = 0; i < f->n_connections; i++) {
-                sd_event_source_disable_unref(f->sources[i]);
-                close(f->connections[i]);
-        }
-        sd_event_source_disable_unref(f->source);
-        close(f->fd);
+        plain_server_close(&f->server);
         sd_event_unref(f->event);
         free(f);
         return 0;
@@ -270,22 +139,22 @@ static void assert_has(const char *text, const char *part) {
 static void test_http(void **state) {
         Fixture *f = *state;
 
-        f->answer = "HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno";
+        f->server.answer = "HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno";
         start(f, "{\"httpGet\":{\"path\":\"/a b?c=ä\",\"port\":%u}}", WAIT_USEC);
         finish(f, HANDLER_FAILED, ERROR_INVALID, "the server answered with HTTP status 500");
         assert_int_equal(f->status, 500);
         assert_string_equal(f->output, "no");
-        assert_has(f->text, "GET /a%20b?c=%C3%A4 HTTP/1.1\r\n");
-        assert_has(f->text, "\r\nHost: 127.0.0.1:");
-        assert_has(f->text, "\r\nUser-Agent: tester/1\r\n");
-        assert_has(f->text, "\r\nAccept: */*\r\n");
-        assert_null(strstr(f->text, "Authorization"));
+        assert_has(f->server.text, "GET /a%20b?c=%C3%A4 HTTP/1.1\r\n");
+        assert_has(f->server.text, "\r\nHost: 127.0.0.1:");
+        assert_has(f->server.text, "\r\nUser-Agent: tester/1\r\n");
+        assert_has(f->server.text, "\r\nAccept: */*\r\n");
+        assert_null(strstr(f->server.text, "Authorization"));
 }
 
 static void test_http_headers(void **state) {
         Fixture *f = *state;
 
-        f->answer = "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\n\r\n";
+        f->server.answer = "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\n\r\n";
         f->options.address =
                 NULL; /* the hook has a host of its own, which is no loopback for proxies */
         start(f,
@@ -297,17 +166,17 @@ static void test_http_headers(void **state) {
               "{\"name\":\"Content-Length\",\"value\":\"7\"}]}}",
               WAIT_USEC);
         finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
-        assert_int_equal(f->n_connections, 1);
-        assert_has(f->text, "\r\nHost: a.example\r\n");
-        assert_has(f->text, "\r\nuser-agent: me\r\n");
-        assert_has(f->text, "\r\nX-Empty:\r\n");
-        assert_has(f->text, "\r\nX-A: 1\r\n");
-        assert_has(f->text, "\r\nX-A: 2\r\n");
-        assert_has(f->text, "\r\nAuthorization: Bearer s3cret\r\n");
+        assert_int_equal(f->server.n_connections, 1);
+        assert_has(f->server.text, "\r\nHost: a.example\r\n");
+        assert_has(f->server.text, "\r\nuser-agent: me\r\n");
+        assert_has(f->server.text, "\r\nX-Empty:\r\n");
+        assert_has(f->server.text, "\r\nX-A: 1\r\n");
+        assert_has(f->server.text, "\r\nX-A: 2\r\n");
+        assert_has(f->server.text, "\r\nAuthorization: Bearer s3cret\r\n");
         assert_string_equal(f->plain_host, "");
-        assert_null(strstr(f->text, "Accept:"));
-        assert_null(strstr(f->text, "tester"));
-        assert_null(strstr(f->text, "Content-Length"));
+        assert_null(strstr(f->server.text, "Accept:"));
+        assert_null(strstr(f->server.text, "tester"));
+        assert_null(strstr(f->server.text, "Content-Length"));
 }
 
 /* https, answered in plain HTTP, is tried once more without TLS where that is allowed, as the kubelet
@@ -316,7 +185,7 @@ static void test_http_fallback(void **state) {
         Fixture *f = *state;
         char host[64];
 
-        f->answer = "HTTP/1.1 204 Fine\r\nContent-Length: 0\r\n\r\n";
+        f->server.answer = "HTTP/1.1 204 Fine\r\nContent-Length: 0\r\n\r\n";
         start(f,
               "{\"httpGet\":{\"scheme\":\"HTTPS\",\"port\":%u,\"httpHeaders\":["
               "{\"name\":\"X-A\",\"value\":\"1\"},"
@@ -327,28 +196,28 @@ static void test_http_fallback(void **state) {
               "{\"name\":\"X-B\",\"value\":\"2\"}]}}",
               WAIT_USEC);
         finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
-        assert_true(f->is_tls);
-        assert_int_equal(f->n_connections, 2);
-        assert_has(f->text, "GET / HTTP/1.1\r\n");
-        assert_has(f->text, "\r\nX-A: 1\r\n");
-        assert_has(f->text, "\r\nX-B: 2\r\n");
-        assert_has(f->text, "\r\nAuthorization-Hint: none\r\n");
-        assert_null(strstr(f->text, "s3cret"));
-        assert_null(strcasestr(f->text, "authorization:"));
+        assert_true(f->server.was_tls);
+        assert_int_equal(f->server.n_connections, 2);
+        assert_has(f->server.text, "GET / HTTP/1.1\r\n");
+        assert_has(f->server.text, "\r\nX-A: 1\r\n");
+        assert_has(f->server.text, "\r\nX-B: 2\r\n");
+        assert_has(f->server.text, "\r\nAuthorization-Hint: none\r\n");
+        assert_null(strstr(f->server.text, "s3cret"));
+        assert_null(strcasestr(f->server.text, "authorization:"));
         snprintf(host, sizeof(host), "127.0.0.1:%u", f->port);
         assert_string_equal(f->plain_host, host);
 
         f->options.allows_plain = false;
         start(f, "{\"httpGet\":{\"scheme\":\"HTTPS\",\"port\":%u}}", WAIT_USEC);
         finish(f, HANDLER_FAILED, ERROR_UNAVAILABLE, "");
-        assert_int_equal(f->n_connections, 3);
+        assert_int_equal(f->server.n_connections, 3);
         assert_string_equal(f->plain_host, "");
 }
 
 static void test_http_failures(void **state) {
         Fixture *f = *state;
 
-        f->answer = "";
+        f->server.answer = "";
         start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
         finish(f, HANDLER_FAILED, ERROR_UNAVAILABLE, "was cut");
 
@@ -396,7 +265,7 @@ static void test_http_statuses(void **state) {
         Fixture *f = *state;
 
         for (size_t i = 0; i < sizeof(status_cases) / sizeof(status_cases[0]); i++) {
-                f->answer = status_cases[i].answer;
+                f->server.answer = status_cases[i].answer;
                 start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
                 while (f->n_done == 0)
                         assert_true(sd_event_run(f->event, WAIT_USEC) > 0);
@@ -406,14 +275,14 @@ static void test_http_statuses(void **state) {
                                  f->status, f->output, f->message);
                 assert_true(f->kind != ERROR_TIMEOUT);
         }
-        assert_int_equal(f->n_connections, sizeof(status_cases) / sizeof(status_cases[0]));
+        assert_int_equal(f->server.n_connections, sizeof(status_cases) / sizeof(status_cases[0]));
 }
 
 /* Each answer redirects to the next; the last is repeated. */
 static void answer_in_turn(Fixture *f, const char *const *answers) {
-        f->answers = answers;
-        f->answer = *answers;
-        f->n_connections_before = f->n_connections;
+        f->server.answers = answers;
+        f->server.answer = *answers;
+        f->n_connections_before = f->server.n_connections;
 }
 
 #define TO(where) "HTTP/1.1 302 Found\r\nLocation: " where "\r\nContent-Length: 5\r\n\r\nmoved"
@@ -499,11 +368,12 @@ static void test_http_redirects(void **state) {
                 if (f->outcome != redirect_cases[i].outcome ||
                     f->status != redirect_cases[i].status ||
                     strcmp(f->output, redirect_cases[i].output) != 0 ||
-                    f->n_connections - f->n_connections_before != redirect_cases[i].n_requests)
+                    f->server.n_connections - f->n_connections_before !=
+                            redirect_cases[i].n_requests)
                         fail_msg("case %zu: %d, status %d, `%s`, %s, %u requests", i,
                                  (int) f->outcome, f->status, f->output, f->message,
-                                 f->n_connections - f->n_connections_before);
-                assert_has(f->text, redirect_cases[i].path);
+                                 f->server.n_connections - f->n_connections_before);
+                assert_has(f->server.text, redirect_cases[i].path);
         }
 }
 
@@ -519,9 +389,9 @@ static void test_http_redirect_headers(void **state) {
               "{\"name\":\"Authorization\",\"value\":\"Bearer s3cret\"}]}}",
               WAIT_USEC);
         finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
-        assert_has(f->text, "GET /next HTTP/1.1\r\n");
-        assert_has(f->text, "\r\nX-A: 1\r\n");
-        assert_null(strstr(f->text, "s3cret"));
+        assert_has(f->server.text, "GET /next HTTP/1.1\r\n");
+        assert_has(f->server.text, "\r\nX-A: 1\r\n");
+        assert_null(strstr(f->server.text, "s3cret"));
 }
 
 static void test_http_timeout(void **state) {
@@ -532,8 +402,8 @@ static void test_http_timeout(void **state) {
         assert_int_equal(f->status, 0);
 
         /* Its answer has begun, and is not ended. */
-        f->answer = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart";
-        f->stays_open = true;
+        f->server.answer = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart";
+        f->server.stays_open = true;
         start(f, "{\"httpGet\":{\"port\":%u}}", 50000);
         finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it did not finish within");
 }
@@ -551,7 +421,7 @@ static void test_http_large(void **state) {
                 memset(answer, 'x', 100000);
                 memcpy(answer, heads[i], strlen(heads[i]));
                 answer[99999] = '\0';
-                f->answer = answer;
+                f->server.answer = answer;
                 start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
                 finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
                 assert_int_equal(f->output_size, HANDLER_OUTPUT_MAX);
@@ -568,7 +438,7 @@ static void test_http_long_header(void **state) {
         memset(answer, 'x', 200000);
         memcpy(answer, head, strlen(head));
         answer[199999] = '\0';
-        f->answer = answer;
+        f->server.answer = answer;
         start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
         finish(f, HANDLER_FAILED, ERROR_UNAVAILABLE, "");
         assert_int_equal(f->status, 200); /* it was reached */
@@ -648,15 +518,27 @@ static void start_grpc(Fixture *f, const char *service, uint16_t port, uint64_t 
         f->options.timeout_usec = timeout_usec;
         assert_int_equal(handler_run(&f->options, &f->handler), 0);
         f->options.spec = &f->spec;
-        while (f->n_done == 0 && !the_health.is_running)
+        while (f->n_done == 0 && !fake_runtime_find("Check"))
                 assert_true(sd_event_run(f->event, WAIT_USEC) > 0);
+}
+
+static void assert_health_request(const char *service) {
+        const RpcCall *call = fake_runtime_find("Check");
+        Grpc__Health__V1__HealthCheckRequest *request =
+                grpc__health__v1__health_check_request__unpack(NULL, call->request_size,
+                                                               call->request);
+
+        assert_string_equal(call->path, "/grpc.health.v1.Health/Check");
+        assert_non_null(request);
+        assert_string_equal(request->service, service);
+        grpc__health__v1__health_check_request__free_unpacked(request, NULL);
 }
 
 static void answer_health(int status) {
         Grpc__Health__V1__HealthCheckResponse reply = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
 
         reply.status = (Grpc__Health__V1__HealthCheckResponse__ServingStatus) status;
-        assert_int_equal(the_health.done(&reply, NULL, the_health.userdata), 0);
+        fake_runtime_answer("Check", &reply, NULL);
 }
 
 static void test_grpc(void **state) {
@@ -681,64 +563,56 @@ static void test_grpc(void **state) {
         snprintf(authority, sizeof(authority), "127.0.0.1:%u", f->port);
         for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
                 start_grpc(f, "store.Cart", f->port, WAIT_USEC);
-                assert_string_equal(the_health.authority, authority);
-                assert_string_equal(the_health.path, "/grpc.health.v1.Health/Check");
-                assert_string_equal(the_health.service, "store.Cart");
+                assert_string_equal(fake_runtime_find("Check")->target, authority);
+                assert_health_request("store.Cart");
                 answer_health(answers[i].status);
                 finish(f, answers[i].outcome, answers[i].kind, answers[i].message);
-                assert_false(the_health.is_connected);
-                assert_false(the_health.is_running);
+                assert_false(fake_runtime.is_adopted);
+                assert_null(fake_runtime_find(NULL));
         }
 
         start_grpc(f, "", f->port, WAIT_USEC);
-        assert_int_equal(the_health.done(NULL, &error, the_health.userdata), 0);
+        fake_runtime_answer("Check", NULL, &error);
         finish(f, HANDLER_FAILED, ERROR_UNSUPPORTED,
                "this server does not implement the grpc health protocol "
                "(grpc.health.v1.Health): unknown service");
 
         start_grpc(f, "", f->port, 20000);
         finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it did not finish within 0 s");
-        assert_false(the_health.is_connected);
+        assert_false(fake_runtime.is_adopted);
 
         start_grpc(f, "", 1, WAIT_USEC);
         finish(f, HANDLER_FAILED, ERROR_UNAVAILABLE,
                "cannot connect to 127.0.0.1:1: Connection refused");
 }
 
-static void answer_exec(int status, const char *output, const char *complaint) {
-        CriExec reply = RUNTIME__V1__EXEC_SYNC_RESPONSE__INIT;
-
-        reply.exit_code = status;
-        reply.stdout.data = (uint8_t *) output;
-        reply.stdout.len = strlen(output);
-        reply.stderr.data = (uint8_t *) complaint;
-        reply.stderr.len = strlen(complaint);
-        assert_int_equal(the_exec.done(&reply, NULL, the_exec.userdata), 0);
-}
-
 #define EXEC "{\"exec\":{\"command\":[\"sh\",\"-c\",\"x\"]}}"
+
+static const RpcCall *exec_call(void) {
+        return fake_runtime_find("ExecSync");
+}
 
 static void test_exec(void **state) {
         Fixture *f = *state;
 
         start(f, EXEC, 7900000);
-        assert_string_equal(the_exec.command, "sh|-c|x|");
-        assert_string_equal(the_exec.id, "c1");
-        assert_int_equal(the_exec.timeout_sec, 7);
-        answer_exec(0, "fine\n", "ignored");
+        assert_string_equal(exec_call()->command, "sh -c x");
+        assert_string_equal(exec_call()->target, "c1");
+        assert_int_equal(exec_call()->timeout_sec, 7);
+        fake_runtime_answer_exec(0, "fine\n", "ignored");
         finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
         assert_string_equal(f->output, "fine\n");
-        assert_false(the_exec.is_running);
+        assert_null(exec_call());
 
         start(f, EXEC, 10);
-        assert_int_equal(the_exec.timeout_sec, 1);
-        answer_exec(3, "ignored", "it is \"bad\"\nvery");
+        assert_int_equal(exec_call()->timeout_sec, 1);
+        fake_runtime_answer_exec(3, "ignored", "it is \"bad\"\nvery");
         finish(f, HANDLER_FAILED, ERROR_INVALID, "the command exited with status 3");
         assert_int_equal(f->status, 3);
         assert_string_equal(f->output, "it is \"bad\"\nvery");
 
         start(f, EXEC, WAIT_USEC);
-        answer_exec(127, "", "");
+        fake_runtime_answer_exec(127, "", "");
         finish(f, HANDLER_FAILED, ERROR_INVALID, "the command exited with status 127");
         assert_string_equal(f->output, "");
 }
@@ -752,7 +626,7 @@ static void test_exec_flood(void **state) {
         flood[(1 << 20) - 1] = '\0';
         for (int status = 0; status < 2; status++) {
                 start(f, EXEC, WAIT_USEC);
-                answer_exec(status, flood, flood);
+                fake_runtime_answer_exec(status, flood, flood);
                 assert_int_equal(f->n_done, 1);
                 assert_int_equal(f->output_size, HANDLER_OUTPUT_MAX);
         }
@@ -764,18 +638,18 @@ static void test_exec_failures(void **state) {
         Fixture *f = *state;
 
         start(f, EXEC, WAIT_USEC);
-        assert_int_equal(the_exec.done(NULL, &error, the_exec.userdata), 0);
+        fake_runtime_answer("ExecSync", NULL, &error);
         finish(f, HANDLER_NOT_RUN, ERROR_NOT_FOUND, "no such container");
 
         /* The runtime has noticed it first. */
         error = (Error){ .kind = ERROR_TIMEOUT, .message = (char *) "timed out" };
         start(f, EXEC, WAIT_USEC);
-        assert_int_equal(the_exec.done(NULL, &error, the_exec.userdata), 0);
+        fake_runtime_answer("ExecSync", NULL, &error);
         finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "timed out");
 
         start(f, EXEC, 20000);
         finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it did not finish within 0 s");
-        assert_false(the_exec.is_running);
+        assert_null(exec_call());
 
         f->options.client = NULL;
         start(f, EXEC, WAIT_USEC);
@@ -832,7 +706,7 @@ static void test_dropped(void **state) {
                 while (sd_event_run(f->event, 0) > 0)
                         ;
                 assert_int_equal(f->n_done, 0);
-                assert_false(the_exec.is_running);
+                assert_null(exec_call());
         }
 }
 

@@ -1,170 +1,230 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What a result means for a preStop hook; the handler is a function here that the test answers for
+ * What comes of a preStop hook, with a runtime that answers what the test says, and a real server
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/pod/hook.h"
+#include "tests/unit/fake-runtime.h"
+#include "tests/unit/plain-server.h"
 
-struct Handler {
-        HandlerOptions options;
-};
+#define WAIT_USEC ((uint64_t) 60 * 1000000)
+#define LATE_USEC 20000
+#define EXEC "{\"exec\":{\"command\":[\"bye\",\"now\"]}}"
+#define HTTP "{\"httpGet\":{\"port\":%u}}"
+#define HTTPS "{\"httpGet\":{\"port\":%u,\"scheme\":\"HTTPS\"}}"
+#define TCP "{\"tcpSocket\":{\"port\":%u}}"
 
-static struct {
-        Handler handler;
-        bool is_running;
+typedef struct Fixture {
+        sd_event *event;
+        PlainServer server;
+        HandlerSpec spec;
+        Hook *hook;
         unsigned n_done;
         ErrorKind kind;
         char message[256];
         char plain_host[64];
-} the;
-
-int handler_run(const HandlerOptions *options, Handler **ret) {
-        the.handler.options = *options;
-        the.is_running = true;
-        *ret = &the.handler;
-        return 0;
-}
-
-Handler *handler_free(Handler *handler) {
-        if (handler)
-                the.is_running = false;
-        return NULL;
-}
+} Fixture;
 
 static int on_done(const Error *error, const char *plain_host, void *userdata) {
-        Hook **hook = userdata;
+        Fixture *f = userdata;
 
-        the.n_done++;
-        the.kind = error ? error->kind : ERROR_NONE;
-        snprintf(the.message, sizeof(the.message), "%s", error ? error_message(error) : "");
-        snprintf(the.plain_host, sizeof(the.plain_host), "%s", plain_host ?: "");
-        *hook = hook_free(*hook);
+        f->n_done++;
+        f->kind = error ? error->kind : ERROR_NONE;
+        snprintf(f->message, sizeof(f->message), "%s", error ? error_message(error) : "");
+        snprintf(f->plain_host, sizeof(f->plain_host), "%s", plain_host ?: "");
+        f->hook = hook_free(f->hook);
         return 0;
 }
 
-#define FAILED(why) ((Error){ .kind = ERROR_INVALID, .message = (char *) why })
-#define LATE ((Error){ .kind = ERROR_TIMEOUT, .message = (char *) "late" })
+static int set_up(void **state) {
+        Fixture *f = calloc(1, sizeof(*f));
 
-static void test_results(void **state) {
-        const struct {
-                HandlerKind kind;
-                HandlerOutcome outcome;
-                Error error;
+        fake_runtime_reset();
+        assert_true(sd_event_new(&f->event) >= 0);
+        plain_server_open(&f->server, f->event, 1, 0);
+        f->spec = HANDLER_SPEC_INIT;
+        *state = f;
+        return 0;
+}
+
+static int tear_down(void **state) {
+        Fixture *f = *state;
+
+        hook_free(f->hook);
+        assert_null(fake_runtime_find(NULL));
+        handler_spec_done(&f->spec);
+        plain_server_close(&f->server);
+        sd_event_unref(f->event);
+        free(f);
+        return 0;
+}
+
+/* "%u" in the hook is the port. */
+static void start(Fixture *f, const char *hook, unsigned port, uint64_t timeout_usec) {
+        const HookTarget target = {
+                .client = (RpcClient *) &fake_runtime,
+                .container_id = "c1",
+                .address = "127.0.0.1",
+        };
+        char text[128];
+
+        f->n_done = 0;
+        handler_spec_done(&f->spec);
+        snprintf(text, sizeof(text), hook, port);
+        assert_int_equal(handler_spec_parse(text, NULL, &f->spec, NULL), 0);
+        assert_int_equal(hook_run(f->event, &f->spec, &target, timeout_usec, on_done, f, &f->hook),
+                         0);
+        assert_int_equal(f->n_done, 0);
+}
+
+static void finish(Fixture *f, ErrorKind kind, const char *message) {
+        while (f->n_done == 0)
+                assert_true(sd_event_run(f->event, WAIT_USEC) > 0);
+        assert_int_equal(f->n_done, 1);
+        assert_int_equal(f->kind, kind);
+        assert_int_equal(strncmp(f->message, message, strlen(message)), 0);
+        if (!*message)
+                assert_string_equal(f->message, "");
+}
+
+/* Of a program's complaint the first line is reported. */
+static void test_exec(void **state) {
+        static const struct {
                 int status;
-                const char *output;
-                ErrorKind expected;
+                const char *output, *complaint;
+                ErrorKind kind;
                 const char *message;
         } cases[] = {
-                { HANDLER_EXEC, HANDLER_SUCCEEDED, ERROR_INIT, 0, "fine", ERROR_NONE, "" },
-                { HANDLER_EXEC, HANDLER_FAILED, FAILED("status 3"), 3, "it is \"bad\"\nvery",
-                  ERROR_INVALID, "status 3: \"it is \\\"bad\\\"\"" },
-                { HANDLER_EXEC, HANDLER_FAILED, FAILED("status 4"), 4, "", ERROR_INVALID,
-                  "status 4" },
-                { HANDLER_EXEC, HANDLER_FAILED, FAILED("status 5"), 5, "\nx", ERROR_INVALID,
-                  "status 5" },
-                { HANDLER_EXEC, HANDLER_NOT_RUN, FAILED("no runtime"), 0, "", ERROR_INVALID,
-                  "no runtime" },
-                { HANDLER_EXEC, HANDLER_FAILED, LATE, 0, "", ERROR_TIMEOUT, "late" },
-                { HANDLER_HTTP, HANDLER_SUCCEEDED, ERROR_INIT, 200, "", ERROR_NONE, "" },
-                /* Any answer is one, also if it breaks off. */
-                { HANDLER_HTTP, HANDLER_FAILED, FAILED("HTTP status 500"), 500, "", ERROR_NONE,
-                  "" },
-                { HANDLER_HTTP, HANDLER_FAILED, FAILED("was cut"), 200, "x", ERROR_NONE, "" },
-                { HANDLER_HTTP, HANDLER_FAILED, FAILED("refused"), 0, "", ERROR_INVALID,
-                  "refused" },
-                { HANDLER_HTTP, HANDLER_FAILED, LATE, 0, "", ERROR_TIMEOUT, "late" },
-                { HANDLER_TCP, HANDLER_FAILED, FAILED("refused"), 0, "", ERROR_INVALID, "refused" },
-                { HANDLER_SLEEP, HANDLER_SUCCEEDED, ERROR_INIT, 0, "", ERROR_NONE, "" },
+                { 0, "fine", "", ERROR_NONE, "" },
+                { 3, "", "it is \"bad\"\nvery", ERROR_INVALID,
+                  "the command exited with status 3: \"it is \\\"bad\\\"\"" },
+                { 4, "x", "", ERROR_INVALID, "the command exited with status 4" },
+                { 5, "", "\nx", ERROR_INVALID, "the command exited with status 5" },
         };
+        Fixture *f = *state;
 
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                const HandlerSpec spec = { .kind = cases[i].kind };
-                const HandlerResult result = {
-                        .outcome = cases[i].outcome,
-                        .error = cases[i].error.kind != ERROR_NONE ? &cases[i].error : NULL,
-                        .status = cases[i].status,
-                        .output = cases[i].output,
-                        .output_size = strlen(cases[i].output),
-                };
-                Hook *hook;
-
-                the.n_done = 0;
-                assert_int_equal(hook_run(NULL, &spec, &(HookTarget){ .client = NULL }, 5, on_done,
-                                          &hook, &hook),
-                                 0);
-                assert_int_equal(the.n_done, 0);
-                assert_int_equal(the.handler.options.on_done(&result, the.handler.options.userdata),
-                                 0);
-                assert_int_equal(the.n_done, 1);
-                assert_false(the.is_running);
-                if (the.kind != cases[i].expected || strcmp(the.message, cases[i].message) != 0)
-                        fail_msg("case %zu: %s", i, the.message);
+                start(f, EXEC, 0, 7000000);
+                assert_string_equal(fake_runtime_find("ExecSync")->target, "c1");
+                assert_string_equal(fake_runtime_find("ExecSync")->command, "bye now");
+                assert_int_equal(fake_runtime_find("ExecSync")->timeout_sec, 7);
+                fake_runtime_answer_exec(cases[i].status, cases[i].output, cases[i].complaint);
+                finish(f, cases[i].kind, cases[i].message);
+                assert_int_equal(strlen(f->message), strlen(cases[i].message));
         }
+
+        start(f, EXEC, 0, WAIT_USEC);
+        fake_runtime_refuse("ExecSync", ERROR_UNAVAILABLE, "no runtime");
+        finish(f, ERROR_UNAVAILABLE, "no runtime");
+        start(f, EXEC, 0, WAIT_USEC);
+        fake_runtime_refuse("ExecSync", ERROR_TIMEOUT, "late");
+        finish(f, ERROR_TIMEOUT, "late");
+        start(f, EXEC, 0, LATE_USEC);
+        finish(f, ERROR_TIMEOUT, "it did not finish within");
 }
 
 /* A program may complain at length, and in bytes that are no text. */
 static void test_long_complaint(void **state) {
-        const HandlerSpec spec = { .kind = HANDLER_EXEC };
-        const Error error = FAILED("status 1");
-        HandlerResult result = {
-                .outcome = HANDLER_FAILED,
-                .error = &error,
-                .status = 1,
-                .output_size = HANDLER_OUTPUT_MAX,
-        };
-        char *output = malloc(HANDLER_OUTPUT_MAX);
-        Hook *hook;
+        Fixture *f = *state;
+        char *output = malloc(2 * HANDLER_OUTPUT_MAX);
 
-        memset(output, 0xff, HANDLER_OUTPUT_MAX);
-        result.output = output;
-        assert_int_equal(hook_run(NULL, &spec, &(HookTarget){ .client = NULL }, 5, on_done, &hook,
-                                  &hook),
-                         0);
-        assert_int_equal(the.handler.options.on_done(&result, the.handler.options.userdata), 0);
-        assert_true(strlen(the.message) < sizeof(the.message) - 1);
-        assert_memory_equal(the.message, "status 1: \"", 11);
+        memset(output, 0xff, 2 * HANDLER_OUTPUT_MAX);
+        output[2 * HANDLER_OUTPUT_MAX - 1] = '\0';
+        start(f, EXEC, 0, WAIT_USEC);
+        fake_runtime_answer_exec(1, "", output);
+        finish(f, ERROR_INVALID, "the command exited with status 1: \"");
+        assert_true(strlen(f->message) < sizeof(f->message) - 1);
         free(output);
 }
 
-static void test_options(void **state) {
-        const HandlerSpec spec = { .kind = HANDLER_HTTP };
-        const HookTarget target = { .container_id = "c1", .address = "10.0.0.7" };
-        const HandlerOptions *options = &the.handler.options;
-        Hook *hook;
+/* Any answer is one, also if it breaks off. */
+static void test_http(void **state) {
+        static const char *const answers[] = {
+                "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+                "HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno",
+                "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx",
+        };
+        Fixture *f = *state;
 
-        assert_int_equal(hook_run(NULL, &spec, &target, 7, on_done, &hook, &hook), 0);
-        assert_ptr_equal(options->spec, &spec);
-        assert_string_equal(options->container_id, "c1");
-        assert_string_equal(options->address, "10.0.0.7");
-        assert_string_equal(options->user_agent, "kube-lifecycle/inplaced");
-        assert_true(options->allows_plain);
-        assert_int_equal(options->timeout_usec, 7);
-        options->on_done(&(HandlerResult){ .status = 200, .plain_host = "10.0.0.7:80" },
-                         options->userdata);
-        assert_string_equal(the.plain_host, "10.0.0.7:80");
+        for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+                f->server.answer = answers[i];
+                start(f, HTTP, f->server.port, WAIT_USEC);
+                finish(f, ERROR_NONE, "");
+                assert_non_null(
+                        strstr(f->server.text, "\r\nUser-Agent: kube-lifecycle/inplaced\r\n"));
+                assert_string_equal(f->plain_host, "");
+        }
 
-        assert_int_equal(hook_run(NULL, &spec, &target, 7, on_done, &hook, &hook), 0);
-        assert_null(hook_free(hook));
-        assert_false(the.is_running);
+        f->server.answer = NULL;
+        start(f, HTTP, f->server.port, LATE_USEC);
+        finish(f, ERROR_TIMEOUT, "it did not finish within");
 }
+
+/* What is no TLS is asked once more without it. */
+static void test_without_tls(void **state) {
+        char host[32];
+        Fixture *f = *state;
+
+        f->server.answer = "HTTP/1.1 204 Fine\r\nContent-Length: 0\r\n\r\n";
+        start(f, HTTPS, f->server.port, WAIT_USEC);
+        finish(f, ERROR_NONE, "");
+        assert_true(f->server.was_tls);
+        snprintf(host, sizeof(host), "127.0.0.1:%u", f->server.port);
+        assert_string_equal(f->plain_host, host);
+}
+
+static void test_nothing_listens(void **state) {
+        static const char *const hooks[] = { HTTP, TCP };
+        Fixture *f = *state;
+        unsigned port = f->server.port;
+
+        start(f, TCP, port, WAIT_USEC);
+        finish(f, ERROR_NONE, "");
+        plain_server_close(&f->server);
+        for (size_t i = 0; i < 2; i++) {
+                start(f, hooks[i], port, WAIT_USEC);
+                while (f->n_done == 0)
+                        assert_true(sd_event_run(f->event, WAIT_USEC) > 0);
+                assert_int_equal(f->kind, ERROR_UNAVAILABLE);
+                assert_true(f->message[0]);
+        }
+        plain_server_open(&f->server, f->event, 1, 0);
+}
+
+static void test_sleep(void **state) {
+        Fixture *f = *state;
+
+        start(f, "{\"sleep\":{\"seconds\":0}}", 0, WAIT_USEC);
+        finish(f, ERROR_NONE, "");
+}
+
+static void test_dropped(void **state) {
+        static const char *const hooks[] = { EXEC, HTTP, TCP };
+        Fixture *f = *state;
+
+        for (size_t i = 0; i < 3; i++) {
+                start(f, hooks[i], f->server.port, WAIT_USEC);
+                f->hook = hook_free(f->hook);
+                assert_null(f->hook);
+                assert_null(fake_runtime_find(NULL));
+                while (sd_event_run(f->event, 0) > 0)
+                        ;
+                assert_int_equal(f->n_done, 0);
+        }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_results),
-                cmocka_unit_test(test_long_complaint),
-                cmocka_unit_test(test_options),
+                TEST(test_exec),        TEST(test_long_complaint),  TEST(test_http),
+                TEST(test_without_tls), TEST(test_nothing_listens), TEST(test_sleep),
+                TEST(test_dropped),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,43 +15,25 @@
 #include <cmocka.h>
 
 #include "agent/kube/report.h"
+#include "tests/unit/fake-clock.h"
+#include "tests/unit/fake-kube.h"
 #include "tests/unit/stderr-capture.h"
 
 #define SUBJECT "Cannot watch the tests"
 
-/* A client that can be given trouble. */
-struct KubeClient {
-        sd_event *event;
-        Error trouble;
-        bool is_unauthorized;
-};
-
-sd_event *kube_client_event(const KubeClient *client) {
-        return client->event;
-}
-
-const Error *kube_client_trouble(const KubeClient *client) {
-        return client->trouble.kind == ERROR_NONE ? NULL : &client->trouble;
-}
-
-bool kube_client_is_in_trouble(const KubeClient *client) {
-        return client->trouble.kind != ERROR_NONE || client->is_unauthorized;
-}
-
 typedef struct Fixture {
-        KubeClient client;
         KubeReport report;
         Log *log;
         Stderr captured;
 } Fixture;
 
 static void fixture_open(Fixture *f) {
-        *f = (Fixture){ .client = { .trouble = ERROR_INIT } };
-        assert_true(sd_event_new(&f->client.event) >= 0);
+        *f = (Fixture){ .log = NULL };
+        fake_kube_open();
         stderr_pipe(&f->captured);
         assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &f->log), 0);
         f->report = (KubeReport){
-                .client = &f->client, .log = f->log, .subject = SUBJECT, .delay_usec = 1000
+                .client = &fake_kube, .log = f->log, .subject = SUBJECT, .delay_usec = 1000
         };
 }
 
@@ -62,9 +44,9 @@ static unsigned fixture_close(Fixture *f, const char *text) {
 
         kube_report_done(&f->report);
         log_free(f->log);
-        error_done(&f->client.trouble);
         assert_null(f->report.delay.source);
-        sd_event_unref(f->client.event);
+        fake_clock_done();
+        fake_kube_close();
         while ((said = strstr(said, text))) {
                 said += strlen(text);
                 n++;
@@ -84,7 +66,7 @@ static void trouble(Fixture *f, ErrorKind kind, const char *message) {
 /* Runs until the report has nothing to wait for. */
 static void wait_for_delay(Fixture *f) {
         while (timer_is_running(&f->report.delay))
-                assert_true(sd_event_run(f->client.event, UINT64_MAX) > 0);
+                fake_clock_skip(fake_kube.event);
 }
 
 static void test_lasting_trouble_is_said_once(void **state) {
@@ -129,16 +111,16 @@ static void test_what_cannot_pass_is_said_at_once(void **state) {
 
 /* The newest reason counts, and does not begin the wait anew. */
 static void test_reason_changes_in_the_wait(void **state) {
-        uint64_t before_usec, after_usec;
         Fixture f;
 
         fixture_open(&f);
         trouble(&f, ERROR_TIMEOUT, "first");
-        assert_true(sd_event_source_get_time(f.report.delay.source, &before_usec) >= 0);
+        fake_clock_pass(fake_kube.event, 400);
         trouble(&f, ERROR_DENIED, "second");
-        assert_true(sd_event_source_get_time(f.report.delay.source, &after_usec) >= 0);
-        assert_int_equal(before_usec, after_usec);
-        wait_for_delay(&f);
+        fake_clock_pass(fake_kube.event, 599);
+        assert_true(timer_is_running(&f.report.delay));
+        fake_clock_pass(fake_kube.event, 1);
+        assert_false(timer_is_running(&f.report.delay));
         assert_string_equal(error_message(&f.report.logged), "second");
         assert_int_equal(fixture_close(&f, SUBJECT), 1);
 }
@@ -155,7 +137,7 @@ static void test_it_is_said_anew_after_it_was_well(void **state) {
 }
 
 static void turn(Fixture *f) {
-        assert_true(sd_event_run(f->client.event, UINT64_MAX) > 0);
+        fake_clock_skip(fake_kube.event);
 }
 
 /* One place speaks of the connection, and one of credentials. */
@@ -163,12 +145,12 @@ static void test_trouble_of_all_is_said_by_one(void **state) {
         Fixture f;
 
         fixture_open(&f);
-        f.client.is_unauthorized = true;
+        fake_kube.is_unknown = true;
         trouble(&f, ERROR_INVALID, "a");
         turn(&f);
         f.report.speaks_for_all = true;
         trouble(&f, ERROR_INVALID, "b");
-        error_set(&f.client.trouble, ERROR_UNAVAILABLE, "refused");
+        error_set(&fake_kube.trouble, ERROR_UNAVAILABLE, "refused");
         trouble(&f, ERROR_INVALID, "c");
         turn(&f);
         assert_string_equal(error_message(&f.report.logged), "b");
@@ -181,10 +163,10 @@ static void test_trouble_outlasts_that_of_all(void **state) {
 
         fixture_open(&f);
         trouble(&f, ERROR_DENIED, "forbidden");
-        error_set(&f.client.trouble, ERROR_UNAVAILABLE, "refused");
+        error_set(&fake_kube.trouble, ERROR_UNAVAILABLE, "refused");
         turn(&f);
         turn(&f);
-        error_done(&f.client.trouble);
+        error_done(&fake_kube.trouble);
         wait_for_delay(&f);
         assert_int_equal(fixture_close(&f, SUBJECT ": forbidden."), 1);
 }

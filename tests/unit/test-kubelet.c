@@ -23,8 +23,8 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/rfc3339.h"
 #include "agent/pod/kubelet.h"
-#include "tests/unit/kube-fake.h"
-#include "tests/unit/still-clock.h"
+#include "tests/unit/fake-clock.h"
+#include "tests/unit/fake-kube.h"
 
 #define LEASES "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/"
 
@@ -58,22 +58,22 @@ static void ask(Kubelet *kubelet, Asker *asker) {
 
 static void wait_for(const Asker *asker, unsigned n) {
         while (asker->n_answers < n)
-                assert_true(sd_event_run(fake.event, 60000000) > 0);
+                assert_true(sd_event_run(fake_kube.event, 60000000) > 0);
 }
 
-static int on_time(sd_event_source *source, uint64_t usec, void *userdata) {
-        *(bool *) userdata = true;
-        return 0;
+static void close_world(void) {
+        fake_clock_done();
+        fake_kube_close();
+}
+
+static void wait_for_call(void) {
+        while (fake_kube.n_calls == 0)
+                assert_true(sd_event_run(fake_kube.event, 60000000) > 0);
 }
 
 /* Until the last answer is stale. */
 static void pass_time(void) {
-        bool is_over = false;
-
-        assert_true(sd_event_add_time_relative(fake.event, NULL, CLOCK_MONOTONIC, 510000, 1,
-                                               on_time, &is_over) >= 0);
-        while (!is_over)
-                assert_true(sd_event_run(fake.event, 60000000) > 0);
+        fake_clock_pass(fake_kube.event, 510000);
 }
 
 /* Only the backlog answers, as it may with a real one. */
@@ -94,9 +94,9 @@ static int serve(uint16_t *port) {
 static Kubelet *open_kubelet(const char *address, bool has_client) {
         Kubelet *kubelet;
         const KubeletOptions options = {
-                .event = fake.event,
+                .event = fake_kube.event,
                 .address = address,
-                .client = has_client ? &fake : NULL,
+                .client = has_client ? &fake_kube : NULL,
                 .node_name = "node-1",
         };
 
@@ -110,11 +110,11 @@ static void test_address(void **state) {
                                            "[::1]",      "127.0.0.1:65536", "node:1", "1.2.3.4:0",
                                            "1.2.3.4:-1", "1.2.3.4:1x",      "[:1",    "x" };
 
-        fake_open();
+        fake_kube_open();
         for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
                 kubelet_free(open_kubelet(good[i], false));
         for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-                const KubeletOptions options = { .event = fake.event, .address = bad[i] };
+                const KubeletOptions options = { .event = fake_kube.event, .address = bad[i] };
                 Error error = ERROR_INIT;
                 Kubelet *kubelet;
 
@@ -123,7 +123,7 @@ static void test_address(void **state) {
                 assert_int_equal(error.kind, ERROR_INVALID);
                 error_done(&error);
         }
-        fake_close();
+        close_world();
 }
 
 static void test_comes_and_goes(void **state) {
@@ -133,7 +133,7 @@ static void test_comes_and_goes(void **state) {
         Kubelet *kubelet;
         int fd = serve(&port);
 
-        fake_open();
+        fake_kube_open();
         snprintf(address, sizeof(address), "127.0.0.1:%u", port);
         kubelet = open_kubelet(address, true);
         for (int i = 0; i < 3; i++)
@@ -155,7 +155,7 @@ static void test_comes_and_goes(void **state) {
         assert_int_equal(askers[0].state, KUBELET_AWAY);
         snprintf(why, sizeof(why), "nothing answers on %s", address);
         assert_string_equal(askers[0].why, why);
-        assert_int_equal(fake.n_begun, 0);
+        assert_int_equal(fake_kube.n_begun, 0);
 
         pass_time();
         fd = serve(&port);
@@ -164,7 +164,7 @@ static void test_comes_and_goes(void **state) {
         assert_int_equal(askers[0].state, KUBELET_ALIVE);
         close(fd);
         kubelet_free(kubelet);
-        fake_close();
+        close_world();
 }
 
 /* One that was there before the first question is missed; its Lease, good for some time yet, does not count. */
@@ -175,7 +175,7 @@ static void test_goes_unasked(void **state) {
         Kubelet *kubelet;
         int fd = serve(&port);
 
-        fake_open();
+        fake_kube_open();
         snprintf(address, sizeof(address), "127.0.0.1:%u", port);
         kubelet = open_kubelet(address, true);
         pass_time();
@@ -184,9 +184,9 @@ static void test_goes_unasked(void **state) {
         ask(kubelet, &asker);
         wait_for(&asker, 1);
         assert_int_equal(asker.state, KUBELET_AWAY);
-        assert_int_equal(fake.n_begun, 0);
+        assert_int_equal(fake_kube.n_begun, 0);
         kubelet_free(kubelet);
-        fake_close();
+        close_world();
 }
 
 /* An answer is valid for half a second. */
@@ -197,8 +197,7 @@ static void test_pace_of_answers(void **state) {
         Kubelet *kubelet;
         int fd = serve(&port);
 
-        fake_open();
-        still_begin();
+        fake_kube_open();
         snprintf(address, sizeof(address), "127.0.0.1:%u", port);
         kubelet = open_kubelet(address, true);
         ask(kubelet, &asker);
@@ -206,17 +205,16 @@ static void test_pace_of_answers(void **state) {
         assert_int_equal(asker.state, KUBELET_ALIVE);
         close(fd);
 
-        still_pass(fake.event, 499999);
+        fake_clock_pass(fake_kube.event, 499999);
         ask(kubelet, &asker);
         wait_for(&asker, 2);
         assert_int_equal(asker.state, KUBELET_ALIVE);
-        still_pass(fake.event, 1);
+        fake_clock_pass(fake_kube.event, 1);
         ask(kubelet, &asker);
         wait_for(&asker, 3);
         assert_int_equal(asker.state, KUBELET_AWAY);
         kubelet_free(kubelet);
-        still_end();
-        fake_close();
+        close_world();
 }
 
 /* One that was never there is tried every 30 seconds. */
@@ -229,22 +227,20 @@ static void test_pace_of_the_search(void **state) {
                 int fd = serve(&port);
 
                 close(fd);
-                fake_open();
-                still_begin();
+                fake_kube_open();
                 snprintf(address, sizeof(address), "127.0.0.1:%u", port);
                 kubelet = open_kubelet(address, false);
-                still_pass(fake.event, 0);
-                still_pass(fake.event, 29999999);
+                fake_clock_pass(fake_kube.event, 0);
+                fake_clock_pass(fake_kube.event, 29999999);
                 fd = serve(&port);
-                still_pass(fake.event, early ? 0 : 1);
+                fake_clock_pass(fake_kube.event, early ? 0 : 1);
                 close(fd);
-                still_pass(fake.event, early ? 0 : 500000);
+                fake_clock_pass(fake_kube.event, early ? 0 : 500000);
                 ask(kubelet, &asker);
                 wait_for(&asker, 1);
                 assert_int_equal(asker.state, early ? KUBELET_UNKNOWN : KUBELET_AWAY);
                 kubelet_free(kubelet);
-                still_end();
-                fake_close();
+                close_world();
         }
 }
 
@@ -272,20 +268,18 @@ static void test_pace_of_an_attempt(void **state) {
         Kubelet *kubelet;
         int fd = fill(&port, connections);
 
-        fake_open();
-        still_begin();
+        fake_kube_open();
         snprintf(address, sizeof(address), "127.0.0.1:%u", port);
         kubelet = open_kubelet(address, true);
         ask(kubelet, &asker);
-        still_pass(fake.event, 499999);
-        assert_int_equal(fake.n_begun, 0);
-        still_pass(fake.event, 1);
-        assert_int_equal(fake.n_begun, 1);
-        assert_int_equal(fake.calls[0]->request.timeout_usec, 1400000);
+        fake_clock_pass(fake_kube.event, 499999);
+        assert_int_equal(fake_kube.n_begun, 0);
+        fake_clock_pass(fake_kube.event, 1);
+        assert_int_equal(fake_kube.n_begun, 1);
+        assert_int_equal(fake_kube.calls[0]->request.timeout_usec, 1400000);
         asker.question = kubelet_question_free(asker.question);
         kubelet_free(kubelet);
-        still_end();
-        fake_close();
+        close_world();
         for (int i = 0; i < 4; i++)
                 close(connections[i]);
         close(fd);
@@ -324,7 +318,7 @@ static void answer_lease(const struct LeaseCase *c) {
         snprintf(fraction, sizeof(fraction), "%.19s.123456Z", renewed);
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
         snprintf(body, sizeof(body), c->body, fraction);
-        assert_int_equal(fake_answer(c->code, body), 0);
+        assert_int_equal(fake_kube_answer(c->code, body), 0);
 }
 
 /* Nothing ever answered: at an address that is refused, or without one. */
@@ -334,14 +328,14 @@ static void test_lease(void **state) {
                 Asker askers[2] = { 0 };
                 Kubelet *kubelet;
 
-                fake_open();
+                fake_kube_open();
                 kubelet = open_kubelet(i % 2 ? "" : "127.0.0.1:1", true);
                 ask(kubelet, &askers[0]);
                 ask(kubelet, &askers[1]);
-                fake_wait_for_call();
-                assert_int_equal(fake.n_begun, 1);
-                assert_string_equal(fake.calls[0]->request.method, "GET");
-                assert_string_equal(fake.calls[0]->request.path, LEASES "node-1");
+                wait_for_call();
+                assert_int_equal(fake_kube.n_begun, 1);
+                assert_string_equal(fake_kube.calls[0]->request.method, "GET");
+                assert_string_equal(fake_kube.calls[0]->request.path, LEASES "node-1");
                 answer_lease(c);
                 for (int k = 0; k < 2; k++) {
                         wait_for(&askers[k], 1);
@@ -350,7 +344,7 @@ static void test_lease(void **state) {
                                 fail_msg("%s: %d %s", c->body, askers[k].state, askers[k].why);
                 }
                 kubelet_free(kubelet);
-                fake_close();
+                close_world();
         }
 }
 
@@ -358,7 +352,7 @@ static void test_nothing_to_ask(void **state) {
         Asker asker = { 0 };
         Kubelet *kubelet;
 
-        fake_open();
+        fake_kube_open();
         kubelet = open_kubelet("127.0.0.1:1", false);
         ask(kubelet, &asker);
         wait_for(&asker, 1);
@@ -371,14 +365,14 @@ static void test_nothing_to_ask(void **state) {
         wait_for(&asker, 2);
         assert_int_equal(asker.state, KUBELET_UNKNOWN);
         assert_null(kubelet);
-        fake_close();
+        close_world();
 }
 
 static void test_dropped(void **state) {
         Asker askers[2] = { 0 };
         Kubelet *kubelet;
 
-        fake_open();
+        fake_kube_open();
         kubelet = open_kubelet("", true);
         ask(kubelet, &askers[0]);
         ask(kubelet, &askers[1]);
@@ -389,14 +383,14 @@ static void test_dropped(void **state) {
 
         ask(kubelet, &askers[0]);
         askers[0].question = kubelet_question_free(askers[0].question);
-        fake_turn();
+        fake_clock_turn(fake_kube.event);
         assert_int_equal(askers[0].n_answers, 0);
 
         pass_time();
         ask(kubelet, &askers[0]);
         askers[0].question = kubelet_question_free(askers[0].question);
         kubelet_free(kubelet);
-        fake_close();
+        close_world();
 }
 
 int main(void) {

@@ -4,7 +4,8 @@
  * A guarded write: what is sent, what its answer means, and when the next one may be sent
  */
 
-#include "tests/unit/kube-fake.h"
+#include "tests/unit/fake-clock.h"
+#include "tests/unit/fake-kube.h"
 
 #include <json-c/json.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/kube/patch.h"
+#include "agent/kube/retry.h"
 
 static struct Seen {
         unsigned n_answers;
@@ -33,23 +35,20 @@ static int on_answered(const KubePatchAnswer *answer, void *userdata) {
 static KubePatch patch;
 
 static int set_up(void **state) {
-        fake_open();
-        patch = (KubePatch){ .client = &fake };
+        fake_kube_open();
+        patch = (KubePatch){ .client = &fake_kube };
         seen = (struct Seen){ .n_answers = 0 };
         return 0;
 }
 
 static int tear_down(void **state) {
         kube_patch_done(&patch);
-        fake_close();
+        fake_kube_close();
         return 0;
 }
 
 static uint64_t rest_usec(void) {
-        uint64_t now;
-
-        assert_true(sd_event_now(fake.event, CLOCK_MONOTONIC, &now) >= 0);
-        return patch.rest_usec > now ? patch.rest_usec - now : 0;
+        return patch.rest_usec > fake_clock.now_usec ? patch.rest_usec - fake_clock.now_usec : 0;
 }
 
 /* A merge patch of the object's status, guarded by its version. */
@@ -120,13 +119,13 @@ static void test_requests(void **state) {
 
                 print_message("%s\n", requests[i].name);
                 assert_int_equal(kube_patch_send(&patch, &request), 0);
-                sent = &fake.calls[0]->request;
+                sent = &fake_kube.calls[0]->request;
                 assert_string_equal(sent->method, requests[i].method);
                 assert_string_equal(sent->path, requests[i].path);
                 assert_string_equal(sent->accept, KUBE_METADATA_ONLY);
                 assert_string_equal(sent->content_type ?: "", requests[i].type ?: "");
                 assert_string_equal(sent->body ?: "", requests[i].sent ?: "");
-                assert_int_equal(fake_answer(200, "{}"), 0);
+                assert_int_equal(fake_kube_answer(200, "{}"), 0);
         }
 }
 
@@ -139,7 +138,7 @@ static void test_whole_object(void **state) {
         };
 
         assert_int_equal(kube_patch_send(&patch, &request), 0);
-        assert_null(fake.calls[0]->request.accept);
+        assert_null(fake_kube.calls[0]->request.accept);
 }
 
 /* clang-format off */
@@ -152,14 +151,14 @@ static const struct {
 } answers[] = {
         { 200, KUBE_PATCH_TAKEN,    0,                        0, "" },
         { 409, KUBE_PATCH_CONFLICT, KUBE_PATCH_CONFLICT_USEC, 0, "code 409" },
-        { 404, KUBE_PATCH_GONE,     1000,                     1, "code 404" },
-        { 422, KUBE_PATCH_REFUSED,  1000,                     1, "code 422" },
-        { 401, KUBE_PATCH_REFUSED,  1000,                     1, "code 401" },
-        { 403, KUBE_PATCH_REFUSED,  1000,                     1,
+        { 404, KUBE_PATCH_GONE,     KUBE_RETRY_MIN_USEC,      1, "code 404" },
+        { 422, KUBE_PATCH_REFUSED,  KUBE_RETRY_MIN_USEC,      1, "code 422" },
+        { 401, KUBE_PATCH_REFUSED,  KUBE_RETRY_MIN_USEC,      1, "code 401" },
+        { 403, KUBE_PATCH_REFUSED,  KUBE_RETRY_MIN_USEC,      1,
           "the right to patch nodeimages/status.apps.kruise.io is missing: code 403" },
-        { 503, KUBE_PATCH_UNKNOWN,  1000,                     1, "code 503" },
-        { 429, KUBE_PATCH_UNKNOWN,  1000,                     1, "code 429" },
-        { 0,   KUBE_PATCH_UNKNOWN,  1000,                     1, "code 0" },
+        { 503, KUBE_PATCH_UNKNOWN,  KUBE_RETRY_MIN_USEC,      1, "code 503" },
+        { 429, KUBE_PATCH_UNKNOWN,  KUBE_RETRY_MIN_USEC,      1, "code 429" },
+        { 0,   KUBE_PATCH_UNKNOWN,  KUBE_RETRY_MIN_USEC,      1, "code 0" },
 };
 /* clang-format on */
 
@@ -168,13 +167,13 @@ static void test_answers(void **state) {
                 print_message("%d\n", answers[i].code);
                 kube_patch_succeed(&patch);
                 send_digest(KUBE_PATCH_MERGE, 0);
-                assert_int_equal(fake_answer(answers[i].code, "{}"), 0);
+                assert_int_equal(fake_kube_answer(answers[i].code, "{}"), 0);
                 assert_int_equal(seen.n_answers, i + 1);
                 assert_int_equal(seen.outcome, answers[i].outcome);
                 assert_string_equal(seen.message, answers[i].message);
                 assert_int_equal(patch.n_failures, answers[i].n_failures);
-                assert_true(rest_usec() <= answers[i].rest_usec);
-                assert_true(rest_usec() + 500 >= answers[i].rest_usec);
+                assert_in_range(rest_usec(), answers[i].rest_usec * 4 / 5,
+                                answers[i].rest_usec * 6 / 5);
         }
 }
 
@@ -196,12 +195,13 @@ static void test_rights(void **state) {
                 const Error denial = { .kind = ERROR_DENIED, .message = (char *) denials[i] };
 
                 send_digest(KUBE_PATCH_MERGE, 0);
-                assert_int_equal(fake.calls[0]->request.on_replied(&reply, &denial, &patch), 0);
+                assert_int_equal(fake_kube.calls[0]->request.on_replied(&reply, &denial, &patch),
+                                 0);
                 assert_string_equal(seen.message, denials[i]);
         }
 
         assert_int_equal(kube_patch_send(&patch, &get), 0);
-        assert_int_equal(fake_answer(403, "{}"), 0);
+        assert_int_equal(fake_kube_answer(403, "{}"), 0);
         assert_string_equal(seen.message, "the right to get nodes is missing: code 403");
 }
 
@@ -220,7 +220,7 @@ static void test_version(void **state) {
 
         for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
                 send_digest(KUBE_PATCH_MERGE, 0);
-                assert_int_equal(fake_answer(200, bodies[i][0]), 0);
+                assert_int_equal(fake_kube_answer(200, bodies[i][0]), 0);
                 assert_int_equal(seen.outcome, KUBE_PATCH_TAKEN);
                 assert_string_equal(seen.version, bodies[i][1]);
         }
@@ -230,11 +230,12 @@ static void test_version(void **state) {
 static void test_read_does_not_reset(void **state) {
         for (unsigned i = 1; i <= 3; i++) {
                 send_digest(KUBE_PATCH_GET, 0);
-                assert_int_equal(fake_answer(200, "{\"metadata\":{\"resourceVersion\":\"12\"}}"),
+                assert_int_equal(fake_kube_answer(200,
+                                                  "{\"metadata\":{\"resourceVersion\":\"12\"}}"),
                                  0);
                 assert_string_equal(seen.version, "-");
                 send_digest(KUBE_PATCH_MERGE, 0);
-                assert_int_equal(fake_answer(503, ""), 0);
+                assert_int_equal(fake_kube_answer(503, ""), 0);
                 assert_int_equal(patch.n_failures, i);
         }
 
@@ -248,14 +249,14 @@ static void test_repeats(void **state) {
         uint64_t now;
 
         send_digest(KUBE_PATCH_MERGE, 5);
-        assert_int_equal(fake_answer(409, ""), 0);
+        assert_int_equal(fake_kube_answer(409, ""), 0);
         kube_patch_rest(&patch, 0);
         assert_int_equal(kube_patch_when_usec(&patch, 5), 0);
 
-        assert_true(sd_event_now(fake.event, CLOCK_MONOTONIC, &now) >= 0);
+        assert_true(sd_event_now(fake_kube.event, CLOCK_MONOTONIC, &now) >= 0);
         for (unsigned i = 0; i < 3; i++) {
                 send_digest(KUBE_PATCH_MERGE, 5);
-                assert_int_equal(fake_answer(200, "{}"), 0);
+                assert_int_equal(fake_kube_answer(200, "{}"), 0);
                 assert_true(kube_patch_when_usec(&patch, 5) >= now + (REPEAT_MIN_USEC << i));
         }
         assert_int_equal(kube_patch_when_usec(&patch, 6), 0);
@@ -267,12 +268,11 @@ static void test_repeats(void **state) {
 
 /* What the watch explains soon, or never. */
 static void test_conflicts(void **state) {
-        fake.retry_usec = 7 * (uint64_t) 1000000;
         for (unsigned i = 1; i <= 6; i++) {
                 send_digest(KUBE_PATCH_GET, 0);
-                assert_int_equal(fake_answer(200, "{}"), 0);
+                assert_int_equal(fake_kube_answer(200, "{}"), 0);
                 send_digest(KUBE_PATCH_MERGE, 0);
-                assert_int_equal(fake_answer(409, ""), 0);
+                assert_int_equal(fake_kube_answer(409, ""), 0);
                 assert_int_equal(patch.n_conflicts, i);
                 assert_int_equal(patch.n_failures, 0);
                 assert_int_equal(rest_usec() > KUBE_PATCH_CONFLICT_USEC,
@@ -280,26 +280,25 @@ static void test_conflicts(void **state) {
         }
 
         send_digest(KUBE_PATCH_MERGE, 0);
-        assert_int_equal(fake_answer(200, "{}"), 0);
+        assert_int_equal(fake_kube_answer(200, "{}"), 0);
         kube_patch_conflict(&patch, NULL);
         assert_int_equal(patch.n_conflicts, 7);
         send_digest(KUBE_PATCH_MERGE, 0);
-        assert_int_equal(fake_answer(200, "{\"metadata\":{\"resourceVersion\":\"12\"}}"), 0);
+        assert_int_equal(fake_kube_answer(200, "{\"metadata\":{\"resourceVersion\":\"12\"}}"), 0);
         assert_int_equal(patch.n_conflicts, 0);
 
         kube_patch_conflict(&patch, NULL);
         send_digest(KUBE_PATCH_MERGE, 0);
-        assert_int_equal(fake_answer(503, ""), 0);
+        assert_int_equal(fake_kube_answer(503, ""), 0);
         assert_int_equal(patch.n_conflicts, 0);
-        fake.retry_usec = 1000;
 }
 
 static void test_cancel(void **state) {
         send_digest(KUBE_PATCH_MERGE, 0);
         kube_patch_cancel(&patch);
-        assert_int_equal(fake.n_calls, 0);
+        assert_int_equal(fake_kube.n_calls, 0);
         send_digest(KUBE_PATCH_MERGE, 0);
-        assert_int_equal(fake_answer(200, "{}"), 0);
+        assert_int_equal(fake_kube_answer(200, "{}"), 0);
         assert_int_equal(seen.n_answers, 1);
 }
 

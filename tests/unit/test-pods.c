@@ -21,9 +21,10 @@
 
 #include "agent/kube/report.h"
 #include "agent/pod/pods.h"
+#include "tests/unit/fake-clock.h"
+#include "tests/unit/fake-kube.h"
 #include "tests/unit/pod-message.h"
 #include "tests/unit/stderr-capture.h"
-#include "tests/unit/watch-fixture.h"
 
 /* The jitter of all waits is in the middle: how long they are decides which trouble is short. */
 ssize_t getrandom(void *buffer, size_t size, unsigned flags) {
@@ -83,10 +84,16 @@ static void on_changed(void *userdata) {
         ((Fixture *) userdata)->n_changed++;
 }
 
+/* The call that runs; NULL: none does. */
+static KubeCall *the_call(void) {
+        assert_true(fake_kube.n_calls <= 1);
+        return fake_kube.n_calls > 0 ? fake_kube.calls[0] : NULL;
+}
+
 static int set_up(void **state) {
         Fixture *fixture = calloc(1, sizeof(*fixture));
 
-        fake_set_up();
+        fake_kube_open();
         assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &fixture->log), 0);
         assert_int_equal(pods_new(&(PodsOptions){ .log = fixture->log,
                                                   .node_name = "node,1",
@@ -110,7 +117,8 @@ static int tear_down(void **state) {
 
         assert_null(pods_free(fixture->pods));
         log_free(fixture->log);
-        fake_tear_down();
+        fake_clock_done();
+        fake_kube_close();
         free(fixture);
         return 0;
 }
@@ -130,7 +138,7 @@ static int send_raw(const char *type, const Bytes *raw) {
         length = htonl((uint32_t) event.size);
         memcpy(frame, &length, sizeof(length));
         memcpy(frame + sizeof(length), event.data, event.size);
-        return fake_send(frame, sizeof(length) + event.size);
+        return fake_kube_send(the_call(), frame, sizeof(length) + event.size);
 }
 
 static int send_pod(const char *type, const char *namespace, const char *name, const char *uid,
@@ -162,7 +170,9 @@ static void send_bookmark(const char *version) {
 static void refuse(int code, ErrorKind kind, const char *message) {
         const Error error = { .kind = kind, .message = (char *) message };
 
-        assert_int_equal(fake_reply(&(KubeReply){ .code = code, .body = "" }, &error), 0);
+        assert_int_equal(fake_kube_end(the_call(), &(KubeReply){ .code = code, .body = "" },
+                                       &error),
+                         0);
 }
 
 /* Each line with the time cut off. */
@@ -182,7 +192,7 @@ static void assert_logged(Stderr *e, const char *expected) {
 }
 
 static void start(Fixture *fixture) {
-        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(fake_kube_accept(the_call()), 0);
         assert_int_equal(send_pod("ADDED", "ns", "b", "u2", "1"), 0);
         assert_int_equal(send_pod("ADDED", "ns", "a", "u1", "2"), 0);
         assert_false(pods_are_synced(fixture->pods));
@@ -192,12 +202,12 @@ static void start(Fixture *fixture) {
 }
 
 static void test_asks(void **state) {
-        const char *path = fake.call->request.path;
+        const char *path = the_call()->request.path;
 
         assert_int_equal(strncmp(path, "/api/v1/pods?", 13), 0);
         assert_non_null(strstr(path, "?fieldSelector=spec.nodeName%3Dnode%2C1&"));
         assert_non_null(strstr(path, "watch=true"));
-        assert_string_equal(fake.call->request.accept,
+        assert_string_equal(the_call()->request.accept,
                             "application/vnd.kubernetes.protobuf;stream=watch");
 }
 
@@ -273,7 +283,7 @@ static void test_many(void **state) {
         Fixture *fixture = *state;
 
         pods_unwatch(fixture->pods, &fixture->watcher);
-        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(fake_kube_accept(the_call()), 0);
         for (unsigned i = 0; i < N; i++)
                 send_numbered("ADDED", i * 7919 % N, "1");
         assert_int_equal(pods_count(fixture->pods), N);
@@ -341,12 +351,12 @@ static void test_many_refused_pods(void **state) {
 
 /* Whatever is asked for that long. */
 static void refuse_for(uint64_t usec, int code, ErrorKind kind, const char *message) {
-        uint64_t until_usec = fake.now_usec + usec;
+        uint64_t until_usec = fake_clock.now_usec + usec;
 
-        while (fake.now_usec < until_usec) {
-                if (fake.call)
+        while (fake_clock.now_usec < until_usec) {
+                if (the_call())
                         refuse(code, kind, message);
-                fake_pass();
+                fake_clock_skip(fake_kube.event);
         }
 }
 
@@ -377,15 +387,15 @@ static void test_trouble_later(void **state) {
         stderr_pipe(&e);
         refuse(0, ERROR_UNAVAILABLE, "cut off");
         while (!pods_error(fixture->pods)->kind) {
-                fake_pass();
+                fake_clock_skip(fake_kube.event);
                 refuse(0, ERROR_UNAVAILABLE, "cut off");
         }
         assert_false(pods_are_synced(fixture->pods));
         assert_reported(fixture, "not synced\n");
         assert_int_equal(fixture->n_changed, 1);
         assert_int_equal(pods_count(fixture->pods), 2);
-        fake_pass();
-        assert_int_equal(fake_accept(), 0);
+        fake_clock_skip(fake_kube.event);
+        assert_int_equal(fake_kube_accept(the_call()), 0);
         assert_reported(fixture, "synced\n");
         assert_true(pods_are_synced(fixture->pods));
         assert_logged(&e, "");
@@ -416,7 +426,9 @@ static void test_local_failure(void **state) {
         start(fixture);
         fixture->result = -ENOSPC;
         assert_true(send_pod("MODIFIED", "ns", "a", "u1", "6") < 0);
-        assert_int_equal(fake_reply(&(KubeReply){ .code = 200, .body = "" }, &canceled), -ENOSPC);
+        assert_int_equal(fake_kube_end(the_call(), &(KubeReply){ .code = 200, .body = "" },
+                                       &canceled),
+                         -ENOSPC);
 }
 
 int main(void) {

@@ -21,10 +21,11 @@
 #include "agent/base/rfc3339.h"
 #include "agent/cluster/registration.h"
 #include "agent/document/json-cleanup.h"
+#include "tests/unit/fake-clock.h"
+#include "tests/unit/fake-kube.h"
 
 #define MSEC ((uint64_t) 1000)
 #define SEC ((uint64_t) 1000000)
-#define WAIT_USEC ((uint64_t) 60 * 1000000)
 #define NEVER_USEC (3600 * SEC)
 
 #define NODE_PATH "/api/v1/nodes/node-1"
@@ -37,72 +38,14 @@
 #define OURS "\"app.kubernetes.io/managed-by\":\"inplaced\""
 #define OBJECT_LIKE_NODE "\"zone\":\"a\"," OURS
 
-/* The server: it answers one request at a time, when the test says so. */
-struct KubeCall {
-        KubeClient *client;
-        char *method;
-        char *path;
-        char *accept;
-        char *content_type;
-        char *body;
-        KubeReplied on_replied;
-        void *userdata;
-};
-
-struct KubeClient {
-        sd_event *event;
-        KubeCall *call; /* the one that runs */
-        unsigned n_calls;
-};
-
-sd_event *kube_client_event(const KubeClient *client) {
-        return client->event;
-}
-
-int kube_call(KubeClient *client, const KubeRequest *request, KubeCall **ret) {
-        KubeCall *call = malloc(sizeof(*call));
-
-        assert_null(client->call);
-        *call = (KubeCall){
-                .client = client,
-                .method = strdup(request->method),
-                .path = strdup(request->path),
-                .accept = strdup(request->accept ?: ""),
-                .content_type = strdup(request->content_type ?: ""),
-                .body = strdup(request->body ?: ""),
-                .on_replied = request->on_replied,
-                .userdata = request->userdata,
-        };
-        client->call = call;
-        client->n_calls++;
-        *ret = call;
-        return 0;
-}
-
-KubeCall *kube_call_unref(KubeCall *call) {
-        if (!call)
-                return NULL;
-
-        if (call->client->call == call)
-                call->client->call = NULL;
-        free(call->body);
-        free(call->content_type);
-        free(call->accept);
-        free(call->path);
-        free(call->method);
-        free(call);
-        return NULL;
-}
-
 typedef struct Fixture {
-        KubeClient client;
         Registration *registration;
 } Fixture;
 
 static void start(Fixture *fixture, uint64_t grace_usec, uint64_t labels_usec) {
         assert_int_equal(registration_new(
                                  &(RegistrationOptions){
-                                         .client = &fixture->client,
+                                         .client = &fake_kube,
                                          .version = "v1beta1",
                                          .node_name = "node-1",
                                          .grace_usec = grace_usec,
@@ -115,7 +58,7 @@ static void start(Fixture *fixture, uint64_t grace_usec, uint64_t labels_usec) {
 static int set_up(void **state) {
         Fixture *fixture = calloc(1, sizeof(*fixture));
 
-        assert_int_equal(sd_event_new(&fixture->client.event), 0);
+        fake_kube_open();
         *state = fixture;
         return 0;
 }
@@ -124,99 +67,65 @@ static int tear_down(void **state) {
         Fixture *fixture = *state;
 
         registration_free(fixture->registration);
-        assert_null(fixture->client.call);
-        sd_event_unref(fixture->client.event);
+        fake_clock_done();
+        fake_kube_close();
         free(fixture);
         return 0;
 }
 
-static int on_late(sd_event_source *source, uint64_t usec, void *userdata) {
-        *(bool *) userdata = true;
-        return 0;
+/* The one request that is under way; NULL: none is. */
+static const KubeRequest *the_request(void) {
+        assert_true(fake_kube.n_calls <= 1);
+        return fake_kube.n_calls > 0 ? &fake_kube.calls[0]->request : NULL;
 }
 
-/* Waits until the agent asks for something. */
+/* Lets time pass until the agent asks for something. */
 static void expect(Fixture *fixture, const char *method, const char *path) {
-        sd_event_source *late = NULL;
-        bool is_late = false;
+        fake_clock_turn(fake_kube.event);
+        while (!the_request())
+                fake_clock_skip(fake_kube.event);
 
-        sd_event_add_time_relative(fixture->client.event, &late, CLOCK_MONOTONIC, WAIT_USEC, 0,
-                                   on_late, &is_late);
-        while (!fixture->client.call && !is_late)
-                assert_true(sd_event_run(fixture->client.event, UINT64_MAX) >= 0);
-        sd_event_source_disable_unref(late);
-
-        if (!fixture->client.call)
-                fail_msg("no %s of %s", method, path);
-        assert_string_equal(fixture->client.call->method, method);
-        assert_string_equal(fixture->client.call->path, path);
-        assert_string_equal(fixture->client.call->accept, KUBE_METADATA_ONLY);
+        assert_string_equal(the_request()->method, method);
+        assert_string_equal(the_request()->path, path);
+        assert_string_equal(the_request()->accept, KUBE_METADATA_ONLY);
 }
 
-/* Waits until nothing is wrong any more. */
+/* Lets time pass until nothing is wrong any more. */
 static void expect_well(Fixture *fixture) {
-        sd_event_source *late = NULL;
-        bool is_late = false;
-
-        sd_event_add_time_relative(fixture->client.event, &late, CLOCK_MONOTONIC, WAIT_USEC, 0,
-                                   on_late, &is_late);
-        while (registration_error(fixture->registration)->kind != ERROR_NONE && !is_late)
-                assert_true(sd_event_run(fixture->client.event, UINT64_MAX) >= 0);
-        sd_event_source_disable_unref(late);
-
-        if (is_late)
-                fail_msg("still: %s", error_message(registration_error(fixture->registration)));
+        while (registration_error(fixture->registration)->kind != ERROR_NONE)
+                fake_clock_skip(fake_kube.event);
 }
 
 /* The agent does all that it has to do now, and asks for nothing. */
 static void expect_nothing(Fixture *fixture) {
-        while (sd_event_run(fixture->client.event, 0) > 0)
-                ;
-        if (fixture->client.call)
-                fail_msg("%s %s", fixture->client.call->method, fixture->client.call->path);
+        fake_clock_turn(fake_kube.event);
+        if (the_request())
+                fail_msg("%s %s", the_request()->method, the_request()->path);
 }
 
 /* Nor is what runs given up. */
 static void expect_nothing_new(Fixture *fixture, const char *method) {
-        unsigned n_calls = fixture->client.n_calls;
+        const KubeRequest *request = the_request();
 
-        while (sd_event_run(fixture->client.event, 0) > 0)
-                ;
-        assert_int_equal(fixture->client.n_calls, n_calls);
-        assert_non_null(fixture->client.call);
-        assert_string_equal(fixture->client.call->method, method);
+        fake_clock_turn(fake_kube.event);
+        assert_non_null(request);
+        assert_ptr_equal(the_request(), request);
+        assert_string_equal(request->method, method);
 }
 
 static void expect_body(Fixture *fixture, const char *content_type, const char *text) {
         cleanup(json_object_put_p) json_object *body = NULL, *expected = NULL;
 
-        assert_string_equal(fixture->client.call->content_type, content_type);
-        body = json_tokener_parse(fixture->client.call->body);
+        assert_string_equal(the_request()->content_type, content_type);
+        body = json_tokener_parse(the_request()->body);
         expected = json_tokener_parse(text);
         assert_non_null(expected);
         if (!json_object_equal(body, expected))
-                fail_msg("%s\n      instead of %s", fixture->client.call->body, text);
-}
-
-static ErrorKind kind_of_code(int code) {
-        switch (code) {
-        case 0:
-        case 503: return ERROR_UNAVAILABLE;
-        case 403: return ERROR_DENIED;
-        case 404: return ERROR_NOT_FOUND;
-        case 409: return ERROR_CONFLICT;
-        default: return ERROR_INVALID;
-        }
+                fail_msg("%s\n      instead of %s", the_request()->body, text);
 }
 
 static void answer(Fixture *fixture, int code, const char *body) {
-        const KubeReply reply = { .code = code, .body = body, .size = strlen(body) };
-        KubeCall *call = fixture->client.call;
-        cleanup(error_done) Error error = ERROR_INIT;
-
-        if (code < 200 || code >= 300)
-                (void) error_set(&error, kind_of_code(code), "the server says %d", code);
-        assert_int_equal(call->on_replied(&reply, error.kind ? &error : NULL, call->userdata), 0);
+        assert_int_equal(fake_kube_answer(code, body), 0);
 }
 
 /* The watch shows the object: its labels, and what else it has. */
@@ -285,7 +194,7 @@ static void test_is_deleted_each_time(void **state) {
 
         start(fixture, MSEC, NEVER_USEC);
         show_nothing(fixture);
-        sd_event_now(fixture->client.event, CLOCK_MONOTONIC, &began);
+        sd_event_now(fake_kube.event, CLOCK_MONOTONIC, &began);
         for (unsigned i = 0; i < 4; i++) {
                 expect(fixture, "GET", NODE_PATH);
                 answer(fixture, 200, NODE);
@@ -296,7 +205,7 @@ static void test_is_deleted_each_time(void **state) {
                 answer(fixture, 200, NODE);
                 show_nothing(fixture);
         }
-        sd_event_now(fixture->client.event, CLOCK_MONOTONIC, &now);
+        sd_event_now(fake_kube.event, CLOCK_MONOTONIC, &now);
         assert_true(now - began >= 1750 * MSEC); /* 0.25, 0.5 and 1 s */
         expect_nothing(fixture);
 }
@@ -335,7 +244,7 @@ static void test_leaves_others_alone(void **state) {
              ",\"spec\":{\"images\":{\"a\":{\"tags\":[{\"tag\":\"1\",\"pullPolicy\":"
              "{\"ttlSecondsAfterFinished\":0}}]}}},\"status\":{\"imageStatuses\":{\"a\":{\"tags\":"
              "[{\"tag\":\"1\",\"phase\":\"Failed\",\"completionTime\":\"2020-01-01T00:00:00Z\"}]}}}");
-        assert_null(fixture->client.call);
+        assert_null(the_request());
         expect_nothing(fixture);
         assert_false(registration_is_ours(fixture->registration));
         assert_int_equal(registration_kick(fixture->registration), 0);
@@ -373,7 +282,7 @@ static void test_node_is_missing(void **state) {
         expect(fixture, "GET", NODE_PATH);
         answer(fixture, 404, "{}");
         assert_error(fixture, ERROR_NOT_FOUND, "there is no Node `node-1`");
-        assert_null(fixture->client.call);
+        assert_null(the_request());
 
         expect(fixture, "GET", NODE_PATH);
         answer(fixture, 200, NODE);
@@ -413,8 +322,8 @@ static void test_server_is_away(void **state) {
         for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
                 expect(fixture, "GET", NODE_PATH);
                 answer(fixture, codes[i], "");
-                assert_error(fixture, ERROR_UNAVAILABLE, "the server says");
-                assert_null(fixture->client.call);
+                assert_error(fixture, ERROR_UNAVAILABLE, "code");
+                assert_null(the_request());
         }
         expect(fixture, "GET", NODE_PATH);
 }
@@ -442,14 +351,14 @@ static void test_is_deleted(void **state) {
         show(fixture, "1", OBJECT_LIKE_NODE, "");
         expect(fixture, "GET", NODE_PATH);
         show_nothing(fixture);
-        assert_null(fixture->client.call);
+        assert_null(the_request());
         assert_false(registration_is_ours(fixture->registration));
         show_nothing(fixture);
         expect(fixture, "GET", NODE_PATH);
         show_nothing(fixture);
         answer(fixture, 404, "{}");
         show_nothing(fixture);
-        assert_null(fixture->client.call);
+        assert_null(the_request());
         expect(fixture, "GET", NODE_PATH);
 }
 
@@ -465,7 +374,7 @@ static void test_labels_follow_the_node(void **state) {
                     "{\"metadata\":{\"uid\":\"u-2\",\"resourceVersion\":\"7\","
                     "\"labels\":{\"zone\":\"a\",\"old\":null}}}");
         answer(fixture, 200, "{}");
-        assert_null(fixture->client.call);
+        assert_null(the_request());
         show(fixture, "8", OBJECT_LIKE_NODE, "");
 
         /* Again and again. */
@@ -535,7 +444,7 @@ static void test_finished_tags_leave(void **state) {
         expect_tidying(fixture, "8");
         answer(fixture, 503, "{}");
         assert_error(fixture, ERROR_UNAVAILABLE, NULL);
-        assert_null(fixture->client.call);
+        assert_null(the_request());
 
         expect_tidying(fixture, "8");
         answer(fixture, 200, "{}");
@@ -555,7 +464,7 @@ static void test_tags_come_back(void **state) {
         show_finished(fixture, "1", ended_at, 30);
         expect(fixture, "GET", NODE_PATH);
         answer(fixture, 200, NODE);
-        sd_event_now(fixture->client.event, CLOCK_MONOTONIC, &began);
+        sd_event_now(fake_kube.event, CLOCK_MONOTONIC, &began);
         for (unsigned i = 0; i < 3; i++) {
                 const char *version = (const char *[]){ "1", "2", "3" }[i];
 
@@ -564,7 +473,7 @@ static void test_tags_come_back(void **state) {
                 expect_tidying(fixture, version);
                 answer(fixture, 200, "{}");
         }
-        sd_event_now(fixture->client.event, CLOCK_MONOTONIC, &now);
+        sd_event_now(fake_kube.event, CLOCK_MONOTONIC, &now);
         assert_true(now - began >= 750 * MSEC); /* 0.25 and 0.5 s */
 
         show_finished(fixture, "4", ended_at, 30);
@@ -584,6 +493,8 @@ static void test_finished_tags_leave_in_time(void **state) {
         show_finished(fixture, "7", now, 1);
         expect(fixture, "GET", NODE_PATH);
         answer(fixture, 200, NODE);
+        while (!the_request()) /* by the clock of the day, which goes */
+                assert_true(sd_event_run(fake_kube.event, UINT64_MAX) > 0);
         expect_tidying(fixture, "7");
         assert_true(time(NULL) >= now + 1);
 }
@@ -672,7 +583,7 @@ static void test_is_taken_over(void **state) {
         expect(fixture, "GET", NODE_PATH);
         show(fixture, "2", "\"app.kubernetes.io/managed-by\":\"another\"", "");
         assert_false(registration_is_ours(fixture->registration));
-        assert_null(fixture->client.call);
+        assert_null(the_request());
         expect_nothing(fixture);
 }
 
@@ -688,8 +599,7 @@ static void test_is_deleted_while_being_created(void **state) {
         show(fixture, "1", "", "");
         expect_nothing_new(fixture, "POST");
         show_nothing(fixture);
-        while (fixture->client.n_calls < 3)
-                assert_true(sd_event_run(fixture->client.event, WAIT_USEC) > 0);
+        fake_clock_skip(fake_kube.event);
         expect(fixture, "GET", NODE_PATH);
 
         /* It is an ordinary one: who finds an object need not ask on. */

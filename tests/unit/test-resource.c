@@ -21,10 +21,11 @@
 #include <cmocka.h>
 
 #include "agent/kube/resource.h"
+#include "tests/unit/fake-clock.h"
+#include "tests/unit/fake-kube.h"
 #include "tests/unit/kube-message.h"
 #include "tests/unit/metric-value.h"
 #include "tests/unit/stderr-capture.h"
-#include "tests/unit/watch-fixture.h"
 
 #define SEC ((uint64_t) 1000000)
 #define GROUP "{\"versions\":[{\"version\":\"v2\"},{\"version\":\"v1\"}]}"
@@ -125,10 +126,29 @@ static void start(Fixture *f, const KubeResourceOptions *options) {
         assert_int_equal(kube_resource_new(options, &f->resource), 0);
 }
 
+static KubeCall *chosen;
+
+/* The oldest call that runs, or the one that was chosen; NULL: none does. */
+static KubeCall *the_call(void) {
+        for (size_t i = 0; i < fake_kube.n_calls; i++)
+                if (fake_kube.calls[i] == chosen)
+                        return chosen;
+
+        return fake_kube.n_calls > 0 ? fake_kube.calls[0] : NULL;
+}
+
+/* The call whose path has this part is the one that is answered next; false: there is none. */
+static bool choose(const char *part) {
+        KubeCall *call = fake_kube_find(NULL, part);
+
+        chosen = call ?: chosen;
+        return call;
+}
+
 static int set_up(void **state) {
         Fixture *f = calloc(1, sizeof(*f));
 
-        fake_set_up();
+        fake_kube_open();
         stderr_pipe(&f->captured);
         assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &f->log), 0);
         f->metrics = metrics_for_test();
@@ -143,7 +163,8 @@ static int tear_down(void **state) {
         log_free(f->log);
         metrics_free(f->metrics);
         fputs(stderr_restore(&f->captured), stderr); /* what a check that failed has said, too */
-        fake_tear_down();
+        fake_clock_done();
+        fake_kube_close();
         free(f);
         return 0;
 }
@@ -171,16 +192,20 @@ static void assert_logged(Fixture *f, const char *expected) {
 }
 
 static void answer(const char *path, const char *body) {
-        assert_true(fake_choose(path));
-        assert_int_equal(fake_reply(&(KubeReply){ .code = 200, .body = body, .size = strlen(body) },
-                                    NULL),
+        assert_true(choose(path));
+        assert_int_equal(fake_kube_end(the_call(),
+                                       &(KubeReply){
+                                               .code = 200, .body = body, .size = strlen(body) },
+                                       NULL),
                          0);
 }
 
 static void refuse(int code, ErrorKind kind) {
         const Error error = { .kind = kind, .message = (char *) "no" };
 
-        assert_int_equal(fake_reply(&(KubeReply){ .code = code, .body = "" }, &error), 0);
+        assert_int_equal(fake_kube_end(the_call(), &(KubeReply){ .code = code, .body = "" },
+                                       &error),
+                         0);
 }
 
 static void discover(void) {
@@ -195,7 +220,7 @@ static int send_object(const char *type, const char *name, const char *version) 
                          "\"name\":\"%s\",\"uid\":\"u-%s\",\"resourceVersion\":\"%s\"}}}\n",
                          type, name, name, version);
 
-        return fake_send(line, (size_t) n);
+        return fake_kube_send(the_call(), line, (size_t) n);
 }
 
 static void end_list(void) {
@@ -203,12 +228,12 @@ static void end_list(void) {
                 "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"9\","
                 "\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}}}}\n";
 
-        assert_int_equal(fake_send(line, strlen(line)), 0);
+        assert_int_equal(fake_kube_send(the_call(), line, strlen(line)), 0);
 }
 
 /* The list of the watch that is being answered: a in version 1 and b in version 2. */
 static void list_both(void) {
-        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(fake_kube_accept(the_call()), 0);
         assert_int_equal(send_object("ADDED", "a", "1"), 0);
         assert_int_equal(send_object("ADDED", "b", "2"), 0);
         end_list();
@@ -225,25 +250,25 @@ static void start_synced(Fixture *f, const KubeResourceOptions *options) {
 /* The watch is refused as if there were no such kind, until it gives up. */
 static void vanish(Fixture *f) {
         while (kube_resource_version(f->resource)) {
-                while (!fake.call)
-                        fake_pass();
+                while (!the_call())
+                        fake_clock_skip(fake_kube.event);
                 refuse(404, ERROR_NOT_FOUND);
         }
 }
 
 static void assert_asked(const char *part) {
-        assert_non_null(fake.call);
-        assert_non_null(strstr(fake.call->request.path, part));
+        assert_non_null(the_call());
+        assert_non_null(strstr(the_call()->request.path, part));
 }
 
 /* Whatever is asked is refused for that long. */
 static void refuse_for(uint64_t usec, int code, ErrorKind kind) {
-        uint64_t until_usec = fake.now_usec + usec;
+        uint64_t until_usec = fake_clock.now_usec + usec;
 
-        while (fake.now_usec < until_usec) {
-                if (fake.call)
+        while (fake_clock.now_usec < until_usec) {
+                if (the_call())
                         refuse(code, kind);
-                fake_pass();
+                fake_clock_skip(fake_kube.event);
         }
 }
 
@@ -272,7 +297,8 @@ static void test_vanishes_and_returns(void **state) {
         const KubeResourceOptions options = get_options(f);
 
         start_synced(f, &options);
-        assert_int_equal(fake_reply(&(KubeReply){ .code = 200, .body = "" }, NULL), 0);
+        assert_int_equal(fake_kube_end(the_call(), &(KubeReply){ .code = 200, .body = "" }, NULL),
+                         0);
         vanish(f);
         assert_reported(f, "no version\nchanged\n");
         assert_false(kube_resource_is_synced(f->resource));
@@ -281,20 +307,20 @@ static void test_vanishes_and_returns(void **state) {
 
         /* It is asked for after a pause, and for ever. */
         for (unsigned i = 0; i < 3; i++) {
-                assert_null(fake.call);
-                fake_pass();
+                assert_null(the_call());
+                fake_clock_skip(fake_kube.event);
                 answer("/apis/g.io", "{}");
         }
         assert_string_equal(error_message(kube_resource_error(f->resource)),
                             "the API server has no things.g.io");
         f->reported[0] = '\0';
 
-        fake_pass();
+        fake_clock_skip(fake_kube.event);
         answer("/apis/g.io", "{\"versions\":[{\"version\":\"v1\"}]}");
         answer("/apis/g.io/v1", RESOURCES);
         assert_asked("/apis/g.io/v1/things?");
         assert_int_equal(kube_resource_error(f->resource)->kind, ERROR_NONE);
-        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(fake_kube_accept(the_call()), 0);
         assert_int_equal(send_object("ADDED", "b", "2"), 0);
         end_list();
         assert_reported(f, "version v1\nlist\nchanged\n+b 2\n-a\nsynced\nchanged\n");
@@ -318,9 +344,9 @@ static void test_kind_is_broken(void **state) {
                 if (i == 3)
                         list_both(); /* it works, so the next failure is the first one */
                 vanish(f);
-                assert_null(fake.call);
-                waits_usec[i] = fake_timer();
-                fake_pass();
+                assert_null(the_call());
+                waits_usec[i] = fake_clock_delay();
+                fake_clock_skip(fake_kube.event);
         }
         assert_true(waits_usec[0] < waits_usec[1] && waits_usec[1] < waits_usec[2]);
         assert_int_equal(waits_usec[3], waits_usec[0]);
@@ -338,16 +364,16 @@ static void test_absent_optional(void **state) {
         start(f, &options);
         for (unsigned i = 0; i < 3; i++) {
                 answer("/apis/g.io", "{}");
-                assert_null(fake.call);
-                assert_in_range(fake_timer(), 48 * SEC, 72 * SEC);
-                fake_pass();
+                assert_null(the_call());
+                assert_in_range(fake_clock_delay(), 48 * SEC, 72 * SEC);
+                fake_clock_skip(fake_kube.event);
         }
         assert_int_equal(kube_resource_error(f->resource)->kind, ERROR_NONE);
 
         /* That it cannot be found out is. */
         refuse(500, ERROR_INTERNAL);
         assert_int_equal(kube_resource_error(f->resource)->kind, ERROR_INTERNAL);
-        assert_in_range(fake_timer(), 1, SEC);
+        assert_in_range(fake_clock_delay(), 1, SEC);
         assert_logged(f, "warning Cannot watch the things: no.\n");
 }
 
@@ -358,16 +384,16 @@ static void test_kick_discovers(void **state) {
         options.is_optional = true;
         start(f, &options);
         assert_int_equal(kube_resource_kick(f->resource), 0);
-        assert_int_equal(fake.n_calls, 1);
+        assert_int_equal(fake_kube.n_begun, 1);
         answer("/apis/g.io", "{}");
         assert_int_equal(kube_resource_kick(f->resource), 0);
-        assert_int_equal(fake_timer(), 0);
-        fake_pass();
+        assert_int_equal(fake_clock_delay(), 0);
+        fake_clock_skip(fake_kube.event);
         discover();
         refuse(503, ERROR_UNAVAILABLE);
-        assert_null(fake.call);
+        assert_null(the_call());
         assert_int_equal(kube_resource_kick(f->resource), 0);
-        assert_int_equal(fake_timer(), 0);
+        assert_int_equal(fake_clock_delay(), 0);
 }
 
 /* A kind of the core has no discovery: a watch that is refused goes on. */
@@ -387,8 +413,8 @@ static void test_core(void **state) {
         assert_string_equal(kube_resource_version(f->resource), "v1");
         assert_int_equal(kube_resource_error(f->resource)->kind, ERROR_NOT_FOUND);
         f->reported[0] = '\0';
-        while (!fake.call)
-                fake_pass();
+        while (!the_call())
+                fake_clock_skip(fake_kube.event);
         list_both();
         assert_reported(f, "+a 1\n+b 2\nfirst synced\nchanged\n");
         assert_logged(f, "info Watching the things (v1).\n");
@@ -404,8 +430,8 @@ static void test_trouble_is_logged_once(void **state) {
         discover();
         refuse_for(60 * SEC, 403, ERROR_DENIED);
         assert_int_equal(kube_resource_error(f->resource)->kind, ERROR_DENIED);
-        while (!fake.call)
-                fake_pass();
+        while (!the_call())
+                fake_clock_skip(fake_kube.event);
         list_both();
         assert_int_equal(kube_resource_error(f->resource)->kind, ERROR_NONE);
         assert_logged(f, "warning Cannot watch the things: no.\n"
@@ -420,7 +446,6 @@ static KubeResourceOptions get_two(Fixture *f) {
         options.selections[1] = (KubeSelection){ .labels = "!x",
                                                  .on_object = on_second_object,
                                                  .on_gone = on_second_gone };
-        fake.max_running = 3;
         return options;
 }
 
@@ -430,15 +455,15 @@ static void test_two_selections(void **state) {
 
         start(f, &options);
         discover();
-        assert_true(fake_choose("labelSelector=%21x&"));
+        assert_true(choose("labelSelector=%21x&"));
         list_both();
         assert_reported(f, "version v2\nchanged\n+2a 1\n+2b 2\nchanged\n");
         assert_false(kube_resource_is_synced(f->resource));
-        assert_true(fake_choose("labelSelector=x%3D1&"));
+        assert_true(choose("labelSelector=x%3D1&"));
         refuse(403, ERROR_DENIED);
         assert_int_equal(kube_resource_error(f->resource)->kind, ERROR_DENIED);
-        while (!fake_choose("labelSelector=x%3D1&"))
-                fake_pass();
+        while (!choose("labelSelector=x%3D1&"))
+                fake_clock_skip(fake_kube.event);
         end_list();
         assert_reported(f, "changed\nfirst synced\nchanged\n");
         assert_true(kube_resource_is_synced(f->resource));
@@ -446,14 +471,14 @@ static void test_two_selections(void **state) {
         /* Both end when the kind does, and both begin again. */
         refuse(404, ERROR_NOT_FOUND);
         while (kube_resource_version(f->resource)) {
-                while (!fake_choose("labelSelector=x%3D1&"))
-                        fake_pass();
+                while (!choose("labelSelector=x%3D1&"))
+                        fake_clock_skip(fake_kube.event);
                 refuse(404, ERROR_NOT_FOUND);
         }
-        assert_int_equal(fake.n_running, 0);
-        fake_pass();
+        assert_int_equal(fake_kube.n_calls, 0);
+        fake_clock_skip(fake_kube.event);
         discover();
-        assert_int_equal(fake.n_running, 2);
+        assert_int_equal(fake_kube.n_calls, 2);
 }
 
 static void test_show_again(void **state) {
@@ -462,16 +487,16 @@ static void test_show_again(void **state) {
 
         start(f, &options);
         discover();
-        assert_true(fake_choose("labelSelector=%21x&"));
+        assert_true(choose("labelSelector=%21x&"));
         list_both();
-        assert_true(fake_choose("labelSelector=x%3D1&"));
+        assert_true(choose("labelSelector=x%3D1&"));
         end_list();
         f->reported[0] = '\0';
 
         assert_int_equal(kube_resource_show_again(f->resource, 1), 0);
         assert_false(kube_resource_is_synced(f->resource));
-        assert_true(fake_choose("labelSelector=%21x&"));
-        assert_int_equal(fake_accept(), 0);
+        assert_true(choose("labelSelector=%21x&"));
+        assert_int_equal(fake_kube_accept(the_call()), 0);
         assert_int_equal(send_object("ADDED", "a", "1"), 0);
         end_list();
         assert_reported(f, "+2a 1\n-2b\nsynced\nchanged\n");
@@ -480,8 +505,8 @@ static void test_show_again(void **state) {
 
 static void check(Fixture *f, const char *version) {
         assert_int_equal(kube_resource_check(f->resource, 0, NULL, "a", version), 0);
-        assert_true(fake_choose("/apis/g.io/v2/things/a"));
-        assert_string_equal(fake.call->request.method, "GET");
+        assert_true(choose("/apis/g.io/v2/things/a"));
+        assert_string_equal(the_call()->request.method, "GET");
 }
 
 #define GOT(version) \
@@ -500,20 +525,19 @@ static void test_check_finds_nothing_new(void **state) {
                 { 0, ERROR_UNAVAILABLE, "" },
         };
 
-        fake.max_running = 2;
         start_synced(f, &options);
         for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
                 check(f, "1");
                 /* One at a time. */
                 assert_int_equal(kube_resource_check(f->resource, 0, NULL, "b", "1"), 0);
-                assert_int_equal(fake.n_running, 2);
+                assert_int_equal(fake_kube.n_calls, 2);
                 if (answers[i].error == ERROR_NONE)
                         answer("/things/a", answers[i].body);
                 else
                         refuse(answers[i].code, answers[i].error);
                 assert_reported(f, "");
                 assert_true(kube_resource_is_synced(f->resource));
-                assert_int_equal(fake.n_running, 1);
+                assert_int_equal(fake_kube.n_calls, 1);
         }
 }
 
@@ -522,17 +546,16 @@ static void test_check_finds_another_version(void **state) {
         Fixture *f = *state;
         const KubeResourceOptions options = get_options(f);
 
-        fake.max_running = 2;
         start_synced(f, &options);
         check(f, "7");
         answer("/things/a", GOT("3"));
         assert_reported(f, "list\n+a 3\nchanged\n");
-        assert_int_equal(fake.n_running, 0);
+        assert_int_equal(fake_kube.n_calls, 0);
 
         /* A server that was not started again lists what it remembers: that is no news. */
-        fake_pass();
+        fake_clock_skip(fake_kube.event);
         assert_reported(f, "list\n");
-        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(fake_kube_accept(the_call()), 0);
         assert_int_equal(send_object("ADDED", "a", "1"), 0);
         end_list();
         assert_reported(f, "-b\nsynced\nchanged\n");
@@ -544,12 +567,11 @@ static void test_check_finds_it_gone(void **state) {
         Fixture *f = *state;
         const KubeResourceOptions options = get_options(f);
 
-        fake.max_running = 2;
         start_synced(f, &options);
         check(f, "1");
         refuse(404, ERROR_NOT_FOUND);
-        fake_pass();
-        assert_int_equal(fake_accept(), 0);
+        fake_clock_skip(fake_kube.event);
+        assert_int_equal(fake_kube_accept(the_call()), 0);
         assert_int_equal(send_object("ADDED", "b", "2"), 0);
         end_list();
         assert_reported(f, "changed\nlist\n-a\nsynced\nchanged\n");
@@ -561,21 +583,21 @@ static void test_check_in_protobuf(void **state) {
         KubeResourceOptions options = get_options(f);
         Bytes object = { .size = 0 }, body = { .size = 0 };
 
-        fake.max_running = 2;
         options.group = NULL;
         options.versions = core;
         options.is_protobuf = true;
         start(f, &options);
         f->reported[0] = '\0';
         assert_int_equal(kube_resource_check(f->resource, 0, "n", "a", "1"), 0);
-        assert_true(fake_choose("/api/v1/namespaces/n/things/a"));
-        assert_string_equal(fake.call->request.accept, KUBE_PROTOBUF);
+        assert_true(choose("/api/v1/namespaces/n/things/a"));
+        assert_string_equal(the_call()->request.accept, KUBE_PROTOBUF);
         bytes_pack_object(&object, "n", "a", "u-a", "2");
         bytes_pack_envelope(&body, "Thing", &object);
-        assert_int_equal(fake_reply(&(KubeReply){ .code = 200,
-                                                  .body = (const char *) body.data,
-                                                  .size = body.size },
-                                    NULL),
+        assert_int_equal(fake_kube_end(the_call(),
+                                       &(KubeReply){ .code = 200,
+                                                     .body = (const char *) body.data,
+                                                     .size = body.size },
+                                       NULL),
                          0);
         assert_reported(f, "list\n+a 2\n");
 }
@@ -594,8 +616,8 @@ static void test_free_at_any_time(void **state) {
                 if (i == 3)
                         assert_int_equal(kube_resource_check(f->resource, 0, NULL, "a", "1"), 0);
                 f->resource = kube_resource_free(f->resource);
-                assert_int_equal(fake.n_running, 0);
-                assert_int_equal(fake_find_timer(), -1);
+                assert_int_equal(fake_kube.n_calls, 0);
+                assert_null(fake_clock_find());
         }
 }
 
@@ -607,7 +629,9 @@ static void test_local_failure(void **state) {
         start_synced(f, &options);
         f->result = -ENOSPC;
         assert_true(send_object("MODIFIED", "a", "10") < 0);
-        assert_int_equal(fake_reply(&(KubeReply){ .code = 200, .body = "" }, &canceled), -ENOSPC);
+        assert_int_equal(fake_kube_end(the_call(), &(KubeReply){ .code = 200, .body = "" },
+                                       &canceled),
+                         -ENOSPC);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

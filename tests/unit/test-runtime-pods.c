@@ -16,7 +16,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/pod/runtime-pods.h"
-#include "cri/client.h"
+#include "tests/unit/fake-runtime.h"
 
 #define CONTAINERS_MAX 8
 #define LABELS_MAX 4
@@ -30,16 +30,7 @@ typedef struct Listed {
         Runtime__V1__Container__AnnotationsEntry *annotation_list[ANNOTATIONS_MAX];
 } Listed;
 
-/* The one call that is open, and how it is answered. */
-struct RpcCall {
-        RpcDone done;
-        void *userdata;
-        bool is_open;
-};
-
 typedef struct Fixture {
-        RpcCall call;
-        char filter[256]; /* of that call */
         RuntimePodsCall *pods_call;
         bool was_called;
         ErrorKind refusal;
@@ -50,35 +41,13 @@ typedef struct Fixture {
         RuntimePods pods;
 } Fixture;
 
-static Fixture *current;
-
-int cri_list_containers(RpcClient *client, const CriContainerFilter *filter, RpcDone done,
-                        void *userdata, RpcCall **ret) {
-        char *to = current->filter;
-
-        *to = '\0';
-        if (filter && filter->id[0])
-                to += sprintf(to, "id=%s ", filter->id);
-        for (size_t i = 0; filter && i < filter->n_label_selector; i++)
-                to += sprintf(to, "%s=%s ", filter->label_selector[i]->key,
-                              filter->label_selector[i]->value);
-        current->call = (RpcCall){ .done = done, .userdata = userdata, .is_open = true };
-        *ret = &current->call;
-        return 0;
-}
-
-RpcCall *rpc_call_unref(RpcCall *call) {
-        if (call)
-                call->is_open = false;
-        return NULL;
-}
-
 static int set_up(void **state) {
         Fixture *fixture = calloc(1, sizeof(*fixture));
 
         runtime__v1__list_containers_response__init(&fixture->list);
         fixture->list.containers = fixture->pointers;
-        *state = current = fixture;
+        fake_runtime_reset();
+        *state = fixture;
         return 0;
 }
 
@@ -313,10 +282,10 @@ static void test_list_filter(void **state) {
         } cases[] = {
                 { { .uid = NULL }, "" },
                 { { .namespace = "", .pod = "", .uid = "" }, "" },
-                { { .uid = "u1" }, LABEL_POD_UID "=u1 " },
-                { { .namespace = "", .pod = "a" }, LABEL_POD_NAME "=a " },
+                { { .uid = "u1" }, LABEL_POD_UID "=u1" },
+                { { .namespace = "", .pod = "a" }, LABEL_POD_NAME "=a" },
                 { { .namespace = "ns", .pod = "a" },
-                  LABEL_POD_NAME "=a " LABEL_POD_NAMESPACE "=ns " },
+                  LABEL_POD_NAME "=a " LABEL_POD_NAMESPACE "=ns" },
         };
         Fixture *fixture = *state;
 
@@ -324,9 +293,9 @@ static void test_list_filter(void **state) {
                 assert_int_equal(runtime_pods_list(NULL, &cases[i].filter, on_pods, fixture,
                                                    &fixture->pods_call),
                                  0);
-                assert_string_equal(fixture->filter, cases[i].expected);
+                assert_string_equal(fake_runtime_find("ListContainers")->target, cases[i].expected);
                 fixture->pods_call = runtime_pods_call_free(fixture->pods_call);
-                assert_false(fixture->call.is_open);
+                assert_null(fake_runtime_find(NULL));
         }
         assert_false(fixture->was_called);
 }
@@ -339,9 +308,9 @@ static void test_list(void **state) {
                                            fixture, &fixture->pods_call),
                          0);
         assert_false(fixture->was_called);
-        assert_int_equal(fixture->call.done(&fixture->list, NULL, fixture->call.userdata), 0);
+        fake_runtime_answer("ListContainers", &fixture->list, NULL);
         assert_true(fixture->was_called);
-        assert_false(fixture->call.is_open);
+        assert_null(fake_runtime_find(NULL));
         assert_int_equal(fixture->refusal, ERROR_NONE);
         assert_non_null(runtime_pods_find(&fixture->pods, "ns", "a", "u1"));
 }
@@ -353,9 +322,9 @@ static void test_list_refused(void **state) {
         assert_int_equal(runtime_pods_list(NULL, &(RuntimePodsFilter){ .uid = "u1" }, on_pods,
                                            fixture, &fixture->pods_call),
                          0);
-        assert_int_equal(fixture->call.done(NULL, &error, fixture->call.userdata), 0);
+        fake_runtime_answer("ListContainers", NULL, &error);
         assert_int_equal(fixture->refusal, ERROR_UNAVAILABLE);
-        assert_false(fixture->call.is_open);
+        assert_null(fake_runtime_find(NULL));
 }
 
 /* A runtime answers the beginning of an ID with each container that it fits. */
@@ -374,10 +343,9 @@ static void test_find_container(void **state) {
                 assert_int_equal(runtime_pods_find_container(NULL, cases[i].id, on_container,
                                                              fixture, &fixture->pods_call),
                                  0);
-                snprintf(filter, sizeof(filter), "id=%s ", cases[i].id);
-                assert_string_equal(fixture->filter, filter);
-                assert_int_equal(fixture->call.done(&fixture->list, NULL, fixture->call.userdata),
-                                 0);
+                snprintf(filter, sizeof(filter), "id=%s", cases[i].id);
+                assert_string_equal(fake_runtime_find("ListContainers")->target, filter);
+                fake_runtime_answer("ListContainers", &fixture->list, NULL);
                 assert_string_equal(fixture->found, cases[i].expected);
         }
 }
@@ -389,7 +357,7 @@ static void test_find_container_refused(void **state) {
         assert_int_equal(runtime_pods_find_container(NULL, "0123", on_container, fixture,
                                                      &fixture->pods_call),
                          0);
-        assert_int_equal(fixture->call.done(NULL, &error, fixture->call.userdata), 0);
+        fake_runtime_answer("ListContainers", NULL, &error);
         assert_int_equal(fixture->refusal, ERROR_TIMEOUT);
         assert_string_equal(fixture->found, "none");
 }

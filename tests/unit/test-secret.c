@@ -16,7 +16,8 @@
 
 #include "agent/kube/secret-spec.h"
 #include "agent/kube/secret.h"
-#include "tests/unit/kube-fake.h"
+#include "tests/unit/fake-clock.h"
+#include "tests/unit/fake-kube.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define PATH "/api/v1/namespaces/team/secrets/regcred"
@@ -146,8 +147,8 @@ static void ask_afresh(KubeSecrets *secrets, Asker *asker) {
 
 static void wait_until_read(const Asker *asker, unsigned n_reads) {
         while (asker->n_reads < n_reads) {
-                assert_int_equal(fake.n_calls, 0);
-                assert_true(sd_event_run(fake.event, 60 * USEC_PER_SEC) > 0);
+                assert_int_equal(fake_kube.n_calls, 0);
+                assert_true(sd_event_run(fake_kube.event, 60 * USEC_PER_SEC) > 0);
         }
         assert_int_equal(asker->n_reads, n_reads);
 }
@@ -155,29 +156,25 @@ static void wait_until_read(const Asker *asker, unsigned n_reads) {
 static KubeSecrets *open_secrets(uint64_t keep_usec) {
         KubeSecrets *secrets;
 
-        fake_open();
-        assert_int_equal(kube_secrets_new(&fake, keep_usec, &secrets), 0);
+        fake_kube_open();
+        assert_int_equal(kube_secrets_new(&fake_kube, keep_usec, &secrets), 0);
         return secrets;
 }
 
 static void close_secrets(KubeSecrets *secrets) {
         kube_secrets_free(secrets);
-        fake_close();
+        fake_clock_done();
+        fake_kube_close();
 }
 
-static int on_time(sd_event_source *source, uint64_t usec, void *userdata) {
-        *(bool *) userdata = true;
-        return 0;
-}
-
-/* Lets the loop run until so much time has passed. */
 static void pass_time(uint64_t usec) {
-        bool is_over = false;
+        fake_clock_pass(fake_kube.event, usec);
+}
 
-        assert_true(sd_event_add_time_relative(fake.event, NULL, CLOCK_MONOTONIC, usec, 1, on_time,
-                                               &is_over) >= 0);
-        while (!is_over)
-                assert_true(sd_event_run(fake.event, 60 * USEC_PER_SEC) > 0);
+/* A pause between two tries is over. */
+static void wait_for_call(void) {
+        while (fake_kube.n_calls == 0)
+                fake_clock_skip(fake_kube.event);
 }
 
 static void test_one_request_for_all(void **state) {
@@ -187,11 +184,11 @@ static void test_one_request_for_all(void **state) {
         ask(secrets, &askers[0]);
         ask(secrets, &askers[1]);
         ask_afresh(secrets, &askers[2]);
-        assert_int_equal(fake.n_begun, 1);
-        assert_string_equal(fake.calls[0]->request.method, "GET");
-        assert_string_equal(fake.calls[0]->request.path, PATH);
+        assert_int_equal(fake_kube.n_begun, 1);
+        assert_string_equal(fake_kube.calls[0]->request.method, "GET");
+        assert_string_equal(fake_kube.calls[0]->request.path, PATH);
 
-        assert_int_equal(fake_answer(200, SECRET), 0);
+        assert_int_equal(fake_kube_answer(200, SECRET), 0);
         for (unsigned i = 0; i < 3; i++) {
                 wait_until_read(&askers[i], 1);
                 assert_string_equal(askers[i].text, "secret");
@@ -203,7 +200,7 @@ static void test_one_request_for_all(void **state) {
         wait_until_read(&askers[0], 2);
         wait_until_read(&askers[1], 2);
         assert_string_equal(askers[1].text, "secret");
-        assert_int_equal(fake.n_begun, 1);
+        assert_int_equal(fake_kube.n_begun, 1);
         close_secrets(secrets);
 }
 
@@ -212,20 +209,22 @@ static void test_what_is_refused_is_read_again(void **state) {
         Asker fresh = { 0 }, other = { 0 };
 
         ask(secrets, &fresh);
-        assert_int_equal(fake_answer(200, SECRET), 0);
+        assert_int_equal(fake_kube_answer(200, SECRET), 0);
         wait_until_read(&fresh, 1);
 
         pass_time(6 * USEC_PER_SEC / 60);
         ask(secrets, &other);
         ask_afresh(secrets, &fresh);
-        assert_int_equal(fake.n_begun, 2);
-        fake_turn();
+        assert_int_equal(fake_kube.n_begun, 2);
+        fake_clock_turn(fake_kube.event);
         assert_int_equal(other.n_reads, 1);
         assert_int_equal(fresh.n_reads, 1);
 
         /* What was kept is all there is as long as the server is away. */
-        assert_int_equal(fake_answer_full((KubeReply){
-                                 .code = 503, .body = "", .retry_after_usec = 60 * USEC_PER_SEC }),
+        assert_int_equal(fake_kube_reply(fake_kube.calls[0],
+                                         (KubeReply){ .code = 503,
+                                                      .body = "",
+                                                      .retry_after_usec = 60 * USEC_PER_SEC }),
                          0);
         wait_until_read(&fresh, 2);
         assert_int_equal(fresh.kind, ERROR_UNAVAILABLE);
@@ -234,13 +233,13 @@ static void test_what_is_refused_is_read_again(void **state) {
         assert_string_equal(other.text, "secret");
 
         ask_afresh(secrets, &fresh);
-        assert_int_equal(fake_answer(200, OTHER_SECRET), 0);
+        assert_int_equal(fake_kube_answer(200, OTHER_SECRET), 0);
         wait_until_read(&fresh, 3);
         assert_string_equal(fresh.text, "other");
         ask(secrets, &other);
         wait_until_read(&other, 3);
         assert_string_equal(other.text, "other");
-        assert_int_equal(fake.n_begun, 3);
+        assert_int_equal(fake_kube.n_begun, 3);
         close_secrets(secrets);
 }
 
@@ -249,19 +248,19 @@ static void test_it_is_kept_for_a_while(void **state) {
         Asker asker = { 0 };
 
         ask(secrets, &asker);
-        assert_int_equal(fake_answer(200, SECRET), 0);
+        assert_int_equal(fake_kube_answer(200, SECRET), 0);
         wait_until_read(&asker, 1);
         pass_time(USEC_PER_SEC / 10);
         ask(secrets, &asker);
-        assert_int_equal(fake.n_calls, 1);
+        assert_int_equal(fake_kube.n_calls, 1);
 
         /* The time is up for what was kept while the next one is on its way. */
         pass_time(USEC_PER_SEC / 2);
-        assert_int_equal(fake_answer(404, ""), 0);
+        assert_int_equal(fake_kube_answer(404, ""), 0);
         wait_until_read(&asker, 2);
         pass_time(USEC_PER_SEC / 60 + 1000);
         ask(secrets, &asker);
-        assert_int_equal(fake.n_calls, 1);
+        assert_int_equal(fake_kube.n_calls, 1);
         close_secrets(secrets);
         assert_int_equal(asker.n_reads, 2);
         kube_secret_ask_unref(asker.ask);
@@ -272,17 +271,17 @@ static void test_each_has_its_time(void **state) {
         Asker asker = { 0 };
 
         ask(secrets, &asker);
-        assert_int_equal(fake_answer(200, SECRET), 0);
+        assert_int_equal(fake_kube_answer(200, SECRET), 0);
         wait_until_read(&asker, 1);
         ask_for(secrets, &asker, "missing", false);
-        assert_int_equal(fake_answer(404, ""), 0);
+        assert_int_equal(fake_kube_answer(404, ""), 0);
         wait_until_read(&asker, 2);
 
         pass_time(USEC_PER_SEC + USEC_PER_SEC / 2);
         ask(secrets, &asker);
         wait_until_read(&asker, 3);
         ask_for(secrets, &asker, "missing", false);
-        assert_int_equal(fake.n_begun, 3);
+        assert_int_equal(fake_kube.n_begun, 3);
         asker.ask = kube_secret_ask_unref(asker.ask);
         close_secrets(secrets);
 }
@@ -293,7 +292,7 @@ static void test_failures(void **state) {
                 Asker asker = { 0 };
 
                 ask(secrets, &asker);
-                assert_int_equal(fake_answer(failures[i].code, failures[i].body), 0);
+                assert_int_equal(fake_kube_answer(failures[i].code, failures[i].body), 0);
                 wait_until_read(&asker, 1);
                 assert_int_equal(asker.kind, failures[i].kind);
                 assert_string_equal(asker.message, failures[i].message);
@@ -301,7 +300,7 @@ static void test_failures(void **state) {
                 ask(secrets, &asker);
                 wait_until_read(&asker, 2);
                 assert_int_equal(asker.kind, failures[i].kind);
-                assert_int_equal(fake.n_begun, 1);
+                assert_int_equal(fake_kube.n_begun, 1);
                 close_secrets(secrets);
         }
 }
@@ -311,14 +310,14 @@ static void test_a_few_more_tries(void **state) {
         Asker asker = { 0 };
 
         ask(secrets, &asker);
-        assert_true(fake.calls[0]->request.timeout_usec <= 10 * USEC_PER_SEC);
+        assert_true(fake_kube.calls[0]->request.timeout_usec <= 10 * USEC_PER_SEC);
         for (unsigned i = 0; i < 3; i++) {
-                assert_int_equal(fake_answer(i == 1 ? 429 : 0, ""), 0);
+                assert_int_equal(fake_kube_answer(i == 1 ? 429 : 0, ""), 0);
                 assert_int_equal(asker.n_reads, 0);
-                fake_wait_for_call();
+                wait_for_call();
         }
-        assert_true(fake.calls[0]->request.timeout_usec < 10 * USEC_PER_SEC);
-        assert_int_equal(fake_answer(200, SECRET), 0);
+        assert_true(fake_kube.calls[0]->request.timeout_usec < 10 * USEC_PER_SEC);
+        assert_int_equal(fake_kube_answer(200, SECRET), 0);
         wait_until_read(&asker, 1);
         assert_string_equal(asker.text, "secret");
         close_secrets(secrets);
@@ -330,8 +329,8 @@ static void test_server_is_away(void **state) {
 
         ask(secrets, &asker);
         for (unsigned i = 0; i < 4; i++) {
-                fake_wait_for_call();
-                assert_int_equal(fake_answer(0, ""), 0);
+                wait_for_call();
+                assert_int_equal(fake_kube_answer(0, ""), 0);
         }
         wait_until_read(&asker, 1);
         assert_int_equal(asker.kind, ERROR_UNAVAILABLE);
@@ -339,8 +338,10 @@ static void test_server_is_away(void **state) {
                             "secret team/regcred: the API server does not answer: code 0");
 
         ask(secrets, &asker);
-        assert_int_equal(fake_answer_full((KubeReply){
-                                 .code = 429, .body = "", .retry_after_usec = 10 * USEC_PER_SEC }),
+        assert_int_equal(fake_kube_reply(fake_kube.calls[0],
+                                         (KubeReply){ .code = 429,
+                                                      .body = "",
+                                                      .retry_after_usec = 10 * USEC_PER_SEC }),
                          0);
         wait_until_read(&asker, 2);
         assert_int_equal(asker.kind, ERROR_UNAVAILABLE);
@@ -360,13 +361,14 @@ static void test_size_is_bounded(void **state) {
         memcpy(body, SECRET, strlen(SECRET));
 
         ask(secrets, &asker);
-        assert_int_equal(fake_answer_full((KubeReply){ 200, body, size, 0 }), 0);
+        assert_int_equal(fake_kube_reply(fake_kube.calls[0], (KubeReply){ 200, body, size, 0 }), 0);
         wait_until_read(&asker, 1);
         assert_int_equal(asker.kind, ERROR_INVALID);
         assert_string_equal(asker.message, "secret team/regcred: it is larger than 2 MiB");
 
         ask_for(secrets, &asker, "other", false);
-        assert_int_equal(fake_answer_full((KubeReply){ 200, body, size - 1, 0 }), 0);
+        assert_int_equal(fake_kube_reply(fake_kube.calls[0], (KubeReply){ 200, body, size - 1, 0 }),
+                         0);
         wait_until_read(&asker, 2);
         assert_string_equal(asker.text, "secret");
         free(body);
@@ -385,7 +387,7 @@ static void test_impossible_names(void **state) {
         }
         assert_string_equal(asker.message,
                             "secret \"a?\" of the namespace \"team\": nothing can be called so");
-        assert_int_equal(fake.n_begun, 0);
+        assert_int_equal(fake_kube.n_begun, 0);
         close_secrets(secrets);
 }
 
@@ -397,7 +399,7 @@ static void test_few_are_kept(void **state) {
         for (unsigned i = 0; i < 65; i++) {
                 (void) snprintf(name, sizeof(name), "number-%u", i);
                 ask_for(secrets, &asker, name, false);
-                assert_int_equal(fake_answer(200, SECRET), 0);
+                assert_int_equal(fake_kube_answer(200, SECRET), 0);
                 wait_until_read(&asker, i + 1);
 
                 /* It is used all the time, so it stays. */
@@ -406,7 +408,7 @@ static void test_few_are_kept(void **state) {
         }
 
         ask_for(secrets, &asker, "number-1", false);
-        assert_int_equal(fake.n_calls, 1);
+        assert_int_equal(fake_kube.n_calls, 1);
         asker.ask = kube_secret_ask_unref(asker.ask);
         close_secrets(secrets);
 }
@@ -419,18 +421,18 @@ static void test_dropping(void **state) {
         ask(secrets, &dropped);
         ask(secrets, &last);
         dropped.ask = kube_secret_ask_unref(dropped.ask);
-        assert_int_equal(fake.n_calls, 1);
+        assert_int_equal(fake_kube.n_calls, 1);
         last.ask = kube_secret_ask_unref(last.ask);
-        assert_int_equal(fake.n_calls, 0);
+        assert_int_equal(fake_kube.n_calls, 0);
 
         /* Also while it waits for the next try, and when the answer is there. */
         ask(secrets, &last);
-        assert_int_equal(fake_answer(0, ""), 0);
+        assert_int_equal(fake_kube_answer(0, ""), 0);
         last.ask = kube_secret_ask_unref(last.ask);
         ask(secrets, &last);
-        assert_int_equal(fake_answer(200, SECRET), 0);
+        assert_int_equal(fake_kube_answer(200, SECRET), 0);
         last.ask = kube_secret_ask_unref(last.ask);
-        fake_turn();
+        fake_clock_turn(fake_kube.event);
         assert_int_equal(dropped.n_reads + last.n_reads, 0);
         assert_null(kube_secret_ask_unref(NULL));
         close_secrets(secrets);
@@ -442,16 +444,17 @@ static void test_all_is_freed_in_a_callback(void **state) {
 
         ask(secrets, &askers[0]);
         ask(secrets, &askers[1]);
-        assert_int_equal(fake_answer(200, SECRET), 0);
+        assert_int_equal(fake_kube_answer(200, SECRET), 0);
         ask_for(secrets, &askers[2], "other", false);
-        fake_turn();
+        fake_clock_turn(fake_kube.event);
         assert_null(secrets);
         assert_int_equal(askers[0].n_reads + askers[1].n_reads, 1);
         assert_string_equal(askers[askers[0].n_reads ? 0 : 1].text, "secret");
         assert_int_equal(askers[2].n_reads, 0);
         for (unsigned i = 0; i < 3; i++)
                 kube_secret_ask_unref(askers[i].ask);
-        fake_close();
+        fake_clock_done();
+        fake_kube_close();
 }
 
 int main(void) {

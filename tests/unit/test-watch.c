@@ -8,6 +8,7 @@
  */
 
 #include <errno.h>
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +20,8 @@
 #include <cmocka.h>
 
 #include "agent/kube/watch.h"
-#include "tests/unit/watch-fixture.h"
+#include "tests/unit/fake-clock.h"
+#include "tests/unit/fake-kube.h"
 #include "tests/unit/kube-message.h"
 
 #define SEC ((uint64_t) 1000000)
@@ -80,8 +82,19 @@ static void on_restart(void *userdata) {
         record(userdata, "again");
 }
 
+/* The call that runs; NULL: none does. */
+static KubeCall *the_call(void) {
+        assert_true(fake_kube.n_calls <= 1);
+        return fake_kube.n_calls > 0 ? fake_kube.calls[0] : NULL;
+}
+
+/* Bytes that are in use; 0 under a sanitizer, which has an allocator of its own. */
+static size_t memory(void) {
+        return mallinfo2().uordblks;
+}
+
 static int set_up(void **state) {
-        fake_set_up();
+        fake_kube_open();
         *state = calloc(1, sizeof(Fixture));
         return 0;
 }
@@ -90,14 +103,15 @@ static int tear_down(void **state) {
         Fixture *fixture = *state;
 
         kube_watch_free(fixture->watch);
-        fake_tear_down();
+        fake_clock_done();
+        fake_kube_close();
         free(fixture);
         return 0;
 }
 
 static void start_with(Fixture *fixture, const KubeWatchOptions *options) {
         assert_int_equal(kube_watch_new(options, &fixture->watch), 0);
-        assert_non_null(fake.call);
+        assert_non_null(the_call());
         assert_int_equal(kube_watch_state(fixture->watch), KUBE_WATCH_LISTING);
 }
 
@@ -124,8 +138,8 @@ static void assert_reported(Fixture *fixture, const char *expected) {
         fixture->reported[0] = '\0';
 }
 
-#define assert_asked(part) assert_non_null(strstr(fake.call->request.path, part))
-#define assert_not_asked(part) assert_null(strstr(fake.call->request.path, part))
+#define assert_asked(part) assert_non_null(strstr(the_call()->request.path, part))
+#define assert_not_asked(part) assert_null(strstr(the_call()->request.path, part))
 
 /* "ADDED ns/name uid version", and "END version" and "BOOKMARK version". */
 static int send_event(const char *text) {
@@ -154,11 +168,11 @@ static int send_event(const char *text) {
                              type, namespace, name, uid, version);
         }
 
-        return fake_send(line, (size_t) n);
+        return fake_kube_send(the_call(), line, (size_t) n);
 }
 
 static int send_text(const char *text) {
-        return fake_send(text, strlen(text));
+        return fake_kube_send(the_call(), text, strlen(text));
 }
 
 static int send_error(int code) {
@@ -168,17 +182,20 @@ static int send_error(int code) {
                          "\"message\":\"said so\"}}\n",
                          code);
 
-        return fake_send(line, (size_t) n);
+        return fake_kube_send(the_call(), line, (size_t) n);
 }
 
 static void end(void) {
-        assert_int_equal(fake_reply(&(KubeReply){ .code = 200, .body = "" }, NULL), 0);
+        assert_int_equal(fake_kube_end(the_call(), &(KubeReply){ .code = 200, .body = "" }, NULL),
+                         0);
 }
 
 static void refuse(int code, ErrorKind kind) {
         const Error error = { .kind = kind, .message = (char *) "refused" };
 
-        assert_int_equal(fake_reply(&(KubeReply){ .code = code, .body = "" }, &error), 0);
+        assert_int_equal(fake_kube_end(the_call(), &(KubeReply){ .code = code, .body = "" },
+                                       &error),
+                         0);
 }
 
 /* What was cut from inside ends so. */
@@ -187,8 +204,10 @@ static void end_cut(void) {
 }
 
 static void reply(const char *body) {
-        assert_int_equal(fake_reply(&(KubeReply){ .code = 200, .body = body, .size = strlen(body) },
-                                    NULL),
+        assert_int_equal(fake_kube_end(the_call(),
+                                       &(KubeReply){
+                                               .code = 200, .body = body, .size = strlen(body) },
+                                       NULL),
                          0);
 }
 
@@ -203,7 +222,7 @@ static void reply(const char *body) {
 /* A streamed list of a (version 1) and b (version 2), and the watch that goes on from it. */
 static void start_watching(Fixture *fixture) {
         start(fixture);
-        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(fake_kube_accept(the_call()), 0);
         assert_int_equal(send_event("ADDED ns/a u1 1"), 0);
         assert_int_equal(send_event("ADDED ns/b u2 2"), 0);
         assert_int_equal(send_event("END 5"), 0);
@@ -219,7 +238,7 @@ static void start_paging(Fixture *fixture) {
 }
 
 static unsigned asked_seconds(void) {
-        const char *text = strstr(fake.call->request.path, "timeoutSeconds=");
+        const char *text = strstr(the_call()->request.path, "timeoutSeconds=");
 
         assert_non_null(text);
         return (unsigned) atoi(text + strlen("timeoutSeconds="));
@@ -229,20 +248,20 @@ static void test_streams_a_list(void **state) {
         Fixture *fixture = *state;
 
         start(fixture);
-        assert_int_equal(strncmp(fake.call->request.path,
+        assert_int_equal(strncmp(the_call()->request.path,
                                  "/apis/apps.kruise.io/v1beta1/nodeimages?fieldSelector="
                                  "metadata.name%3Dn1&watch=true&allowWatchBookmarks=true&"
                                  "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&"
                                  "timeoutSeconds=",
                                  142),
                          0);
-        assert_string_equal(fake.call->request.verb, "watch");
-        assert_string_equal(fake.call->request.accept, KUBE_JSON);
+        assert_string_equal(the_call()->request.verb, "watch");
+        assert_string_equal(the_call()->request.accept, KUBE_JSON);
         assert_in_range(asked_seconds(), 300, 600);
-        assert_int_equal(fake.call->request.timeout_usec, (asked_seconds() + 15) * SEC);
-        assert_in_range(fake.call->request.silence_usec, 120 * SEC, 180 * SEC);
+        assert_int_equal(the_call()->request.timeout_usec, (asked_seconds() + 15) * SEC);
+        assert_in_range(the_call()->request.silence_usec, 120 * SEC, 180 * SEC);
 
-        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(fake_kube_accept(the_call()), 0);
         assert_int_equal(send_event("ADDED ns/a u1 7"), 0);
         assert_reported(fixture, "+ns/a u1 7\n");
         assert_int_equal(send_event("END 9"), 0);
@@ -252,12 +271,12 @@ static void test_streams_a_list(void **state) {
         assert_int_equal(send_event("DELETED ns/a u1 12"), 0);
         assert_reported(fixture, "+ns/a u1 10\n+ns/b u2 11\n-ns/a u1\n");
 
-        fake.now_usec += 400 * SEC;
+        fake_clock.now_usec += 400 * SEC;
         end();
         assert_reported(fixture, "again\n");
         assert_asked("&resourceVersion=12&");
         assert_not_asked("sendInitialEvents");
-        assert_int_equal(fake.n_calls, 2);
+        assert_int_equal(fake_kube.n_begun, 2);
 }
 
 /* Servers say that they do not know it, cannot do it, or they say nothing. */
@@ -279,16 +298,16 @@ static void test_falls_back_to_pages(void **state) {
                 } else if (way == 3)
                         end();
                 else {
-                        assert_int_equal(fake_accept(), 0);
+                        assert_int_equal(fake_kube_accept(the_call()), 0);
                         if (way == 5)
                                 assert_int_equal(send_event("ADDED ns/a u1 1"), 0);
-                        assert_int_equal(fake_timer(), 10 * SEC);
-                        fake_pass();
+                        assert_int_equal(fake_clock_delay(), 10 * SEC);
+                        fake_clock_skip(fake_kube.event);
                 }
                 assert_reported(fixture, way == 5 ? "+ns/a u1 1\nagain\n" : "again\n");
                 assert_asked("/nodeimages?fieldSelector=metadata.name%3Dn1&limit=500");
                 assert_not_asked("continue");
-                assert_string_equal(fake.call->request.verb, "list");
+                assert_string_equal(the_call()->request.verb, "list");
 
                 reply(PAGE("5", "t/1=", ITEM("a", "u1", "1")));
                 assert_asked("limit=500&continue=t%2F1%3D");
@@ -299,8 +318,8 @@ static void test_falls_back_to_pages(void **state) {
 
                 /* And does not try it again. */
                 refuse(410, ERROR_GONE);
-                assert_true(fake_timer() <= SEC / 4);
-                fake_pass();
+                assert_true(fake_clock_delay() <= SEC / 4);
+                fake_clock_skip(fake_kube.event);
                 assert_asked("limit=500");
         }
 }
@@ -312,18 +331,18 @@ static void test_keeps_streaming_after_failures(void **state) {
         start(fixture);
         refuse(0, ERROR_UNAVAILABLE);
         assert_reported(fixture, "troubled unavailable\n");
-        fake_pass();
+        fake_clock_skip(fake_kube.event);
         assert_reported(fixture, "again\n");
         assert_asked("sendInitialEvents");
         refuse(503, ERROR_UNAVAILABLE);
-        fake_pass();
+        fake_clock_skip(fake_kube.event);
         assert_asked("sendInitialEvents");
-        fake_pass(); /* not even accepted */
-        assert_null(fake.call);
-        fake_pass();
+        fake_clock_skip(fake_kube.event); /* not even accepted */
+        assert_null(the_call());
+        fake_clock_skip(fake_kube.event);
         assert_asked("sendInitialEvents");
         assert_reported(fixture, "again\ntroubled timeout\nagain\n");
-        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(fake_kube_accept(the_call()), 0);
         assert_int_equal(send_event("END 5"), 0);
         assert_reported(fixture, "synced\n");
 }
@@ -335,9 +354,9 @@ static void test_relist_reports_changes(void **state) {
         assert_true(send_error(410) < 0);
         end_cut();
         assert_reported(fixture, "listing\n");
-        fake_pass();
+        fake_clock_skip(fake_kube.event);
         assert_asked("sendInitialEvents");
-        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(fake_kube_accept(the_call()), 0);
         assert_int_equal(send_event("ADDED ns/b u2 2"), 0);
         assert_int_equal(send_event("ADDED ns/c u3 8"), 0);
         assert_reported(fixture, "again\n+ns/c u3 8\n");
@@ -350,11 +369,11 @@ static void test_relist_in_pages(void **state) {
 
         start_paging(fixture);
         refuse(410, ERROR_GONE);
-        fake_pass();
+        fake_clock_skip(fake_kube.event);
         reply(PAGE("8", "x", ITEM("a", "u1", "6")));
         assert_reported(fixture, "listing\nagain\n+ns/a u1 6\n");
         refuse(410, ERROR_GONE);
-        fake_pass();
+        fake_clock_skip(fake_kube.event);
         assert_not_asked("continue");
         reply(PAGE("9", "", ITEM("a", "u9", "9")));
         assert_reported(fixture, "troubled gone\nagain\n-ns/a u1\n+ns/a u9 9\n-ns/b u2\nsynced\n"
@@ -370,17 +389,17 @@ static void test_reports_where_lists_begin(void **state) {
         start_watching(fixture);
         assert_true(send_error(410) < 0);
         end_cut();
-        fake_pass();
+        fake_clock_skip(fake_kube.event);
         assert_reported(fixture, "listing\nagain\nlist\n");
         assert_int_equal(send_event("ADDED ns/b u2 2"), 0);
         assert_int_equal(send_event("END 3"), 0);
         assert_reported(fixture, "-ns/a u1\nsynced\n");
 
         refuse(200, ERROR_UNAVAILABLE);
-        fake_pass();
+        fake_clock_skip(fake_kube.event);
         assert_reported(fixture, "troubled unavailable\nagain\n");
         refuse(500, ERROR_UNAVAILABLE);
-        fake_pass();
+        fake_clock_skip(fake_kube.event);
         assert_reported(fixture, "again\nlist\n");
         refuse(422, ERROR_INVALID);
         assert_reported(fixture, "again\nlist\n");
@@ -411,41 +430,41 @@ static void test_gone_again_backs_off(void **state) {
         for (unsigned i = 0; i < 10; i++) {
                 assert_true(send_error(410) < 0);
                 end_cut();
-                wait = fake_timer();
+                wait = fake_clock_delay();
                 assert_true(i == 0 ? wait <= SEC / 4 : wait >= SEC / 5);
-                fake_pass();
+                fake_clock_skip(fake_kube.event);
                 reply(PAGE("5", "", ""));
         }
         assert_in_range(wait, 12 * SEC, 18 * SEC);
 
         /* A watch that works makes up for it. */
-        assert_int_equal(fake_accept(), 0);
-        fake.now_usec += 20 * SEC;
+        assert_int_equal(fake_kube_accept(the_call()), 0);
+        fake_clock.now_usec += 20 * SEC;
         end();
         assert_true(send_error(410) < 0);
         end_cut();
-        assert_true(fake_timer() <= SEC / 4);
+        assert_true(fake_clock_delay() <= SEC / 4);
 }
 
 static void test_ends_early(void **state) {
         Fixture *fixture = *state;
 
         start_watching(fixture);
-        fake.now_usec += 2 * SEC;
+        fake_clock.now_usec += 2 * SEC;
         end();
         assert_reported(fixture, "again\n");
-        assert_non_null(fake.call);
+        assert_non_null(the_call());
         end();
         assert_reported(fixture, "");
-        assert_int_equal(fake_timer(), 0);
-        fake_pass();
-        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(fake_clock_delay(), 0);
+        fake_clock_skip(fake_kube.event);
+        assert_int_equal(fake_kube_accept(the_call()), 0);
         assert_reported(fixture, "again\n");
         end();
         assert_reported(fixture, "troubled unavailable\n");
-        assert_true(fake_timer() >= SEC / 5);
-        fake_pass();
-        assert_int_equal(fake_accept(), 0);
+        assert_true(fake_clock_delay() >= SEC / 5);
+        fake_clock_skip(fake_kube.event);
+        assert_int_equal(fake_kube_accept(the_call()), 0);
         assert_reported(fixture, "again\nsynced\n");
 }
 
@@ -456,14 +475,14 @@ static void test_cut_and_again(void **state) {
         assert_int_equal(send_event("BOOKMARK 17"), 0);
         refuse(200, ERROR_UNAVAILABLE);
         assert_reported(fixture, "troubled unavailable\n");
-        assert_in_range(fake_timer(), SEC / 5, SEC / 3);
-        fake_pass();
+        assert_in_range(fake_clock_delay(), SEC / 5, SEC / 3);
+        fake_clock_skip(fake_kube.event);
         assert_asked("resourceVersion=17&");
         refuse(0, ERROR_UNAVAILABLE);
         assert_reported(fixture, "again\n");
-        fake_pass();
+        fake_clock_skip(fake_kube.event);
         assert_asked("resourceVersion=17&");
-        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(fake_kube_accept(the_call()), 0);
         assert_reported(fixture, "again\nsynced\n");
 }
 
@@ -476,7 +495,7 @@ static void test_heeds_retry_after(void **state) {
                               "{\"retryAfterSeconds\":40}}}\n") < 0);
         end_cut();
         assert_reported(fixture, "troubled unavailable\n");
-        assert_int_equal(fake_timer(), 40 * SEC);
+        assert_int_equal(fake_clock_delay(), 40 * SEC);
 }
 
 /* The last line is none; only whole ones move the version. */
@@ -486,7 +505,7 @@ static void test_half_a_line(void **state) {
         start_watching(fixture);
         assert_int_equal(send_event("MODIFIED ns/a u1 6"), 0);
         assert_int_equal(send_text("{\"type\":\"DELETED\",\"object\":{\"metadata\":{\"name\":"), 0);
-        fake.now_usec += 20 * SEC;
+        fake_clock.now_usec += 20 * SEC;
         end();
         assert_reported(fixture, "+ns/a u1 6\nagain\n");
         assert_asked("resourceVersion=6&");
@@ -523,8 +542,8 @@ static void test_garbage(void **state) {
                 end_cut();
                 assert_reported(fixture, "troubled invalid\n");
                 assert_null(strchr(error_message(kube_watch_error(fixture->watch)), '\n'));
-                assert_true(fake_timer() >= SEC / 5);
-                fake_pass();
+                assert_true(fake_clock_delay() >= SEC / 5);
+                fake_clock_skip(fake_kube.event);
                 assert_asked("sendInitialEvents");
         }
 }
@@ -535,7 +554,7 @@ static void test_too_large(void **state) {
 
         start_watching(fixture);
         memset(text, 'x', sizeof(text));
-        assert_true(fake_send(text, sizeof(text)) < 0);
+        assert_true(fake_kube_send(the_call(), text, sizeof(text)) < 0);
         end_cut();
         assert_reported(fixture, "troubled invalid\n");
 }
@@ -555,11 +574,11 @@ static void test_large_pages(void **state) {
         assert_asked("limit=1&continue=x");
         refuse(200, ERROR_INVALID);
         assert_reported(fixture, "again\nagain\nagain\nagain\n+ns/a u1 1\ntroubled invalid\n");
-        fake_pass();
+        fake_clock_skip(fake_kube.event);
         reply(PAGE("5", "x", ITEM("a", "u1", "1")));
         reply(PAGE("5", "x", ""));
         assert_reported(fixture, "again\ntroubled invalid\n"); /* for another reason */
-        assert_null(fake.call);
+        assert_null(the_call());
 }
 
 static void test_bad_pages(void **state) {
@@ -586,7 +605,7 @@ static void test_bad_pages(void **state) {
                 refuse(422, ERROR_INVALID);
                 reply(bodies[i]);
                 assert_reported(fixture, "again\ntroubled invalid\n");
-                assert_true(fake_timer() >= SEC / 5);
+                assert_true(fake_clock_delay() >= SEC / 5);
         }
 }
 
@@ -615,18 +634,18 @@ static void test_not_found_and_denied(void **state) {
                 for (unsigned n = 0; n < 5; n++) {
                         bool is_passing = n < cases[i].n_passing;
 
-                        assert_in_range(fake_timer(), is_passing ? 1 : 15 * SEC,
+                        assert_in_range(fake_clock_delay(), is_passing ? 1 : 15 * SEC,
                                         is_passing ? 3 * SEC : 30 * SEC);
-                        fake_pass();
+                        fake_clock_skip(fake_kube.event);
                         refuse(cases[i].code, cases[i].kind);
                 }
                 assert_reported(fixture, "again\nagain\nagain\nagain\nagain\n");
 
                 assert_int_equal(kube_watch_kick(fixture->watch), 0);
-                assert_int_equal(fake_timer(), 0);
-                fake_pass();
+                assert_int_equal(fake_clock_delay(), 0);
+                fake_clock_skip(fake_kube.event);
                 assert_int_equal(kube_watch_kick(fixture->watch), 0);
-                assert_int_equal(fake_accept(), 0);
+                assert_int_equal(fake_kube_accept(the_call()), 0);
                 assert_int_equal(send_event("END 5"), 0);
                 assert_reported(fixture, "again\nsynced\n");
         }
@@ -639,10 +658,10 @@ static void test_refused_list_keeps_objects(void **state) {
         start_watching(fixture);
         refuse(403, ERROR_DENIED);
         assert_reported(fixture, "troubled denied\n");
-        fake_pass();
+        fake_clock_skip(fake_kube.event);
         assert_int_equal(send_event("ADDED ns/a u1 1"), 0);
         refuse(200, ERROR_UNAVAILABLE);
-        fake_pass();
+        fake_clock_skip(fake_kube.event);
         assert_reported(fixture, "again\ntroubled unavailable\nagain\n");
         assert_int_equal(send_event("ADDED ns/b u2 2"), 0);
         assert_int_equal(send_event("END 9"), 0);
@@ -655,34 +674,34 @@ static void test_silence(void **state) {
         Fixture *fixture = *state;
 
         start_watching(fixture);
-        fake.now_usec += 150 * SEC;
+        fake_clock.now_usec += 150 * SEC;
         refuse(200, ERROR_TIMEOUT);
         assert_reported(fixture, "listing\n");
-        assert_in_range(fake_timer(), 0, 250000);
-        fake_pass();
+        assert_in_range(fake_clock_delay(), 0, 250000);
+        fake_clock_skip(fake_kube.event);
         assert_asked("sendInitialEvents=true");
         assert_in_range(asked_seconds(), 120, 150);
-        assert_int_equal(fake.call->request.silence_usec, 0);
-        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(the_call()->request.silence_usec, 0);
+        assert_int_equal(fake_kube_accept(the_call()), 0);
         assert_int_equal(send_event("ADDED ns/a u1 1"), 0);
         assert_int_equal(send_event("END 4"), 0);
         assert_reported(fixture, "again\n-ns/b u2\nsynced\n");
 
         /* All is well, and nothing happens. */
         for (unsigned i = 0; i < 9; i++) {
-                fake.now_usec += asked_seconds() * SEC;
+                fake_clock.now_usec += asked_seconds() * SEC;
                 end();
                 assert_asked("resourceVersion=4&");
                 assert_in_range(asked_seconds(), 120, 150);
-                assert_int_equal(fake.call->request.silence_usec, 0);
+                assert_int_equal(the_call()->request.silence_usec, 0);
                 assert_reported(fixture, "again\n");
         }
 
         assert_int_equal(send_event("BOOKMARK 20"), 0);
-        fake.now_usec += asked_seconds() * SEC;
+        fake_clock.now_usec += asked_seconds() * SEC;
         end();
         assert_in_range(asked_seconds(), 300, 600);
-        assert_in_range(fake.call->request.silence_usec, 120 * SEC, 180 * SEC);
+        assert_in_range(the_call()->request.silence_usec, 120 * SEC, 180 * SEC);
         assert_asked("resourceVersion=20&");
         assert_reported(fixture, "again\n");
 }
@@ -692,13 +711,13 @@ static void test_silence_again(void **state) {
         Fixture *fixture = *state;
 
         start_watching(fixture);
-        fake.now_usec += 150 * SEC;
+        fake_clock.now_usec += 150 * SEC;
         refuse(200, ERROR_TIMEOUT);
-        fake_pass();
-        assert_int_equal(fake_accept(), 0);
+        fake_clock_skip(fake_kube.event);
+        assert_int_equal(fake_kube_accept(the_call()), 0);
         assert_int_equal(send_event("END 4"), 0);
         assert_reported(fixture, "listing\nagain\n-ns/a u1\n-ns/b u2\nsynced\n");
-        fake.now_usec += 165 * SEC;
+        fake_clock.now_usec += 165 * SEC;
         refuse(200, ERROR_TIMEOUT);
         assert_reported(fixture, "troubled timeout\n");
 }
@@ -722,22 +741,22 @@ static void test_silence_after_a_break(void **state) {
                 fixture->watch = kube_watch_free(fixture->watch);
                 fixture->reported[0] = '\0';
                 start_paging(fixture);
-                fake.now_usec += 100 * SEC;
+                fake_clock.now_usec += 100 * SEC;
                 if (cases[i].is_cut)
                         refuse(200, ERROR_UNAVAILABLE);
                 else
                         end();
                 if (cases[i].is_cut)
-                        fake_pass();
+                        fake_clock_skip(fake_kube.event);
                 for (unsigned n = 0; n < cases[i].n_watches; n++) {
                         assert_asked("resourceVersion=5&");
-                        assert_int_equal(fake_accept(), 0);
+                        assert_int_equal(fake_kube_accept(the_call()), 0);
                         fixture->reported[0] = '\0';
-                        fake.now_usec += cases[i].each_usec;
+                        fake_clock.now_usec += cases[i].each_usec;
                         end();
                 }
                 assert_reported(fixture, "listing\n");
-                fake_pass();
+                fake_clock_skip(fake_kube.event);
                 assert_asked("?fieldSelector=metadata.name%3Dn1&limit=500");
                 fixture->reported[0] = '\0';
         }
@@ -748,11 +767,11 @@ static void test_word_after_a_break(void **state) {
         Fixture *fixture = *state;
 
         start_paging(fixture);
-        fake.now_usec += 100 * SEC;
+        fake_clock.now_usec += 100 * SEC;
         refuse(200, ERROR_UNAVAILABLE);
-        fake_pass();
+        fake_clock_skip(fake_kube.event);
         assert_int_equal(send_event("MODIFIED ns/a u1 7"), 0);
-        fake.now_usec += 150 * SEC;
+        fake_clock.now_usec += 150 * SEC;
         fixture->reported[0] = '\0';
         end();
         assert_asked("resourceVersion=7&");
@@ -764,15 +783,15 @@ static void test_relist(void **state) {
 
         start_watching(fixture);
         assert_int_equal(kube_watch_relist(fixture->watch), 0);
-        assert_null(fake.call);
+        assert_null(the_call());
         assert_reported(fixture, "listing\n");
 
         /* It does already. */
         assert_int_equal(kube_watch_relist(fixture->watch), 0);
-        fake_pass();
+        fake_clock_skip(fake_kube.event);
         assert_asked("sendInitialEvents=true");
         assert_int_equal(kube_watch_relist(fixture->watch), 0);
-        assert_int_equal(fake_accept(), 0);
+        assert_int_equal(fake_kube_accept(the_call()), 0);
         assert_int_equal(send_event("ADDED ns/a u1 3"), 0);
         assert_int_equal(send_event("END 3"), 0);
         assert_reported(fixture, "again\n+ns/a u1 3\n-ns/b u2\nsynced\n");
@@ -781,7 +800,7 @@ static void test_relist(void **state) {
         refuse(503, ERROR_UNAVAILABLE);
         assert_reported(fixture, "troubled unavailable\n");
         assert_int_equal(kube_watch_relist(fixture->watch), 0);
-        fake_pass();
+        fake_clock_skip(fake_kube.event);
         assert_asked("sendInitialEvents=true");
 }
 
@@ -822,7 +841,7 @@ static void live_on(Fixture *fixture, bool is_paged) {
         if (fixture->watch)
                 end_cut();
         if (fixture->watch)
-                fake_pass();
+                fake_clock_skip(fake_kube.event);
         if (fixture->watch && is_paged)
                 reply("{");
         else if (fixture->watch) {
@@ -839,8 +858,8 @@ static void check_freed_at(Fixture *fixture, const char *moment, bool is_paged) 
         follow_list(fixture, is_paged);
         live_on(fixture, is_paged);
         assert_null(fixture->watch);
-        assert_null(fake.call);
-        assert_int_equal(fake_timer(), UINT64_MAX);
+        assert_null(the_call());
+        assert_int_equal(fake_clock_delay(), UINT64_MAX);
 
         fixture->reported[strlen(fixture->reported) - 1] = '\0';
         last = strrchr(fixture->reported, '\n');
@@ -866,11 +885,11 @@ static void test_freed_at_any_time(void **state) {
 
         start(fixture);
         fixture->watch = kube_watch_free(fixture->watch);
-        assert_null(fake.call);
+        assert_null(the_call());
         start(fixture);
         refuse(0, ERROR_UNAVAILABLE);
         fixture->watch = kube_watch_free(fixture->watch);
-        assert_int_equal(fake_timer(), UINT64_MAX);
+        assert_int_equal(fake_clock_delay(), UINT64_MAX);
         assert_null(kube_watch_free(NULL));
 }
 
@@ -892,7 +911,9 @@ static void test_local_failure(void **state) {
 
         start_with(fixture, &options);
         assert_true(send_event("ADDED ns/a u1 1") < 0);
-        assert_int_equal(fake_reply(&(KubeReply){ .code = 200, .body = "" }, &canceled), -ENOMEM);
+        assert_int_equal(fake_kube_end(the_call(), &(KubeReply){ .code = 200, .body = "" },
+                                       &canceled),
+                         -ENOMEM);
 }
 
 static void test_protobuf(void **state) {
@@ -908,22 +929,22 @@ static void test_protobuf(void **state) {
         Bytes bytes = { .size = 0 };
 
         start_with(fixture, &options);
-        assert_int_equal(strncmp(fake.call->request.path, "/api/v1/pods?watch=true&", 24), 0);
-        assert_string_equal(fake.call->request.accept, KUBE_PROTOBUF ";stream=watch");
+        assert_int_equal(strncmp(the_call()->request.path, "/api/v1/pods?watch=true&", 24), 0);
+        assert_string_equal(the_call()->request.accept, KUBE_PROTOBUF ";stream=watch");
         bytes_pack_frame(&bytes, "ADDED", "ns", "a", "u1", "1");
         bytes_pack_frame(&bytes, "ADDED", "ns", "b", "u2", "2");
         bytes_pack_frame(&bytes, "BOOKMARK", "", "", "", "end:5");
         bytes_pack_frame(&bytes, "DELETED", "ns", "a", "u1", "6");
         for (size_t i = 0; i < bytes.size; i++)
-                assert_int_equal(fake_send(bytes.data + i, 1), 0);
+                assert_int_equal(fake_kube_send(the_call(), bytes.data + i, 1), 0);
         assert_reported(fixture, "+ns/a u1 1\n+ns/b u2 2\nsynced\n-ns/a u1\n");
 
         assert_true(send_text("{\"kind\":\"Status\"}\n") < 0);
         end_cut();
         assert_reported(fixture, "troubled invalid\n");
-        fake_pass();
+        fake_clock_skip(fake_kube.event);
         refuse(422, ERROR_INVALID);
-        assert_string_equal(fake.call->request.accept, KUBE_PROTOBUF);
+        assert_string_equal(the_call()->request.accept, KUBE_PROTOBUF);
 }
 
 /* Nothing is kept of an event but who it was about. */
@@ -939,9 +960,9 @@ static void test_memory(void **state) {
                 assert_int_equal(send_event(text), 0);
                 fixture->reported[0] = '\0';
                 if (i == 100)
-                        before = fake_memory();
+                        before = memory();
         }
-        assert_true(fake_memory() <= before + 1000);
+        assert_true(memory() <= before + 1000);
 }
 
 int main(void) {
