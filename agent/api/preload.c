@@ -170,6 +170,11 @@ static void preload_event_init(Inplaced__V1__PreloadEvent *event, const char *re
         event->attempt = status->attempt;
         event->bytes_done = status->bytes_done;
         event->bytes_total = status->bytes_total;
+        if (status->is_counted) {
+                event->bytes_fetched_presence_case =
+                        INPLACED__V1__PRELOAD_EVENT__BYTES_FETCHED_PRESENCE_BYTES_FETCHED;
+                event->bytes_fetched = status->bytes_fetched;
+        }
         event->reason = (char *) (has_failed ? pull_reason_to_string(status->reason) : "");
         event->message = status->message ?: (char *) "";
         if (status->phase != IMAGE_SUCCEEDED)

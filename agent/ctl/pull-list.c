@@ -146,11 +146,11 @@ int pull_list_apply(PullList *list, const Inplaced__V1__PreloadEvent *event, uin
         item->phase = event->phase;
         item->step = event->step;
         item->attempt = event->attempt;
-        /* The last event need not say again how much it was. */
-        if (event->bytes_total > 0 || event->bytes_done > 0 || !pull_item_is_finished(item)) {
-                item->bytes_done = event->bytes_done;
-                item->bytes_total = event->bytes_total;
-        }
+        item->bytes_done = event->bytes_done;
+        item->bytes_total = event->bytes_total;
+        item->is_counted = event->bytes_fetched_presence_case ==
+                           INPLACED__V1__PRELOAD_EVENT__BYTES_FETCHED_PRESENCE_BYTES_FETCHED;
+        item->bytes_fetched = item->is_counted ? event->bytes_fetched : 0;
         item->was_present = event->was_present;
         item->ended_usec = now_usec;
         *ret_item = item;
@@ -211,10 +211,6 @@ static const char *phase_to_string(Inplaced__V1__Phase phase) {
         }
 }
 
-static uint64_t item_bytes(const PullItem *item) {
-        return item->bytes_total > item->bytes_done ? item->bytes_total : item->bytes_done;
-}
-
 /* What is not known is a dash: a hole would shift the columns behind it. */
 static char *succeeded_text(const PullItem *item, bool has_full_id) {
         cleanup(free_p) char *id = terminal_text_escape(item->image_id[0] ? item->image_id : "-");
@@ -224,8 +220,8 @@ static char *succeeded_text(const PullItem *item, bool has_full_id) {
 
         if (item->was_present)
                 size = "present";
-        else if (item_bytes(item) > 0)
-                size = format_size(item_bytes(item), &buffer);
+        else if (item->is_counted)
+                size = format_size(item->bytes_fetched, &buffer);
 
         if (!id ||
             asprintf(&text, "%.*s  %s  %s", has_full_id ? (int) strlen(id) : SHORT_ID_WIDTH, id,
@@ -294,7 +290,7 @@ static json_object *item_json(const PullItem *item) {
             !output_add_string(object, "imageID", item->image_id) ||
             !output_add_string(object, "reason", item->reason) ||
             !output_add_string(object, "message", item->message) ||
-            !output_add_number(object, "bytes", item_bytes(item)) ||
+            (item->is_counted && !output_add_number(object, "bytes", item->bytes_fetched)) ||
             !output_add(object, "seconds", seconds_json(usec)) ||
             !output_add_bool(object, "wasPresent", item->was_present))
                 return NULL;

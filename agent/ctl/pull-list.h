@@ -7,7 +7,7 @@
  * Fed with the events of the agent, read by those who print. It has no terminal and no clock: the
  * caller says what time it is.
  *
- *     nginx:1.25  sha256:1a2b3c4d5e6f  67.1 MB  12s
+ *     nginx:1.25  sha256:1a2b3c4d5e6f  67.1 MB  12s      what was fetched, and for how long
  *     nginx:1,25  failed  InvalidReference: no such thing as a tag "1,25"
  */
 
@@ -45,6 +45,8 @@ typedef struct PullItem {
         uint32_t attempt;
         uint64_t bytes_done;
         uint64_t bytes_total;
+        bool is_counted; /* bytes_fetched is known */
+        uint64_t bytes_fetched;
         bool was_present;
         char *image_id; /* "" while it is not known, as are the next two */
         char *reason;

@@ -43,10 +43,11 @@ typedef struct ImageStatus {
         int64_t completed_at;
         uint64_t duration_usec; /* from its first turn to the end; 0 if unknown */
         unsigned attempt;
-        uint64_t bytes_done;
-        uint64_t bytes_total; /* 0: not known */
+        uint64_t bytes_done;    /* that are there, of bytes_total */
+        uint64_t bytes_total;   /* that were missing when the pull began; 0: not known, or none */
+        bool is_counted;        /* bytes_fetched is known */
+        uint64_t bytes_fetched; /* by this pull and no other, by all its attempts */
         bool was_present;
-        uint64_t size; /* as the runtime reports it; 0: unknown */
         PullReason reason;
         char *message;       /* owned; one line, or NULL */
         char *image_id;      /* owned; what the runtime has under the reference, or NULL */

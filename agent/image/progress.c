@@ -11,6 +11,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
+#include "agent/base/sorted.h"
 #include "agent/image/manifest-spec.h"
 #include "cri/content.h"
 #include "cri/types.h"
@@ -25,6 +26,13 @@
 #define LABEL_SOURCE "containerd.io/distribution.source."
 #define LABEL_CONFIG "containerd.io/gc.ref.content.config" /* only manifests refer to a config */
 
+/* What is known of one of the manifest's blobs. */
+typedef struct BlobState {
+        bool is_complete;
+        bool was_there; /* before the pull began */
+        uint64_t most;  /* that was ever there of it */
+} BlobState;
+
 /* How well a manifest fits. A tag that is pulled again may resolve to a manifest that is there. */
 enum { RANK_NONE, RANK_OLD, RANK_NEW, RANK_ASKED_FOR };
 
@@ -34,13 +42,17 @@ enum { RANK_NONE, RANK_OLD, RANK_NEW, RANK_ASKED_FOR };
  * List the manifests that are labelled with the repository → pick one → read it → from then on ask
  * which of its blobs are complete. Each step is one call; none is started before the last one has
  * ended, and one that brought something is followed by the next at once.
+ *
+ * Once the image's ID is known it is the manifest with this config that is searched for, and the end of
+ * the last step is the end of the pull.
  */
 typedef struct ProgressFind {
-        const Progress *progress; /* that it is a part of */
+        Progress *progress; /* that it is a part of */
 
         char *label;      /* containerd's label for the registry's host */
         char *repository; /* the label's value */
         char *digest;     /* of the manifest or index that was asked for; NULL for a tag */
+        char *image_id;   /* NULL until the runtime has pulled it */
         struct timespec started;
         RpcCall *call;
 
@@ -54,14 +66,21 @@ typedef struct ProgressFind {
         char *text;            /* of the manifest, as far as it was read */
         size_t text_size;
         Manifest manifest;
-        bool *is_complete; /* per blob */
-        uint64_t *most;    /* per blob: the most that was ever there of it */
+        BlobState *blobs; /* of the manifest */
 } ProgressFind;
 
 typedef struct Claim {
         char *manifest;
         char *reference;
 } Claim;
+
+/* How much of a blob has been counted for some pull. */
+typedef struct Counted {
+        char *digest;
+        uint64_t bytes;        /* from its first byte on */
+        struct timespec began; /* the ingest, or when it was complete */
+        uint64_t at_usec;
+} Counted;
 
 struct ProgressTracker {
         sd_event *event;
@@ -77,6 +96,8 @@ struct ProgressTracker {
         uint64_t offsets; /* of all ingests at the last poll */
         bool is_active;   /* some ingest has grown since the poll before */
         uint64_t bytes;
+        Counted **counted; /* by digest: blobs that came while any of the items ran */
+        size_t n_counted;
         Claim claims[CLAIMS_MAX];
         size_t next_claim;
 };
@@ -86,12 +107,14 @@ struct Progress {
         ProgressTracker *tracker;
         ProgressChanged on_changed;
         ProgressStalled on_stalled;
+        ProgressCounted on_counted; /* NULL while the pull runs */
         void *userdata;
 
         char *reference;
         ProgressFind find;
         ProgressReport report;
         uint64_t arrived; /* as the store reports; it may go back, unlike what is reported */
+        uint64_t begun_usec;
         uint64_t changed_usec;
         bool was_active;
         bool is_stalled;
@@ -160,8 +183,7 @@ static void progress_find_forget(ProgressFind *find) {
         free(take_ptr(find->manifest_digest));
         free(take_ptr(find->candidate));
         free(take_ptr(find->text));
-        free(take_ptr(find->is_complete));
-        free(take_ptr(find->most));
+        free(take_ptr(find->blobs));
         find->text_size = 0;
         find->is_checked = false;
 }
@@ -171,6 +193,7 @@ static void progress_find_done(ProgressFind *find) {
         free(take_ptr(find->label));
         free(take_ptr(find->repository));
         free(take_ptr(find->digest));
+        free(take_ptr(find->image_id));
 }
 
 /* The manifest is known, and which of its blobs were complete when it was found. */
@@ -187,6 +210,18 @@ static size_t find_blob(const ProgressFind *find, const char *digest) {
         return i;
 }
 
+/* Same machine, same clock. */
+static struct timespec created_at(const ContentInfo *info) {
+        return (struct timespec){
+                .tv_sec = info->created_at ? info->created_at->seconds : 0,
+                .tv_nsec = info->created_at ? info->created_at->nanos : 0,
+        };
+}
+
+static bool is_before(struct timespec a, struct timespec b) {
+        return a.tv_sec != b.tv_sec ? a.tv_sec < b.tv_sec : a.tv_nsec < b.tv_nsec;
+}
+
 static int on_blobs(const void *message, void *userdata) {
         const ContentList *list = message;
         ProgressFind *find = userdata;
@@ -194,8 +229,11 @@ static int on_blobs(const void *message, void *userdata) {
         for (size_t i = 0; i < list->n_info; i++) {
                 size_t blob = find_blob(find, list->info[i]->digest);
 
-                if (blob < find->manifest.n_blobs)
-                        find->is_complete[blob] = true;
+                if (blob == find->manifest.n_blobs)
+                        continue;
+
+                find->blobs[blob].is_complete = true;
+                find->blobs[blob].was_there = is_before(created_at(list->info[i]), find->started);
         }
 
         return 0;
@@ -203,16 +241,29 @@ static int on_blobs(const void *message, void *userdata) {
 
 static bool is_all_complete(const ProgressFind *find) {
         for (size_t i = 0; i < find->manifest.n_blobs; i++)
-                if (!find->is_complete[i])
+                if (!find->blobs[i].is_complete)
                         return false;
 
         return true;
 }
 
+/* The search has led nowhere. Without it the pull cannot be counted. */
+static int progress_find_fail(ProgressFind *find) {
+        Progress *progress = find->progress;
+
+        progress_find_forget(find);
+        return progress->on_counted ? progress->on_counted(NULL, progress->userdata) : 0;
+}
+
+/* All is known of the blobs. */
+static int progress_report_counted(Progress *progress);
+
 static int on_checked(const void *reply, const Error *error, void *userdata) {
         ProgressFind *find = userdata;
 
         find->call = rpc_call_unref(find->call);
+        if (find->image_id)
+                return error ? progress_find_fail(find) : progress_report_counted(find->progress);
         if (error)
                 return 0;
 
@@ -239,7 +290,7 @@ static int progress_find_check(ProgressFind *find, RpcClient *client) {
                 return -ENOMEM;
 
         for (size_t i = 0; i < find->manifest.n_blobs; i++) {
-                if (find->is_complete[i])
+                if (find->blobs[i].is_complete && !find->image_id)
                         continue;
                 if (asprintf(&filters[n], "digest==%s", find->manifest.blobs[i].digest) < 0) {
                         filters[n] = NULL;
@@ -287,50 +338,40 @@ static int on_read(const void *reply, const Error *error, void *userdata) {
         find->text_size = 0;
         if (r == -ENOMEM)
                 return r;
-        if (r < 0) {
-                progress_find_forget(find);
-                return 0;
-        }
+        if (r < 0)
+                return progress_find_fail(find);
 
-        find->is_complete = calloc(find->manifest.n_blobs + 1, sizeof(find->is_complete[0]));
-        find->most = calloc(find->manifest.n_blobs + 1, sizeof(find->most[0]));
-        if (!find->is_complete || !find->most)
+        find->blobs = calloc(find->manifest.n_blobs + 1, sizeof(find->blobs[0]));
+        if (!find->blobs)
                 return -ENOMEM;
 
         return progress_find_step(find);
 }
 
-static bool is_before(const struct timespec *a, const struct timespec *b) {
-        return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
-}
-
-/* Same machine, same clock. */
-static int rank_of(const ProgressFind *find, const ContentInfo *info,
-                   const struct timespec *created) {
+static int rank_of(const ProgressFind *find, const ContentInfo *info) {
         if (find->digest && strcmp(find->digest, info->digest) == 0)
                 return RANK_ASKED_FOR;
 
-        return is_before(created, &find->started) ? RANK_OLD : RANK_NEW;
+        return is_before(created_at(info), find->started) ? RANK_OLD : RANK_NEW;
 }
 
 /* The manifest is what a pull fetches first: of those that are new the first is the likeliest, of those
  * that are old the last. */
-static bool is_better(const ProgressFind *find, int rank, const struct timespec *created) {
+static bool is_better(const ProgressFind *find, int rank, struct timespec created) {
         if (rank != find->candidate_rank)
                 return rank > find->candidate_rank;
 
-        return rank == RANK_OLD ? is_before(&find->candidate_created, created)
-                                : is_before(created, &find->candidate_created);
+        return rank == RANK_OLD ? is_before(find->candidate_created, created)
+                                : is_before(created, find->candidate_created);
 }
 
 static int progress_find_consider(ProgressFind *find, const ContentInfo *info) {
-        const struct timespec created = {
-                .tv_sec = info->created_at ? info->created_at->seconds : 0,
-                .tv_nsec = info->created_at ? info->created_at->nanos : 0,
-        };
-        int rank = rank_of(find, info, &created);
+        struct timespec created = created_at(info);
+        int rank = rank_of(find, info);
 
-        if (!is_better(find, rank, &created) || is_claimed(info->digest, find->progress))
+        /* Several tags may mean one image. */
+        if (!is_better(find, rank, created) ||
+            (!find->image_id && is_claimed(info->digest, find->progress)))
                 return 0;
 
         free(find->candidate);
@@ -353,13 +394,26 @@ static int on_manifests(const void *message, void *userdata) {
         return 0;
 }
 
+static unsigned tracker_connection(const ProgressTracker *tracker) {
+        Runtime *runtime = runtimes_chosen(tracker->runtimes);
+
+        return runtime ? runtime_n_connects(runtime) : 0;
+}
+
+/* A runtime without such a store says so; the next connection may be to another one. */
+static void tracker_note_error(ProgressTracker *tracker, const Error *error) {
+        if (error && error->kind == ERROR_UNSUPPORTED)
+                tracker->unsupported_by = tracker_connection(tracker);
+}
+
 static int on_listed(const void *reply, const Error *error, void *userdata) {
         ProgressFind *find = userdata;
 
         find->call = rpc_call_unref(find->call);
+        tracker_note_error(find->progress->tracker, error);
         find->is_old = find->candidate_rank == RANK_OLD;
         find->manifest_digest = take_ptr(find->candidate);
-        return find->manifest_digest ? progress_find_step(find) : 0;
+        return find->manifest_digest ? progress_find_step(find) : progress_find_fail(find);
 }
 
 /* The repository as a pattern that matches only itself. */
@@ -377,19 +431,34 @@ static int quote_repository(const char *repository, char **ret) {
         return 0;
 }
 
-static int progress_find_list(ProgressFind *find, RpcClient *client) {
+/* What the manifest is known by: the repository, later the image's ID. */
+static int progress_find_filter(const ProgressFind *find, char **ret) {
         cleanup(free_p) char *repository = NULL;
-        cleanup(free_p) char *filter = NULL;
         int r;
+
+        if (find->image_id)
+                return asprintf(ret, "labels.\"" LABEL_CONFIG "\"==\"%s\"", find->image_id) < 0
+                               ? -ENOMEM
+                               : 0;
 
         r = quote_repository(find->repository, &repository);
         if (r < 0)
                 return r;
 
-        if (asprintf(&filter, "labels.\"%s\"~=\"(^|,)%s(,|$)\",labels.\"" LABEL_CONFIG "\"",
-                     find->label, repository) < 0) {
+        return asprintf(ret, "labels.\"%s\"~=\"(^|,)%s(,|$)\",labels.\"" LABEL_CONFIG "\"",
+                        find->label, repository) < 0
+                       ? -ENOMEM
+                       : 0;
+}
+
+static int progress_find_list(ProgressFind *find, RpcClient *client) {
+        cleanup(free_p) char *filter = NULL;
+        int r;
+
+        r = progress_find_filter(find, &filter);
+        if (r < 0) {
                 filter = NULL;
-                return -ENOMEM;
+                return r;
         }
 
         find->candidate_rank = RANK_NONE;
@@ -400,11 +469,13 @@ static int progress_find_list(ProgressFind *find, RpcClient *client) {
 static int progress_find_step(ProgressFind *find) {
         RpcClient *client = runtimes_client(find->progress->tracker->runtimes);
 
-        if (find->call || !client)
+        if (!client)
+                return progress_find_fail(find);
+        if (find->call)
                 return 0;
         if (!find->manifest_digest)
                 return progress_find_list(find, client);
-        if (!find->is_complete)
+        if (!find->blobs)
                 return content_read(client, find->manifest_digest, on_part, on_read, find,
                                     &find->call);
 
@@ -418,43 +489,21 @@ static bool is_ingest_of(const ContentIngest *ingest, const char *digest) {
         return size >= suffix && strcmp(ingest->ref + size - suffix, digest) == 0;
 }
 
-static uint64_t bytes_under_way(const ManifestBlob *blob, const ContentIngests *ingests) {
+static const ContentIngest *ingest_of(const char *digest, const ContentIngests *ingests) {
         for (size_t i = 0; i < ingests->n_statuses; i++)
-                if (is_ingest_of(ingests->statuses[i], blob->digest)) {
-                        uint64_t offset = (uint64_t) ingests->statuses[i]->offset;
+                if (is_ingest_of(ingests->statuses[i], digest))
+                        return ingests->statuses[i];
 
-                        return offset < blob->size ? offset : blob->size;
-                }
-
-        return 0;
+        return NULL;
 }
 
-/* The bytes that are there now, and whether those are all. A blob that is neither under way any more
- * nor known to be complete counts as nothing. */
-static uint64_t progress_find_count(ProgressFind *find, const ContentIngests *ingests,
-                                    bool *ret_is_complete) {
-        uint64_t bytes = 0;
+/* The bytes that are there now of a blob. One that is neither under way any more nor known to be
+ * complete counts as nothing. */
+static uint64_t bytes_of(const ManifestBlob *blob, const BlobState *state,
+                         const ContentIngest *ingest) {
+        uint64_t offset = ingest ? (uint64_t) ingest->offset : 0;
 
-        for (size_t i = 0; i < find->manifest.n_blobs; i++) {
-                const ManifestBlob *blob = &find->manifest.blobs[i];
-                uint64_t now = find->is_complete[i] ? blob->size : bytes_under_way(blob, ingests);
-
-                bytes += now;
-                find->most[i] = now > find->most[i] ? now : find->most[i];
-        }
-
-        *ret_is_complete = is_all_complete(find);
-        return bytes;
-}
-
-/* The bytes that have been there: what to show, since it does not go back. */
-static uint64_t progress_find_most(const ProgressFind *find) {
-        uint64_t bytes = 0;
-
-        for (size_t i = 0; i < find->manifest.n_blobs; i++)
-                bytes += find->most[i];
-
-        return bytes;
+        return state->is_complete || offset > blob->size ? blob->size : offset;
 }
 
 static uint64_t now_usec(ProgressTracker *tracker) {
@@ -464,10 +513,58 @@ static uint64_t now_usec(ProgressTracker *tracker) {
         return usec;
 }
 
-static unsigned tracker_connection(const ProgressTracker *tracker) {
-        Runtime *runtime = runtimes_chosen(tracker->runtimes);
+static int compare_counted(const void *item, const void *key) {
+        const Counted *counted = item;
 
-        return runtime ? runtime_n_connects(runtime) : 0;
+        return strcmp(counted->digest, key);
+}
+
+static void counted_free(Counted *counted) {
+        free(counted->digest);
+        free(counted);
+}
+
+static int tracker_find_counted(ProgressTracker *tracker, const char *digest, Counted **ret) {
+        Counted **items, *counted;
+        size_t at;
+
+        if (sorted_find(tracker->counted, tracker->n_counted, compare_counted, digest, &at)) {
+                *ret = tracker->counted[at];
+                return 0;
+        }
+
+        items = reallocarray(tracker->counted, tracker->n_counted + 1, sizeof(items[0]));
+        if (!items)
+                return -ENOMEM;
+
+        tracker->counted = items;
+        counted = calloc(1, sizeof(*counted));
+        if (!counted)
+                return -ENOMEM;
+
+        counted->digest = strdup(digest);
+        if (!counted->digest) {
+                counted_free(counted);
+                return -ENOMEM;
+        }
+
+        sorted_insert(tracker->counted, &tracker->n_counted, at, counted);
+        *ret = counted;
+        return 0;
+}
+
+/* No pull that runs can have seen what was counted before it began. */
+static void tracker_forget_counted(ProgressTracker *tracker) {
+        uint64_t earliest = UINT64_MAX;
+
+        for (const Progress *progress = tracker->items; progress; progress = progress->next)
+                earliest = progress->begun_usec < earliest ? progress->begun_usec : earliest;
+
+        for (size_t i = tracker->n_counted; i-- > 0;)
+                if (tracker->counted[i]->at_usec < earliest) {
+                        counted_free(tracker->counted[i]);
+                        sorted_remove(tracker->counted, &tracker->n_counted, i);
+                }
 }
 
 bool progress_tracker_is_supported(const ProgressTracker *tracker) {
@@ -480,13 +577,14 @@ bool progress_tracker_is_supported(const ProgressTracker *tracker) {
 static bool progress_may_be_stalled(const Progress *progress) {
         const ProgressTracker *tracker = progress->tracker;
 
-        if (tracker->stall_usec == 0 || progress->is_stalled ||
+        if (tracker->stall_usec == 0 || progress->is_stalled || progress->on_counted ||
             !progress_tracker_is_supported(tracker))
                 return false;
         if (progress->report.step == IMAGE_STEP_UNPACKING)
                 return false;
 
-        return progress->report.bytes_total > 0 || !progress->was_active || tracker->n_ingests > 0;
+        return progress->report.step == IMAGE_STEP_DOWNLOADING || !progress->was_active ||
+               tracker->n_ingests > 0;
 }
 
 /* A store that does not answer says nothing about bytes: only what was seen counts. */
@@ -501,42 +599,125 @@ static int progress_check_stall(Progress *progress) {
         return progress->on_stalled(progress->userdata);
 }
 
-static ProgressReport progress_compute(Progress *progress, const ContentIngests *ingests) {
+static struct timespec began_at(const ContentIngest *ingest) {
+        struct timespec began = { 0 };
+
+        if (!ingest)
+                (void) clock_gettime(CLOCK_REALTIME, &began);
+        else if (ingest->started_at)
+                began = (struct timespec){ .tv_sec = ingest->started_at->seconds,
+                                           .tv_nsec = ingest->started_at->nanos };
+        return began;
+}
+
+/* Adds what has arrived of a blob to what this pull fetched, unless another one has counted it. */
+static int progress_add_fetched(Progress *progress, const char *digest, uint64_t now,
+                                const ContentIngest *ingest, uint64_t *bytes_fetched) {
+        ProgressTracker *tracker = progress->tracker;
+        struct timespec began = began_at(ingest);
+        Counted *counted;
+        int r;
+
+        r = tracker_find_counted(tracker, digest, &counted);
+        if (r < 0)
+                return r;
+
+        if (counted->at_usec == 0 && is_before(began, progress->find.started))
+                counted->bytes = now; /* what an earlier pull has left */
+        else if (ingest && is_before(counted->began, began))
+                counted->bytes = 0; /* the runtime has begun with it again */
+        if (now > counted->bytes) {
+                *bytes_fetched += now - counted->bytes;
+                tracker->bytes += now - counted->bytes;
+                counted->bytes = now;
+        }
+        counted->began = is_before(counted->began, began) ? began : counted->began;
+        counted->at_usec = now_usec(tracker);
+        return 0;
+}
+
+static int progress_add_blob(Progress *progress, size_t i, const ContentIngests *ingests,
+                             ProgressReport *report, uint64_t *arrived) {
+        const ManifestBlob *blob = &progress->find.manifest.blobs[i];
+        BlobState *state = &progress->find.blobs[i];
+        const ContentIngest *ingest;
+        uint64_t now;
+
+        if (state->was_there)
+                return 0;
+
+        ingest = state->is_complete ? NULL : ingest_of(blob->digest, ingests);
+        now = bytes_of(blob, state, ingest);
+        state->most = now > state->most ? now : state->most;
+        *arrived += now;
+        report->bytes_done += state->most; /* what is shown does not go back */
+        report->bytes_total += blob->size;
+        if (now == 0)
+                return 0;
+
+        return progress_add_fetched(progress, blob->digest, now, ingest, &report->bytes_fetched);
+}
+
+static int progress_compute(Progress *progress, const ContentIngests *ingests,
+                            ProgressReport *ret) {
         ProgressReport report = { .step = IMAGE_STEP_RESOLVING };
-        uint64_t arrived;
-        bool is_complete;
+        uint64_t arrived = 0;
+        int r;
 
-        if (!progress_find_is_done(&progress->find))
-                return report;
+        report.bytes_fetched = progress->report.bytes_fetched;
+        if (!progress_find_is_done(&progress->find)) {
+                *ret = report;
+                return 0;
+        }
 
-        report.bytes_total = progress->find.manifest.size;
-        arrived = progress_find_count(&progress->find, ingests, &is_complete);
-        report.bytes_done = progress_find_most(&progress->find);
-        report.step = is_complete ? IMAGE_STEP_UNPACKING : IMAGE_STEP_DOWNLOADING;
+        for (size_t i = 0; i < progress->find.manifest.n_blobs; i++) {
+                r = progress_add_blob(progress, i, ingests, &report, &arrived);
+                if (r < 0)
+                        return r;
+        }
+
+        report.step =
+                is_all_complete(&progress->find) ? IMAGE_STEP_UNPACKING : IMAGE_STEP_DOWNLOADING;
         if (arrived != progress->arrived)
                 progress->changed_usec = now_usec(progress->tracker);
         progress->arrived = arrived;
-        return report;
+        *ret = report;
+        return 0;
 }
 
 static int progress_update(Progress *progress, const ContentIngests *ingests, uint64_t now) {
-        ProgressReport report = progress_compute(progress, ingests);
         const ProgressReport *old = &progress->report;
-        bool is_unattributed = report.bytes_total == 0;
+        ProgressReport report;
+        int r;
 
-        if (is_unattributed && progress->tracker->is_active) {
+        r = progress_compute(progress, ingests, &report);
+        if (r < 0)
+                return r;
+
+        if (report.step == IMAGE_STEP_RESOLVING && progress->tracker->is_active) {
                 progress->was_active = true;
                 progress->changed_usec = now;
         }
         if (report.step == old->step && report.bytes_done == old->bytes_done &&
-            report.bytes_total == old->bytes_total)
+            report.bytes_total == old->bytes_total && report.bytes_fetched == old->bytes_fetched)
                 return 0;
 
-        if (report.bytes_done > old->bytes_done)
-                progress->tracker->bytes += report.bytes_done - old->bytes_done;
         progress->changed_usec = now;
         progress->report = report;
         return progress->on_changed(&report, progress->userdata);
+}
+
+static int progress_report_counted(Progress *progress) {
+        ProgressReport report;
+        int r;
+
+        progress->find.is_checked = true;
+        r = progress_compute(progress, &(ContentIngests){ .n_statuses = 0 }, &report);
+        if (r < 0)
+                return r;
+
+        report.bytes_done = report.bytes_total;
+        return progress->on_counted(&report, progress->userdata);
 }
 
 static void tracker_sum_up(ProgressTracker *tracker, const ContentIngests *ingests) {
@@ -590,8 +771,7 @@ static int on_ingests(const void *reply, const Error *error, void *userdata) {
         int r;
 
         tracker->call = rpc_call_unref(tracker->call);
-        if (error && error->kind == ERROR_UNSUPPORTED)
-                tracker->unsupported_by = tracker_connection(tracker);
+        tracker_note_error(tracker, error);
         if (error)
                 return 0;
 
@@ -599,6 +779,9 @@ static int on_ingests(const void *reply, const Error *error, void *userdata) {
         tracker_sum_up(tracker, ingests);
         for (Progress *progress = tracker->items; progress; progress = next) {
                 next = progress->next; /* the callback may end this one, not another */
+                if (progress->on_counted)
+                        continue;
+
                 r = progress_find_step(&progress->find);
                 if (r < 0)
                         return r;
@@ -668,16 +851,14 @@ ProgressTracker *progress_tracker_free(ProgressTracker *tracker) {
         rpc_call_unref(tracker->call);
         for (size_t i = 0; i < CLAIMS_MAX; i++)
                 claim_done(&tracker->claims[i]);
+        tracker_forget_counted(tracker);
+        free(tracker->counted);
         free(tracker);
         return NULL;
 }
 
 void progress_tracker_set_stall(ProgressTracker *tracker, uint64_t stall_usec) {
         tracker->stall_usec = stall_usec;
-}
-
-void progress_tracker_add_bytes(ProgressTracker *tracker, uint64_t bytes) {
-        tracker->bytes += bytes;
 }
 
 uint64_t progress_tracker_bytes(const ProgressTracker *tracker) {
@@ -698,7 +879,7 @@ int progress_begin(ProgressTracker *tracker, const ImageRef *ref, ProgressChange
         progress->on_changed = on_changed;
         progress->on_stalled = on_stalled;
         progress->userdata = userdata;
-        progress->changed_usec = now_usec(tracker);
+        progress->begun_usec = progress->changed_usec = now_usec(tracker);
         progress->report.step = IMAGE_STEP_RESOLVING;
         list_prepend(&tracker->items, progress);
 
@@ -721,11 +902,36 @@ int progress_begin(ProgressTracker *tracker, const ImageRef *ref, ProgressChange
         return 0;
 }
 
+static bool has_blob(const ProgressFind *find, const char *digest) {
+        return find->blobs && find_blob(find, digest) < find->manifest.n_blobs;
+}
+
+int progress_count(Progress *progress, const char *image_id, ProgressCounted on_counted) {
+        ProgressFind *find = &progress->find;
+        RpcClient *client = runtimes_client(progress->tracker->runtimes);
+        int r;
+
+        progress->on_counted = on_counted;
+        find->call = rpc_call_unref(find->call);
+        if (!client || !progress_tracker_is_supported(progress->tracker))
+                return 0;
+
+        find->image_id = strdup(image_id);
+        if (!find->image_id)
+                return -ENOMEM;
+
+        if (!has_blob(find, image_id))
+                progress_find_forget(find);
+        r = progress_find_step(find);
+        return r < 0 ? r : 1;
+}
+
 Progress *progress_end(Progress *progress) {
         if (!progress)
                 return NULL;
 
         list_remove(&progress->tracker->items, progress);
+        tracker_forget_counted(progress->tracker);
         progress_find_done(&progress->find);
         free(progress->reference);
         free(progress);

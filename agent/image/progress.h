@@ -10,10 +10,13 @@
  *
  *   - containerd labels each blob of an image with the repository it came from, and its manifest
  *     with the digests of what belongs to it: that is how the manifest of a pull is found;
- *   - the manifest has the total;
- *   - what is complete is a blob, what is under way is an ingest with an offset.
+ *   - the manifest has the sizes;
+ *   - what is complete is a blob, what is under way is an ingest with an offset;
+ *   - a blob that is older than the pull is not fetched by it.
  *
- * When all blobs are there and the pull still runs, the runtime is unpacking.
+ * When all blobs are there and the pull still runs, the runtime is unpacking. What a pull fetched is
+ * counted once more when it has ended, since the last bytes, and all of a quick pull, arrive between
+ * two questions. Of a blob that several pulls need, each byte counts for the first that sees it.
  *
  * With a runtime that has no such store the tracker stays silent: no bytes, and no stall either.
  */
@@ -29,12 +32,16 @@ typedef struct ProgressTracker ProgressTracker;
 typedef struct Progress Progress;
 
 typedef struct ProgressReport {
-        ImageStep step; /* resolving, downloading or unpacking */
-        uint64_t bytes_done;
-        uint64_t bytes_total; /* 0: not known */
+        ImageStep step;         /* resolving, downloading or unpacking */
+        uint64_t bytes_done;    /* that are there, of bytes_total */
+        uint64_t bytes_total;   /* that were missing when the pull began; 0: not known, or none */
+        uint64_t bytes_fetched; /* by this pull and no other */
 } ProgressReport;
 
 typedef int (*ProgressChanged)(const ProgressReport *report, void *userdata);
+
+/* NULL: the runtime does not say what was fetched. May end the progress. */
+typedef int (*ProgressCounted)(const ProgressReport *report, void *userdata);
 
 /* No byte arrived for the time that the tracker was made with. Runs once; may end the progress. */
 typedef int (*ProgressStalled)(void *userdata);
@@ -50,11 +57,8 @@ void progress_tracker_set_stall(ProgressTracker *tracker, uint64_t stall_usec);
 /* False once it is known that the runtime has no content store. */
 bool progress_tracker_is_supported(const ProgressTracker *tracker);
 
-/* Bytes that arrived for all pulls so far. */
+/* Bytes that were fetched for all pulls so far. */
 uint64_t progress_tracker_bytes(const ProgressTracker *tracker);
-
-/* Some more have arrived, which were too quick to be seen. */
-void progress_tracker_add_bytes(ProgressTracker *tracker, uint64_t bytes);
 
 /* What a pull has brought, as it turned out: it belongs to no other pull. */
 int progress_tracker_claim(ProgressTracker *tracker, const ImageRef *ref, const char *manifest);
@@ -62,6 +66,10 @@ int progress_tracker_claim(ProgressTracker *tracker, const ImageRef *ref, const 
 /* To be called when the pull starts. */
 int progress_begin(ProgressTracker *tracker, const ImageRef *ref, ProgressChanged on_changed,
                    ProgressStalled on_stalled, void *userdata, Progress **ret);
+
+/* To be called when the runtime has pulled the image, whose ID this is, as it calls its config. From
+ * now on nothing else is reported. 1: the callback will run; 0: the runtime does not say it. */
+int progress_count(Progress *progress, const char *image_id, ProgressCounted on_counted);
 
 /* Returns NULL. */
 Progress *progress_end(Progress *progress);

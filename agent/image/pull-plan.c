@@ -21,7 +21,8 @@ static const struct Rule {
         { PULL_WAITING,        PULL_ON_SLOT,         PULL_DO_AUTHENTICATE, PULL_AUTHENTICATING },
         { PULL_AUTHENTICATING, PULL_ON_KEYS,         PULL_DO_PULL,         PULL_PULLING        },
         { PULL_PULLING,        PULL_ON_DENIED,       PULL_DO_PULL,         PULL_PULLING        },
-        { PULL_PULLING,        PULL_ON_PULLED,       PULL_DO_IDENTIFY,     PULL_IDENTIFYING    },
+        { PULL_PULLING,        PULL_ON_PULLED,       PULL_DO_COUNT,        PULL_COUNTING       },
+        { PULL_COUNTING,       PULL_ON_COUNTED,      PULL_DO_IDENTIFY,     PULL_IDENTIFYING    },
         /* Nothing counts as pulled before the runtime shows it. */
         { PULL_IDENTIFYING,    PULL_ON_IDENTIFIED,   PULL_DO_REPORT,       PULL_SUCCEEDED      },
 
@@ -43,7 +44,8 @@ static const struct Rule {
 #define SLOT     PULL_HOLDS_SLOT
 #define KEYS     PULL_HOLDS_KEYS
 #define CALL     PULL_HOLDS_CALL
-#define TRANSFER PULL_HOLDS_TRANSFER
+#define REQUEST  PULL_HOLDS_REQUEST
+#define PROGRESS PULL_HOLDS_PROGRESS
 #define RETRY    PULL_HOLDS_RETRY
 #define DEADLINE PULL_HOLDS_DEADLINE
 
@@ -56,7 +58,8 @@ static const struct StateRow {
         [PULL_INSPECTING]     = { "inspecting",     IMAGE_STEP_INSPECTING,          DEADLINE | QUEUE | CALL    },
         [PULL_WAITING]        = { "waiting",        IMAGE_STEP_QUEUED,              DEADLINE | SLOT            },
         [PULL_AUTHENTICATING] = { "authenticating", IMAGE_STEP_RESOLVING,           DEADLINE | SLOT | KEYS     },
-        [PULL_PULLING]        = { "pulling",        IMAGE_STEP_RESOLVING,           DEADLINE | SLOT | CALL | TRANSFER },
+        [PULL_PULLING]        = { "pulling",        IMAGE_STEP_RESOLVING,           DEADLINE | SLOT | CALL | REQUEST | PROGRESS },
+        [PULL_COUNTING]       = { "counting",       IMAGE_STEP_UNPACKING,           DEADLINE | SLOT | PROGRESS },
         [PULL_IDENTIFYING]    = { "identifying",    IMAGE_STEP_UNPACKING,           DEADLINE | SLOT | CALL     },
         [PULL_BACKING_OFF]    = { "backing-off",    IMAGE_STEP_BACKING_OFF,         DEADLINE | RETRY           },
         [PULL_PARKED]         = { "parked",         IMAGE_STEP_WAITING_FOR_RUNTIME, DEADLINE                   },

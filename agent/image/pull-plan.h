@@ -19,6 +19,7 @@ typedef enum PullState {
         PULL_WAITING,        /* for its turn to pull */
         PULL_AUTHENTICATING, /* asking for credentials */
         PULL_PULLING,
+        PULL_COUNTING,    /* asking the runtime what was fetched */
         PULL_IDENTIFYING, /* asking the runtime for the ID of what it has */
         PULL_BACKING_OFF,
         PULL_PARKED, /* until the runtime is back */
@@ -34,6 +35,7 @@ typedef enum PullEvent {
         PULL_ON_ABSENT,
         PULL_ON_KEYS,
         PULL_ON_PULLED,
+        PULL_ON_COUNTED,
         PULL_ON_IDENTIFIED,
         PULL_ON_DENIED,    /* these credentials do not do, and there are others */
         PULL_ON_REFUSED,   /* with attempts left */
@@ -53,6 +55,7 @@ typedef enum PullAction {
         PULL_DO_WAIT,
         PULL_DO_AUTHENTICATE,
         PULL_DO_PULL,
+        PULL_DO_COUNT,
         PULL_DO_IDENTIFY,
         PULL_DO_BACK_OFF,
         PULL_DO_PARK,
@@ -65,9 +68,10 @@ typedef enum PullHolding {
         PULL_HOLDS_SLOT = 1 << 1,       /* a place among those that pull, or that wait to pull */
         PULL_HOLDS_KEYS = 1 << 2,       /* a question for credentials */
         PULL_HOLDS_CALL = 1 << 3,       /* a call to the runtime */
-        PULL_HOLDS_TRANSFER = 1 << 4,   /* the request with its credentials, and the progress */
-        PULL_HOLDS_RETRY = 1 << 5,      /* a timer */
-        PULL_HOLDS_DEADLINE = 1 << 6,   /* the timer of all attempts together */
+        PULL_HOLDS_REQUEST = 1 << 4,    /* with its credentials */
+        PULL_HOLDS_PROGRESS = 1 << 5,
+        PULL_HOLDS_RETRY = 1 << 6,    /* a timer */
+        PULL_HOLDS_DEADLINE = 1 << 7, /* the timer of all attempts together */
 } PullHolding;
 
 /* Moves *state by one event and returns what has to be done now. An event that the state does not

@@ -233,7 +233,6 @@ int pull_verify_take(const CriImage *image, const char *digest, ImageStatus *sta
 
         free(status->image_id);
         status->image_id = id;
-        status->size = image->size;
         return image_status_set_digests(status, (const char *const *) image->repo_digests,
                                         image->n_repo_digests);
 }

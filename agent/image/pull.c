@@ -31,9 +31,10 @@ struct Pull {
         ImageStatus status;
         uint64_t began_usec; /* when it had its first turn */
         unsigned n_failures;
-        unsigned n_losses;  /* how often the runtime went away while it pulled this */
-        unsigned n_keyless; /* how often a source of credentials did not answer */
-        char *answered_id;  /* what PullImage answered */
+        unsigned n_losses;     /* how often the runtime went away while it pulled this */
+        unsigned n_keyless;    /* how often a source of credentials did not answer */
+        char *answered_id;     /* what PullImage answered */
+        uint64_t bytes_before; /* fetched by earlier attempts */
 
         /* What pull-plan.h calls holdings; the ticket is one as well. */
         PullKeysAsk *ask;
@@ -182,14 +183,29 @@ static int on_pulled(const void *reply, const Error *error, void *userdata) {
         return pull_handle(pull, PULL_ON_PULLED);
 }
 
+static void pull_take_bytes(Pull *pull, const ProgressReport *report) {
+        pull->status.bytes_done = report->bytes_done;
+        pull->status.bytes_total = report->bytes_total;
+        pull->status.bytes_fetched = pull->bytes_before + report->bytes_fetched;
+        pull->status.is_counted = true;
+}
+
 static int on_progress(const ProgressReport *report, void *userdata) {
         Pull *pull = userdata;
 
         pull->status.step = report->step;
-        pull->status.bytes_done = report->bytes_done;
-        pull->status.bytes_total = report->bytes_total;
+        pull_take_bytes(pull, report);
         pull->on_changed(pull, pull->userdata);
         return 0;
+}
+
+static int on_counted(const ProgressReport *report, void *userdata) {
+        Pull *pull = userdata;
+
+        pull->status.is_counted = false;
+        if (report)
+                pull_take_bytes(pull, report);
+        return pull_handle(pull, PULL_ON_COUNTED);
 }
 
 static int on_stalled(void *userdata) {
@@ -307,6 +323,16 @@ static int pull_pull(Pull *pull, PullEvent *ret_event) {
                               &pull->call);
 }
 
+/* The last bytes of a pull, and all of a quick one, arrive between two measurements. */
+static int pull_count(Pull *pull, PullEvent *ret_event) {
+        int r;
+
+        r = progress_count(pull->progress, pull->answered_id, on_counted);
+        if (r == 0)
+                *ret_event = PULL_ON_COUNTED;
+        return r < 0 ? r : 0;
+}
+
 static int on_retry(void *userdata) {
         return pull_handle(userdata, PULL_ON_TIMER);
 }
@@ -331,21 +357,6 @@ static int pull_park(Pull *pull, PullState left, PullEvent *ret_event) {
         return 0;
 }
 
-/* The last bytes of a pull, and all of a quick one, arrive between two measurements. */
-static void pull_count_bytes(Pull *pull) {
-        ImageStatus *status = &pull->status;
-
-        if (status->was_present)
-                return;
-
-        if (status->bytes_total == 0)
-                status->bytes_total = status->size;
-        if (status->bytes_done < status->bytes_total)
-                progress_tracker_add_bytes(pull->context->progress,
-                                           status->bytes_total - status->bytes_done);
-        status->bytes_done = status->bytes_total;
-}
-
 static int pull_claim(Pull *pull) {
         int r = 0;
 
@@ -366,8 +377,8 @@ static int pull_report(Pull *pull) {
         if (pull->state != PULL_SUCCEEDED)
                 return 0;
 
-        pull_count_bytes(pull);
         image_status_clear_failure(&pull->status);
+        pull->status.is_counted |= pull->status.was_present;
         return pull->status.was_present ? 0 : pull_claim(pull);
 }
 
@@ -378,9 +389,11 @@ static void pull_release(Pull *pull, unsigned holdings) {
                 pull->ask = pull->context->keys.drop(pull->ask);
         if (holdings & PULL_HOLDS_CALL)
                 pull->call = rpc_call_unref(pull->call);
-        if (holdings & PULL_HOLDS_TRANSFER) {
-                pull->progress = progress_end(pull->progress);
+        if (holdings & PULL_HOLDS_REQUEST)
                 pull_request_done(&pull->request);
+        if (holdings & PULL_HOLDS_PROGRESS) {
+                pull->progress = progress_end(pull->progress);
+                pull->bytes_before = pull->status.bytes_fetched;
         }
         if (holdings & PULL_HOLDS_RETRY)
                 timer_stop(&pull->retry);
@@ -399,6 +412,7 @@ static int pull_act(Pull *pull, PullAction action, PullState left, PullEvent *re
         case PULL_DO_WAIT: return queue_enter(context->pulls, &pull->ticket, pull->owner);
         case PULL_DO_AUTHENTICATE: return pull_authenticate(pull, ret_event);
         case PULL_DO_PULL: return pull_pull(pull, ret_event);
+        case PULL_DO_COUNT: return pull_count(pull, ret_event);
         case PULL_DO_IDENTIFY: return pull_identify(pull, ret_event);
         case PULL_DO_BACK_OFF: return pull_back_off(pull);
         case PULL_DO_PARK: return pull_park(pull, left, ret_event);
@@ -519,6 +533,7 @@ static Queue *pull_queue(const Pull *pull) {
         case PULL_WAITING: return pull->context->pulls;
         case PULL_AUTHENTICATING:
         case PULL_PULLING:
+        case PULL_COUNTING:
         case PULL_IDENTIFYING:
         case PULL_SUCCEEDED:
         case PULL_FAILED:

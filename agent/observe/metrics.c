@@ -96,7 +96,7 @@ static const Metric metric_table[_METRIC_MAX] = {
                 "How long image pulls took, without the time in the queue." },
         [METRIC_PULL_BYTES] = {
                 "inplaced_pull_bytes_total", METRIC_TYPE_COUNTER, NULL, { { 0 } },
-                "Bytes of image content that pulls brought to this node." },
+                "Bytes that pulls fetched, of shared layers once; containerd only." },
         [METRIC_PULLS_QUEUED] = {
                 "inplaced_pulls_queued", METRIC_TYPE_GAUGE, NULL, { { 0 } },
                 "Image pulls that wait for their turn." },

@@ -26,6 +26,7 @@ class Ingest:
     stops_at: int | None = None
     kind: str = "layer"
     began_at: float | None = field(default=None, init=False)
+    began_ns: int = field(default=0, init=False)  # of the wall clock
 
     @property
     def ref(self) -> str:
@@ -70,7 +71,7 @@ class Content:
 
         def behave(call: Call, good: Callable[[], Answer]) -> Answer:
             for ingest in ingests:
-                ingest.began_at = time.monotonic()
+                ingest.began_at, ingest.began_ns = time.monotonic(), time.time_ns()
             self.ingests = [*self.ingests, *ingests]
             while not all(ingest.is_complete for ingest in ingests):
                 if call.wait_over(0.005):
@@ -116,7 +117,11 @@ class Content:
         raise LookupError("NOT_FOUND", f"content {request.digest}: not found")
 
     def _list(self, request: Any) -> list[Answer]:
-        return [self._content.ListContentResponse(info=list(self._infos()))]
+        """By digest, or all that may be manifests: those have labels, which nothing has here."""
+        digests = [one.partition("==")[2] for one in request.filters if one.startswith("digest==")]
+        expected = digests or list(self.blobs)
+        infos = [info for info in self._infos() if info.digest in expected]
+        return [self._content.ListContentResponse(info=infos)]
 
     def _read(self, request: Any) -> list[Answer]:
         if request.digest not in self.blobs:
@@ -139,9 +144,22 @@ class Content:
             yield self._content.Info(digest=digest, size=len(content))
         for ingest in self.ingests:
             if ingest.is_complete:
-                yield self._content.Info(digest=ingest.digest, size=ingest.total)
+                created = self._timestamp(ingest)
+                yield self._content.Info(
+                    digest=ingest.digest, size=ingest.total, created_at=created
+                )
 
     def _statuses(self) -> Iterator[Any]:
         for ingest in self.ingests:
             if not ingest.is_complete:
-                yield self._content.Status(ref=ingest.ref, offset=ingest.offset, total=ingest.total)
+                yield self._content.Status(
+                    started_at=self._timestamp(ingest),
+                    ref=ingest.ref,
+                    offset=ingest.offset,
+                    total=ingest.total,
+                )
+
+    def _timestamp(self, ingest: Ingest) -> Any:
+        """When it began, which stands for its end as well: both are within the pull."""
+        seconds, nanos = divmod(ingest.began_ns, 1_000_000_000)
+        return self._content.Timestamp(seconds=seconds, nanos=nanos)

@@ -49,10 +49,95 @@ def test_bytes_grow_to_the_manifests_total(start_agent, containerd, slow_image):
     assert {event.bytes_total for event in reported} == {total}
     done = [event.bytes_done for event in reported]
     assert done == sorted(done) and len(set(done)) >= 4, done
-    assert last.bytes_done == total
+    assert last.bytes_done == last.bytes_fetched == total
     assert done[0] < total / 2, "the first one came late"
     counted = agent.metrics().get_value("inplaced_pull_bytes_total")
     assert counted == pytest.approx(total, rel=0.01)
+
+
+def _bytes_of(agent, *arguments: str) -> list[int]:
+    """What `inplacectl pull` says was fetched for each image."""
+    ended = agent.ctl("pull", *arguments, "-o", "json")
+    assert ended.returncode == 0, ended.stderr
+    return [result["bytes"] for result in json.loads(ended.stdout)["results"]]
+
+
+def _counted(agent) -> int:
+    return int(agent.metrics().get_value("inplaced_pull_bytes_total"))
+
+
+def test_an_unchanged_image_fetches_nothing(start_agent, containerd, push):
+    """What is there already is not fetched by a pull that asks the registry again."""
+    image = push([5_000_000, 2_000_000])
+    agent = start_agent(containerd.endpoint)
+    (first,) = _bytes_of(agent, image.reference)
+    assert 7_000_000 < first < 7_100_000
+    assert _counted(agent) == first
+    assert _bytes_of(agent, "--pull-policy=Always", image.reference) == [0]
+    assert _counted(agent) == first
+    shown = agent.ctl("pull", "--pull-policy=Always", image.reference).stdout
+    assert "  0 B  " in shown and "MB" not in shown, shown
+    containerd.remove_image(image.image_id)
+    (again,) = _bytes_of(agent, image.reference)
+    assert again in (0, first), "all of it if its blobs were collected meanwhile, else nothing"
+
+
+def test_shared_layers_are_fetched_once(start_agent, containerd, push):
+    """A layer that is there, or that another pull fetches at the same time, counts once."""
+    base = 6_000_000
+    first, second, third = (push([base, 100_000 + n], tag=str(n)) for n in range(3))
+    agent = start_agent(containerd.endpoint)
+    (whole,) = _bytes_of(agent, first.reference)
+    assert base + 100_000 <= whole < base + 110_000
+    (rest,) = _bytes_of(agent, second.reference)
+    assert 100_000 < rest < 110_000
+    assert _counted(agent) == whole + rest
+    assert 100_000 < _bytes_of(agent, third.reference)[0] < 110_000
+
+
+def test_simultaneous_pulls_share_a_layer(start_agent, containerd, fake_registry, image_name):
+    """The bytes of two pulls that wait for the same layer add up to what was fetched."""
+    base = random_layer(6 << 20, seed=911)
+    built = [build_image([base, random_layer(100_000, seed=912 + n)]) for n in range(2)]
+    references = [
+        fake_registry.add(f"{image_name}-{n}", "1", image).reference for n, image in enumerate(built)
+    ]
+    fake_registry.on("layer", fakes.trickle(6 << 20, step=1 << 18))
+    agent = start_agent(containerd.endpoint)
+    fetched = _bytes_of(agent, *references)
+    blobs = {layer.digest: layer.size for image in built for layer in image.layers}
+    blobs.update({image.image_id: len(image.config) for image in built})
+    assert sum(fetched) == _counted(agent) == sum(blobs.values())
+    for reference in references:
+        containerd.remove_image(reference)
+
+
+def test_an_attempt_that_failed_counts(start_agent, containerd, fake_registry, image_name):
+    """What a failed attempt fetched is part of the sum, and is not counted again."""
+    layers = [random_layer(2 << 20, seed=921), random_layer(3 << 20, seed=922)]
+    built = build_image(layers)
+    image = fake_registry.add(image_name, "1", built)
+    released = threading.Event()
+    sent: list[int] = []
+
+    def send(connection, request, reply) -> None:
+        if layers[1].digest not in request.path or released.is_set():
+            sent.append(len(reply.body))
+            connection.send(reply)
+            return
+        preload.wait_event(lambda event: event.bytes_done >= layers[0].size)
+        released.set()
+        connection.send(fakes.Reply(500, {}, b"broken"))
+
+    fake_registry.on("layer", send)
+    fake_registry.on("config", send)
+    agent = start_agent(containerd.endpoint)
+    preload = Preload(agent, image.reference)
+    last = preload.wait_end()
+    assert last.attempt > 1
+    # containerd may have removed the first layer meanwhile, and fetches it again then.
+    assert last.bytes_fetched == sum(sent) == _counted(agent)
+    containerd.remove_image(image.reference)
 
 
 def test_download_and_unpacking_are_separate(start_agent, fake_runtime):
@@ -110,13 +195,20 @@ def test_runtime_without_numbers(folder, start_agent):
         preload = Preload(agent, "demo/web:1")
         last = preload.wait_end()
         assert last.phase == agent.messages.PHASE_SUCCEEDED
-        assert {event.bytes_total for event in preload.events[:-1]} == {0}
+        assert {event.bytes_total for event in preload.events} == {0}
+        assert not any(event.HasField("bytes_fetched") for event in preload.events)
+        assert agent.metrics().get_value("inplaced_pull_bytes_total") == 0
         document = json.loads(agent.ctl("doctor", "-o", "json").stdout)
         assert document["runtimes"][0]["hasProgress"] is False
         assert {"subject": "progress in bytes", "value": "no, this runtime does not report it"} in (
             document["facts"]
         )
         assert document["problems"] == []
+        # The image's size is not what was fetched.
+        line = agent.ctl("pull", "--pull-policy=Always", "demo/web:1").stdout
+        assert line.split()[2] == "-", line
+        document = json.loads(agent.ctl("pull", "--pull-policy=Always", "demo/web:1", "-o", "json").stdout)
+        assert "bytes" not in document["results"][0]
         # It was asked once, not for each pull.
         assert len([call for call in runtime.calls() if "containerd" in call.service]) <= 1
         assert not [line for line in agent.logs() if line["level"] in ("warning", "error")]

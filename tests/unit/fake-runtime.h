@@ -346,6 +346,8 @@ static inline void fake_runtime_answer_pull(const char *id) {
 
         reply.image_ref = (char *) id;
         fake_runtime_answer("PullImage", &reply, NULL);
+        if (fake_runtime_find("List")) /* it does not say what was fetched */
+                fake_runtime_refuse("List", ERROR_UNSUPPORTED, "unknown service");
 }
 
 static inline void fake_runtime_answer_exec(int32_t status, const char *output,

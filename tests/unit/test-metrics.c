@@ -69,8 +69,8 @@ static void test_fresh(void **state) {
         cleanup(metrics_free_p) Metrics *metrics = new_metrics("1.2.3");
         cleanup(free_p) char *text = write_metrics(metrics);
 
-        assert_has(text, "# HELP inplaced_pull_bytes_total Bytes of image content that pulls "
-                         "brought to this node.\n"
+        assert_has(text, "# HELP inplaced_pull_bytes_total Bytes that pulls fetched, of "
+                         "shared layers once; containerd only.\n"
                          "# TYPE inplaced_pull_bytes_total counter\n"
                          "inplaced_pull_bytes_total 0\n");
         assert_has(text, "inplaced_pulls_queued 0\n");

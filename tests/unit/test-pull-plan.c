@@ -21,7 +21,7 @@
 /* One line is one history of an image. */
 static const struct Story {
         const char *name;
-        int events[16];
+        int events[20];
         PullAction last_action;
         PullState end;
 } stories[] = {
@@ -29,7 +29,7 @@ static const struct Story {
           PULL_SUCCEEDED },
         { "is pulled at once",
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_PULLED,
-                 PULL_ON_IDENTIFIED),
+                 PULL_ON_COUNTED, PULL_ON_IDENTIFIED),
           PULL_DO_REPORT, PULL_SUCCEEDED },
         { "waits for its turn to ask",
           EVENTS(PULL_ON_ABSENT, PULL_ON_PULLED, PULL_ON_TIMER, PULL_ON_RUNTIME_BACK),
@@ -48,18 +48,22 @@ static const struct Story {
           PULL_PARKED },
         { "is opened by the third key",
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_DENIED,
-                 PULL_ON_DENIED, PULL_ON_PULLED, PULL_ON_IDENTIFIED),
+                 PULL_ON_DENIED, PULL_ON_PULLED, PULL_ON_COUNTED, PULL_ON_IDENTIFIED),
           PULL_DO_REPORT, PULL_SUCCEEDED },
         { "is asked for with the next key",
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_DENIED),
           PULL_DO_PULL, PULL_PULLING },
-        { "counts only when the runtime shows it",
+        { "is counted before it is identified",
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_PULLED),
+          PULL_DO_COUNT, PULL_COUNTING },
+        { "counts only when the runtime shows it",
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_PULLED,
+                 PULL_ON_COUNTED),
           PULL_DO_IDENTIFY, PULL_IDENTIFYING },
         { "is pulled at the second attempt, after another question",
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_REFUSED,
                  PULL_ON_TIMER, PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS,
-                 PULL_ON_PULLED, PULL_ON_IDENTIFIED),
+                 PULL_ON_PULLED, PULL_ON_COUNTED, PULL_ON_IDENTIFIED),
           PULL_DO_REPORT, PULL_SUCCEEDED },
         { "came by itself while the agent backed off",
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_REFUSED,
@@ -74,11 +78,11 @@ static const struct Story {
           PULL_FAILED },
         { "cannot be identified",
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_PULLED,
-                 PULL_ON_REFUSED),
+                 PULL_ON_COUNTED, PULL_ON_REFUSED),
           PULL_DO_BACK_OFF, PULL_BACKING_OFF },
         { "cannot be identified any more",
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_PULLED,
-                 PULL_ON_EXHAUSTED),
+                 PULL_ON_COUNTED, PULL_ON_EXHAUSTED),
           PULL_DO_REPORT, PULL_FAILED },
         { "has no runtime to ask", EVENTS(PULL_ON_SLOT, PULL_ON_RUNTIME_AWAY), PULL_DO_PARK,
           PULL_PARKED },
@@ -98,7 +102,8 @@ static const struct Story {
           PULL_DO_BACK_OFF, PULL_BACKING_OFF },
         { "loses the runtime after the pull, and asks again",
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_PULLED,
-                 PULL_ON_RUNTIME_AWAY, PULL_ON_RUNTIME_BACK, PULL_ON_SLOT, PULL_ON_PRESENT),
+                 PULL_ON_COUNTED, PULL_ON_RUNTIME_AWAY, PULL_ON_RUNTIME_BACK, PULL_ON_SLOT,
+                 PULL_ON_PRESENT),
           PULL_DO_REPORT, PULL_SUCCEEDED },
         { "goes on backing off while the runtime comes and goes",
           EVENTS(PULL_ON_SLOT, PULL_ON_REFUSED, PULL_ON_RUNTIME_AWAY, PULL_ON_RUNTIME_BACK),
@@ -199,6 +204,7 @@ static void test_action_fits_the_state(void **state) {
                 [PULL_IDENTIFYING] = PULL_DO_IDENTIFY, [PULL_BACKING_OFF] = PULL_DO_BACK_OFF,
                 [PULL_PARKED] = PULL_DO_PARK,          [PULL_SUCCEEDED] = PULL_DO_REPORT,
                 [PULL_FAILED] = PULL_DO_REPORT,        [PULL_AUTHENTICATING] = PULL_DO_AUTHENTICATE,
+                [PULL_COUNTING] = PULL_DO_COUNT,
         };
 
         for (PullState from = 0; from < _PULL_STATE_MAX; from++)
@@ -226,9 +232,10 @@ static void test_what_is_released(void **state) {
                 { PULL_WAITING, PULL_PARKED, PULL_HOLDS_SLOT },
                 { PULL_AUTHENTICATING, PULL_PULLING, PULL_HOLDS_KEYS },
                 { PULL_PULLING, PULL_PULLING, 0 },
-                { PULL_PULLING, PULL_IDENTIFYING, PULL_HOLDS_TRANSFER },
+                { PULL_PULLING, PULL_COUNTING, PULL_HOLDS_CALL | PULL_HOLDS_REQUEST },
+                { PULL_COUNTING, PULL_IDENTIFYING, PULL_HOLDS_PROGRESS },
                 { PULL_PULLING, PULL_BACKING_OFF,
-                  PULL_HOLDS_SLOT | PULL_HOLDS_CALL | PULL_HOLDS_TRANSFER },
+                  PULL_HOLDS_SLOT | PULL_HOLDS_CALL | PULL_HOLDS_REQUEST | PULL_HOLDS_PROGRESS },
                 { PULL_BACKING_OFF, PULL_QUEUED, PULL_HOLDS_RETRY },
                 { PULL_BACKING_OFF, PULL_FAILED, PULL_HOLDS_RETRY | PULL_HOLDS_DEADLINE },
                 { PULL_IDENTIFYING, PULL_SUCCEEDED,
