@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <microhttpd.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -19,6 +18,7 @@
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
 #include "agent/base/quote.h"
+#include "agent/base/tcp-address.h"
 
 #define MAX_CONNECTIONS 32
 
@@ -58,7 +58,6 @@ struct HttpServer {
 };
 
 DEFINE_CLEANUP(HttpServer *, http_server_free)
-DEFINE_CLEANUP(struct addrinfo *, freeaddrinfo)
 
 static int refuse_address(const char *address, Error *reterr) {
         char quoted[QUOTE_SIZE];
@@ -67,58 +66,6 @@ static int refuse_address(const char *address, Error *reterr) {
                          "%s is no address to listen on: write HOST:PORT with an IP address or "
                          "localhost, such as 127.0.0.1:10221 or [::1]:10221",
                          quote(address, quoted));
-}
-
-/* A decimal number up to 65535, without sign, blanks or leading zeros. */
-static bool is_port(const char *text) {
-        size_t size = strspn(text, "0123456789");
-
-        return size > 0 && size <= 5 && text[size] == '\0' && (size == 1 || *text != '0') &&
-               atoi(text) <= UINT16_MAX;
-}
-
-/* Splits "HOST:PORT"; the brackets of an IPv6 address go, and only such a one has colons. */
-static bool split_address(const char *address, char *host, size_t size, const char **ret_port) {
-        const char *colon = strrchr(address, ':');
-        size_t n;
-        bool is_v6;
-
-        if (!colon || !is_port(colon + 1))
-                return false;
-
-        n = (size_t) (colon - address);
-        is_v6 = n > 2 && address[0] == '[' && address[n - 1] == ']';
-        if (is_v6) {
-                address++;
-                n -= 2;
-        }
-        if (n == 0 || n >= size || is_v6 != (memchr(address, ':', n) != NULL))
-                return false;
-
-        memcpy(host, address, n);
-        host[n] = '\0';
-        *ret_port = colon + 1;
-        return true;
-}
-
-/* Names are not looked up: that may block, and the result may be another host's address. */
-static int resolve(const char *address, struct addrinfo **ret, Error *reterr) {
-        static const struct addrinfo hints = {
-                .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
-                .ai_socktype = SOCK_STREAM,
-        };
-        char host[128];
-        const char *port;
-
-        if (!split_address(address, host, sizeof(host), &port))
-                return refuse_address(address, reterr);
-
-        if (strcmp(host, "localhost") == 0)
-                (void) strcpy(host, "127.0.0.1");
-        if (getaddrinfo(host, port, &hints, ret) != 0)
-                return refuse_address(address, reterr);
-
-        return 0;
 }
 
 /* Says what went wrong, and what to do about it. */
@@ -147,18 +94,16 @@ static int refuse_listen(const char *address, int error, Error *reterr) {
 }
 
 static int listen_on(const char *address, int *ret, Error *reterr) {
-        cleanup(freeaddrinfo_p) struct addrinfo *info = NULL;
         cleanup(close_p) int fd = -1;
         const int yes = 1;
-        int r;
+        TcpAddress where;
 
-        r = resolve(address, &info, reterr);
-        if (r < 0)
-                return r;
+        if (!tcp_address_parse(address, &where))
+                return refuse_address(address, reterr);
 
-        fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        fd = socket(where.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) < 0 ||
-            bind(fd, info->ai_addr, info->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0)
+            bind(fd, &where.any, where.size) < 0 || listen(fd, BACKLOG) < 0)
                 return refuse_listen(address, errno, reterr);
 
         *ret = take_fd(&fd);

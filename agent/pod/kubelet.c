@@ -23,7 +23,6 @@
 #define KEEP_USEC ((uint64_t) 500 * 1000)
 #define SEEK_USEC ((uint64_t) 30 * 1000 * 1000) /* until it was alive once */
 #define REPLY_SIZE_MAX 65536
-#define HOST_SIZE 64
 #define NEVER_SEC INT64_MIN
 #define LEASE_DURATION_SEC 40 /* where it does not contain a duration */
 
@@ -263,30 +262,6 @@ KubeletQuestion *kubelet_question_free(KubeletQuestion *question) {
         return NULL;
 }
 
-/* "127.0.0.1:10248", "[::1]:10248" */
-static bool read_address(const char *text, TcpAddress *ret) {
-        const char *colon = strrchr(text, ':');
-        char host[HOST_SIZE];
-        size_t size;
-        long port;
-
-        if (!colon || colon - text >= HOST_SIZE || strlen(colon + 1) > strlen("65535") ||
-            strspn(colon + 1, "0123456789") != strlen(colon + 1))
-                return false;
-
-        size = (size_t) (colon - text);
-        if (size > 2 && text[0] == '[' && text[size - 1] == ']') {
-                text++;
-                size -= 2;
-        } else if (memchr(text, ':', size)) {
-                return false;
-        }
-        memcpy(host, text, size);
-        host[size] = '\0';
-        port = strtol(colon + 1, NULL, 10);
-        return port > 0 && port <= UINT16_MAX && tcp_address_read(host, (uint16_t) port, ret);
-}
-
 static int format_lease_path(const char *node_name, char **ret) {
         const KubePath path = {
                 .group = "coordination.k8s.io",
@@ -315,7 +290,8 @@ int kubelet_new(const KubeletOptions *options, Kubelet **ret, Error *reterr) {
         };
         if (!kubelet->text)
                 return -ENOMEM;
-        if (kubelet->has_address && !read_address(options->address, &kubelet->address))
+        if (kubelet->has_address && (!tcp_address_parse(options->address, &kubelet->address) ||
+                                     kubelet->address.v4.sin_port == 0))
                 return error_set(reterr, ERROR_INVALID,
                                  "the kubelet's address is not one such as 127.0.0.1:10248: %s",
                                  quote(options->address, (char[QUOTE_SIZE]){ 0 }));

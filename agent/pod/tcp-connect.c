@@ -2,7 +2,6 @@
 
 #include "agent/pod/tcp-connect.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,28 +22,6 @@ struct TcpConnect {
 };
 
 DEFINE_CLEANUP(TcpConnect *, tcp_connect_free)
-
-bool tcp_address_read(const char *host, uint16_t port, TcpAddress *ret) {
-        TcpAddress address = { .size = 0 };
-
-        if (strcmp(host, "localhost") == 0)
-                host = "127.0.0.1";
-
-        if (inet_pton(AF_INET, host, &address.v4.sin_addr) == 1) {
-                address.v4.sin_family = AF_INET;
-                address.v4.sin_port = htons(port);
-                address.size = sizeof(address.v4);
-        } else if (inet_pton(AF_INET6, host, &address.v6.sin6_addr) == 1) {
-                address.v6.sin6_family = AF_INET6;
-                address.v6.sin6_port = htons(port);
-                address.size = sizeof(address.v6);
-        } else {
-                return false;
-        }
-
-        *ret = address;
-        return true;
-}
 
 static int connect_end(TcpConnect *attempt, int number) {
         attempt->answer = sd_event_source_disable_unref(attempt->answer);

@@ -3,26 +3,12 @@
 
 /*
  * Connects to a server at an address
- *
- * Names are not resolved, except "localhost".
  */
 
-#include <netinet/in.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <systemd/sd-event.h>
 
-typedef struct TcpAddress {
-        union {
-                struct sockaddr any;
-                struct sockaddr_in v4;
-                struct sockaddr_in6 v6;
-        };
-        socklen_t size;
-} TcpAddress;
-
-/* False if the host is not an IPv4 or IPv6 address, the latter without brackets. */
-bool tcp_address_read(const char *host, uint16_t port, TcpAddress *ret);
+#include "agent/base/tcp-address.h"
 
 typedef struct TcpConnect TcpConnect;
 
