@@ -8,9 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/api/diagnosis.h"
+#include "agent/auth/credential-providers.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/exposure.h"
 #include "agent/config.h"
+#include "agent/kube/access.h"
 
 #define FILES_MAX 8
 #define ENTRIES_MAX 256 /* of a folder: it is all done in one turn of the loop */
@@ -29,6 +32,8 @@ struct AgentFiles {
 
 DEFINE_CLEANUP(AgentFiles *, agent_files_free)
 DEFINE_CLEANUP(DIR *, closedir)
+DEFINE_CLEANUP(ImagesDir *, images_dir_free)
+DEFINE_CLEANUP(AuthDir *, auth_dir_free)
 
 static int visit_one(const char *path, bool is_secret, const DiagnosisVisitor *visitor,
                      bool *ret_is_exposed) {
@@ -135,4 +140,91 @@ AgentFiles *agent_files_free(AgentFiles *files) {
                 free(files->items[i].path);
         free(files);
         return NULL;
+}
+
+/* What is in them. */
+
+static int ignore_fact(const char *subject, const char *value, void *userdata) {
+        return 0;
+}
+
+static int ignore_changed(ImagesDir *dir, void *userdata) {
+        return 0;
+}
+
+static int check_kubeconfig(sd_event *event, const Options *options,
+                            const DiagnosisVisitor *visitor) {
+        const KubeAccessOptions access = {
+                .event = event,
+                .kubeconfig = options->kubeconfig,
+                .context = options->kubeconfig_context,
+        };
+        cleanup(error_done) Error error = ERROR_INIT;
+        KubeAccess *made = NULL;
+        int r;
+
+        r = kube_access_new(&access, &made, &error);
+        kube_access_free(made);
+        if (error.kind == ERROR_NONE)
+                return r;
+
+        return visitor->on_problem(options->kubeconfig ? "--kubeconfig" : "--mode",
+                                   error_message(&error), "correct the file, or name another one",
+                                   visitor->userdata);
+}
+
+static int check_providers(sd_event *event, const Options *options,
+                           const DiagnosisVisitor *visitor) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        CredentialProviders *made = NULL;
+        int r;
+
+        if (!options->provider_config || !options->provider_bin_dir)
+                return 0;
+
+        r = credential_providers_new(event, NULL, options->provider_config,
+                                     options->provider_bin_dir, &made, &error);
+        credential_providers_free(made);
+        if (error.kind == ERROR_NONE)
+                return r;
+
+        return visitor->on_problem("--image-credential-provider-config", error_message(&error),
+                                   "correct the file; until then no plugins are used",
+                                   visitor->userdata);
+}
+
+static int check_folders(sd_event *event, const Options *options, bool is_cluster,
+                         const DiagnosisVisitor *visitor) {
+        const DiagnosisVisitor here = {
+                .on_problem = visitor->on_problem,
+                .on_fact = ignore_fact,
+                .userdata = visitor->userdata,
+        };
+        cleanup(images_dir_free_p) ImagesDir *images = NULL;
+        cleanup(auth_dir_free_p) AuthDir *auth = NULL;
+        DiagnosisSubject subject = { .images_path = options->images_dir };
+        int r;
+
+        r = auth_dir_new(options->auth_dir, &auth);
+        if (r >= 0 && !is_cluster)
+                r = images_dir_new(event, options->images_dir, ignore_changed, NULL, &images);
+        if (r < 0)
+                return r;
+
+        subject.images_dir = images;
+        subject.auth_dir = auth;
+        return diagnosis_visit(&subject, &here);
+}
+
+int agent_files_check(const Options *options, const DiagnosisVisitor *visitor) {
+        bool is_cluster = options_is_cluster(options, kube_access_is_pod(NULL));
+        cleanup(sd_event_unrefp) sd_event *event = NULL;
+        int r;
+
+        r = sd_event_new(&event);
+        if (r >= 0 && is_cluster)
+                r = check_kubeconfig(event, options, visitor);
+        if (r >= 0)
+                r = check_providers(event, options, visitor);
+        return r < 0 ? r : check_folders(event, options, is_cluster, visitor);
 }

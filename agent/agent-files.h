@@ -6,6 +6,7 @@
  *
  * They are read whatever their owner and mode are: that other users may write or read them is for the
  * administrator to decide. But it is said: in a line at the start and at a reload, and by the doctor.
+ * What is in them can be checked without an agent.
  */
 
 #include "agent/auth/docker-config.h"
@@ -21,3 +22,7 @@ AgentFiles *agent_files_free(AgentFiles *files);
 
 int agent_files_log(const AgentFiles *files, Log *log);
 DiagnosisSource agent_files_diagnosis(const AgentFiles *files);
+
+/* Reads the files as the agent does, with the same code: those that the options name, then the documents
+ * and the credentials. Reports what is wrong in them. Contacts nothing and writes nothing. */
+int agent_files_check(const Options *options, const DiagnosisVisitor *visitor);

@@ -329,11 +329,13 @@ static void on_reachable(void *userdata) {
                 (void) recreate_kick(agent->recreate);
 }
 
-static bool is_cluster(const Options *options) {
-        if (options->mode == MODE_AUTO)
-                return options->kubeconfig || kube_access_is_pod(NULL);
+/* Names the option. One that is missing may be written later, as by kubeadm: the service manager is to
+ * try again. */
+static int refuse_access(const Options *options, const Error *error, Error *reterr) {
+        bool is_missing = options->kubeconfig && access(options->kubeconfig, F_OK) < 0;
 
-        return options->mode == MODE_CLUSTER;
+        return error_set(reterr, is_missing ? ERROR_NOT_FOUND : error->kind, "%s: %s",
+                         options->kubeconfig ? "--kubeconfig" : "--mode", error_message(error));
 }
 
 /* The API server is not asked yet, see agent_add_source(). */
@@ -353,12 +355,15 @@ static int agent_add_cluster(Agent *agent, const Options *options, Error *reterr
                 .on_reachable = on_reachable,
                 .userdata = agent,
         };
+        cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
-        if (!is_cluster(options))
+        if (!options_is_cluster(options, kube_access_is_pod(NULL)))
                 return 0;
 
-        r = cluster_new(&cluster, &agent->cluster, reterr);
+        r = cluster_new(&cluster, &agent->cluster, &error);
+        if (error.kind != ERROR_NONE)
+                return refuse_access(options, &error, reterr);
         if (r < 0)
                 return r;
 
@@ -453,7 +458,7 @@ static int agent_add_folder(Agent *agent, const Options *options) {
         if (r < 0)
                 return r;
 
-        agent->subject.folder = agent->folder;
+        agent->subject.images_dir = folder_dir(agent->folder);
         agent->subject.images_path = agent->images_path;
         images_restore_end(agent->images);
         return 0;

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <json-c/json.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,12 +14,28 @@
 #include "agent/document/documents.h"
 
 #define CONFIG_SIZE_MAX (1 << 20)
+#define ADVICE "correct it, see inplaced(8), CONFIGURATION FILE"
 
 typedef struct Reader {
+        const char *path;
         bool (*takes_list)(const char *key);
         ConfigValue on_value;
         void *userdata;
+        const DiagnosisVisitor *visitor;
 } Reader;
+
+/* line 0: the text names one, or there is none. */
+static int report(const Reader *reader, unsigned line, const char *message) {
+        cleanup(free_p) char *text = NULL;
+
+        if (line > 0 && asprintf(&text, "line %u: %s", line, message) < 0) {
+                text = NULL;
+                return -ENOMEM;
+        }
+
+        return reader->visitor->on_problem(reader->path, text ?: message, ADVICE,
+                                           reader->visitor->userdata);
+}
 
 static int give_value(const char *key, json_object *value, const Reader *reader, Error *reterr) {
         if (json_object_is_type(value, json_type_object) ||
@@ -42,6 +59,23 @@ static int give_member(const char *key, json_object *value, const Reader *reader
         return r;
 }
 
+static int give_members(json_object *mapping, const unsigned *line, const Reader *reader) {
+        json_object_object_foreach(mapping, key, value) {
+                cleanup(error_done) Error error = ERROR_INIT;
+                int r;
+
+                r = give_member(key, value, reader, &error);
+                if (error.kind != ERROR_NONE)
+                        r = report(reader, *line, error_message(&error));
+                if (r < 0)
+                        return r;
+
+                line += 1 + documents_count_keys(value);
+        }
+
+        return 0;
+}
+
 static int give_all(const char *text, size_t size, const Reader *reader, Error *reterr) {
         cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
         int r;
@@ -54,13 +88,7 @@ static int give_all(const char *text, size_t size, const Reader *reader, Error *
         if (documents.n_items > 1 || !json_object_is_type(documents.items[0], json_type_object))
                 return error_set(reterr, ERROR_INVALID, "expected one mapping of keys to values");
 
-        json_object_object_foreach(documents.items[0], key, value) {
-                r = give_member(key, value, reader, reterr);
-                if (r < 0)
-                        return r;
-        }
-
-        return 0;
+        return give_members(documents.items[0], documents.lines, reader);
 }
 
 static int read_text(int fd, char **ret, size_t *ret_size, Error *reterr) {
@@ -98,24 +126,21 @@ static int open_config(const char *path, int *ret, Error *reterr) {
 }
 
 int config_read(const char *path, bool (*takes_list)(const char *key), ConfigValue on_value,
-                void *userdata, Error *reterr) {
-        const Reader reader = { takes_list, on_value, userdata };
+                void *userdata, const DiagnosisVisitor *visitor) {
+        const Reader reader = { path ?: CONFIG_PATH, takes_list, on_value, userdata, visitor };
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(free_p) char *text = NULL;
         cleanup(close_p) int fd = -1;
         size_t size = 0;
         int r;
 
-        r = open_config(path ?: CONFIG_PATH, &fd, &error);
+        r = open_config(reader.path, &fd, &error);
         if (error.kind == ERROR_NOT_FOUND && !path)
                 return 0;
         if (r >= 0)
                 r = read_text(fd, &text, &size, &error);
         if (r >= 0)
                 r = give_all(text, size, &reader, &error);
-        if (error.kind != ERROR_NONE)
-                return error_set(reterr, ERROR_INVALID, "%s: %s", path ?: CONFIG_PATH,
-                                 error_message(&error));
 
-        return r;
+        return error.kind == ERROR_NONE ? r : report(&reader, 0, error_message(&error));
 }

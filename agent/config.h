@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+#include "agent/base/diagnosis-visitor.h"
 #include "agent/base/error.h"
 
 #define CONFIG_PATH "/etc/inplaced/config.yaml"
@@ -15,6 +16,7 @@
 typedef int (*ConfigValue)(const char *key, const char *value, void *userdata, Error *reterr);
 
 /* path NULL: CONFIG_PATH, which may be missing. A list is refused for another key than those that
- * takes_list() says may have one. */
+ * takes_list() says may have one. Each thing that is wrong is reported to on_problem, whose subject is
+ * the path; the rest is used. */
 int config_read(const char *path, bool (*takes_list)(const char *key), ConfigValue on_value,
-                void *userdata, Error *reterr);
+                void *userdata, const DiagnosisVisitor *visitor);

@@ -17,6 +17,7 @@
 #include <systemd/sd-event.h>
 #include <unistd.h>
 
+#include "agent/agent-files.h"
 #include "agent/agent.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/clock.h"
@@ -29,7 +30,6 @@
 
 /* What main() and the handlers of signals share. */
 typedef struct Program {
-        int argc;
         char **argv;
         Options options;
         sd_event *event;
@@ -69,24 +69,37 @@ static int program_apply(Program *program, Options *options) {
         return 0;
 }
 
+/* What is wrong with the configuration that a reload reads. */
+typedef struct Refusal {
+        Log *log;
+        bool is_refused;
+} Refusal;
+
+static int on_reload_problem(const char *subject, const char *message, const char *advice,
+                             void *userdata) {
+        Refusal *refusal = userdata;
+
+        refusal->is_refused = true;
+        log_error(refusal->log, NULL,
+                  "Cannot reload the configuration: %s: %s, keeping the one before.", subject,
+                  message);
+        return 0;
+}
+
 /* A configuration that is wrong changes nothing. */
 static int on_reload(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata) {
-        cleanup(error_done) Error error = ERROR_INIT;
         cleanup(options_done) Options options = { .config_path = NULL };
         Program *program = userdata;
+        Refusal refusal = { .log = program->log };
+        const DiagnosisVisitor visitor = { .on_problem = on_reload_problem, .userdata = &refusal };
         int r;
 
         notify_reloading();
-        r = options_read(program->argc, program->argv, &options, &error);
-        if (error.kind != ERROR_NONE) {
-                log_error(program->log, NULL,
-                          "Cannot reload the configuration: %s, keeping the one before.",
-                          error_message(&error));
+        r = options_read(program->argv, &options, &visitor);
+        if (r >= 0 && refusal.is_refused)
                 agent_reload_failed(program->agent);
-                r = 0;
-        } else if (r >= 0) {
+        else if (r >= 0)
                 r = program_apply(program, &options);
-        }
 
         (void) sd_notify(false, "READY=1");
         return r;
@@ -237,17 +250,50 @@ static int fail(const Error *error, int r) {
         return EXIT_FAILURE;
 }
 
+/* At the start, and of --check-config. */
+static int on_problem(const char *subject, const char *message, const char *advice,
+                      void *userdata) {
+        size_t *n_problems = userdata;
+
+        ++*n_problems;
+        fprintf(stderr, "inplaced: %s: %s\n", subject, message);
+        return 0;
+}
+
+static int check_config(const Options *options, const DiagnosisVisitor *visitor,
+                        const size_t *n_problems) {
+        const Error none = ERROR_INIT;
+        int r;
+
+        r = agent_files_check(options, visitor);
+        if (r < 0)
+                return fail(&none, r);
+        if (*n_problems > 0)
+                return EXIT_FAILURE;
+
+        return puts("The configuration, the documents and the credentials are valid.") < 0
+                       ? EXIT_FAILURE
+                       : EXIT_SUCCESS;
+}
+
 int main(int argc, char **argv) {
         cleanup(error_done) Error error = ERROR_INIT;
-        cleanup(program_done) Program program = { .argc = argc, .argv = argv };
+        cleanup(program_done) Program program = { .argv = argv };
+        size_t n_problems = 0;
+        const DiagnosisVisitor visitor = {
+                .on_problem = on_problem,
+                .userdata = &n_problems,
+        };
         int r;
 
         prevent_core_dumps();
-        r = options_read(argc, argv, &program.options, &error);
-        if (r < 0) {
-                (void) fail(&error, r);
+        r = options_read(argv, &program.options, &visitor);
+        if (r < 0)
+                return fail(&error, r);
+        if (program.options.wants_check)
+                return check_config(&program.options, &visitor, &n_problems);
+        if (n_problems > 0)
                 return EXIT_USAGE;
-        }
         if (program.options.wants_help)
                 return fputs(options_help, stdout) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
         if (program.options.wants_version)
@@ -267,5 +313,7 @@ int main(int argc, char **argv) {
         if (r >= 0)
                 r = program_run(&program, &error);
 
-        return r < 0 ? fail(&error, r) : EXIT_SUCCESS;
+        if (r < 0)
+                (void) fail(&error, r);
+        return r >= 0 ? EXIT_SUCCESS : error.kind == ERROR_INVALID ? EXIT_USAGE : EXIT_FAILURE;
 }

@@ -13,6 +13,8 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
+#include "agent/base/suggest.h"
+#include "agent/base/tcp-address.h"
 #include "agent/config.h"
 #include "agent/kruise-flags.h"
 
@@ -54,6 +56,7 @@ const char options_help[] =
         "                             0 never\n"
         "  --log-level LEVEL          error, warning, notice, info or debug; default info\n"
         "  --log-format FORMAT        auto, journal, json or text; default auto\n"
+        "  --check-config             check configuration, documents and credentials, and exit\n"
         "  --version, --help\n"
         "\n"
         "See inplaced(8).\n";
@@ -127,6 +130,27 @@ static int set_format(Options *options, size_t offset, const char *value, Error 
         return log_format_from_string(value, member(options, offset), reterr);
 }
 
+static int set_socket(Options *options, size_t offset, const char *value, Error *reterr) {
+        if (strlen(value) > SOCKET_PATH_MAX)
+                return error_set(reterr, ERROR_INVALID,
+                                 "longer than the %zu bytes that a socket's path may have",
+                                 SOCKET_PATH_MAX);
+
+        return set_path(options, offset, value, reterr);
+}
+
+/* Empty: none. */
+static int set_address(Options *options, size_t offset, const char *value, Error *reterr) {
+        TcpAddress address;
+
+        if (value[0] && !tcp_address_parse(value, &address))
+                return refuse(reterr, value,
+                              "is not HOST:PORT with an IP address or localhost, such as "
+                              "127.0.0.1:10221 or [::1]:10221");
+
+        return set_text(options, offset, value, reterr);
+}
+
 static int add_endpoint(Options *options, size_t offset, const char *value, Error *reterr) {
         const char *path = strncmp(value, "unix://", 7) == 0 ? value + 7 : value;
 
@@ -180,7 +204,7 @@ static const struct Setting {
         { "kubeconfig-context", "kubeconfigContext",   set_text,     offsetof(Options, kubeconfig_context), false, NULL },
         { "register-node",      "registerNode",        set_switch,   offsetof(Options, must_register),      false, "false" },
         { "pod-condition",      "podCondition",        set_switch,   offsetof(Options, has_pod_condition),  false, "true" },
-        { "kubelet-health-address", "kubeletHealthAddress", set_text, offsetof(Options, kubelet_address), false, "127.0.0.1:10248" },
+        { "kubelet-health-address", "kubeletHealthAddress", set_address, offsetof(Options, kubelet_address), false, "127.0.0.1:10248" },
         { "node-name",          "nodeName",            set_text,     offsetof(Options, node_name),          false, NULL },
         { "runtime-endpoint",   "runtimeEndpoints",    add_endpoint, 0,                                     false, NULL },
         { "host-root",          "hostRoot",            set_path,     offsetof(Options, host_root),          false, NULL },
@@ -190,10 +214,10 @@ static const struct Setting {
         { "image-credential-provider-bin-dir", "imageCredentialProviderBinDir", set_path, offsetof(Options, provider_bin_dir), false, NULL },
         { "state-dir",          "stateDir",            set_path,     offsetof(Options, state_dir),          false, "/var/lib/inplaced" },
         { "prepare-state-dir",  NULL,                  set_uid,      offsetof(Options, prepare_for_uid),    true,  NULL },
-        { "socket",             "socket",              set_path,     offsetof(Options, socket),             false, "/run/inplaced/inplaced.sock" },
+        { "socket",             "socket",              set_socket,   offsetof(Options, socket),             false, "/run/inplaced/inplaced.sock" },
         { "socket-group",       "socketGroup",         set_text,     offsetof(Options, socket_group),       false, NULL },
         { "restart-group",      "restartGroup",        set_text,     offsetof(Options, restart_group),      false, NULL },
-        { "metrics-address",    "metricsAddress",      set_text,     offsetof(Options, metrics_address),    false, "127.0.0.1:10221" },
+        { "metrics-address",    "metricsAddress",      set_address,   offsetof(Options, metrics_address),    false, "127.0.0.1:10221" },
         { "max-parallel-pulls", "maxParallelPulls",    set_count,    offsetof(Options, max_parallel_pulls), true,  "5" },
         { "stall-timeout",      "stallTimeoutSeconds", set_seconds,  offsetof(Options, stall_timeout_sec),  true,  "60" },
         { "log-level",          "logLevel",            set_level,    offsetof(Options, log_level),          true,  "info" },
@@ -203,10 +227,19 @@ static const struct Setting {
 
 #define N_SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
+static bool is_text(const struct Setting *setting) {
+        static const SetOption setters[] = { set_text, set_path, set_uid, set_socket, set_address };
+
+        for (size_t i = 0; i < sizeof(setters) / sizeof(setters[0]); i++)
+                if (setting->set == setters[i])
+                        return true;
+
+        return false;
+}
+
 void options_done(Options *options) {
         for (size_t i = 0; i < N_SETTINGS; i++)
-                if (settings[i].set == set_text || settings[i].set == set_path ||
-                    settings[i].set == set_uid)
+                if (is_text(&settings[i]))
                         free(*(char **) member(options, settings[i].offset));
         for (size_t i = 0; i < options->n_endpoints; i++)
                 free(options->endpoints[i]);
@@ -214,18 +247,29 @@ void options_done(Options *options) {
         *options = (Options){ .config_path = NULL };
 }
 
-/* dashes: "--" if it came from a flag. */
-static int apply(Options *options, const struct Setting *setting, const char *dashes,
-                 const char *name, const char *value, Error *reterr) {
+/* What the flags are read into. */
+typedef struct Reading {
+        Options *options;
+        const DiagnosisVisitor *visitor; /* NULL: they are read once more, with one */
+} Reading;
+
+static int report(const Reading *reading, const char *subject, const char *message,
+                  const char *advice) {
+        return reading->visitor ? reading->visitor->on_problem(subject, message, advice,
+                                                               reading->visitor->userdata)
+                                : 0;
+}
+
+/* dashed: the flag as it is called. */
+static int apply_flag(const Reading *reading, const struct Setting *setting, const char *dashed,
+                      const char *value) {
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
-        r = setting->set(options, setting->offset, value, &error);
-        if (error.kind != ERROR_NONE)
-                return error_set(reterr, error.kind, "%s%s: %s", dashes, name,
-                                 error_message(&error));
-
-        return r;
+        r = setting->set(reading->options, setting->offset, value, &error);
+        return error.kind == ERROR_NONE
+                       ? r
+                       : report(reading, dashed, error_message(&error), "correct the option");
 }
 
 static const struct Setting *find_setting(const char *flag, size_t size) {
@@ -249,90 +293,140 @@ static int note_ignored(Options *options, const char *name) {
 }
 
 /* The same for a flag of kruise-daemon. */
-static int read_kruise_flag(int argc, char **argv, int *i, const KruiseFlag *flag, Options *options,
-                            Error *reterr) {
+static int read_kruise_flag(char **argv, int *i, const KruiseFlag *flag, const Reading *reading) {
         const char *text = argv[*i], *equals = strchr(text, '=');
         const char *value = equals ? equals + 1 : NULL;
-        cleanup(free_p) char *ours = NULL;
+        cleanup(free_p) char *ours = NULL, *dashed = NULL;
         int r;
 
-        if (!value && !flag->is_switch && *i + 1 < argc)
+        if (!value && !flag->is_switch && argv[*i + 1])
                 value = argv[++*i];
         if (!value && !flag->is_switch)
-                return error_set(reterr, ERROR_INVALID, "%s needs a value", text);
+                return report(reading, text, "needs a value", "give it one");
         if (!flag->flag)
-                return note_ignored(options, flag->name);
+                return note_ignored(reading->options, flag->name);
 
         r = kruise_flag_translate(flag, value, &ours);
         if (r < 0 || !ours)
                 return r;
+        if (asprintf(&dashed, "--%s", flag->name) < 0) {
+                dashed = NULL;
+                return -ENOMEM;
+        }
 
-        return apply(options, find_setting(flag->flag, strlen(flag->flag)), "--", flag->name, ours,
-                     reterr);
+        return apply_flag(reading, find_setting(flag->flag, strlen(flag->flag)), dashed, ours);
 }
 
-/* "--name=VALUE" or "--name VALUE"; *i is moved behind what was used. */
-static int read_flag(int argc, char **argv, int *i, const struct Setting **ret_setting,
-                     const char **ret_value, Error *reterr) {
-        const char *text = argv[*i];
+/* The flag, or the key, that was meant; NULL: none is near. */
+static const char *find_likely(const char *typed, bool is_flag) {
+        Suggestion suggestion = suggest_for(typed);
+
+        for (size_t i = 0; i < N_SETTINGS; i++) {
+                const char *name = is_flag ? settings[i].flag : settings[i].key;
+                const char *other = is_flag ? settings[i].key : settings[i].flag;
+
+                if (name && other && strcmp(other, typed) == 0)
+                        return name;
+                if (name)
+                        suggest(&suggestion, name);
+        }
+
+        return suggestion.word;
+}
+
+/* The word behind it may be its value. */
+static int refuse_flag(char **argv, int *i, const Reading *reading) {
+        const char *text = argv[*i], *equals = strchr(text, '=');
+        cleanup(free_p) char *typed = strndup(text, strcspn(text, "="));
+        cleanup(free_p) char *message = NULL;
+        const char *likely;
+
+        if (!typed)
+                return -ENOMEM;
+
+        likely = text[0] == '-' ? find_likely(typed + strspn(typed, "-"), true) : NULL;
+        if (asprintf(&message, "no such option%s%s%s", likely ? "; did you mean --" : "",
+                     likely ?: "", likely ? "?" : ", see --help") < 0) {
+                message = NULL;
+                return -ENOMEM;
+        }
+
+        if (text[0] == '-' && !equals && argv[*i + 1] && argv[*i + 1][0] != '-')
+                ++*i;
+        return report(reading, quote(typed, (char[QUOTE_SIZE]){ 0 }), message,
+                      "correct or remove it");
+}
+
+/* "--name=VALUE" or "--name VALUE"; *i is moved to the last word of it. */
+static int read_flag(char **argv, int *i, const Reading *reading) {
+        const char *text = argv[*i], *value;
         size_t size = strcspn(text, "=");
         const struct Setting *setting =
                 strncmp(text, "--", 2) == 0 ? find_setting(text + 2, size - 2) : NULL;
+        cleanup(free_p) char *dashed = NULL;
 
         if (!setting)
-                return refuse(reterr, text, "is no option, see --help");
+                return refuse_flag(argv, i, reading);
 
-        *ret_setting = setting;
-        *ret_value = text[size] == '=' ? text + size + 1 : NULL;
-        if (!*ret_value && setting->set == set_switch)
-                *ret_value = "true";
-        if (!*ret_value && *i + 1 < argc)
-                *ret_value = argv[++*i];
+        dashed = strndup(text, size);
+        if (!dashed)
+                return -ENOMEM;
 
-        return *ret_value ? 0 : error_set(reterr, ERROR_INVALID, "%s needs a value", text);
+        value = text[size] == '=' ? text + size + 1 : NULL;
+        if (!value && setting->set == set_switch)
+                value = "true";
+        if (!value && argv[*i + 1])
+                value = argv[++*i];
+
+        return value ? apply_flag(reading, setting, dashed, value)
+                     : report(reading, dashed, "needs a value", "give it one");
 }
 
-static int read_flags(int argc, char **argv, Options *options, Error *reterr) {
-        for (int i = 1; i < argc; i++) {
+/* A flag without a value that is no setting; NULL: it is another one. */
+static bool *find_action(Options *options, const char *text) {
+        if (strcmp(text, "--help") == 0 || strcmp(text, "-h") == 0)
+                return &options->wants_help;
+        if (strcmp(text, "--version") == 0)
+                return &options->wants_version;
+
+        return strcmp(text, "--check-config") == 0 ? &options->wants_check : NULL;
+}
+
+static int read_flags(char **argv, const Reading *reading) {
+        int r = 0;
+
+        for (int i = 1; r >= 0 && argv[i]; i++) {
                 const KruiseFlag *kruise = kruise_flag_find(argv[i]);
-                const struct Setting *setting;
-                const char *name = argv[i], *value;
-                int r;
+                bool *action = find_action(reading->options, argv[i]);
 
-                if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
-                        options->wants_help = true;
-                        continue;
-                }
-                if (strcmp(name, "--version") == 0) {
-                        options->wants_version = true;
-                        continue;
-                }
-
-                if (kruise) {
-                        r = read_kruise_flag(argc, argv, &i, kruise, options, reterr);
-                        if (r < 0)
-                                return r;
-                        continue;
-                }
-
-                r = read_flag(argc, argv, &i, &setting, &value, reterr);
-                if (r < 0)
-                        return r;
-
-                r = apply(options, setting, "--", setting->flag, value, reterr);
-                if (r < 0)
-                        return r;
+                if (action)
+                        *action = true;
+                else if (kruise)
+                        r = read_kruise_flag(argv, &i, kruise, reading);
+                else
+                        r = read_flag(argv, &i, reading);
         }
 
-        return 0;
+        return r;
 }
 
 static int on_config_value(const char *key, const char *value, void *userdata, Error *reterr) {
-        for (size_t i = 0; i < N_SETTINGS; i++)
-                if (settings[i].key && strcmp(settings[i].key, key) == 0)
-                        return apply(userdata, &settings[i], "", key, value, reterr);
+        cleanup(error_done) Error error = ERROR_INIT;
+        const char *likely;
+        int r;
 
-        return refuse(reterr, key, "is no key of the configuration");
+        for (size_t i = 0; i < N_SETTINGS; i++)
+                if (settings[i].key && strcmp(settings[i].key, key) == 0) {
+                        r = settings[i].set(userdata, settings[i].offset, value, &error);
+                        return error.kind == ERROR_NONE ? r
+                                                        : error_set(reterr, error.kind, "%s: %s",
+                                                                    key, error_message(&error));
+                }
+
+        likely = find_likely(key, false);
+        return error_set(reterr, ERROR_INVALID, "%s: no such key%s%s%s",
+                         quote(key, (char[QUOTE_SIZE]){ 0 }), likely ? "; did you mean " : "",
+                         likely ?: "", likely ? "?" : "");
 }
 
 static bool takes_list(const char *key) {
@@ -351,7 +445,7 @@ static void drop_endpoints(Options *options) {
 }
 
 /* The name of the machine is that of the Node in lower case, as the kubelet makes it. */
-static int default_node_name(Options *options, Error *reterr) {
+static int default_node_name(Options *options) {
         const char *name = getenv("NODE_NAME");
         char host[HOST_NAME_MAX + 1];
 
@@ -379,12 +473,13 @@ static int set_defaults(Options *options) {
         return r;
 }
 
-int options_read(int argc, char **argv, Options *ret, Error *reterr) {
+int options_read(char **argv, Options *ret, const DiagnosisVisitor *visitor) {
         cleanup(options_done) Options flags = { .config_path = NULL };
         cleanup(options_done) Options options = { .config_path = NULL };
+        const Reading reading = { .options = &options, .visitor = visitor };
         int r;
 
-        r = read_flags(argc, argv, &flags, reterr);
+        r = read_flags(argv, &(Reading){ .options = &flags });
         if (r < 0)
                 return r;
 
@@ -393,27 +488,35 @@ int options_read(int argc, char **argv, Options *ret, Error *reterr) {
                 return r;
 
         if (!flags.wants_help && !flags.wants_version) {
-                r = config_read(flags.config_path, takes_list, on_config_value, &options, reterr);
+                r = config_read(flags.config_path, takes_list, on_config_value, &options, visitor);
                 if (r < 0)
                         return r;
         }
 
         if (flags.n_endpoints > 0)
                 drop_endpoints(&options);
-        r = read_flags(argc, argv, &options, reterr);
+        r = read_flags(argv, &reading);
         if (r < 0)
                 return r;
 
         if (options.kubeconfig_context && !options.kubeconfig)
-                return error_set(reterr, ERROR_INVALID,
-                                 "--kubeconfig-context: needs --kubeconfig, too");
-        r = default_node_name(&options, reterr);
+                r = report(&reading, "--kubeconfig-context", "needs --kubeconfig, too",
+                           "give it as well");
+        if (r >= 0)
+                r = default_node_name(&options);
         if (r < 0)
                 return r;
 
         *ret = options;
         options = (Options){ .config_path = NULL };
         return 0;
+}
+
+bool options_is_cluster(const Options *options, bool is_pod) {
+        if (options->mode == MODE_AUTO)
+                return options->kubeconfig || is_pod;
+
+        return options->mode == MODE_CLUSTER;
 }
 
 static bool has_changed(const struct Setting *setting, const Options *old, const Options *new) {

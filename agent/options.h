@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "agent/base/error.h"
+#include "agent/base/diagnosis-visitor.h"
 #include "agent/base/log.h"
 
 #define OPTIONS_ENDPOINTS_MAX 16
@@ -50,12 +50,17 @@ typedef struct Options {
         char *ignored_flags; /* of kruise-daemon, "--v, --logtostderr"; NULL: none were given */
         bool wants_help;
         bool wants_version;
+        bool wants_check;
 } Options;
 
-/* Reads the flags, and the config file for what they leave open. Refuses with a line that names the
- * flag or the key. *ret is left alone by a failure. */
-int options_read(int argc, char **argv, Options *ret, Error *reterr);
+/* Reads the flags, and the config file for what they leave open. Each thing that is wrong is reported to
+ * on_problem: its subject is the flag or the file, its message names the line and the key. Then *ret has
+ * what is right, and the defaults for the rest. */
+int options_read(char **argv, Options *ret, const DiagnosisVisitor *visitor);
 void options_done(Options *options);
+
+/* This node belongs to a cluster. is_pod: the agent runs in a pod. */
+bool options_is_cluster(const Options *options, bool is_pod);
 
 /* The names of the settings that differ and take effect only at the next start, separated by commas;
  * "" if there are none. The caller owns it. */

@@ -42,7 +42,7 @@ const char *diagnosis_runtime_sentence(const Runtimes *runtimes) {
 bool diagnosis_is_ready(const DiagnosisSubject *subject, const char **ret_why) {
         const Runtime *chosen = subject->runtimes ? runtimes_chosen(subject->runtimes) : NULL;
 
-        if (!subject->runtimes || (!subject->folder && !subject->cluster.is_ready)) {
+        if (!subject->runtimes || (!subject->images_dir && !subject->cluster.is_ready)) {
                 *ret_why = "starting";
                 return false;
         }
@@ -169,7 +169,7 @@ static int visit_files(const ImagesDir *dir, const DiagnosisSubject *subject,
 }
 
 static int visit_folder(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {
-        const ImagesDir *dir = folder_dir(subject->folder);
+        const ImagesDir *dir = subject->images_dir;
         const Error *error = images_dir_get_error(dir);
         cleanup(free_p) char *text = NULL;
         int r;
@@ -241,7 +241,7 @@ int diagnosis_visit(const DiagnosisSubject *subject, const DiagnosisVisitor *vis
                 r = subject->cluster.visit(subject->cluster.source, visitor);
         if (r >= 0 && subject->pods.visit)
                 r = subject->pods.visit(subject->pods.source, visitor);
-        if (r >= 0 && subject->folder)
+        if (r >= 0 && subject->images_dir)
                 r = visit_folder(subject, visitor);
         if (r >= 0 && subject->auth_dir)
                 r = visit_auth(subject, visitor);

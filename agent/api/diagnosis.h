@@ -9,18 +9,19 @@
 
 #include "agent/auth/docker-config.h"
 #include "agent/base/diagnosis-visitor.h"
-#include "agent/node/folder.h"
+#include "agent/image/images.h"
+#include "agent/node/images-dir.h"
 #include "agent/node/state-file.h"
 
 /* Borrowed; any may be NULL while the agent starts. */
 typedef struct DiagnosisSubject {
         const Runtimes *runtimes;
         const Images *images;
-        const Folder *folder;
+        const ImagesDir *images_dir;
         AuthDir *auth_dir;
         const StateFile *state_file;
         const char *images_path;
-        DiagnosisSource cluster; /* instead of a folder */
+        DiagnosisSource cluster; /* instead of an images folder */
         DiagnosisSource pods;    /* in a cluster */
         DiagnosisSource files;   /* who else may write or read them */
 } DiagnosisSubject;

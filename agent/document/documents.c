@@ -143,17 +143,17 @@ static Census take_census(const char *text, size_t size) {
         return census;
 }
 
-static size_t count_members(struct json_object *value) {
+size_t documents_count_keys(struct json_object *value) {
         size_t n = 0;
 
         if (json_object_is_type(value, json_type_array))
                 for (size_t i = 0; i < json_object_array_length(value); i++)
-                        n += count_members(json_object_array_get_idx(value, i));
+                        n += documents_count_keys(json_object_array_get_idx(value, i));
 
         if (json_object_is_type(value, json_type_object)) {
                 json_object_object_foreach(value, key, member) {
                         (void) key;
-                        n += 1 + count_members(member);
+                        n += 1 + documents_count_keys(member);
                 }
         }
 
@@ -208,7 +208,7 @@ static int read_values(const char *text, size_t size, Documents *documents, size
                         return 0;
 
                 i += json_tokener_get_parse_end(tokener);
-                n_members += count_members(value);
+                n_members += documents_count_keys(value);
                 r = take_document(documents, value);
                 if (r < 0)
                         return r;

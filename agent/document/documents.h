@@ -38,6 +38,9 @@ typedef struct Documents {
  * expected key", which counts from one, and columns in characters. */
 int documents_parse(const char *text, size_t size, Documents *ret, Error *reterr);
 
+/* How many keys are in a value, and so how many lines are those of its keys. */
+size_t documents_count_keys(struct json_object *value);
+
 /* Frees the contents. Does nothing to DOCUMENTS_INIT. */
 void documents_done(Documents *documents);
 

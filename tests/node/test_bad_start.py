@@ -148,7 +148,7 @@ def test_socket_is_a_file(agent):
 
 def test_socket_is_too_long(agent):
     """A path that no socket can have is named as the reason, and how long it may be."""
-    assert_refused(run(agent, f"--socket=/{'a' * 108}"), 1, "107 bytes", "--socket")
+    assert_refused(run(agent, f"--socket=/{'a' * 108}"), 2, "107 bytes", "--socket")
 
 
 @pytest.mark.parametrize("path", ["/proc/self/x.sock", "/proc/none/below/x.sock", "/dev/null/x.sock"])

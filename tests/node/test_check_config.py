@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that what is wrong with a configuration is found before a start, all of it, by the same code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from lab import sanitizers
+from lab.documents import node_image, write_whole
+from lab.trouble import assert_clear
+
+VALID = "The configuration, the documents and the credentials are valid.\n"
+TYPO = "apiVersion: apps.kruise.io/v1alpha1\nkind: NodeImage\nspec:\n  image: {}\n"
+
+
+@pytest.fixture
+def agent(make_agent):
+    """Not started, and with a runtime that is not there."""
+    return make_agent("unix:///nowhere.sock")
+
+
+def run(agent, *flags: str, **more) -> subprocess.CompletedProcess[str]:
+    """Runs the program to its end."""
+    return subprocess.run(
+        [*agent.argv, *flags],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=20 * sanitizers.SLOWNESS,
+        env={**os.environ, **sanitizers.environment()},
+        check=False,
+        **more,
+    )
+
+
+def find(agent, *flags: str) -> list[str]:
+    """The findings of --check-config, each one line."""
+    done = run(agent, "--check-config", *flags)
+    lines = done.stderr.splitlines()
+    for line in lines:
+        assert_clear(line)
+    assert all(line.startswith("inplaced: ") for line in lines)
+    assert (done.returncode, done.stdout) == ((1, "") if lines else (0, VALID)), done
+    return [line.removeprefix("inplaced: ") for line in lines]
+
+
+def test_nothing_is_wrong(agent, folder):
+    """A valid configuration is 0; a check starts nothing, writes nothing and needs no root."""
+    agent.request("demo/web:1")
+    agent.give_credentials("registry.example", "jo", "secret")
+    for path in (agent.config_path, agent.images_dir / "wanted.yaml", agent.auth_dir / "a.json"):
+        path.chmod(0o644)
+    assert find(agent) == []
+    for above in (agent.folder, *agent.folder.parents[:-2]):
+        above.chmod(above.stat().st_mode | 0o111)
+    program = folder / "inplaced"
+    program.write_bytes(open(agent.argv[0], "rb").read())
+    program.chmod(0o755)
+    agent.argv[0] = str(program)
+    if not sanitizers.NAME:  # whose libraries may be in a folder of root's
+        done = run(agent, "--check-config", user=65534, group=65534, extra_groups=[])
+        assert (done.returncode, done.stdout, done.stderr) == (0, VALID, "")
+    assert not agent.socket.exists() and list(agent.state_dir.iterdir()) == []
+
+
+def test_all_is_found(agent):
+    """Each thing that is wrong is a line, in all kinds of files; no secret is in it; exit status 1."""
+    agent.config_path.write_text(
+        "maxParalelPulls: 3\n# more\nlogLevel: loud\nsocketGroup: {a: {b: c}}\nimages-dir: /x\n"
+    )
+    write_whole(agent.images_dir / "a.yaml", TYPO)
+    write_whole(agent.images_dir / "b.yaml", "a: [")
+    write_whole(agent.images_dir / "c.yaml", json.dumps(node_image(("good/one:1",))))
+    bad = {"auths": {"a.example": {"username": "jo", "password": "hunter2"}, "b": {"auth": "hunter3%"}}}
+    write_whole(agent.auth_dir / "bad.json", json.dumps(bad))
+    found = find(agent, "--stall-timeout=x", "--max-paralel-pulls", "7", "--socket")
+    config, images = agent.config_path, agent.images_dir
+    expected = [
+        f'{config}: line 1: "maxParalelPulls": no such key; did you mean maxParallelPulls?',
+        f"{config}: line 3: logLevel: ",
+        f"{config}: line 4: socketGroup: expected a text or a number",
+        f'{config}: line 5: "images-dir": no such key; did you mean imagesDir?',
+        '--stall-timeout: "x" is not a number from 0 to ',
+        '"--max-paralel-pulls": no such option; did you mean --max-parallel-pulls?',
+        "--socket: needs a value",
+        f"{images}/a.yaml: line 4: spec.image: unknown key, ignored; did you mean images?",
+        f"{images}/b.yaml: line 2, column 1: ",
+        "bad.json: ",
+    ]
+    assert len(found) == len(expected), found
+    for line, start in zip(found, expected, strict=True):
+        assert line.startswith(start), line
+    assert "hunter" not in str(found)
+
+
+def test_start_finds_the_same(agent):
+    """A start with such a configuration ends with 2 and the same lines."""
+    agent.config_path.write_text("maxParalelPulls: 3\nlogLevel: loud\n")
+    done = run(agent, "--stall-timeout=x")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert [f"inplaced: {line}" for line in find(agent, "--stall-timeout=x")] == done.stderr.splitlines()
+
+
+CANNOT_WORK = {
+    "metrics-address": ("--metrics-address=localhost", "--metrics-address"),
+    "metrics-name": ("--metrics-address=node.example:10221", "--metrics-address"),
+    "kubelet-address": ("--kubelet-health-address=127.0.0.1", "--kubelet-health-address"),
+    "socket": (f"--socket=/{'a' * 108}", "--socket"),
+    "no-pod": ("--mode=cluster", "--mode"),
+    "kubeconfig": ("--kubeconfig={file}", "--kubeconfig"),
+    "context": ("--kubeconfig-context=x", "--kubeconfig-context"),
+}
+
+
+@pytest.mark.parametrize("case", CANNOT_WORK)
+def test_cannot_work(agent, folder, case):
+    """A configuration that cannot work ends a start with 2 in one line that names the option."""
+    flag, option = CANNOT_WORK[case]
+    (folder / "kubeconfig").write_text("apiVersion: v1\nkind: Config\n")
+    (folder / "kubeconfig").chmod(0o600)
+    flag = flag.format(file=folder / "kubeconfig")
+    done = run(agent, flag)
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("{")]
+    assert done.returncode == 2, done
+    assert len(lines) == 1 and lines[0].startswith(f"inplaced: {option}: "), lines
+    assert [f"inplaced: {line}" for line in find(agent, flag)] == lines
+
+
+def test_kubeconfig_is_not_there_yet(agent, folder):
+    """A kubeconfig that is missing ends a start with 1: a service manager tries again."""
+    done = run(agent, f"--kubeconfig={folder.path}/later")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"inplaced: --kubeconfig: {folder.path}/later: ")
+    (line,) = find(agent, f"--kubeconfig={folder.path}/later")
+    assert line.startswith("--kubeconfig: ")
+
+
+def test_plugins_are_checked(agent, folder):
+    """A broken configuration of credential plugins, which a start survives, is found as well."""
+    (folder / "plugins.yaml").write_text("kind: Nonsense\n")
+    flags = [f"--image-credential-provider-{name}" for name in ("config", "bin-dir")]
+    (line,) = find(agent, f"{flags[0]}={folder.path}/plugins.yaml", f"{flags[1]}={folder.path}")
+    assert line.startswith(f"{flags[0]}: {folder.path}/plugins.yaml: ")
