@@ -158,12 +158,12 @@ static size_t count_plain(char **texts) {
 }
 
 /* Borrows everything that it is given for the life of the event. */
-static void preload_event_init(Inplaced__V1__PreloadEvent *event, const char *request_id,
+static void preload_event_init(Inplaced__V1__PreloadEvent *event, const Preload *preload,
                                const char *image, const ImageStatus *status) {
         bool has_failed = status->reason != PULL_REASON_NONE;
 
         inplaced__v1__preload_event__init(event);
-        event->request_id = (char *) request_id;
+        event->request_id = (char *) preload->id;
         event->image = (char *) image;
         event->phase = phases[status->phase];
         event->step = steps[status->step];
@@ -177,6 +177,8 @@ static void preload_event_init(Inplaced__V1__PreloadEvent *event, const char *re
         }
         event->reason = (char *) (has_failed ? pull_reason_to_string(status->reason) : "");
         event->message = status->message ?: (char *) "";
+        if (status->step == IMAGE_STEP_WAITING_FOR_RUNTIME)
+                event->message = plain_text(diagnosis_runtime_sentence(preload->api->runtimes));
         if (status->phase != IMAGE_SUCCEEDED)
                 return;
 
@@ -190,7 +192,7 @@ static int preload_send(Preload *preload, PreloadItem *item) {
         ImageStatus status = status_of(preload, item);
         Inplaced__V1__PreloadEvent event;
 
-        preload_event_init(&event, preload->id, item->asked, &status);
+        preload_event_init(&event, preload, item->asked, &status);
         item->is_pending = false;
         if (image_phase_is_final(status.phase) || preload->detach) {
                 item->is_finished = true;

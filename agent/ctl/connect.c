@@ -20,6 +20,7 @@
 #define ADVICE_START "is it running? try: systemctl status inplaced"
 #define NO_METHOD "inplaced has no such method" /* the refusal of an agent of another version */
 #define TIMEOUT_SEC 60
+#define SILENCE_SEC 1 /* a healthy agent answers at once */
 #define USEC_PER_SEC 1000000
 
 struct NodeClient {
@@ -28,6 +29,7 @@ struct NodeClient {
         sd_event_source *signals[2];
         CompletionQueue *completions;
         RpcClient *rpc;
+        Timer silence;
 };
 
 /* One question and what becomes of it. */
@@ -68,6 +70,13 @@ static int node_client_watch_signals(NodeClient *client, sd_event_signal_handler
         return 0;
 }
 
+static int on_silence(void *userdata) {
+        const NodeClient *client = userdata;
+
+        complain("waiting for an answer of inplaced at %s", client->socket_path);
+        return 0;
+}
+
 int node_client_new(const char *socket_path, sd_event_signal_handler_t on_interrupt, void *userdata,
                     NodeClient **ret) {
 
@@ -87,6 +96,7 @@ int node_client_new(const char *socket_path, sd_event_signal_handler_t on_interr
         if (r < 0)
                 return r;
 
+        timer_init(&client->silence, client->event, /* accuracy_usec= */ 0, on_silence, client);
         r = completion_queue_new(client->event, &client->completions);
         if (r < 0)
                 return r;
@@ -99,6 +109,7 @@ NodeClient *node_client_free(NodeClient *client) {
         if (!client)
                 return NULL;
 
+        timer_done(&client->silence);
         rpc_client_free(client->rpc);
         completion_queue_free(client->completions);
         for (size_t i = 0; i < sizeof(client->signals) / sizeof(client->signals[0]); i++)
@@ -266,6 +277,14 @@ int node_client_explain(const NodeClient *client, const Error *error, Error *ret
         return error_copy(reterr, error);
 }
 
+int node_client_await(NodeClient *client) {
+        return timer_start(&client->silence, (uint64_t) SILENCE_SEC * USEC_PER_SEC);
+}
+
+void node_client_heard(NodeClient *client) {
+        timer_stop(&client->silence);
+}
+
 sd_event *node_client_event(NodeClient *client) {
         return client->event;
 }
@@ -285,6 +304,7 @@ static int on_answer(const void *reply, const Error *error, void *userdata) {
         int r;
 
         question->call = rpc_call_unref(question->call);
+        node_client_heard(question->client);
         if (error)
                 (void) node_client_explain(question->client, error, &explained);
         r = error ? question->print_refusal(&explained, question->options)
@@ -310,6 +330,10 @@ static int question_run(Question *question, const RpcMethod *method,
         r = rpc_call_unary(node_client_rpc(question->client), method, request,
                            (uint64_t) TIMEOUT_SEC * USEC_PER_SEC, on_answer, question,
                            &question->call);
+        if (r < 0)
+                return r;
+
+        r = node_client_await(question->client);
         if (r < 0)
                 return r;
 

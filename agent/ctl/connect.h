@@ -30,6 +30,10 @@ int node_client_connect(NodeClient *client, Error *reterr);
  * be another program, or may have refused this user. Copied. */
 int node_client_explain(const NodeClient *client, const Error *error, Error *reterr);
 
+/* An answer is awaited: if none comes for a while, one line on stderr says so. */
+int node_client_await(NodeClient *client);
+void node_client_heard(NodeClient *client);
+
 sd_event *node_client_event(NodeClient *client);
 RpcClient *node_client_rpc(NodeClient *client); /* NULL while there is no connection */
 

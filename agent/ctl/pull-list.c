@@ -12,6 +12,8 @@
 #include "agent/ctl/terminal.h"
 #include "agent/ctl/view.h"
 
+#define USEC_PER_SEC ((uint64_t) 1000000)
+#define DEADLINE_EXCEEDED "DeadlineExceeded" /* the reason, in the words of the agent */
 #define SMOOTHING_SEC 2.0
 #define SAMPLE_USEC_MIN 50000
 #define SHORT_ID_WIDTH 19 /* "sha256:" and 12 digits */
@@ -69,6 +71,7 @@ static void pull_item_done(PullItem *item) {
         free(item->image_id);
         free(item->reason);
         free(item->message);
+        free(item->cause);
 }
 
 static int pull_item_init(PullItem *item, const char *image, uint64_t now_usec) {
@@ -78,15 +81,21 @@ static int pull_item_init(PullItem *item, const char *image, uint64_t now_usec) 
                 .image_id = strdup(""),
                 .reason = strdup(""),
                 .message = strdup(""),
+                .cause = strdup(""),
+                .waits_usec = now_usec,
                 .begun_usec = now_usec,
                 .rate = RATE_INIT,
         };
 
-        return item->label && item->image_id && item->reason && item->message ? 0 : -ENOMEM;
+        return item->label && item->image_id && item->reason && item->message && item->cause
+                       ? 0
+                       : -ENOMEM;
 }
 
-int pull_list_init(PullList *list, char *const *images, size_t n_images, uint64_t now_usec) {
+int pull_list_init(PullList *list, char *const *images, size_t n_images, int64_t deadline_sec,
+                   uint64_t now_usec) {
         *list = (PullList){
+                .deadline_sec = deadline_sec,
                 .items = calloc(n_images ?: 1, sizeof(PullItem)),
                 .request_id = strdup(""),
         };
@@ -121,6 +130,57 @@ bool pull_item_is_finished(const PullItem *item) {
                item->phase == INPLACED__V1__PHASE__PHASE_FAILED;
 }
 
+/* The runtime does not answer, so that no attempt can be made. */
+static bool is_waiting(Inplaced__V1__Step step) {
+        return step == INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME ||
+               step == INPLACED__V1__STEP__STEP_INSPECTING;
+}
+
+/* What an image waits for, or what was being done about it. */
+static const char *step_in_words(Inplaced__V1__Step step) {
+        switch (step) {
+        case INPLACED__V1__STEP__STEP_QUEUED: return "still waiting for its turn";
+        case INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME:
+                return "still waiting for the container runtime";
+        case INPLACED__V1__STEP__STEP_INSPECTING:
+                return "still waiting for an answer of the container runtime";
+        case INPLACED__V1__STEP__STEP_RESOLVING: return "still resolving the reference";
+        case INPLACED__V1__STEP__STEP_DOWNLOADING: return "still downloading";
+        case INPLACED__V1__STEP__STEP_UNPACKING: return "still unpacking";
+        default: return "still waiting for inplaced";
+        }
+}
+
+static int item_expire(PullItem *item, const char *option, int64_t limit_sec, uint64_t now_usec) {
+        bool has_failed =
+                item->message[0] && item->step != INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME;
+        FormatBuffer limit;
+        char *message;
+
+        if (asprintf(&message, "not pulled within the %s of %s; %s%s%s",
+                     format_duration((uint64_t) limit_sec, &limit), option,
+                     has_failed ? "the last attempt failed with " : step_in_words(item->step),
+                     item->message[0] && !has_failed ? ": " : "", item->message) < 0)
+                return -ENOMEM;
+
+        free(item->message);
+        item->message = message;
+        free(item->cause);
+        item->cause = item->reason;
+        item->reason = strdup(DEADLINE_EXCEEDED);
+        item->phase = INPLACED__V1__PHASE__PHASE_FAILED;
+        item->ended_usec = now_usec;
+        return item->reason ? 0 : -ENOMEM;
+}
+
+/* The agent's clock runs from a later time than ours. */
+static bool is_past_deadline(const PullList *list, const PullItem *item,
+                             const Inplaced__V1__PreloadEvent *event, uint64_t now_usec) {
+        return list->deadline_sec > 0 && event->phase == INPLACED__V1__PHASE__PHASE_FAILED &&
+               strcmp(event->reason, DEADLINE_EXCEEDED) == 0 &&
+               now_usec - item->begun_usec >= (uint64_t) list->deadline_sec * USEC_PER_SEC;
+}
+
 int pull_list_apply(PullList *list, const Inplaced__V1__PreloadEvent *event, uint64_t now_usec,
                     PullItem **ret_item) {
 
@@ -137,6 +197,10 @@ int pull_list_apply(PullList *list, const Inplaced__V1__PreloadEvent *event, uin
         item = pull_list_find(list, event->image);
         if (!item || pull_item_is_finished(item))
                 return 0;
+        if (is_past_deadline(list, item, event, now_usec)) {
+                *ret_item = item;
+                return item_expire(item, "--deadline", list->deadline_sec, now_usec);
+        }
 
         if (replace_text(&item->image_id, event->image_id) < 0 ||
             replace_text(&item->reason, event->reason) < 0 ||
@@ -146,6 +210,10 @@ int pull_list_apply(PullList *list, const Inplaced__V1__PreloadEvent *event, uin
         item->phase = event->phase;
         item->step = event->step;
         item->attempt = event->attempt;
+        if (!is_waiting(event->step))
+                item->waits_usec = 0;
+        else if (item->waits_usec == 0)
+                item->waits_usec = now_usec;
         item->bytes_done = event->bytes_done;
         item->bytes_total = event->bytes_total;
         item->is_counted = event->bytes_fetched_presence_case ==
@@ -175,6 +243,53 @@ int pull_list_fail_rest(PullList *list, const char *reason, const char *message,
         }
 
         return 0;
+}
+
+void pull_list_wait(PullList *list, uint64_t now_usec) {
+        for (size_t i = 0; i < list->n_items; i++)
+                if (list->items[i].waits_usec == 0)
+                        list->items[i].waits_usec = now_usec;
+}
+
+int pull_list_end_at_deadline(PullList *list, uint64_t now_usec) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < list->n_items; i++)
+                if (!pull_item_is_finished(&list->items[i]))
+                        r = item_expire(&list->items[i], "--deadline", list->deadline_sec,
+                                        now_usec);
+        return r;
+}
+
+int pull_list_end_waits(PullList *list, int64_t timeout_sec, uint64_t now_usec,
+                        uint64_t *ret_next_usec) {
+        uint64_t timeout_usec = (uint64_t) timeout_sec * USEC_PER_SEC;
+        uint64_t next_usec = now_usec + timeout_usec;
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < list->n_items; i++) {
+                PullItem *item = &list->items[i];
+                uint64_t end_usec = item->waits_usec + timeout_usec;
+
+                if (pull_item_is_finished(item) || item->waits_usec == 0)
+                        continue;
+                if (end_usec <= now_usec)
+                        r = item_expire(item, "--timeout", timeout_sec, now_usec);
+                else if (end_usec < next_usec)
+                        next_usec = end_usec;
+        }
+
+        *ret_next_usec = next_usec;
+        return r;
+}
+
+size_t pull_list_count_step(const PullList *list, Inplaced__V1__Step step) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < list->n_items; i++)
+                n += !pull_item_is_finished(&list->items[i]) && list->items[i].step == step;
+
+        return n;
 }
 
 size_t pull_list_count(const PullList *list, Inplaced__V1__Phase phase) {

@@ -51,7 +51,10 @@ typedef struct PullItem {
         char *image_id; /* "" while it is not known, as are the next two */
         char *reason;
         char *message;
+        char *cause; /* the reason of the last attempt, where a time limit of ours has ended it; or "" */
+        uint32_t reported_attempt; /* the last one whose failure was printed while it goes on */
 
+        uint64_t waits_usec; /* since when no attempt can be made; 0: one can */
         uint64_t begun_usec; /* of CLOCK_MONOTONIC, as is now_usec below */
         uint64_t ended_usec; /* valid once it is finished */
         Rate rate;
@@ -61,22 +64,39 @@ typedef struct PullItem {
 typedef struct PullList {
         PullItem *items;
         size_t n_items;
-        char *request_id; /* "" until the agent has sent it */
+        int64_t deadline_sec; /* of --deadline; 0: none */
+        char *request_id;     /* "" until the agent has sent it */
 } PullList;
 
 #define PULL_LIST_INIT ((PullList){ .items = NULL })
 
 /* One item for each image; what was named twice is asked for once. */
-int pull_list_init(PullList *list, char *const *images, size_t n_images, uint64_t now_usec);
+int pull_list_init(PullList *list, char *const *images, size_t n_images, int64_t deadline_sec,
+                   uint64_t now_usec);
 void pull_list_done(PullList *list);
 
-/* Takes in what the agent says. Sets *ret_item to the item that it is about, or to NULL if it is
+/* Takes in what the agent says; where that is the end by the deadline, in the words of
+ * pull_list_end_at_deadline(). Sets *ret_item to the item that it is about, or to NULL if it is
  * about none or the item is finished already. */
 int pull_list_apply(PullList *list, const Inplaced__V1__PreloadEvent *event, uint64_t now_usec,
                     PullItem **ret_item);
 
 /* Makes everything that is not finished a failure. */
 int pull_list_fail_rest(PullList *list, const char *reason, const char *message, uint64_t now_usec);
+
+/* No attempt can be made from now on: the agent is away. */
+void pull_list_wait(PullList *list, uint64_t now_usec);
+
+/* The time of --deadline is over: the same as DeadlineExceeded, with what the last attempt failed with, or
+ * what is waited for. */
+int pull_list_end_at_deadline(PullList *list, uint64_t now_usec);
+
+/* The same for the images that have waited for so long, since no attempt could be made: the runtime
+ * or the agent does not answer. *ret_next_usec is when the next one will have, at the latest. */
+int pull_list_end_waits(PullList *list, int64_t timeout_sec, uint64_t now_usec,
+                        uint64_t *ret_next_usec);
+
+size_t pull_list_count_step(const PullList *list, Inplaced__V1__Step step);
 
 bool pull_item_is_finished(const PullItem *item);
 size_t pull_list_count(const PullList *list, Inplaced__V1__Phase phase);

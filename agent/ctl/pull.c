@@ -20,6 +20,7 @@
 #define RECONNECT_USEC (USEC_PER_SEC / 4)
 #define AWAY_USEC_MAX (30 * USEC_PER_SEC)
 #define GOODBYE_USEC (2 * USEC_PER_SEC)
+#define DEADLINE_MARGIN_USEC USEC_PER_SEC
 #define REDRAW_USEC (USEC_PER_SEC / 8)
 
 typedef struct Pull {
@@ -31,6 +32,8 @@ typedef struct Pull {
         Timer redraw;
         sd_event_source *resize;
         Timer reconnect;
+        Timer deadline;      /* of --deadline */
+        Timer waits;         /* --timeout, for what is no attempt yet */
         Timer goodbye;       /* when it is over, the end is not awaited any longer */
         bool was_heard;      /* the agent has said something */
         uint64_t away_since; /* 0 while it is there */
@@ -182,8 +185,22 @@ static const PullItem *failed_item(const PullList *list, bool *ret_is_same) {
         return first;
 }
 
+/* What to do about it, with the option that was typed where it was that one. */
+static const char *advice_for(const PullItem *failed, const Options *options) {
+        PullReason reason = pull_reason_from_string(failed->reason);
+
+        if (failed->cause[0])
+                return pull_reason_advice(pull_reason_from_string(failed->cause));
+        if (reason == PULL_REASON_DEADLINE && options->deadline_sec > 0)
+                return "allow more with --deadline, or see what it waited for";
+        if (reason == PULL_REASON_DEADLINE && options->timeout_sec > 0)
+                return "allow more with --timeout, or check the network between node and registry";
+
+        return pull_reason_advice(reason);
+}
+
 /* Says on stderr in one line that images failed, if some did. */
-static void print_summary(const PullList *list) {
+static void print_summary(const PullList *list, const Options *options) {
         size_t n_failed = pull_list_count(list, INPLACED__V1__PHASE__PHASE_FAILED);
         const PullItem *failed;
         const char *advice;
@@ -193,10 +210,10 @@ static void print_summary(const PullList *list) {
         if (!failed)
                 return;
 
-        advice = is_same ? pull_reason_advice(pull_reason_from_string(failed->reason))
-                         : "see the reason of each";
+        advice = is_same ? advice_for(failed, options) : "see the reason of each";
         if (n_failed == 1)
-                complain("cannot pull %s: %s; %s", failed->image, failed->reason, advice);
+                complain("cannot pull %s: %s%s%s; %s", failed->image, failed->reason,
+                         failed->cause[0] ? " after " : "", failed->cause, advice);
         else
                 complain("%zu of %zu images failed; %s", n_failed, list->n_items, advice);
 }
@@ -261,6 +278,7 @@ static int on_reconnect(void *userdata) {
 static int pull_lost(Pull *pull) {
         if (pull->away_since == 0) {
                 pull->away_since = clock_monotonic_usec();
+                pull_list_wait(&pull->list, pull->away_since);
                 if (!pull->view)
                         complain("inplaced went away, connecting again");
         }
@@ -269,6 +287,59 @@ static int pull_lost(Pull *pull) {
                 return pull_give_up(pull);
 
         return timer_start(&pull->reconnect, RECONNECT_USEC);
+}
+
+/* Where no line is drawn anew, what is waited for is printed once: that the runtime is away, and
+ * each attempt that failed. */
+static void print_wait(const Pull *pull, PullItem *item) {
+        if (item->step == INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME &&
+            pull_list_count_step(&pull->list, item->step) == 1)
+                complain("waiting for the container runtime%s%s", item->message[0] ? ": " : "",
+                         item->message);
+
+        if (item->step == INPLACED__V1__STEP__STEP_BACKING_OFF &&
+            item->attempt != item->reported_attempt) {
+                item->reported_attempt = item->attempt;
+                complain("%s: %s; trying again", item->image, item->message);
+        }
+}
+
+static int on_deadline(void *userdata) {
+        Pull *pull = userdata;
+        int r;
+
+        r = pull_list_end_at_deadline(&pull->list, clock_monotonic_usec());
+        return r < 0 ? r : pull_end(pull);
+}
+
+/* The images that could be attempted go on. */
+static int on_waits(void *userdata) {
+        uint64_t now_usec = clock_monotonic_usec(), next_usec;
+        Pull *pull = userdata;
+        int r;
+
+        r = pull_list_end_waits(&pull->list, pull->options->timeout_sec, now_usec, &next_usec);
+        if (r < 0)
+                return r;
+        if (pull_list_is_finished(&pull->list))
+                return pull_end(pull);
+
+        r = print_update(pull);
+        return r < 0 ? r : timer_start_at(&pull->waits, next_usec);
+}
+
+/* The agent ends the pulls at the deadline, too, if it can, and then its status says so. But it may be
+ * away, its clock runs from each image's turn, and another request may have more time. */
+static int pull_start_limits(Pull *pull) {
+        const Options *options = pull->options;
+        int r = 0;
+
+        if (options->deadline_sec > 0)
+                r = timer_start(&pull->deadline, (uint64_t) options->deadline_sec * USEC_PER_SEC +
+                                                         DEADLINE_MARGIN_USEC);
+        if (r >= 0 && options->timeout_sec > 0)
+                r = timer_start(&pull->waits, (uint64_t) options->timeout_sec * USEC_PER_SEC);
+        return r;
 }
 
 static int on_goodbye(void *userdata) {
@@ -280,12 +351,18 @@ static int on_event(const void *message, void *userdata) {
         PullItem *item;
         int r;
 
+        node_client_heard(pull->client);
         pull->was_heard = true;
         pull->away_since = 0;
 
         r = pull_list_apply(&pull->list, message, clock_monotonic_usec(), &item);
-        if (r < 0 || !item || !pull_item_is_finished(item))
+        if (r < 0 || !item)
                 return r;
+        if (!pull_item_is_finished(item)) {
+                if (!pull->view && !pull->options->no_wait)
+                        print_wait(pull, item);
+                return 0;
+        }
 
         r = print_update(pull);
         if (r < 0 || !pull_list_is_finished(&pull->list))
@@ -299,6 +376,7 @@ static int on_end(const void *reply, const Error *error, void *userdata) {
         cleanup(error_done) Error early = ERROR_INIT, explained = ERROR_INIT;
         Pull *pull = userdata;
 
+        node_client_heard(pull->client);
         pull->call = rpc_call_unref(pull->call);
         if (pull_list_is_finished(&pull->list))
                 return pull_end(pull);
@@ -323,9 +401,16 @@ static int on_end(const void *reply, const Error *error, void *userdata) {
 static int pull_ask(Pull *pull) {
         Inplaced__V1__PreloadRequest request = INPLACED__V1__PRELOAD_REQUEST__INIT;
         cleanup(free_p) char **images = calloc(pull->list.n_items, sizeof(*images));
+        int r;
 
         if (!images)
                 return -ENOMEM;
+
+        if (!pull->view) {
+                r = node_client_await(pull->client);
+                if (r < 0)
+                        return r;
+        }
 
         request.images = images;
         for (size_t i = 0; i < pull->list.n_items; i++)
@@ -363,6 +448,8 @@ static int on_interrupt(sd_event_source *source, const struct signalfd_siginfo *
 static void pull_done(Pull *pull) {
         rpc_call_unref(pull->call);
         timer_done(&pull->reconnect);
+        timer_done(&pull->deadline);
+        timer_done(&pull->waits);
         timer_done(&pull->goodbye);
         sd_event_source_disable_unref(pull->resize);
         timer_done(&pull->redraw);
@@ -375,6 +462,10 @@ static void pull_done(Pull *pull) {
 static int pull_run(Pull *pull) {
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
+
+        r = pull_start_limits(pull);
+        if (r < 0)
+                return r;
 
         r = node_client_connect(pull->client, &error);
         if (error.kind != ERROR_NONE) {
@@ -397,7 +488,7 @@ static int pull_conclude(const Pull *pull) {
         if (pull->refused.kind != ERROR_NONE)
                 complain("%s", error_message(&pull->refused));
         else
-                print_summary(&pull->list);
+                print_summary(&pull->list, pull->options);
 
         if (pull->refused.kind == ERROR_INVALID)
                 return EXIT_STATUS_USAGE;
@@ -406,10 +497,11 @@ static int pull_conclude(const Pull *pull) {
 
 int command_pull(const Options *options) {
         cleanup(pull_done) Pull pull = { .options = options };
+        bool has_begun;
         int r;
 
         r = pull_list_init(&pull.list, options->arguments, (size_t) options->n_arguments,
-                           clock_monotonic_usec());
+                           options->deadline_sec, clock_monotonic_usec());
         if (r < 0)
                 return r;
 
@@ -418,6 +510,10 @@ int command_pull(const Options *options) {
                 return r;
         timer_init(&pull.reconnect, node_client_event(pull.client), /* accuracy_usec= */ 0,
                    on_reconnect, &pull);
+        timer_init(&pull.deadline, node_client_event(pull.client), /* accuracy_usec= */ 1000,
+                   on_deadline, &pull);
+        timer_init(&pull.waits, node_client_event(pull.client), /* accuracy_usec= */ 1000, on_waits,
+                   &pull);
         timer_init(&pull.goodbye, node_client_event(pull.client), /* accuracy_usec= */ 0,
                    on_goodbye, &pull);
 
@@ -431,7 +527,8 @@ int command_pull(const Options *options) {
         if (r < 0)
                 return r;
 
-        r = pull.was_heard ? print_end(&pull) : print_abandoned(&pull);
+        has_begun = pull.was_heard || (pull.refused.kind == ERROR_NONE && pull.signal == 0);
+        r = has_begun ? print_end(&pull) : print_abandoned(&pull);
         if (r < 0)
                 return r;
 

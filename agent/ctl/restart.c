@@ -258,6 +258,7 @@ static int on_event(const void *message, void *userdata) {
         RestartItem *item;
         int r;
 
+        node_client_heard(command->client);
         r = restart_list_apply(&command->list, message, clock_monotonic_usec(), &item);
         if (r < 0 || !options_wants_table(command->options))
                 return r;
@@ -282,8 +283,9 @@ static int refuse(RestartCommand *command, const Error *error) {
                 break;
         case ERROR_TIMEOUT:
                 (void) error_set(&command->refused, error->kind,
-                                 "not done within %d s; what has begun goes on",
-                                 (int) command->options->timeout_sec);
+                                 "not done within the %s of --timeout; what has begun goes on",
+                                 format_duration((uint64_t) command->options->timeout_sec,
+                                                 FORMAT_BUFFER));
                 break;
         case ERROR_UNAVAILABLE:
         case ERROR_CANCELED: /* so does an agent that stops */
@@ -302,6 +304,7 @@ static int refuse(RestartCommand *command, const Error *error) {
 static int on_end(const void *reply, const Error *error, void *userdata) {
         RestartCommand *command = userdata;
 
+        node_client_heard(command->client);
         command->call = rpc_call_unref(command->call);
         if (!restart_list_is_finished(&command->list))
                 (void) refuse(command, error ?: &ERROR_INIT);
@@ -342,10 +345,15 @@ static int ask(RestartCommand *command) {
         const Options *options = command->options;
         cleanup(free_p) char *pod = NULL;
         const char *container;
+        int r;
 
         pod = split_target(options->arguments[0], &container);
         if (!pod)
                 return -ENOMEM;
+
+        r = node_client_await(command->client);
+        if (r < 0)
+                return r;
 
         request.namespace_ = (char *) (options->namespace ?: "");
         request.pod = pod;

@@ -227,18 +227,23 @@ static int on_deadline(void *userdata) {
         return pull_handle(pull, PULL_ON_DEADLINE);
 }
 
-/* The clock of activeDeadlineSeconds runs from the moment the pull has its turn. */
-static int pull_begin(Pull *pull) {
+/* The clock of activeDeadlineSeconds runs from the moment the pull has its turn, or would have if
+ * the runtime were there. */
+static int pull_start_deadline(Pull *pull) {
         int64_t limit = pull->desired.active_deadline_sec;
 
+        if (limit == DESIRED_IMAGE_NO_LIMIT || timer_is_running(&pull->deadline))
+                return 0;
+
+        return timer_start(&pull->deadline, (uint64_t) limit * USEC_PER_SEC);
+}
+
+static int pull_begin(Pull *pull) {
         if (pull->status.started_at > 0)
                 return 0;
 
         pull->status.started_at = time(NULL);
-        if (limit == DESIRED_IMAGE_NO_LIMIT)
-                return 0;
-
-        return timer_start(&pull->deadline, (uint64_t) limit * USEC_PER_SEC);
+        return pull_start_deadline(pull);
 }
 
 /* A source that cannot be asked has not refused anything: that is no attempt, but a pause all the
@@ -354,7 +359,7 @@ static int pull_park(Pull *pull, PullState left, PullEvent *ret_event) {
                 pull->n_losses++;
         if (!pull_runtime_is_away(pull))
                 *ret_event = event_of_return(pull);
-        return 0;
+        return pull_start_deadline(pull);
 }
 
 static int pull_claim(Pull *pull) {

@@ -6,12 +6,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 
 import pytest
 import yaml
 
 from fake import behaviours
+from fake import registry as fakes
+from lab.image import build_image
+from lab.layers import random_layer
 from lab.user import NOBODY
 from lab.wait import wait_until
 
@@ -53,7 +57,7 @@ def test_quiet_pull(agent, push):
 
 
 def test_exit_status_of_pull(start_agent, fake_runtime):
-    """0 if all is there, 1 if nothing, 3 if a part; the reason is in one line on standard error."""
+    """0 if all is there, 1 if nothing, 3 if a part; standard error ends with the reason."""
     for code, name in (("NOT_FOUND", "bad:1"), ("UNKNOWN", "worse:1")):
         fake_runtime.on("PullImage", behaviours.fail(code, "no such image"), image=name)
     agent = start_agent(fake_runtime.endpoint)
@@ -62,11 +66,11 @@ def test_exit_status_of_pull(start_agent, fake_runtime):
     # No option limits the retries, so the deadline does, which leaves time for an answer.
     bad = agent.ctl("pull", "--deadline=2", "bad:1")
     assert bad.returncode == 1
-    assert len(bad.stderr.splitlines()) == 1
+    assert bad.stderr.splitlines()[-1].startswith("inplacectl: cannot pull bad:1: ")
     assert "no such image" in bad.stdout
     partly = agent.ctl("pull", "--deadline", "1s", "good:1", "bad:1", "worse:1")
     assert partly.returncode == 3
-    assert len(partly.stderr.splitlines()) == 1
+    assert partly.stderr.splitlines()[-1].startswith("inplacectl: 2 of 3 images failed; ")
 
 
 @pytest.mark.parametrize(
@@ -98,6 +102,88 @@ def test_interrupt_cancels(start_agent, containerd, gate, number):
     assert (child.returncode, errors) == (128 + number, "inplacectl: canceled\n")
     assert "Canceled" in output
     wait_until(lambda: not containerd.cri.ingests(), 10, "end of the ingests")
+
+
+def test_deadline_while_the_runtime_is_away(make_agent, folder):
+    """--deadline holds, and what the command waits for is on standard error before that."""
+    agent = make_agent(f"unix://{folder.path}/nowhere.sock")
+    agent.start()
+    with agent.start_ctl("pull", "--deadline=3s", "demo/web:1") as child:
+        waiting = child.stderr.readline()
+        assert child.poll() is None
+        output, errors = child.communicate(timeout=60)
+    assert child.returncode == 1
+    assert waiting.startswith("inplacectl: waiting for the container runtime: ")
+    assert "nowhere.sock" in waiting
+    assert "within the 3s of --deadline; still waiting for the container runtime" in output
+    assert "cannot pull demo/web:1: DeadlineExceeded" in errors and "--deadline" in errors
+
+
+def test_timeout_while_the_runtime_is_away(make_agent, folder):
+    """--timeout holds as well where no attempt can be made."""
+    agent = make_agent(f"unix://{folder.path}/nowhere.sock")
+    agent.start()
+    ran = agent.ctl("pull", "--timeout=1s", "demo/web:1")
+    assert ran.returncode == 1
+    assert "within the 1s of --timeout; still waiting for the container runtime" in ran.stdout
+    assert "--timeout" in ran.stderr.splitlines()[-1]
+
+
+def test_deadline_of_a_request_left_with_the_agent(make_agent, folder):
+    """The deadline of a detached request holds without a runtime, too."""
+    agent = make_agent(f"unix://{folder.path}/nowhere.sock")
+    agent.start()
+    assert agent.ctl("pull", "--no-wait", "--deadline=1s", "demo/web:1").returncode == 0
+    assert "activeDeadlineSeconds" in agent.wait_status("demo/web:1", "Failed")["message"]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(404, "NotFound"), (401, "Unauthorized")], ids=["404", "401"]
+)
+def test_deadline_says_what_failed(
+    start_agent, containerd, fake_registry, image_name, status, reason
+):
+    """The end by a deadline names the option and what the last attempt failed with; each attempt
+    that fails is reported at once."""
+    fake_registry.on("manifest", fakes.refuse(status))
+    image = fake_registry.add(image_name, "1", build_image([random_layer(1000)])).reference
+    agent = start_agent(containerd.endpoint)
+    with agent.start_ctl("pull", "--deadline=4s", image) as child:
+        attempt = child.stderr.readline()
+        assert child.poll() is None
+        output, errors = child.communicate(timeout=60)
+    assert child.returncode == 1
+    assert attempt.startswith(f"inplacectl: {image}: {reason}: ")
+    assert f"the 4s of --deadline; the last attempt failed with {reason}: " in output
+    assert f"cannot pull {image}: DeadlineExceeded after {reason}; " in errors.splitlines()[-1]
+
+
+def test_deadline_where_another_has_none(start_agent, fake_runtime):
+    """The deadline holds though another request for the same image has none, which goes on."""
+    fake_runtime.on("PullImage", behaviours.hang())
+    agent = start_agent(fake_runtime.endpoint)
+    agent.request("demo/web:1", file="web.yaml")
+    agent.wait_status("demo/web:1", "Pulling")
+    ran = agent.ctl("pull", "--deadline=1s", "demo/web:1")
+    assert ran.returncode == 1 and "within the 1s of --deadline" in ran.stdout
+    (call,) = fake_runtime.calls("PullImage")
+    assert not call.over.is_set()
+
+
+@pytest.mark.parametrize("limit", ["--deadline=2s", "--timeout=2s"])
+def test_agent_does_not_answer(make_agent, fake_runtime, limit):
+    """An agent that hangs is waited for no longer than that, and the command names it."""
+    agent = make_agent(fake_runtime.endpoint)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(agent.socket))
+        listener.listen()
+        ran = agent.ctl("pull", limit, "demo/web:1")
+        assert ran.returncode == 1
+        first, last = ran.stderr.splitlines()
+        assert first == f"inplacectl: waiting for an answer of inplaced at {agent.socket}"
+        option = limit.partition("=")[0]
+        assert f"within the 2s of {option}; still waiting for inplaced" in ran.stdout
+        assert option in last
 
 
 def test_no_wait(start_agent, fake_runtime):

@@ -129,7 +129,7 @@ static int set_up(void **state) {
         f->file = open_memstream(&f->text, &f->size);
         f->now = SEC;
         *state = f;
-        if (pull_list_init(&f->list, images, sizeof(images) / sizeof(images[0]), f->now) < 0)
+        if (pull_list_init(&f->list, images, sizeof(images) / sizeof(images[0]), 0, f->now) < 0)
                 return -1;
         return progress_view_new(f->file, 24, 80, false, &f->view);
 }

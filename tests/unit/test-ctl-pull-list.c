@@ -36,7 +36,7 @@ static int make_list(void **state) {
         PullList *list = malloc(sizeof(*list));
 
         *state = list;
-        return pull_list_init(list, images, 4, 10 * SEC);
+        return pull_list_init(list, images, 4, 0, 10 * SEC);
 }
 
 static int free_list(void **state) {
@@ -97,6 +97,93 @@ static void test_a_verdict_is_final(void **state) {
         assert_string_equal(list->items[0].reason, "NotFound");
         assert_int_equal(list->items[0].ended_usec, 11 * SEC);
         assert_string_equal(list->items[1].reason, "Canceled");
+        assert_true(pull_list_is_finished(list));
+}
+
+/* A step of one image at a time. */
+static void apply_step(PullList *list, const char *image, Inplaced__V1__Step step,
+                       const char *reason, const char *message, uint64_t now) {
+        Inplaced__V1__PreloadEvent event = event_about(image, PULLING);
+
+        event.step = step;
+        event.reason = (char *) reason;
+        event.message = (char *) message;
+        assert_non_null(apply(list, &event, now));
+}
+
+static void test_deadline(void **state) {
+        PullList *list = *state;
+
+        list->deadline_sec = 65;
+        apply_step(list, "a:1", INPLACED__V1__STEP__STEP_BACKING_OFF, "NotFound",
+                   "NotFound: no such image", 20 * SEC);
+        apply_step(list, "b:1", INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME, "",
+                   "no runtime is ready", 20 * SEC);
+        assert_int_equal(pull_list_count_step(list, INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME),
+                         1);
+        assert_int_equal(pull_list_end_at_deadline(list, 75 * SEC), 0);
+
+        assert_true(pull_list_is_finished(list));
+        assert_string_equal(list->items[0].reason, "DeadlineExceeded");
+        assert_string_equal(list->items[0].cause, "NotFound");
+        assert_string_equal(
+                list->items[0].message,
+                "not pulled within the 1m05s of --deadline; the last attempt failed with "
+                "NotFound: no such image");
+        assert_string_equal(list->items[1].cause, "");
+        assert_string_equal(list->items[1].message,
+                            "not pulled within the 1m05s of --deadline; still waiting for the "
+                            "container runtime: no runtime is ready");
+        assert_string_equal(
+                list->items[2].message,
+                "not pulled within the 1m05s of --deadline; still waiting for inplaced");
+}
+
+/* The agent's message is about its own clock. One attempt that was too long is not the deadline. */
+static void test_deadline_of_the_agent(void **state) {
+        Inplaced__V1__PreloadEvent event = event_about("a:1", FAILED);
+        PullList *list = *state;
+
+        event.reason = (char *) "DeadlineExceeded";
+        event.message = (char *) "DeadlineExceeded: pulling exceeds the activeDeadlineSeconds (5)";
+        list->deadline_sec = 5;
+        apply_step(list, "a:1", INPLACED__V1__STEP__STEP_DOWNLOADING, "Unauthorized",
+                   "Unauthorized: 401", 11 * SEC);
+        apply(list, &event, 15 * SEC);
+        assert_int_equal(list->items[0].phase, FAILED);
+        assert_string_equal(list->items[0].message,
+                            "not pulled within the 5s of --deadline; the last attempt failed with "
+                            "Unauthorized: 401");
+
+        event.image = (char *) "b:1";
+        apply(list, &event, 14 * SEC);
+        assert_string_equal(list->items[1].message, event.message);
+}
+
+static void test_time_out_of_waits(void **state) {
+        PullList *list = *state;
+        uint64_t next;
+
+        /* Neither the agent nor the runtime has answered; one image goes on. */
+        apply_step(list, "a:1", INPLACED__V1__STEP__STEP_RESOLVING, "", "", 11 * SEC);
+        apply_step(list, "b:1", INPLACED__V1__STEP__STEP_INSPECTING, "", "", 12 * SEC);
+        assert_int_equal(pull_list_end_waits(list, 5, 14 * SEC, &next), 0);
+        assert_int_equal(next, 15 * SEC);
+        assert_int_equal(pull_list_count(list, FAILED), 0);
+
+        assert_int_equal(pull_list_end_waits(list, 5, 15 * SEC, &next), 0);
+        assert_int_equal(list->items[1].phase, FAILED); /* since the beginning */
+        assert_int_equal(list->items[2].phase, FAILED);
+        assert_string_equal(list->items[1].message,
+                            "not pulled within the 5s of --timeout; still waiting for an answer of "
+                            "the container runtime");
+        assert_int_equal(list->items[0].phase, PULLING);
+        assert_int_equal(next, 20 * SEC);
+
+        pull_list_wait(list, 30 * SEC);
+        assert_int_equal(pull_list_end_waits(list, 5, 34 * SEC, &next), 0);
+        assert_int_equal(list->items[0].phase, PULLING);
+        assert_int_equal(pull_list_end_waits(list, 5, 35 * SEC, &next), 0);
         assert_true(pull_list_is_finished(list));
 }
 
@@ -292,6 +379,9 @@ int main(void) {
                 LIST_TEST(test_an_event_is_taken_in),
                 LIST_TEST(test_an_unknown_image_is_ignored),
                 LIST_TEST(test_a_verdict_is_final),
+                LIST_TEST(test_deadline),
+                LIST_TEST(test_deadline_of_the_agent),
+                LIST_TEST(test_time_out_of_waits),
                 LIST_TEST(test_exit_status),
                 LIST_TEST(test_lines),
                 LIST_TEST(test_the_reason_is_said_once),
