@@ -392,14 +392,22 @@ static void on_done(const Image *image, const ImageRequest *request, void *userd
                 cluster_on_done(image, request, agent->cluster);
 }
 
+static ImagesLimits get_limits(const Options *options) {
+        return (ImagesLimits){
+                .max_parallel_pulls = (unsigned) options->max_parallel_pulls,
+                .stall_usec = (uint64_t) options->stall_timeout_sec * USEC_PER_SEC,
+                .disk_floor = options->min_free_disk,
+        };
+}
+
 static int agent_add_images(Agent *agent, const Options *options, Error *reterr) {
         const ImagesOptions images = {
                 .completions = agent->completions,
                 .log = agent->log,
                 .metrics = agent->metrics,
                 .runtimes = agent->runtimes,
-                .max_parallel_pulls = (unsigned) options->max_parallel_pulls,
-                .stall_usec = (uint64_t) options->stall_timeout_sec * USEC_PER_SEC,
+                .limits = get_limits(options),
+                .host_root = options->host_root,
                 .keys = auth_source(agent->auth),
                 .on_outcome = on_outcome,
                 .on_done = on_done,
@@ -899,10 +907,10 @@ Agent *agent_free(Agent *agent) {
 }
 
 int agent_reload(Agent *agent, const Options *options) {
+        const ImagesLimits limits = get_limits(options);
         int r;
 
-        images_set_limits(agent->images, (unsigned) options->max_parallel_pulls,
-                          (uint64_t) options->stall_timeout_sec * USEC_PER_SEC);
+        images_set_limits(agent->images, &limits);
         metrics_count(agent->metrics, METRIC_CONFIG_RELOADS, true);
         r = agent_files_log(agent->files, agent->log);
         if (r < 0)

@@ -54,6 +54,9 @@ const char options_help[] =
         "  --max-parallel-pulls N     default 5\n"
         "  --stall-timeout SECONDS    give up a pull that gets no byte for so long; default 60,\n"
         "                             0 never\n"
+        "  --min-free-disk SIZE|PERCENT%\n"
+        "                             pulls wait while less is free where the runtime keeps its\n"
+        "                             images; default 15%,5GB, the lesser of both; 0 for no floor\n"
         "  --log-level LEVEL          error, warning, notice, info or debug; default info\n"
         "  --log-format FORMAT        auto, journal, json or text; default auto\n"
         "  --check-config             check configuration, documents and credentials, and exit\n"
@@ -120,6 +123,10 @@ static int set_uid(Options *options, size_t offset, const char *value, Error *re
 
 static int set_seconds(Options *options, size_t offset, const char *value, Error *reterr) {
         return read_number(value, 0, 7 * 24 * 3600, member(options, offset), reterr);
+}
+
+static int set_floor(Options *options, size_t offset, const char *value, Error *reterr) {
+        return disk_floor_parse(value, member(options, offset), reterr);
 }
 
 static int set_level(Options *options, size_t offset, const char *value, Error *reterr) {
@@ -220,6 +227,7 @@ static const struct Setting {
         { "metrics-address",    "metricsAddress",      set_address,   offsetof(Options, metrics_address),    false, "127.0.0.1:10221" },
         { "max-parallel-pulls", "maxParallelPulls",    set_count,    offsetof(Options, max_parallel_pulls), true,  "5" },
         { "stall-timeout",      "stallTimeoutSeconds", set_seconds,  offsetof(Options, stall_timeout_sec),  true,  "60" },
+        { "min-free-disk",      "minFreeDisk",         set_floor,    offsetof(Options, min_free_disk),      true,  "15%,5GB" },
         { "log-level",          "logLevel",            set_level,    offsetof(Options, log_level),          true,  "info" },
         { "log-format",         "logFormat",           set_format,   offsetof(Options, log_format),         true,  "auto" },
 };

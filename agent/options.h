@@ -10,6 +10,7 @@
 
 #include "agent/base/diagnosis-visitor.h"
 #include "agent/base/log.h"
+#include "agent/image/disk-spec.h"
 
 #define OPTIONS_ENDPOINTS_MAX 16
 
@@ -45,6 +46,7 @@ typedef struct Options {
         bool has_pod_condition;
         int max_parallel_pulls;
         int stall_timeout_sec; /* 0: never */
+        DiskFloor min_free_disk;
         int log_level;
         LogFormat log_format;
         char *ignored_flags; /* of kruise-daemon, "--v, --logtostderr"; NULL: none were given */

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 
 #include "agent/base/cleanup.h"
 
@@ -84,7 +83,8 @@ static int visit_runtime(const DiagnosisSubject *subject, const DiagnosisVisitor
 static int visit_hidden_disk(const char *path, int number, const DiagnosisVisitor *visitor) {
         cleanup(free_p) char *text = NULL;
 
-        if (asprintf(&text, "the free space of %s is not known: %s", path, strerror(number)) < 0) {
+        if (asprintf(&text, "the free space of %s is not known, so minFreeDisk is not kept: %s",
+                     path, strerror(number)) < 0) {
                 text = NULL;
                 return -ENOMEM;
         }
@@ -93,22 +93,36 @@ static int visit_hidden_disk(const char *path, int number, const DiagnosisVisito
 }
 
 static int visit_disk(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {
-        const Runtime *chosen = runtimes_chosen(subject->runtimes);
-        const char *path = chosen ? runtime_image_path(chosen) : NULL;
+        const DiskGuard *disk = images_disk(subject->images);
+        const char *path = disk_guard_path(disk);
         cleanup(free_p) char *text = NULL;
-        struct statvfs disk;
+        cleanup(free_p) char *why = NULL;
+        DiskRoom room;
+        DiskSpace space;
         double percent;
+        int r;
 
-        if (!path)
+        r = disk_guard_measure(disk, &space);
+        if (!path || r == -ENODATA)
                 return 0;
-        if (statvfs(path, &disk) < 0)
-                return visit_hidden_disk(path, errno, visitor);
-        if (disk.f_blocks == 0)
-                return 0;
+        if (r == -ENOMEM)
+                return r;
+        if (r < 0)
+                return visit_hidden_disk(path, -r, visitor);
 
-        percent = (double) disk.f_bavail / (double) disk.f_blocks * 100;
-        if (asprintf(&text, "%s has %.1f GB free (%.0f %%)", path,
-                     (double) disk.f_bavail * (double) disk.f_frsize / 1e9, percent) < 0) {
+        r = disk_guard_room(disk, &room, &why);
+        if (r < 0)
+                return r;
+        if (why)
+                return visitor->on_problem(
+                        "disk", why,
+                        "remove images or make the disk larger; pulls wait until "
+                        "then",
+                        visitor->userdata);
+
+        percent = (double) space.n_free / (double) space.n_total * 100;
+        if (asprintf(&text, "%s has %.1f GB free (%.0f %%)", path, (double) space.n_free / 1e9,
+                     percent) < 0) {
                 text = NULL;
                 return -ENOMEM;
         }
@@ -235,7 +249,7 @@ int diagnosis_visit(const DiagnosisSubject *subject, const DiagnosisVisitor *vis
 
         if (subject->runtimes && subject->images)
                 r = visit_runtime(subject, visitor);
-        if (r >= 0 && subject->runtimes)
+        if (r >= 0 && subject->images)
                 r = visit_disk(subject, visitor);
         if (r >= 0 && subject->cluster.visit)
                 r = subject->cluster.visit(subject->cluster.source, visitor);

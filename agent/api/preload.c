@@ -73,6 +73,7 @@ static const Inplaced__V1__Step steps[_IMAGE_STEP_MAX] = {
         [IMAGE_STEP_DOWNLOADING]         = INPLACED__V1__STEP__STEP_DOWNLOADING,
         [IMAGE_STEP_UNPACKING]           = INPLACED__V1__STEP__STEP_UNPACKING,
         [IMAGE_STEP_BACKING_OFF]         = INPLACED__V1__STEP__STEP_BACKING_OFF,
+        [IMAGE_STEP_WAITING_FOR_DISK]    = INPLACED__V1__STEP__STEP_WAITING_FOR_DISK,
 };
 /* clang-format on */
 

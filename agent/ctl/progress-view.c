@@ -198,6 +198,7 @@ static const char *step_to_string(Inplaced__V1__Step step) {
         case INPLACED__V1__STEP__STEP_DOWNLOADING: return "downloading";
         case INPLACED__V1__STEP__STEP_UNPACKING: return "unpacking";
         case INPLACED__V1__STEP__STEP_BACKING_OFF: return "retrying";
+        case INPLACED__V1__STEP__STEP_WAITING_FOR_DISK: return "disk full";
         default: return "asking";
         }
 }

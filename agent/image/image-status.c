@@ -266,6 +266,23 @@ int image_status_set_failure(ImageStatus *status, PullReason reason, const char 
         return 0;
 }
 
+int image_status_set_pause(ImageStatus *status, PullReason reason, const char *text) {
+        cleanup(free_p) char *line = NULL;
+        char *message;
+        int r;
+
+        r = clean_line(text, &line);
+        if (r < 0)
+                return r;
+
+        if (asprintf(&message, "%s: %s; %s", pull_reason_to_string(reason), line,
+                     pull_reason_advice(reason)) < 0)
+                return -ENOMEM;
+
+        set_reason(status, reason, message);
+        return 0;
+}
+
 int image_status_set_past_deadline(ImageStatus *status, int64_t deadline_sec) {
         const char *earlier = status->message;
         char *message;

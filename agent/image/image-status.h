@@ -32,6 +32,7 @@ typedef enum ImageStep {
         IMAGE_STEP_DOWNLOADING,
         IMAGE_STEP_UNPACKING,
         IMAGE_STEP_BACKING_OFF,
+        IMAGE_STEP_WAITING_FOR_DISK,
         _IMAGE_STEP_MAX,
 } ImageStep;
 
@@ -80,6 +81,9 @@ int image_status_from_json(json_object *entry, const char *name, ImageStatus *re
  * anything, it is cleaned and shortened. */
 int image_status_set_failure(ImageStatus *status, PullReason reason, const char *text,
                              unsigned attempt, uint64_t n_attempts);
+
+/* It waits, for something that is no failure of the image. */
+int image_status_set_pause(ImageStatus *status, PullReason reason, const char *text);
 
 /* The deadline of all attempts has passed; an earlier failure is kept behind that. */
 int image_status_set_past_deadline(ImageStatus *status, int64_t deadline_sec);

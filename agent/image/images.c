@@ -305,6 +305,13 @@ static int on_pass(void *userdata) {
 int images_new(const ImagesOptions *options, Images **ret) {
         cleanup(images_free_p) Images *images = NULL;
         sd_event *event = completion_queue_get_event(options->completions);
+        const DiskGuardOptions disk = {
+                .event = event,
+                .log = options->log,
+                .runtimes = options->runtimes,
+                .host_root = options->host_root,
+                .floor = options->limits.disk_floor,
+        };
         int r;
 
         images = malloc(sizeof(*images));
@@ -327,12 +334,16 @@ int images_new(const ImagesOptions *options, Images **ret) {
         if (r < 0)
                 return r;
 
-        r = queue_new(options->max_parallel_pulls, &images->context.pulls);
+        r = queue_new(options->limits.max_parallel_pulls, &images->context.pulls);
         if (r < 0)
                 return r;
 
-        r = progress_tracker_new(event, options->runtimes, options->stall_usec,
+        r = progress_tracker_new(event, options->runtimes, options->limits.stall_usec,
                                  &images->context.progress);
+        if (r < 0)
+                return r;
+
+        r = disk_guard_new(&disk, &images->context.disk);
         if (r < 0)
                 return r;
 
@@ -356,6 +367,7 @@ Images *images_free(Images *images) {
         image_index_done(&images->index);
         image_index_done(&images->dirty);
         progress_tracker_free(images->context.progress);
+        disk_guard_free(images->context.disk);
         queue_free(images->context.inspections);
         queue_free(images->context.pulls);
         deferred_done(&images->pass);
@@ -454,10 +466,15 @@ int images_runtime_changed(Images *images) {
         return r;
 }
 
-void images_set_limits(Images *images, unsigned max_parallel_pulls, uint64_t stall_usec) {
-        queue_set_slots(images->context.pulls, max_parallel_pulls);
-        progress_tracker_set_stall(images->context.progress, stall_usec);
+void images_set_limits(Images *images, const ImagesLimits *limits) {
+        queue_set_slots(images->context.pulls, limits->max_parallel_pulls);
+        progress_tracker_set_stall(images->context.progress, limits->stall_usec);
+        disk_guard_set_floor(images->context.disk, &limits->disk_floor);
         (void) deferred_request(&images->pass);
+}
+
+const DiskGuard *images_disk(const Images *images) {
+        return images->context.disk;
 }
 
 size_t images_count(const Images *images) {

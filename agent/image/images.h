@@ -20,13 +20,19 @@ typedef void (*ImagesOutcome)(const Image *image, void *userdata);
 /* A request is done, or refused: image_status_for() says how. */
 typedef void (*ImagesDone)(const Image *image, const ImageRequest *request, void *userdata);
 
+typedef struct ImagesLimits {
+        unsigned max_parallel_pulls;
+        uint64_t stall_usec;  /* 0: never */
+        DiskFloor disk_floor; /* what pulls leave free */
+} ImagesLimits;
+
 typedef struct ImagesOptions {
         CompletionQueue *completions;
         Log *log;
         Metrics *metrics;   /* may be NULL */
         Runtimes *runtimes; /* borrowed, has to outlive the images */
-        unsigned max_parallel_pulls;
-        uint64_t stall_usec; /* 0: never */
+        ImagesLimits limits;
+        const char *host_root; /* where the host's files are mounted; copied; NULL: at / */
         PullKeySource keys;
         ImagesOutcome on_outcome;
         ImagesDone on_done;
@@ -70,7 +76,10 @@ void images_restore_end(Images *images);
 /* A runtime came or went. */
 int images_runtime_changed(Images *images);
 
-void images_set_limits(Images *images, unsigned max_parallel_pulls, uint64_t stall_usec);
+void images_set_limits(Images *images, const ImagesLimits *limits);
+
+/* Of the images. Borrowed. */
+const DiskGuard *images_disk(const Images *images);
 
 /* In the order of their keys, so that the tags of a name stand together. */
 size_t images_count(const Images *images);

@@ -26,6 +26,12 @@ static const struct Rule {
         /* Nothing counts as pulled before the runtime shows it. */
         { PULL_IDENTIFYING,    PULL_ON_IDENTIFIED,   PULL_DO_REPORT,       PULL_SUCCEEDED      },
 
+        /* A full disk refuses nothing: that is no attempt. What was fetched goes with the pull, and must not be
+         * fetched again at once. */
+        { PULL_AUTHENTICATING, PULL_ON_DISK_LOW,     PULL_DO_WAIT_FOR_ROOM, PULL_CRAMPED       },
+        { PULL_CRAMPED,        PULL_ON_ROOM,         PULL_DO_QUEUE,        PULL_QUEUED         },
+        { PULL_PULLING,        PULL_ON_DISK_CRITICAL, PULL_DO_BACK_OFF,    PULL_BACKING_OFF    },
+
         /* Without the runtime nothing can be asked, but a pause goes on. */
         { PULL_BACKING_OFF,    PULL_ON_RUNTIME_AWAY, PULL_DO_NOTHING,      PULL_BACKING_OFF    },
         { PULL_BACKING_OFF,    PULL_ON_TIMER,        PULL_DO_QUEUE,        PULL_QUEUED         },
@@ -48,6 +54,7 @@ static const struct Rule {
 #define PROGRESS PULL_HOLDS_PROGRESS
 #define RETRY    PULL_HOLDS_RETRY
 #define DEADLINE PULL_HOLDS_DEADLINE
+#define DISK     PULL_HOLDS_DISK
 
 static const struct StateRow {
         const char *name;
@@ -58,9 +65,10 @@ static const struct StateRow {
         [PULL_INSPECTING]     = { "inspecting",     IMAGE_STEP_INSPECTING,          DEADLINE | QUEUE | CALL    },
         [PULL_WAITING]        = { "waiting",        IMAGE_STEP_QUEUED,              DEADLINE | SLOT            },
         [PULL_AUTHENTICATING] = { "authenticating", IMAGE_STEP_RESOLVING,           DEADLINE | SLOT | KEYS     },
-        [PULL_PULLING]        = { "pulling",        IMAGE_STEP_RESOLVING,           DEADLINE | SLOT | CALL | REQUEST | PROGRESS },
+        [PULL_PULLING]        = { "pulling",        IMAGE_STEP_RESOLVING,           DEADLINE | SLOT | CALL | REQUEST | PROGRESS | DISK },
         [PULL_COUNTING]       = { "counting",       IMAGE_STEP_UNPACKING,           DEADLINE | SLOT | PROGRESS },
         [PULL_IDENTIFYING]    = { "identifying",    IMAGE_STEP_UNPACKING,           DEADLINE | SLOT | CALL     },
+        [PULL_CRAMPED]        = { "cramped",        IMAGE_STEP_WAITING_FOR_DISK,    DEADLINE | DISK            },
         [PULL_BACKING_OFF]    = { "backing-off",    IMAGE_STEP_BACKING_OFF,         DEADLINE | RETRY           },
         [PULL_PARKED]         = { "parked",         IMAGE_STEP_WAITING_FOR_RUNTIME, DEADLINE                   },
         [PULL_SUCCEEDED]      = { "succeeded",      IMAGE_STEP_NONE,                0                          },

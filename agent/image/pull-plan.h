@@ -21,6 +21,7 @@ typedef enum PullState {
         PULL_PULLING,
         PULL_COUNTING,    /* asking the runtime what was fetched */
         PULL_IDENTIFYING, /* asking the runtime for the ID of what it has */
+        PULL_CRAMPED,     /* until the disk has room */
         PULL_BACKING_OFF,
         PULL_PARKED, /* until the runtime is back */
         PULL_SUCCEEDED,
@@ -37,9 +38,12 @@ typedef enum PullEvent {
         PULL_ON_PULLED,
         PULL_ON_COUNTED,
         PULL_ON_IDENTIFIED,
-        PULL_ON_DENIED,    /* these credentials do not do, and there are others */
-        PULL_ON_REFUSED,   /* with attempts left */
-        PULL_ON_EXHAUSTED, /* and that was the last attempt */
+        PULL_ON_DENIED,        /* these credentials do not do, and there are others */
+        PULL_ON_REFUSED,       /* with attempts left */
+        PULL_ON_EXHAUSTED,     /* and that was the last attempt */
+        PULL_ON_DISK_LOW,      /* no pull may begin */
+        PULL_ON_DISK_CRITICAL, /* it is about to be full */
+        PULL_ON_ROOM,
         PULL_ON_TIMER,
         PULL_ON_RUNTIME_AWAY,
         PULL_ON_RUNTIME_BACK,
@@ -57,6 +61,7 @@ typedef enum PullAction {
         PULL_DO_PULL,
         PULL_DO_COUNT,
         PULL_DO_IDENTIFY,
+        PULL_DO_WAIT_FOR_ROOM,
         PULL_DO_BACK_OFF,
         PULL_DO_PARK,
         PULL_DO_REPORT,
@@ -72,6 +77,7 @@ typedef enum PullHolding {
         PULL_HOLDS_PROGRESS = 1 << 5,
         PULL_HOLDS_RETRY = 1 << 6,    /* a timer */
         PULL_HOLDS_DEADLINE = 1 << 7, /* the timer of all attempts together */
+        PULL_HOLDS_DISK = 1 << 8,     /* a place among those that the disk's state concerns */
 } PullHolding;
 
 /* Moves *state by one event and returns what has to be done now. An event that the state does not

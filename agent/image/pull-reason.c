@@ -38,6 +38,8 @@ static const struct {
                 "push the image again, and check the proxies on the way" },
         [PULL_REASON_NO_SPACE] = { "NoSpace",
                 "free disk space on the node" },
+        [PULL_REASON_DISK_PRESSURE] = { "DiskPressure",
+                "waits for room: remove images or make the disk larger" },
         [PULL_REASON_NO_PROGRESS] = { "NoProgress",
                 "check the network between node and registry" },
         [PULL_REASON_DEADLINE] = { "DeadlineExceeded",
@@ -336,6 +338,7 @@ bool pull_reason_is_denial(PullReason reason) {
         case PULL_REASON_REGISTRY_ERROR:
         case PULL_REASON_WRONG_CONTENT:
         case PULL_REASON_NO_SPACE:
+        case PULL_REASON_DISK_PRESSURE:
         case PULL_REASON_NO_PROGRESS:
         case PULL_REASON_DEADLINE:
         case PULL_REASON_CANCELED:

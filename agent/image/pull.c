@@ -32,6 +32,7 @@ struct Pull {
         uint64_t began_usec; /* when it had its first turn */
         unsigned n_failures;
         unsigned n_losses;     /* how often the runtime went away while it pulled this */
+        unsigned n_full;       /* how often it was canceled because the disk was about to be full */
         unsigned n_keyless;    /* how often a source of credentials did not answer */
         char *answered_id;     /* what PullImage answered */
         uint64_t bytes_before; /* fetched by earlier attempts */
@@ -41,6 +42,7 @@ struct Pull {
         RpcCall *call;
         PullRequest request;
         Progress *progress;
+        DiskTicket disk;
         Timer retry;
         Timer deadline;
 };
@@ -285,6 +287,25 @@ static bool keys_may_be_stale(PullReason reason) {
         return pull_reason_is_denial(reason) && reason != PULL_REASON_RATE_LIMITED;
 }
 
+/* Pulls leave room on the disk for everything else. */
+static int pull_check_disk(Pull *pull, bool *ret_is_low) {
+        cleanup(free_p) char *why = NULL;
+        DiskRoom room;
+        int r;
+
+        r = disk_guard_room(pull->context->disk, &room, &why);
+        if (r < 0)
+                return r;
+
+        *ret_is_low = room != DISK_ROOM_ENOUGH;
+        if (*ret_is_low)
+                return image_status_set_pause(&pull->status, PULL_REASON_DISK_PRESSURE, why);
+
+        if (pull->status.reason == PULL_REASON_DISK_PRESSURE)
+                image_status_clear_failure(&pull->status);
+        return 0;
+}
+
 /* Each attempt asks for the credentials anew: they may have been corrected. */
 static int pull_authenticate(Pull *pull, PullEvent *ret_event) {
         const PullKeysQuestion question = {
@@ -292,10 +313,19 @@ static int pull_authenticate(Pull *pull, PullEvent *ret_event) {
                 .ref = &pull->ref,
                 .was_denied = pull->n_failures > 0 && keys_may_be_stale(pull->status.reason),
         };
+        bool is_low;
         int r;
 
         if (pull_runtime_is_away(pull)) {
                 *ret_event = PULL_ON_RUNTIME_AWAY;
+                return 0;
+        }
+
+        r = pull_check_disk(pull, &is_low);
+        if (r < 0)
+                return r;
+        if (is_low) {
+                *ret_event = PULL_ON_DISK_LOW;
                 return 0;
         }
 
@@ -305,6 +335,25 @@ static int pull_authenticate(Pull *pull, PullEvent *ret_event) {
 
         return pull->context->keys.ask(pull->context->keys.source, &question, on_keys, pull,
                                        &pull->ask);
+}
+
+static int on_room(void *userdata) {
+        return pull_handle(userdata, PULL_ON_ROOM);
+}
+
+static int pull_wait_for_room(Pull *pull) {
+        return disk_guard_wait(pull->context->disk, &pull->disk, pull->status.message, on_room,
+                               pull);
+}
+
+static int on_disk_critical(void *userdata) {
+        Pull *pull = userdata;
+        bool is_low;
+        int r;
+
+        pull->n_full++;
+        r = pull_check_disk(pull, &is_low);
+        return r < 0 ? r : pull_handle(pull, PULL_ON_DISK_CRITICAL);
 }
 
 static int pull_pull(Pull *pull, PullEvent *ret_event) {
@@ -321,6 +370,10 @@ static int pull_pull(Pull *pull, PullEvent *ret_event) {
                 if (r < 0)
                         return r;
         }
+
+        r = disk_guard_run(pull->context->disk, &pull->disk, on_disk_critical, pull);
+        if (r < 0)
+                return r;
 
         return cri_pull_image(runtimes_client(pull->context->runtimes),
                               pull_request_message(&pull->request),
@@ -345,6 +398,7 @@ static int on_retry(void *userdata) {
 static int pull_back_off(Pull *pull) {
         unsigned n = pull->n_losses > pull->n_keyless ? pull->n_losses : pull->n_keyless;
         n = pull->n_failures > n ? pull->n_failures : n;
+        n = pull->n_full > n ? pull->n_full : n;
         return timer_start(&pull->retry, backoff_usec(n, random_number()));
 }
 
@@ -400,6 +454,8 @@ static void pull_release(Pull *pull, unsigned holdings) {
                 pull->progress = progress_end(pull->progress);
                 pull->bytes_before = pull->status.bytes_fetched;
         }
+        if (holdings & PULL_HOLDS_DISK)
+                disk_guard_leave(&pull->disk);
         if (holdings & PULL_HOLDS_RETRY)
                 timer_stop(&pull->retry);
         if (holdings & PULL_HOLDS_DEADLINE)
@@ -419,6 +475,7 @@ static int pull_act(Pull *pull, PullAction action, PullState left, PullEvent *re
         case PULL_DO_PULL: return pull_pull(pull, ret_event);
         case PULL_DO_COUNT: return pull_count(pull, ret_event);
         case PULL_DO_IDENTIFY: return pull_identify(pull, ret_event);
+        case PULL_DO_WAIT_FOR_ROOM: return pull_wait_for_room(pull);
         case PULL_DO_BACK_OFF: return pull_back_off(pull);
         case PULL_DO_PARK: return pull_park(pull, left, ret_event);
         case PULL_DO_REPORT: return pull_report(pull);
@@ -512,6 +569,7 @@ Pull *pull_free(Pull *pull) {
         pull->context->keys.drop(pull->ask);
         rpc_call_unref(pull->call);
         progress_end(pull->progress);
+        disk_guard_leave(&pull->disk);
         timer_done(&pull->retry);
         timer_done(&pull->deadline);
         pull_request_done(&pull->request);
@@ -532,6 +590,7 @@ int pull_start(Pull *pull) {
 static Queue *pull_queue(const Pull *pull) {
         switch (pull->state) {
         case PULL_QUEUED:
+        case PULL_CRAMPED:
         case PULL_BACKING_OFF:
         case PULL_PARKED: return pull->context->inspections;
         case PULL_INSPECTING:

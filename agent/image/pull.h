@@ -11,6 +11,7 @@
 #include <systemd/sd-event.h>
 
 #include "agent/base/log.h"
+#include "agent/image/disk.h"
 #include "agent/image/image-ref.h"
 #include "agent/image/image-status.h"
 #include "agent/image/progress.h"
@@ -29,6 +30,7 @@ typedef struct PullContext {
         Queue *inspections; /* of pulls that ask whether their image is there */
         Queue *pulls;
         ProgressTracker *progress;
+        DiskGuard *disk;
         PullKeySource keys;
 } PullContext;
 

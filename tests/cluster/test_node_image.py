@@ -6,12 +6,14 @@ runtime and real registries.
 from __future__ import annotations
 
 import itertools
+import os
 from datetime import datetime, timezone
 
 import pytest
 
 from fake import registry as fakes
 from lab import sanitizers
+from lab.containerd import Containerd
 from lab.documents import split_reference
 from lab.image import build_image
 from lab.layers import random_layer
@@ -287,3 +289,27 @@ def test_made_again_and_again(cluster_agent, node_image, push):
             assert [tag["tag"] for tag in tags] in ([], [image.reference.rpartition(":")[2]])
             if tags and tags[0]["phase"] == "Succeeded":
                 break
+
+
+def test_disk_pressure(start_agent, kubeconfig, node_image, folder, registry, image_name):
+    """A pull that waits for room is `Waiting` as the protocol has it, and its message says why."""
+    image = registry.push_image(image_name, "1", [1000])
+    with Containerd(folder / "small", root_megabytes=96) as small:
+        filler = small.root / "filler"
+        with filler.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, 80_000_000)
+        start_agent(
+            small.endpoint, kubeconfig=kubeconfig, node_name=node_image.name, min_free_disk="30MB"
+        )
+        node_image.set_spec(job_spec(image.reference))
+
+        def waits():
+            status = node_image.tag_status(image.reference) or {}
+            return status if "message" in status else None
+
+        status = wait_until(waits, 20 * SLOWLY, "message")
+        assert status["phase"] == "Waiting" and "completionTime" not in status
+        assert status["message"].startswith("DiskPressure: 2")
+        assert "less than minFreeDisk (30 MB)" in status["message"]
+        filler.unlink()
+        assert "message" not in node_image.wait_status(image.reference, "Succeeded")

@@ -40,7 +40,8 @@ class Agent:
     """Runs `inplaced` until closed; closing checks that it ended well.
 
     It is in standalone mode, unless it is given a kubeconfig. `config` is what its configuration
-    file says, `flags` are more of its flags. Everything is in place before it is started, so a test
+    file says, `flags` are more of its flags. It keeps no room on the disk, so that tests pass on a
+    machine whose own disk is nearly full; None is the agent's default. Everything is in place before it is started, so a test
     can put documents into `images_dir` first.
     """
 
@@ -55,6 +56,7 @@ class Agent:
         config: Mapping[str, Any] | None = None,
         max_parallel_pulls: int | None = None,
         stall_timeout: float | None = None,
+        min_free_disk: str | None = "0",
         watchdog_seconds: float | None = None,
         log_level: str = "debug",
         flags: Sequence[str] = (),
@@ -99,6 +101,8 @@ class Agent:
             self.argv += [f"--max-parallel-pulls={max_parallel_pulls}"]
         if stall_timeout is not None:
             self.argv += [f"--stall-timeout={stall_timeout:g}"]
+        if min_free_disk is not None:
+            self.argv += [f"--min-free-disk={min_free_disk}"]
         self.argv += flags
 
     def __enter__(self) -> Agent:

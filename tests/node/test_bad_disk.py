@@ -78,7 +78,9 @@ def test_hidden_disk_is_reported(start_agent, fake_runtime, folder):
     agent = start_agent(fake_runtime.endpoint)
     wait_until(lambda: "disk" in facts(agent), 10 * SLOWLY, "runtime")
     why = "No such file or directory"
-    assert facts(agent)["disk"] == f"the free space of {folder / 'hidden'} is not known: {why}"
+    assert facts(agent)["disk"] == (
+        f"the free space of {folder / 'hidden'} is not known, so minFreeDisk is not kept: {why}"
+    )
     assert problems(agent) == {}
 
 

@@ -87,7 +87,8 @@ struct FakeRuntime {
         unsigned n_begun;
         unsigned n_pulls; /* calls of PullImage so far */
         bool is_away;
-        bool returns; /* as soon as that was noticed */
+        bool returns;           /* as soon as that was noticed */
+        const char *image_path; /* NULL: it names none */
         FakeContainer containers[FAKE_CONTAINERS_MAX];
         FakeImage images[FAKE_IMAGES_MAX];
         const char *address; /* of all sandboxes */
@@ -283,6 +284,10 @@ const char *runtime_name(const Runtime *runtime) {
 
 const char *runtime_sentence(const Runtime *runtime) {
         return fake_runtime.is_away ? "nothing listens there" : "";
+}
+
+const char *runtime_image_path(const Runtime *runtime) {
+        return fake_runtime.image_path;
 }
 
 unsigned runtime_n_connects(const Runtime *runtime) {

@@ -72,6 +72,11 @@ static void fixture_init_named(Fixture *fixture, const char *name, const char *t
         assert_int_equal(queue_new(1, &fixture->context.pulls), 0);
         assert_int_equal(progress_tracker_new(fixture->event, NULL, 0, &fixture->context.progress),
                          0);
+        assert_int_equal(
+                disk_guard_new(&(DiskGuardOptions){ .event = fixture->event,
+                                                    .runtimes = (const Runtimes *) &fake_runtime },
+                               &fixture->context.disk),
+                0);
         assert_int_equal(image_new(name, tag, on_dirty, fixture, &fixture->image), 0);
 }
 
@@ -91,6 +96,7 @@ static void fixture_done(Fixture *fixture) {
         fixture->image = image_free(fixture->image);
         assert_int_equal(n_pending(fixture), 0);
         progress_tracker_free(fixture->context.progress);
+        disk_guard_free(fixture->context.disk);
         queue_free(fixture->context.inspections);
         queue_free(fixture->context.pulls);
         sd_event_unref(fixture->event);

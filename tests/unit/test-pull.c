@@ -65,6 +65,11 @@ static int set_up(void **state) {
         assert_int_equal(queue_new(1, &fixture->context.pulls), 0);
         assert_int_equal(progress_tracker_new(fixture->event, NULL, 0, &fixture->context.progress),
                          0);
+        assert_int_equal(
+                disk_guard_new(&(DiskGuardOptions){ .event = fixture->event,
+                                                    .runtimes = (const Runtimes *) &fake_runtime },
+                               &fixture->context.disk),
+                0);
         *state = fixture;
         return 0;
 }
@@ -78,6 +83,7 @@ static int tear_down(void **state) {
         for (size_t i = 0; i < N_OTHERS; i++)
                 queue_leave(&fixture->others[i]);
         progress_tracker_free(fixture->context.progress);
+        disk_guard_free(fixture->context.disk);
         queue_free(fixture->context.inspections);
         queue_free(fixture->context.pulls);
         sd_event_unref(fixture->event);
@@ -183,6 +189,18 @@ static void test_leaves_the_queue(void **state) {
         assert_null(pull_free(NULL));
 }
 
+/* Until the timer of the disk has run. */
+static void pass_time(Fixture *fixture) {
+        assert_true(sd_event_run(fixture->event, 10 * 1000 * 1000) > 0);
+}
+
+static void set_floor(Fixture *fixture, uint64_t bytes) {
+        const DiskFloor floor = { .bytes = bytes };
+
+        fake_runtime.image_path = "/";
+        disk_guard_set_floor(fixture->context.disk, &floor);
+}
+
 /* Desired by a busy owner and then by an idle one, it goes with the idle one. */
 static void test_join_of_an_idle_owner(void **state) {
         Fixture *fixture = *state;
@@ -243,6 +261,57 @@ static void test_is_there(void **state) {
         assert_true(pull_status(fixture->pull)->was_present);
         assert_slots(fixture, 0, 0);
         assert_int_equal(fake_runtime.n_pulls, 0);
+}
+
+/* It keeps no slot meanwhile, and costs no attempt. */
+static void test_waits_for_room(void **state) {
+        Fixture *fixture = *state;
+
+        set_floor(fixture, UINT64_MAX);
+        start(fixture, "a", 1, PULL_POLICY_ALWAYS);
+        serve(fixture);
+        assert_status(fixture, IMAGE_WAITING, IMAGE_STEP_WAITING_FOR_DISK);
+        assert_int_equal(pull_status(fixture->pull)->reason, PULL_REASON_DISK_PRESSURE);
+        assert_slots(fixture, 0, 0);
+        pass_time(fixture);
+        assert_status(fixture, IMAGE_WAITING, IMAGE_STEP_WAITING_FOR_DISK);
+
+        set_floor(fixture, 0);
+        pass_time(fixture);
+        assert_status(fixture, IMAGE_WAITING, IMAGE_STEP_QUEUED);
+        serve(fixture);
+        answer_keys(fixture);
+        assert_int_equal(pull_status(fixture->pull)->attempt, 1);
+        assert_null(pull_status(fixture->pull)->message);
+        assert_int_equal(fake_runtime.n_pulls, 1);
+}
+
+/* A pull that is dropped while it waits for room is not called any more. */
+static void test_is_dropped_without_room(void **state) {
+        Fixture *fixture = *state;
+
+        set_floor(fixture, UINT64_MAX);
+        start(fixture, "a", 1, PULL_POLICY_ALWAYS);
+        serve(fixture);
+        fixture->pull = pull_free(fixture->pull);
+        assert_int_equal(sd_event_run(fixture->event, 0), 0);
+}
+
+/* Before the disk is full, the pull is canceled in the runtime as well. Its progress is polled meanwhile. */
+static void test_disk_fills_up(void **state) {
+        Fixture *fixture = *state;
+
+        set_floor(fixture, 1);
+        begin(fixture, PULL_POLICY_IF_NOT_PRESENT);
+        pass_time(fixture);
+        assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_RESOLVING);
+        set_floor(fixture, UINT64_MAX);
+        pass_time(fixture);
+        assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_BACKING_OFF);
+        assert_int_equal(pull_status(fixture->pull)->reason, PULL_REASON_DISK_PRESSURE);
+        assert_null(fake_runtime_find("PullImage"));
+        assert_slots(fixture, 0, 0);
+        fake_runtime_refuse("ListIngests", ERROR_UNSUPPORTED, "no such service");
 }
 
 /* It counts as pulled when the runtime shows it. */
@@ -385,6 +454,9 @@ int main(void) {
                 TEST(test_waits_for_the_runtime),
                 TEST(test_leaves_the_queue),
                 TEST(test_runtime_goes_while_it_waits),
+                TEST(test_waits_for_room),
+                TEST(test_is_dropped_without_room),
+                TEST(test_disk_fills_up),
                 TEST(test_join_of_an_idle_owner),
                 TEST(test_join_of_a_busy_owner),
                 TEST(test_is_there),

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * How much of a disk stays free
+ *
+ * The floor is what pulls leave to everything else on the file system of the images: a share of it, a
+ * number of bytes, or the lesser of both. Pure: measured is elsewhere.
+ */
+
+#include <stdint.h>
+
+#include "agent/base/error.h"
+
+/* 0: not given. Both 0: there is no floor. */
+typedef struct DiskFloor {
+        unsigned percent;
+        uint64_t bytes;
+} DiskFloor;
+
+typedef struct DiskSpace {
+        uint64_t n_free; /* bytes that a user who is not root may still use */
+        uint64_t n_total;
+} DiskSpace;
+
+typedef enum DiskRoom {
+        DISK_ROOM_ENOUGH,
+        DISK_ROOM_LOW,      /* below the floor: no pull begins */
+        DISK_ROOM_CRITICAL, /* below a third of it: a running pull is canceled */
+        _DISK_ROOM_MAX,
+} DiskRoom;
+
+/* "5GB", "512Mi", "10%", "15%,5GB" (the lesser counts), "0". *ret is untouched by a refusal. */
+int disk_floor_parse(const char *text, DiskFloor *ret, Error *reterr);
+
+/* On a file system of this size. */
+uint64_t disk_floor_bytes(const DiskFloor *floor, uint64_t n_total);
+
+DiskRoom disk_room(const DiskFloor *floor, const DiskSpace *space);
+
+/* "1.2 GB of 50 GB are free in PATH, less than minFreeDisk (5.0 GB)", for a room that is not enough.
+ * NULL: no memory. The caller owns it. */
+char *disk_describe(const DiskFloor *floor, const DiskSpace *space, const char *path);

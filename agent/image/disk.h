@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The disk keeps its reserve
+ *
+ * Measures the file system where the runtime keeps its images (ImageFsInfo of CRI names the folder,
+ * statvfs() has its free space): when a pull is about to begin, and then only while pulls run, or wait
+ * for room. Where the agent does not see that folder, as in a container without it, there is always
+ * room, and disk_guard_measure() says why that is not known.
+ */
+
+#include <stdbool.h>
+#include <systemd/sd-event.h>
+
+#include "agent/base/list.h"
+#include "agent/base/log.h"
+#include "agent/image/disk-spec.h"
+#include "cri/runtimes.h"
+
+typedef struct DiskGuard DiskGuard;
+
+/* A pull that runs, or that waits for room; embedded in it. All zero: neither. */
+typedef struct DiskTicket {
+        LIST_LINKS(struct DiskTicket); /* this and what follows are private to disk.c */
+        DiskGuard *guard;
+        bool is_waiting;
+        int (*call)(void *userdata);
+        void *userdata;
+} DiskTicket;
+
+typedef struct DiskGuardOptions {
+        sd_event *event;
+        Log *log;
+        const Runtimes *runtimes; /* borrowed, has to outlive the guard */
+        const char *host_root;    /* where the host's files are mounted; copied; NULL: at / */
+        DiskFloor floor;
+} DiskGuardOptions;
+
+int disk_guard_new(const DiskGuardOptions *options, DiskGuard **ret);
+/* All tickets must have left. Returns NULL. */
+DiskGuard *disk_guard_free(DiskGuard *guard);
+
+void disk_guard_set_floor(DiskGuard *guard, const DiskFloor *floor);
+
+/* The path as the runtime names it, borrowed until the runtime goes; NULL: not known. */
+const char *disk_guard_path(const DiskGuard *guard);
+
+/* As of now. 0: measured. -ENOENT and other negative errnos: why it cannot be seen. */
+int disk_guard_measure(const DiskGuard *guard, DiskSpace *ret);
+
+/* As of now; ENOUGH if that cannot be seen. *ret_why describes another one, owned by the caller. */
+int disk_guard_room(const DiskGuard *guard, DiskRoom *ret, char **ret_why);
+
+/* The call is made, once, when there is room again (wait), or if it becomes critical (run; the pull
+ * that began last comes first). The ticket has left by then. why is for the log. */
+int disk_guard_wait(DiskGuard *guard, DiskTicket *ticket, const char *why,
+                    int (*call)(void *userdata), void *userdata);
+int disk_guard_run(DiskGuard *guard, DiskTicket *ticket, int (*call)(void *userdata),
+                   void *userdata);
+void disk_guard_leave(DiskTicket *ticket);

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that pulls leave room on the disk of the images: containerd's is a small file system here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures import Gate
+from lab import sanitizers
+from lab.containerd import Containerd
+from lab.image import build_image
+from lab.layers import random_layer
+from lab.trouble import facts, problems, pull_another, the_complaint
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+MB = 1_000_000
+
+
+@pytest.fixture
+def small(folder) -> Iterator[Containerd]:
+    """A containerd whose images have 100 MB, about all of it free."""
+    with Containerd(folder / "small", root_megabytes=96) as made:
+        yield made
+
+
+def n_free(containerd: Containerd) -> int:
+    disk = os.statvfs(containerd.root)
+    return disk.f_bavail * disk.f_frsize
+
+
+def fill(containerd: Containerd, leave: int) -> Path:
+    """Something else than images takes all but so many bytes."""
+    filler = containerd.root / "filler"
+    with filler.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, n_free(containerd) - leave)
+    return filler
+
+
+def wait_pressure(agent, reference: str) -> dict:
+    def found():
+        status = agent.tag_status(reference)
+        return status if status and status.get("message", "").startswith("DiskPressure: ") else None
+
+    return wait_until(found, 20 * SLOWLY, lambda: f"DiskPressure, but {agent.tag_status(reference)}")
+
+
+def n_pulls(agent) -> float:
+    return agent.metrics().total("inplaced_cri_requests_total", method="PullImage")
+
+
+def test_pull_waits_for_room(start_agent, small, registry, image_name):
+    """Below the floor no pull begins; each place says why; it begins as soon as there is room."""
+    image = registry.push_image(image_name, "1", [1000])
+    filler = fill(small, 20 * MB)
+    agent = start_agent(small.endpoint, min_free_disk="30MB")
+    agent.request(image.reference, backoffLimit=0)
+    status = wait_pressure(agent, image.reference)
+    assert status["phase"] == "Waiting"
+    assert f"20 MB of 101 MB are free in {small.root}" in status["message"]
+    assert "less than minFreeDisk (30 MB)" in status["message"]
+    assert "remove images" in status["message"]
+    assert "DiskPressure" in agent.ctl("status").stdout
+    assert "less than minFreeDisk (30 MB)" in problems(agent)["disk"]
+    assert the_complaint(agent).startswith("Pulls wait: DiskPressure: 20 MB of 101 MB")
+    assert n_pulls(agent) == 0
+
+    filler.unlink()
+    assert "message" not in agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+    assert problems(agent) == {}
+    assert [line["message"] for line in agent.logs() if "room for images" in line["message"]]
+    assert the_complaint(agent)
+
+
+def test_many_wait_and_begin_in_order(start_agent, small, registry, image_name):
+    """Those that wait hold no slot, are one line in the log, and all begin when there is room."""
+    images = [registry.push_image(image_name, str(n), [1000], seed=n) for n in range(8)]
+    filler = fill(small, 20 * MB)
+    agent = start_agent(small.endpoint, min_free_disk="30MB", max_parallel_pulls=2)
+    agent.request(*(image.reference for image in images))
+    for image in images:
+        wait_pressure(agent, image.reference)
+    assert agent.metrics().get_value("inplaced_pulls_running") == 0
+    the_complaint(agent)
+    filler.unlink()
+    for image in images:
+        agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+
+
+def test_running_pull_is_canceled(start_agent, small, fake_registry, image_name):
+    """Below a third of the floor a running pull ends before the disk is full, and comes later."""
+    gate = Gate(fake_registry, image_name, 40 * MB)
+    agent = start_agent(small.endpoint, min_free_disk="30MB")
+    agent.request(gate.reference, backoffLimit=0)
+    arrived = lambda: n_free(small) < 85 * MB  # noqa: E731
+    wait_until(arrived, 20 * SLOWLY, "half of the image")
+    filler = fill(small, 5 * MB)
+    status = wait_pressure(agent, gate.reference)
+    assert status["phase"] == "Pulling"
+    wait_until(lambda: small.cri.ingests() == [], 20 * SLOWLY, "end of the pull in the runtime")
+    assert n_free(small) > 0
+
+    gate.open()
+    filler.unlink()
+    agent.wait_status(gate.reference, "Succeeded", 60 * SLOWLY)
+
+
+def test_running_pull_goes_on_above_a_third(start_agent, small, fake_registry, image_name):
+    """A disk that gets low while an image is pulled stops the next pull, not this one."""
+    gate = Gate(fake_registry, image_name, 2 * MB)
+    agent = start_agent(small.endpoint, min_free_disk="30MB")
+    agent.request(gate.reference)
+    wait_until(lambda: n_pulls_running(agent) == 1, 20 * SLOWLY, "pull")
+    fill(small, 20 * MB)
+    content = build_image([random_layer(1000, seed=9)])
+    other = fake_registry.add(f"{image_name}-other", "1", content)
+    agent.request(other.reference, file="other.yaml")
+    wait_pressure(agent, other.reference)
+    gate.open()
+    agent.wait_status(gate.reference, "Succeeded", 20 * SLOWLY)
+    wait_pressure(agent, other.reference)
+
+
+def n_pulls_running(agent) -> float:
+    return agent.metrics().get_value("inplaced_pulls_running")
+
+
+def test_default_floor(start_agent, small, registry, image_name):
+    """Without an option, 15 % of a small file system stay free."""
+    image = registry.push_image(image_name, "1", [1000])
+    fill(small, 14 * MB)
+    agent = start_agent(small.endpoint, min_free_disk=None)
+    agent.request(image.reference)
+    assert "less than minFreeDisk (15 MB)" in wait_pressure(agent, image.reference)["message"]
+
+
+def test_floor_is_reloaded(start_agent, small, registry, image_name):
+    """A lower floor in the configuration counts from the reload on; a wrong one changes nothing."""
+    image = registry.push_image(image_name, "1", [1000])
+    fill(small, 20 * MB)
+    agent = start_agent(small.endpoint, min_free_disk=None, config={"minFreeDisk": "30%"})
+    agent.request(image.reference)
+    wait_pressure(agent, image.reference)
+    agent.reload({"minFreeDisk": "lots"})
+    the_complaint(agent, "minFreeDisk: \"lots\"")
+    assert agent.tag_status(image.reference)["phase"] == "Waiting"
+    agent.reload({"minFreeDisk": "10MB"})
+    agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+
+
+def test_host_root(start_agent, fake_runtime, folder):
+    """In a container, the folder is where the host's files are mounted."""
+    (folder / "host").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder / "host"], check=True)
+    (folder / "host" / "images").mkdir()
+    fake_runtime.filesystem = "/images"
+    agent = start_agent(
+        fake_runtime.endpoint, min_free_disk="20MB", flags=[f"--host-root={folder / 'host'}"]
+    )
+    agent.request("good/one:1")
+    assert "8 MB of 8 MB are free in /images" in wait_pressure(agent, "good/one:1")["message"]
+
+
+def test_hidden_disk(start_agent, fake_runtime, folder):
+    """Where the folder is not seen the floor is not kept, doctor says so, and images are pulled."""
+    fake_runtime.filesystem = str(folder / "hidden")
+    agent = start_agent(fake_runtime.endpoint, min_free_disk="90%")
+    pull_another(agent)
+    assert "so minFreeDisk is not kept: No such file" in facts(agent)["disk"]
+
+
+def test_runtime_goes_while_a_pull_waits(start_agent, small, registry, image_name):
+    """A runtime that is restarted meanwhile changes nothing about what waits for room."""
+    image = registry.push_image(image_name, "1", [1000])
+    filler = fill(small, 20 * MB)
+    agent = start_agent(small.endpoint, min_free_disk="30MB")
+    agent.request(image.reference)
+    wait_pressure(agent, image.reference)
+    small.restart()
+    wait_until(lambda: "disk" in problems(agent), 20 * SLOWLY, "runtime")
+    filler.unlink()
+    agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
