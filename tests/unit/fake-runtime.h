@@ -86,6 +86,7 @@ struct FakeRuntime {
         size_t n_calls;
         unsigned n_begun;
         unsigned n_pulls; /* calls of PullImage so far */
+        unsigned n_execs; /* and of ExecSync */
         bool is_away;
         bool returns;           /* as soon as that was noticed */
         const char *image_path; /* NULL: it names none */
@@ -183,6 +184,7 @@ int cri_exec_sync(RpcClient *client, const char *id, char *const *command, int64
                   RpcDone done, void *userdata, RpcCall **ret) {
         int r = fake_runtime_call("ExecSync", id, done, userdata, ret);
 
+        fake_runtime.n_execs++;
         (*ret)->timeout_sec = timeout_sec;
         for (size_t i = 0; command[i]; i++) {
                 size_t size = strlen((*ret)->command);

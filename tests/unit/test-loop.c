@@ -24,7 +24,7 @@
 #include <cmocka.h>
 
 #include "agent/base/loop.h"
-#include "tests/unit/still-clock.h"
+#include "tests/unit/fake-clock.h"
 
 typedef struct Fixture {
         sd_event *event;
@@ -183,7 +183,7 @@ static int set_up(void **state) {
 
         owner = (Owner){ .result = 0 };
         assert_int_equal(sd_event_new(&owner.event), 0);
-        still_begin();
+        fake_clock.is_real = false;
         deferred_init(&owner.deferred, owner.event, on_call, &owner);
         timer_init(&owner.timer, owner.event, /* accuracy_usec= */ 1, on_call, &owner);
         retry_init(&owner.retry, owner.event, 1 * SEC, 4 * SEC, on_call, &owner);
@@ -195,14 +195,15 @@ static int tear_down(void **state) {
         Owner *owner = *state;
 
         owner_done(owner);
-        still_end();
+        fake_clock_done();
+        fake_clock.is_real = true;
         sd_event_unref(owner->event);
         return 0;
 }
 
 static void assert_calls(Owner *owner, uint64_t after_usec, unsigned n_calls) {
         owner->n_calls = 0;
-        still_pass(owner->event, after_usec);
+        fake_clock_pass(owner->event, after_usec);
         assert_int_equal(owner->n_calls, n_calls);
 }
 
@@ -356,6 +357,7 @@ static void test_failing_call_ends_the_loop(void **state) {
 static void test_failing_timer_ends_the_loop(void **state) {
         Owner *owner = *state;
 
+        fake_clock.is_real = true;
         owner->result = -ENODATA;
         assert_int_equal(timer_start_at(&owner->timer, 1), 0);
         assert_int_equal(sd_event_loop(owner->event), -ENODATA);
@@ -385,6 +387,7 @@ int main(void) {
         };
         sigset_t mask;
 
+        fake_clock.is_real = true;
         sigemptyset(&mask);
         sigaddset(&mask, SIGUSR1);
         if (sigprocmask(SIG_BLOCK, &mask, NULL) < 0)

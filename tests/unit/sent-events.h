@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The events that the agent sends, with a faked API server that takes them all
+ *
+ * Behind fake-kube.h. To be included once.
+ */
+
+#include <json-c/json.h>
+#include <stdio.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/document/json-cleanup.h"
+#include "tests/unit/fake-kube.h"
+
+#define SENT_EVENTS_MAX 64
+
+static struct {
+        char text[8192]; /* a line each: "Normal/Killing Pod/NAMESPACE/NAME/UID PATH: MESSAGE" */
+        unsigned n;
+        struct {
+                char name[256]; /* of the event */
+                char line[1024];
+        } known[SENT_EVENTS_MAX];
+        size_t n_known;
+} sent_events;
+
+static inline const char *sent_text(json_object *json, const char *pointer) {
+        json_object *value;
+
+        return json_pointer_get(json, pointer, &value) == 0 ? json_object_get_string(value) : "";
+}
+
+static inline void sent_events_add(const char *line) {
+        size_t size = strlen(sent_events.text);
+
+        assert_in_range(snprintf(sent_events.text + size, sizeof(sent_events.text) - size, "%s",
+                                 line),
+                        0, sizeof(sent_events.text) - size - 1);
+        sent_events.n++;
+}
+
+static inline void sent_events_note(const KubeRequest *request) {
+        cleanup(json_object_put_p) json_object *json = json_tokener_parse(request->body);
+        const char *name = strrchr(request->path, '/') + 1;
+        size_t i = 0;
+
+        if (strcmp(request->method, "POST") == 0) {
+                i = sent_events.n_known++;
+                assert_true(i < SENT_EVENTS_MAX);
+                snprintf(sent_events.known[i].name, sizeof(sent_events.known[i].name), "%s",
+                         sent_text(json, "/metadata/name"));
+                snprintf(sent_events.known[i].line, sizeof(sent_events.known[i].line),
+                         "%s/%s %s/%s/%s/%s %s: %s\n", sent_text(json, "/type"),
+                         sent_text(json, "/reason"), sent_text(json, "/involvedObject/kind"),
+                         sent_text(json, "/involvedObject/namespace"),
+                         sent_text(json, "/involvedObject/name"),
+                         sent_text(json, "/involvedObject/uid"),
+                         sent_text(json, "/involvedObject/fieldPath"), sent_text(json, "/message"));
+        } else {
+                while (strcmp(sent_events.known[i].name, name) != 0)
+                        assert_true(++i < sent_events.n_known);
+        }
+        sent_events_add(sent_events.known[i].line);
+}
+
+/* All events so far, those that are on their way among them. */
+static inline const char *sent_events_take(void) {
+        KubeCall *call;
+
+        while ((call = fake_kube_find(NULL, "/events"))) {
+                sent_events_note(&call->request);
+                assert_int_equal(fake_kube_answer_call(call, 201, "{}"), 0);
+        }
+
+        return sent_events.text;
+}
+
+static inline unsigned sent_events_count(void) {
+        (void) sent_events_take();
+        return sent_events.n;
+}
+
+/* What was sent so far does not count any more; that it is known to the server, does. */
+static inline void sent_events_forget(void) {
+        (void) sent_events_take();
+        sent_events.text[0] = '\0';
+        sent_events.n = 0;
+}
+
+static inline void sent_events_reset(void) {
+        memset(&sent_events, 0, sizeof(sent_events));
+}
