@@ -25,6 +25,7 @@
 #include "agent/node/state-file.h"
 #include "agent/observe/http.h"
 #include "agent/observe/metrics.h"
+#include "agent/probe/probes.h"
 #include "agent/recreate/recreate.h"
 #include "cri/client.h"
 #include "cri/discover.h"
@@ -65,9 +66,10 @@ struct Agent {
         Folder *folder; /* NULL in a cluster */
         Kubelet *kubelet;
         Stops *stops;
-        Pods *pods; /* these three are NULL if the node stands alone */
+        Pods *pods; /* these four are NULL if the node stands alone */
         InPlace *meta;
         Recreate *recreate;
+        Probes *probes;
         Api *api;
         HttpServer *http;
         Timer notify;
@@ -208,6 +210,8 @@ static int on_runtime_changed(Runtime *runtime, void *userdata) {
                 r = inplace_runtime_changed(agent->meta);
         if (r >= 0 && agent->recreate)
                 r = recreate_runtime_changed(agent->recreate);
+        if (r >= 0 && agent->probes)
+                r = probes_runtime_changed(agent->probes);
         if (r >= 0)
                 r = state_file_touch(agent->state_file);
         if (r < 0)
@@ -326,7 +330,9 @@ static void on_reachable(void *userdata) {
         if (r >= 0 && agent->meta)
                 r = inplace_kick(agent->meta);
         if (r >= 0 && agent->recreate)
-                (void) recreate_kick(agent->recreate);
+                r = recreate_kick(agent->recreate);
+        if (r >= 0 && agent->probes)
+                (void) probes_kick(agent->probes);
 }
 
 /* Names the option. One that is missing may be written later, as by kubeadm: the service manager is to
@@ -486,7 +492,7 @@ static int agent_add_source(Agent *agent, const Options *options, Error *reterr)
  * answers at all is reported elsewhere. */
 static const Error *find_trouble(const Agent *agent) {
         const Error *errors[] = { pods_error(agent->pods), recreate_error(agent->recreate),
-                                  inplace_error(agent->meta) };
+                                  probes_error(agent->probes), inplace_error(agent->meta) };
 
         for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
                 if (errors[i]->kind == ERROR_DENIED || errors[i]->kind == ERROR_INVALID)
@@ -597,6 +603,24 @@ static int agent_add_recreate(Agent *agent, const Options *options) {
         return recreate_new(&recreate, &agent->recreate);
 }
 
+static int agent_add_probes(Agent *agent, const Options *options) {
+        const ProbesOptions probes = {
+                .event = agent->event,
+                .completions = agent->completions,
+                .log = agent->log,
+                .metrics = agent->metrics,
+                .client = cluster_client(agent->cluster),
+                .events = cluster_events(agent->cluster),
+                .pods = agent->pods,
+                .runtimes = agent->runtimes,
+                .node_name = options->node_name,
+                .on_changed = on_changed,
+                .userdata = agent,
+        };
+
+        return probes_new(&probes, &agent->probes);
+}
+
 static int agent_add_pods(Agent *agent, const Options *options, Error *reterr) {
         PodsOptions pods = {
                 .log = agent->log,
@@ -620,6 +644,10 @@ static int agent_add_pods(Agent *agent, const Options *options, Error *reterr) {
                 return r;
 
         r = agent_add_recreate(agent, options);
+        if (r < 0)
+                return r;
+
+        r = agent_add_probes(agent, options);
         if (r < 0)
                 return r;
 
@@ -704,6 +732,7 @@ static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
                 .stops = agent->stops,
                 .pods = agent->pods,
                 .meta = agent->meta,
+                .probes = agent->probes,
                 .node_name = options->node_name,
                 .listener = {
                         .path = options->socket,
@@ -879,6 +908,7 @@ Agent *agent_free(Agent *agent) {
 
         http_server_free(agent->http);
         agent->api = api_free(agent->api);
+        agent->probes = probes_free(agent->probes);
         agent->recreate = recreate_free(agent->recreate);
         agent->meta = inplace_free(agent->meta);
         agent->pods = pods_free(agent->pods);

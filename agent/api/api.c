@@ -18,13 +18,14 @@ static const RpcService services[] = {
         { METHOD("ListImages"), &inplaced__v1__list_images_request__descriptor, api_list_images },
         { METHOD("Restart"), &inplaced__v1__restart_request__descriptor, api_restart },
         { METHOD("Verify"), &inplaced__v1__verify_request__descriptor, api_verify },
+        { METHOD("ListProbes"), &inplaced__v1__list_probes_request__descriptor, api_list_probes },
         { METHOD("Diagnose"), &inplaced__v1__diagnose_request__descriptor, api_diagnose },
         { METHOD("GetVersion"), &inplaced__v1__get_version_request__descriptor, api_get_version },
 };
 
 const char *const api_method_names[] = {
-        "Preload", "Cancel",   "GetStatus",  "ListImages", "Restart",
-        "Verify",  "Diagnose", "GetVersion", NULL,
+        "Preload", "Cancel",     "GetStatus", "ListImages", "Restart",
+        "Verify",  "ListProbes", "Diagnose",  "GetVersion", NULL,
 };
 
 DEFINE_CLEANUP(Api *, api_free)
@@ -85,6 +86,7 @@ int api_new(const ApiOptions *options, Api **ret, Error *reterr) {
                 .stops = options->stops,
                 .pods = options->pods,
                 .meta = options->meta,
+                .probes = options->probes,
                 .state_file = options->state_file,
                 .node_name = strdup(options->node_name),
                 .restart_group = options->restart_group,

@@ -10,6 +10,7 @@
 #include "agent/observe/metrics.h"
 #include "agent/pod/pods.h"
 #include "agent/pod/stops.h"
+#include "agent/probe/probes.h"
 #include "agent/rpc/listener.h"
 #include "agent/rpc/server.h"
 
@@ -24,7 +25,8 @@ typedef struct ApiOptions {
         const DiagnosisSubject *subject;
         Stops *stops;
         Pods *pods;            /* NULL: there is no API server */
-        const InPlace *meta;   /* NULL, too; borrowed, as everything above */
+        const InPlace *meta;   /* NULL, too */
+        const Probes *probes;  /* NULL, too; borrowed, as everything above */
         const char *node_name; /* copied */
         ListenerOptions listener;
         gid_t restart_group;            /* may restart, beside root; (gid_t) -1: root alone */

@@ -13,6 +13,7 @@
 #include "agent/observe/metrics.h"
 #include "agent/pod/pods.h"
 #include "agent/pod/stops.h"
+#include "agent/probe/probes.h"
 #include "agent/rpc/listener.h"
 #include "agent/rpc/server.h"
 #include "cri/client.h"
@@ -34,6 +35,7 @@ struct Api {
         Stops *stops;
         Pods *pods;
         const InPlace *meta;
+        const Probes *probes;
         StateFile *state_file;
         char *node_name;
         gid_t restart_group;
@@ -93,6 +95,9 @@ void restarting_drop(Restarting *restarting);
 /* verify.c */
 int api_verify(RpcRequest *request, const void *message, void *userdata);
 void verification_drop(Verification *verification);
+
+/* probes.c */
+int api_list_probes(RpcRequest *request, const void *message, void *userdata);
 
 /* status.c */
 int api_get_status(RpcRequest *request, const void *message, void *userdata);

@@ -19,6 +19,7 @@ int command_restart(const Options *options);
 
 /* Shows which image each container runs, and which one it should. */
 int command_verify(const Options *options);
+int command_probes(const Options *options);
 
 /* Shows this node as a NodeImage object: what is desired, what became of it, what is wrong. */
 int command_status(const Options *options);

@@ -123,6 +123,10 @@ static const Command commands[] = {
           "nothing, and is reported on standard error.\n"
           "\n"
           "  -n, --namespace NAMESPACE           only pods of this namespace\n" },
+        { "probes", 0, 1, command_probes, OPTION_GROUP_VERIFY, "probes [POD]",
+          "Lists the probes that OpenKruise asks this node for, and their results.\n"
+          "\n"
+          "  -n, --namespace NAMESPACE           only pods of this namespace\n" },
         { "status", 0, INT_MAX, command_status, OPTION_GROUP_STATUS, "status [IMAGE...]",
           "Shows the desired images of this node, or these of them, and their status.\n"
           "\n"

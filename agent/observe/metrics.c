@@ -39,6 +39,8 @@ typedef enum MetricLabelSet {
         METRIC_SET_VERDICT,
         METRIC_SET_STOP_CAUSE,
         METRIC_SET_STOP_RESULT,
+        METRIC_SET_PROBE_STATE,
+        METRIC_SET_PROBE_KIND,
         METRIC_SET_VERB,
         METRIC_SET_CODE,           /* of HTTP; "none": no answer */
         METRIC_SET_REQUEST_RESULT, /* "ok" and the error kinds */
@@ -72,6 +74,8 @@ static const char *const *const fixed_sets[_METRIC_SET_MAX] = {
         [METRIC_SET_VERDICT] = METRIC_LABELS("unknown", "current", "stale"),
         [METRIC_SET_STOP_CAUSE] = METRIC_LABELS("metadata", "recreate", "request"),
         [METRIC_SET_STOP_RESULT] = METRIC_LABELS("stopped", "gone", "not-asked", "failed"),
+        [METRIC_SET_PROBE_STATE] = METRIC_LABELS("unknown", "succeeded", "failed"),
+        [METRIC_SET_PROBE_KIND] = METRIC_LABELS("exec", "httpGet", "tcpSocket", "grpc"),
         [METRIC_SET_VERB] = METRIC_LABELS("get", "list", "watch", "create", "patch", "delete"),
         [METRIC_SET_CODE] = METRIC_LABELS("none", "200", "201", "400", "401", "403", "404", "409",
                                           "410", "422", "429", "500", "502", "503", "504", "other"),
@@ -197,6 +201,18 @@ static const Metric metric_table[_METRIC_MAX] = {
                 "inplaced_recreate_request_status_writes_total", METRIC_TYPE_COUNTER, NULL,
                 { { "result", METRIC_SET_WRITE_RESULT } },
                 "Writes of the status of ContainerRecreateRequests to the API server." },
+        [METRIC_PROBES] = {
+                "inplaced_probes", METRIC_TYPE_GAUGE, NULL,
+                { { "state", METRIC_SET_PROBE_STATE } },
+                "Probes of this node's pods, by what is known." },
+        [METRIC_PROBE_RUNS] = {
+                "inplaced_probe_runs_total", METRIC_TYPE_COUNTER, NULL,
+                { { "kind", METRIC_SET_PROBE_KIND }, { "result", METRIC_SET_PROBE_STATE } },
+                "How often probes were run, by how that ended." },
+        [METRIC_PROBE_WRITES] = {
+                "inplaced_probe_writes_total", METRIC_TYPE_COUNTER, NULL,
+                { { "result", METRIC_SET_WRITE_RESULT } },
+                "Writes to the status of the NodePodProbe." },
         [METRIC_CONFIG_RELOADS] = {
                 "inplaced_config_reloads_total", METRIC_TYPE_COUNTER, NULL,
                 { { "result", METRIC_SET_WRITE_RESULT } },

@@ -51,6 +51,9 @@ typedef enum MetricId {
         METRIC_RECREATE_REQUESTS, /* result */
         METRIC_RECREATE_REQUESTS_OPEN,
         METRIC_RECREATE_WRITES, /* result */
+        METRIC_PROBES,          /* state */
+        METRIC_PROBE_RUNS,      /* kind, result */
+        METRIC_PROBE_WRITES,    /* result */
         METRIC_CONFIG_RELOADS,  /* result */
         METRIC_BUILD_INFO,      /* version; set by metrics_new() */
         _METRIC_MAX,

@@ -1,0 +1,586 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/probe/probe-spec.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/quote.h"
+#include "agent/base/rfc3339.h"
+#include "agent/base/text.h"
+#include "agent/base/utf8.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/document/json-reader.h"
+
+#define MESSAGE_MIN ((size_t) 64) /* bytes, however many probes there are */
+
+/* clang-format off */
+static const char *const state_names[_PROBE_STATE_MAX] = {
+        [PROBE_UNKNOWN]   = "Unknown",
+        [PROBE_SUCCEEDED] = "Succeeded",
+        [PROBE_FAILED]    = "Failed",
+};
+
+static const char *const kind_names[_HANDLER_KIND_MAX] = {
+        [HANDLER_NONE]  = "none",
+        [HANDLER_EXEC]  = "exec",
+        [HANDLER_HTTP]  = "httpGet",
+        [HANDLER_TCP]   = "tcpSocket",
+        [HANDLER_SLEEP] = "sleep",
+        [HANDLER_GRPC]  = "grpc",
+};
+/* clang-format on */
+
+const char *probe_state_to_string(ProbeState state) {
+        return state_names[state];
+}
+
+const char *probe_kind_to_string(HandlerKind kind) {
+        return kind_names[kind];
+}
+
+/* The spec */
+
+void probe_spec_done(ProbeSpec *spec) {
+        free(spec->namespace);
+        free(spec->pod);
+        free(spec->uid);
+        free(spec->container);
+        free(spec->name);
+        free(spec->refusal);
+        handler_spec_done(&spec->handler);
+        *spec = (ProbeSpec){ .namespace = NULL };
+}
+
+void probe_specs_done(ProbeSpecs *specs) {
+        for (size_t i = 0; i < specs->n_items; i++)
+                probe_spec_done(&specs->items[i]);
+        free(specs->items);
+        *specs = PROBE_SPECS_INIT;
+}
+
+int probe_spec_compare(const ProbeSpec *spec, const char *uid, const char *name) {
+        int r = strcmp(spec->uid, uid);
+
+        return r != 0 ? r : strcmp(spec->name, name);
+}
+
+static int compare_specs(const void *a, const void *b) {
+        const ProbeSpec *other = b;
+
+        return probe_spec_compare(a, other->uid, other->name);
+}
+
+/* Zero and less mean the default, which is the least, as for kruise-daemon. */
+static int read_number(struct json_object *probe, const JsonPath *path, const char *key,
+                       unsigned *ret, Error *reterr) {
+        int64_t number = 1;
+        int r;
+
+        r = json_read_integer(probe, path, key, &number, reterr);
+        if (r < 0)
+                return r;
+
+        *ret = number < 1 ? 1 : number > INT32_MAX ? INT32_MAX : (unsigned) number;
+        return 0;
+}
+
+static int read_numbers(struct json_object *probe, const JsonPath *path, ProbeSpec *spec,
+                        Error *reterr) {
+        const struct {
+                const char *key;
+                unsigned *ret;
+        } numbers[] = {
+                { "initialDelaySeconds", &spec->initial_delay_sec },
+                { "timeoutSeconds", &spec->timeout_sec },
+                { "periodSeconds", &spec->period_sec },
+                { "successThreshold", &spec->success_threshold },
+                { "failureThreshold", &spec->failure_threshold },
+        };
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < sizeof(numbers) / sizeof(numbers[0]); i++)
+                r = read_number(probe, path, numbers[i].key, numbers[i].ret, reterr);
+
+        return r;
+}
+
+/* A probe reaches its own pod alone: with a host, whoever can write one would make the agent connect
+ * from the node's network to anything. OpenKruise's webhook refuses hosts, too. */
+static int check_probe(const ProbeSpec *spec, Error *reterr) {
+        if (spec->handler.kind == HANDLER_NONE)
+                return error_set(reterr, ERROR_INVALID,
+                                 "none of exec, httpGet, tcpSocket and grpc is there");
+        if (spec->handler.host)
+                return error_set(reterr, ERROR_INVALID,
+                                 "the host %s is not allowed: a probe reaches its own pod alone",
+                                 quote(spec->handler.host, (char[QUOTE_SIZE]){ 0 }));
+        return 0;
+}
+
+static int read_probe(struct json_object *item, ProbeSpec *spec) {
+        const JsonPath path = { .key = "probe" };
+        cleanup(error_done) Error error = ERROR_INIT;
+        struct json_object *probe;
+        int r;
+
+        spec->initial_delay_sec = spec->timeout_sec = spec->period_sec = 1;
+        spec->success_threshold = spec->failure_threshold = 1;
+        r = json_read_object(item, NULL, path.key, &probe, &error);
+        if (r >= 0 && probe)
+                r = read_numbers(probe, &path, spec, &error);
+        if (r >= 0 && probe)
+                r = handler_spec_read_probe(probe, &path, &spec->handler, &error);
+        if (r >= 0)
+                r = check_probe(spec, &error);
+        if (error.kind != ERROR_NONE)
+                r = text_copy(error_message(&error), &spec->refusal);
+
+        return r;
+}
+
+static bool copy_names(struct json_object *pod, struct json_object *item, ProbeSpec *spec,
+                       int *reterrno) {
+        const struct {
+                struct json_object *object;
+                const char *key;
+                char **ret;
+        } names[] = {
+                { pod, "namespace", &spec->namespace },
+                { pod, "name", &spec->pod },
+                { pod, "uid", &spec->uid },
+                { item, "containerName", &spec->container },
+                { item, "name", &spec->name },
+        };
+
+        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+                const char *text = json_get_filled(names[i].object, names[i].key);
+
+                if (!text || strlen(text) > PROBE_MESSAGE_MAX)
+                        return false;
+                if (text_copy(text, names[i].ret) < 0) {
+                        *reterrno = -ENOMEM;
+                        return false;
+                }
+        }
+
+        return true;
+}
+
+/* 1 if it was added. */
+static int read_item(struct json_object *pod, struct json_object *item, ProbeSpec *ret) {
+        ProbeSpec spec = { .namespace = NULL };
+        int r = 0;
+
+        if (!copy_names(pod, item, &spec, &r)) {
+                probe_spec_done(&spec);
+                return r;
+        }
+
+        r = read_probe(item, &spec);
+        if (r < 0) {
+                probe_spec_done(&spec);
+                return r;
+        }
+
+        *ret = spec;
+        return 1;
+}
+
+static size_t count_items(struct json_object *pods) {
+        size_t n = 0;
+
+        for (size_t i = 0; pods && i < json_object_array_length(pods); i++) {
+                struct json_object *list =
+                        json_get(json_object_array_get_idx(pods, i), "probes", json_type_array);
+
+                n += list ? json_object_array_length(list) : 0;
+        }
+
+        return n;
+}
+
+static int read_pod(struct json_object *pod, ProbeSpecs *specs, size_t n_max) {
+        struct json_object *list = json_get(pod, "probes", json_type_array);
+        int r;
+
+        for (size_t i = 0; list && specs->n_items < n_max && i < json_object_array_length(list);
+             i++) {
+                r = read_item(pod, json_object_array_get_idx(list, i),
+                              &specs->items[specs->n_items]);
+                if (r < 0)
+                        return r;
+                specs->n_items += (size_t) r;
+        }
+
+        return 0;
+}
+
+/* Of those that are alike, one stays. */
+static void sort_specs(ProbeSpecs *specs) {
+        size_t n = 0;
+
+        qsort(specs->items, specs->n_items, sizeof(*specs->items), compare_specs);
+        for (size_t i = 0; i < specs->n_items; i++)
+                if (n > 0 && compare_specs(&specs->items[n - 1], &specs->items[i]) == 0)
+                        probe_spec_done(&specs->items[i]);
+                else
+                        specs->items[n++] = specs->items[i];
+        specs->n_items = n;
+}
+
+int probe_specs_read(struct json_object *node_pod_probe, ProbeSpecs *ret, size_t *ret_n_refused,
+                     Error *reterr) {
+        const JsonPath path = { .key = "spec" };
+        cleanup(probe_specs_done) ProbeSpecs specs = PROBE_SPECS_INIT;
+        struct json_object *spec, *pods = NULL;
+        size_t n_all, n_max;
+        int r;
+
+        r = json_read_object(node_pod_probe, NULL, path.key, &spec, reterr);
+        if (r >= 0 && spec)
+                r = json_read_list(spec, &path, "podProbes", &pods, reterr);
+        if (r < 0)
+                return r;
+
+        n_all = count_items(pods);
+        n_max = n_all < PROBES_MAX ? n_all : PROBES_MAX;
+        specs.items = calloc(n_max + 1, sizeof(*specs.items));
+        if (!specs.items)
+                return -ENOMEM;
+
+        for (size_t i = 0; pods && i < json_object_array_length(pods); i++) {
+                r = read_pod(json_object_array_get_idx(pods, i), &specs, n_max);
+                if (r < 0)
+                        return r;
+        }
+
+        sort_specs(&specs);
+        *ret_n_refused = n_all - specs.n_items;
+        *ret = specs;
+        specs = PROBE_SPECS_INIT;
+        return 0;
+}
+
+static bool lists_are_equal(char *const *a, char *const *b) {
+        for (; a && b && *a && *b; a++, b++)
+                if (strcmp(*a, *b) != 0)
+                        return false;
+
+        return (!a || !*a) && (!b || !*b);
+}
+
+static bool headers_are_equal(const HandlerSpec *a, const HandlerSpec *b) {
+        if (a->n_headers != b->n_headers)
+                return false;
+        for (size_t i = 0; i < a->n_headers; i++)
+                if (!text_equal(a->headers[i].name, b->headers[i].name) ||
+                    !text_equal(a->headers[i].value, b->headers[i].value))
+                        return false;
+
+        return true;
+}
+
+bool probe_spec_runs_the_same(const ProbeSpec *a, const ProbeSpec *b) {
+        const HandlerSpec *left = &a->handler, *right = &b->handler;
+
+        return left->kind == right->kind && left->port == right->port &&
+               text_equal(a->namespace, b->namespace) && text_equal(a->pod, b->pod) &&
+               text_equal(a->container, b->container) && text_equal(a->refusal, b->refusal) &&
+               text_equal(left->scheme, right->scheme) && text_equal(left->path, right->path) &&
+               text_equal(left->service, right->service) &&
+               lists_are_equal(left->command, right->command) && headers_are_equal(left, right);
+}
+
+/* The status */
+
+void probe_result_done(ProbeResult *result) {
+        free(result->message);
+        *result = (ProbeResult){ .message = NULL };
+}
+
+/* The longest beginning of valid UTF-8 text with at most so many bytes. */
+static size_t cut_between_characters(const char *text, size_t max) {
+        size_t size = strlen(text);
+
+        if (size <= max)
+                return size;
+
+        size = max;
+        while (size > 0 && ((unsigned char) text[size] & 0xc0) == 0x80)
+                size--;
+        return size;
+}
+
+int probe_result_set_message(ProbeResult *result, const char *text, size_t size) {
+        cleanup(free_p) char *copy = strndup(text, size), *repaired = NULL;
+
+        repaired = copy ? utf8_repair(copy) : NULL;
+        if (!repaired)
+                return -ENOMEM;
+
+        repaired[cut_between_characters(repaired, PROBE_MESSAGE_MAX)] = '\0';
+        free(result->message);
+        result->message = take_ptr(repaired);
+        return 0;
+}
+
+struct json_object *probe_status_get(struct json_object *node_pod_probe) {
+        return json_get(json_get(node_pod_probe, "status", json_type_object), "podProbeStatuses",
+                        json_type_array);
+}
+
+/* Of the items in a list, the first with this text. */
+static struct json_object *find_item(struct json_object *list, const char *key, const char *text) {
+        for (size_t i = 0; list && i < json_object_array_length(list); i++) {
+                struct json_object *item = json_object_array_get_idx(list, i);
+
+                if (json_is(item, key, text))
+                        return item;
+        }
+
+        return NULL;
+}
+
+static ProbeState read_state(struct json_object *item) {
+        for (ProbeState state = 0; state < _PROBE_STATE_MAX; state++)
+                if (json_is(item, "state", state_names[state]))
+                        return state;
+
+        return PROBE_UNKNOWN;
+}
+
+int probe_status_find(struct json_object *list, const char *uid, const char *name,
+                      ProbeResult *ret) {
+        struct json_object *pod = find_item(list, "uid", uid);
+        struct json_object *item =
+                find_item(json_get(pod, "probeStates", json_type_array), "name", name);
+        const char *message = json_get_text(item, "message") ?: "";
+        ProbeResult result = { .message = NULL };
+        int r;
+
+        if (!item)
+                return 0;
+
+        result.state = read_state(item);
+        result.probe_sec = json_get_time(item, "lastProbeTime");
+        result.transition_sec = json_get_time(item, "lastTransitionTime");
+        r = probe_result_set_message(&result, message, strlen(message));
+        if (r < 0)
+                return r;
+
+        *ret = result;
+        return 1;
+}
+
+static int add_time(struct json_object *object, const char *key, int64_t sec) {
+        char text[RFC3339_SIZE];
+
+        return patch_add_text(object, key, rfc3339_format(sec, text));
+}
+
+/* The message must fit beside those of all others. */
+static int add_message(struct json_object *object, const char *message, size_t max) {
+        const size_t size = cut_between_characters(message, max);
+
+        if (size == 0) {
+                json_object_object_del(object, "message");
+                return 0;
+        }
+
+        return patch_add(object, "message", json_object_new_string_len(message, (int) size));
+}
+
+/* What a former state of it has beside what is known here stays. */
+static int make_state(struct json_object *former, const ProbeReport *report, size_t message_max,
+                      struct json_object **ret) {
+        const ProbeResult *result = report->result;
+        const char *state = state_names[result->state];
+        cleanup(json_object_put_p) struct json_object *object = NULL;
+        int r;
+
+        if (!former || json_object_deep_copy(former, &object, NULL) < 0)
+                object = json_object_new_object();
+        if (!object || patch_add_text(object, "name", report->spec->name) < 0)
+                return -ENOMEM;
+
+        if (!json_is(former, "state", state) || !json_get_filled(former, "lastTransitionTime")) {
+                r = add_time(object, "lastTransitionTime", result->transition_sec);
+                if (r < 0)
+                        return r;
+        }
+
+        r = patch_add_text(object, "state", state);
+        if (r >= 0)
+                r = add_time(object, "lastProbeTime", result->probe_sec);
+        if (r >= 0)
+                r = add_message(object, result->message ?: "", message_max);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(object);
+        return 0;
+}
+
+typedef struct Merge {
+        const ProbeReport *reports;
+        size_t n_reports;
+        bool *is_done; /* of each: its state is in the list */
+        size_t message_max;
+        bool has_new_states;
+        struct json_object *list;
+} Merge;
+
+static bool find_report(const Merge *merge, const char *uid, const char *name, size_t *ret) {
+        size_t first = 0, end = merge->n_reports;
+
+        while (first < end) {
+                size_t i = first + (end - first) / 2;
+                int r = probe_spec_compare(merge->reports[i].spec, uid, name);
+
+                if (r == 0) {
+                        *ret = i;
+                        return true;
+                }
+                if (r < 0)
+                        first = i + 1;
+                else
+                        end = i;
+        }
+
+        return false;
+}
+
+/* One state of the former list, unless it is a second one of the same probe. */
+static int merge_state(Merge *merge, const char *uid, struct json_object *former,
+                       struct json_object *states) {
+        const char *name = json_get_filled(former, "name");
+        struct json_object *state = NULL;
+        size_t i;
+        int r;
+
+        if (!name || !find_report(merge, uid, name, &i) || merge->is_done[i]) {
+                merge->has_new_states = true;
+                return 0;
+        }
+
+        merge->is_done[i] = true;
+        if (!merge->reports[i].result)
+                return patch_append(states, json_object_get(former));
+
+        r = make_state(former, &merge->reports[i], merge->message_max, &state);
+        if (r < 0)
+                return r;
+
+        merge->has_new_states = merge->has_new_states || !text_equal(json_get_text(former, "state"),
+                                                                     json_get_text(state, "state"));
+        return patch_append(states, state);
+}
+
+static int add_pod(Merge *merge, const ProbeSpec *spec, const char *uid,
+                   struct json_object *states) {
+        cleanup(json_object_put_p) struct json_object *pod = json_object_new_object();
+        int r;
+
+        if (!pod || patch_add_text(pod, "namespace", spec->namespace) < 0 ||
+            patch_add_text(pod, "name", spec->pod) < 0 || patch_add_text(pod, "uid", uid) < 0) {
+                json_object_put(states);
+                return -ENOMEM;
+        }
+
+        r = patch_add(pod, "probeStates", states);
+        return r < 0 ? r : patch_append(merge->list, take_ptr(pod));
+}
+
+/* One pod of the former list: its states that stay, and then the new ones. */
+static int merge_pod(Merge *merge, struct json_object *former) {
+        struct json_object *former_states = json_get(former, "probeStates", json_type_array);
+        cleanup(json_object_put_p) struct json_object *states = json_object_new_array();
+        const char *uid = json_get_filled(former, "uid");
+        const ProbeSpec *spec = NULL;
+        int r = states ? 0 : -ENOMEM;
+
+        for (size_t i = 0;
+             uid && r >= 0 && former_states && i < json_object_array_length(former_states); i++)
+                r = merge_state(merge, uid, json_object_array_get_idx(former_states, i), states);
+
+        for (size_t i = 0; uid && r >= 0 && i < merge->n_reports; i++) {
+                struct json_object *state = NULL;
+
+                if (strcmp(merge->reports[i].spec->uid, uid) != 0)
+                        continue;
+                spec = merge->reports[i].spec;
+                if (merge->is_done[i] || !merge->reports[i].result)
+                        continue;
+
+                merge->is_done[i] = merge->has_new_states = true;
+                r = make_state(NULL, &merge->reports[i], merge->message_max, &state);
+                if (r >= 0)
+                        r = patch_append(states, state);
+        }
+        if (r < 0)
+                return r;
+
+        if (!spec || json_object_array_length(states) == 0) {
+                merge->has_new_states = true;
+                return 0;
+        }
+
+        return add_pod(merge, spec, uid, take_ptr(states));
+}
+
+static int merge_new_pods(Merge *merge) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < merge->n_reports; i++) {
+                cleanup(json_object_put_p) struct json_object *pod = NULL;
+
+                if (merge->is_done[i] || !merge->reports[i].result)
+                        continue;
+
+                pod = json_object_new_object();
+                if (!pod || patch_add_text(pod, "uid", merge->reports[i].spec->uid) < 0)
+                        return -ENOMEM;
+                r = merge_pod(merge, pod);
+        }
+
+        return r;
+}
+
+static size_t choose_message_max(size_t n_reports) {
+        size_t max = PROBE_MESSAGES_MAX / (n_reports > 0 ? n_reports : 1);
+
+        return max > PROBE_MESSAGE_MAX ? PROBE_MESSAGE_MAX : max < MESSAGE_MIN ? MESSAGE_MIN : max;
+}
+
+int probe_status_merge(struct json_object *list, const ProbeReport *reports, size_t n_reports,
+                       struct json_object **ret) {
+        cleanup(free_p) bool *is_done = calloc(n_reports + 1, sizeof(*is_done));
+        cleanup(json_object_put_p) struct json_object *merged = json_object_new_array();
+        Merge merge = {
+                .reports = reports,
+                .n_reports = n_reports,
+                .is_done = is_done,
+                .message_max = choose_message_max(n_reports),
+                .list = merged,
+        };
+        bool is_same;
+        int r = is_done && merged ? 0 : -ENOMEM;
+
+        for (size_t i = 0; r >= 0 && list && i < json_object_array_length(list); i++)
+                r = merge_pod(&merge, json_object_array_get_idx(list, i));
+        if (r >= 0)
+                r = merge_new_pods(&merge);
+        if (r < 0)
+                return r;
+
+        is_same = list ? json_object_equal(list, merged) : json_object_array_length(merged) == 0;
+        *ret = take_ptr(merged);
+        return is_same                ? PROBE_STATUS_SAME
+               : merge.has_new_states ? PROBE_STATUS_STATES
+                                      : PROBE_STATUS_MESSAGES;
+}

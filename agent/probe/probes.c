@@ -1,0 +1,732 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/probe/probes.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/clock.h"
+#include "agent/base/log-once.h"
+#include "agent/base/loop.h"
+#include "agent/base/random.h"
+#include "agent/base/text.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/document/json-reader.h"
+#include "agent/kube/patch.h"
+#include "agent/kube/resource.h"
+
+#define GROUP "apps.kruise.io"
+#define RESOURCE "nodepodprobes"
+
+#define USEC_PER_SEC ((uint64_t) 1000000)
+#define ACCURACY_USEC ((uint64_t) 10 * 1000)
+
+/* How long a container may be gone before it is noticed without other signs: a period of its probes. */
+#define LIST_MIN_USEC USEC_PER_SEC
+#define LIST_MAX_USEC (10 * USEC_PER_SEC)
+#define LIST_PAUSE_USEC ((uint64_t) 200 * 1000) /* from one to the next, whatever the signs */
+
+#define WRITE_STATES_USEC ((uint64_t) 250 * 1000)
+#define WRITE_MESSAGES_USEC (10 * USEC_PER_SEC)
+
+/* The first probes of so many that begin at once do not run at once. */
+#define SPREAD_USEC ((uint64_t) 20 * 1000)
+
+struct Probes {
+        ProbesOptions options;
+        char *node_name;
+        PodsWatcher watcher;
+        KubeResource *resource;
+
+        Probe **items; /* by uid and name */
+        size_t n_items;
+        bool was_shown; /* the first object's probes begin within a period, not at once */
+        LogOnce logged;
+
+        /* The object; uid NULL: there is none. */
+        char *uid;
+        char *version;
+        json_object *status; /* the items of its podProbeStatuses, or NULL */
+
+        /* Listing of containers, one runtime after the other */
+        Timer list_due;
+        uint64_t list_due_usec; /* 0: the timer does not run */
+        RuntimePodsCall *listing;
+        size_t list_at; /* the runtime that is asked */
+        uint64_t listed_usec;
+        Probe **unseen; /* not found yet, by this listing */
+        size_t n_unseen;
+        bool is_incomplete; /* not all runtimes have answered */
+
+        KubePatch write;
+        Timer write_due;
+        uint64_t written_usec;
+        json_object *written; /* what the write under way says */
+        Error error;          /* of writing, or unset */
+};
+
+DEFINE_CLEANUP(Probes *, probes_free)
+
+static void notify_changed(Probes *probes) {
+        probes->options.on_changed(probes->options.userdata);
+}
+
+/* The status */
+
+static int write_later(Probes *probes, uint64_t usec) {
+        return timer_start_at(&probes->write_due, usec);
+}
+
+static int request_write(Probes *probes) {
+        return timer_start(&probes->write_due, 0);
+}
+
+static void note_write(Probes *probes, const Error *error) {
+        bool was_failing = probes->error.kind != ERROR_NONE;
+        bool is_news = error_update(&probes->error, error);
+
+        if (is_news && error)
+                log_warning(probes->options.log, NULL, "Cannot write the results of probes: %s.",
+                            error_message(error));
+        if (was_failing && !error)
+                log_info(probes->options.log, NULL, "The results of probes are written again.");
+        if (is_news || (was_failing && !error))
+                notify_changed(probes);
+}
+
+static int set_status(Probes *probes, json_object *list, const char *version) {
+        json_object_get(list);
+        json_object_put(probes->status);
+        probes->status = list;
+        return text_set(&probes->version, version);
+}
+
+static int on_conflict(Probes *probes, const KubePatchAnswer *answer) {
+        if (!answer->error)
+                kube_patch_conflict(&probes->write, answer->reply);
+        if (probes->write.n_conflicts < KUBE_PATCH_CONFLICTS_MAX || !probes->version)
+                return 0;
+
+        note_write(probes, answer->error);
+        return kube_resource_check(probes->resource, 0, NULL, probes->node_name, probes->version);
+}
+
+static int on_answered(const KubePatchAnswer *answer, void *userdata) {
+        Probes *probes = userdata;
+        cleanup(json_object_put_p) json_object *written = take_ptr(probes->written);
+        int r = 0;
+
+        metrics_count(probes->options.metrics, METRIC_PROBE_WRITES, !answer->error);
+        if (answer->outcome == KUBE_PATCH_CONFLICT || (!answer->error && !answer->version)) {
+                r = on_conflict(probes, answer);
+        } else {
+                note_write(probes, answer->error);
+                if (!answer->error && probes->uid)
+                        r = set_status(probes, written, answer->version);
+        }
+
+        return r < 0 ? r : request_write(probes);
+}
+
+static int send_status(Probes *probes, json_object *list, uint64_t digest, uint64_t now) {
+        cleanup(json_object_put_p) json_object *body = NULL;
+
+        probes->written = json_object_get(list);
+        body = patch_wrap("status", patch_wrap("podProbeStatuses", json_object_get(list)));
+        if (!body)
+                return -ENOMEM;
+
+        probes->written_usec = now;
+        return kube_patch_send(&probes->write,
+                               &(KubePatchRequest){
+                                       .verb = KUBE_PATCH_MERGE,
+                                       .path = { .group = GROUP,
+                                                 .version = kube_resource_version(probes->resource),
+                                                 .resource = RESOURCE,
+                                                 .name = probes->node_name,
+                                                 .subresource = "status" },
+                                       .body = body,
+                                       .uid = probes->uid,
+                                       .version = probes->version,
+                                       .digest = digest,
+                                       .on_answered = on_answered,
+                               });
+}
+
+static int merge_status(Probes *probes, json_object **ret) {
+        cleanup(free_p) ProbeReport *reports = calloc(probes->n_items + 1, sizeof(*reports));
+
+        if (!reports)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < probes->n_items; i++)
+                reports[i] = (ProbeReport){ .spec = probe_spec(probes->items[i]),
+                                            .result = probe_result(probes->items[i]) };
+
+        return probe_status_merge(probes->status, reports, probes->n_items, ret);
+}
+
+/* Compares, and writes when it is time for it: states soon, messages alone seldom. */
+static int on_write_due(void *userdata) {
+        Probes *probes = userdata;
+        cleanup(json_object_put_p) json_object *list = NULL;
+        uint64_t now = clock_monotonic_usec(), when, pause;
+        const char *text;
+        int r;
+
+        if (!probes->uid || probes->write.call || !kube_resource_is_synced(probes->resource))
+                return 0;
+
+        r = merge_status(probes, &list);
+        if (r < 0)
+                return r;
+        if (r == PROBE_STATUS_SAME) {
+                kube_patch_succeed(&probes->write);
+                note_write(probes, NULL);
+                return 0;
+        }
+
+        text = json_to_text(list);
+        if (!text)
+                return -ENOMEM;
+
+        pause = r == PROBE_STATUS_STATES ? WRITE_STATES_USEC : WRITE_MESSAGES_USEC;
+        when = kube_patch_when_usec(&probes->write, repeat_digest(0, text));
+        if (probes->written_usec != 0 && probes->written_usec + pause > when)
+                when = probes->written_usec + pause;
+        return when > now ? write_later(probes, when)
+                          : send_status(probes, list, repeat_digest(0, text), now);
+}
+
+/* What runs */
+
+static RpcClient *find_client(const Probe *probe, void *userdata) {
+        const Probes *probes = userdata;
+        const Runtime *runtime = probe_tag(probe);
+
+        for (size_t i = 0; runtime && i < runtimes_count(probes->options.runtimes); i++)
+                if (runtimes_get(probes->options.runtimes, i) == runtime)
+                        return runtime_client(runtime);
+
+        return NULL;
+}
+
+/* Of this node, as the API server has it; NULL: none. */
+static const Pod *find_pod(const Probes *probes, const ProbeSpec *spec) {
+        const Pod *pod = pods_find(probes->options.pods, spec->namespace, spec->pod);
+
+        return pod && strcmp(pod->uid, spec->uid) == 0 ? pod : NULL;
+}
+
+/* Not what the object says: whoever writes that could have any address probed from this node. */
+static const char *find_address(const Probe *probe, void *userdata) {
+        const Pod *pod = find_pod(userdata, probe_spec(probe));
+
+        return pod && pod->ip[0] ? pod->ip : NULL;
+}
+
+static void count_states(const Probes *probes) {
+        static const char *const labels[_PROBE_STATE_MAX] = {
+                [PROBE_UNKNOWN] = "unknown",
+                [PROBE_SUCCEEDED] = "succeeded",
+                [PROBE_FAILED] = "failed",
+        };
+        size_t counts[_PROBE_STATE_MAX] = { 0 };
+
+        for (size_t i = 0; i < probes->n_items; i++) {
+                const ProbeResult *result = probe_result(probes->items[i]);
+
+                counts[result ? result->state : PROBE_UNKNOWN]++;
+        }
+        for (ProbeState state = 0; state < _PROBE_STATE_MAX; state++)
+                metrics_set(probes->options.metrics, METRIC_PROBES, METRIC_LABELS(labels[state]),
+                            (double) counts[state]);
+}
+
+static int send_event(Probes *probes, const Probe *probe, const ProbeResult *result) {
+        const ProbeSpec *spec = probe_spec(probe);
+        const KubeReference pod = {
+                .api_version = "v1",
+                .kind = "Pod",
+                .namespace = spec->namespace,
+                .name = spec->pod,
+                .uid = spec->uid,
+        };
+        bool is_success = result->state == PROBE_SUCCEEDED;
+        cleanup(free_p) char *text = NULL;
+
+        if (asprintf(&text, "%s: %s", spec->name,
+                     result->message[0] ? result->message
+                     : is_success       ? "succeeded"
+                                        : "failed") < 0) {
+                text = NULL;
+                return -ENOMEM;
+        }
+
+        return kube_event_send(probes->options.events, &pod, is_success ? "Normal" : "Warning",
+                               is_success ? "KruiseProbeSucceeded" : "KruiseProbeFailed", text);
+}
+
+static int on_recorded(const Probe *probe, ProbeState before, void *userdata) {
+        Probes *probes = userdata;
+        const ProbeResult *result = probe_result(probe);
+        int r = 0;
+
+        count_states(probes);
+        if (result->state != before && result->state != PROBE_UNKNOWN)
+                r = send_event(probes, probe, result);
+        return r < 0 ? r : request_write(probes);
+}
+
+static void on_run(const Probe *probe, HandlerOutcome outcome, void *userdata) {
+        static const char *const labels[_HANDLER_OUTCOME_MAX] = {
+                [HANDLER_SUCCEEDED] = "succeeded",
+                [HANDLER_FAILED] = "failed",
+                [HANDLER_NOT_RUN] = "unknown",
+        };
+        const Probes *probes = userdata;
+
+        metrics_add(probes->options.metrics, METRIC_PROBE_RUNS,
+                    METRIC_LABELS(probe_kind_to_string(probe_spec(probe)->handler.kind),
+                                  labels[outcome]),
+                    1);
+}
+
+/* Containers */
+
+/* Not before the pause after the last one began. */
+static int list_by(Probes *probes, uint64_t usec) {
+        uint64_t earliest = probes->listed_usec + LIST_PAUSE_USEC;
+
+        if (usec < earliest)
+                usec = earliest;
+        if (probes->n_items == 0 || (probes->list_due_usec != 0 && probes->list_due_usec <= usec))
+                return 0;
+
+        probes->list_due_usec = usec;
+        return timer_start_at(&probes->list_due, usec);
+}
+
+static int list_now(Probes *probes) {
+        return list_by(probes, clock_monotonic_usec());
+}
+
+/* A change of a message can wait for the next listing. */
+static int on_doubt(bool has_new_state, void *userdata) {
+        return has_new_state ? list_now(userdata) : 0;
+}
+
+static uint64_t list_period_usec(const Probes *probes) {
+        uint64_t period = LIST_MAX_USEC;
+
+        for (size_t i = 0; i < probes->n_items; i++) {
+                uint64_t usec = probe_spec(probes->items[i])->period_sec * USEC_PER_SEC;
+
+                if (usec < period)
+                        period = usec;
+        }
+
+        return period > LIST_MIN_USEC ? period : LIST_MIN_USEC;
+}
+
+/* Who has not been found by any runtime: the container is gone, unless the one that has it did not
+ * answer. */
+static int end_listing(Probes *probes) {
+        cleanup(free_p) Probe **unseen = take_ptr(probes->unseen);
+        const char *why = probes->is_incomplete ? "the container runtime does not answer"
+                          : pods_are_synced(probes->options.pods)
+                                  ? NULL
+                                  : "the pods of this node cannot be watched";
+        size_t n = probes->n_unseen;
+        int r = 0;
+
+        probes->n_unseen = 0;
+        for (size_t i = 0; r >= 0 && i < n; i++)
+                r = why ? probe_on_unlisted(unseen[i], why)
+                        : probe_on_listed(unseen[i], NULL, NULL, probes->listed_usec);
+
+        return r < 0 ? r : list_by(probes, probes->listed_usec + list_period_usec(probes));
+}
+
+static const RuntimeContainer *find_container(const Probes *probes, const RuntimePods *pods,
+                                              const ProbeSpec *spec) {
+        const Pod *pod = find_pod(probes, spec);
+        const RuntimePod *found =
+                pod ? runtime_pods_find(pods, spec->namespace, spec->pod, pod->runtime_uid) : NULL;
+
+        return found ? runtime_pod_find(found, spec->container) : NULL;
+}
+
+static int show_containers(Probes *probes, const RuntimePods *pods) {
+        Runtime *runtime = runtimes_get(probes->options.runtimes, probes->list_at);
+        size_t n = 0;
+        int r = 0;
+
+        for (size_t i = 0; i < probes->n_unseen; i++) {
+                Probe *probe = probes->unseen[i];
+                const RuntimeContainer *container = find_container(probes, pods, probe_spec(probe));
+
+                if (!container)
+                        probes->unseen[n++] = probe;
+                else if (r >= 0)
+                        r = probe_on_listed(probe, container, runtime, probes->listed_usec);
+        }
+
+        probes->n_unseen = n;
+        return r;
+}
+
+static int list_next(Probes *probes);
+
+static int on_listed(RuntimePods *pods, const Error *error, void *userdata) {
+        Probes *probes = userdata;
+        int r = 0;
+
+        if (error)
+                probes->is_incomplete = true;
+        else
+                r = show_containers(probes, pods);
+
+        probes->listing = runtime_pods_call_free(probes->listing);
+        probes->list_at++;
+        return r < 0 ? r : list_next(probes);
+}
+
+/* A runtime that is away has containers that are not seen, if it is the one or was there before. */
+static int list_next(Probes *probes) {
+        const Runtimes *runtimes = probes->options.runtimes;
+
+        for (; probes->list_at < runtimes_count(runtimes); probes->list_at++) {
+                Runtime *runtime = runtimes_get(runtimes, probes->list_at);
+                RpcClient *client = runtime_client(runtime);
+
+                if (client)
+                        return runtime_pods_list(client, &(RuntimePodsFilter){ .uid = NULL },
+                                                 on_listed, probes, &probes->listing);
+                if (runtime == runtimes_chosen(runtimes) || runtime_n_connects(runtime) > 0)
+                        probes->is_incomplete = true;
+        }
+
+        if (!runtimes_chosen(runtimes))
+                probes->is_incomplete = true;
+        return end_listing(probes);
+}
+
+static int on_list_due(void *userdata) {
+        Probes *probes = userdata;
+
+        probes->list_due_usec = 0;
+        if (probes->n_items == 0)
+                return 0;
+        if (probes->listing)
+                return list_by(probes, clock_monotonic_usec() + LIST_PAUSE_USEC);
+
+        free(probes->unseen);
+        probes->unseen = malloc(probes->n_items * sizeof(*probes->unseen));
+        if (!probes->unseen)
+                return -ENOMEM;
+
+        memcpy(probes->unseen, probes->items, probes->n_items * sizeof(*probes->unseen));
+        probes->n_unseen = probes->n_items;
+        probes->is_incomplete = false;
+        probes->list_at = 0;
+        probes->listed_usec = clock_monotonic_usec();
+        return list_next(probes);
+}
+
+/* The spec */
+
+/* The probes of a listing that goes on may be gone. */
+static void drop_listing(Probes *probes) {
+        probes->listing = runtime_pods_call_free(probes->listing);
+        probes->unseen = (free(probes->unseen), NULL);
+        probes->n_unseen = 0;
+}
+
+static int add_probe(Probes *probes, ProbeSpec *spec, size_t i_new, Probe **ret) {
+        const uint64_t period = spec->period_sec * USEC_PER_SEC;
+        ProbeOptions options = {
+                .event = probes->options.event,
+                .completions = probes->options.completions,
+                .log = probes->options.log,
+                .first_delay_usec = i_new * SPREAD_USEC,
+                .find_client = find_client,
+                .find_address = find_address,
+                .on_doubt = on_doubt,
+                .on_recorded = on_recorded,
+                .on_run = on_run,
+                .userdata = probes,
+        };
+        ProbeResult known = { .message = NULL };
+        int r;
+
+        if (!probes->was_shown || options.first_delay_usec > period)
+                options.first_delay_usec = period * (random_number() % 1024) / 1024;
+        r = probe_status_find(probes->status, spec->uid, spec->name, &known);
+        if (r < 0) {
+                probe_spec_done(spec);
+                return r;
+        }
+
+        return probe_new(&options, spec, r > 0 ? &known : NULL, ret);
+}
+
+static int compare_probe(const Probe *probe, const ProbeSpec *spec) {
+        return probe_spec_compare(probe_spec(probe), spec->uid, spec->name);
+}
+
+/* Both are in order. A probe that is asked for as before goes on. */
+static int set_specs(Probes *probes, ProbeSpecs *specs) {
+        Probe **former = probes->items, **items = calloc(specs->n_items + 1, sizeof(*items));
+        size_t n_former = probes->n_items, i = 0, n_new = 0;
+        int r = 0;
+
+        if (!items)
+                return -ENOMEM;
+
+        drop_listing(probes);
+        probes->items = items;
+        probes->n_items = 0;
+        for (size_t k = 0; k < specs->n_items && r >= 0; k++) {
+                while (i < n_former && compare_probe(former[i], &specs->items[k]) < 0)
+                        probe_free(former[i++]);
+                if (i < n_former && compare_probe(former[i], &specs->items[k]) == 0) {
+                        items[probes->n_items++] = former[i];
+                        r = probe_set_spec(former[i++], &specs->items[k]);
+                        continue;
+                }
+
+                r = add_probe(probes, &specs->items[k], n_new++, &items[probes->n_items]);
+                if (r >= 0)
+                        probes->n_items++;
+        }
+        while (i < n_former)
+                probe_free(former[i++]);
+        free(former);
+        probes->was_shown = true;
+        count_states(probes);
+        if (r < 0)
+                return r;
+
+        return list_now(probes);
+}
+
+static void note_refused(Probes *probes, const char *why) {
+        if (log_once(&probes->logged, why))
+                log_warning(probes->options.log, NULL, "The NodePodProbe `%s`: %s.",
+                            probes->node_name, why);
+}
+
+/* An object that cannot be read leaves the former probes in force. */
+static int read_specs(Probes *probes, json_object *object) {
+        cleanup(probe_specs_done) ProbeSpecs specs = PROBE_SPECS_INIT;
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(free_p) char *text = NULL;
+        size_t n_refused = 0;
+        int r;
+
+        r = probe_specs_read(object, &specs, &n_refused, &error);
+        if (r < 0 && error.kind == ERROR_NONE)
+                return r;
+        if (r < 0) {
+                note_refused(probes, error_message(&error));
+                return 0;
+        }
+
+        if (n_refused > 0 &&
+            asprintf(&text,
+                     "%zu probes have no pod, container or name, are there twice, or are more than "
+                     "%d, and are ignored",
+                     n_refused, PROBES_MAX) < 0) {
+                text = NULL;
+                return -ENOMEM;
+        }
+
+        note_refused(probes, text);
+        return set_specs(probes, &specs);
+}
+
+/* The object */
+
+static int on_object(const KubeObject *object, void *userdata) {
+        Probes *probes = userdata;
+        bool is_same = probes->uid && strcmp(probes->uid, object->uid) == 0;
+        int r;
+
+        /* It was on its way while a write made a newer one. */
+        if (is_same && probes->version &&
+            kube_version_is_older(object->resource_version, probes->version))
+                return 0;
+
+        r = text_set(&probes->uid, object->uid);
+        if (r >= 0)
+                r = set_status(probes, probe_status_get(object->json), object->resource_version);
+        if (r >= 0)
+                r = read_specs(probes, object->json);
+        if (r < 0)
+                return r;
+
+        if (probes->write.n_conflicts > 0)
+                kube_patch_rest(&probes->write, 0);
+        return request_write(probes);
+}
+
+static int on_gone(const KubeObject *object, void *userdata) {
+        cleanup(probe_specs_done) ProbeSpecs none = PROBE_SPECS_INIT;
+        Probes *probes = userdata;
+
+        kube_patch_cancel(&probes->write);
+        probes->written = (json_object_put(probes->written), NULL);
+        probes->status = (json_object_put(probes->status), NULL);
+        probes->uid = (free(probes->uid), NULL);
+        probes->version = (free(probes->version), NULL);
+        return set_specs(probes, &none);
+}
+
+static int on_version(const char *version, void *userdata) {
+        return version ? 0 : on_gone(NULL, userdata);
+}
+
+static int on_resource_changed(void *userdata) {
+        Probes *probes = userdata;
+
+        notify_changed(probes);
+        return request_write(probes);
+}
+
+static int add_resource(Probes *probes) {
+        static const char *const versions[] = { "v1alpha1", NULL };
+        cleanup(free_p) char *fields = NULL;
+
+        if (asprintf(&fields, "metadata.name=%s", probes->node_name) < 0) {
+                fields = NULL;
+                return -ENOMEM;
+        }
+
+        return kube_resource_new(
+                &(KubeResourceOptions){
+                        .client = probes->options.client,
+                        .log = probes->options.log,
+                        .metrics = probes->options.metrics,
+                        .group = GROUP,
+                        .versions = versions,
+                        .resource = RESOURCE,
+                        .subject = "the probes of this node",
+                        .is_optional = true,
+                        .selections = { { .fields = fields,
+                                          .on_object = on_object,
+                                          .on_gone = on_gone } },
+                        .on_version = on_version,
+                        .on_changed = on_resource_changed,
+                        .userdata = probes,
+                },
+                &probes->resource);
+}
+
+/* Pods: the kubelet reports what has happened to their containers */
+
+static bool is_probed(const Probes *probes, const Pod *pod) {
+        for (size_t i = 0; i < probes->n_items; i++)
+                if (strcmp(probe_spec(probes->items[i])->uid, pod->uid) == 0)
+                        return true;
+
+        return false;
+}
+
+static int on_pod(const Pod *pod, const Pod *before, void *userdata) {
+        return is_probed(userdata, pod) ? list_now(userdata) : 0;
+}
+
+static int on_pod_gone(const Pod *pod, void *userdata) {
+        return is_probed(userdata, pod) ? list_now(userdata) : 0;
+}
+
+static int on_pods_state(bool is_synced, void *userdata) {
+        return list_now(userdata);
+}
+
+/* All of it */
+
+int probes_new(const ProbesOptions *options, Probes **ret) {
+        cleanup(probes_free_p) Probes *probes = malloc(sizeof(*probes));
+        int r;
+
+        if (!probes)
+                return -ENOMEM;
+
+        *probes = (Probes){
+                .options = *options,
+                .node_name = strdup(options->node_name),
+                .watcher = { .on_pod = on_pod,
+                             .on_gone = on_pod_gone,
+                             .on_state = on_pods_state,
+                             .userdata = probes },
+                .write = { .client = options->client, .userdata = probes },
+        };
+        timer_init(&probes->list_due, options->event, ACCURACY_USEC, on_list_due, probes);
+        timer_init(&probes->write_due, options->event, ACCURACY_USEC, on_write_due, probes);
+        pods_watch(options->pods, &probes->watcher);
+        if (!probes->node_name)
+                return -ENOMEM;
+
+        r = add_resource(probes);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(probes);
+        return 0;
+}
+
+Probes *probes_free(Probes *probes) {
+        if (!probes)
+                return NULL;
+
+        pods_unwatch(probes->options.pods, &probes->watcher);
+        kube_resource_free(probes->resource);
+        drop_listing(probes);
+        for (size_t i = 0; i < probes->n_items; i++)
+                probe_free(probes->items[i]);
+        free(probes->items);
+        timer_done(&probes->list_due);
+        timer_done(&probes->write_due);
+        kube_patch_done(&probes->write);
+        json_object_put(probes->written);
+        json_object_put(probes->status);
+        error_done(&probes->error);
+        free(probes->uid);
+        free(probes->version);
+        free(probes->node_name);
+        free(probes);
+        return NULL;
+}
+
+int probes_runtime_changed(Probes *probes) {
+        return list_now(probes);
+}
+
+int probes_kick(Probes *probes) {
+        int r;
+
+        kube_patch_rest(&probes->write, 0);
+        r = kube_resource_kick(probes->resource);
+        return r < 0 ? r : request_write(probes);
+}
+
+const Error *probes_error(const Probes *probes) {
+        return probes->error.kind != ERROR_NONE ? &probes->error
+                                                : kube_resource_error(probes->resource);
+}
+
+size_t probes_count(const Probes *probes) {
+        return probes->n_items;
+}
+
+const Probe *probes_get(const Probes *probes, size_t i) {
+        return probes->items[i];
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The probes of this node's pods (NodePodProbe of apps.kruise.io)
+ *
+ * Watches the object that is named like the node, runs what its spec asks for, and writes the results
+ * into its status: those that OpenKruise's PodProbeMarkers become conditions of pods by.
+ */
+
+#include "agent/kube/event.h"
+#include "agent/pod/pods.h"
+#include "agent/probe/probe.h"
+#include "cri/runtimes.h"
+
+typedef struct Probes Probes;
+
+typedef struct ProbesOptions {
+        sd_event *event;
+        CompletionQueue *completions;
+        Log *log;
+        Metrics *metrics; /* may be NULL */
+        KubeClient *client;
+        KubeEvents *events;
+        Pods *pods;
+        Runtimes *runtimes;
+        const char *node_name; /* copied */
+
+        void (*on_changed)(void *userdata); /* what probes_error() says may differ */
+        void *userdata;
+} ProbesOptions;
+
+/* Finds out whether there is such an object, and begins. */
+int probes_new(const ProbesOptions *options, Probes **ret);
+Probes *probes_free(Probes *probes);
+
+/* A runtime came or went. */
+int probes_runtime_changed(Probes *probes);
+
+/* Does not wait any longer if anything is backing off: the API server is known to answer. */
+int probes_kick(Probes *probes);
+
+/* Why the object cannot be watched or written, or unset. A server that has no such kind is no error. */
+const Error *probes_error(const Probes *probes);
+
+/* By pod's uid and name. Borrowed until the loop goes on; i is less than the count. */
+size_t probes_count(const Probes *probes);
+const Probe *probes_get(const Probes *probes, size_t i);
