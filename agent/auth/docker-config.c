@@ -53,22 +53,24 @@ const char *auth_dir_path(const AuthDir *dir) {
         return dir->path;
 }
 
+static int read_file(const AuthDir *dir, const char *file, const char *suffix, char **ret_path,
+                     SecretFile *ret, Error *reterr) {
+        if (asprintf(ret_path, "%s/%s%s", dir->path, file, suffix) < 0) {
+                *ret_path = NULL;
+                return -ENOMEM;
+        }
+
+        return secret_file_read(*ret_path, ret, reterr);
+}
+
 static int add_file(AuthDir *dir, const char *file, const char *suffix, Keyring *keyring,
                     Error *reterr) {
         cleanup(secret_file_done) SecretFile secret = SECRET_FILE_INIT;
         cleanup(free_p) char *path = NULL;
         int r;
 
-        if (asprintf(&path, "%s/%s%s", dir->path, file, suffix) < 0) {
-                path = NULL;
-                return -ENOMEM;
-        }
-
-        r = secret_file_read(path, &secret, reterr);
-        if (r < 0)
-                return r;
-
-        return keyring_add_text(keyring, path, secret.text, secret.size, reterr);
+        r = read_file(dir, file, suffix, &path, &secret, reterr);
+        return r < 0 ? r : keyring_add_text(keyring, path, secret.text, secret.size, reterr);
 }
 
 static int is_auth_file(const struct dirent *entry) {
@@ -78,22 +80,78 @@ static int is_auth_file(const struct dirent *entry) {
                strcmp(entry->d_name + size - strlen(SUFFIX), SUFFIX) == 0;
 }
 
-static int add_all(AuthDir *dir, Keyring *keyring, AuthDirProblem on_problem, void *userdata,
-                   size_t *ret_n_files) {
+/* What is done with each file. */
+typedef struct Visit {
+        Keyring *keyring;
+        AuthDirProblem on_problem; /* may be NULL */
+        void *userdata;
+        bool is_check; /* unknown keys are problems as well */
+        size_t n_files;
+} Visit;
+
+static int report(const Visit *visit, const char *file, const Error *error) {
+        return visit->on_problem ? visit->on_problem(file, error, visit->userdata) : 0;
+}
+
+static int check_keys(AuthDir *dir, const char *file, const Visit *visit) {
+        cleanup(secret_file_done) SecretFile secret = SECRET_FILE_INIT;
+        cleanup(unknown_keys_done) UnknownKeys unknown = UNKNOWN_KEYS_INIT;
+        cleanup(error_done) Error ignored = ERROR_INIT;
+        cleanup(free_p) char *path = NULL;
+        int r;
+
+        r = read_file(dir, file, "", &path, &secret, &ignored);
+        if (ignored.kind != ERROR_NONE)
+                return 0;
+        if (r >= 0)
+                r = credentials_spec_check_keys(secret.text, secret.size, &unknown);
+
+        for (size_t i = 0; r >= 0 && i < unknown.n_texts; i++) {
+                cleanup(error_done) Error error = ERROR_INIT;
+
+                (void) error_set(&error, ERROR_INVALID, "%s", unknown.texts[i]);
+                r = report(visit, file, &error);
+        }
+
+        return r;
+}
+
+static int visit_file(AuthDir *dir, const char *file, const Visit *visit) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        r = add_file(dir, file, "", visit->keyring, &error);
+        if (error.kind != ERROR_NONE)
+                return report(visit, file, &error);
+
+        return r < 0 || !visit->is_check ? r : check_keys(dir, file, visit);
+}
+
+/* A folder that is missing has no files. */
+static int refuse_folder(const AuthDir *dir, const Visit *visit, int number) {
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        if (number == ENOMEM)
+                return -ENOMEM;
+        if (number == ENOENT)
+                return 0;
+
+        (void) error_set(&error, ERROR_DENIED, "%s: %s", dir->path, strerror(number));
+        return report(visit, dir->path, &error);
+}
+
+static int visit_all(AuthDir *dir, Visit *visit) {
         cleanup(free_names_p) struct dirent **names = NULL;
         int n, r = 0;
 
         n = scandir(dir->path, &names, is_auth_file, alphasort);
-        *ret_n_files = n > 0 ? (size_t) n : 0;
-        for (int i = 0; i < n; i++) {
-                cleanup(error_done) Error error = ERROR_INIT;
-                int k = 0;
+        if (n < 0)
+                return refuse_folder(dir, visit, errno);
 
+        visit->n_files = (size_t) n;
+        for (int i = 0; i < n; i++) {
                 if (r >= 0)
-                        k = add_file(dir, names[i]->d_name, "", keyring, &error);
-                if (error.kind != ERROR_NONE)
-                        k = on_problem ? on_problem(names[i]->d_name, &error, userdata) : 0;
-                r = k < 0 ? k : r;
+                        r = visit_file(dir, names[i]->d_name, visit);
                 free(names[i]);
         }
 
@@ -101,12 +159,13 @@ static int add_all(AuthDir *dir, Keyring *keyring, AuthDirProblem on_problem, vo
 }
 
 int auth_dir_add_all(AuthDir *dir, Keyring *keyring, AuthDirProblem on_problem, void *userdata) {
-        size_t n_files;
+        Visit visit = { .keyring = keyring, .on_problem = on_problem, .userdata = userdata };
 
-        return add_all(dir, keyring, on_problem, userdata, &n_files);
+        return visit_all(dir, &visit);
 }
 
 int auth_dir_check(AuthDir *dir, AuthDirProblem on_problem, void *userdata, size_t *ret_n_files) {
+        Visit visit = { .on_problem = on_problem, .userdata = userdata, .is_check = true };
         cleanup(keyring_free_p) Keyring *keyring = NULL;
         int r;
 
@@ -114,7 +173,10 @@ int auth_dir_check(AuthDir *dir, AuthDirProblem on_problem, void *userdata, size
         if (r < 0)
                 return r;
 
-        return add_all(dir, keyring, on_problem, userdata, ret_n_files);
+        visit.keyring = keyring;
+        r = visit_all(dir, &visit);
+        *ret_n_files = visit.n_files;
+        return r;
 }
 
 static bool is_file_name(const char *name) {

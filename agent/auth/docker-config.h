@@ -30,7 +30,8 @@ int auth_dir_add_named(AuthDir *dir, const char *name, Keyring *keyring, Error *
  * on_problem, which may be NULL. */
 int auth_dir_add_all(AuthDir *dir, Keyring *keyring, AuthDirProblem on_problem, void *userdata);
 
-/* Reads all files and reports what is wrong with them. *ret_n_files: how many there are. */
+/* Reads all files and reports what is wrong with them, also unknown keys. *ret_n_files: how many there
+ * are. */
 int auth_dir_check(AuthDir *dir, AuthDirProblem on_problem, void *userdata, size_t *ret_n_files);
 
 const char *auth_dir_path(const AuthDir *dir);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/suggest.h"
@@ -18,6 +19,7 @@
 
 typedef struct Walk {
         const unsigned *line; /* of the next key */
+        bool is_secret;
         UnknownKeys unknown;
 } Walk;
 
@@ -34,7 +36,8 @@ void unknown_keys_done(UnknownKeys *unknown) {
 
 static const KnownKey *find_known(const KnownKey *known, const char *key) {
         for (; known->name; known++)
-                if (strcmp(known->name, "*") == 0 || strcmp(known->name, key) == 0)
+                if (strcmp(known->name, "*") == 0 || strcmp(known->name, key) == 0 ||
+                    (known->is_any_case && strcasecmp(known->name, key) == 0))
                         return known;
 
         return NULL;
@@ -71,19 +74,21 @@ static int list_known(const KnownKey *known, char **ret) {
 }
 
 /* What follows the line number. */
-static int describe(const JsonPath *path, const KnownKey *known, Error *ret) {
+static int describe(const Walk *walk, const JsonPath *path, const KnownKey *known, Error *ret) {
+        const JsonPath alone = { .key = path->key };
         const char *likely = find_likely(known, path->key);
         cleanup(free_p) char *list = NULL;
         int r;
 
         if (likely)
-                r = json_refuse(path, ret, "unknown key, ignored; did you mean %s?", likely);
+                r = json_refuse(walk->is_secret ? &alone : path, ret,
+                                "unknown key, ignored; did you mean %s?", likely);
         else {
                 r = list_known(known, &list);
                 if (r < 0)
                         return r;
-                r = json_refuse(path, ret, "unknown key, ignored%s%s", list ? "; known here: " : "",
-                                list ?: "");
+                r = json_refuse(walk->is_secret ? NULL : path, ret, "unknown key, ignored%s%s",
+                                list ? "; known here: " : "", list ?: "");
         }
 
         return ret->kind == ERROR_NONE ? r : 0;
@@ -97,7 +102,7 @@ static int report(Walk *walk, const JsonPath *path, const KnownKey *known, unsig
         if (unknown->n_found++ >= UNKNOWN_KEYS_MAX)
                 return 0;
 
-        r = describe(path, known, &text);
+        r = describe(walk, path, known, &text);
         if (r < 0)
                 return r;
 
@@ -147,8 +152,9 @@ static int check_value(Walk *walk, struct json_object *value, const JsonPath *pa
 }
 
 int known_keys_check(const Documents *documents,
-                     const KnownKey *(*known_in)(struct json_object *document), UnknownKeys *ret) {
-        cleanup(walk_done) Walk walk = { .line = documents->lines };
+                     const KnownKey *(*known_in)(struct json_object *document), bool is_secret,
+                     UnknownKeys *ret) {
+        cleanup(walk_done) Walk walk = { .line = documents->lines, .is_secret = is_secret };
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < documents->n_items; i++)

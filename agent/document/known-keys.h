@@ -9,6 +9,8 @@
  * Pure.
  */
 
+#include <stdbool.h>
+
 #include "agent/document/documents.h"
 
 #define UNKNOWN_KEYS_MAX 64 /* texts of one file */
@@ -16,8 +18,9 @@
 /* A key that an object may have. An array of these ends with one without a name. */
 typedef struct KnownKey {
         const char *name; /* "*": any */
-        const struct KnownKey
-                *members; /* of its object, or of each object of its list; NULL: any */
+        /* Of its object, or of each object of its list; NULL: any. */
+        const struct KnownKey *members;
+        bool is_any_case;
 } KnownKey;
 
 /* Each text is one line that does not name the file: "line 4: spec.image: unknown key, ignored; did
@@ -30,8 +33,10 @@ typedef struct UnknownKeys {
 
 #define UNKNOWN_KEYS_INIT ((UnknownKeys){ .texts = NULL })
 
-/* known_in() returns the keys of a document, or NULL for one that is not checked. */
+/* known_in() returns the keys of a document, or NULL for one that is not checked. is_secret: a key may hold
+ * a password, so that none is named but one that is like a known one. */
 int known_keys_check(const Documents *documents,
-                     const KnownKey *(*known_in)(struct json_object *document), UnknownKeys *ret);
+                     const KnownKey *(*known_in)(struct json_object *document), bool is_secret,
+                     UnknownKeys *ret);
 
 void unknown_keys_done(UnknownKeys *unknown);

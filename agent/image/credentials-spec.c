@@ -283,6 +283,45 @@ int credentials_spec_parse_config(const char *text, size_t size, CredentialsSpec
         return parse(text, size, true, ret, reterr);
 }
 
+/* clang-format off */
+static const KnownKey entry_keys[] = {
+        { .name = "username",      .is_any_case = true },
+        { .name = "password",      .is_any_case = true },
+        { .name = "auth",          .is_any_case = true },
+        { .name = "email",         .is_any_case = true },
+        { .name = "identitytoken", .is_any_case = true },
+        { .name = "registrytoken", .is_any_case = true },
+        { .name = NULL },
+};
+
+static const KnownKey map_keys[] = { { .name = "*", .members = entry_keys }, { .name = NULL } };
+
+/* docker keeps other things in its file as well. */
+static const KnownKey config_keys[] = {
+        { .name = "auths", .members = map_keys },
+        { .name = "*" },
+        { .name = NULL },
+};
+/* clang-format on */
+
+static const KnownKey *known_in(json_object *document) {
+        return json_get(document, "auths", json_type_object) ? config_keys : map_keys;
+}
+
+int credentials_spec_check_keys(const char *text, size_t size, UnknownKeys *ret) {
+        cleanup(documents_wipe) Documents documents = DOCUMENTS_INIT;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        r = documents_parse(text, size, &documents, &error);
+        if (error.kind != ERROR_NONE) {
+                *ret = UNKNOWN_KEYS_INIT;
+                return 0;
+        }
+
+        return r < 0 ? r : known_keys_check(&documents, known_in, /* is_secret= */ true, ret);
+}
+
 void credentials_entry_done(CredentialsEntry *entry) {
         free(entry->key);
         free_secret_string(entry->username);

@@ -16,6 +16,7 @@
 #include <stddef.h>
 
 #include "agent/base/error.h"
+#include "agent/document/known-keys.h"
 
 #define CREDENTIALS_SIZE_MAX ((size_t) 1024 * 1024)
 #define CREDENTIALS_KEY_SIZE_MAX 1024
@@ -51,6 +52,9 @@ int credentials_spec_parse_config(const char *text, size_t size, CredentialsSpec
 
 /* The same of a map that stands in another document. */
 int credentials_spec_read(struct json_object *map, CredentialsSpec *ret, Error *reterr);
+
+/* The keys of such a text that mean nothing; one that cannot be parsed has none. */
+int credentials_spec_check_keys(const char *text, size_t size, UnknownKeys *ret);
 
 void credentials_entry_done(CredentialsEntry *entry);
 void credentials_spec_done(CredentialsSpec *spec);

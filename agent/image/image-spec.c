@@ -662,5 +662,5 @@ static const KnownKey *known_in(struct json_object *document) {
 }
 
 int image_spec_check_keys(const Documents *documents, UnknownKeys *ret) {
-        return known_keys_check(documents, known_in, ret);
+        return known_keys_check(documents, known_in, /* is_secret= */ false, ret);
 }

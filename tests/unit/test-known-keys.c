@@ -24,7 +24,7 @@
 static const KnownKey item_keys[] = { { .name = "name" }, { .name = "size" }, { .name = NULL } };
 static const KnownKey any_keys[] = { { .name = "*", item_keys }, { .name = NULL } };
 static const KnownKey many_keys[] = {
-        { .name = "one" }, { .name = "two" }, { .name = "three" }, { .name = "four" },
+        { .name = "one", .is_any_case = true }, { .name = "two" }, { .name = "three" }, { .name = "four" },
         { .name = "five" }, { .name = "six" }, { .name = "seven" }, { .name = "eight" },
         { .name = "nine" }, { .name = NULL },
 };
@@ -89,13 +89,13 @@ static const KnownKey *known_in(struct json_object *document) {
         return json_get(document, "skip", json_type_int) ? NULL : root_keys;
 }
 
-static void check(const char *text, UnknownKeys *ret) {
+static void check(const char *text, bool is_secret, UnknownKeys *ret) {
         cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
         cleanup(error_done) Error error = ERROR_INIT;
 
         if (documents_parse(text, strlen(text), &documents, &error) < 0)
                 fail_msg("%s", error_message(&error));
-        assert_int_equal(known_keys_check(&documents, known_in, ret), 0);
+        assert_int_equal(known_keys_check(&documents, known_in, is_secret, ret), 0);
 }
 
 static void test_row(void **state) {
@@ -103,7 +103,7 @@ static void test_row(void **state) {
         cleanup(unknown_keys_done) UnknownKeys unknown = UNKNOWN_KEYS_INIT;
         char found[1024] = "";
 
-        check(row->text, &unknown);
+        check(row->text, false, &unknown);
         assert_int_equal(unknown.n_texts, unknown.n_found);
         for (size_t i = 0; i < unknown.n_texts; i++)
                 snprintf(found + strlen(found), sizeof(found) - strlen(found), "%s\n",
@@ -117,14 +117,35 @@ static void test_more_than_texts(void **state) {
 
         for (int i = 0; i < UNKNOWN_KEYS_MAX + 10; i++)
                 snprintf(text + strlen(text), sizeof(text) - strlen(text), "key-%d: 1\n", i);
-        check(text, &unknown);
+        check(text, false, &unknown);
         assert_int_equal(unknown.n_texts, UNKNOWN_KEYS_MAX);
         assert_int_equal(unknown.n_found, UNKNOWN_KEYS_MAX + 10);
 }
 
+/* Neither a key that is unlike all known ones, nor those above it. */
+static void test_secrets(void **state) {
+        cleanup(unknown_keys_done) UnknownKeys unknown = UNKNOWN_KEYS_INIT;
+
+        check("map:\n  jo:hunter2@example:\n    sise: 1\n    hunter3: 2\n", true, &unknown);
+        assert_int_equal(unknown.n_texts, 2);
+        assert_string_equal(unknown.texts[0], "line 3: " UNKNOWN("sise") "; did you mean size?");
+        assert_string_equal(unknown.texts[1],
+                            "line 4: unknown key, ignored; known here: name, size");
+}
+
+static void test_any_case(void **state) {
+        static const char text[] = "many: {ONE: 1}\nITEMS: []\n";
+        cleanup(unknown_keys_done) UnknownKeys unknown = UNKNOWN_KEYS_INIT;
+
+        check(text, false, &unknown);
+        assert_int_equal(unknown.n_texts, 1);
+        assert_string_equal(unknown.texts[0],
+                            "line 2: " UNKNOWN("ITEMS") "; known here: items, map, many, any");
+}
+
 int main(void) {
         const size_t n_rows = sizeof(rows) / sizeof(rows[0]);
-        struct CMUnitTest tests[sizeof(rows) / sizeof(rows[0]) + 1];
+        struct CMUnitTest tests[sizeof(rows) / sizeof(rows[0]) + 3];
         size_t n = 0;
 
         for (; n < n_rows; n++)
@@ -134,6 +155,8 @@ int main(void) {
                         .initial_state = (void *) &rows[n],
                 };
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_more_than_texts);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_secrets);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_any_case);
 
         return _cmocka_run_group_tests("unknown keys of", tests, n, NULL, NULL);
 }
