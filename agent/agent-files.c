@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 #include "agent/auth/credential-providers.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/exposure.h"
+#include "agent/base/quote.h"
+#include "agent/base/text.h"
 #include "agent/config.h"
 #include "agent/kube/access.h"
 
@@ -216,6 +219,72 @@ static int check_folders(sd_event *event, const Options *options, bool is_cluste
         return diagnosis_visit(&subject, &here);
 }
 
+gid_t agent_files_find_group(const char *name) {
+        const struct group *group = getgrnam(name);
+        char *end;
+        unsigned long number;
+
+        if (group)
+                return group->gr_gid;
+
+        number = strtoul(name, &end, 10);
+        return name[0] && !*end && number < (gid_t) -1 ? (gid_t) number : (gid_t) -1;
+}
+
+int agent_files_report_group(const char *option, const char *name,
+                             const DiagnosisVisitor *visitor) {
+        cleanup(free_p) char *text = NULL;
+
+        if (asprintf(&text, "there is no group %s, so that only root has this right",
+                     quote(name, (char[QUOTE_SIZE]){ 0 })) < 0) {
+                text = NULL;
+                return -ENOMEM;
+        }
+
+        return visitor->on_problem(option, text, "correct the name, or make the group",
+                                   visitor->userdata);
+}
+
+static int check_group(const char *option, const char *name, const DiagnosisVisitor *visitor) {
+        if (!name || !name[0] || agent_files_find_group(name) != (gid_t) -1)
+                return 0;
+
+        return agent_files_report_group(option, name, visitor);
+}
+
+/* The kubeconfig in use is diagnosed by the part that uses it. */
+static bool has_same_access(const Options *a, const Options *b) {
+        return a->mode == b->mode && text_equal(a->kubeconfig, b->kubeconfig) &&
+               text_equal(a->kubeconfig_context, b->kubeconfig_context);
+}
+
+static int on_start_problem(const char *subject, const char *message, const char *advice,
+                            void *userdata) {
+        const DiagnosisVisitor *visitor = userdata;
+
+        return visitor->on_problem(subject, message,
+                                   "correct it; inplaced would not start again with it",
+                                   visitor->userdata);
+}
+
+int agent_files_check_start(char **argv, const Options *running, const DiagnosisVisitor *visitor) {
+        const DiagnosisVisitor here = {
+                .on_problem = on_start_problem,
+                .userdata = (void *) visitor,
+        };
+        cleanup(options_done) Options options = { .config_path = NULL };
+        cleanup(sd_event_unrefp) sd_event *event = NULL;
+        int r;
+
+        r = options_read(argv, &options, &here);
+        if (r >= 0)
+                r = sd_event_new(&event);
+        if (r >= 0 && options_is_cluster(&options, kube_access_is_pod(NULL)) &&
+            !has_same_access(&options, running))
+                r = check_kubeconfig(event, &options, &here);
+        return r < 0 ? r : check_providers(event, &options, visitor);
+}
+
 int agent_files_check(const Options *options, const DiagnosisVisitor *visitor) {
         bool is_cluster = options_is_cluster(options, kube_access_is_pod(NULL));
         cleanup(sd_event_unrefp) sd_event *event = NULL;
@@ -226,5 +295,9 @@ int agent_files_check(const Options *options, const DiagnosisVisitor *visitor) {
                 r = check_kubeconfig(event, options, visitor);
         if (r >= 0)
                 r = check_providers(event, options, visitor);
+        if (r >= 0)
+                r = check_group("--socket-group", options->socket_group, visitor);
+        if (r >= 0)
+                r = check_group("--restart-group", options->restart_group, visitor);
         return r < 0 ? r : check_folders(event, options, is_cluster, visitor);
 }

@@ -9,6 +9,8 @@
  * What is in them can be checked without an agent.
  */
 
+#include <sys/types.h>
+
 #include "agent/auth/docker-config.h"
 #include "agent/base/diagnosis-visitor.h"
 #include "agent/base/log.h"
@@ -22,6 +24,16 @@ AgentFiles *agent_files_free(AgentFiles *files);
 
 int agent_files_log(const AgentFiles *files, Log *log);
 DiagnosisSource agent_files_diagnosis(const AgentFiles *files);
+
+/* The group with this name or number; (gid_t) -1: there is none, or the name is empty. May block. */
+gid_t agent_files_find_group(const char *name);
+
+/* Reports that there is no such group, and what follows from that. */
+int agent_files_report_group(const char *option, const char *name, const DiagnosisVisitor *visitor);
+
+/* What of the configuration on disk keeps a running agent from starting again, or what it starts without.
+ * argv is that of main(). */
+int agent_files_check_start(char **argv, const Options *running, const DiagnosisVisitor *visitor);
 
 /* Reads the files as the agent does, with the same code: those that the options name, then the documents
  * and the credentials. Reports what is wrong in them. Contacts nothing and writes nothing. */

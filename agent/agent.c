@@ -20,6 +20,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/file.h"
 #include "agent/base/loop.h"
+#include "agent/base/text.h"
 #include "agent/cluster/cluster.h"
 #include "agent/node/folder.h"
 #include "agent/node/state-file.h"
@@ -41,6 +42,13 @@
 
 #define DEFAULT_GROUP "inplaced"
 #define RIGHTS "give the agent the rights of packaging/kubernetes/base/rbac.yaml"
+
+/* What a group has at the socket. */
+typedef enum SocketRight {
+        RIGHT_USE,
+        RIGHT_RESTART,
+        _RIGHT_MAX,
+} SocketRight;
 
 struct Agent {
         sd_event *event;
@@ -71,6 +79,7 @@ struct Agent {
         Recreate *recreate;
         Probes *probes;
         Api *api;
+        char *missing_groups[_RIGHT_MAX]; /* that the options name; NULL: they exist */
         HttpServer *http;
         Timer notify;
         Timer trim;
@@ -674,34 +683,32 @@ static gid_t find_default_group(void) {
         return (gid_t) -1;
 }
 
-/* A name or a number; "": no group. (gid_t) -1 is none, also if the group does not exist, which is
- * logged. */
-static gid_t find_group(const char *name, const char *consequence, Log *log) {
-        const struct group *group;
-        char *end;
-        unsigned long number;
+/* NULL or "": no group. One that does not exist is none, which is logged and remembered. */
+static int find_group(Agent *agent, SocketRight right, const char *name, gid_t *ret) {
+        *ret = (gid_t) -1;
+        if (!name || !name[0])
+                return 0;
 
-        if (!name[0])
-                return (gid_t) -1;
+        *ret = agent_files_find_group(name);
+        if (*ret != (gid_t) -1)
+                return 0;
 
-        group = getgrnam(name);
-        if (group)
-                return group->gr_gid;
-
-        number = strtoul(name, &end, 10);
-        if (!*end && number < (gid_t) -1)
-                return (gid_t) number;
-
-        log_warning(log, NULL, "There is no group `%s`, only root may %s.", name, consequence);
-        return (gid_t) -1;
+        log_warning(agent->log, NULL, "There is no group `%s`, only root may %s.", name,
+                    right == RIGHT_USE ? "use the socket"
+                                       : "restart containers through the socket");
+        return text_set(&agent->missing_groups[right], name);
 }
 
-static gid_t find_socket_group(const char *name, Log *log) {
-        return name ? find_group(name, "use the socket", log) : find_default_group();
-}
+static int visit_groups(const void *source, const DiagnosisVisitor *visitor) {
+        static const char *const options[_RIGHT_MAX] = { "--socket-group", "--restart-group" };
+        const Agent *agent = source;
+        int r = 0;
 
-static gid_t find_restart_group(const char *name, Log *log) {
-        return name ? find_group(name, "restart containers through the socket", log) : (gid_t) -1;
+        for (SocketRight right = 0; r >= 0 && right < _RIGHT_MAX; right++)
+                if (agent->missing_groups[right])
+                        r = agent_files_report_group(options[right], agent->missing_groups[right],
+                                                     visitor);
+        return r;
 }
 
 /* systemd's RuntimeDirectory= makes it where there is systemd. */
@@ -719,10 +726,8 @@ static int make_socket_folder(const char *socket) {
 }
 
 static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
-        const gid_t socket_group = find_socket_group(options->socket_group, agent->log);
-        const gid_t restart_group = find_restart_group(options->restart_group, agent->log);
         const char *restart_group_name = options->restart_group;
-        const ApiOptions api = {
+        ApiOptions api = {
                 .completions = agent->completions,
                 .log = agent->log,
                 .metrics = agent->metrics,
@@ -737,9 +742,7 @@ static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
                 .listener = {
                         .path = options->socket,
                         .fd = options->listening_fd,
-                        .group = socket_group,
                 },
-                .restart_group = restart_group,
                 .restart_group_name =
                         restart_group_name && restart_group_name[0] ? restart_group_name : NULL,
                 .state_file = agent->state_file,
@@ -749,6 +752,15 @@ static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
         };
         int r;
 
+        r = find_group(agent, RIGHT_USE, options->socket_group, &api.listener.group);
+        if (r >= 0)
+                r = find_group(agent, RIGHT_RESTART, options->restart_group, &api.restart_group);
+        if (r < 0)
+                return r;
+
+        if (!options->socket_group)
+                api.listener.group = find_default_group();
+        agent->subject.groups = (DiagnosisSource){ .visit = visit_groups, .source = agent };
         r = options->listening_fd < 0 ? make_socket_folder(options->socket) : 0;
         if (r < 0)
                 return r;
@@ -931,9 +943,15 @@ Agent *agent_free(Agent *agent) {
         timer_done(&agent->notify);
         timer_done(&agent->trim);
         metrics_free(agent->metrics);
+        for (SocketRight right = 0; right < _RIGHT_MAX; right++)
+                free(agent->missing_groups[right]);
         free(agent->images_path);
         free(agent);
         return NULL;
+}
+
+void agent_set_configuration(Agent *agent, DiagnosisSource configuration) {
+        agent->subject.configuration = configuration;
 }
 
 int agent_reload(Agent *agent, const Options *options) {

@@ -21,6 +21,9 @@ int agent_new(sd_event *event, Log *log, const Options *options, AgentReady on_r
 /* Ends everything that is under way within a fraction of a second. Returns NULL. */
 Agent *agent_free(Agent *agent);
 
+/* What the doctor says of the configuration on disk. */
+void agent_set_configuration(Agent *agent, DiagnosisSource configuration);
+
 /* Applies what can be changed while it runs, and reads folders and tries sockets again. */
 int agent_reload(Agent *agent, const Options *options);
 

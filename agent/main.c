@@ -187,6 +187,12 @@ static void on_ready(void *userdata) {
         (void) sd_notify(false, "READY=1");
 }
 
+static int visit_configuration(const void *source, const DiagnosisVisitor *visitor) {
+        const Program *program = source;
+
+        return agent_files_check_start(program->argv, &program->options, visitor);
+}
+
 static int program_run(Program *program, Error *reterr) {
         int r;
 
@@ -212,6 +218,8 @@ static int program_run(Program *program, Error *reterr) {
         if (r < 0)
                 return r;
 
+        agent_set_configuration(program->agent, (DiagnosisSource){ .visit = visit_configuration,
+                                                                   .source = program });
         return sd_event_loop(program->event);
 }
 

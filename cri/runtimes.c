@@ -276,6 +276,11 @@ static int runtime_try(Runtime *runtime) {
         timer_stop(&runtime->retry);
         r = rpc_client_connect(runtime->runtimes->completions, runtime->path, on_closed, runtime,
                                &runtime->client, &error);
+        if (error.kind == ERROR_DENIED)
+                return runtime_fail(runtime, RUNTIME_REFUSED, ERROR_DENIED,
+                                    format("inplaced may not connect to %s: let its user join the "
+                                           "group of the socket",
+                                           runtime->path));
         if (error.kind != ERROR_NONE)
                 return runtime_fail(runtime, RUNTIME_ABSENT, ERROR_NONE,
                                     format("no runtime at %s", error_message(&error)));

@@ -26,7 +26,7 @@ typedef enum RuntimeState {
         RUNTIME_ABSENT,     /* no socket, or none that is served */
         RUNTIME_CONNECTING, /* connected, and asked for its version and whether it works */
         RUNTIME_READY,
-        RUNTIME_REFUSED, /* what is there does not speak CRI v1, or does not answer */
+        RUNTIME_REFUSED, /* what is there does not speak CRI v1, or does not answer, or not to us */
         _RUNTIME_STATE_MAX,
 } RuntimeState;
 

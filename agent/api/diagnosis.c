@@ -12,6 +12,8 @@
 /* Below this, unpacking anything but a small image fails, and the kubelet evicts pods. */
 #define FREE_PERCENT_MIN 5
 
+#define IMAGES_MAX 100 /* that are listed */
+
 #define NO_RUNTIME                                                                               \
         "no container runtime was found at the usual places; start it, or name its socket with " \
         "--runtime-endpoint"
@@ -57,6 +59,15 @@ bool diagnosis_is_ready(const DiagnosisSubject *subject, const char **ret_why) {
         return !subject->pods.is_ready || subject->pods.is_ready(subject->pods.source, ret_why);
 }
 
+static const char *runtime_advice(const Runtimes *runtimes) {
+        const Runtime *runtime = runtimes_chosen(runtimes) ?: most_telling(runtimes);
+
+        return runtime && runtime_state(runtime) == RUNTIME_REFUSED
+                       ? "images are pulled as soon as it answers"
+                       : "start it, e.g. systemctl start containerd; images are pulled as soon as "
+                         "it is there";
+}
+
 static int visit_runtime(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {
         const Runtime *chosen = runtimes_chosen(subject->runtimes);
         const char *sentence = diagnosis_runtime_sentence(subject->runtimes);
@@ -64,9 +75,7 @@ static int visit_runtime(const DiagnosisSubject *subject, const DiagnosisVisitor
 
         if (!chosen || runtime_state(chosen) != RUNTIME_READY)
                 return visitor->on_problem("container runtime", sentence,
-                                           "start it, e.g. systemctl start containerd; images are "
-                                           "pulled as soon as it is there",
-                                           visitor->userdata);
+                                           runtime_advice(subject->runtimes), visitor->userdata);
 
         r = visitor->on_fact("container runtime", sentence, visitor->userdata);
         if (r < 0)
@@ -263,5 +272,65 @@ int diagnosis_visit(const DiagnosisSubject *subject, const DiagnosisVisitor *vis
                 r = visit_state(subject, visitor);
         if (r >= 0 && subject->files.visit)
                 r = subject->files.visit(subject->files.source, visitor);
+        if (r >= 0 && subject->groups.visit)
+                r = subject->groups.visit(subject->groups.source, visitor);
+        return r;
+}
+
+/* What its last attempt failed with. NULL: nothing is wrong with it. */
+static const char *image_problem(const Image *image) {
+        const ImageStatus *status = image_status(image);
+
+        return image_is_desired(image) && status->phase != IMAGE_SUCCEEDED ? status->message : NULL;
+}
+
+static int visit_image(const Image *image, const DiagnosisVisitor *visitor) {
+        bool is_final = image_phase_is_final(image_status(image)->phase);
+        const char *tag = image_tag(image);
+        cleanup(free_p) char *reference = NULL;
+
+        if (asprintf(&reference, "%s%s%s", image_name(image), strchr(tag, ':') ? "@" : ":", tag) <
+            0) {
+                reference = NULL;
+                return -ENOMEM;
+        }
+
+        return visitor->on_problem(reference, image_problem(image),
+                                   is_final ? "then request it again with inplacectl pull"
+                                            : "it is tried again",
+                                   visitor->userdata);
+}
+
+static int visit_images(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {
+        cleanup(free_p) char *text = NULL;
+        size_t n = 0;
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < images_count(subject->images); i++) {
+                const Image *image = images_get(subject->images, i);
+
+                if (image_problem(image) && n++ < IMAGES_MAX)
+                        r = visit_image(image, visitor);
+        }
+        if (r < 0 || n <= IMAGES_MAX)
+                return r;
+
+        if (asprintf(&text, "%zu more have failed", n - IMAGES_MAX) < 0) {
+                text = NULL;
+                return -ENOMEM;
+        }
+
+        return visitor->on_problem("images", text, "see inplacectl status --failed",
+                                   visitor->userdata);
+}
+
+int diagnosis_visit_all(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {
+        int r;
+
+        r = diagnosis_visit(subject, visitor);
+        if (r >= 0 && subject->images)
+                r = visit_images(subject, visitor);
+        if (r >= 0 && subject->configuration.visit)
+                r = subject->configuration.visit(subject->configuration.source, visitor);
         return r;
 }

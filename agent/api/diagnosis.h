@@ -21,12 +21,18 @@ typedef struct DiagnosisSubject {
         AuthDir *auth_dir;
         const StateFile *state_file;
         const char *images_path;
-        DiagnosisSource cluster; /* instead of an images folder */
-        DiagnosisSource pods;    /* in a cluster */
-        DiagnosisSource files;   /* who else may write or read them */
+        DiagnosisSource cluster;       /* instead of an images folder */
+        DiagnosisSource pods;          /* in a cluster */
+        DiagnosisSource files;         /* who else may write or read them */
+        DiagnosisSource groups;        /* who may use the socket */
+        DiagnosisSource configuration; /* as it is on disk now */
 } DiagnosisSubject;
 
+/* For a status, which shows the images by itself. */
 int diagnosis_visit(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor);
+
+/* For the doctor: the same, the images that are not there, and whether inplaced would start again. */
+int diagnosis_visit_all(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor);
 
 /* The sentence about the runtime that counts: the chosen one, or why there is none. Borrowed from
  * the runtimes. */

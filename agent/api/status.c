@@ -89,14 +89,12 @@ static int on_fact(const char *subject, const char *value, void *userdata) {
         return fact->subject && fact->value ? 0 : -ENOMEM;
 }
 
-static int diagnose(const Api *api, Report *report) {
-        const DiagnosisVisitor visitor = {
+static DiagnosisVisitor report_visitor(Report *report) {
+        return (DiagnosisVisitor){
                 .on_problem = on_problem,
                 .on_fact = on_fact,
                 .userdata = report,
         };
-
-        return diagnosis_visit(api->subject, &visitor);
 }
 
 static void runtime_message_done(RuntimeMessage *message) {
@@ -124,6 +122,7 @@ int api_get_status(RpcRequest *request, const void *message, void *userdata) {
         const Runtime *runtime = runtimes_chosen(api->runtimes);
         cleanup(runtime_message_done) RuntimeMessage chosen = { .endpoint = NULL };
         cleanup(report_done) Report report = { .n_facts = 0 };
+        const DiagnosisVisitor visitor = report_visitor(&report);
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(free_p) char *text = NULL;
         const NodeImageOptions options = {
@@ -144,7 +143,7 @@ int api_get_status(RpcRequest *request, const void *message, void *userdata) {
         if (r < 0)
                 return r;
 
-        r = diagnose(api, &report);
+        r = diagnosis_visit(api->subject, &visitor);
         if (r < 0)
                 return r;
 
@@ -202,13 +201,14 @@ int api_diagnose(RpcRequest *request, const void *message, void *userdata) {
         Inplaced__V1__DiagnoseResponse reply = INPLACED__V1__DIAGNOSE_RESPONSE__INIT;
         cleanup(runtime_messages_done) RuntimeMessages runtimes = { .items = NULL };
         cleanup(report_done) Report report = { .n_facts = 0 };
+        const DiagnosisVisitor visitor = report_visitor(&report);
         int r;
 
         r = list_runtimes(api, &runtimes);
         if (r < 0)
                 return r;
 
-        r = diagnose(api, &report);
+        r = diagnosis_visit_all(api->subject, &visitor);
         if (r < 0)
                 return r;
 

@@ -163,7 +163,7 @@ static int print_diagnosis(const void *message, const Options *options) {
                          reply->n_problems == 1 ? " was" : "s were");
         else if (!has_runtime)
                 complain("no container runtime is ready");
-        return reply->n_problems > 0 || !has_runtime ? EXIT_STATUS_FAILED : EXIT_STATUS_DONE;
+        return reply->n_problems > 0 || !has_runtime ? EXIT_STATUS_PARTLY : EXIT_STATUS_DONE;
 }
 
 static void add_problem(LocalDiagnosis *diagnosis, const char *subject, const char *message,
@@ -190,7 +190,7 @@ static void add_fact(LocalDiagnosis *diagnosis, const char *subject, const char 
 void doctor_local_diagnose(const char *const *sockets, const Error *unreachable,
                            LocalDiagnosis *ret) {
 
-        size_t n_listening = 0;
+        size_t n_listening = 0, n_denied = 0;
 
         *ret = (LocalDiagnosis){ .response = INPLACED__V1__DIAGNOSE_RESPONSE__INIT };
         ret->response.facts = ret->fact_list;
@@ -202,18 +202,24 @@ void doctor_local_diagnose(const char *const *sockets, const Error *unreachable,
 
                 add_fact(ret, sockets[i], socket_check_to_string(result));
                 n_listening += result == 0;
+                n_denied += result == -EACCES || result == -EPERM;
         }
 
-        if (n_listening == 0)
+        if (n_listening == 0 && n_denied > 0)
+                add_problem(ret, "container runtime", "this user may not connect to its socket",
+                            "run this as root");
+        else if (n_listening == 0)
                 add_problem(ret, "container runtime", "none listens on the usual sockets",
-                            "start one, such as containerd, or run this as root");
+                            "start one, such as containerd");
 }
 
 static int diagnose_alone(const Error *error, const Options *options) {
         LocalDiagnosis diagnosis;
+        int r;
 
         doctor_local_diagnose(discover_usual_sockets, error, &diagnosis);
-        return print_diagnosis(&diagnosis.response, options);
+        r = print_diagnosis(&diagnosis.response, options);
+        return r < 0 ? r : EXIT_STATUS_FAILED;
 }
 
 int command_doctor(const Options *options) {

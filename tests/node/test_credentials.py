@@ -236,7 +236,7 @@ def test_malformed_file_is_reported(start_agent, fake_runtime):
     Preload(agent, "hub.test/demo/web:1").wait_end()
     assert used(fake_runtime) == ["alice"]
     ran = agent.ctl("doctor")
-    assert ran.returncode == 1 and "bad.json" in ran.stdout
+    assert ran.returncode == 3 and "bad.json" in ran.stdout
 
 
 def test_exposed_files(make_agent, fake_runtime):

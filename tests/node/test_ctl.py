@@ -289,12 +289,12 @@ def test_images(agent, push):
     table = agent.ctl("images")
     (row,) = [line for line in table.stdout.splitlines() if image.reference in line]
     assert row.startswith(image.image_id.removeprefix("sha256:")[:12])
-    assert "REQUESTED BY" in table.stdout and "folder:web.yaml" in row
+    assert "file web.yaml" in row
     for form, load in _LOAD.items():
         listed = load(agent.ctl("images", "-o", form).stdout)["images"]
         (found,) = [one for one in listed if one["id"] == image.image_id]
         assert found["repoTags"] == [image.reference]
-        assert found["requestedBy"] == ["folder:web.yaml"]
+        assert found["wantedBy"] == ["file web.yaml"]
 
 
 def test_doctor(agent, containerd):
@@ -311,11 +311,11 @@ def test_doctor(agent, containerd):
 
 
 def test_doctor_finds_a_problem(make_agent, folder):
-    """doctor says in one line what is wrong with the runtime and what to do; exit status 1."""
+    """doctor says in one line what is wrong with the runtime and what to do; exit status 3."""
     agent = make_agent(f"unix://{folder.path}/nowhere.sock")
     agent.start()
     ran = agent.ctl("doctor")
-    assert ran.returncode == 1
+    assert ran.returncode == 3
     assert "nowhere.sock" in ran.stdout
     (problem,) = json.loads(agent.ctl("doctor", "-o", "json").stdout)["problems"]
     assert "nowhere.sock" in problem["message"] and problem["advice"]

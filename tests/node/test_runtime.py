@@ -111,7 +111,7 @@ def test_old_runtime(start_agent, fake_runtime):
     agent = start_agent(fake_runtime.endpoint)
     wait_until(lambda: "CRI v1" in readiness(agent)[1], 10, lambda: f"{readiness(agent)}")
     ran = agent.ctl("doctor")
-    assert ran.returncode == 1 and "does not speak CRI v1" in ran.stdout
+    assert ran.returncode == 3 and "does not speak CRI v1" in ran.stdout
     fake_runtime.api = "v1"
     wait_ready(agent, True, 5)
 
