@@ -756,8 +756,10 @@ int progress_tracker_claim(ProgressTracker *tracker, const ImageRef *ref, const 
         if (r < 0)
                 return r;
 
+        /* One that is being counted has its manifest by its config. */
         for (Progress *other = tracker->items; other; other = other->next)
-                if (claims_other(manifest, reference, other->find.manifest_digest,
+                if (!other->on_counted &&
+                    claims_other(manifest, reference, other->find.manifest_digest,
                                  other->reference))
                         progress_find_forget(&other->find);
 

@@ -112,6 +112,16 @@ def test_simultaneous_pulls_share_a_layer(start_agent, containerd, fake_registry
         containerd.remove_image(reference)
 
 
+def test_names_of_one_image_at_once(start_agent, containerd, push):
+    """Pulls of one image under several names all end, and fetch it once between them."""
+    image = push([3_000_000])
+    others = [push([3_000_000], tag=f"{n}", labels={"tag": "1"}) for n in range(2, 7)]
+    assert {other.image_id for other in others} == {image.image_id}
+    agent = start_agent(containerd.endpoint, max_parallel_pulls=8)
+    references = [image.digest_reference, image.reference, *(one.reference for one in others)]
+    assert 3_000_000 < sum(_bytes_of(agent, *references)) < 3_010_000
+
+
 def test_an_attempt_that_failed_counts(start_agent, containerd, fake_registry, image_name):
     """What a failed attempt fetched is part of the sum, and is not counted again."""
     layers = [random_layer(2 << 20, seed=921), random_layer(3 << 20, seed=922)]
