@@ -60,6 +60,7 @@ typedef struct RequestList {
 static const Inplaced__V1__Phase phases[_IMAGE_PHASE_MAX] = {
         [IMAGE_WAITING]   = INPLACED__V1__PHASE__PHASE_WAITING,
         [IMAGE_PULLING]   = INPLACED__V1__PHASE__PHASE_PULLING,
+        [IMAGE_BACKING_OFF] = INPLACED__V1__PHASE__PHASE_PULLING,
         [IMAGE_SUCCEEDED] = INPLACED__V1__PHASE__PHASE_SUCCEEDED,
         [IMAGE_FAILED]    = INPLACED__V1__PHASE__PHASE_FAILED,
 };
@@ -169,6 +170,7 @@ static void preload_event_init(Inplaced__V1__PreloadEvent *event, const Preload 
         event->phase = phases[status->phase];
         event->step = steps[status->step];
         event->attempt = status->attempt;
+        event->next_attempt_time = status->next_attempt_at;
         event->bytes_done = status->bytes_done;
         event->bytes_total = status->bytes_total;
         if (status->is_counted) {

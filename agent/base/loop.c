@@ -198,3 +198,14 @@ void retry_reset(Retry *retry) {
 bool retry_is_waiting(const Retry *retry) {
         return timer_is_running(&retry->timer);
 }
+
+uint64_t retry_rest_usec(const Retry *retry) {
+        uint64_t now = 0, due = 0;
+
+        if (!retry_is_waiting(retry) ||
+            sd_event_now(retry->timer.event, CLOCK_MONOTONIC, &now) < 0 ||
+            sd_event_source_get_time(retry->timer.source, &due) < 0)
+                return 0;
+
+        return due > now ? due - now : 0;
+}

@@ -98,3 +98,5 @@ int retry_kick(Retry *retry);
 /* It succeeded, or is no longer needed: no call is pending, and the next failure is the first. */
 void retry_reset(Retry *retry);
 bool retry_is_waiting(const Retry *retry);
+/* How long it still waits, as of this turn of the loop; 0 if it does not. */
+uint64_t retry_rest_usec(const Retry *retry);

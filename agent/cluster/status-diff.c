@@ -239,6 +239,8 @@ static struct json_object *entry_to_json(const StatusEntry *entry) {
                 entry->status ? *entry->status : (ImageStatus){ .phase = IMAGE_WAITING };
 
         status.version = entry->version;
+        if (status.phase == IMAGE_BACKING_OFF) /* OpenKruise has no such phase */
+                status.phase = status.started_at > 0 ? IMAGE_PULLING : IMAGE_WAITING;
         return image_status_to_json(&status, entry->name, entry->tag);
 }
 
@@ -269,10 +271,9 @@ static void diff_note(Diff *diff, StatusDifference difference) {
 
 static void diff_count(Diff *diff, struct json_object *item) {
         static const Count counts[_IMAGE_PHASE_MAX] = {
-                [IMAGE_WAITING] = COUNT_WAITING,
-                [IMAGE_PULLING] = COUNT_PULLING,
-                [IMAGE_SUCCEEDED] = COUNT_SUCCEEDED,
-                [IMAGE_FAILED] = COUNT_FAILED,
+                [IMAGE_WAITING] = COUNT_WAITING,     [IMAGE_PULLING] = COUNT_PULLING,
+                [IMAGE_BACKING_OFF] = COUNT_PULLING, /* never written, but others may */
+                [IMAGE_SUCCEEDED] = COUNT_SUCCEEDED, [IMAGE_FAILED] = COUNT_FAILED,
         };
 
         diff->counts[COUNT_DESIRED]++;

@@ -100,7 +100,7 @@ int desired_image_init(DesiredImage *desired, const char *name, const char *tag)
         cleanup(desired_image_done) DesiredImage fresh = {
                 .policy = PULL_POLICY_ALWAYS,
                 .timeout_sec = DESIRED_IMAGE_TIMEOUT_SEC_DEFAULT,
-                .backoff_limit = DESIRED_IMAGE_BACKOFF_LIMIT_DEFAULT,
+                .backoff_limit = DESIRED_IMAGE_NO_LIMIT,
                 .active_deadline_sec = DESIRED_IMAGE_NO_LIMIT,
                 .ttl_sec = DESIRED_IMAGE_NO_LIMIT,
         };
@@ -300,7 +300,7 @@ void desired_images_done(DesiredImages *list) {
         *list = DESIRED_IMAGES_INIT;
 }
 
-static int64_t longer(int64_t a, int64_t b) {
+static int64_t wider(int64_t a, int64_t b) {
         if (a == DESIRED_IMAGE_NO_LIMIT || b == DESIRED_IMAGE_NO_LIMIT)
                 return DESIRED_IMAGE_NO_LIMIT;
 
@@ -366,9 +366,9 @@ static int merge_one(DesiredImage *into, const DesiredImage *from) {
         into->version = larger(into->version, from->version);
         into->created_at = earlier(into->created_at, from->created_at);
         into->timeout_sec = larger(into->timeout_sec, from->timeout_sec);
-        into->backoff_limit = larger(into->backoff_limit, from->backoff_limit);
-        into->active_deadline_sec = longer(into->active_deadline_sec, from->active_deadline_sec);
-        into->ttl_sec = longer(into->ttl_sec, from->ttl_sec);
+        into->backoff_limit = wider(into->backoff_limit, from->backoff_limit);
+        into->active_deadline_sec = wider(into->active_deadline_sec, from->active_deadline_sec);
+        into->ttl_sec = wider(into->ttl_sec, from->ttl_sec);
         if (from->policy == PULL_POLICY_ALWAYS)
                 into->policy = PULL_POLICY_ALWAYS;
 
@@ -408,7 +408,7 @@ bool desired_image_is_within(const DesiredImage *desired, const DesiredImage *me
                         return false;
 
         return larger(desired->timeout_sec, merged->timeout_sec) == merged->timeout_sec &&
-               larger(desired->backoff_limit, merged->backoff_limit) == merged->backoff_limit &&
-               longer(desired->active_deadline_sec, merged->active_deadline_sec) ==
+               wider(desired->backoff_limit, merged->backoff_limit) == merged->backoff_limit &&
+               wider(desired->active_deadline_sec, merged->active_deadline_sec) ==
                        merged->active_deadline_sec;
 }

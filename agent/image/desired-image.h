@@ -13,9 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DESIRED_IMAGE_NO_LIMIT (-1) /* for active_deadline_sec and ttl_sec */
+#define DESIRED_IMAGE_NO_LIMIT (-1) /* for what may be without one */
 #define DESIRED_IMAGE_TIMEOUT_SEC_DEFAULT 600
-#define DESIRED_IMAGE_BACKOFF_LIMIT_DEFAULT 3
 
 typedef enum PullPolicy {
         PULL_POLICY_ALWAYS, /* also what an empty policy means */
@@ -52,7 +51,7 @@ typedef struct DesiredImage {
         int64_t created_at; /* since the epoch, 0 if unknown */
         PullPolicy policy;
         int64_t timeout_sec;         /* of one attempt, > 0 */
-        int64_t backoff_limit;       /* attempts after the first one, >= 0 */
+        int64_t backoff_limit;       /* attempts after the first one, or DESIRED_IMAGE_NO_LIMIT */
         int64_t active_deadline_sec; /* of all attempts together, or DESIRED_IMAGE_NO_LIMIT */
         int64_t ttl_sec;             /* kept this long when finished, or DESIRED_IMAGE_NO_LIMIT */
 
@@ -74,7 +73,7 @@ typedef struct DesiredImages {
 
 #define DESIRED_IMAGES_INIT ((DesiredImages){ .items = NULL })
 
-/* A desired image with the defaults. The strings are copied. */
+/* A desired image that is tried until it is there. The strings are copied. */
 int desired_image_init(DesiredImage *desired, const char *name, const char *tag);
 int desired_image_copy(const DesiredImage *desired, DesiredImage *ret);
 void desired_image_done(DesiredImage *desired);

@@ -19,11 +19,14 @@
 
 #define PAIRS_MAX 256 /* labels or annotations of one image */
 
+#define BACKOFF_LIMIT_DEFAULT 3 /* of an object: OpenKruise's */
+
 typedef struct Spec {
         DesiredImages desired_images;
-        size_t n_shared; /* bytes in copies */
-        Error *skipped;  /* NULL: whatever is wrong with a part is wrong with the whole */
-        bool is_own;     /* the agent has written it: its parts had their limits */
+        size_t n_shared;       /* bytes in copies */
+        int64_t backoff_limit; /* of a tag that has none */
+        Error *skipped;        /* NULL: whatever is wrong with a part is wrong with the whole */
+        bool is_own;           /* the agent has written it: its parts had their limits */
 } Spec;
 
 static inline void spec_done(Spec *spec) {
@@ -197,7 +200,7 @@ static int parse_limits(struct json_object *item, const JsonPath *path, DesiredI
                         &desired->timeout_sec, reterr);
         if (r < 0)
                 return r;
-        r = read_number(policy, &here, "backoffLimit", 0, DESIRED_IMAGE_BACKOFF_LIMIT_DEFAULT,
+        r = read_number(policy, &here, "backoffLimit", 0, desired->backoff_limit,
                         &desired->backoff_limit, reterr);
         if (r < 0)
                 return r;
@@ -481,6 +484,7 @@ static int parse_template(Spec *spec, const char *name, struct json_object *imag
         if (r < 0)
                 return r;
 
+        desired.backoff_limit = spec->backoff_limit;
         r = desired_spec_read_shared(image, path, &desired, &fault);
         if (r >= 0)
                 r = check_shared_size(spec, n_tags, path, &desired, &fault);
@@ -494,6 +498,7 @@ static int parse_template(Spec *spec, const char *name, struct json_object *imag
         if (fault.kind == ERROR_NONE || desired_image_init(&desired, name, "") < 0)
                 return -ENOMEM;
 
+        desired.backoff_limit = spec->backoff_limit;
         r = spec_blame(spec, &desired, r, &fault, reterr);
         if (r < 0)
                 return r;
@@ -566,13 +571,9 @@ static int parse_images(Spec *spec, struct json_object *node_image, Error *reter
         return 0;
 }
 
-static int parse(struct json_object *node_image, bool is_own, DesiredImages *ret, Error *skipped,
+static int parse(struct json_object *node_image, const Spec *kind, DesiredImages *ret,
                  Error *reterr) {
-        cleanup(spec_done) Spec spec = {
-                .desired_images = DESIRED_IMAGES_INIT,
-                .skipped = skipped,
-                .is_own = is_own,
-        };
+        cleanup(spec_done) Spec spec = *kind;
         int r;
 
         r = check_kind(node_image, reterr);
@@ -589,16 +590,19 @@ static int parse(struct json_object *node_image, bool is_own, DesiredImages *ret
 }
 
 int image_spec_parse(struct json_object *node_image, DesiredImages *ret, Error *reterr) {
-        return parse(node_image, false, ret, NULL, reterr);
+        return parse(node_image, &(Spec){ .backoff_limit = DESIRED_IMAGE_NO_LIMIT }, ret, reterr);
 }
 
 int image_spec_parse_each(struct json_object *node_image, DesiredImages *ret, Error *skipped,
                           Error *reterr) {
-        return parse(node_image, false, ret, skipped, reterr);
+        return parse(node_image,
+                     &(Spec){ .backoff_limit = BACKOFF_LIMIT_DEFAULT, .skipped = skipped }, ret,
+                     reterr);
 }
 
 int image_spec_parse_own(struct json_object *node_image, DesiredImages *ret, Error *reterr) {
-        return parse(node_image, true, ret, NULL, reterr);
+        return parse(node_image, &(Spec){ .backoff_limit = DESIRED_IMAGE_NO_LIMIT, .is_own = true },
+                     ret, reterr);
 }
 
 /* clang-format off */

@@ -8,8 +8,10 @@
  * tell apart or carry out is refused, with its path; a name or tag that no registry could have is
  * not, because that concerns one image alone and belongs into its status.
  *
- * A file is refused as a whole: its author reads why. The object of an API server is written by many,
- * whom the status of their own tag reaches and nothing else, so there each tag is refused alone.
+ * A file is refused as a whole: its author reads why. What it does not limit by backoffLimit is tried
+ * until it is there. The object of an API server is written by many, whom the status of their own tag
+ * reaches and nothing else, so there each tag is refused alone; and it is served as OpenKruise does,
+ * with three more attempts where there is no backoffLimit.
  */
 
 #include <json-c/json_types.h>

@@ -15,9 +15,8 @@
 #include "agent/document/json-reader.h"
 
 static const char *const phase_names[_IMAGE_PHASE_MAX] = {
-        [IMAGE_WAITING] = "Waiting",
-        [IMAGE_PULLING] = "Pulling",
-        [IMAGE_SUCCEEDED] = "Succeeded",
+        [IMAGE_WAITING] = "Waiting",     [IMAGE_PULLING] = "Pulling",
+        [IMAGE_BACKING_OFF] = "BackOff", [IMAGE_SUCCEEDED] = "Succeeded",
         [IMAGE_FAILED] = "Failed",
 };
 
@@ -208,6 +207,7 @@ int image_status_from_json(json_object *entry, const char *name, ImageStatus *re
         status.version = json_get_integer(entry, "version");
         status.started_at = json_get_time(entry, "startTime");
         status.completed_at = json_get_time(entry, "completionTime");
+        status.attempt = (unsigned) json_get_integer(entry, "attempt");
         r = read_texts(entry, name, &status);
         if (r < 0)
                 return r;
@@ -250,6 +250,7 @@ static void set_reason(ImageStatus *status, PullReason reason, char *message) {
 int image_status_set_failure(ImageStatus *status, PullReason reason, const char *text,
                              unsigned attempt, uint64_t n_attempts) {
         cleanup(free_p) char *line = NULL;
+        char limit[32] = "";
         char *message;
         int r;
 
@@ -257,9 +258,10 @@ int image_status_set_failure(ImageStatus *status, PullReason reason, const char 
         if (r < 0)
                 return r;
 
-        if (asprintf(&message, "%s: %s; %s (attempt %u of %" PRIu64 ")",
-                     pull_reason_to_string(reason), line, pull_reason_advice(reason), attempt,
-                     n_attempts) < 0)
+        if (n_attempts > 0)
+                (void) snprintf(limit, sizeof(limit), " of %" PRIu64, n_attempts);
+        if (asprintf(&message, "%s: %s; %s (attempt %u%s)", pull_reason_to_string(reason), line,
+                     pull_reason_advice(reason), attempt, limit) < 0)
                 return -ENOMEM;
 
         set_reason(status, reason, message);

@@ -18,6 +18,7 @@
 typedef enum ImagePhase {
         IMAGE_WAITING,
         IMAGE_PULLING,
+        IMAGE_BACKING_OFF, /* the last attempt failed, and another one follows */
         IMAGE_SUCCEEDED,
         IMAGE_FAILED,
         _IMAGE_PHASE_MAX,
@@ -42,12 +43,13 @@ typedef struct ImageStatus {
         int64_t version;
         int64_t started_at; /* seconds since the epoch; 0: not yet */
         int64_t completed_at;
-        uint64_t duration_usec; /* from its first turn to the end; 0 if unknown */
-        unsigned attempt;
-        uint64_t bytes_done;    /* that are there, of bytes_total */
-        uint64_t bytes_total;   /* that were missing when the pull began; 0: not known, or none */
-        bool is_counted;        /* bytes_fetched is known */
-        uint64_t bytes_fetched; /* by this pull and no other, by all its attempts */
+        uint64_t duration_usec;  /* from its first turn to the end; 0 if unknown */
+        unsigned attempt;        /* the one that runs, or was the last one; 0: none yet */
+        int64_t next_attempt_at; /* seconds since the epoch; 0: none is planned */
+        uint64_t bytes_done;     /* that are there, of bytes_total */
+        uint64_t bytes_total;    /* that were missing when the pull began; 0: not known, or none */
+        bool is_counted;         /* bytes_fetched is known */
+        uint64_t bytes_fetched;  /* by this pull and no other, by all its attempts */
         bool was_present;
         PullReason reason;
         char *message;       /* owned; one line, or NULL */
@@ -70,15 +72,16 @@ const char *image_phase_to_string(ImagePhase phase);
 /* In percent: 100 only when it succeeded. */
 int image_status_progress(const ImageStatus *status);
 
-/* An entry of status.imageStatuses.NAME.tags. NULL: no memory. The caller owns the object. */
+/* An entry of status.imageStatuses.NAME.tags, with nothing that OpenKruise does not have in it. NULL: no
+ * memory. The caller owns the object. */
 json_object *image_status_to_json(const ImageStatus *status, const char *name, const char *tag);
 
 /* The reverse, for a status that was written earlier. name is the key above it. */
 int image_status_from_json(json_object *entry, const char *name, ImageStatus *ret, Error *reterr);
 
 /* What follows puts a failure into words, as one line that begins with its class, since a NodeImage
- * has no other place for it: "NotFound: <text>; <what to do> (attempt 2 of 4)". The text may be
- * anything, it is cleaned and shortened. */
+ * has no other place for it: "NotFound: <text>; <what to do> (attempt 2 of 4)". n_attempts 0: there is
+ * no limit. The text may be anything, it is cleaned and shortened. */
 int image_status_set_failure(ImageStatus *status, PullReason reason, const char *text,
                              unsigned attempt, uint64_t n_attempts);
 

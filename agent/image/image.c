@@ -112,8 +112,7 @@ static int request_set_done(ImageRequest *request, const ImageStatus *outcome) {
 /* It has to be done anew. */
 static void request_renew(ImageRequest *request) {
         request->outcome = status_free(request->outcome);
-        request->is_done = request->is_expired = request->is_unreported = request->is_refused =
-                false;
+        request->is_done = request->is_expired = request->is_unreported = request->is_alone = false;
 }
 
 /* The image's status, which so far was their outcome as well, is about to become another one. */
@@ -293,7 +292,7 @@ int image_key_of(const char *name, const char *tag, char **ret) {
         if (error.kind == ERROR_NONE)
                 return -ENOMEM;
 
-        return asprintf(ret, "%s %s", name, tag) < 0 ? -ENOMEM : 0;
+        return asprintf(ret, " %zu %s %s", strlen(name), name, tag) < 0 ? -ENOMEM : 0;
 }
 
 int image_new(const char *name, const char *tag, ImageDirty on_dirty, void *userdata, Image **ret) {
@@ -438,7 +437,7 @@ static int image_refuse(Image *image, ImageRequest *request) {
         if (r < 0)
                 return r;
 
-        request->is_unreported = request->is_refused = true;
+        request->is_unreported = request->is_alone = true;
         if (!is_malformed && (image->pull || image_phase_is_final(image->status.phase)))
                 return request_set_done(request, &status);
 
@@ -446,8 +445,25 @@ static int image_refuse(Image *image, ImageRequest *request) {
         return r < 0 ? r : request_set_done(request, NULL);
 }
 
-static bool is_refused(const Image *image, const ImageRequest *request) {
-        return !request->is_done && (image->malformed.kind != ERROR_NONE || request->desired.fault);
+static bool has_fault(const Image *image, const ImageRequest *request) {
+        return image->malformed.kind != ERROR_NONE || request->desired.fault;
+}
+
+static const ImageStatus *outcome_of(const Image *image, const ImageRequest *request) {
+        return request->outcome ?: &image->status;
+}
+
+static bool has_failed(const Image *image, const ImageRequest *request) {
+        return request->is_done && !request->is_expired &&
+               outcome_of(image, request)->phase == IMAGE_FAILED;
+}
+
+/* A previous run has given up what this one does not. */
+static bool must_go_on(const Image *image, const ImageRequest *request) {
+        return has_failed(image, request) && !has_fault(image, request) &&
+               request->desired.backoff_limit == DESIRED_IMAGE_NO_LIMIT &&
+               request->desired.active_deadline_sec == DESIRED_IMAGE_NO_LIMIT &&
+               pull_reason_remedy(outcome_of(image, request)->reason) != PULL_REMEDY_NONE;
 }
 
 int image_set_request(Image *image, const char *owner, const DesiredImage *desired,
@@ -483,7 +499,9 @@ int image_set_request(Image *image, const char *owner, const DesiredImage *desir
         request->is_seen = true;
         if (is_new)
                 r = requests_apply_restored(&image->requests, request);
-        if (r >= 0 && is_refused(image, request))
+        if (r >= 0 && is_new && must_go_on(image, request))
+                request_renew(request);
+        if (r >= 0 && !request->is_done && has_fault(image, request))
                 r = image_refuse(image, request);
         return r < 0 ? r : image_update_desired(image);
 }
@@ -526,6 +544,33 @@ int image_withdraw(Image *image, const char *owner) {
         return r < 0 ? r : n;
 }
 
+static bool image_retry_one(Image *image, ImageRequest *request) {
+        if (request->is_syncing)
+                return image->pull && pull_retry(image->pull);
+        if (!has_failed(image, request) || has_fault(image, request))
+                return false;
+
+        request_renew(request);
+        return true;
+}
+
+int image_retry(Image *image, ImageRequestFilter filter, const void *userdata) {
+        bool is_retried = false;
+        int r = 0;
+
+        for (ImageRequest *request = image->requests.first; request; request = request->next)
+                if (filter(request, userdata) && image_retry_one(image, request))
+                        is_retried = true;
+
+        if (is_retried)
+                r = image_update_desired(image);
+        return r < 0 ? r : is_retried;
+}
+
+Pull *image_pull(const Image *image) {
+        return image->pull;
+}
+
 int image_restore_done(Image *image, const char *owner, int64_t version, bool is_expired,
                        const ImageStatus *outcome) {
         return requests_restore(&image->requests, owner, version, is_expired, outcome);
@@ -563,8 +608,7 @@ int image_expire(Image *image, int64_t now, int64_t *ret_next) {
 
         *ret_next = INT64_MAX;
         for (ImageRequest *request = image->requests.first; request; request = next) {
-                const ImageStatus *outcome = request->outcome ?: &image->status;
-                int64_t end = outcome->completed_at + request->desired.ttl_sec;
+                int64_t end = outcome_of(image, request)->completed_at + request->desired.ttl_sec;
 
                 next = request->next;
                 if (!request->is_done || request->is_expired ||
@@ -590,7 +634,8 @@ static bool is_covered(const Image *image, const ImageRequest *request) {
         return !image->pull || request->is_syncing || pull_covers(image->pull, &request->desired);
 }
 
-/* A request that comes while a sync runs joins it, unless it asks for more. */
+/* A request that comes while a sync runs joins it, unless it asks for more. It does not wait for the end
+ * of a pause. */
 static int image_join_sync(Image *image) {
         int r;
 
@@ -600,9 +645,11 @@ static int image_join_sync(Image *image) {
 
                 request->is_syncing = true;
                 request->is_late = pull_status(image->pull)->started_at > 0;
+                request->n_missed = pull_n_failures(image->pull);
                 r = pull_join(image->pull, request->owner);
                 if (r < 0)
                         return r;
+                (void) pull_kick(image->pull);
         }
 
         return 0;
@@ -635,8 +682,10 @@ static int image_start_sync(Image *image, const PullContext *context) {
         if (r < 0)
                 return r;
 
-        for (ImageRequest *request = image->requests.first; request; request = request->next)
+        for (ImageRequest *request = image->requests.first; request; request = request->next) {
                 request->is_syncing = request_is_due(request);
+                request->n_missed = 0;
+        }
         return pull_start(image->pull);
 }
 
@@ -689,18 +738,64 @@ static bool has_syncing_requests(const Image *image) {
         return false;
 }
 
+/* The status of the pull that goes on, as that of one that has ended by now. */
+static int image_copy_failure(const Image *image, ImageStatus *ret) {
+        int r;
+
+        r = image_status_copy(pull_status(image->pull), ret);
+        if (r < 0)
+                return r;
+
+        ret->phase = IMAGE_FAILED;
+        ret->step = IMAGE_STEP_NONE;
+        ret->completed_at = time(NULL);
+        ret->next_attempt_at = 0;
+        return 0;
+}
+
+/* Requests that have used up their attempts fail, while the sync goes on for the others; without
+ * others, it is the image's status. */
+static int image_end_impatient(Image *image) {
+        cleanup(image_status_done) ImageStatus status = { 0 };
+        int r;
+
+        for (ImageRequest *request = image->requests.first; request; request = request->next) {
+                if (!request->is_syncing ||
+                    !pull_is_over_for(image->pull, &request->desired, request->n_missed))
+                        continue;
+
+                if (status.phase != IMAGE_FAILED) {
+                        r = image_copy_failure(image, &status);
+                        if (r < 0)
+                                return r;
+                }
+                r = request_set_done(request, &status);
+                if (r < 0)
+                        return r;
+                request->is_unreported = request->is_alone = true;
+        }
+
+        return status.phase != IMAGE_FAILED || has_syncing_requests(image)
+                       ? 0
+                       : image_set_status(image, &status);
+}
+
 int image_reconcile(Image *image, const PullContext *context) {
         int r;
 
-        if (image->pull && (image->must_restart || !has_syncing_requests(image)))
-                image_stop_sync(image);
-
         /* The outcome is reported before the next sync changes the status. */
-        if (image->pull && image_phase_is_final(pull_status(image->pull)->phase)) {
+        if (image->pull && !image->must_restart && has_syncing_requests(image) &&
+            image_phase_is_final(pull_status(image->pull)->phase)) {
                 r = image_end_sync(image);
                 image->on_dirty(image, image->userdata);
                 return r;
         }
+
+        r = image->pull && !image->must_restart ? image_end_impatient(image) : 0;
+        if (r < 0)
+                return r;
+        if (image->pull && (image->must_restart || !has_syncing_requests(image)))
+                image_stop_sync(image);
 
         if (image->pull)
                 return image_join_sync(image);

@@ -10,6 +10,9 @@
  *
  * A request that is done keeps its outcome, whatever becomes of the image for others later. As long as
  * that is the image's own status, nothing is copied.
+ *
+ * A sync goes on as long as the most patient of its requests allows; the others fail when their own
+ * attempts are used up.
  */
 
 #include <stdbool.h>
@@ -30,9 +33,10 @@ typedef struct ImageRequest {
         ImageStatus *outcome; /* if it is done, and the image's status is another one; or NULL */
         bool is_done;
         bool is_unreported; /* it was done, or refused, and this is not reported yet */
-        bool is_refused;    /* without a pull: its desired image has a fault */
+        bool is_alone; /* its outcome is no pull's: it has a fault, or ended before the pull did */
         bool is_syncing;
-        bool is_late;    /* it joined a sync whose pull was under way */
+        bool is_late;      /* it joined a sync whose pull was under way */
+        unsigned n_missed; /* how many attempts had failed when it joined */
         bool is_expired; /* its time to live is over: it is kept only so as not to be done again */
         bool is_transient; /* leaves when it expires */
         bool is_seen;      /* scratch of images_set_desired() */
@@ -52,8 +56,8 @@ typedef void (*ImageDirty)(Image *image, void *userdata);
 int image_new(const char *name, const char *tag, ImageDirty on_dirty, void *userdata, Image **ret);
 Image *image_free(Image *image);
 
-/* What identifies an image, whatever it is called: its canonical reference. A malformed reference
- * is its own key. */
+/* What identifies an image, whatever it is called: its canonical reference. A malformed reference has a
+ * key that is none, and that shows where its name ends. */
 int image_key_of(const char *name, const char *tag, char **ret);
 
 const char *image_key(const Image *image);
@@ -93,6 +97,14 @@ int image_sweep_requests(Image *image, const char *owner);
 
 /* Removes the requests of one owner that are not done yet. Returns how many. */
 int image_withdraw(Image *image, const char *owner);
+
+/* Another attempt begins now for the requests that pass: a pause ends, and those that failed are done
+ * anew, unless they can only fail. Returns 1 if there were such requests. */
+typedef bool (*ImageRequestFilter)(const ImageRequest *request, const void *userdata);
+int image_retry(Image *image, ImageRequestFilter filter, const void *userdata);
+
+/* The pull that runs; NULL: none. */
+Pull *image_pull(const Image *image);
 
 /* The outcome of an owner's request for this name and version is known from elsewhere: takes the
  * status over, and returns 1. 0: there is no such request that is not done. */

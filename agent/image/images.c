@@ -44,6 +44,7 @@ struct Images {
         ImageIndex dirty; /* wait for on_pass(), in the order in which they became so */
 
         ImagesWatcher *watchers;
+        bool runtime_was_away;
         Deferred pass;
         Timer expiry;
 };
@@ -224,7 +225,7 @@ static void images_report_outcomes(Images *images, Image *image) {
         }
 
         while ((request = image_take_result(image))) {
-                if (request->is_refused)
+                if (request->is_alone)
                         images_report_outcome(images, image,
                                               image_status_for(image, request->owner,
                                                                request->desired.name));
@@ -302,6 +303,20 @@ static int on_pass(void *userdata) {
         return images->dirty.n_items == 0 ? images_expire(images) : 0;
 }
 
+static void images_hint_of(const Images *images, PullRemedy remedy, const char *registry) {
+        for (size_t i = 0; i < images->index.n_items; i++) {
+                Pull *pull = image_pull(images->index.items[i]);
+
+                if (pull)
+                        (void) pull_hint(pull, remedy, registry);
+        }
+}
+
+/* What could not reach it need not wait for the end of its pause. */
+static void on_answered(const char *registry, void *userdata) {
+        images_hint_of(userdata, PULL_REMEDY_NETWORK, registry);
+}
+
 int images_new(const ImagesOptions *options, Images **ret) {
         cleanup(images_free_p) Images *images = NULL;
         sd_event *event = completion_queue_get_event(options->completions);
@@ -328,6 +343,8 @@ int images_new(const ImagesOptions *options, Images **ret) {
                         .log = options->log,
                         .runtimes = options->runtimes,
                         .keys = options->keys,
+                        .on_answered = on_answered,
+                        .userdata = images,
                 },
         };
         r = queue_new(INSPECTIONS_MAX, &images->context.inspections);
@@ -458,11 +475,39 @@ void images_restore_end(Images *images) {
                 image_restore_end(images->index.items[i]);
 }
 
+int images_retry(Images *images, Image *image, ImageRequestFilter filter, const void *userdata) {
+        int n = 0, r;
+
+        for (size_t i = 0; i < images->index.n_items; i++) {
+                if (image && images->index.items[i] != image)
+                        continue;
+
+                r = image_retry(images->index.items[i], filter, userdata);
+                if (r < 0)
+                        return r;
+                n += r;
+        }
+
+        return n;
+}
+
+void images_hint(Images *images, PullRemedy remedy) {
+        images_hint_of(images, remedy, NULL);
+}
+
 int images_runtime_changed(Images *images) {
+        bool is_away = !runtimes_are_alive(images->context.runtimes);
+        bool is_back = images->runtime_was_away && !is_away;
         int r = 0;
 
-        for (size_t i = 0; r >= 0 && i < images->index.n_items; i++)
-                r = image_runtime_changed(images->index.items[i]);
+        images->runtime_was_away = is_away;
+        for (size_t i = 0; r >= 0 && i < images->index.n_items; i++) {
+                Image *image = images->index.items[i];
+
+                if (is_back && image_pull(image))
+                        (void) pull_hint_runtime(image_pull(image));
+                r = image_runtime_changed(image);
+        }
         return r;
 }
 
@@ -505,9 +550,8 @@ ImagesWork images_work(const Images *images) {
 }
 
 static const char *const phase_labels[_IMAGE_PHASE_MAX] = {
-        [IMAGE_WAITING] = "waiting",
-        [IMAGE_PULLING] = "pulling",
-        [IMAGE_SUCCEEDED] = "succeeded",
+        [IMAGE_WAITING] = "waiting",     [IMAGE_PULLING] = "pulling",
+        [IMAGE_BACKING_OFF] = "backoff", [IMAGE_SUCCEEDED] = "succeeded",
         [IMAGE_FAILED] = "failed",
 };
 

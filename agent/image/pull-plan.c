@@ -5,6 +5,10 @@
 #include <assert.h>
 #include <stddef.h>
 
+#include "agent/base/backoff.h"
+#include "agent/image/desired-image.h"
+
+#define USEC_PER_SEC ((uint64_t) 1000000)
 #define ANY_RUNNING ((PullState) -1) /* of all that are not final and have no row of their own */
 
 /* clang-format off */
@@ -106,6 +110,19 @@ unsigned pull_plan_release(PullState from, PullState to) {
 
 ImageStep pull_plan_step_shown(PullState state) {
         return states[state].step;
+}
+
+PullEvent pull_plan_judge(PullReason reason, unsigned n_failures, int64_t backoff_limit) {
+        bool is_last = backoff_limit != DESIRED_IMAGE_NO_LIMIT && n_failures > backoff_limit;
+
+        return is_last || pull_reason_remedy(reason) == PULL_REMEDY_NONE ? PULL_ON_EXHAUSTED
+                                                                         : PULL_ON_REFUSED;
+}
+
+PullPauses pull_plan_pauses(int64_t backoff_limit) {
+        return backoff_limit == DESIRED_IMAGE_NO_LIMIT
+                       ? (PullPauses){ 5 * USEC_PER_SEC, 300 * USEC_PER_SEC }
+                       : (PullPauses){ BACKOFF_MIN_USEC, BACKOFF_MAX_USEC };
 }
 
 bool pull_state_is_final(PullState state) {

@@ -90,5 +90,19 @@ unsigned pull_plan_release(PullState from, PullState to);
 /* How a state is shown to people when it begins. */
 ImageStep pull_plan_step_shown(PullState state);
 
+/* After failure number n_failures, with so many attempts allowed after the first one
+ * (DESIRED_IMAGE_NO_LIMIT: any): PULL_ON_REFUSED or PULL_ON_EXHAUSTED. */
+PullEvent pull_plan_judge(PullReason reason, unsigned n_failures, int64_t backoff_limit);
+
+/* How long the first pause between two attempts is, and how long they get. What has a limit keeps
+ * OpenKruise's pauses; what is tried for ever has those of the kubelet's ImagePullBackOff, or a shorter
+ * first one. */
+typedef struct PullPauses {
+        uint64_t min_usec;
+        uint64_t max_usec;
+} PullPauses;
+
+PullPauses pull_plan_pauses(int64_t backoff_limit);
+
 bool pull_state_is_final(PullState state);
 const char *pull_state_to_string(PullState state);

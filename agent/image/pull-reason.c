@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <ctype.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,45 +13,46 @@
 /* clang-format off */
 static const struct {
         const char *name;
+        PullRemedy remedy;
         const char *advice;
 } reasons[_PULL_REASON_MAX] = {
-        [PULL_REASON_NONE] = { "None",
+        [PULL_REASON_NONE] = { "None", PULL_REMEDY_TIME,
                 "nothing to do" },
-        [PULL_REASON_INVALID_REFERENCE] = { "InvalidReference",
+        [PULL_REASON_INVALID_REFERENCE] = { "InvalidReference", PULL_REMEDY_NONE,
                 "correct the name, the tag or the digest" },
-        [PULL_REASON_INVALID_SPEC] = { "InvalidSpec",
+        [PULL_REASON_INVALID_SPEC] = { "InvalidSpec", PULL_REMEDY_NONE,
                 "correct it, and give it a new version" },
-        [PULL_REASON_NOT_FOUND] = { "NotFound",
+        [PULL_REASON_NOT_FOUND] = { "NotFound", PULL_REMEDY_CREDENTIALS,
                 "check the name and the tag" },
-        [PULL_REASON_UNAUTHORIZED] = { "Unauthorized",
+        [PULL_REASON_UNAUTHORIZED] = { "Unauthorized", PULL_REMEDY_CREDENTIALS,
                 "check the name, and give credentials that may pull it" },
-        [PULL_REASON_INVALID_CREDENTIALS] = { "InvalidCredentials",
+        [PULL_REASON_INVALID_CREDENTIALS] = { "InvalidCredentials", PULL_REMEDY_CREDENTIALS,
                 "correct the credentials of this registry" },
-        [PULL_REASON_REGISTRY_UNREACHABLE] = { "RegistryUnreachable",
+        [PULL_REASON_REGISTRY_UNREACHABLE] = { "RegistryUnreachable", PULL_REMEDY_NETWORK,
                 "check that the node can reach the registry: its name, DNS, proxy and firewall" },
-        [PULL_REASON_TLS] = { "TLS",
+        [PULL_REASON_TLS] = { "TLS", PULL_REMEDY_NETWORK,
                 "check the registry's certificate and the runtime's settings for this registry" },
-        [PULL_REASON_RATE_LIMITED] = { "RateLimited",
+        [PULL_REASON_RATE_LIMITED] = { "RateLimited", PULL_REMEDY_CREDENTIALS,
                 "wait, or give credentials or a mirror that allow more" },
-        [PULL_REASON_REGISTRY_ERROR] = { "RegistryError",
+        [PULL_REASON_REGISTRY_ERROR] = { "RegistryError", PULL_REMEDY_NETWORK,
                 "check the registry and the proxy in front of it" },
-        [PULL_REASON_WRONG_CONTENT] = { "WrongContent",
+        [PULL_REASON_WRONG_CONTENT] = { "WrongContent", PULL_REMEDY_TIME,
                 "push the image again, and check the proxies on the way" },
-        [PULL_REASON_NO_SPACE] = { "NoSpace",
+        [PULL_REASON_NO_SPACE] = { "NoSpace", PULL_REMEDY_TIME,
                 "free disk space on the node" },
-        [PULL_REASON_DISK_PRESSURE] = { "DiskPressure",
+        [PULL_REASON_DISK_PRESSURE] = { "DiskPressure", PULL_REMEDY_TIME,
                 "waits for room: remove images or make the disk larger" },
-        [PULL_REASON_NO_PROGRESS] = { "NoProgress",
+        [PULL_REASON_NO_PROGRESS] = { "NoProgress", PULL_REMEDY_NETWORK,
                 "check the network between node and registry" },
-        [PULL_REASON_DEADLINE] = { "DeadlineExceeded",
+        [PULL_REASON_DEADLINE] = { "DeadlineExceeded", PULL_REMEDY_NETWORK,
                 "allow more time, or check the network between node and registry" },
-        [PULL_REASON_CANCELED] = { "Canceled",
+        [PULL_REASON_CANCELED] = { "Canceled", PULL_REMEDY_TIME,
                 "request the image again if it is still needed" },
-        [PULL_REASON_RUNTIME_UNAVAILABLE] = { "RuntimeUnavailable",
+        [PULL_REASON_RUNTIME_UNAVAILABLE] = { "RuntimeUnavailable", PULL_REMEDY_TIME,
                 "check that the container runtime is running" },
-        [PULL_REASON_UNSUPPORTED] = { "Unsupported",
+        [PULL_REASON_UNSUPPORTED] = { "Unsupported", PULL_REMEDY_NONE,
                 "use an image made for this node's platform and runtime" },
-        [PULL_REASON_UNKNOWN] = { "Unknown",
+        [PULL_REASON_UNKNOWN] = { "Unknown", PULL_REMEDY_TIME,
                 "check the log of the container runtime" },
 };
 
@@ -66,6 +68,7 @@ static const struct {
 
         { "stream removed",                              PULL_REASON_RUNTIME_UNAVAILABLE  },
         { "server is not initialized yet",               PULL_REASON_RUNTIME_UNAVAILABLE  },
+        { "unknown service",                             PULL_REASON_RUNTIME_UNAVAILABLE  },
 
         { "invalid reference format",                    PULL_REASON_INVALID_REFERENCE    },
         { "failed to parse image reference",             PULL_REASON_INVALID_REFERENCE    },
@@ -323,32 +326,10 @@ PullReason pull_reason_from_string(const char *text) {
         return PULL_REASON_UNKNOWN;
 }
 
-bool pull_reason_is_denial(PullReason reason) {
-        switch (reason) {
-        case PULL_REASON_NOT_FOUND:
-        case PULL_REASON_UNAUTHORIZED:
-        case PULL_REASON_INVALID_CREDENTIALS:
-        case PULL_REASON_RATE_LIMITED: return true;
+PullRemedy pull_reason_remedy(PullReason reason) {
+        assert(reason >= PULL_REASON_NONE && reason < _PULL_REASON_MAX);
 
-        case PULL_REASON_NONE:
-        case PULL_REASON_INVALID_REFERENCE:
-        case PULL_REASON_INVALID_SPEC:
-        case PULL_REASON_REGISTRY_UNREACHABLE:
-        case PULL_REASON_TLS:
-        case PULL_REASON_REGISTRY_ERROR:
-        case PULL_REASON_WRONG_CONTENT:
-        case PULL_REASON_NO_SPACE:
-        case PULL_REASON_DISK_PRESSURE:
-        case PULL_REASON_NO_PROGRESS:
-        case PULL_REASON_DEADLINE:
-        case PULL_REASON_CANCELED:
-        case PULL_REASON_RUNTIME_UNAVAILABLE:
-        case PULL_REASON_UNSUPPORTED:
-        case PULL_REASON_UNKNOWN:
-        case _PULL_REASON_MAX: break;
-        }
-
-        return false;
+        return reasons[reason].remedy;
 }
 
 const char *pull_reason_advice(PullReason reason) {

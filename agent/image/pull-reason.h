@@ -9,8 +9,6 @@
  * the table that finds it. The words it looks for were taken from what containerd and CRI-O say.
  */
 
-#include <stdbool.h>
-
 #include "agent/base/error.h"
 
 typedef enum PullReason {
@@ -45,9 +43,17 @@ const char *pull_reason_to_string(PullReason reason);
 /* PULL_REASON_UNKNOWN for a word that is none of them. */
 PullReason pull_reason_from_string(const char *text);
 
-/* Whether other credentials may do better: those that were used may have been wrong, or the account's
- * limit reached. Registries that hide what they have say "not found" instead of "denied". */
-bool pull_reason_is_denial(PullReason reason);
+/* After what the same pull may succeed. */
+typedef enum PullRemedy {
+        PULL_REMEDY_TIME,    /* some time, or something that the agent does not see */
+        PULL_REMEDY_NETWORK, /* the registry can be reached, and works */
+        /* Other credentials: those that were used may have been wrong, or the account's limit reached.
+         * Registries that hide what they have say "not found" instead of "denied". */
+        PULL_REMEDY_CREDENTIALS,
+        PULL_REMEDY_NONE, /* nothing: another image has to be asked for */
+} PullRemedy;
+
+PullRemedy pull_reason_remedy(PullReason reason);
 
 /* What the operator can do about it, as the end of a sentence, e.g. "check the name and the tag".
  * Never NULL. */

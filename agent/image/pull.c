@@ -7,10 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
-#include "agent/base/random.h"
 #include "agent/image/pull-plan.h"
 #include "cri/client.h"
 
@@ -32,9 +30,8 @@ struct Pull {
         uint64_t began_usec; /* when it had its first turn */
         unsigned n_failures;
         unsigned n_losses;     /* how often the runtime went away while it pulled this */
-        unsigned n_full;       /* how often it was canceled because the disk was about to be full */
-        unsigned n_keyless;    /* how often a source of credentials did not answer */
         char *answered_id;     /* what PullImage answered */
+        PullReason logged;     /* of the pause before */
         uint64_t bytes_before; /* fetched by earlier attempts */
 
         /* What pull-plan.h calls holdings; the ticket is one as well. */
@@ -43,7 +40,7 @@ struct Pull {
         PullRequest request;
         Progress *progress;
         DiskTicket disk;
-        Timer retry;
+        Retry retry; /* counts every pause, whatever its reason */
         Timer deadline;
 };
 
@@ -66,19 +63,28 @@ static bool pull_runtime_is_away(const Pull *pull) {
         return !runtimes_are_alive(pull->context->runtimes);
 }
 
+/* Of which the failure is one; 0: there is no limit. */
+static uint64_t pull_n_attempts(const Pull *pull, PullReason reason) {
+        if (pull_reason_remedy(reason) == PULL_REMEDY_NONE)
+                return pull->n_failures;
+
+        return pull->desired.backoff_limit == DESIRED_IMAGE_NO_LIMIT
+                       ? 0
+                       : (uint64_t) pull->desired.backoff_limit + 1;
+}
+
 /* Remembers why it failed and finds out whether that was the last time. */
 static int pull_refused(Pull *pull, PullReason reason, const char *text) {
         int r;
 
-        pull->n_failures++;
+        pull->status.attempt = ++pull->n_failures;
         r = image_status_set_failure(&pull->status, reason, text, pull->n_failures,
-                                     (uint64_t) pull->desired.backoff_limit + 1);
+                                     pull_n_attempts(pull, reason));
         if (r < 0)
                 return r;
 
-        return pull_handle(pull, (int64_t) pull->n_failures > pull->desired.backoff_limit
-                                         ? PULL_ON_EXHAUSTED
-                                         : PULL_ON_REFUSED);
+        return pull_handle(pull,
+                           pull_plan_judge(reason, pull->n_failures, pull->desired.backoff_limit));
 }
 
 /* A runtime that went away while it was asked has not refused anything. */
@@ -163,15 +169,27 @@ static int pull_identify(Pull *pull, PullEvent *ret_event) {
         return 0;
 }
 
+/* Others may be waiting for this. */
+static void pull_note_answer(const Pull *pull) {
+        bool is_back = pull_reason_remedy(pull->status.reason) == PULL_REMEDY_NETWORK;
+
+        if (pull->context->on_answered)
+                pull->context->on_answered(is_back ? NULL : pull->ref.registry,
+                                           pull->context->userdata);
+}
+
 static int on_pulled(const void *reply, const Error *error, void *userdata) {
+        PullReason reason = error ? pull_reason_from_error(error) : PULL_REASON_NONE;
         const CriPullReply *answer = reply;
         Pull *pull = userdata;
 
         pull->call = rpc_call_unref(pull->call);
+        if (!error || pull_reason_remedy(reason) == PULL_REMEDY_CREDENTIALS)
+                pull_note_answer(pull);
         if (error && error->kind == ERROR_TIMEOUT)
                 return pull_refused(pull, PULL_REASON_DEADLINE,
                                     "the attempt took longer than its timeoutSeconds");
-        if (error && pull_reason_is_denial(pull_reason_from_error(error)) &&
+        if (pull_reason_remedy(reason) == PULL_REMEDY_CREDENTIALS &&
             pull_request_next_credential(&pull->request))
                 return pull_handle(pull, PULL_ON_DENIED);
         if (error)
@@ -258,11 +276,10 @@ static int pull_keys_failed(Pull *pull, const Error *error) {
 
         r = image_status_set_failure(&pull->status, PULL_REASON_INVALID_CREDENTIALS,
                                      error_message(error), pull->n_failures + 1,
-                                     (uint64_t) pull->desired.backoff_limit + 1);
+                                     pull_n_attempts(pull, PULL_REASON_INVALID_CREDENTIALS));
         if (r < 0)
                 return r;
 
-        pull->n_keyless++;
         return pull_handle(pull, PULL_ON_REFUSED);
 }
 
@@ -284,7 +301,8 @@ static int on_keys(PullKeys *keys, const Error *error, void *userdata) {
 
 /* Those of the last attempt did not do, or there were none. */
 static bool keys_may_be_stale(PullReason reason) {
-        return pull_reason_is_denial(reason) && reason != PULL_REASON_RATE_LIMITED;
+        return pull_reason_remedy(reason) == PULL_REMEDY_CREDENTIALS &&
+               reason != PULL_REASON_RATE_LIMITED;
 }
 
 /* Pulls leave room on the disk for everything else. */
@@ -351,7 +369,6 @@ static int on_disk_critical(void *userdata) {
         bool is_low;
         int r;
 
-        pull->n_full++;
         r = pull_check_disk(pull, &is_low);
         return r < 0 ? r : pull_handle(pull, PULL_ON_DISK_CRITICAL);
 }
@@ -395,11 +412,40 @@ static int on_retry(void *userdata) {
         return pull_handle(userdata, PULL_ON_TIMER);
 }
 
+/* Rounded up: at the time that is shown the attempt has begun. */
+static int64_t pull_next_attempt_at(const Pull *pull) {
+        uint64_t rest = retry_rest_usec(&pull->retry);
+
+        return time(NULL) + (int64_t) ((rest + USEC_PER_SEC - 1) / USEC_PER_SEC);
+}
+
+/* A warning for each news; that the same fails once more is none. */
+static void pull_log_pause(Pull *pull) {
+        const ImageStatus *status = &pull->status;
+        int level = status->reason == pull->logged ? LOG_DEBUG : LOG_WARNING;
+
+        pull->logged = status->reason;
+        if (status->reason == PULL_REASON_NONE)
+                return;
+
+        log_write(pull->context->log, level,
+                  LOG_FIELDS({ "IMAGE", pull->reference },
+                             { "REASON", pull_reason_to_string(status->reason) }),
+                  "Cannot pull `%s` yet: %s, trying again in %llu s.", pull->reference,
+                  status->message,
+                  (unsigned long long) (retry_rest_usec(&pull->retry) / USEC_PER_SEC));
+}
+
 static int pull_back_off(Pull *pull) {
-        unsigned n = pull->n_losses > pull->n_keyless ? pull->n_losses : pull->n_keyless;
-        n = pull->n_failures > n ? pull->n_failures : n;
-        n = pull->n_full > n ? pull->n_full : n;
-        return timer_start(&pull->retry, backoff_usec(n, random_number()));
+        int r;
+
+        r = retry_later(&pull->retry, 0);
+        if (r < 0)
+                return r;
+
+        pull->status.next_attempt_at = pull_next_attempt_at(pull);
+        pull_log_pause(pull);
+        return 0;
 }
 
 /* Once may be a restart. */
@@ -456,8 +502,10 @@ static void pull_release(Pull *pull, unsigned holdings) {
         }
         if (holdings & PULL_HOLDS_DISK)
                 disk_guard_leave(&pull->disk);
-        if (holdings & PULL_HOLDS_RETRY)
-                timer_stop(&pull->retry);
+        if (holdings & PULL_HOLDS_RETRY) {
+                timer_stop(&pull->retry.timer); /* how many pauses there were still counts */
+                pull->status.next_attempt_at = 0;
+        }
         if (holdings & PULL_HOLDS_DEADLINE)
                 timer_stop(&pull->deadline);
 }
@@ -500,6 +548,14 @@ static int pull_step(Pull *pull, PullEvent event, PullEvent *ret_event) {
         return r < 0 ? r : 1;
 }
 
+/* What is not at its end. */
+static ImagePhase pull_phase(const Pull *pull) {
+        if (pull->state == PULL_BACKING_OFF)
+                return IMAGE_BACKING_OFF;
+
+        return pull->status.started_at > 0 ? IMAGE_PULLING : IMAGE_WAITING;
+}
+
 static int pull_handle(Pull *pull, PullEvent event) {
         bool is_changed = false;
         int r;
@@ -518,7 +574,7 @@ static int pull_handle(Pull *pull, PullEvent event) {
                 return 0;
 
         if (!image_phase_is_final(pull->status.phase))
-                pull->status.phase = pull->status.started_at > 0 ? IMAGE_PULLING : IMAGE_WAITING;
+                pull->status.phase = pull_phase(pull);
         pull->on_changed(pull, pull->userdata);
         return 0;
 }
@@ -526,6 +582,7 @@ static int pull_handle(Pull *pull, PullEvent event) {
 int pull_new(const PullContext *context, const DesiredImage *desired, const ImageRef *ref,
              const char *owner, PullChanged on_changed, void *userdata, Pull **ret) {
 
+        const PullPauses pauses = pull_plan_pauses(desired->backoff_limit);
         cleanup(pull_free_p) Pull *pull = NULL;
         int r;
 
@@ -547,7 +604,7 @@ int pull_new(const PullContext *context, const DesiredImage *desired, const Imag
         if (!pull->owner)
                 return -ENOMEM;
 
-        timer_init(&pull->retry, context->event, 0, on_retry, pull);
+        retry_init(&pull->retry, context->event, pauses.min_usec, pauses.max_usec, on_retry, pull);
         timer_init(&pull->deadline, context->event, 0, on_deadline, pull);
         r = desired_image_copy(desired, &pull->desired);
         if (r < 0)
@@ -570,7 +627,7 @@ Pull *pull_free(Pull *pull) {
         rpc_call_unref(pull->call);
         progress_end(pull->progress);
         disk_guard_leave(&pull->disk);
-        timer_done(&pull->retry);
+        retry_done(&pull->retry);
         timer_done(&pull->deadline);
         pull_request_done(&pull->request);
         image_status_done(&pull->status);
@@ -635,6 +692,34 @@ bool pull_fails_for(const Pull *pull, const DesiredImage *desired, bool is_late)
         bool is_short = is_late && pull->status.reason == PULL_REASON_DEADLINE;
 
         return desired_image_is_within(desired, &pull->desired) && !is_short;
+}
+
+bool pull_is_over_for(const Pull *pull, const DesiredImage *desired, unsigned n_before) {
+        return pull->n_failures > n_before &&
+               pull_plan_judge(pull->status.reason, pull->n_failures - n_before,
+                               desired->backoff_limit) == PULL_ON_EXHAUSTED;
+}
+
+unsigned pull_n_failures(const Pull *pull) {
+        return pull->n_failures;
+}
+
+bool pull_kick(Pull *pull) {
+        return pull->state == PULL_BACKING_OFF && retry_kick(&pull->retry) >= 0;
+}
+
+bool pull_retry(Pull *pull) {
+        pull->retry.n_failures = 0;
+        return pull_kick(pull);
+}
+
+bool pull_hint(Pull *pull, PullRemedy remedy, const char *registry) {
+        return pull_reason_remedy(pull->status.reason) == remedy &&
+               (!registry || strcmp(registry, pull->ref.registry) == 0) && pull_kick(pull);
+}
+
+bool pull_hint_runtime(Pull *pull) {
+        return pull->n_losses < 2 && pull_kick(pull);
 }
 
 /* Tickets are the first members of pulls. */

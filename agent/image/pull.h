@@ -32,6 +32,11 @@ typedef struct PullContext {
         ProgressTracker *progress;
         DiskGuard *disk;
         PullKeySource keys;
+
+        /* A registry has answered, be it with a refusal; registry NULL: one that could not be reached
+         * before, so that others may be reachable, too. NULL: of no interest. */
+        void (*on_answered)(const char *registry, void *userdata);
+        void *userdata;
 } PullContext;
 
 /* The status changed. Must not free the pull. */
@@ -57,8 +62,28 @@ bool pull_covers(const Pull *pull, const DesiredImage *desired);
  * that there was less time left for the desired image than it gives itself. */
 bool pull_fails_for(const Pull *pull, const DesiredImage *desired, bool is_late);
 
+/* Whether it has failed as often as this desired image allows, without the first n_before failures. */
+bool pull_is_over_for(const Pull *pull, const DesiredImage *desired, unsigned n_before);
+
+/* How many attempts have failed. */
+unsigned pull_n_failures(const Pull *pull);
+
+/* If it backs off, the next attempt begins in the next turn of the loop; true if so. */
+bool pull_kick(Pull *pull);
+
+/* The same, and if that fails as well the pauses are short again. */
+bool pull_retry(Pull *pull);
+
+/* The same as pull_kick() if the last attempt failed for want of this, and of this registry (NULL: of
+ * any). */
+bool pull_hint(Pull *pull, PullRemedy remedy, const char *registry);
+
 /* Gives turns to the pulls that wait. To be called after pulls were started or changed. */
 int pulls_serve(const PullContext *context);
+
+/* The runtime has restarted, and may have other settings: the same as pull_kick(), but for one that it
+ * goes away over again and again. */
+bool pull_hint_runtime(Pull *pull);
 
 /* The chosen runtime came or went. */
 int pull_on_runtime_changed(Pull *pull);

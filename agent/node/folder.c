@@ -21,6 +21,7 @@ struct Source {
         LogOnce problem;
         LogOnce unknown;     /* keys of its documents */
         unsigned n_contents; /* of its file, when the desired images were given */
+        unsigned n_touches;  /* the same */
         bool is_there;
 };
 
@@ -75,7 +76,15 @@ static const char *error_or_null(const Error *error) {
         return error->kind == ERROR_NONE ? NULL : error_message(error);
 }
 
-static int set_desired(Folder *folder, const char *name, const DesiredImages *desired_images) {
+/* What has ended by its own backoffLimit stays so until it has another version. */
+static bool is_tried_on(const ImageRequest *request, const void *owner) {
+        return strcmp(request->owner, owner) == 0 &&
+               (!request->is_done || request->desired.backoff_limit == DESIRED_IMAGE_NO_LIMIT);
+}
+
+/* That a file is written or touched again says that what it asks for should work now. */
+static int set_desired(Folder *folder, const char *name, const DesiredImages *desired_images,
+                       bool is_again) {
         cleanup(free_p) char *owner = NULL;
         int r;
 
@@ -83,7 +92,10 @@ static int set_desired(Folder *folder, const char *name, const DesiredImages *de
         if (r < 0)
                 return r;
 
-        return images_set_desired(folder->images, owner, desired_images, false);
+        r = images_set_desired(folder->images, owner, desired_images, false);
+        if (r >= 0 && is_again)
+                r = images_retry(folder->images, NULL, is_tried_on, owner);
+        return r < 0 ? r : 0;
 }
 
 /* The first one: the others are in the diagnosis. */
@@ -101,6 +113,7 @@ static void folder_log_unknown(Folder *folder, Source *source, const UnknownKeys
 }
 
 static int folder_take_file(Folder *folder, const ImagesFile *file) {
+        bool is_again;
         Source *source;
         int r;
 
@@ -120,8 +133,10 @@ static int folder_take_file(Folder *folder, const ImagesFile *file) {
         if (source->n_contents == file->n_contents)
                 return 0;
 
+        is_again = source->n_contents > 0 && source->n_touches != file->n_touches;
         source->n_contents = file->n_contents;
-        return set_desired(folder, file->name, &file->desired_images);
+        source->n_touches = file->n_touches;
+        return set_desired(folder, file->name, &file->desired_images, is_again);
 }
 
 static int folder_drop_missing(Folder *folder) {
@@ -136,7 +151,7 @@ static int folder_drop_missing(Folder *folder) {
                         continue;
                 }
 
-                r = set_desired(folder, source->name, &none);
+                r = set_desired(folder, source->name, &none, false);
                 if (r < 0)
                         return r;
 

@@ -250,6 +250,8 @@ static int load_fd(ImagesFile *file, int fd, size_t *ret_size, uint64_t *ret_aga
                 *ret_again_usec = AGAIN_AFTER_TICK_USEC;
         else
                 file->stamp = stamp;
+        file->is_touched = file->is_touched || !equal_stamps(&stamp, &file->taken);
+        file->taken = stamp;
         return take_content(file, text, (size_t) size, reterr);
 }
 
@@ -335,6 +337,8 @@ bool images_file_commit(ImagesFile *file) {
                 file->new_desired = DESIRED_IMAGES_INIT;
                 file->n_documents = file->new_n_documents;
                 file->n_contents++;
+                file->n_touches += file->is_touched;
+                file->is_touched = false;
         }
 
         error_done(&file->error);

@@ -45,7 +45,8 @@ typedef struct ImagesFile {
         size_t n_documents;           /* of the same */
         unsigned
                 n_contents; /* how often there was a good one; the desired images are new when this is */
-        Error error;        /* why the newest content was refused, or unset. One line, which does
+        unsigned n_touches;  /* how often it was written or touched, also with the same content */
+        Error error;         /* why the newest content was refused, or unset. One line, which does
                               * not name the file. */
         UnknownKeys unknown; /* keys of the newest content, whether or not it was refused */
 
@@ -55,6 +56,8 @@ typedef struct ImagesFile {
         size_t new_n_documents;
         Error new_error;
         UnknownKeys new_unknown;
+        FileStamp taken; /* of the file when it was read last */
+        bool is_touched; /* when it was, it was another one than the time before */
         FileStamp stamp; /* all zero when the content has to be read in any case */
         uint64_t written_usec;
         unsigned n_reads; /* since the last scan ended */

@@ -85,7 +85,8 @@ static json_object *policy_to_json(const DesiredImage *desired) {
         bool ok;
 
         ok = object && add(object, "timeoutSeconds", json_object_new_int64(desired->timeout_sec)) &&
-             add(object, "backoffLimit", json_object_new_int64(desired->backoff_limit)) &&
+             (desired->backoff_limit == DESIRED_IMAGE_NO_LIMIT ||
+              add(object, "backoffLimit", json_object_new_int64(desired->backoff_limit))) &&
              (desired->ttl_sec == DESIRED_IMAGE_NO_LIMIT ||
               add(object, "ttlSecondsAfterFinished", json_object_new_int64(desired->ttl_sec))) &&
              (desired->active_deadline_sec == DESIRED_IMAGE_NO_LIMIT ||
@@ -300,9 +301,24 @@ static int print_spec_tag(const Image *image, FILE *file) {
         return print_json(file, desired_tag_to_json(desired_image(image), image));
 }
 
+/* With what OpenKruise's objects have no place for. */
+static json_object *status_tag_to_json(const Image *image) {
+        const ImageStatus *status = image_status(image);
+        cleanup(json_object_put_p) json_object *object =
+                image_status_to_json(status, image_name(image), image_tag(image));
+        char time[RFC3339_SIZE];
+        bool ok;
+
+        ok = object &&
+             (status->attempt == 0 ||
+              add(object, "attempt", json_object_new_int64(status->attempt))) &&
+             (status->next_attempt_at == 0 ||
+              add_text(object, "nextAttemptTime", rfc3339_format(status->next_attempt_at, time)));
+        return ok ? take_ptr(object) : NULL;
+}
+
 static int print_status_tag(const Image *image, FILE *file) {
-        return print_json(file, image_status_to_json(image_status(image), image_name(image),
-                                                     image_tag(image)));
+        return print_json(file, status_tag_to_json(image));
 }
 
 static int print_spec_rest(const Image *image, FILE *file) {
@@ -321,19 +337,50 @@ static int print_nothing(const Image *image, FILE *file) {
 
 typedef int (*PrintImage)(const Image *image, FILE *file);
 
+/* The images that are desired, in the order of what they are called here. */
+typedef struct Shown {
+        const Image **items;
+        size_t n_items;
+} Shown;
+
+static void shown_done(Shown *shown) {
+        free(shown->items);
+}
+
+static int by_name(const void *a, const void *b) {
+        const Image *x = *(const Image *const *) a, *y = *(const Image *const *) b;
+
+        return strcmp(image_name(x), image_name(y)) ?: strcmp(image_tag(x), image_tag(y));
+}
+
+/* Their own order is that of their keys, in which a malformed reference may stand between two tags of
+ * the name that it has. */
+static int shown_collect(const Images *images, Shown *ret) {
+        Shown shown = { .items = calloc(images_count(images) + 1, sizeof(shown.items[0])) };
+
+        if (!shown.items)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < images_count(images); i++)
+                if (image_is_desired(images_get(images, i)))
+                        shown.items[shown.n_items++] = images_get(images, i);
+        qsort(shown.items, shown.n_items, sizeof(shown.items[0]), by_name);
+
+        *ret = shown;
+        return 0;
+}
+
 /* An object of name → tags, of which each stands on a line of its own. rest adds members to the
  * object of a name, after its first tag is known. */
-static int print_images(const Images *images, PrintImage print_tag, PrintImage print_rest,
+static int print_images(const Shown *shown, PrintImage print_tag, PrintImage print_rest,
                         FILE *file) {
         const Image *first = NULL; /* of the name that is being printed */
         int r = 0;
 
-        for (size_t i = 0; r >= 0 && i < images_count(images); i++) {
-                const Image *image = images_get(images, i);
+        for (size_t i = 0; r >= 0 && i < shown->n_items; i++) {
+                const Image *image = shown->items[i];
                 bool is_same = first && strcmp(image_name(first), image_name(image)) == 0;
 
-                if (!image_is_desired(image))
-                        continue;
                 if (!is_same) {
                         if (first) {
                                 (void) fputs("\n      ]", file);
@@ -361,23 +408,17 @@ static int print_images(const Images *images, PrintImage print_tag, PrintImage p
         return r;
 }
 
-static void print_counts(const Images *images, FILE *file) {
-        size_t counts[_IMAGE_PHASE_MAX] = { 0 }, desired = 0;
+static void print_counts(const Shown *shown, FILE *file) {
+        size_t counts[_IMAGE_PHASE_MAX] = { 0 };
 
-        for (size_t i = 0; i < images_count(images); i++) {
-                const Image *image = images_get(images, i);
-
-                if (!image_is_desired(image))
-                        continue;
-                counts[image_status(image)->phase]++;
-                desired++;
-        }
+        for (size_t i = 0; i < shown->n_items; i++)
+                counts[image_status(shown->items[i])->phase]++;
 
         (void) fprintf(file,
                        "    \"desired\": %zu,\n    \"succeeded\": %zu,\n    \"failed\": %zu,\n"
                        "    \"pulling\": %zu,\n    \"waiting\": %zu",
-                       desired, counts[IMAGE_SUCCEEDED], counts[IMAGE_FAILED],
-                       counts[IMAGE_PULLING], counts[IMAGE_WAITING]);
+                       shown->n_items, counts[IMAGE_SUCCEEDED], counts[IMAGE_FAILED],
+                       counts[IMAGE_PULLING], counts[IMAGE_WAITING] + counts[IMAGE_BACKING_OFF]);
 }
 
 static uint64_t hash_text(uint64_t so_far, const char *text) {
@@ -397,6 +438,8 @@ uint64_t node_image_fingerprint(const Image *image) {
         sum = hash_number(sum, status->started_at);
         sum = hash_number(sum, status->completed_at);
         sum = hash_number(sum, status->version);
+        sum = hash_number(sum, status->attempt);
+        sum = hash_number(sum, status->next_attempt_at);
         sum = hash_text(sum, status->message);
         sum = hash_text(sum, status->image_id);
         for (const ImageRequest *request = image_requests(image); request;
@@ -413,7 +456,12 @@ uint64_t node_image_fingerprint(const Image *image) {
 }
 
 int node_image_write(const NodeImageOptions *options, FILE *file) {
+        cleanup(shown_done) Shown shown = { .items = NULL };
         int r;
+
+        r = shown_collect(options->images, &shown);
+        if (r < 0)
+                return r;
 
         (void) fputs("{\n  \"apiVersion\": \"apps.kruise.io/v1alpha1\",\n"
                      "  \"kind\": \"NodeImage\",\n",
@@ -423,14 +471,14 @@ int node_image_write(const NodeImageOptions *options, FILE *file) {
                 return r;
 
         (void) fputs("  \"spec\": {\n    \"images\": {", file);
-        r = print_images(options->images, print_spec_tag, print_spec_rest, file);
+        r = print_images(&shown, print_spec_tag, print_spec_rest, file);
         if (r < 0)
                 return r;
 
         (void) fputs("}\n  },\n  \"status\": {\n", file);
-        print_counts(options->images, file);
+        print_counts(&shown, file);
         (void) fputs(",\n    \"imageStatuses\": {", file);
-        r = print_images(options->images, print_status_tag, print_nothing, file);
+        r = print_images(&shown, print_status_tag, print_nothing, file);
         if (r < 0)
                 return r;
 

@@ -38,7 +38,8 @@ static void check_desired(const DesiredImage *desired) {
                 abort();
         if (desired->policy < 0 || desired->policy >= _PULL_POLICY_MAX)
                 abort();
-        if (!is_limit(desired->timeout_sec, 1) || !is_limit(desired->backoff_limit, 0) ||
+        if (!is_limit(desired->timeout_sec, 1) ||
+            !is_limit(desired->backoff_limit, DESIRED_IMAGE_NO_LIMIT) ||
             !is_limit(desired->active_deadline_sec, DESIRED_IMAGE_NO_LIMIT) ||
             !is_limit(desired->ttl_sec, DESIRED_IMAGE_NO_LIMIT))
                 abort();

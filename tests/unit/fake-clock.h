@@ -101,6 +101,18 @@ int sd_event_source_set_time_relative(sd_event_source *source, uint64_t usec) {
                                   : sd_event_source_set_time(source, fake_clock.now_usec + usec);
 }
 
+int sd_event_source_get_time(sd_event_source *source, uint64_t *ret) {
+        int (*get)(sd_event_source *, uint64_t *) = dlsym(RTLD_NEXT, "sd_event_source_get_time");
+
+        for (size_t i = 0; i < fake_clock.n_timers; i++)
+                if (fake_clock.timers[i].source == source) {
+                        *ret = fake_clock.timers[i].due_usec;
+                        return 0;
+                }
+
+        return get(source, ret);
+}
+
 /* The timer that is due first; NULL: none is set. */
 static inline FakeTimer *fake_clock_find(void) {
         FakeTimer *first = NULL;

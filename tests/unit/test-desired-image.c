@@ -51,7 +51,7 @@ static void test_defaults(void **state) {
         assert_string_equal(desired.tag, "1.25");
         assert_int_equal(desired.policy, PULL_POLICY_ALWAYS);
         assert_int_equal(desired.timeout_sec, 600);
-        assert_int_equal(desired.backoff_limit, 3);
+        assert_int_equal(desired.backoff_limit, DESIRED_IMAGE_NO_LIMIT);
         assert_int_equal(desired.active_deadline_sec, DESIRED_IMAGE_NO_LIMIT);
         assert_int_equal(desired.ttl_sec, DESIRED_IMAGE_NO_LIMIT);
         assert_int_equal(desired.version, 0);

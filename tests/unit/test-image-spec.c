@@ -154,7 +154,7 @@ static void test_defaults(void **state) {
         assert_int_equal(desired_images.items[0].created_at, 0);
         assert_int_equal(desired_images.items[0].policy, PULL_POLICY_ALWAYS);
         assert_int_equal(desired_images.items[0].timeout_sec, 600);
-        assert_int_equal(desired_images.items[0].backoff_limit, 3);
+        assert_int_equal(desired_images.items[0].backoff_limit, DESIRED_IMAGE_NO_LIMIT);
         assert_int_equal(desired_images.items[0].active_deadline_sec, DESIRED_IMAGE_NO_LIMIT);
         assert_int_equal(desired_images.items[0].ttl_sec, DESIRED_IMAGE_NO_LIMIT);
         assert_int_equal(desired_images.items[0].n_secrets, 0);
@@ -251,10 +251,11 @@ static void test_limits_out_of_range(void **state) {
         } rows[] = {
                 { POLICY("\"timeoutSeconds\":0,\"backoffLimit\":-1,\"ttlSecondsAfterFinished\":-1,"
                          "\"activeDeadlineSeconds\":-5"),
-                  600, 3, DESIRED_IMAGE_NO_LIMIT, DESIRED_IMAGE_NO_LIMIT },
-                { POLICY("\"timeoutSeconds\":-7"), 600, 3, DESIRED_IMAGE_NO_LIMIT,
-                  DESIRED_IMAGE_NO_LIMIT },
-                { POLICY("\"activeDeadlineSeconds\":0"), 600, 3, DESIRED_IMAGE_NO_LIMIT, 0 },
+                  600, DESIRED_IMAGE_NO_LIMIT, DESIRED_IMAGE_NO_LIMIT, DESIRED_IMAGE_NO_LIMIT },
+                { POLICY("\"timeoutSeconds\":-7"), 600, DESIRED_IMAGE_NO_LIMIT,
+                  DESIRED_IMAGE_NO_LIMIT, DESIRED_IMAGE_NO_LIMIT },
+                { POLICY("\"activeDeadlineSeconds\":0"), 600, DESIRED_IMAGE_NO_LIMIT,
+                  DESIRED_IMAGE_NO_LIMIT, 0 },
                 { POLICY("\"timeoutSeconds\":99999999999999999999,\"backoffLimit\":4294967296,"
                          "\"ttlSecondsAfterFinished\":9223372036854775807,"
                          "\"activeDeadlineSeconds\":18446744073709551615"),
@@ -427,6 +428,28 @@ static void test_each(void **state) {
                 assert_string_equal(error_message(&skipped), row->skipped);
 }
 
+/* As OpenKruise does it: three more attempts where nothing is said. */
+static void test_attempts_of_each(void **state) {
+        static const struct {
+                const char *json;
+                int64_t backoff_limit;
+        } rows[] = { { TAG("\"version\":1"), 3 },
+                     { POLICY("\"timeoutSeconds\":5"), 3 },
+                     { POLICY("\"backoffLimit\":-1"), 3 },
+                     { POLICY("\"backoffLimit\":0"), 0 } };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                cleanup(json_object_put_p) struct json_object *object =
+                        json_tokener_parse(rows[i].json);
+                cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
+                cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
+
+                assert_int_equal(image_spec_parse_each(object, &desired_images, &skipped, &error),
+                                 0);
+                assert_int_equal(desired_images.items[0].backoff_limit, rows[i].backoff_limit);
+        }
+}
+
 /* The copies of what is said once are limited for an object of the API server, too. */
 static void test_each_of_a_large_object(void **state) {
         cleanup(json_object_put_p) struct json_object *object = large(3, 30, 0, 128 << 10);
@@ -500,7 +523,7 @@ int main(void) {
         const size_t n_each = sizeof(each) / sizeof(each[0]);
         const size_t n_refusals = sizeof(refusals) / sizeof(refusals[0]);
         struct CMUnitTest
-                tests[sizeof(refusals) / sizeof(refusals[0]) + sizeof(each) / sizeof(each[0]) + 11];
+                tests[sizeof(refusals) / sizeof(refusals[0]) + sizeof(each) / sizeof(each[0]) + 12];
         size_t n = 0;
 
         for (; n < n_refusals; n++)
@@ -515,6 +538,7 @@ int main(void) {
                         .test_func = test_each,
                         .initial_state = (void *) &each[i],
                 };
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_attempts_of_each);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_each_of_a_large_object);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_each_of_no_node_image);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_nothing);

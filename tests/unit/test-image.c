@@ -222,8 +222,9 @@ static const struct Name {
         { "the whole name",     "docker.io/library/nginx", "1.25",    "docker.io/library/nginx:1.25", "nginx" },
         { "another registry",   "reg.example:5000/a/b", "x",          "reg.example:5000/a/b:x", "reg.example:5000/a/b" },
         { "a digest",           "nginx", ID,                          "docker.io/library/nginx@" ID, "nginx" },
-        { "a malformed name",   "NGINX", "1.25",                      "NGINX 1.25", "NGINX" },
-        { "a malformed tag",    "nginx", "a b",                       "nginx a b", "nginx" },
+        { "a malformed name",   "NGINX", "1.25",                      " 5 NGINX 1.25", "NGINX" },
+        { "a malformed tag",    "nginx", "a b",                       " 5 nginx a b", "nginx" },
+        { "another malformed name with the same words", "nginx a", "b", " 7 nginx a b", "nginx a" },
 };
 /* clang-format on */
 
@@ -290,6 +291,141 @@ static void test_failure_is_an_outcome(void **state) {
         reconcile(&fixture);
         assert_requests(&fixture, "a:done ");
         assert_false(image_is_syncing(fixture.image));
+}
+
+static void set_limit(Fixture *fixture, const char *owner, int64_t backoff_limit) {
+        cleanup(desired_image_done) DesiredImage desired;
+
+        assert_int_equal(desired_image_init(&desired, "nginx", "1.25"), 0);
+        desired.backoff_limit = backoff_limit;
+        assert_int_equal(image_set_request(fixture->image, owner, &desired, false), 0);
+}
+
+/* One attempt. */
+static void refuse_pull(Fixture *fixture) {
+        begin(fixture);
+        fake_runtime_refuse("PullImage", ERROR_NOT_FOUND, "no such image");
+        reconcile(fixture);
+}
+
+static bool is_of(const ImageRequest *request, const void *owner) {
+        return strcmp(request->owner, owner) == 0;
+}
+
+static void kick(Fixture *fixture) {
+        assert_true(pull_kick(image_pull(fixture->image)));
+        while (queue_n_waiting(fixture->context.inspections) == 0)
+                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+}
+
+/* Each request has its own attempts, and the sync goes on for the one without a limit. */
+static void test_requests_of_different_patience(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        set_limit(&fixture, "ever", DESIRED_IMAGE_NO_LIMIT);
+        set_limit(&fixture, "once", 0);
+        set_limit(&fixture, "twice", 1);
+        reconcile(&fixture);
+        refuse_pull(&fixture);
+        assert_requests(&fixture, "ever:syncing once:done twice:syncing ");
+        assert_results(&fixture, "once ");
+        assert_outcome(&fixture, "once", "nginx", "Failed");
+        assert_outcome(&fixture, "ever", "nginx", "BackOff");
+
+        set_limit(&fixture, "late", 0);
+        reconcile(&fixture); /* it does not wait for the end of the pause */
+        while (queue_n_waiting(fixture.context.inspections) == 0)
+                assert_true(sd_event_run(fixture.event, UINT64_MAX) >= 0);
+        refuse_pull(&fixture);
+        assert_requests(&fixture, "ever:syncing late:done once:done twice:done ");
+        assert_results(&fixture, "late twice ");
+        assert_outcome(&fixture, "twice", "nginx", "Failed");
+
+        kick(&fixture);
+        finish(&fixture, IMAGE_SUCCEEDED);
+        assert_outcome(&fixture, "ever", "nginx", "Succeeded");
+        assert_outcome(&fixture, "twice", "nginx", "Failed");
+}
+
+/* The one with the patience leaves: the failure is what is left. */
+static void test_only_the_impatient_are_left(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        set_limit(&fixture, "ever", DESIRED_IMAGE_NO_LIMIT);
+        set_limit(&fixture, "twice", 1);
+        reconcile(&fixture);
+        refuse_pull(&fixture);
+        assert_int_equal(image_withdraw(fixture.image, "ever"), 1);
+        reconcile(&fixture);
+        assert_requests(&fixture, "twice:syncing ");
+        kick(&fixture);
+        refuse_pull(&fixture);
+        assert_requests(&fixture, "twice:done ");
+        assert_false(image_is_syncing(fixture.image));
+        assert_int_equal(image_status(fixture.image)->phase, IMAGE_FAILED);
+        assert_int_equal(image_status(fixture.image)->next_attempt_at, 0);
+        assert_results(&fixture, "twice ");
+}
+
+static void test_retry(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        set_limit(&fixture, "a", 0);
+        set_limit(&fixture, "b", 0);
+        reconcile(&fixture);
+        refuse_pull(&fixture);
+        assert_requests(&fixture, "a:done b:done ");
+        assert_int_equal(image_retry(fixture.image, is_of, "c"), 0);
+        assert_int_equal(image_retry(fixture.image, is_of, "b"), 1);
+        reconcile(&fixture);
+        assert_requests(&fixture, "a:done b:syncing ");
+        assert_int_equal(image_retry(fixture.image, is_of, "b"), 0); /* it runs */
+        finish(&fixture, IMAGE_SUCCEEDED);
+        assert_outcome(&fixture, "a", "nginx", "Failed");
+        assert_int_equal(image_retry(fixture.image, is_of, "b"), 0); /* it is there */
+}
+
+/* Nothing but another document helps. */
+static void test_retry_of_a_fault(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        set_fault(&fixture, "a", 1, "spec: nonsense");
+        assert_int_equal(image_retry(fixture.image, is_of, "a"), 0);
+        reconcile(&fixture);
+        assert_requests(&fixture, "a:done ");
+}
+
+/* What a run before this one has given up is tried on, if it has no limit and may ever succeed. */
+static void test_restored_failure(void **state) {
+        static const struct {
+                PullReason reason;
+                int64_t backoff_limit;
+                bool goes_on;
+        } rows[] = {
+                { PULL_REASON_REGISTRY_UNREACHABLE, DESIRED_IMAGE_NO_LIMIT, true },
+                { PULL_REASON_NOT_FOUND, DESIRED_IMAGE_NO_LIMIT, true },
+                { PULL_REASON_UNSUPPORTED, DESIRED_IMAGE_NO_LIMIT, false },
+                { PULL_REASON_REGISTRY_UNREACHABLE, 3, false },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                cleanup(fixture_done) Fixture fixture;
+                ImageStatus status = { .phase = IMAGE_FAILED,
+                                       .completed_at = NOW,
+                                       .reason = rows[i].reason };
+
+                fixture_init(&fixture);
+                image_restore_status(fixture.image, &status);
+                assert_int_equal(image_restore_done(fixture.image, "a", 0, false, NULL), 0);
+                set_limit(&fixture, "a", rows[i].backoff_limit);
+                image_restore_end(fixture.image);
+                reconcile(&fixture);
+                assert_int_equal(image_is_syncing(fixture.image), rows[i].goes_on);
+        }
 }
 
 static void test_same_request_is_no_change(void **state) {
@@ -862,6 +998,11 @@ static const struct CMUnitTest stories[] = {
         cmocka_unit_test(test_no_requests),
         cmocka_unit_test(test_done_once),
         cmocka_unit_test(test_failure_is_an_outcome),
+        cmocka_unit_test(test_requests_of_different_patience),
+        cmocka_unit_test(test_only_the_impatient_are_left),
+        cmocka_unit_test(test_retry),
+        cmocka_unit_test(test_retry_of_a_fault),
+        cmocka_unit_test(test_restored_failure),
         cmocka_unit_test(test_same_request_is_no_change),
         cmocka_unit_test(test_new_version_starts_a_sync),
         cmocka_unit_test(test_new_version_restarts_the_sync),

@@ -255,6 +255,22 @@ static void test_quick_changes(void **state) {
         }
 }
 
+/* Reading it once more, since it may change without a trace, is none. */
+static void test_touches(void **state) {
+        Fixture *fixture = *state;
+
+        write_file(DESIRED("1"));
+        for (unsigned n = 1; n < 4; n++) {
+                (void) read_all(fixture);
+                (void) read_all(fixture);
+                assert_int_equal(fixture->file->n_touches, n);
+                assert_int_equal(utimensat(AT_FDCWD, "a.yaml",
+                                           (struct timespec[]){ { .tv_sec = n }, { .tv_sec = n } },
+                                           0),
+                                 0);
+        }
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
 int main(void) {
@@ -266,6 +282,7 @@ int main(void) {
                 TEST(test_same_file_is_not_read_again),
                 TEST(test_results_wait),
                 TEST(test_quick_changes),
+                TEST(test_touches),
         };
 
         return cmocka_run_group_tests_name("a file of the images folder", tests, NULL, NULL);

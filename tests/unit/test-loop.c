@@ -299,9 +299,13 @@ static void test_retry_waits_longer_each_time(void **state) {
 static void test_retry_waits_as_long_as_asked(void **state) {
         Owner *owner = *state;
 
+        assert_int_equal(retry_rest_usec(&owner->retry), 0);
         assert_int_equal(retry_later(&owner->retry, 7 * SEC), 0);
+        assert_int_equal(retry_rest_usec(&owner->retry), 7 * SEC);
         assert_calls(owner, 7 * SEC - 1, 0);
+        assert_int_equal(retry_rest_usec(&owner->retry), 1);
         assert_calls(owner, 1, 1);
+        assert_int_equal(retry_rest_usec(&owner->retry), 0);
 }
 
 static void test_retry_is_kicked(void **state) {

@@ -44,6 +44,8 @@ static const Rule rules[] = {
         { "no known creation",                CREATED_AT,    { 0, 0, 0 },              0 },
         { "the most patient time-out",        TIMEOUT,       { 60, 600, 10 },          600 },
         { "the most attempts",                BACKOFF_LIMIT, { 0, 3, 1 },              3 },
+        { "any number of attempts",           BACKOFF_LIMIT, { 9, DESIRED_IMAGE_NO_LIMIT, 1 },
+          DESIRED_IMAGE_NO_LIMIT },
         { "the latest deadline",              DEADLINE,      { 10, 30, 20 },           30 },
         { "no deadline, first",               DEADLINE,      { DESIRED_IMAGE_NO_LIMIT, 30, 20 }, DESIRED_IMAGE_NO_LIMIT },
         { "no deadline, last",                DEADLINE,      { 10, 30, DESIRED_IMAGE_NO_LIMIT }, DESIRED_IMAGE_NO_LIMIT },

@@ -40,6 +40,8 @@ static const struct Line {
           "NoSpace: ???; free disk space on the node (attempt 1 of 1)" },
         { "what printf would obey", PULL_REASON_NO_SPACE, "%s%n%1$s", 1, 1,
           "NoSpace: %s%n%1$s; free disk space on the node (attempt 1 of 1)" },
+        { "any number of attempts", PULL_REASON_NO_SPACE, "x", 7, 0,
+          "NoSpace: x; free disk space on the node (attempt 7)" },
         { "as many attempts as there can be", PULL_REASON_NO_SPACE, "x", UINT32_MAX,
           (uint64_t) INT64_MAX + 1,
           "NoSpace: x; free disk space on the node (attempt 4294967295 of 9223372036854775808)" },

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "agent/image/desired-image.h"
 #include "agent/image/pull-plan.h"
 
 #define EVENTS(...) \
@@ -144,6 +145,46 @@ static void test_story(void **state) {
 
         assert_string_equal(pull_state_to_string(now), pull_state_to_string(story->end));
         assert_int_equal(action, story->last_action);
+}
+
+/* What a failure leads to. */
+static void test_judgement(void **state) {
+        static const struct {
+                PullReason reason;
+                unsigned n_failures;
+                int64_t backoff_limit;
+                PullEvent event;
+        } rows[] = {
+                { PULL_REASON_NOT_FOUND, 1, 0, PULL_ON_EXHAUSTED },
+                { PULL_REASON_NOT_FOUND, 1, 1, PULL_ON_REFUSED },
+                { PULL_REASON_NOT_FOUND, 2, 1, PULL_ON_EXHAUSTED },
+                { PULL_REASON_NOT_FOUND, UINT32_MAX, INT32_MAX, PULL_ON_EXHAUSTED },
+                { PULL_REASON_NOT_FOUND, 1, DESIRED_IMAGE_NO_LIMIT, PULL_ON_REFUSED },
+                { PULL_REASON_UNAUTHORIZED, UINT32_MAX, DESIRED_IMAGE_NO_LIMIT, PULL_ON_REFUSED },
+                { PULL_REASON_REGISTRY_UNREACHABLE, 9999, DESIRED_IMAGE_NO_LIMIT, PULL_ON_REFUSED },
+                { PULL_REASON_UNSUPPORTED, 1, DESIRED_IMAGE_NO_LIMIT, PULL_ON_EXHAUSTED },
+                { PULL_REASON_UNSUPPORTED, 1, 9, PULL_ON_EXHAUSTED },
+                { PULL_REASON_INVALID_REFERENCE, 1, DESIRED_IMAGE_NO_LIMIT, PULL_ON_EXHAUSTED },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+                assert_int_equal(pull_plan_judge(rows[i].reason, rows[i].n_failures,
+                                                 rows[i].backoff_limit),
+                                 rows[i].event);
+}
+
+static void test_pauses(void **state) {
+        static const struct {
+                int64_t backoff_limit;
+                uint64_t min_sec, max_sec;
+        } rows[] = { { 0, 1, 30 }, { 3, 1, 30 }, { DESIRED_IMAGE_NO_LIMIT, 5, 300 } };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                PullPauses pauses = pull_plan_pauses(rows[i].backoff_limit);
+
+                assert_int_equal(pauses.min_usec, rows[i].min_sec * 1000000);
+                assert_int_equal(pauses.max_usec, rows[i].max_sec * 1000000);
+        }
 }
 
 /* In any order of events, an outcome is reported once, and stands. */
@@ -288,7 +329,9 @@ static void test_states_have_names(void **state) {
 }
 
 int main(void) {
-        struct CMUnitTest tests[7 + N_STORIES] = {
+        struct CMUnitTest tests[9 + N_STORIES] = {
+                cmocka_unit_test(test_judgement),
+                cmocka_unit_test(test_pauses),
                 cmocka_unit_test(test_outcome_is_final),
                 cmocka_unit_test(test_deadline_always_ends_it),
                 cmocka_unit_test(test_every_state_is_reached),
@@ -299,11 +342,11 @@ int main(void) {
         };
 
         for (size_t i = 0; i < N_STORIES; i++)
-                tests[7 + i] = (struct CMUnitTest){
+                tests[9 + i] = (struct CMUnitTest){
                         .name = stories[i].name,
                         .test_func = test_story,
                         .initial_state = (void *) &stories[i],
                 };
 
-        return _cmocka_run_group_tests("an image", tests, 7 + N_STORIES, NULL, NULL);
+        return _cmocka_run_group_tests("an image", tests, 9 + N_STORIES, NULL, NULL);
 }

@@ -173,14 +173,21 @@ static void test_every_kind_has_a_reason(void **state) {
         }
 }
 
-/* After these and no others another credential is tried. */
-static void test_denials(void **state) {
-        for (PullReason reason = PULL_REASON_NONE; reason < _PULL_REASON_MAX; reason++)
-                assert_int_equal(pull_reason_is_denial(reason),
+/* After these and no others another credential is tried, or no attempt at all is made. */
+static void test_remedies(void **state) {
+        for (PullReason reason = PULL_REASON_NONE; reason < _PULL_REASON_MAX; reason++) {
+                PullRemedy remedy = pull_reason_remedy(reason);
+
+                assert_int_equal(remedy == PULL_REMEDY_CREDENTIALS,
                                  reason == PULL_REASON_NOT_FOUND ||
                                          reason == PULL_REASON_UNAUTHORIZED ||
                                          reason == PULL_REASON_INVALID_CREDENTIALS ||
                                          reason == PULL_REASON_RATE_LIMITED);
+                assert_int_equal(remedy == PULL_REMEDY_NONE,
+                                 reason == PULL_REASON_INVALID_REFERENCE ||
+                                         reason == PULL_REASON_INVALID_SPEC ||
+                                         reason == PULL_REASON_UNSUPPORTED);
+        }
 }
 
 /* The error is borrowed: finding the reason must not write into its text. */
@@ -206,7 +213,7 @@ int main(void) {
                 };
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_every_reason_is_written_and_read);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_every_kind_has_a_reason);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_denials);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_remedies);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_text_is_left_alone);
 
         return _cmocka_run_group_tests("pull-reason", tests, n, NULL, NULL);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -28,6 +29,9 @@ typedef struct Fixture {
         Pull *pull;
         bool is_changed;
         PullKeysReady on_keys; /* while the source of credentials is asked */
+        int64_t backoff_limit;
+        unsigned n_answers; /* of the registry */
+        bool was_away;      /* it is, before it answers */
 } Fixture;
 
 /* The fixture is the source, and the question. */
@@ -53,8 +57,21 @@ static void on_changed(Pull *pull, void *userdata) {
         fixture->is_changed = true;
 }
 
+static void on_answered(const char *registry, void *userdata) {
+        Fixture *fixture = userdata;
+
+        assert_int_equal(!registry, fixture->was_away);
+        if (registry)
+                assert_string_equal(registry, "docker.io");
+        fixture->n_answers++;
+}
+
 static int set_up(void **state) {
         Fixture *fixture = calloc(1, sizeof(*fixture));
+
+        fixture->backoff_limit = 1;
+        fixture->context.on_answered = on_answered;
+        fixture->context.userdata = fixture;
 
         assert_true(sd_event_new(&fixture->event) >= 0);
         fake_runtime_reset();
@@ -103,6 +120,7 @@ static void start(Fixture *fixture, const char *owner, int64_t version, PullPoli
         ImageRef ref;
 
         make_desired(&desired, version, policy);
+        desired.backoff_limit = fixture->backoff_limit;
         assert_int_equal(image_ref_from_node_image("nginx", "1.25", &ref, NULL), 0);
         assert_int_equal(pull_new(&fixture->context, &desired, &ref, owner, on_changed, fixture,
                                   &fixture->pull),
@@ -307,7 +325,7 @@ static void test_disk_fills_up(void **state) {
         assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_RESOLVING);
         set_floor(fixture, UINT64_MAX);
         pass_time(fixture);
-        assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_BACKING_OFF);
+        assert_status(fixture, IMAGE_BACKING_OFF, IMAGE_STEP_BACKING_OFF);
         assert_int_equal(pull_status(fixture->pull)->reason, PULL_REASON_DISK_PRESSURE);
         assert_null(fake_runtime_find("PullImage"));
         assert_slots(fixture, 0, 0);
@@ -331,19 +349,23 @@ static void test_is_pulled(void **state) {
         assert_slots(fixture, 0, 0);
 }
 
+static void wait_for_the_next_attempt(Fixture *fixture) {
+        while (queue_n_waiting(fixture->context.inspections) == 0)
+                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+
+        serve(fixture);
+        answer_keys(fixture);
+}
+
 /* A pause holds no slot, and the second failure is the last. */
 static void test_is_refused(void **state) {
         Fixture *fixture = *state;
 
         begin(fixture, PULL_POLICY_ALWAYS);
         fake_runtime_refuse("PullImage", ERROR_NOT_FOUND, "no such image");
-        assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_BACKING_OFF);
+        assert_status(fixture, IMAGE_BACKING_OFF, IMAGE_STEP_BACKING_OFF);
         assert_slots(fixture, 0, 0);
-        while (queue_n_waiting(fixture->context.inspections) == 0)
-                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
-
-        serve(fixture);
-        answer_keys(fixture);
+        wait_for_the_next_attempt(fixture);
         fake_runtime_refuse("PullImage", ERROR_NOT_FOUND, "no such image");
         assert_status(fixture, IMAGE_FAILED, IMAGE_STEP_NONE);
         assert_int_equal(pull_status(fixture->pull)->reason, PULL_REASON_NOT_FOUND);
@@ -359,7 +381,7 @@ static void test_is_not_shown(void **state) {
         begin(fixture, PULL_POLICY_ALWAYS);
         fake_runtime_answer_pull(ID);
         fake_runtime_answer_status(NULL);
-        assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_BACKING_OFF);
+        assert_status(fixture, IMAGE_BACKING_OFF, IMAGE_STEP_BACKING_OFF);
         assert_int_equal(pull_status(fixture->pull)->reason, PULL_REASON_WRONG_CONTENT);
 }
 
@@ -383,7 +405,7 @@ static void test_runtime_goes_while_it_pulls(void **state) {
                 serve(fixture);
                 answer_keys(fixture);
         }
-        assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_BACKING_OFF);
+        assert_status(fixture, IMAGE_BACKING_OFF, IMAGE_STEP_BACKING_OFF);
         assert_int_equal(pull_status(fixture->pull)->attempt, 1);
 }
 
@@ -396,6 +418,169 @@ static void test_runtime_is_back_at_once(void **state) {
         fake_runtime.returns = true;
         fake_runtime_refuse("PullImage", ERROR_UNAVAILABLE, "connection lost");
         assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_QUEUED);
+}
+
+/* Without a limit there is always another attempt, and it is known when. */
+static void test_is_refused_without_a_limit(void **state) {
+        Fixture *fixture = *state;
+
+        fixture->backoff_limit = DESIRED_IMAGE_NO_LIMIT;
+        begin(fixture, PULL_POLICY_ALWAYS);
+        for (unsigned n = 1; n < 20; n++) {
+                int64_t now = time(NULL);
+
+                fake_runtime_refuse("PullImage", ERROR_NOT_FOUND, "no such image");
+                assert_status(fixture, IMAGE_BACKING_OFF, IMAGE_STEP_BACKING_OFF);
+                assert_int_equal(pull_status(fixture->pull)->attempt, n);
+                assert_true(pull_status(fixture->pull)->next_attempt_at >= now + 4);
+                assert_true(pull_status(fixture->pull)->next_attempt_at <= time(NULL) + 361);
+                if (n > 6)
+                        assert_true(pull_status(fixture->pull)->next_attempt_at >= now + 240);
+                assert_true(pull_kick(fixture->pull));
+                wait_for_the_next_attempt(fixture);
+                assert_int_equal(pull_status(fixture->pull)->next_attempt_at, 0);
+        }
+        fake_runtime_refuse("PullImage", ERROR_NOT_FOUND, "no such image");
+        assert_string_equal(pull_status(fixture->pull)->message,
+                            "NotFound: no such image; check the name and the tag (attempt 20)");
+}
+
+/* After a retry the pauses are short again, after a kick they are not. */
+static void test_is_retried(void **state) {
+        Fixture *fixture = *state;
+
+        fixture->backoff_limit = DESIRED_IMAGE_NO_LIMIT;
+        begin(fixture, PULL_POLICY_ALWAYS);
+        assert_false(pull_retry(fixture->pull)); /* it runs */
+        for (unsigned n = 1; n < 7; n++) {
+                fake_runtime_refuse("PullImage", ERROR_NOT_FOUND, "no such image");
+                assert_true(pull_kick(fixture->pull));
+                wait_for_the_next_attempt(fixture);
+        }
+        fake_runtime_refuse("PullImage", ERROR_NOT_FOUND, "no such image");
+        assert_true(pull_retry(fixture->pull));
+        wait_for_the_next_attempt(fixture);
+        fake_runtime_refuse("PullImage", ERROR_NOT_FOUND, "no such image");
+        assert_true(pull_status(fixture->pull)->next_attempt_at <= time(NULL) + 7);
+}
+
+/* A pause ends early for what the failure was about, and for the same registry. */
+static void test_hints(void **state) {
+        static const struct {
+                const char *text;
+                PullRemedy hint;
+                const char *registry;
+                bool is_for_it;
+        } rows[] = {
+                { "connection refused", PULL_REMEDY_NETWORK, NULL, true },
+                { "connection refused", PULL_REMEDY_NETWORK, "docker.io", true },
+                { "connection refused", PULL_REMEDY_NETWORK, "quay.io", false },
+                { "connection refused", PULL_REMEDY_CREDENTIALS, NULL, false },
+                { "401 Unauthorized", PULL_REMEDY_CREDENTIALS, NULL, true },
+                { "401 Unauthorized", PULL_REMEDY_NETWORK, NULL, false },
+                { "no space left on device", PULL_REMEDY_NETWORK, NULL, false },
+                { "no space left on device", PULL_REMEDY_CREDENTIALS, NULL, false },
+        };
+        Fixture *fixture = *state;
+
+        fixture->backoff_limit = DESIRED_IMAGE_NO_LIMIT;
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                begin(fixture, PULL_POLICY_ALWAYS);
+                fake_runtime_refuse("PullImage", ERROR_INTERNAL, rows[i].text);
+                assert_int_equal(pull_hint(fixture->pull, rows[i].hint, rows[i].registry),
+                                 rows[i].is_for_it);
+                if (rows[i].is_for_it)
+                        wait_for_the_next_attempt(fixture);
+                assert_false(pull_hint(fixture->pull, rows[i].hint, "another"));
+                fixture->pull = pull_free(fixture->pull);
+        }
+}
+
+/* A registry that refuses has answered, one that cannot be reached has not. */
+static void test_answers_of_the_registry(void **state) {
+        static const struct {
+                const char *text; /* NULL: the image */
+                unsigned n_answers;
+        } rows[] = { { "401 Unauthorized", 1 },
+                     { "404 not found", 1 },
+                     { "connection refused", 0 },
+                     { "no space left on device", 0 },
+                     { NULL, 1 } };
+        Fixture *fixture = *state;
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                fixture->n_answers = 0;
+                begin(fixture, PULL_POLICY_ALWAYS);
+                if (rows[i].text)
+                        fake_runtime_refuse("PullImage", ERROR_INTERNAL, rows[i].text);
+                else
+                        fake_runtime_answer_pull(ID);
+                assert_int_equal(fixture->n_answers, rows[i].n_answers);
+                fixture->pull = pull_free(fixture->pull);
+        }
+}
+
+/* One that could not be reached and now answers is news about the network. */
+static void test_network_is_back(void **state) {
+        Fixture *fixture = *state;
+
+        fixture->was_away = true;
+        begin(fixture, PULL_POLICY_ALWAYS);
+        fake_runtime_refuse("PullImage", ERROR_INTERNAL, "connection refused");
+        assert_true(pull_kick(fixture->pull));
+        wait_for_the_next_attempt(fixture);
+        fake_runtime_answer_pull(ID);
+        assert_int_equal(fixture->n_answers, 1);
+}
+
+/* Whatever the limit: the same would be refused again. */
+static void test_is_hopeless(void **state) {
+        static const int64_t limits[] = { DESIRED_IMAGE_NO_LIMIT, 0, 9 };
+        Fixture *fixture = *state;
+
+        for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+                fixture->backoff_limit = limits[i];
+                begin(fixture, PULL_POLICY_ALWAYS);
+                fake_runtime_refuse("PullImage", ERROR_NOT_FOUND,
+                                    "no match for platform in manifest: not found");
+                assert_status(fixture, IMAGE_FAILED, IMAGE_STEP_NONE);
+                assert_int_equal(pull_status(fixture->pull)->attempt, 1);
+                assert_int_equal(pull_status(fixture->pull)->next_attempt_at, 0);
+                assert_non_null(strstr(pull_status(fixture->pull)->message, "(attempt 1 of 1)"));
+                fixture->pull = pull_free(fixture->pull);
+        }
+}
+
+/* Its own attempts are those since it joined. */
+static void test_is_over_for_another(void **state) {
+        static const struct {
+                int64_t backoff_limit;
+                unsigned n_before;
+                bool is_over;
+        } rows[] = { { 0, 0, true },
+                     { 1, 0, true },
+                     { 2, 0, false },
+                     { 0, 1, true },
+                     { 1, 1, false },
+                     { 0, 2, false },
+                     { DESIRED_IMAGE_NO_LIMIT, 0, false } };
+        Fixture *fixture = *state;
+
+        fixture->backoff_limit = DESIRED_IMAGE_NO_LIMIT;
+        begin(fixture, PULL_POLICY_ALWAYS);
+        fake_runtime_refuse("PullImage", ERROR_NOT_FOUND, "no such image");
+        assert_true(pull_kick(fixture->pull));
+        wait_for_the_next_attempt(fixture);
+        fake_runtime_refuse("PullImage", ERROR_NOT_FOUND, "no such image");
+        assert_int_equal(pull_n_failures(fixture->pull), 2);
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                cleanup(desired_image_done) DesiredImage desired;
+
+                make_desired(&desired, 1, PULL_POLICY_ALWAYS);
+                desired.backoff_limit = rows[i].backoff_limit;
+                assert_int_equal(pull_is_over_for(fixture->pull, &desired, rows[i].n_before),
+                                 rows[i].is_over);
+        }
 }
 
 /* A pull that is dropped drops what it asked. */
@@ -465,6 +650,13 @@ int main(void) {
                 TEST(test_is_not_shown),
                 TEST(test_runtime_goes_while_it_pulls),
                 TEST(test_runtime_is_back_at_once),
+                TEST(test_is_refused_without_a_limit),
+                TEST(test_is_retried),
+                TEST(test_hints),
+                TEST(test_answers_of_the_registry),
+                TEST(test_network_is_back),
+                TEST(test_is_hopeless),
+                TEST(test_is_over_for_another),
                 TEST(test_is_dropped),
         };
         struct CMUnitTest rows[N_COVERS];

@@ -42,6 +42,11 @@ static json_object *parse(const char *text) {
 #define ENDED 1769904059
 
 static const ImageStatus pulling = { .phase = IMAGE_PULLING, .started_at = STARTED };
+static const ImageStatus backing_off = { .phase = IMAGE_BACKING_OFF,
+                                         .started_at = STARTED,
+                                         .attempt = 3,
+                                         .next_attempt_at = STARTED + 9 };
+static const ImageStatus backing_off_early = { .phase = IMAGE_BACKING_OFF, .attempt = 1 };
 static const ImageStatus half = {
         .phase = IMAGE_PULLING, .started_at = STARTED, .bytes_done = 50, .bytes_total = 99
 };
@@ -89,6 +94,12 @@ static const struct Case {
         { "begins to pull", "{" COUNTS(1,0,0,0,1) "," ONE(WAITS) "}",
           { { "nginx", "1", 0, &pulling } }, STATUS_DIFFERENT,
           "{'pulling':1,'waiting':0," ONE(PULLS) "}" },
+        { "waits between two attempts, which the others call pulling",
+          "{" COUNTS(1,0,0,0,1) "," ONE(WAITS) "}",
+          { { "nginx", "1", 0, &backing_off } }, STATUS_DIFFERENT,
+          "{'pulling':1,'waiting':0," ONE(PULLS) "}" },
+        { "could not even be inspected", "{" COUNTS(1,0,0,0,1) "," ONE(WAITS) "}",
+          { { "nginx", "1", 0, &backing_off_early } }, STATUS_SAME, NULL },
         { "has progress", "{" COUNTS(1,0,0,1,0) "," ONE(PULLS) "}",
           { { "nginx", "1", 0, &half } }, STATUS_PROGRESS, "{" ONE(PULLS_HALF) "}" },
         { "loses progress", "{" COUNTS(1,0,0,1,0) "," ONE(PULLS_HALF) "}",
