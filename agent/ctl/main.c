@@ -102,10 +102,12 @@ static int command_help(const Options *options);
 static const Command commands[] = {
         { "pull", 1, INT_MAX, command_pull, OPTION_GROUP_PULL, "pull IMAGE...",
           "Gets images onto this node and shows the progress. Ctrl-C withdraws the request.\n"
+          "An image is tried until it is there, unless that is limited.\n"
           "\n"
           "  --pull-policy Always|IfNotPresent   default IfNotPresent\n"
           "  --timeout DURATION                  of one attempt, such as 30s or 10m\n"
           "  --deadline DURATION                 of all attempts together\n"
+          "  --attempts NUMBER                   at most\n"
           "  --no-wait                           leave the request with the agent\n"
           "  -q, --quiet                         print nothing but image IDs\n" },
         { "restart", 1, 1, command_restart, OPTION_GROUP_RESTART, "restart POD[/CONTAINER]",

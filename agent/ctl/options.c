@@ -20,6 +20,7 @@ enum {
         OPTION_NO_WAIT,
         OPTION_TIMEOUT,
         OPTION_DEADLINE,
+        OPTION_ATTEMPTS,
         OPTION_WAIT,
         OPTION_GRACE,
         OPTION_REASON,
@@ -38,6 +39,7 @@ static const struct option long_options[] = {
         { "no-wait",     no_argument,       NULL, OPTION_NO_WAIT     },
         { "timeout",     required_argument, NULL, OPTION_TIMEOUT     },
         { "deadline",    required_argument, NULL, OPTION_DEADLINE    },
+        { "attempts",    required_argument, NULL, OPTION_ATTEMPTS    },
         { "quiet",       no_argument,       NULL, 'q'                },
         { "wait",        no_argument,       NULL, OPTION_WAIT        },
         { "grace",       required_argument, NULL, OPTION_GRACE       },
@@ -55,6 +57,7 @@ static const struct {
         { OPTION_PULL_POLICY, { [OPTION_GROUP_PULL]    = true } },
         { OPTION_NO_WAIT,     { [OPTION_GROUP_PULL]    = true } },
         { OPTION_DEADLINE,    { [OPTION_GROUP_PULL]    = true } },
+        { OPTION_ATTEMPTS,    { [OPTION_GROUP_PULL]    = true } },
         { 'q',                { [OPTION_GROUP_PULL]    = true } },
         { OPTION_TIMEOUT,     { [OPTION_GROUP_PULL]    = true, [OPTION_GROUP_RESTART] = true } },
         { OPTION_WAIT,        { [OPTION_GROUP_RESTART] = true } },
@@ -114,6 +117,18 @@ static int parse_timeout(const char *text, int32_t *ret, Error *reterr) {
         return 0;
 }
 
+static int parse_attempts(const char *text, int32_t *ret, Error *reterr) {
+        char *end;
+        long n = strtol(text, &end, 10);
+
+        if (*text < '0' || *text > '9' || *end || n < 1 || n > INT32_MAX)
+                return error_set(reterr, ERROR_INVALID,
+                                 "--attempts: '%s' is no number of attempts, such as 3", text);
+
+        *ret = (int32_t) n;
+        return 0;
+}
+
 /* Zero is a grace period, too. */
 static int parse_grace(const char *text, Options *options, Error *reterr) {
         options->has_grace = true;
@@ -157,6 +172,7 @@ static int parse_one(int option, const char *argument, Options *options, Error *
         case OPTION_DEADLINE:
                 return parse_duration("--deadline", argument, INT32_MAX, &options->deadline_sec,
                                       reterr);
+        case OPTION_ATTEMPTS: return parse_attempts(argument, &options->n_attempts, reterr);
         case 'q': options->quiet = true; return 0;
         case OPTION_WAIT: options->wait = true; return 0;
         case OPTION_GRACE: return parse_grace(argument, options, reterr);

@@ -56,6 +56,7 @@ typedef struct Options {
         bool no_wait;
         bool quiet;
         int64_t deadline_sec; /* of all attempts together; 0: none */
+        int32_t n_attempts;   /* at most; 0: until the image is there */
 
         /* of "pull": of one attempt, and 0 is the agent's default; of "restart": of everything, and
          * 0 is no limit */

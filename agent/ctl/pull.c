@@ -423,6 +423,11 @@ static int pull_ask(Pull *pull) {
         request.timeout_seconds = pull->options->timeout_sec;
         request.active_deadline_seconds = pull->options->deadline_sec;
         request.detach = pull->options->no_wait;
+        if (pull->options->n_attempts > 0) {
+                request.backoff_limit_presence_case =
+                        INPLACED__V1__PRELOAD_REQUEST__BACKOFF_LIMIT_PRESENCE_BACKOFF_LIMIT;
+                request.backoff_limit = pull->options->n_attempts - 1;
+        }
 
         return rpc_call_stream(node_client_rpc(pull->client), &preload_method, &request.base,
                                RPC_NO_TIMEOUT, on_event, on_end, pull, &pull->call);

@@ -67,7 +67,10 @@ _ROWS: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
         {f'{_API}{{node="n",verb="patch",code="409"}}': "0+1x60"},
     ),
     "InplacedImagesFailed": (
-        {'inplaced_images_wanted{node="n",phase="failed"}': "2x60"},
+        {
+            'inplaced_images_wanted{node="n",phase="backoff"}': "1 0 1x60",
+            'inplaced_images_wanted{node="n",phase="failed"}': "1x60",
+        },
         "16m",
         {
             'inplaced_images_wanted{node="n",phase="waiting"}': "2x60",
@@ -220,7 +223,7 @@ def test_queries_find_what_the_agent_says(
     # A status to write, whatever the test before has left.
     NodeImage(node.control_plane.admin, node.name).request(good)
     assert node_agent.ctl("pull", good).returncode == 0
-    assert node_agent.ctl("pull", good.replace(":1", ":none")).returncode == 1
+    assert node_agent.ctl("pull", "--attempts=1", good.replace(":1", ":none")).returncode == 1
     pod = make_pod(container("main", tools), annotations={OPT_IN: "true"}, owner=False)
     assert node_agent.ctl("restart", "--wait", f"{pod.name}/main").returncode == 0
 

@@ -171,7 +171,8 @@ def test_failure_of_another_is_not_its_own(
     gate.open()
     agent.wait_status(gate.reference, "Succeeded")
     fake_registry.on("manifest", fakes.refuse(404))
-    done = agent.ctl("pull", "--pull-policy=Always", gate.reference, timeout=60 * SLOWLY)
+    arguments = ("--attempts=1", "--pull-policy=Always", gate.reference)
+    done = agent.ctl("pull", *arguments, timeout=60 * SLOWLY)
     assert done.returncode == 1 and "NotFound" in done.stdout + done.stderr
     if is_restarted:
         agent.wait_status(gate.reference, "Failed")

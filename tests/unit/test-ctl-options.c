@@ -115,6 +115,11 @@ static void test_wrong_usage_is_refused_in_words(void **state) {
                 { { "--timeout", "soon" }, "'soon'" },
                 { { "--timeout", "999999h" }, "'999999h'" },
                 { { "--deadline", "0" }, "zero" },
+                { { "--attempts", "0" }, "--attempts: '0' is no number" },
+                { { "--attempts", "-1" }, "--attempts: '-1' is no number" },
+                { { "--attempts", "3x" }, "--attempts: '3x' is no number" },
+                { { "--attempts", "" }, "--attempts: '' is no number" },
+                { { "--attempts", "2147483648" }, "--attempts: '2147483648' is no number" },
                 { { "--pull-policy", "Never" }, "'Never'" },
                 { { "--help=yes" }, "takes no argument" },
         };
