@@ -335,6 +335,8 @@ static void on_reachable(void *userdata) {
         Agent *agent = userdata;
         int r;
 
+        if (agent->images)
+                images_hint(agent->images, PULL_REMEDY_NETWORK);
         r = agent->pods ? pods_kick(agent->pods) : 0;
         if (r >= 0 && agent->meta)
                 r = inplace_kick(agent->meta);
@@ -415,6 +417,11 @@ static ImagesLimits get_limits(const Options *options) {
         };
 }
 
+static int on_credentials_changed(void *userdata) {
+        images_hint(((const Agent *) userdata)->images, PULL_REMEDY_CREDENTIALS);
+        return 0;
+}
+
 static int agent_add_images(Agent *agent, const Options *options, Error *reterr) {
         const ImagesOptions images = {
                 .completions = agent->completions,
@@ -437,7 +444,7 @@ static int agent_add_images(Agent *agent, const Options *options, Error *reterr)
         agent->subject.images = agent->images;
         agent->watcher = (ImagesWatcher){ .on_image = on_image, .userdata = agent };
         images_watch(agent->images, &agent->watcher);
-        return 0;
+        return auth_watch(agent->auth, on_credentials_changed, agent);
 }
 
 static const char *get_runtime_sentence(void *userdata) {
@@ -954,6 +961,11 @@ void agent_set_configuration(Agent *agent, DiagnosisSource configuration) {
         agent->subject.configuration = configuration;
 }
 
+static bool is_open(const ImageRequest *request, const void *userdata) {
+        return !request->is_done;
+}
+
+/* What a person has repaired in the meantime need not wait for the end of a pause. */
 int agent_reload(Agent *agent, const Options *options) {
         const ImagesLimits limits = get_limits(options);
         int r;
@@ -965,6 +977,10 @@ int agent_reload(Agent *agent, const Options *options) {
                 return r;
 
         r = agent->folder ? folder_rescan(agent->folder) : 0;
+        if (r < 0)
+                return r;
+
+        r = images_retry(agent->images, NULL, is_open, NULL);
         if (r < 0)
                 return r;
 

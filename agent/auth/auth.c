@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/folder-watch.h"
 #include "agent/base/list.h"
 #include "agent/base/log-once.h"
 #include "agent/base/loop.h"
@@ -49,6 +50,7 @@ struct Auth {
         KubeSecrets *secrets;
         LogOnceMany problems;
         PullKeysAsk *asks;
+        FolderWatch folder;
 };
 
 static bool has_namespace(const SecretRef *secret) {
@@ -414,6 +416,11 @@ static int auth_ask(void *source, const PullKeysQuestion *question, PullKeysRead
         if (r < 0)
                 return r;
 
+        /* A folder that was missing may be there now. */
+        r = ask->auth->folder.path ? folder_watch_start(&ask->auth->folder) : 0;
+        if (r < 0)
+                return r;
+
         ask->on_ready = on_keys;
         ask->userdata = userdata;
         r = ask_providers(ask, question->ref);
@@ -442,8 +449,18 @@ int auth_new(const AuthOptions *options, Auth **ret) {
 }
 
 Auth *auth_free(Auth *auth) {
+        if (!auth)
+                return NULL;
+
+        folder_watch_done(&auth->folder);
         free(auth);
         return NULL;
+}
+
+int auth_watch(Auth *auth, LoopCall on_changed, void *userdata) {
+        folder_watch_init(&auth->folder, auth->options.event, auth_dir_path(auth->options.dir),
+                          on_changed, userdata);
+        return folder_watch_start(&auth->folder);
 }
 
 void auth_set_secrets(Auth *auth, KubeSecrets *secrets) {

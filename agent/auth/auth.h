@@ -13,6 +13,7 @@
 
 #include "agent/auth/credential-providers.h"
 #include "agent/auth/docker-config.h"
+#include "agent/base/loop.h"
 #include "agent/image/pull-request.h"
 #include "agent/kube/secret.h"
 
@@ -34,5 +35,10 @@ Auth *auth_free(Auth *auth);
 
 /* Pull secrets of the API server, from now on; NULL: no more. */
 void auth_set_secrets(Auth *auth, KubeSecrets *secrets);
+
+/* Calls back when the files of the folder of credentials have changed, so that pulls that were refused may
+ * succeed. Secrets of the API server are not watched: what needs them asks for them before each
+ * attempt. */
+int auth_watch(Auth *auth, LoopCall on_changed, void *userdata);
 
 PullKeySource auth_source(Auth *auth);

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Something in a folder has changed
+ *
+ * For those that read a folder's files anyway whenever they need them, and only want to know when that
+ * may give another result. Owned by a field, as a Timer is. What several changes in quick succession
+ * lead to is one call. A folder that is missing is not waited for: folder_watch_start() tries again.
+ */
+
+#include "agent/base/loop.h"
+
+typedef struct FolderWatch {
+        const char *path;
+        sd_event_source *source; /* NULL: not watched */
+        Timer settle;
+} FolderWatch;
+
+/* The path is borrowed. */
+void folder_watch_init(FolderWatch *watch, sd_event *event, const char *path, LoopCall call,
+                       void *userdata);
+void folder_watch_done(FolderWatch *watch);
+
+/* Does nothing if it is watched. Only a lack of memory is a failure. */
+int folder_watch_start(FolderWatch *watch);
