@@ -32,6 +32,7 @@
 #define FAKE_CONTAINERS_MAX 80
 #define FAKE_IMAGES_MAX 8
 #define FAKE_ANNOTATIONS_MAX 4
+#define FAKE_METHODS_MAX 16
 
 struct RpcCall {
         bool is_running;
@@ -85,8 +86,10 @@ struct FakeRuntime {
         size_t order[FAKE_RUNTIME_CALLS_MAX]; /* of the calls, the oldest first */
         size_t n_calls;
         unsigned n_begun;
-        unsigned n_pulls; /* calls of PullImage so far */
-        unsigned n_execs; /* and of ExecSync */
+        struct {
+                const char *method;
+                unsigned n; /* calls so far */
+        } asked[FAKE_METHODS_MAX];
         bool is_away;
         bool returns;           /* as soon as that was noticed */
         const char *image_path; /* NULL: it names none */
@@ -95,6 +98,7 @@ struct FakeRuntime {
         const char *address; /* of all sandboxes */
         bool is_adopted;     /* a connection to another gRPC server, */
         char authority[64];  /* which is called so */
+        bool refuses_status; /* of containers */
         bool lacks_info;     /* a verbose status is without what it should have, */
         bool has_other_info; /* or has something else before that */
 };
@@ -103,6 +107,20 @@ static struct FakeRuntime fake_runtime;
 
 static inline void fake_runtime_reset(void) {
         memset(&fake_runtime, 0, sizeof(fake_runtime));
+}
+
+static inline unsigned *fake_runtime_asked(const char *method) {
+        size_t i = 0;
+
+        while (fake_runtime.asked[i].method && strcmp(fake_runtime.asked[i].method, method) != 0)
+                assert_true(++i < FAKE_METHODS_MAX);
+        fake_runtime.asked[i].method = method;
+        return &fake_runtime.asked[i].n;
+}
+
+/* How often the runtime was asked to do that. */
+static inline unsigned fake_runtime_n_asked(const char *method) {
+        return *fake_runtime_asked(method);
 }
 
 static inline int fake_runtime_call(const char *method, const char *target, RpcDone done,
@@ -119,6 +137,7 @@ static inline int fake_runtime_call(const char *method, const char *target, RpcD
                 snprintf(call->target, sizeof(call->target), "%s", target);
                 fake_runtime.order[fake_runtime.n_calls++] = i;
                 fake_runtime.n_begun++;
+                (*fake_runtime_asked(method))++;
                 *ret = call;
                 return 0;
         }
@@ -149,7 +168,6 @@ int cri_image_status(RpcClient *client, const char *reference, RpcDone done, voi
 
 int cri_pull_image(RpcClient *client, const CriPullRequest *request, uint64_t timeout_usec,
                    RpcDone done, void *userdata, RpcCall **ret) {
-        fake_runtime.n_pulls++;
         return fake_runtime_call("PullImage", request->image->image, done, userdata, ret);
 }
 
@@ -184,7 +202,6 @@ int cri_exec_sync(RpcClient *client, const char *id, char *const *command, int64
                   RpcDone done, void *userdata, RpcCall **ret) {
         int r = fake_runtime_call("ExecSync", id, done, userdata, ret);
 
-        fake_runtime.n_execs++;
         (*ret)->timeout_sec = timeout_sec;
         for (size_t i = 0; command[i]; i++) {
                 size_t size = strlen((*ret)->command);
@@ -481,12 +498,15 @@ static inline int fake_runtime_miss(RpcCall *call) {
 }
 
 static inline int fake_runtime_serve_status(RpcCall *call) {
+        const Error refusal = { .kind = ERROR_INTERNAL, .message = (char *) "no" };
         const FakeContainer *container = fake_runtime_container(call->target);
         Runtime__V1__ContainerStatusResponse__InfoEntry entries[2], *list[2];
         Runtime__V1__ContainerStatus status = RUNTIME__V1__CONTAINER_STATUS__INIT;
         CriContainerStatus reply = RUNTIME__V1__CONTAINER_STATUS_RESPONSE__INIT;
         char info[256];
 
+        if (fake_runtime.refuses_status)
+                return call->done(NULL, &refusal, call->userdata);
         if (!container)
                 return fake_runtime_miss(call);
 

@@ -1,31 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is written to pods and which containers are restarted, with a runtime, an API server and stops
- * that do what the test says
+ * What is written to pods and which containers are restarted, with a runtime and an API server that do
+ * what the test says
  */
 
-#include "tests/unit/inplace-fake.h"
-
+#include <ftw.h>
 #include <json-c/json.h>
-#include <systemd/sd-event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "agent/base/rfc3339.h"
 #include "agent/inplace/inplace.h"
+#include "agent/pod/env-hash.h"
+#include "agent/pod/stop-journal.h"
+#include "tests/unit/fake-clock.h"
+#include "tests/unit/fake-kube.h"
+#include "tests/unit/fake-runtime.h"
 #include "tests/unit/metric-value.h"
+#include "tests/unit/pod-server.h"
+#include "tests/unit/sent-events.h"
+#include "tests/unit/stderr-capture.h"
 
 #define PATH "/api/v1/namespaces/default/pods/web/status"
 #define GRACE 30
 #define WAIT_USEC ((uint64_t) 60000000)
+#define ID_A "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define ID_B "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+#define KEPT_MAX 512
 
 typedef struct Fixture {
-        sd_event *event;
         InPlace *meta;
-        Pod *pod; /* its newest state */
+        Stops *stops;
+        Pods *pods;
+        Kubelet *kubelet;
+        KubeEvents *events;
+        Log *log;
+        char folder[32];
+        ShownPod *pod; /* its newest state */
         Metrics *metrics;
         unsigned n_changed;
-        unsigned version;
-        char *annotation, *status, *reason, *message; /* as the server has them */
+        char stop_id[64];                                   /* see stop_id() */
+        const char *annotation, *status, *reason, *message; /* as the server has them */
+        void *kept[KEPT_MAX];                               /* until the end */
+        size_t n_kept;
 } Fixture;
+
+static void *keep(Fixture *fixture, void *memory) {
+        assert_non_null(memory);
+        assert_true(fixture->n_kept < KEPT_MAX);
+        fixture->kept[fixture->n_kept++] = memory;
+        return memory;
+}
+
+static const char *keep_text(Fixture *fixture, const char *text) {
+        return text ? keep(fixture, strdup(text)) : NULL;
+}
 
 /* Writes that were counted; result: "succeeded" or "failed". */
 static int n_counted(const Fixture *fixture, const char *result) {
@@ -36,45 +69,120 @@ static int n_counted(const Fixture *fixture, const char *result) {
         return (int) metric_value(fixture->metrics, series);
 }
 
+/* Stops that were asked for, and not withdrawn before they began. */
+static int n_stops(const Fixture *fixture) {
+        static const char *const results[] = { "stopped", "gone", "not-asked", "failed" };
+        int n = (int) stops_n_running(fixture->stops);
+        char series[100];
+
+        for (size_t i = 0; i < 4; i++) {
+                (void) snprintf(series, sizeof(series),
+                                "inplaced_container_stops_total{cause=\"metadata\",result=\"%s\"}",
+                                results[i]);
+                n += (int) metric_value(fixture->metrics, series);
+        }
+        return n;
+}
+
 static void on_changed(void *userdata) {
         Fixture *fixture = userdata;
 
         fixture->n_changed++;
 }
 
-static int set_up(void **state) {
-        Fixture *fixture = calloc(1, sizeof(*fixture));
+static void turn(void) {
+        pod_server_serve();
+        fake_clock_turn(fake_kube.event);
+}
+
+static void begin_agent(Fixture *fixture) {
+        const StopsOptions stops = {
+                .event = fake_kube.event,
+                .log = fixture->log,
+                .metrics = fixture->metrics,
+                .runtimes = (Runtimes *) &fake_runtime,
+                .kubelet = fixture->kubelet,
+                .events = fixture->events,
+                .state_dir = fixture->folder,
+        };
         InPlaceOptions options = {
+                .event = fake_kube.event,
+                .metrics = fixture->metrics,
+                .client = &fake_kube,
+                .events = fixture->events,
+                .pods = fixture->pods,
+                .runtimes = (Runtimes *) &fake_runtime,
                 .has_condition = true,
-                .metrics = metrics_for_test(),
                 .on_changed = on_changed,
+                .userdata = fixture,
         };
 
-        assert_true(sd_event_new(&fixture->event) >= 0);
-        options.event = fake.event = fixture->event;
-        options.userdata = fixture;
-        fixture->metrics = options.metrics;
-        fixture->version = 100;
-        fake.is_synced = true;
-        fake.images[0] = (ModelImage){ "nginx:1", ID_A };
-        fake.images[1] = (ModelImage){ "nginx:2", ID_B };
+        assert_int_equal(stops_new(&stops, &fixture->stops), 0);
+        options.stops = fixture->stops;
         assert_int_equal(inplace_new(&options, &fixture->meta), 0);
+        turn();
+}
+
+static void end_agent(Fixture *fixture) {
+        fixture->meta = inplace_free(fixture->meta);
+        fixture->stops = stops_free(fixture->stops);
+}
+
+static int set_up_with(void **state, bool is_slow) {
+        Fixture *fixture = calloc(1, sizeof(*fixture));
+
+        fake_runtime_reset();
+        sent_events_reset();
+        pod_server_reset();
+        pod_server.is_slow = is_slow;
+        fake_kube_open();
+        assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &fixture->log), 0);
+        fixture->metrics = metrics_for_test();
+        strcpy(fixture->folder, "/tmp/inplace-XXXXXX");
+        assert_non_null(mkdtemp(fixture->folder));
+        fake_runtime.images[0] = (FakeImage){ "nginx:1", ID_A };
+        fake_runtime.images[1] = (FakeImage){ "nginx:2", ID_B };
+        assert_int_equal(kube_events_new(&(KubeEventsOptions){ .client = &fake_kube,
+                                                               .component = "inplaced",
+                                                               .node_name = "node-1" },
+                                         &fixture->events),
+                         0);
+        assert_int_equal(kubelet_new(&(KubeletOptions){ .event = fake_kube.event,
+                                                        .address = "",
+                                                        .client = &fake_kube,
+                                                        .node_name = "node-1" },
+                                     &fixture->kubelet, NULL),
+                         0);
+        assert_int_equal(pods_new(&(PodsOptions){ .client = &fake_kube, .node_name = "node-1" },
+                                  &fixture->pods),
+                         0);
+        begin_agent(fixture);
         *state = fixture;
         return 0;
 }
 
+static int set_up(void **state) {
+        return set_up_with(state, false);
+}
+
 static int tear_down(void **state) {
         Fixture *fixture = *state;
+        char path[64];
 
-        inplace_free(fixture->meta);
-        fake_done();
+        end_agent(fixture);
+        pods_free(fixture->pods);
+        kubelet_free(fixture->kubelet);
+        kube_events_free(fixture->events);
         metrics_free(fixture->metrics);
-        pod_free(fixture->pod);
-        free(fixture->annotation);
-        free(fixture->status);
-        free(fixture->reason);
-        free(fixture->message);
-        sd_event_unref(fixture->event);
+        log_free(fixture->log);
+        assert_null(fake_runtime_find(NULL));
+        fake_clock_done();
+        fake_kube_close();
+        (void) snprintf(path, sizeof(path), "%s/stops.json", fixture->folder);
+        (void) unlink(path);
+        assert_int_equal(rmdir(fixture->folder), 0);
+        while (fixture->n_kept > 0)
+                free(fixture->kept[--fixture->n_kept]);
         free(fixture);
         return 0;
 }
@@ -87,195 +195,327 @@ static uint32_t hash_of(const char *value) {
         return hash;
 }
 
-static void set(char **text, const char *with) {
-        free(*text);
-        *text = with ? strdup(with) : NULL;
+/* The kubelet's hash of a container of that image, where it covers nothing else. */
+static const char *kubelet_hash(Fixture *fixture, const char *name, const char *image) {
+        char text[16];
+        uint32_t hash;
+
+        assert_int_equal(plain_hash(name, image, &hash), 0);
+        (void) snprintf(text, sizeof(text), "%x", (unsigned) hash);
+        return keep_text(fixture, text);
 }
 
 /* A container of the pod, whose VALUE is made from a label, unless that is NULL. */
-static void fill_container(PodContainer *container, const char *name, const char *id,
-                           const char *value) {
+static void fill_container(Fixture *fixture, ShownContainer *container, const char *name,
+                           const char *id, const char *value) {
         char full_id[64];
 
         (void) snprintf(full_id, sizeof(full_id), "containerd://%s", id);
-        *container = (PodContainer){
-                .name = strdup(name),
-                .image = strdup("nginx:1"),
-                .comes_back = true,
-                .restart_policy = strdup("Always"),
-                .env_names = calloc(2, sizeof(char *)),
-                .env_hash = value ? hash_of(value) : ENV_HASH_NONE,
-                .container_id = strdup(full_id),
+        *container = (ShownContainer){
+                .name = name,
+                .value = keep_text(fixture, value),
+                .container_id = keep_text(fixture, full_id),
                 .is_running = true,
         };
-        if (value)
-                container->env_names[0] = strdup("VALUE");
-        assert_int_equal(plain_hash(name, "nginx:1", &container->plain_hash), 0);
 }
 
-static Pod *make_named_pod(Fixture *fixture, const char *name, const char *id, const char *value) {
-        Pod *pod = calloc(1, sizeof(*pod));
+static const char *next_version(Fixture *fixture) {
         char version[16];
 
-        (void) snprintf(version, sizeof(version), "%u", fixture->version++);
-        pod->namespace = strdup("default");
-        pod->name = strdup(name);
-        pod->uid = strdup(name);
-        pod->runtime_uid = strdup(name);
-        pod->resource_version = strdup(version);
-        pod->ip = strdup("10.0.0.1");
-        pod->grace_sec = GRACE;
-        pod->is_kruise = true;
-        pod->n_containers = 1;
-        pod->containers = calloc(2, sizeof(*pod->containers));
-        fill_container(&pod->containers[0], "app", id, value);
+        (void) snprintf(version, sizeof(version), "%u", pod_server.version++);
+        return keep_text(fixture, version);
+}
+
+static ShownPod *make_named_pod(Fixture *fixture, const char *name, const char *id,
+                                const char *value) {
+        ShownPod *pod = keep(fixture, calloc(1, sizeof(*pod)));
+
+        *pod = (ShownPod){
+                .name = keep_text(fixture, name),
+                .uid = keep_text(fixture, name),
+                .resource_version = next_version(fixture),
+                .ip = "10.0.0.1",
+                .grace_sec = GRACE,
+                .is_kruise = true,
+                .n_containers = 1,
+        };
+        fill_container(fixture, &pod->containers[0], "app", id, value);
         return pod;
 }
 
-static Pod *make_pod(Fixture *fixture, const char *id, const char *value) {
-        Pod *pod = make_named_pod(fixture, "web", id, value);
+/* The next state of the pod, with what the server has of it. */
+static ShownPod *make_pod(Fixture *fixture, const char *id, const char *value) {
+        ShownPod *pod = make_named_pod(fixture, "web", id, value);
 
         pod->update = POD_UPDATE_RUNNING;
-        set(&pod->meta, fixture->annotation);
-        set(&pod->verified_status, fixture->status);
-        set(&pod->verified_reason, fixture->reason);
-        set(&pod->verified_message, fixture->message);
+        pod->meta = fixture->annotation;
+        pod->verified_status = fixture->status;
+        pod->verified_reason = fixture->reason;
+        pod->verified_message = fixture->message;
         return pod;
 }
 
-static ModelContainer model(const char *id, const char *value, int64_t created_at) {
-        return (ModelContainer){
-                .pod_uid = "web",
-                .pod_name = "web",
+static ShownPod *next(Fixture *fixture, const char *id, const char *value) {
+        return make_pod(fixture, id, value);
+}
+
+static FakeContainer model(const char *id, const char *value, int64_t created_at) {
+        return (FakeContainer){
+                .uid = "web",
+                .pod = "web",
                 .name = "app",
                 .id = id,
                 .image_ref = ID_A,
                 .value = value,
                 .hash = "1f",
+                .restart_count = 1,
                 .created_at = created_at,
                 .is_running = true,
         };
 }
 
 /* The watch shows the pod like this. */
-static void show(Fixture *fixture, Pod *pod) {
-        Pod *before = fixture->pod;
-
+static void show(Fixture *fixture, ShownPod *pod) {
         fixture->pod = pod;
-        assert_true(fake.watcher->on_pod(pod, before, fake.watcher->userdata) >= 0);
-        pod_free(before);
+        pod_server_show(pod);
+        turn();
+}
+
+static KubeCall *lease_call(void) {
+        return fake_kube_find("GET", "/leases/node-1");
+}
+
+/* There is a kubelet. */
+static bool answer_lease(void) {
+        char at[RFC3339_SIZE], body[128];
+
+        if (!lease_call())
+                return false;
+
+        (void) snprintf(body, sizeof(body), "{\"spec\":{\"renewTime\":\"%s\"}}",
+                        rfc3339_format((int64_t) time(NULL), at));
+        assert_int_equal(fake_kube_answer_call(lease_call(), 200, body), 0);
+        return true;
+}
+
+static void note_stop(Fixture *fixture) {
+        for (size_t i = 0; i < fake_runtime.n_calls; i++) {
+                const RpcCall *call = &fake_runtime.calls[fake_runtime.order[i]];
+
+                if (strncmp(call->target, "id=", 3) == 0)
+                        (void) snprintf(fixture->stop_id, sizeof(fixture->stop_id), "%s",
+                                        call->target + 3);
+        }
+}
+
+/* The runtime answers all that it is asked, and what follows from that. */
+static void run_runtime(Fixture *fixture) {
+        turn();
+        note_stop(fixture);
+        while (fake_runtime_serve_questions() || answer_lease()) {
+                turn();
+                note_stop(fixture);
+        }
 }
 
 /* And the runtime is quick. */
-static void show_and_run(Fixture *fixture, Pod *pod) {
+static void show_and_run(Fixture *fixture, ShownPod *pod) {
         show(fixture, pod);
-        fake_run_runtime();
+        run_runtime(fixture);
 }
 
-static void next_version(Fixture *fixture, char buffer[static 16]) {
-        (void) snprintf(buffer, 16, "%u", fixture->version++);
+/* Questions about the containers of pods; those of stops are about one container. */
+static int n_lists(void) {
+        int n = 0;
+
+        for (size_t i = 0; i < fake_runtime.n_calls; i++) {
+                const RpcCall *call = &fake_runtime.calls[fake_runtime.order[i]];
+
+                n += strcmp(call->method, "ListContainers") == 0 &&
+                     strncmp(call->target, LABEL_POD_UID, strlen(LABEL_POD_UID)) == 0;
+        }
+        return n;
 }
 
-static void take(char **text, json_object *object, const char *key) {
+static KubeCall *patch_call(void) {
+        return fake_kube_find("PATCH", "/pods/");
+}
+
+/* The body of a PATCH that the API server is to answer; NULL: there is none. */
+static const char *patch(void) {
+        return patch_call() ? patch_call()->request.body : NULL;
+}
+
+static void refuse_patch(int code) {
+        assert_int_equal(fake_kube_answer_call(patch_call(), code, ""), 0);
+        turn();
+}
+
+static void take(Fixture *fixture, const char **text, json_object *object, const char *key) {
         json_object *value;
 
         if (json_object_object_get_ex(object, key, &value))
-                set(text, json_object_get_string(value));
+                *text = keep_text(fixture, json_object_get_string(value));
 }
 
 static void apply_patch(Fixture *fixture) {
-        json_object *patch = json_tokener_parse(fake_patch()), *part;
+        json_object *json = json_tokener_parse(patch()), *part;
 
-        assert_non_null(patch);
-        assert_true(json_object_object_get_ex(patch, "metadata", &part));
+        assert_non_null(json);
+        assert_true(json_object_object_get_ex(json, "metadata", &part));
         if (json_object_object_get_ex(part, "annotations", &part))
-                take(&fixture->annotation, part, POD_META_ANNOTATION);
-        if (json_object_object_get_ex(patch, "status", &part)) {
+                take(fixture, &fixture->annotation, part, POD_META_ANNOTATION);
+        if (json_object_object_get_ex(json, "status", &part)) {
                 assert_true(json_object_object_get_ex(part, "conditions", &part));
                 part = json_object_array_get_idx(part, 0);
-                take(&fixture->status, part, "status");
-                take(&fixture->reason, part, "reason");
-                take(&fixture->message, part, "message");
+                take(fixture, &fixture->status, part, "status");
+                take(fixture, &fixture->reason, part, "reason");
+                take(fixture, &fixture->message, part, "message");
         }
-        json_object_put(patch);
+        json_object_put(json);
 }
 
 static void accept_patch(Fixture *fixture) {
-        char version[16];
+        char body[128];
 
         apply_patch(fixture);
-        next_version(fixture, version);
-        fake_reply_patch(version);
+        (void) snprintf(body, sizeof(body), "{\"metadata\":{\"resourceVersion\":\"%s\"}}",
+                        next_version(fixture));
+        assert_int_equal(fake_kube_answer_call(patch_call(), 200, body), 0);
+        turn();
+}
+
+static void pass(uint64_t usec) {
+        fake_clock_pass(fake_kube.event, usec);
+        turn();
+}
+
+/* The pod has not changed for a while, so that no kubelet can have an older state of it in hand. */
+static void rest(void) {
+        pass(2000000);
 }
 
 /* A pod that is verified, in whose environment is "1". */
-/* The pod has not changed for a while, so that no kubelet can have an older state of it in hand. */
-static void rest(void) {
-        fake.skipped_usec += 2000000;
-}
-
 static void settle(Fixture *fixture) {
-        fake.containers[0] = model("c1", "1", 1);
+        fake_runtime.containers[0] = model("c1", "1", 1);
         show_and_run(fixture, make_pod(fixture, "c1", "1"));
-        assert_non_null(strstr(fake_patch(), "\"Verified\""));
+        assert_non_null(strstr(patch(), "\"Verified\""));
         accept_patch(fixture);
-        assert_null(fake_patch());
+        assert_null(patch());
         rest();
 }
 
 static void let_pass(Fixture *fixture) {
-        fake_skip_to_timer(fixture->event);
-        assert_true(sd_event_run(fixture->event, WAIT_USEC) > 0);
+        fake_clock_skip(fake_kube.event);
+        turn();
 }
 
-/* The next state of the pod, and of the server. */
-static Pod *next(Fixture *fixture, const char *id, const char *value) {
-        return make_pod(fixture, id, value);
+/* Of the container that the runtime was asked about for a stop, the last time. */
+static const char *stop_id(Fixture *fixture) {
+        assert_true(stops_n_running(fixture->stops) > 0);
+        run_runtime(fixture);
+        return fixture->stop_id;
 }
 
-static FakeStop *open_stop(void) {
-        FakeStop *stop = &fake.stops[fake.n_stops - 1];
-
-        assert_true(fake.n_stops > 0);
-        assert_true(stop->is_open);
-        return stop;
+/* The question whether a stop is still needed. */
+static KubeCall *check_call(void) {
+        return fake_kube_find("GET", "/namespaces/default/pods/");
 }
 
-/* Asks the stop whether it is still needed. */
-static void check_stop(FakeStop *stop) {
-        assert_int_equal(stop->on_check((Stop *) stop, stop->userdata), 0);
+/* A stop comes to its check. */
+static void check_stop(Fixture *fixture) {
+        assert_true(stops_n_running(fixture->stops) > 0);
+        run_runtime(fixture);
+        assert_non_null(check_call());
 }
 
-static uint64_t now_of(Fixture *fixture) {
-        uint64_t now;
+static void refuse_check(int code) {
+        assert_int_equal(fake_kube_answer_call(check_call(), code, ""), 0);
+        turn();
+}
 
-        assert_true(sd_event_now(fixture->event, CLOCK_MONOTONIC, &now) >= 0);
-        return now;
+static void answer_check(Fixture *fixture, const ShownPod *live) {
+        pod_server_answer(check_call(), live);
+        run_runtime(fixture);
+}
+
+/* The stop ends: what it is for is still asked for, unless it is to end for that reason. */
+static void end_stop(Fixture *fixture, StopResult result) {
+        ShownPod live = *fixture->pod;
+        FakeContainer *container;
+
+        if (!fake_runtime_find("StopContainer"))
+                check_stop(fixture);
+        container = fake_runtime_container(fixture->stop_id);
+        live.resource_version = NULL;
+        if (result == STOP_NOT_ASKED)
+                live.containers[0].value = "another";
+        if (check_call())
+                answer_check(fixture, &live);
+        if (result == STOP_NOT_ASKED)
+                return;
+
+        if (result == STOP_GONE) {
+                container->is_running = false;
+                container->finished_at = 1;
+        }
+        for (size_t i = 0; i < 3 && result == STOP_FAILED; i++) {
+                while (!fake_runtime_find("StopContainer"))
+                        let_pass(fixture);
+                fake_runtime_refuse("StopContainer", ERROR_INTERNAL, "because");
+                run_runtime(fixture);
+        }
+        if (result != STOP_FAILED)
+                assert_true(fake_runtime_serve("StopContainer"));
+        run_runtime(fixture);
+}
+
+/* The container was stopped for that value, in place of that one, for the n-th time. */
+static void assert_owner_of(Fixture *fixture, const char *id, const char *value, const char *before,
+                            unsigned number) {
+        char owner[64];
+
+        (void) snprintf(owner, sizeof(owner), "metadata/%u/%u/%u", (unsigned) hash_of(value),
+                        (unsigned) hash_of(before), number);
+        if (!stops_has_stopped(fixture->stops, owner, id))
+                fail_msg("%s was not stopped for %s", id, owner);
+}
+
+/* Events about restarts, besides those that a container is stopped. */
+static int n_reports(void) {
+        int n = 0;
+
+        for (const char *at = sent_events_take(); (at = strstr(at, "Warning/InPlaceRestart")); at++)
+                n++;
+        return n;
+}
+
+static void assert_reported(const char *part) {
+        if (!strstr(sent_events_take(), part))
+                fail_msg("%s is not in %s", part, sent_events_take());
 }
 
 static void test_annotation(void **state) {
         Fixture *fixture = *state;
-        Pod *pod = make_pod(fixture, "c2", "1");
+        ShownPod *pod = make_pod(fixture, "c2", "1");
         char expected[512];
-        Call *call;
+        const KubeRequest *request;
 
         /* Declared in another order than their statuses are in. */
         pod->n_containers = 2;
         pod->containers[0].status_index = 1;
-        fill_container(&pod->containers[1], "abc", "c1", NULL);
-        fake.containers[0] = model("c2", "1", 1);
-        fake.containers[1] = model("c1", "", 1);
-        fake.containers[1].name = "abc";
+        fill_container(fixture, &pod->containers[1], "abc", "c1", NULL);
+        fake_runtime.containers[0] = model("c2", "1", 1);
+        fake_runtime.containers[1] = model("c1", "", 1);
+        fake_runtime.containers[1].name = "abc";
         show_and_run(fixture, pod);
-        assert_int_equal(fake.n_answered[CALL_LIST], 1);
-        assert_int_equal(fake.n_answered[CALL_STATUS], 1);
-        assert_int_equal(fake.n_answered[CALL_IMAGE], 1);
+        assert_int_equal(fake_runtime_n_asked("ContainerStatus"), 1); /* of the one with a VALUE */
 
-        call = fake_find(CALL_PATCH);
-        assert_non_null(call);
-        assert_string_equal(call->text, PATH);
-        assert_string_equal(call->accept, KUBE_METADATA_ONLY);
-        assert_string_equal(call->content_type, KUBE_STRATEGIC_MERGE_PATCH);
+        assert_non_null(patch_call());
+        request = &patch_call()->request;
+        assert_string_equal(request->path, PATH);
+        assert_string_equal(request->accept, KUBE_METADATA_ONLY);
+        assert_string_equal(request->content_type, KUBE_STRATEGIC_MERGE_PATCH);
         (void) snprintf(expected, sizeof(expected),
                         "{\"metadata\":{\"annotations\":{\"" POD_META_ANNOTATION
                         "\":\"{\\\"containers\\\":[{\\\"name\\\":\\\"abc\\\",\\\"containerID\\\":"
@@ -286,7 +526,7 @@ static void test_annotation(void **state) {
                         "\\\"extractedEnvFromMetadataHash\\\":%u}}]}\"},"
                         "\"uid\":\"web\"}",
                         (unsigned) hash_of("1"));
-        assert_int_equal(strncmp(call->body, expected, strlen(expected)), 0);
+        assert_int_equal(strncmp(request->body, expected, strlen(expected)), 0);
         accept_patch(fixture);
         assert_int_equal(n_counted(fixture, "succeeded"), 1);
         assert_int_equal(inplace_count(fixture->meta, VERDICT_CURRENT), 2);
@@ -299,23 +539,22 @@ static void test_annotation(void **state) {
 /* The watch is behind our own write; and a change that is none costs nothing. */
 static void test_own_write(void **state) {
         Fixture *fixture = *state;
-        size_t n_calls;
-        Pod *old;
+        ShownPod *old;
 
-        fake.containers[0] = model("c1", "1", 1);
+        fake_runtime.containers[0] = model("c1", "1", 1);
         show_and_run(fixture, make_pod(fixture, "c1", "1"));
         old = next(fixture, "c1", "1");
         accept_patch(fixture);
-        n_calls = fake.n_calls;
-        show_and_run(fixture, old);
-        assert_int_equal(fake.n_calls, n_calls);
+        show(fixture, old);
+        assert_null(patch());
+        assert_null(fake_runtime_find(NULL));
 
         /* Another writer has removed it: the pod is newer than our write. */
-        fixture->annotation = (free(fixture->annotation), NULL);
+        fixture->annotation = NULL;
         show_and_run(fixture, next(fixture, "c1", "1"));
-        while (!fake_patch())
+        while (!patch())
                 let_pass(fixture);
-        assert_null(strstr(fake_patch(), "conditions"));
+        assert_null(strstr(patch(), "conditions"));
         accept_patch(fixture);
 }
 
@@ -325,12 +564,12 @@ static size_t count_writes(Fixture *fixture, void (*spoil)(Fixture *fixture, siz
         size_t n = 0;
 
         for (size_t i = 0; i < 20 * n_seconds; i++) {
-                if (fake_patch()) {
+                if (patch()) {
                         accept_patch(fixture);
                         spoil(fixture, ++n);
                         show_and_run(fixture, next(fixture, "c1", "1"));
                 }
-                fake.skipped_usec += 50000;
+                pass(50000);
                 assert_int_equal(inplace_kick(fixture->meta), 0);
         }
 
@@ -338,7 +577,7 @@ static size_t count_writes(Fixture *fixture, void (*spoil)(Fixture *fixture, siz
 }
 
 static void spoil_annotation(Fixture *fixture, size_t n) {
-        set(&fixture->annotation, "{}");
+        fixture->annotation = "{}";
 }
 
 /* It leaves our entry as it is, but for what is taken over from it, which is another one each
@@ -350,11 +589,11 @@ static void spoil_two(Fixture *fixture, size_t n) {
                         "{\"containers\":[{\"name\":\"app\",\"containerID\":\"containerd://c1\","
                         "\"hashes\":{\"plainHash\":%zu}}, {}, {\"name\":\"gone\"}]}",
                         n);
-        set(&fixture->annotation, text);
+        fixture->annotation = keep_text(fixture, text);
 }
 
 static void spoil_condition(Fixture *fixture, size_t n) {
-        set(&fixture->status, n % 2 == 0 ? "False" : "Unknown");
+        fixture->status = n % 2 == 0 ? "False" : "Unknown";
 }
 
 /* Two writers of one field do not race: 0.25, 0.5, 1 … 32 s after the last time. */
@@ -378,15 +617,15 @@ static void test_another_writer(void **state) {
 
 static void test_not_for_everybody(void **state) {
         Fixture *fixture = *state;
-        Pod *pod = make_pod(fixture, "c1", "2");
+        ShownPod *pod = make_pod(fixture, "c1", "2");
 
         pod->is_kruise = false;
         pod->update = POD_UPDATE_NONE;
-        fake.containers[0] = model("c1", "1", 1);
+        fake_runtime.containers[0] = model("c1", "1", 1);
         show_and_run(fixture, pod);
-        assert_int_equal(fake.n_answered[CALL_STATUS], 0);
-        assert_null(fake_patch());
-        assert_int_equal(fake.n_stops, 0);
+        assert_int_equal(fake_runtime_n_asked("ContainerStatus"), 0);
+        assert_null(patch());
+        assert_int_equal(n_stops(fixture), 0);
         assert_int_equal(inplace_count(fixture->meta, VERDICT_CURRENT), 1);
         assert_int_equal(inplace_environment(fixture->meta, "default", "web", "web", "app"),
                          INPLACE_ENVIRONMENT_NONE);
@@ -396,28 +635,28 @@ static void test_not_for_everybody(void **state) {
         pod = make_pod(fixture, "c1", "2");
         pod->is_kruise = false;
         pod->update = POD_UPDATE_NONE;
-        pod->restart_on_metadata = strdup("true");
+        pod->restart_on_metadata = "true";
         show_and_run(fixture, pod);
-        assert_int_equal(fake.n_stops, 1);
-        assert_non_null(strstr(fake_patch(), "\"Restarting\""));
+        assert_int_equal(n_stops(fixture), 1);
+        assert_non_null(strstr(patch(), "\"Restarting\""));
 }
 
 /* It begins to ask for it while it is being inspected, which is not for its environment yet. */
 static void test_asks_for_it_meanwhile(void **state) {
         Fixture *fixture = *state;
-        Pod *pod;
+        ShownPod *pod;
 
-        fake.containers[0] = model("c1", "1", 1);
+        fake_runtime.containers[0] = model("c1", "1", 1);
         for (size_t i = 0; i < 2; i++) {
                 pod = make_pod(fixture, "c1", "1");
                 pod->is_kruise = false;
                 pod->update = POD_UPDATE_NONE;
-                pod->restart_on_metadata = i == 0 ? NULL : strdup("true");
+                pod->restart_on_metadata = i == 0 ? NULL : "true";
                 show(fixture, pod);
         }
-        assert_int_equal(fake_n_open(CALL_LIST), 1);
-        fake_run_runtime();
-        assert_int_equal(fake.n_answered[CALL_STATUS], 1);
+        assert_int_equal(n_lists(), 1);
+        run_runtime(fixture);
+        assert_int_equal(fake_runtime_n_asked("ContainerStatus"), 1);
         assert_int_equal(inplace_environment(fixture->meta, "default", "web", "web", "app"),
                          INPLACE_ENVIRONMENT_CURRENT);
         accept_patch(fixture);
@@ -426,95 +665,84 @@ static void test_asks_for_it_meanwhile(void **state) {
         pod = make_pod(fixture, "c1", "2");
         pod->is_kruise = false;
         pod->update = POD_UPDATE_NONE;
-        pod->restart_on_metadata = strdup("true");
+        pod->restart_on_metadata = "true";
         show(fixture, pod);
-        assert_int_equal(fake.n_stops, 1);
+        assert_int_equal(n_stops(fixture), 1);
 }
 
 /* Its environment is still to be found out, and the runtime has it no more. */
 static void test_not_there_any_more(void **state) {
         Fixture *fixture = *state;
-        size_t n_lists;
-        Pod *pod;
+        ShownPod *pod;
 
         pod = make_pod(fixture, "c1", "1");
         pod->is_kruise = false;
         pod->update = POD_UPDATE_NONE;
-        fake.containers[0] = model("c1", "1", 1);
+        fake_runtime.containers[0] = model("c1", "1", 1);
         show_and_run(fixture, pod);
-        n_lists = fake.n_answered[CALL_LIST];
-        fake.containers[0].id = NULL;
-        show_and_run(fixture, make_pod(fixture, "c1", "1"));
-        assert_int_equal(fake.n_answered[CALL_LIST], n_lists + 1);
-        assert_null(fake_find(CALL_LIST));
-        while (!fake_find(CALL_LIST))
+        fake_runtime.containers[0].id = NULL;
+        show(fixture, make_pod(fixture, "c1", "1"));
+        assert_int_equal(n_lists(), 1);
+        run_runtime(fixture);
+        while (n_lists() == 0)
                 let_pass(fixture);
-        fake_run_runtime();
-        assert_int_equal(fake.n_answered[CALL_LIST], n_lists + 2);
-        assert_null(fake_find(CALL_LIST));
+        run_runtime(fixture);
 
         /* What is known of it is written; and once there is another one, nothing waits. */
-        assert_non_null(strstr(fake_patch(), "containerd://c1"));
+        assert_non_null(strstr(patch(), "containerd://c1"));
         accept_patch(fixture);
-        fake.containers[0] = model("c2", "1", 2);
+        fake_runtime.containers[0] = model("c2", "1", 2);
         show_and_run(fixture, make_pod(fixture, "c2", "1"));
-        assert_int_equal(fake.n_answered[CALL_LIST], n_lists + 3);
         assert_int_equal(inplace_environment(fixture->meta, "default", "web", "web", "app"),
                          INPLACE_ENVIRONMENT_CURRENT);
-        assert_non_null(strstr(fake_patch(), "containerd://c2"));
-}
-
-static void assert_owner(const FakeStop *stop, unsigned number) {
-        char expected[64];
-
-        (void) snprintf(expected, sizeof(expected), "metadata/%u/%u/%u", (unsigned) hash_of("2"),
-                        (unsigned) hash_of("1"), number);
-        assert_string_equal(stop->owner, expected);
+        assert_non_null(strstr(patch(), "containerd://c2"));
 }
 
 static void test_restart(void **state) {
         Fixture *fixture = *state;
-        FakeStop *stop;
-        Pod *live;
+        ShownPod *live;
 
         settle(fixture);
         show(fixture, next(fixture, "c1", "2"));
-        stop = open_stop();
-        assert_owner(stop, 1);
-        assert_string_equal(stop->id, "c1");
-        assert_false(stop->is_init);
-        assert_string_equal(stop->cause, "Stopping container app: its environment comes from "
-                                         "labels or annotations that have changed");
-        assert_non_null(strstr(fake_patch(), "\"False\",\"reason\":\"Restarting\""));
-        assert_non_null(strstr(fake_patch(), "lastTransitionTime"));
-        assert_null(strstr(fake_patch(), "annotations\":"));
+        assert_non_null(strstr(patch(), "\"False\",\"reason\":\"Restarting\""));
+        assert_non_null(strstr(patch(), "lastTransitionTime"));
+        assert_null(strstr(patch(), "annotations\":"));
         accept_patch(fixture);
 
-        check_stop(stop);
-        assert_string_equal(fake_find(CALL_GET)->text, "/api/v1/namespaces/default/pods/web");
-        assert_string_equal(fake_find(CALL_GET)->accept, KUBE_PROTOBUF);
-        live = make_pod(fixture, "c1", "2");
-        fake_reply_pod(live);
-        assert_int_equal(stop->answer, true);
+        /* Not without a kubelet, nor without another look at the pod. */
+        assert_string_equal(fake_runtime_find(NULL)->target, "id=c1");
+        assert_true(fake_runtime_serve("ListContainers"));
+        turn();
+        assert_non_null(lease_call());
+        assert_null(check_call());
+        run_runtime(fixture);
+        assert_string_equal(check_call()->request.path, "/api/v1/namespaces/default/pods/web");
+        assert_string_equal(check_call()->request.accept, KUBE_PROTOBUF);
+        assert_null(fake_runtime_find("StopContainer"));
+        answer_check(fixture, make_pod(fixture, "c1", "2"));
+        assert_string_equal(fake_runtime_find("StopContainer")->target, "c1");
+        assert_reported("Normal/Killing Pod/default/web/web spec.containers{app}: Stopping "
+                        "container app: its environment comes from labels or annotations that "
+                        "have changed\n");
 
         /* Nothing is written while it is neither this nor that. */
-        fake_end_stop(stop, STOP_STOPPED);
+        end_stop(fixture, STOP_STOPPED);
+        assert_owner_of(fixture, "c1", "2", "1", 1);
         live = next(fixture, "c1", "2");
         live->containers[0].is_running = false;
-        fake.containers[0].is_running = false;
         show_and_run(fixture, live);
-        assert_null(fake_patch());
+        assert_null(patch());
 
-        fake.containers[1] = model("c2", "2", 2);
+        fake_runtime.containers[1] = model("c2", "2", 2);
         show_and_run(fixture, next(fixture, "c2", "2"));
-        assert_non_null(strstr(fake_patch(), "containerd://c2"));
-        assert_non_null(strstr(fake_patch(), "\"True\",\"reason\":\"Verified\""));
+        assert_non_null(strstr(patch(), "containerd://c2"));
+        assert_non_null(strstr(patch(), "\"True\",\"reason\":\"Verified\""));
         accept_patch(fixture);
-        assert_null(fake_patch());
-        assert_int_equal(fake.n_stops, 1);
-        assert_int_equal(fake.n_events, 0);
+        assert_null(patch());
+        assert_int_equal(n_stops(fixture), 1);
+        assert_int_equal(n_reports(), 0);
         assert_int_equal(n_counted(fixture, "succeeded"), 3);
-        assert_string_equal(fake.forgotten, "");
+        assert_owner_of(fixture, "c1", "2", "1", 1);
 }
 
 /* The stop is over, and what it was for: the runtime is asked for the successor. */
@@ -522,26 +750,25 @@ static void stop_and_poll(Fixture *fixture) {
         settle(fixture);
         show(fixture, next(fixture, "c1", "2"));
         accept_patch(fixture);
-        fake_end_stop(open_stop(), STOP_STOPPED);
-        fake.containers[0].is_running = false;
-        assert_null(fake_find(CALL_LIST));
+        end_stop(fixture, STOP_STOPPED);
+        assert_int_equal(n_lists(), 0);
         let_pass(fixture);
-        assert_int_equal(fake_n_open(CALL_LIST), 1);
-        fake_run_runtime();
-        assert_null(fake_patch());
+        assert_int_equal(n_lists(), 1);
+        run_runtime(fixture);
+        assert_null(patch());
         let_pass(fixture);
 }
 
 /* What is written of the successor does not wait for the pod's status to name it. */
 static void test_ahead_of_the_status(void **state) {
         Fixture *fixture = *state;
-        Pod *pod;
+        ShownPod *pod;
 
         stop_and_poll(fixture);
-        fake.containers[1] = model("c2", "2", 2);
-        fake_run_runtime();
-        assert_non_null(strstr(fake_patch(), "containerd://c2"));
-        assert_non_null(strstr(fake_patch(), "\"True\",\"reason\":\"Verified\""));
+        fake_runtime.containers[1] = model("c2", "2", 2);
+        run_runtime(fixture);
+        assert_non_null(strstr(patch(), "containerd://c2"));
+        assert_non_null(strstr(patch(), "\"True\",\"reason\":\"Verified\""));
         accept_patch(fixture);
 
         /* Nor is anything more to be said by the time it does. */
@@ -549,13 +776,14 @@ static void test_ahead_of_the_status(void **state) {
                 pod = next(fixture, i < 2 ? "c1" : "c2", "2");
                 pod->containers[0].is_running = i != 1;
                 show_and_run(fixture, pod);
-                assert_null(fake_patch());
+                assert_null(patch());
         }
         assert_int_equal(n_counted(fixture, "succeeded"), 3);
-        assert_int_equal(fake.n_stops, 1);
-        fake.n_answered[CALL_LIST] = 0;
-        let_pass(fixture);
-        assert_null(fake_find(CALL_LIST));
+        assert_int_equal(n_stops(fixture), 1);
+
+        /* And the runtime is not asked any more. */
+        pass(1000000);
+        assert_int_equal(n_lists(), 0);
 }
 
 /* Also what is wrong with it is decided, and reported, once the pod's status names it. */
@@ -563,53 +791,61 @@ static void test_ahead_and_not_healed(void **state) {
         Fixture *fixture = *state;
 
         stop_and_poll(fixture);
-        fake.containers[1] = model("c2", "1", 2);
-        fake_run_runtime();
-        assert_null(fake_patch());
-        fake.skipped_usec += 6000000;
+        fake_runtime.containers[1] = model("c2", "1", 2);
+        run_runtime(fixture);
+        assert_null(patch());
+        pass(6000000);
         assert_int_equal(inplace_kick(fixture->meta), 0);
-        assert_int_equal(fake.n_stops, 1);
-        while (fake_patch())
+        assert_int_equal(n_stops(fixture), 1);
+        while (patch())
                 accept_patch(fixture);
         assert_string_equal(fixture->reason, "Restarting");
         show_and_run(fixture, next(fixture, "c2", "2"));
-        assert_int_equal(fake.n_stops, 2);
-        assert_string_equal(open_stop()->id, "c2");
+        assert_int_equal(n_stops(fixture), 2);
+        assert_string_equal(stop_id(fixture), "c2");
 }
 
-/* Not for ever: then the pod's status has to show it. */
+/* Not for ever, and not all the time: then the pod's status has to show it. */
 static void test_polls_are_bounded(void **state) {
         Fixture *fixture = *state;
         uint64_t began;
 
         stop_and_poll(fixture);
-        began = now_of(fixture);
-        fake.n_answered[CALL_LIST] = 0;
-        while (now_of(fixture) - began < 21000000) {
-                fake_run_runtime();
-                let_pass(fixture);
+        began = fake_clock.now_usec;
+        while (fake_clock.now_usec - began < 19000000) {
+                run_runtime(fixture);
+                pass(49999);
+                assert_int_equal(n_lists(), 0);
+                pass(1);
+                assert_int_equal(n_lists(), 1);
         }
-        assert_in_range(fake.n_answered[CALL_LIST], 350, 410);
-        assert_null(fake_find(CALL_LIST));
+        while (fake_clock.now_usec - began < 21000000) {
+                run_runtime(fixture);
+                pass(50000);
+        }
+        run_runtime(fixture);
+        pass(WAIT_USEC);
+        assert_int_equal(n_lists(), 0);
 
-        fake.containers[1] = model("c2", "2", 2);
+        fake_runtime.containers[1] = model("c2", "2", 2);
         show_and_run(fixture, next(fixture, "c2", "2"));
-        assert_non_null(strstr(fake_patch(), "containerd://c2"));
+        assert_non_null(strstr(patch(), "containerd://c2"));
 }
 
 static void test_sidecar(void **state) {
         Fixture *fixture = *state;
         const char *values[] = { "1", "2" };
 
-        fake.containers[0] = model("c1", "1", 1);
+        fake_runtime.containers[0] = model("c1", "1", 1);
         for (size_t i = 0; i < 2; i++) {
-                Pod *pod = make_pod(fixture, "c1", values[i]);
+                ShownPod *pod = make_pod(fixture, "c1", values[i]);
 
                 pod->containers[0].kind = POD_CONTAINER_SIDECAR;
                 show_and_run(fixture, pod);
                 rest();
         }
-        assert_true(open_stop()->is_init);
+        end_stop(fixture, STOP_STOPPED);
+        assert_reported("Normal/Killing Pod/default/web/web spec.initContainers{app}");
 }
 
 static void test_not_healed(void **state) {
@@ -618,37 +854,37 @@ static void test_not_healed(void **state) {
         settle(fixture);
         show(fixture, next(fixture, "c1", "2"));
         accept_patch(fixture);
-        fake_end_stop(open_stop(), STOP_STOPPED);
-        fake.containers[1] = model("c2", "odd", 2);
+        end_stop(fixture, STOP_STOPPED);
+        fake_runtime.containers[1] = model("c2", "odd", 2);
         show_and_run(fixture, next(fixture, "c2", "2"));
-        assert_int_equal(fake.n_stops, 1);
-        assert_int_equal(fake.n_events, 1);
-        assert_non_null(strstr(fake.events[0],
-                               "Warning InPlaceRestartFailed spec.containers{app} Container app"));
-        assert_non_null(strstr(fake_patch(), "\"EnvironmentStale\""));
+        assert_int_equal(n_stops(fixture), 1);
+        assert_int_equal(n_reports(), 1);
+        assert_reported("Warning/InPlaceRestartFailed Pod/default/web/web spec.containers{app}: "
+                        "Container app");
+        assert_non_null(strstr(patch(), "\"EnvironmentStale\""));
         accept_patch(fixture);
 
         /* Not again, until something else is asked for; also in the next run of the agent. */
-        assert_string_equal(fake.forgotten, "");
+        assert_owner_of(fixture, "c1", "2", "1", 1);
         show_and_run(fixture, next(fixture, "c2", "2"));
-        assert_int_equal(fake.n_stops, 1);
-        assert_int_equal(fake.n_events, 1);
+        assert_int_equal(n_stops(fixture), 1);
+        assert_int_equal(n_reports(), 1);
         rest();
         show_and_run(fixture, next(fixture, "c2", "3"));
-        assert_int_equal(fake.n_stops, 2);
-        assert_string_equal(open_stop()->id, "c2");
+        assert_int_equal(n_stops(fixture), 2);
+        assert_string_equal(stop_id(fixture), "c2");
 }
 
 /* Nothing is stopped within so many seconds, but right after that. */
 static void assert_pause(Fixture *fixture, unsigned seconds) {
-        size_t n_stops = fake.n_stops;
+        int n = n_stops(fixture);
 
-        fake.skipped_usec += (uint64_t) seconds * 1000000 - 100000;
+        pass((uint64_t) seconds * 1000000 - 100000);
         assert_int_equal(inplace_kick(fixture->meta), 0);
-        assert_int_equal(fake.n_stops, n_stops);
-        fake.skipped_usec += 200000;
+        assert_int_equal(n_stops(fixture), n);
+        pass(200000);
         assert_int_equal(inplace_kick(fixture->meta), 0);
-        assert_int_equal(fake.n_stops, n_stops + 1);
+        assert_int_equal(n_stops(fixture), n + 1);
 }
 
 /* The successor has exactly its predecessor's value, so the kubelet has not learned of the other
@@ -662,32 +898,33 @@ static void test_kubelet_was_late(void **state) {
         show(fixture, next(fixture, "c1", "2"));
         accept_patch(fixture);
         for (unsigned i = 0; i < 4; i++) {
-                assert_owner(open_stop(), i + 1);
-                fake_end_stop(open_stop(), STOP_STOPPED);
-                fake.containers[0] = model(ids[i], "1", 2 + (int64_t) i);
+                end_stop(fixture, STOP_STOPPED);
+                assert_owner_of(fixture, i == 0 ? "c1" : ids[i - 1], "2", "1", i + 1);
+                fake_runtime.containers[0] = model(ids[i], "1", 2 + (int64_t) i);
                 show_and_run(fixture, next(fixture, ids[i], "2"));
                 assert_string_equal(fixture->reason, "Restarting");
-                assert_int_equal(fake.n_stops, i + 1);
+                assert_int_equal(n_stops(fixture), i + 1);
                 if (i == 3)
                         break;
 
-                assert_int_equal(fake.n_events, 0);
+                assert_int_equal(n_reports(), 0);
                 assert_pause(fixture, pauses_sec[i]);
-                assert_string_equal(open_stop()->id, ids[i]);
-                while (fake_patch())
+                assert_string_equal(stop_id(fixture), ids[i]);
+                while (patch())
                         accept_patch(fixture);
         }
 
-        assert_int_equal(fake.n_events, 1);
-        assert_non_null(strstr(fake.events[0], "InPlaceRestartFailed"));
-        assert_non_null(strstr(fake_patch(), "EnvironmentStale"));
-        assert_string_equal(fake.forgotten, "");
+        assert_int_equal(n_reports(), 1);
+        assert_reported("InPlaceRestartFailed");
+        assert_non_null(strstr(patch(), "EnvironmentStale"));
+        assert_owner_of(fixture, "c4", "2", "1", 4);
 
         /* Another value is something else. */
         rest();
         show_and_run(fixture, next(fixture, "c5", "3"));
-        assert_int_equal(fake.n_stops, 5);
-        assert_non_null(strstr(open_stop()->owner, "/1"));
+        assert_int_equal(n_stops(fixture), 5);
+        end_stop(fixture, STOP_STOPPED);
+        assert_owner_of(fixture, "c5", "3", "1", 1);
 }
 
 /* Once it has learned of it, everything is as after any other restart. */
@@ -697,38 +934,58 @@ static void test_kubelet_was_late_once(void **state) {
         settle(fixture);
         show(fixture, next(fixture, "c1", "2"));
         accept_patch(fixture);
-        fake_end_stop(open_stop(), STOP_STOPPED);
-        fake.containers[0] = model("c2", "1", 2);
+        end_stop(fixture, STOP_STOPPED);
+        fake_runtime.containers[0] = model("c2", "1", 2);
         show_and_run(fixture, next(fixture, "c2", "2"));
         assert_pause(fixture, 5);
-        while (fake_patch())
+        while (patch())
                 accept_patch(fixture);
-        fake_end_stop(open_stop(), STOP_STOPPED);
-        fake.containers[0] = model("c3", "2", 3);
+        end_stop(fixture, STOP_STOPPED);
+        fake_runtime.containers[0] = model("c3", "2", 3);
         show_and_run(fixture, next(fixture, "c3", "2"));
         accept_patch(fixture);
         assert_string_equal(fixture->reason, "Verified");
-        assert_int_equal(fake.n_events, 0);
-        assert_int_equal(fake.n_stops, 2);
+        assert_int_equal(n_reports(), 0);
+        assert_int_equal(n_stops(fixture), 2);
+}
+
+/* A previous run of the agent has ended that container, as this owner. */
+static void stopped_as(Fixture *fixture, const char *id, const char *owner) {
+        const StopRecord record = {
+                .owner = (char *) owner,
+                .container_id = (char *) id,
+                .runtime = (char *) "containerd",
+                .phase = STOP_PHASE_STOPPED,
+                .changed_sec = (int64_t) time(NULL),
+        };
+        StopJournal *journal;
+
+        end_agent(fixture);
+        assert_int_equal(stop_journal_new(fixture->folder, &journal, NULL), 0);
+        assert_int_equal(stop_journal_set(journal, &record, NULL), 0);
+        stop_journal_free(journal);
+        begin_agent(fixture);
 }
 
 /* The count goes on in the next run of the agent, and so does its end. */
 static void test_late_in_a_previous_run(void **state) {
         for (unsigned number = 3; number <= 4; number++) {
                 Fixture *fixture = *state;
-                Pod *pod = make_pod(fixture, "c4", "2");
+                ShownPod *pod = make_pod(fixture, "c4", "2");
+                char owner[64];
 
-                (void) snprintf(fake.stopped_owner, sizeof(fake.stopped_owner), "metadata/%u/%u/%u",
-                                (unsigned) hash_of("2"), (unsigned) hash_of("1"), number);
-                fake.stopped_id = "c3";
-                set(&pod->containers[0].former_id, "containerd://c3");
-                fake.containers[0] = model("c4", "1", 1);
+                (void) snprintf(owner, sizeof(owner), "metadata/%u/%u/%u", (unsigned) hash_of("2"),
+                                (unsigned) hash_of("1"), number);
+                stopped_as(fixture, "c3", owner);
+                pod->containers[0].former_id = "containerd://c3";
+                fake_runtime.containers[0] = model("c4", "1", 1);
                 show_and_run(fixture, pod);
-                assert_int_equal(fake.n_stops, 0);
-                assert_int_equal(fake.n_events, number == 4);
+                assert_int_equal(n_stops(fixture), 0);
+                assert_int_equal(n_reports(), number == 4);
                 if (number == 3) {
                         assert_pause(fixture, 45);
-                        assert_owner(open_stop(), 4);
+                        end_stop(fixture, STOP_STOPPED);
+                        assert_owner_of(fixture, "c4", "2", "1", 4);
                 }
                 assert_int_equal(tear_down(state), 0);
                 assert_int_equal(set_up(state), 0);
@@ -738,34 +995,42 @@ static void test_late_in_a_previous_run(void **state) {
 /* Then the value would not arrive, however often it is restarted. */
 static void test_overridden_is_not_late(void **state) {
         Fixture *fixture = *state;
-        Pod *pod;
+        ShownPod *pod;
 
         settle(fixture);
         show(fixture, next(fixture, "c1", "2"));
-        fake_end_stop(open_stop(), STOP_STOPPED);
-        fake.containers[0] = model("c2", "1", 2);
+        end_stop(fixture, STOP_STOPPED);
+        fake_runtime.containers[0] = model("c2", "1", 2);
         pod = next(fixture, "c2", "2");
         pod->containers[0].is_env_overridden = true;
         show_and_run(fixture, pod);
-        assert_int_equal(fake.n_events, 1);
-        fake.skipped_usec += WAIT_USEC;
+        assert_int_equal(n_reports(), 1);
+        pass(WAIT_USEC);
         assert_int_equal(inplace_kick(fixture->meta), 0);
-        assert_int_equal(fake.n_stops, 1);
+        assert_int_equal(n_stops(fixture), 1);
 }
 
-static void assert_forgotten(const char *value, const char *id) {
-        char expected[128];
+/* A later run of the agent does not know that it was stopped for that value. */
+static void assert_forgotten(Fixture *fixture, const char *value, const char *id) {
+        char owner[64];
 
-        (void) snprintf(expected, sizeof(expected), "metadata/%u/%u/1 %s",
-                        (unsigned) hash_of(value), (unsigned) hash_of("1"), id);
-        assert_string_equal(fake.forgotten, expected);
+        (void) snprintf(owner, sizeof(owner), "metadata/%u", (unsigned) hash_of(value));
+        assert_null(stops_find_owner(fixture->stops, owner, id));
 }
 
 /* A previous run of the agent has ended that container, for the value. */
-static void stopped_before(const char *id, const char *value) {
-        (void) snprintf(fake.stopped_owner, sizeof(fake.stopped_owner), "metadata/%u",
-                        (unsigned) hash_of(value));
-        fake.stopped_id = id;
+static void stopped_before(Fixture *fixture, const char *id, const char *value) {
+        char owner[64];
+
+        (void) snprintf(owner, sizeof(owner), "metadata/%u", (unsigned) hash_of(value));
+        stopped_as(fixture, id, owner);
+}
+
+static void assert_remembered(Fixture *fixture, const char *id, const char *value) {
+        char owner[64];
+
+        (void) snprintf(owner, sizeof(owner), "metadata/%u", (unsigned) hash_of(value));
+        assert_non_null(stops_find_owner(fixture->stops, owner, id));
 }
 
 /* Another value was asked for while it was restarted: which one it was to get is unknown. */
@@ -776,149 +1041,148 @@ static void test_changed_meanwhile(void **state) {
         show(fixture, next(fixture, "c1", "2"));
         show(fixture, next(fixture, "c1", "3"));
         show(fixture, next(fixture, "c1", "2"));
-        fake_end_stop(open_stop(), STOP_STOPPED);
-        fake.containers[1] = model("c2", "3", 2);
+        end_stop(fixture, STOP_STOPPED);
+        fake_runtime.containers[1] = model("c2", "3", 2);
         rest();
         show_and_run(fixture, next(fixture, "c2", "2"));
-        assert_int_equal(fake.n_events, 0);
-        assert_int_equal(fake.n_stops, 2);
-        assert_string_equal(open_stop()->id, "c2");
-        assert_forgotten("2", "c1");
+        assert_int_equal(n_reports(), 0);
+        assert_int_equal(n_stops(fixture), 2);
+        assert_string_equal(stop_id(fixture), "c2");
+        assert_forgotten(fixture, "2", "c1");
 }
 
 /* Whether the kubelet has reported the successor already, or not yet. */
 static void test_stopped_in_a_previous_run(void **state) {
         Fixture *fixture = *state;
 
-        stopped_before("c1", "2");
-        fake.containers[0] = model("c2", "1", 1);
+        stopped_before(fixture, "c1", "2");
+        fake_runtime.containers[0] = model("c2", "1", 1);
         for (size_t i = 0; i < 2; i++) {
-                Pod *pod = make_pod(fixture, i ? "c2" : "c1", "2");
+                ShownPod *pod = make_pod(fixture, i ? "c2" : "c1", "2");
 
-                set(&pod->containers[0].former_id, i ? "containerd://c1" : "");
+                pod->containers[0].former_id = i ? "containerd://c1" : "";
                 show_and_run(fixture, pod);
         }
 
-        assert_int_equal(fake.n_stops, 0);
-        assert_int_equal(fake.n_events, 1);
-        assert_non_null(strstr(fake.events[0], "InPlaceRestartFailed"));
+        assert_int_equal(n_stops(fixture), 0);
+        assert_int_equal(n_reports(), 1);
+        assert_reported("InPlaceRestartFailed");
 }
 
 /* In the annotation, and for long: nothing but the kubelet remembers the one before. */
 static void test_not_healed_in_a_previous_run(void **state) {
         Fixture *fixture = *state;
-        Pod *pod = make_pod(fixture, "c2", "2");
+        ShownPod *pod = make_pod(fixture, "c2", "2");
 
-        stopped_before("c1", "2");
-        set(&pod->meta,
-            "{\"containers\":[{\"name\":\"app\",\"containerID\":\"containerd://c2\"}]}");
-        set(&pod->containers[0].former_id, "containerd://c1");
-        fake.containers[0] = model("c2", "1", 1);
+        stopped_before(fixture, "c1", "2");
+        pod->meta = "{\"containers\":[{\"name\":\"app\",\"containerID\":\"containerd://c2\"}]}";
+        pod->containers[0].former_id = "containerd://c1";
+        fake_runtime.containers[0] = model("c2", "1", 1);
         show_and_run(fixture, pod);
-        assert_int_equal(fake.n_stops, 0);
-        assert_int_equal(fake.n_events, 1);
+        assert_int_equal(n_stops(fixture), 0);
+        assert_int_equal(n_reports(), 1);
 
         /* Another value is something else. */
         rest();
         show_and_run(fixture, next(fixture, "c2", "3"));
-        assert_int_equal(fake.n_stops, 1);
+        assert_int_equal(n_stops(fixture), 1);
 }
 
 /* What is asked for may change before anything is known of the container. */
 static void test_changed_in_this_run(void **state) {
         Fixture *fixture = *state;
 
-        stopped_before("c1", "2");
-        fake.containers[0] = model("c2", "1", 1);
+        stopped_before(fixture, "c1", "2");
+        fake_runtime.containers[0] = model("c2", "1", 1);
         for (size_t i = 0; i < 2; i++) {
-                Pod *pod = make_pod(fixture, "c2", i == 0 ? "3" : "2");
+                ShownPod *pod = make_pod(fixture, "c2", i == 0 ? "3" : "2");
 
-                set(&pod->containers[0].former_id, "containerd://c1");
+                pod->containers[0].former_id = "containerd://c1";
                 show(fixture, pod);
         }
         rest();
-        fake_run_runtime();
-        assert_int_equal(fake.n_stops, 0);
-        assert_int_equal(fake.n_events, 1);
-        assert_non_null(strstr(fake.events[0], "InPlaceRestartFailed"));
-        assert_string_equal(fake.forgotten, "");
+        run_runtime(fixture);
+        assert_int_equal(n_stops(fixture), 0);
+        assert_int_equal(n_reports(), 1);
+        assert_reported("InPlaceRestartFailed");
+        assert_remembered(fixture, "c1", "2");
 }
 
 /* First the container itself is seen that was stopped in a previous run, and then its successor. */
 static void test_stopped_is_still_the_newest(void **state) {
         Fixture *fixture = *state;
-        Pod *pod;
+        ShownPod *pod;
 
-        stopped_before("c1", "2");
-        fake.containers[0] = model("c1", "1", 1);
-        fake.containers[0].is_running = false;
+        stopped_before(fixture, "c1", "2");
+        fake_runtime.containers[0] = model("c1", "1", 1);
+        fake_runtime.containers[0].is_running = false;
         pod = make_pod(fixture, "c1", "2");
         pod->containers[0].is_running = false;
         show_and_run(fixture, pod);
-        assert_int_equal(fake.n_events, 0);
+        assert_int_equal(n_reports(), 0);
 
         rest();
-        fake.containers[1] = model("c2", "1", 2);
+        fake_runtime.containers[1] = model("c2", "1", 2);
         pod = make_pod(fixture, "c2", "2");
-        set(&pod->containers[0].former_id, "containerd://c1");
+        pod->containers[0].former_id = "containerd://c1";
         show_and_run(fixture, pod);
-        assert_int_equal(fake.n_stops, 0);
-        assert_int_equal(fake.n_events, 1);
-        assert_non_null(strstr(fake.events[0], "InPlaceRestartFailed"));
+        assert_int_equal(n_stops(fixture), 0);
+        assert_int_equal(n_reports(), 1);
+        assert_reported("InPlaceRestartFailed");
 }
 
 /* Whatever is changed through the API server: the kubelet makes it from its file again. */
 static void test_static_pod(void **state) {
         Fixture *fixture = *state;
-        Pod *pod;
+        ShownPod *pod;
 
-        fake.containers[0] = model("c1", "1", 1);
-        fake.containers[0].pod_uid = "of-its-file";
+        fake_runtime.containers[0] = model("c1", "1", 1);
+        fake_runtime.containers[0].uid = "of-its-file";
         for (size_t i = 0; i < 2; i++) {
                 pod = make_pod(fixture, "c1", i == 0 ? "1" : "2");
-                set(&pod->runtime_uid, "of-its-file");
+                pod->runtime_uid = "of-its-file";
                 show_and_run(fixture, pod);
                 if (i == 0)
                         accept_patch(fixture);
                 rest();
         }
-        assert_int_equal(fake.n_stops, 0);
-        assert_int_equal(fake.n_events, 1);
-        assert_string_equal(fake.events[0],
-                            "Warning InPlaceRestartSkipped spec.containers{app} Container app is "
-                            "not restarted although its labels or annotations have changed: the "
-                            "pod is static, so its file on the node decides on its environment");
-        assert_non_null(strstr(fake_patch(), "\"CannotRestart\""));
-        assert_non_null(strstr(fake_patch(), "since the pod is static"));
+        assert_int_equal(n_stops(fixture), 0);
+        assert_int_equal(n_reports(), 1);
+        assert_reported("Warning/InPlaceRestartSkipped Pod/default/web/web spec.containers{app}: "
+                        "Container app is not restarted although its labels or annotations have "
+                        "changed: the pod is static, so its file on the node decides on its "
+                        "environment\n");
+        assert_non_null(strstr(patch(), "\"CannotRestart\""));
+        assert_non_null(strstr(patch(), "since the pod is static"));
 }
 
 static void test_skipped(void **state) {
         Fixture *fixture = *state;
-        Pod *pod;
+        ShownPod *pod;
 
         settle(fixture);
         for (size_t i = 0; i < 2; i++) {
                 pod = next(fixture, "c1", "2");
-                pod->containers[0].comes_back = false;
-                set(&pod->containers[0].restart_policy, "Never");
+                pod->containers[0].restart_policy = "Never";
+                pod->containers[0].restart_policy = "Never";
                 show(fixture, pod);
         }
-        assert_int_equal(fake.n_stops, 0);
-        assert_int_equal(fake.n_events, 1);
-        assert_non_null(strstr(fake.events[0], "Warning InPlaceRestartSkipped"));
-        assert_non_null(strstr(fake.events[0], "(restart policy Never)"));
-        assert_non_null(strstr(fake_patch(), "\"CannotRestart\""));
+        assert_int_equal(n_stops(fixture), 0);
+        assert_int_equal(n_reports(), 1);
+        assert_reported("Warning/InPlaceRestartSkipped");
+        assert_reported("(restart policy Never)");
+        assert_non_null(strstr(patch(), "\"CannotRestart\""));
 }
 
 static void test_outside_an_update(void **state) {
         Fixture *fixture = *state;
-        Pod *pod;
+        ShownPod *pod;
 
         settle(fixture);
         pod = next(fixture, "c1", "2");
         pod->update = POD_UPDATE_READY;
         show(fixture, pod);
-        assert_int_equal(fake.n_stops, 0);
+        assert_int_equal(n_stops(fixture), 0);
         assert_int_equal(inplace_environment(fixture->meta, "default", "web", "web", "app"),
                          INPLACE_ENVIRONMENT_STALE);
 }
@@ -937,73 +1201,74 @@ static void test_checked_before(void **state) {
                 { .is_deleted = true, .why_not = "the pod is being deleted, or has finished" },
                 { .is_idle = true, .why_not = "the pod does not ask for restarts any more" },
         };
-        Fixture *fixture = *state;
+        Stderr captured;
 
-        settle(fixture);
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                const char value[] = { (char) ('a' + i), '\0' };
-                Pod *live = make_pod(fixture, cases[i].id ?: "c1", cases[i].value ?: value);
-                FakeStop *stop;
+                Fixture *fixture = *state;
+                char expected[128];
+                ShownPod *live;
 
-                rest();
-                show(fixture, next(fixture, "c1", value));
-
-                stop = open_stop();
+                settle(fixture);
+                show(fixture, next(fixture, "c1", "2"));
+                live = make_pod(fixture, cases[i].id ?: "c1", cases[i].value ?: "2");
                 live->is_deleted = cases[i].is_deleted;
                 live->update = cases[i].is_idle ? POD_UPDATE_READY : POD_UPDATE_RUNNING;
                 live->containers[0].is_running = !cases[i].is_not_running;
-                set(&live->containers[0].image, cases[i].image ?: "nginx:1");
-                if (cases[i].uid)
-                        set(&live->uid, cases[i].uid);
-                check_stop(stop);
-                fake_reply_pod(live);
-                assert_int_equal(stop->answer, false);
-                assert_string_equal(stop->why_not, cases[i].why_not);
-                fake_end_stop(stop, STOP_NOT_ASKED);
-                assert_int_equal(fake.n_stops, i + 1);
+                live->containers[0].image = cases[i].image;
+                live->uid = cases[i].uid ?: live->uid;
+                check_stop(fixture);
+                stderr_pipe(&captured);
+                answer_check(fixture, live);
+                (void) snprintf(expected, sizeof(expected), "is not stopped after all: %s.",
+                                cases[i].why_not);
+                assert_non_null(strstr(stderr_restore(&captured), expected));
+                assert_int_equal(fake_runtime_n_asked("StopContainer"), 0);
+                assert_int_equal(stops_n_running(fixture->stops), 0);
+                assert_int_equal(tear_down(state), 0);
+                assert_int_equal(set_up(state), 0);
         }
 }
 
 static void test_check_without_server(void **state) {
         Fixture *fixture = *state;
-        FakeStop *stop;
 
         settle(fixture);
         show(fixture, next(fixture, "c1", "2"));
-        stop = open_stop();
-        check_stop(stop);
-        fake_reply(CALL_GET, 0, ERROR_UNAVAILABLE, "");
-        assert_int_equal(stop->answer, -1);
-        assert_null(fake_find(CALL_GET));
-        while (!fake_find(CALL_GET))
+        check_stop(fixture);
+        refuse_check(0);
+        assert_int_equal(stops_n_running(fixture->stops), 1);
+        assert_null(check_call());
+        while (!check_call())
                 let_pass(fixture);
 
         /* The server is known to answer. */
-        fake_reply(CALL_GET, 403, ERROR_DENIED, "");
+        refuse_check(403);
         assert_int_equal(inplace_kick(fixture->meta), 0);
-        fake_reply(CALL_GET, 404, ERROR_NOT_FOUND, "");
-        assert_int_equal(stop->answer, false);
-        assert_string_equal(stop->why_not, "the pod is gone");
+        turn();
+        refuse_check(404);
+        assert_int_equal(stops_n_running(fixture->stops), 0);
+        assert_int_equal(fake_runtime_n_asked("StopContainer"), 0);
 }
 
 /* The pod is over while the server is away: also then the stop gets its answer. */
 static void test_finished_while_checked(void **state) {
         Fixture *fixture = *state;
-        Pod *pod;
+        ShownPod *pod;
 
         settle(fixture);
         show(fixture, next(fixture, "c1", "2"));
-        check_stop(open_stop());
-        fake_reply(CALL_GET, 0, ERROR_UNAVAILABLE, "");
+        check_stop(fixture);
+        refuse_check(0);
         pod = next(fixture, "c1", "2");
         pod->is_finished = true;
         show(fixture, pod);
-        while (!fake_find(CALL_GET))
+        while (!check_call())
                 let_pass(fixture);
         pod = make_pod(fixture, "c1", "2");
         pod->is_finished = true;
-        fake_reply_pod(pod);
-        assert_int_equal(open_stop()->answer, false);
+        answer_check(fixture, pod);
+        assert_int_equal(stops_n_running(fixture->stops), 0);
+        assert_int_equal(fake_runtime_n_asked("StopContainer"), 0);
 }
 
 static void test_flapping(void **state) {
@@ -1011,20 +1276,21 @@ static void test_flapping(void **state) {
 
         settle(fixture);
         show(fixture, next(fixture, "c1", "2"));
-        assert_int_equal(fake.n_stops, 1);
-        fake_end_stop(open_stop(), STOP_NOT_ASKED);
+        assert_int_equal(n_stops(fixture), 1);
+        end_stop(fixture, STOP_NOT_ASKED);
         for (size_t i = 0; i < 20; i++)
                 show(fixture, next(fixture, "c1", i % 2 == 0 ? "3" : "4"));
-        assert_int_equal(fake.n_stops, 1);
-        while (fake.n_stops == 1)
+        assert_int_equal(n_stops(fixture), 1);
+        while (n_stops(fixture) == 1)
                 let_pass(fixture);
-        assert_int_equal(fake.n_stops, 2);
-        assert_true(strtoul(open_stop()->owner + strlen("metadata/"), NULL, 10) == hash_of("4"));
+        assert_int_equal(n_stops(fixture), 2);
+        end_stop(fixture, STOP_STOPPED);
+        assert_remembered(fixture, "c1", "4");
 }
 
 /* The gate is shut, and the metadata changed right after that. */
 static void shut_and_change(Fixture *fixture) {
-        Pod *pod = next(fixture, "c1", "1");
+        ShownPod *pod = next(fixture, "c1", "1");
 
         settle(fixture);
         pod->update = POD_UPDATE_READY;
@@ -1037,7 +1303,7 @@ static void shut_and_change(Fixture *fixture) {
         pod = next(fixture, "c1", "2");
         pod->is_ready = true;
         show(fixture, pod);
-        assert_int_equal(fake.n_stops, 0);
+        assert_int_equal(n_stops(fixture), 0);
 }
 
 /* The kubelet may still act on the state in which the gate was shut, until its status shows that it has. */
@@ -1046,53 +1312,52 @@ static void test_kubelet_is_behind(void **state) {
 
         shut_and_change(fixture);
         show(fixture, next(fixture, "c1", "2"));
-        assert_int_equal(fake.n_stops, 1);
+        assert_int_equal(n_stops(fixture), 1);
 }
 
 static void test_kubelet_does_not_say(void **state) {
         Fixture *fixture = *state;
 
         shut_and_change(fixture);
-        while (fake.n_stops == 0)
+        while (n_stops(fixture) == 0)
                 let_pass(fixture);
 }
 
 /* A stop begins when that much has passed, and not before. */
 static void assert_stops_after(Fixture *fixture, uint64_t usec) {
-        fake.skipped_usec += usec - 1;
+        pass(usec - 1);
         assert_int_equal(inplace_kick(fixture->meta), 0);
-        assert_int_equal(fake.n_stops, 0);
-        fake.skipped_usec++;
+        assert_int_equal(n_stops(fixture), 0);
+        pass(1);
         assert_int_equal(inplace_kick(fixture->meta), 0);
-        assert_int_equal(fake.n_stops, 1);
+        assert_int_equal(n_stops(fixture), 1);
 }
 
 static void test_pace_of_a_kubelet_behind(void **state) {
-        fake.still_usec = 1000000000;
         shut_and_change(*state);
         assert_stops_after(*state, 1500000);
 }
 
 static void test_left_to_the_kubelet(void **state) {
         Fixture *fixture = *state;
-        Pod *pod;
+        ShownPod *pod;
 
         settle(fixture);
         pod = next(fixture, "c1", "2");
-        set(&pod->containers[0].image, "nginx:2");
+        pod->containers[0].image = "nginx:2";
         show_and_run(fixture, pod);
-        assert_int_equal(fake.n_stops, 0);
-        assert_non_null(strstr(fake_patch(), "\"Restarting\""));
+        assert_int_equal(n_stops(fixture), 0);
+        assert_non_null(strstr(patch(), "\"Restarting\""));
         accept_patch(fixture);
 
-        fake.containers[1] = model("c2", "2", 2);
-        fake.containers[1].image_ref = ID_B;
+        fake_runtime.containers[1] = model("c2", "2", 2);
+        fake_runtime.containers[1].image_ref = ID_B;
         pod = next(fixture, "c2", "2");
-        set(&pod->containers[0].image, "nginx:2");
+        pod->containers[0].image = "nginx:2";
         show_and_run(fixture, pod);
-        assert_int_equal(fake.n_stops, 0);
-        assert_non_null(strstr(fake_patch(), "\"Verified\""));
-        assert_non_null(strstr(fake_patch(), "app runs sha256:bbbbbbbbbbbb"));
+        assert_int_equal(n_stops(fixture), 0);
+        assert_non_null(strstr(patch(), "\"Verified\""));
+        assert_non_null(strstr(patch(), "app runs sha256:bbbbbbbbbbbb"));
         accept_patch(fixture);
 }
 
@@ -1102,75 +1367,86 @@ static void test_pace_of_the_kubelets_restart(void **state) {
                 int64_t grace_sec;
                 uint64_t wait_sec;
         } rows[] = {
-                { 30, 45 }, { 0, 15 }, { -7, 15 }, { 86400, 86415 }, { 864000, 86415 },
+                { 30, 45 }, { 0, 15 }, { -7, 16 }, { 86400, 86415 }, { 864000, 86415 },
         };
 
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 Fixture *fixture;
-                Pod *pod;
+                ShownPod *pod;
 
                 assert_int_equal(set_up(state), 0);
                 fixture = *state;
-                fake.still_usec = 1000000000;
                 settle(fixture);
                 pod = next(fixture, "c1", "2");
-                set(&pod->containers[0].image, "nginx:2");
+                pod->containers[0].image = "nginx:2";
                 pod->grace_sec = rows[i].grace_sec;
                 show_and_run(fixture, pod);
-                assert_int_equal(fake.n_stops, 0);
+                assert_int_equal(n_stops(fixture), 0);
                 accept_patch(fixture);
                 assert_stops_after(fixture, rows[i].wait_sec * 1000000);
                 assert_int_equal(tear_down(state), 0);
         }
 }
 
-/* The hash of a kubelet that covers name and image alone shows what it will restart. */
+/* The pod has another container besides, by which the kubelet's hash is known to cover name and image
+ * alone. That of the first one is of another image. */
+static ShownPod *make_hashed_pod(Fixture *fixture, const char *value) {
+        ShownPod *pod = make_pod(fixture, "c1", value);
+
+        pod->n_containers = 2;
+        fill_container(fixture, &pod->containers[1], "log", "d1", NULL);
+        pod->containers[1].image = "nginx:2";
+        pod->containers[1].status_index = 1;
+        fake_runtime.images[2] = (FakeImage){ "nginx:0", ID_A };
+        fake_runtime.containers[0] = model("c1", "1", 1);
+        fake_runtime.containers[0].hash = kubelet_hash(fixture, "app", "nginx:0");
+        fake_runtime.containers[1] = model("d1", "", 1);
+        fake_runtime.containers[1].name = "log";
+        fake_runtime.containers[1].image_ref = ID_B;
+        fake_runtime.containers[1].hash = kubelet_hash(fixture, "log", "nginx:2");
+        return pod;
+}
+
+/* It shows what the kubelet will restart. */
 static void test_kubelets_hash(void **state) {
         Fixture *fixture = *state;
-        Pod *pod = make_pod(fixture, "c1", "1");
-        char hash[16];
+        ShownPod *pod;
 
-        (void) snprintf(hash, sizeof(hash), "%x", (unsigned) pod->containers[0].plain_hash);
-        fake.containers[0] = model("c1", "1", 1);
-        fake.containers[0].hash = hash;
-        show_and_run(fixture, pod);
+        show_and_run(fixture, make_hashed_pod(fixture, "1"));
         accept_patch(fixture);
+        rest();
+        show_and_run(fixture, make_hashed_pod(fixture, "2"));
+        assert_int_equal(n_stops(fixture), 0);
+        while (patch())
+                accept_patch(fixture);
+        pass(10000000);
+        assert_int_equal(n_stops(fixture), 0);
 
-        pod = next(fixture, "c1", "2");
-        pod->containers[0].plain_hash++;
+        /* It will not, though the image is another one than at first. */
+        pod = make_hashed_pod(fixture, "3");
+        pod->containers[0].image = "nginx:0";
         show_and_run(fixture, pod);
-        assert_int_equal(fake.n_stops, 0);
-        show_and_run(fixture, next(fixture, "c1", "3"));
-        while (fake.n_stops == 0)
-                let_pass(fixture);
-        assert_int_equal(fake.n_stops, 1);
+        rest();
+        assert_int_equal(n_stops(fixture), 1);
 }
 
 /* Its hash alone may be that of an older kubelet; but where the image is not the right one either,
  * it will restart the container. */
 static void test_kubelets_hash_alone(void **state) {
         Fixture *fixture = *state;
-        Pod *pod = make_pod(fixture, "c1", "1");
-        char hash[16];
 
-        (void) snprintf(hash, sizeof(hash), "%x", (unsigned) pod->containers[0].plain_hash);
-        fake.containers[0] = model("c1", "1", 1);
-        fake.containers[0].hash = hash;
-        show_and_run(fixture, pod);
+        show_and_run(fixture, make_hashed_pod(fixture, "1"));
         accept_patch(fixture);
         assert_string_equal(fixture->reason, "Verified");
+        show_and_run(fixture, make_hashed_pod(fixture, "1"));
+        assert_null(patch());
 
-        pod = next(fixture, "c1", "1");
-        pod->containers[0].plain_hash++;
-        show_and_run(fixture, pod);
-        assert_null(fake_patch());
-
-        fake.images[0].id = ID_B;
+        fake_runtime.images[0].id = ID_B;
         assert_int_equal(inplace_image_changed(fixture->meta, "docker.io/library/nginx:1"), 0);
-        fake_run_runtime();
+        run_runtime(fixture);
         accept_patch(fixture);
         assert_string_equal(fixture->reason, "Restarting");
-        assert_int_equal(fake.n_stops, 0);
+        assert_int_equal(n_stops(fixture), 0);
 }
 
 /* Another client has moved the tag: within five and a half minutes that is seen. */
@@ -1178,17 +1454,17 @@ static void test_refresh(void **state) {
         Fixture *fixture = *state;
         uint64_t began;
 
-        fake.containers[0] = model("c1", "1", 1);
+        fake_runtime.containers[0] = model("c1", "1", 1);
         show_and_run(fixture, make_pod(fixture, "c1", "1"));
         accept_patch(fixture);
         for (size_t i = 0; i < 2; i++) {
-                began = now_of(fixture);
-                while (!fake_find(CALL_IMAGE))
+                began = fake_clock.now_usec;
+                while (!fake_runtime_find("ImageStatus"))
                         let_pass(fixture);
-                assert_null(fake_find(CALL_LIST));
-                assert_in_range(now_of(fixture) - began, 299900000, 331000000);
-                fake.images[0].id = i == 0 ? ID_A : ID_B;
-                fake_run_runtime();
+                assert_null(fake_runtime_find("ListContainers"));
+                assert_in_range(fake_clock.now_usec - began, 299900000, 331000000);
+                fake_runtime.images[0].id = i == 0 ? ID_A : ID_B;
+                run_runtime(fixture);
         }
         accept_patch(fixture);
         assert_string_equal(fixture->reason, "ImageStale");
@@ -1198,64 +1474,64 @@ static void test_image_moved(void **state) {
         Fixture *fixture = *state;
 
         settle(fixture);
-        fake.images[0].id = ID_B;
+        fake_runtime.images[0].id = ID_B;
         assert_int_equal(inplace_image_changed(fixture->meta, "docker.io/library/nginx:9"), 0);
-        assert_null(fake_find(CALL_IMAGE));
+        assert_null(fake_runtime_find("ImageStatus"));
         assert_int_equal(inplace_image_changed(fixture->meta, "docker.io/library/nginx:1"), 0);
-        fake_run_runtime();
+        run_runtime(fixture);
         assert_int_equal(inplace_count(fixture->meta, VERDICT_STALE), 1);
-        assert_non_null(strstr(fake_patch(), "\"ImageStale\""));
-        assert_non_null(strstr(fake_patch(), "container app runs sha256:aaaaaaaaaaaa… and its "
-                                             "reference nginx:1 is sha256:bbbbbbbbbbbb…"));
-        assert_int_equal(fake.n_stops, 0);
+        assert_non_null(strstr(patch(), "\"ImageStale\""));
+        assert_non_null(strstr(patch(), "container app runs sha256:aaaaaaaaaaaa… and its "
+                                        "reference nginx:1 is sha256:bbbbbbbbbbbb…"));
+        assert_int_equal(n_stops(fixture), 0);
 }
 
 /* Whatever is sent, together or alone; returns how many. */
-static size_t refuse_all(int code, ErrorKind kind) {
+static size_t refuse_all(int code) {
         size_t n = 0;
 
-        for (; fake_patch(); n++)
-                fake_reply(CALL_PATCH, code, kind, "");
+        for (; patch(); n++)
+                refuse_patch(code);
         return n;
 }
 
 static void test_write_failures(void **state) {
         Fixture *fixture = *state;
 
-        fake.containers[0] = model("c1", "1", 1);
+        fake_runtime.containers[0] = model("c1", "1", 1);
         show_and_run(fixture, make_pod(fixture, "c1", "1"));
-        fake_reply(CALL_PATCH, 404, ERROR_NOT_FOUND, "");
-        assert_null(fake_patch());
+        refuse_patch(404);
+        assert_null(patch());
         assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_NONE);
         assert_int_equal(inplace_kick(fixture->meta), 0);
-        assert_null(fake_patch());
+        assert_null(patch());
 
-        fake.skipped_usec += WAIT_USEC; /* longer than any pause */
+        pass(WAIT_USEC); /* longer than any pause */
         show_and_run(fixture, next(fixture, "c1", "1"));
 
         /* What concerns this pod alone. */
-        fake_reply(CALL_PATCH, 409, ERROR_CONFLICT, "");
+        refuse_patch(409);
         assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_NONE);
-        assert_null(fake_patch());
+        assert_null(patch());
         assert_int_equal(inplace_kick(fixture->meta), 0);
-        assert_int_equal(refuse_all(422, ERROR_INVALID), 3);
+        assert_int_equal(refuse_all(422), 3);
         assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_NONE);
         assert_int_equal(inplace_kick(fixture->meta), 0);
-        while (!fake_patch())
+        while (!patch())
                 let_pass(fixture);
 
-        fake_reply(CALL_PATCH, 503, ERROR_UNAVAILABLE, "");
+        refuse_patch(503);
         assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_UNAVAILABLE);
-        while (!fake_patch())
+        while (!patch())
                 let_pass(fixture);
-        assert_int_equal(refuse_all(403, ERROR_DENIED), 2);
+        assert_int_equal(refuse_all(403), 2);
         assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_DENIED);
         assert_int_equal(inplace_kick(fixture->meta), 0);
         accept_patch(fixture);
         assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_DENIED);
         accept_patch(fixture);
         assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_NONE);
-        assert_null(fake_patch());
+        assert_null(patch());
         assert_int_equal(n_counted(fixture, "failed"), 8);
         assert_int_equal(n_counted(fixture, "succeeded"), 2);
 }
@@ -1264,23 +1540,23 @@ static void test_write_failures(void **state) {
 static void test_granted_later(void **state) {
         Fixture *fixture = *state;
 
-        fake.containers[0] = model("c1", "1", 1);
+        fake_runtime.containers[0] = model("c1", "1", 1);
         show_and_run(fixture, make_pod(fixture, "c1", "1"));
         for (size_t i = 0; i < 5; i++) {
-                uint64_t began = now_of(fixture);
+                uint64_t began = fake_clock.now_usec;
 
-                assert_true(refuse_all(403, ERROR_DENIED) > 0);
+                assert_true(refuse_all(403) > 0);
                 assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_DENIED);
                 show_and_run(fixture, next(fixture, "c1", "1"));
-                assert_null(fake_patch());
-                while (!fake_patch())
+                assert_null(patch());
+                while (!patch())
                         let_pass(fixture);
                 if (i == 0)
-                        assert_in_range(now_of(fixture) - began, 14900000, 30100000);
+                        assert_in_range(fake_clock.now_usec - began, 14900000, 30100000);
         }
 
         for (size_t i = 0; i < 2; i++) {
-                while (!fake_patch())
+                while (!patch())
                         let_pass(fixture);
                 accept_patch(fixture);
         }
@@ -1307,16 +1583,16 @@ static void test_one_is_refused(void **state) {
                 Fixture *fixture = *state;
                 bool is_first = strcmp(cases[i].refused, "annotations") == 0;
 
-                fake.containers[0] = model("c1", "1", 1);
+                fake_runtime.containers[0] = model("c1", "1", 1);
                 show_and_run(fixture, make_pod(fixture, "c1", "1"));
                 for (size_t k = 0; k < 3; k++) {
-                        assert_non_null(fake_patch());
-                        if (strstr(fake_patch(), cases[i].refused))
-                                fake_reply(CALL_PATCH, cases[i].code, cases[i].kind, "");
+                        assert_non_null(patch());
+                        if (strstr(patch(), cases[i].refused))
+                                refuse_patch(cases[i].code);
                         else
                                 accept_patch(fixture);
                 }
-                assert_null(fake_patch());
+                assert_null(patch());
                 assert_int_equal(n_counted(fixture, "succeeded"), 1);
                 assert_int_equal(n_counted(fixture, "failed"), 2);
                 assert_true(is_first == !fixture->annotation);
@@ -1325,10 +1601,10 @@ static void test_one_is_refused(void **state) {
                                  cases[i].kind == ERROR_DENIED ? ERROR_DENIED : ERROR_NONE);
 
                 /* Not soon, but it is tried again. */
-                fake.skipped_usec += 14000000;
+                pass(14000000);
                 show_and_run(fixture, next(fixture, "c1", "1"));
-                assert_null(fake_patch());
-                while (!fake_patch())
+                assert_null(patch());
+                while (!patch())
                         let_pass(fixture);
                 accept_patch(fixture);
                 assert_non_null(fixture->annotation);
@@ -1336,12 +1612,12 @@ static void test_one_is_refused(void **state) {
                 assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_NONE);
 
                 /* From then on they go together again. */
-                set(&fixture->annotation, NULL);
-                set(&fixture->status, NULL);
-                fake.skipped_usec += WAIT_USEC;
+                fixture->annotation = NULL;
+                fixture->status = NULL;
+                pass(WAIT_USEC);
                 show_and_run(fixture, next(fixture, "c1", "1"));
-                assert_non_null(strstr(fake_patch(), "annotations"));
-                assert_non_null(strstr(fake_patch(), "conditions"));
+                assert_non_null(strstr(patch(), "annotations"));
+                assert_non_null(strstr(patch(), "conditions"));
                 accept_patch(fixture);
                 assert_int_equal(tear_down(state), 0);
                 assert_int_equal(set_up(state), 0);
@@ -1351,39 +1627,40 @@ static void test_one_is_refused(void **state) {
 /* A pod whose write was refused, and what becomes of it: it is never written again. */
 static void test_refused_and_over(void **state) {
         Fixture *fixture = *state;
-        Pod *other = make_named_pod(fixture, "other", "d1", NULL), *pod;
+        ShownPod *other = make_named_pod(fixture, "other", "d1", NULL), *pod;
 
         /* It is gone, but not the only one. */
-        fake.containers[0] = model("c1", "1", 1);
-        fake.containers[1] = model("d1", "", 1);
-        fake.containers[1].pod_uid = fake.containers[1].pod_name = "other";
+        fake_runtime.containers[0] = model("c1", "1", 1);
+        fake_runtime.containers[1] = model("d1", "", 1);
+        fake_runtime.containers[1].uid = fake_runtime.containers[1].pod = "other";
         show_and_run(fixture, make_pod(fixture, "c1", "1"));
-        assert_int_equal(fake.watcher->on_pod(other, NULL, fake.watcher->userdata), 0);
-        fake_run_runtime();
-        refuse_all(403, ERROR_DENIED);
+        pod_server_show(other);
+        run_runtime(fixture);
+        refuse_all(403);
         fixture->n_changed = 0;
-        assert_int_equal(fake.watcher->on_gone(fixture->pod, fake.watcher->userdata), 0);
+        pod_server_hide(fixture->pod);
+        turn();
         assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_DENIED);
         assert_int_equal(fixture->n_changed, 0);
-        assert_int_equal(fake.watcher->on_gone(other, fake.watcher->userdata), 0);
+        pod_server_hide(other);
+        turn();
         assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_NONE);
         assert_int_equal(fixture->n_changed, 1);
-        pod_free(other);
 
         /* It has finished, is gone for the server, or another writer has written it. */
         for (unsigned i = 0; i < 3; i++) {
                 pod = next(fixture, "c1", "1");
-                set(&pod->meta, NULL);
-                fake.skipped_usec += WAIT_USEC; /* longer than any pause */
+                pod->meta = NULL;
+                pass(WAIT_USEC); /* longer than any pause */
                 show_and_run(fixture, pod);
                 if (i == 2)
                         apply_patch(fixture);
-                refuse_all(403, ERROR_DENIED);
+                refuse_all(403);
                 assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_DENIED);
                 fixture->n_changed = 0;
                 if (i == 1) {
                         assert_int_equal(inplace_kick(fixture->meta), 0);
-                        fake_reply(CALL_PATCH, 404, ERROR_NOT_FOUND, "");
+                        refuse_patch(404);
                 } else {
                         pod = next(fixture, "c1", "1");
                         pod->is_finished = i == 0;
@@ -1398,30 +1675,30 @@ static void test_refused_and_over(void **state) {
 static void test_runtime_in_trouble(void **state) {
         Fixture *fixture = *state;
 
-        fake.containers[0] = model("c1", "1", 1);
-        fake.is_away = true;
+        fake_runtime.containers[0] = model("c1", "1", 1);
+        fake_runtime.is_away = true;
         show_and_run(fixture, make_pod(fixture, "c1", "1"));
-        assert_int_equal(fake.n_calls, 0);
+        assert_null(fake_runtime_find(NULL));
 
-        fake.is_away = false;
-        fake.refuses_status = true;
+        fake_runtime.is_away = false;
+        fake_runtime.refuses_status = true;
         assert_int_equal(inplace_runtime_changed(fixture->meta), 0);
-        fake_run_runtime();
-        assert_int_equal(fake.n_answered[CALL_STATUS], 1);
+        run_runtime(fixture);
+        assert_int_equal(fake_runtime_n_asked("ContainerStatus"), 1);
         assert_int_equal(inplace_environment(fixture->meta, "default", "web", "web", "app"),
                          INPLACE_ENVIRONMENT_UNKNOWN);
-        assert_non_null(strstr(fake_patch(), "plainHash\\\":31}"));
+        assert_non_null(strstr(patch(), "plainHash\\\":31}"));
         accept_patch(fixture);
         show_and_run(fixture, next(fixture, "c1", "2"));
-        assert_int_equal(fake.n_answered[CALL_STATUS], 1);
-        assert_int_equal(fake.n_stops, 0);
+        assert_int_equal(fake_runtime_n_asked("ContainerStatus"), 1);
+        assert_int_equal(n_stops(fixture), 0);
 
-        fake.refuses_status = false;
-        while (fake.n_answered[CALL_STATUS] == 1) {
+        fake_runtime.refuses_status = false;
+        while (fake_runtime_n_asked("ContainerStatus") == 1) {
                 let_pass(fixture);
-                fake_run_runtime();
+                run_runtime(fixture);
         }
-        while (fake.n_stops == 0)
+        while (n_stops(fixture) == 0)
                 let_pass(fixture);
 }
 
@@ -1429,11 +1706,12 @@ static void test_runtime_in_trouble(void **state) {
 static void test_no_info(void **state) {
         for (unsigned i = 0; i < 2; i++) {
                 Fixture *fixture = *state;
-                Pod *pod;
+                unsigned n_asked;
+                ShownPod *pod;
 
-                fake.lacks_info = true;
-                fake.has_other_info = i == 1;
-                fake.containers[0] = model("c1", "1", 1);
+                fake_runtime.lacks_info = true;
+                fake_runtime.has_other_info = i == 1;
+                fake_runtime.containers[0] = model("c1", "1", 1);
                 show_and_run(fixture, make_pod(fixture, "c1", "1"));
                 assert_int_equal(inplace_environment(fixture->meta, "default", "web", "web", "app"),
                                  INPLACE_ENVIRONMENT_UNKNOWN);
@@ -1443,21 +1721,21 @@ static void test_no_info(void **state) {
                 /* So nothing is restarted for it. */
                 rest();
                 show_and_run(fixture, next(fixture, "c1", "2"));
-                assert_int_equal(fake.n_stops, 0);
+                assert_int_equal(n_stops(fixture), 0);
 
                 /* It is asked again, after a while. */
-                fake.n_answered[CALL_STATUS] = 0;
+                n_asked = fake_runtime_n_asked("ContainerStatus");
                 pod = next(fixture, "c1", "1");
                 show_and_run(fixture, pod);
-                assert_int_equal(fake.n_answered[CALL_STATUS], 0);
-                fake.lacks_info = false;
-                while (fake.n_answered[CALL_STATUS] == 0) {
+                assert_int_equal(fake_runtime_n_asked("ContainerStatus"), n_asked);
+                fake_runtime.lacks_info = false;
+                while (fake_runtime_n_asked("ContainerStatus") == n_asked) {
                         let_pass(fixture);
-                        fake_run_runtime();
+                        run_runtime(fixture);
                 }
                 assert_int_equal(inplace_environment(fixture->meta, "default", "web", "web", "app"),
                                  INPLACE_ENVIRONMENT_CURRENT);
-                while (fake_patch())
+                while (patch())
                         accept_patch(fixture);
                 assert_non_null(strstr(fixture->annotation, "extractedEnvFromMetadataHash"));
                 assert_int_equal(tear_down(state), 0);
@@ -1470,12 +1748,12 @@ static void test_stop_fails(void **state) {
 
         settle(fixture);
         show(fixture, next(fixture, "c1", "2"));
-        fake_end_stop(open_stop(), STOP_FAILED);
-        assert_int_equal(fake.n_stops, 1);
-        assert_int_equal(fake.n_events, 1);
-        assert_non_null(strstr(fake.events[0], "Cannot stop container app, trying again: because"));
+        end_stop(fixture, STOP_FAILED);
+        assert_int_equal(n_stops(fixture), 1);
+        assert_int_equal(n_reports(), 1);
+        assert_reported("Cannot stop container app, trying again: because");
         show(fixture, next(fixture, "c1", "2"));
-        assert_int_equal(fake.n_stops, 1);
+        assert_int_equal(n_stops(fixture), 1);
 }
 
 /* It ended by itself: that says nothing about its successor. */
@@ -1484,15 +1762,15 @@ static void test_stop_comes_too_late(void **state) {
 
         settle(fixture);
         show(fixture, next(fixture, "c1", "2"));
-        fake_end_stop(open_stop(), STOP_GONE);
+        end_stop(fixture, STOP_GONE);
         show(fixture, next(fixture, "c1", "2"));
-        assert_int_equal(fake.n_stops, 1);
-        fake.containers[1] = model("c2", "1", 2);
+        assert_int_equal(n_stops(fixture), 1);
+        fake_runtime.containers[1] = model("c2", "1", 2);
         rest();
         show_and_run(fixture, next(fixture, "c2", "2"));
-        assert_int_equal(fake.n_stops, 2);
-        assert_int_equal(fake.n_events, 0);
-        assert_forgotten("2", "c1");
+        assert_int_equal(n_stops(fixture), 2);
+        assert_int_equal(n_reports(), 0);
+        assert_forgotten(fixture, "2", "c1");
 }
 
 /* Two that are restarted together are written together. */
@@ -1503,60 +1781,57 @@ static void test_together(void **state) {
         const unsigned n_written[] = { 1, 2, 2, 3 };
 
         for (size_t i = 0; i < 4; i++) {
-                Pod *pod = make_pod(fixture, first[i], values[i]);
+                ShownPod *pod = make_pod(fixture, first[i], values[i]);
 
                 rest();
                 pod->n_containers = 2;
-                fill_container(&pod->containers[1], "log", second[i], values[i]);
+                fill_container(fixture, &pod->containers[1], "log", second[i], values[i]);
                 pod->containers[1].status_index = 1;
-                fake.containers[0] = model(first[i], values[i], (int64_t) i);
-                fake.containers[1] = model(second[i], i == 2 ? "1" : values[i], (int64_t) i);
-                fake.containers[1].name = "log";
+                fake_runtime.containers[0] = model(first[i], values[i], (int64_t) i);
+                fake_runtime.containers[1] =
+                        model(second[i], i == 2 ? "1" : values[i], (int64_t) i);
+                fake_runtime.containers[1].name = "log";
                 show_and_run(fixture, pod);
-                if (fake_patch())
+                if (patch())
                         accept_patch(fixture);
                 assert_int_equal(n_counted(fixture, "succeeded"), n_written[i]);
                 if (i == 1) {
-                        fake_end_stop(&fake.stops[0], STOP_STOPPED);
-                        fake_end_stop(&fake.stops[1], STOP_STOPPED);
+                        end_stop(fixture, STOP_STOPPED);
+                        end_stop(fixture, STOP_STOPPED);
                 }
         }
-        assert_int_equal(fake.n_stops, 2);
+        assert_int_equal(n_stops(fixture), 2);
 }
 
 static void test_many(void **state) {
         Fixture *fixture = *state;
-        Pod *pods[20];
-        size_t n = sizeof(pods) / sizeof(pods[0]);
+        ShownPod *pods[20];
+        size_t n = sizeof(pods) / sizeof(pods[0]), n_patches = 0;
 
         for (size_t i = 0; i < n; i++) {
-                char name[16];
+                char name[16], id[16];
 
                 (void) snprintf(name, sizeof(name), "web-%zu", i);
-                pods[i] = make_named_pod(fixture, name, "c1", NULL);
-                pods[i]->meta = strdup("{}");
-                assert_int_equal(fake.watcher->on_pod(pods[i], NULL, fake.watcher->userdata), 0);
+                (void) snprintf(id, sizeof(id), "c%zu", i);
+                pods[i] = make_named_pod(fixture, name, id, NULL);
+                pods[i]->meta = "{}";
+                fake_runtime.containers[i] = model(keep_text(fixture, id), "", 1);
+                fake_runtime.containers[i].uid = fake_runtime.containers[i].pod = pods[i]->name;
+                show(fixture, pods[i]);
         }
-        assert_int_equal(fake_n_open(CALL_LIST), 8);
-        for (size_t i = 0; i < n; i++) {
-                fake.containers[0] = model("c1", "", 1);
-                for (size_t k = 0; k < n; k++)
-                        if (fake_find(CALL_LIST) &&
-                            strcmp(pods[k]->uid, fake_find(CALL_LIST)->text) == 0)
-                                fake.containers[0].pod_uid = fake.containers[0].pod_name =
-                                        pods[k]->uid;
-                assert_int_equal(fake_answer_list(fake_find(CALL_LIST)), 0);
-                assert_true(fake_answer_image(fake_find(CALL_IMAGE)) == 0);
-        }
-        assert_int_equal(fake_n_open(CALL_PATCH), 8);
+        assert_int_equal(n_lists(), 8);
+        run_runtime(fixture);
+        for (size_t i = 0; i < fake_kube.n_calls; i++)
+                n_patches += strcmp(fake_kube.calls[i]->request.method, "PATCH") == 0;
+        assert_int_equal(n_patches, 8);
         for (size_t i = 0; i < n; i++)
                 accept_patch(fixture);
-        assert_null(fake_patch());
+        assert_null(patch());
         assert_int_equal(n_counted(fixture, "succeeded"), n);
-        for (size_t i = 0; i < n; i++) {
-                assert_int_equal(fake.watcher->on_gone(pods[i], fake.watcher->userdata), 0);
-                pod_free(pods[i]);
-        }
+        assert_int_equal(inplace_count(fixture->meta, VERDICT_CURRENT), n);
+        for (size_t i = 0; i < n; i++)
+                pod_server_hide(pods[i]);
+        turn();
         assert_int_equal(inplace_count(fixture->meta, VERDICT_CURRENT), 0);
 }
 
@@ -1566,26 +1841,27 @@ static void test_gone(void **state) {
 
         settle(fixture);
         show(fixture, next(fixture, "c1", "2"));
-        check_stop(open_stop());
+        check_stop(fixture);
         assert_int_equal(inplace_image_changed(fixture->meta, "docker.io/library/nginx:1"), 0);
-        assert_non_null(fake_find(CALL_PATCH));
-        assert_non_null(fake_find(CALL_GET));
-        assert_non_null(fake_find(CALL_IMAGE));
-        assert_int_equal(fake.watcher->on_gone(fixture->pod, fake.watcher->userdata), 0);
-        assert_null(fake_find(CALL_PATCH));
-        assert_null(fake_find(CALL_GET));
-        assert_null(fake_find(CALL_IMAGE));
-        assert_false(fake.stops[0].is_open);
+        assert_non_null(patch_call());
+        assert_non_null(check_call());
+        assert_non_null(fake_runtime_find("ImageStatus"));
+        pod_server_hide(fixture->pod);
+        turn();
+        assert_null(patch_call());
+        assert_null(check_call());
+        assert_null(fake_runtime_find("ImageStatus"));
+        assert_int_equal(stops_n_running(fixture->stops), 0);
 }
 
 /* Its UID alone does not make a container one of this pod. */
 static void test_another_pods_container(void **state) {
         Fixture *fixture = *state;
 
-        fake.containers[0] = model("c1", "1", 1);
-        fake.containers[0].pod_name = "etcd-0";
+        fake_runtime.containers[0] = model("c1", "1", 1);
+        fake_runtime.containers[0].pod = "etcd-0";
         show_and_run(fixture, make_pod(fixture, "c1", "1"));
-        assert_null(fake_patch()); /* unlike in settle() */
+        assert_null(patch()); /* unlike in settle() */
         assert_int_equal(inplace_environment(fixture->meta, "default", "web", "web", "app"),
                          INPLACE_ENVIRONMENT_UNKNOWN);
 }
@@ -1610,16 +1886,16 @@ static void test_environment_of_another_pod(void **state) {
 }
 
 static void show_running(Fixture *fixture, bool is_running) {
-        Pod *pod = next(fixture, "c1", "1");
+        ShownPod *pod = next(fixture, "c1", "1");
 
-        fake.containers[0].is_running = pod->containers[0].is_running = is_running;
+        fake_runtime.containers[0].is_running = pod->containers[0].is_running = is_running;
         show_and_run(fixture, pod);
 }
 
 static const char *patch_after(Fixture *fixture, unsigned msec) {
-        fake.skipped_usec += (uint64_t) msec * 1000;
+        pass((uint64_t) msec * 1000);
         assert_int_equal(inplace_kick(fixture->meta), 0);
-        return fake_patch();
+        return patch();
 }
 
 /* A container that does not run is reported after ten seconds, not before, and as soon as it runs
@@ -1630,33 +1906,33 @@ static void test_not_running(void **state) {
         settle(fixture);
         for (size_t i = 0; i < 2; i++) {
                 show_running(fixture, false);
-                assert_null(fake_patch());
+                assert_null(patch());
                 assert_null(patch_after(fixture, 9800));
                 show_running(fixture, true);
-                assert_null(fake_patch());
+                assert_null(patch());
                 rest();
         }
 
         show_running(fixture, false);
         assert_null(patch_after(fixture, 9800));
         assert_non_null(patch_after(fixture, 300));
-        assert_non_null(strstr(fake_patch(), "\"NotRunning\""));
-        assert_non_null(strstr(fake_patch(), "\"False\""));
+        assert_non_null(strstr(patch(), "\"NotRunning\""));
+        assert_non_null(strstr(patch(), "\"False\""));
         accept_patch(fixture);
         assert_null(patch_after(fixture, 20000));
 
         show_running(fixture, true);
-        assert_non_null(strstr(fake_patch(), "\"Verified\""));
+        assert_non_null(strstr(patch(), "\"Verified\""));
         accept_patch(fixture);
 }
 
 static void test_first_list(void **state) {
         Fixture *fixture = *state;
 
-        fake.is_synced = false;
-        fake.containers[0] = model("c1", "1", 1);
+        pod_server.is_slow = true;
+        fake_runtime.containers[0] = model("c1", "1", 1);
         show_and_run(fixture, make_pod(fixture, "c1", "1"));
-        while (!fake_patch())
+        while (!patch())
                 let_pass(fixture);
         accept_patch(fixture);
 }

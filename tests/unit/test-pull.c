@@ -278,7 +278,7 @@ static void test_is_there(void **state) {
         assert_status(fixture, IMAGE_SUCCEEDED, IMAGE_STEP_NONE);
         assert_true(pull_status(fixture->pull)->was_present);
         assert_slots(fixture, 0, 0);
-        assert_int_equal(fake_runtime.n_pulls, 0);
+        assert_int_equal(fake_runtime_n_asked("PullImage"), 0);
 }
 
 /* It keeps no slot meanwhile, and costs no attempt. */
@@ -301,7 +301,7 @@ static void test_waits_for_room(void **state) {
         answer_keys(fixture);
         assert_int_equal(pull_status(fixture->pull)->attempt, 1);
         assert_null(pull_status(fixture->pull)->message);
-        assert_int_equal(fake_runtime.n_pulls, 1);
+        assert_int_equal(fake_runtime_n_asked("PullImage"), 1);
 }
 
 /* A pull that is dropped while it waits for room is not called any more. */
@@ -371,7 +371,7 @@ static void test_is_refused(void **state) {
         assert_int_equal(pull_status(fixture->pull)->reason, PULL_REASON_NOT_FOUND);
         assert_string_equal(pull_status(fixture->pull)->message,
                             "NotFound: no such image; check the name and the tag (attempt 2 of 2)");
-        assert_int_equal(fake_runtime.n_pulls, 2);
+        assert_int_equal(fake_runtime_n_asked("PullImage"), 2);
 }
 
 /* The runtime that holds nothing of what it has pulled has failed. */

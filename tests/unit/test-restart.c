@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Restarts that a local caller requests
+ * Restarts that a local caller requests, with a runtime and an API server that answer what the test says
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
-#include <cmocka.h>
-
+#include "agent/base/rfc3339.h"
 #include "agent/restart/restart-find.h"
 #include "agent/restart/restart.h"
-#include "tests/unit/restart-fake.h"
+#include "tests/unit/fake-clock.h"
+#include "tests/unit/fake-kube.h"
+#include "tests/unit/fake-runtime.h"
+#include "tests/unit/pod-server.h"
+#include "tests/unit/sent-events.h"
 
 #define INSPECT_USEC ((uint64_t) 250 * 1000)
 #define MINUTE_USEC ((uint64_t) 60 * 1000000)
+#define LEASE_USEC ((uint64_t) 500 * 1000) /* so long the kubelet is known to be there */
+#define EXEC_HOOK "{\"exec\":{\"command\":[\"bye\"]}}"
+#define TCP_HOOK "{\"tcpSocket\":{\"port\":1}}" /* where nothing listens */
 #define LIST(...) ((const FakeContainer[]){ __VA_ARGS__, { .name = NULL } })
 
 /* What was reported, a line for each. */
@@ -54,6 +58,15 @@ static int on_end(const Error *error, void *userdata) {
         return 0;
 }
 
+static struct {
+        Stops *stops;
+        Pods *pods;
+        Kubelet *kubelet;
+        KubeEvents *events;
+        char folder[32];
+        ShownPod pod;
+} world;
+
 static const RestartOptions plain_options = {
         .owner = "request/1",
         .namespace = "",
@@ -65,14 +78,21 @@ static const RestartOptions plain_options = {
         .on_end = on_end,
 };
 
+static void turn(void) {
+        pod_server_serve();
+        fake_clock_turn(fake_kube.event);
+}
+
 static void start(const RestartOptions *options) {
         RestartOptions copy = *options;
 
-        copy.event = fake.event;
+        copy.event = fake_kube.event;
+        copy.runtimes = (Runtimes *) &fake_runtime;
+        copy.stops = world.stops;
         memset(&reported, 0, sizeof(reported));
         assert_int_equal(restart_new(&copy, &reported.restart), 0);
         assert_false(reported.has_ended); /* not from within */
-        assert_true(sd_event_run(fake.event, 0) > 0);
+        turn();
 }
 
 static void assert_reported(const char *text) {
@@ -80,26 +100,186 @@ static void assert_reported(const char *text) {
         reported.text[0] = '\0';
 }
 
-static void step(size_t i, StopStep step, const char *message) {
-        const StopOptions *options = &fake.stops[i].options;
-
-        assert_int_equal(options->on_step(&fake.stops[i], step, message, options->userdata), 0);
+/* The runtime has these containers, the younger ones last. */
+static void have(const FakeContainer *containers) {
+        memset(fake_runtime.containers, 0, sizeof(fake_runtime.containers));
+        for (size_t i = 0; containers[i].name; i++) {
+                assert_true(i < FAKE_CONTAINERS_MAX);
+                fake_runtime.containers[i] = containers[i];
+                fake_runtime.containers[i].created_at = 1000 + (int64_t) i;
+        }
 }
 
-static void end_stop(size_t i, const StopReport *report) {
-        const StopOptions *options = &fake.stops[i].options;
+/* The question about the containers of pods; NULL: there is none. */
+static RpcCall *list_call(void) {
+        for (size_t i = 0; i < fake_runtime.n_calls; i++) {
+                RpcCall *call = &fake_runtime.calls[fake_runtime.order[i]];
 
-        assert_int_equal(options->on_done(report, options->userdata), 0);
+                if (strcmp(call->method, "ListContainers") == 0 &&
+                    strncmp(call->target, "id=", 3) != 0)
+                        return call;
+        }
+
+        return NULL;
+}
+
+/* The runtime has these, and says so when the restart asks for them. */
+static void list(const FakeContainer *containers) {
+        RpcCall *call = list_call();
+
+        have(containers);
+        assert_non_null(call);
+        assert_int_equal(fake_runtime_serve_list(call), 0);
+        turn();
+}
+
+static int compare_texts(const void *a, const void *b) {
+        return strcmp(*(const char *const *) a, *(const char *const *) b);
+}
+
+/* The containers whose stop begins, sorted: "id id". */
+static const char *stopping(void) {
+        const char *ids[FAKE_RUNTIME_CALLS_MAX];
+        static char text[1024];
+        size_t n = 0;
+
+        for (size_t i = 0; i < FAKE_RUNTIME_CALLS_MAX; i++)
+                if (fake_runtime.calls[i].is_running &&
+                    strncmp(fake_runtime.calls[i].target, "id=", 3) == 0)
+                        ids[n++] = fake_runtime.calls[i].target + 3;
+        qsort(ids, n, sizeof(ids[0]), compare_texts);
+        text[0] = '\0';
+        for (size_t i = 0; i < n; i++) {
+                if (i > 0)
+                        strcat(text, " ");
+                strcat(text, ids[i]);
+        }
+        return text;
+}
+
+static KubeCall *lease_call(void) {
+        return fake_kube_find("GET", "/leases/node-1");
+}
+
+static void answer_lease(void) {
+        char at[RFC3339_SIZE], body[128];
+
+        (void) snprintf(body, sizeof(body), "{\"spec\":{\"renewTime\":\"%s\"}}",
+                        rfc3339_format((int64_t) time(NULL), at));
+        assert_int_equal(fake_kube_answer_call(lease_call(), 200, body), 0);
+        turn();
+}
+
+/* Such a stop goes on until the container's hook runs, or it is stopped. Whether a kubelet was needed
+ * for that. */
+static bool begin_stop(const char *id) {
+        bool needs_kubelet;
+        char target[64];
+        RpcCall *call = NULL;
+
+        (void) snprintf(target, sizeof(target), "id=%s", id);
+        for (size_t i = 0; i < FAKE_RUNTIME_CALLS_MAX; i++)
+                if (fake_runtime.calls[i].is_running &&
+                    strcmp(fake_runtime.calls[i].target, target) == 0)
+                        call = &fake_runtime.calls[i];
+        if (!call)
+                fail_msg("%s is not stopped, but %s", id, stopping());
+
+        fake_clock_pass(fake_kube.event, LEASE_USEC);
+        assert_int_equal(fake_runtime_serve_list(call), 0);
+        turn();
+        needs_kubelet = lease_call();
+        if (needs_kubelet)
+                answer_lease();
+        return needs_kubelet;
+}
+
+/* STOPPED, GONE or FAILED. */
+static bool end_stop(const char *id, StopResult result) {
+        bool needs_kubelet = begin_stop(id);
+        FakeContainer *container = fake_runtime_container(id);
+
+        if (result == STOP_GONE) {
+                container->is_running = false;
+                container->finished_at = 1;
+        }
+        for (size_t i = 0; i < 3 && result == STOP_FAILED; i++) {
+                while (!fake_runtime_find("StopContainer")) {
+                        fake_clock_skip(fake_kube.event);
+                        turn();
+                }
+                fake_runtime_refuse("StopContainer", ERROR_INTERNAL, "the runtime said no");
+                assert_true(fake_runtime_serve("ContainerStatus"));
+                turn();
+        }
+        if (result != STOP_FAILED) {
+                assert_string_equal(fake_runtime_find("StopContainer")->target, id);
+                assert_true(fake_runtime_serve("StopContainer"));
+                assert_true(fake_runtime_serve("ContainerStatus"));
+        }
+        turn();
+        return needs_kubelet;
+}
+
+static void assert_killed(const char *path, const char *cause) {
+        char expected[256];
+
+        (void) snprintf(expected, sizeof(expected),
+                        "Normal/Killing Pod/default/web/uid-1 spec.%s: %s", path, cause);
+        if (!strstr(sent_events_take(), expected))
+                fail_msg("%s is not in %s", expected, sent_events_take());
 }
 
 static int set_up(void **state) {
-        fake_set_up();
+        StopsOptions options = { .state_dir = world.folder };
+
+        memset(&world, 0, sizeof(world));
+        fake_runtime_reset();
+        pod_server_reset();
+        sent_events_reset();
+        fake_kube_open();
+        strcpy(world.folder, "/tmp/restart-XXXXXX");
+        assert_non_null(mkdtemp(world.folder));
+        assert_int_equal(kubelet_new(&(KubeletOptions){ .event = fake_kube.event,
+                                                        .address = "",
+                                                        .client = &fake_kube,
+                                                        .node_name = "node-1" },
+                                     &world.kubelet, NULL),
+                         0);
+        assert_int_equal(kube_events_new(&(KubeEventsOptions){ .client = &fake_kube,
+                                                               .component = "inplaced",
+                                                               .node_name = "node-1" },
+                                         &world.events),
+                         0);
+        options.event = fake_kube.event;
+        options.runtimes = (Runtimes *) &fake_runtime;
+        options.kubelet = world.kubelet;
+        options.events = world.events;
+        assert_int_equal(stops_new(&options, &world.stops), 0);
+        assert_int_equal(pods_new(&(PodsOptions){ .client = &fake_kube, .node_name = "node-1" },
+                                  &world.pods),
+                         0);
         return 0;
+}
+
+static void forget_stops(void) {
+        char path[64];
+
+        stops_free(world.stops);
+        (void) snprintf(path, sizeof(path), "%s/stops.json", world.folder);
+        (void) unlink(path);
 }
 
 static int tear_down(void **state) {
         reported.restart = restart_free(reported.restart);
-        fake_tear_down();
+        forget_stops();
+        assert_int_equal(rmdir(world.folder), 0);
+        pods_free(world.pods);
+        kubelet_free(world.kubelet);
+        kube_events_free(world.events);
+        assert_null(fake_runtime_find(NULL));
+        fake_clock_done();
+        fake_kube_close();
         return 0;
 }
 
@@ -147,61 +327,60 @@ static void test_nonsense_asks_no_runtime(void **state) {
         start(&options);
         assert_true(reported.has_ended);
         assert_int_equal(reported.kind, ERROR_INVALID);
-        assert_int_equal(fake.n_calls, 0);
+        assert_int_equal(fake_runtime.n_begun, 0);
 }
 
 static void test_without_a_runtime(void **state) {
-        fake.is_away = true;
+        fake_runtime.is_away = true;
         start(&plain_options);
         assert_int_equal(reported.kind, ERROR_UNAVAILABLE);
         assert_string_equal(reported.message, "nothing listens there");
 
-        fake.is_away = false;
+        fake_runtime.is_away = false;
         start(&plain_options);
-        assert_int_equal(fake_refuse(ERROR_UNAVAILABLE, "Socket closed"), 0);
+        fake_runtime_refuse("ListContainers", ERROR_UNAVAILABLE, "Socket closed");
         assert_int_equal(reported.kind, ERROR_UNAVAILABLE);
         assert_string_equal(reported.message, "Socket closed");
-        assert_int_equal(fake.n_stops, 0);
+        assert_int_equal(stops_n_running(world.stops), 0);
 }
 
 static void test_nothing_runs(void **state) {
         RestartOptions options = plain_options;
 
         start(&options);
-        assert_string_equal(fake.call->labels, "io.kubernetes.pod.name=web");
-        fake_list(LIST({ "old", .name = "app" }));
+        assert_string_equal(list_call()->target, "io.kubernetes.pod.name=web");
+        list(LIST({ "old", .name = "app" }));
         assert_int_equal(reported.kind, ERROR_NOT_FOUND);
         assert_string_equal(reported.message, "no container of pod web runs on this node");
 
         options.namespace = "default";
         options.container = "db";
         start(&options);
-        assert_string_equal(fake.call->labels, "io.kubernetes.pod.name=web "
-                                               "io.kubernetes.pod.namespace=default");
-        fake_list(LIST({ "1", .name = "app", .is_running = true }));
+        assert_string_equal(list_call()->target, "io.kubernetes.pod.name=web "
+                                                 "io.kubernetes.pod.namespace=default");
+        list(LIST({ "1", .name = "app", .is_running = true }));
         assert_int_equal(reported.kind, ERROR_NOT_FOUND);
         assert_string_equal(reported.message, "no container db of pod web runs on this node");
-        assert_int_equal(fake.n_stops, 0);
+        assert_int_equal(stops_n_running(world.stops), 0);
 }
 
 static void test_several_namespaces(void **state) {
         RestartOptions options = plain_options;
 
         start(&options);
-        fake_list(LIST({ "1", .namespace = "a", .uid = "u1", .name = "app", .is_running = true },
-                       { "2", .namespace = "b", .uid = "u2", .name = "app", .is_running = true }));
+        list(LIST({ "1", .namespace = "a", .uid = "u1", .name = "app", .is_running = true },
+                  { "2", .namespace = "b", .uid = "u2", .name = "app", .is_running = true }));
         assert_int_equal(reported.kind, ERROR_INVALID);
         assert_string_equal(reported.message,
                             "there are pods web in the namespaces \"a\" and \"b\"; "
                             "name one of these as well");
-        assert_int_equal(fake.n_stops, 0);
+        assert_int_equal(stops_n_running(world.stops), 0);
 
         options.namespace = "b";
         start(&options);
-        fake_list(LIST({ "1", .namespace = "a", .uid = "u1", .name = "app", .is_running = true },
-                       { "2", .namespace = "b", .uid = "u2", .name = "app", .is_running = true }));
-        assert_int_equal(fake.n_stops, 1);
-        assert_string_equal(fake.stops[0].options.container_id, "2");
+        list(LIST({ "1", .namespace = "a", .uid = "u1", .name = "app", .is_running = true },
+                  { "2", .namespace = "b", .uid = "u2", .name = "app", .is_running = true }));
+        assert_string_equal(stopping(), "2");
 }
 
 static void test_too_many_containers(void **state) {
@@ -215,14 +394,14 @@ static void test_too_many_containers(void **state) {
         }
 
         start(&plain_options);
-        fake_list(containers);
+        list(containers);
         assert_int_equal(reported.kind, ERROR_INVALID);
-        assert_int_equal(fake.n_stops, 0);
+        assert_int_equal(stops_n_running(world.stops), 0);
 
         containers[RESTART_CONTAINERS_MAX].name = NULL;
         start(&plain_options);
-        fake_list(containers);
-        assert_int_equal(fake.n_stops, RESTART_CONTAINERS_MAX);
+        list(containers);
+        assert_int_equal(stops_n_running(world.stops), RESTART_CONTAINERS_MAX);
 }
 
 /* Of each name the newest; one that has ended is not stopped. */
@@ -232,40 +411,64 @@ static void test_all_that_run_are_stopped(void **state) {
         options.reason = "new secret";
         options.grace_sec = 7;
         start(&options);
-        fake_list(LIST({ "app-0", .name = "app" }, { "app-1", .name = "app", .is_running = true },
-                       { "db-0", .name = "db", .is_running = true }, { "log-0", .name = "log" }));
+        list(LIST({ "app-0", .name = "app" },
+                  { "app-1", .name = "app", .pre_stop = EXEC_HOOK, .is_running = true },
+                  { "db-0", .name = "db", .pre_stop = EXEC_HOOK, .is_running = true },
+                  { "log-0", .name = "log" }));
         assert_reported("default/web/app waiting app-1> \ndefault/web/db waiting db-0> \n");
-        assert_int_equal(fake.n_stops, 2);
-        for (size_t i = 0; i < 2; i++) {
-                const StopOptions *stop = &fake.stops[i].options;
+        assert_string_equal(stopping(), "app-1 db-0");
 
-                assert_string_equal(stop->owner, "request/1");
-                assert_null(stop->runtime);
-                assert_int_equal(stop->grace_sec, 7);
-                assert_false(stop->needs_kubelet);
-                assert_null(stop->on_check);
-        }
-        assert_string_equal(fake.stops[0].options.container_id, "app-1");
-        assert_string_equal(fake.stops[0].options.cause,
-                            "Stopping container app: requested on the node: new secret");
+        /* Neither does it need a kubelet. */
+        assert_false(begin_stop("app-1"));
+        assert_reported("default/web/app stopping app-1> its preStop hook\n");
+        assert_int_equal(fake_runtime_find("ExecSync")->timeout_sec, 7);
+        assert_killed("containers{app}",
+                      "Stopping container app: requested on the node: new secret\n");
+        fake_runtime_answer_exec(0, "", "");
+        turn();
+        assert_string_equal(fake_runtime_find("StopContainer")->target, "app-1");
+        assert_int_equal(fake_runtime_find("StopContainer")->timeout_sec, 7);
+        assert_reported("default/web/app stopping app-1> \n");
 
-        step(0, STOP_STEP_QUEUED, NULL);
-        step(0, STOP_STEP_WAITING_FOR_RUNTIME, "it is away");
-        step(0, STOP_STEP_HOOK, NULL);
-        step(0, STOP_STEP_STOPPING, NULL);
-        step(1, STOP_STEP_STOPPING, NULL);
-        assert_reported("default/web/app waiting app-1> it is away\n"
-                        "default/web/app stopping app-1> its preStop hook\n"
-                        "default/web/app stopping app-1> \n"
-                        "default/web/db stopping db-0> \n");
-
-        end_stop(1, &(StopReport){ .result = STOP_GONE, .hook_message = "exit status 1" });
-        assert_reported("default/web/db stopped! db-0> it had ended by itself; exit status 1\n");
+        /* The other one ends by itself. */
+        assert_false(begin_stop("db-0"));
+        fake_runtime_answer_exec(1, "", "");
+        turn();
+        fake_runtime_container("db-0")->is_running = false;
+        fake_runtime_container("db-0")->finished_at = 1;
+        fake_runtime_container("app-1")->is_running = false;
+        fake_runtime_container("app-1")->finished_at = INT64_MAX;
+        fake_runtime_answer("StopContainer", &fake_runtime, NULL);
+        assert_true(fake_runtime_serve("ContainerStatus"));
         assert_false(reported.has_ended);
-        end_stop(0, &(StopReport){ .result = STOP_STOPPED });
-        assert_reported("default/web/app stopped! app-1> \n");
+        fake_runtime_answer("StopContainer", &fake_runtime, NULL);
+        assert_true(fake_runtime_serve("ContainerStatus"));
+        assert_reported("default/web/db stopping db-0> its preStop hook\n"
+                        "default/web/db stopping db-0> \n"
+                        "default/web/app stopped! app-1> \n"
+                        "default/web/db stopped! db-0> it had ended by itself; Exec lifecycle hook "
+                        "([bye]): the command exited with status 1\n");
         assert_true(reported.has_ended);
         assert_int_equal(reported.kind, ERROR_NONE);
+        assert_true(stops_has_stopped(world.stops, "request/1", "app-1"));
+        assert_false(stops_has_stopped(world.stops, "request/1", "db-0"));
+}
+
+/* While the runtime is away it waits. */
+static void test_the_runtime_goes_away(void **state) {
+        start(&plain_options);
+        list(LIST({ "1", .name = "app", .is_running = true }));
+        reported.text[0] = '\0';
+        fake_runtime.is_away = true;
+        fake_runtime_refuse("ListContainers", ERROR_UNAVAILABLE, "Socket closed");
+        assert_reported("default/web/app waiting 1> the container runtime is not there\n");
+        fake_runtime.is_away = false;
+        assert_int_equal(stops_runtime_changed(world.stops), 0);
+        turn();
+        end_stop("1", STOP_STOPPED);
+        assert_reported("default/web/app waiting 1> \n"
+                        "default/web/app stopping 1> \n"
+                        "default/web/app stopped! 1> \n");
 }
 
 static void test_a_stop_that_fails(void **state) {
@@ -273,24 +476,29 @@ static void test_a_stop_that_fails(void **state) {
 
         options.must_wait = true;
         start(&options);
-        fake_list(LIST({ "1", .name = "app", .is_running = true }));
-        assert_string_equal(fake.stops[0].options.cause,
-                            "Stopping container app: requested on the node");
-        assert_true(fake.stops[0].options.needs_kubelet);
-        reported.text[0] = '\0';
-        end_stop(0, &(StopReport){ .result = STOP_FAILED, .message = "the runtime said no" });
-        assert_reported("default/web/app failed! 1> the runtime said no\n");
+        list(LIST({ "1", .name = "app", .is_running = true }));
+        assert_true(end_stop("1", STOP_FAILED));
+        assert_killed("containers{app}", "Stopping container app: requested on the node\n");
+        assert_reported("default/web/app waiting 1> \n"
+                        "default/web/app stopping 1> \n"
+                        "default/web/app stopping 1> the runtime said no\n"
+                        "default/web/app failed! 1> the runtime said no\n");
         assert_true(reported.has_ended);
         assert_int_equal(reported.kind, ERROR_NONE);
 }
 
 static void start_waiting(const RestartOptions *options, const FakeContainer *containers) {
         start(options);
-        fake_list(containers);
-        for (size_t i = 0; i < fake.n_stops; i++)
-                end_stop(i, &(StopReport){ .result = STOP_STOPPED });
+        list(containers);
+        for (; containers->name; containers++)
+                end_stop(containers->id, STOP_STOPPED);
         assert_false(reported.has_ended);
         reported.text[0] = '\0';
+}
+
+static void pass(uint64_t usec) {
+        fake_clock_pass(fake_kube.event, usec);
+        turn();
 }
 
 /* Without an API server the runtime is asked until another container runs. */
@@ -299,24 +507,27 @@ static void test_waits_for_the_runtime(void **state) {
 
         options.must_wait = true;
         start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
-        assert_int_equal(fake.timer_usec, INSPECT_USEC);
-        fake_pass(INSPECT_USEC);
-        assert_int_equal(fake.timer_usec, INSPECT_USEC);
-        fake_list(LIST({ "1", .name = "app", .is_running = true })); /* not known to have ended */
-        fake_pass(INSPECT_USEC);
-        fake_refuse(ERROR_UNAVAILABLE, "Socket closed");
-        fake.is_away = true;
-        fake_pass(INSPECT_USEC);
-        assert_null(fake.call);
-        fake.is_away = false;
-        fake_pass(INSPECT_USEC);
-        fake_pass(INSPECT_USEC); /* still the same call */
-        fake_list(LIST({ "1", .name = "app" }, { "2", .name = "app" }));
-        fake_pass(INSPECT_USEC);
-        fake_list(LIST({ "9", .uid = "other", .name = "app", .is_running = true }));
-        fake_pass(INSPECT_USEC);
+        pass(INSPECT_USEC - 1);
+        assert_null(list_call());
+        pass(1);
+        list(LIST({ "1", .name = "app", .is_running = true })); /* not known to have ended */
+        pass(INSPECT_USEC - 1);
+        assert_null(list_call());
+        pass(1);
+        fake_runtime_refuse("ListContainers", ERROR_UNAVAILABLE, "Socket closed");
+        fake_runtime.is_away = true;
+        pass(INSPECT_USEC);
+        assert_null(list_call());
+        fake_runtime.is_away = false;
+        pass(INSPECT_USEC);
+        pass(INSPECT_USEC); /* still the same call */
+        assert_int_equal(fake_runtime_count("ListContainers"), 1);
+        list(LIST({ "1", .name = "app" }, { "2", .name = "app" }));
+        pass(INSPECT_USEC);
+        list(LIST({ "9", .uid = "other", .name = "app", .is_running = true }));
+        pass(INSPECT_USEC);
         assert_reported("");
-        fake_list(LIST({ "1", .name = "app" }, { "3", .name = "app", .is_running = true }));
+        list(LIST({ "1", .name = "app" }, { "3", .name = "app", .is_running = true }));
         assert_reported("default/web/app running! 1>3 \n");
         assert_true(reported.has_ended);
 }
@@ -337,15 +548,15 @@ static void test_waits_as_long_as_asked(void **state) {
 
                 options.wait_sec = rows[i].seconds;
                 start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
-                fake_pass((uint64_t) rows[i].seconds * 1000000 - 1);
+                fake_clock_jump(fake_kube.event, (uint64_t) rows[i].seconds * 1000000 - 1);
                 assert_reported("");
-                fake_pass(1);
+                pass(INSPECT_USEC);
                 snprintf(expected, sizeof(expected),
                          "default/web/app failed! 1> it did not run again within %s\n",
                          rows[i].words);
                 assert_reported(expected);
                 assert_true(reported.has_ended);
-                fake_forget_stops();
+                assert_int_equal(stops_forget(world.stops, "request/1", "1"), 0);
         }
 }
 
@@ -354,82 +565,86 @@ static void test_waits_no_longer_than_bearable(void **state) {
 
         options.must_wait = true;
         start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
-        fake_pass(10 * MINUTE_USEC - 1);
+        pass(10 * MINUTE_USEC - 1);
         assert_reported("");
-        fake_pass(1);
+        pass(1);
         assert_reported("default/web/app failed! 1> it did not run again within 10 minutes\n");
         assert_true(reported.has_ended);
         assert_int_equal(reported.kind, ERROR_NONE);
 }
 
-/* A pod of the API server, with a main container, one that is not started again, and an init
- * container. */
-static PodContainer known_containers[] = {
-        { .name = (char *) "app",
-          .kind = POD_CONTAINER_MAIN,
-          .comes_back = true,
-          .restart_policy = (char *) "Always" },
-        { .name = (char *) "job", .kind = POD_CONTAINER_MAIN, .restart_policy = (char *) "Never" },
-        { .name = (char *) "side",
-          .kind = POD_CONTAINER_SIDECAR,
-          .comes_back = true,
-          .restart_policy = (char *) "Always" },
-        { .name = (char *) "init", .kind = POD_CONTAINER_INIT, .restart_policy = (char *) "Never" },
-};
-
-static Pod known;
-
-static PodContainer *know(void) {
-        known = (Pod){
-                .namespace = (char *) "default",
-                .name = (char *) "web",
-                .uid = (char *) "api-uid",
-                .runtime_uid = (char *) "uid-1",
-                .ip = (char *) "10.0.0.7",
-                .containers = known_containers,
+/* A pod of the API server, with a main container, one that is not started again, a sidecar and an init
+ * container. is_synced: the watch has shown all that there is. */
+static ShownContainer *know_as(bool is_synced) {
+        static const ShownPod pod = {
+                .uid = "api-uid",
+                .runtime_uid = "uid-1",
+                .ip = "127.0.0.1",
+                .containers = { { .name = "app" },
+                                { .name = "job", .restart_policy = "Never" },
+                                { .name = "side", .kind = POD_CONTAINER_SIDECAR },
+                                { .name = "init",
+                                  .restart_policy = "Never",
+                                  .kind = POD_CONTAINER_INIT } },
                 .n_containers = 4,
         };
-        for (size_t i = 0; i < known.n_containers; i++)
-                known_containers[i].container_id = (char *) "";
-        fake.pods[0] = &known;
-        fake.n_pods = 1;
-        fake.is_synced = true;
-        return known_containers;
+
+        pod_server.is_slow = !is_synced;
+        world.pod = pod;
+        pod_server_show(&world.pod);
+        turn();
+        return world.pod.containers;
+}
+
+static ShownContainer *know(void) {
+        return know_as(true);
+}
+
+/* The pod has changed. */
+static void change(void) {
+        pod_server_show(&world.pod);
+        turn();
+}
+
+static void know_uid(const char *runtime_uid) {
+        world.pod.runtime_uid = runtime_uid;
+        change();
 }
 
 static RestartOptions cluster_options(bool must_wait) {
         RestartOptions options = plain_options;
 
-        options.pods = (Pods *) &fake;
+        options.pods = world.pods;
         options.must_wait = must_wait;
         return options;
 }
 
+/* A hook goes to the address that the API server has of the pod. */
 static void test_init_containers_are_left_alone_unless_named(void **state) {
-        const FakeContainer *containers = LIST({ "a", .name = "app", .is_running = true },
-                                               { "i", .name = "init", .is_running = true },
-                                               { "s", .name = "side", .is_running = true });
+        const FakeContainer *containers =
+                LIST({ "a", .name = "app", .pre_stop = TCP_HOOK, .is_running = true },
+                     { "i", .name = "init", .is_running = true },
+                     { "s", .name = "side", .is_running = true });
         RestartOptions options = cluster_options(false);
 
         know();
         start(&options);
-        fake_list(containers);
-        end_stop(0, &(StopReport){ .result = STOP_STOPPED });
-        assert_int_equal(fake.n_stops, 2);
-        assert_string_equal(fake.stops[0].options.container_id, "a");
-        assert_string_equal(fake.stops[0].options.pod_address, "10.0.0.7");
-        assert_true(fake.stops[0].options.needs_kubelet);
-        assert_string_equal(fake.stops[1].options.container_id, "s");
-        assert_false(fake.stops[0].options.is_init);
-        assert_true(fake.stops[1].options.is_init);
+        list(containers);
+        assert_string_equal(stopping(), "a");
+        assert_true(end_stop("a", STOP_STOPPED));
+        assert_int_equal(fake_runtime_n_asked("PodSandboxStatus"), 0);
+        assert_killed("containers{app}", "Stopping container app");
+        assert_string_equal(stopping(), "s");
+        assert_true(end_stop("s", STOP_STOPPED));
+        assert_killed("initContainers{side}", "Stopping container side");
+        assert_true(reported.has_ended);
 
-        reported.restart = restart_free(reported.restart);
         options.container = "init";
         start(&options);
-        fake_list(containers);
-        assert_int_equal(fake.n_stops, 3);
-        assert_string_equal(fake.stops[2].options.container_id, "i");
-        assert_true(fake.stops[2].options.is_init);
+        list(containers);
+        assert_string_equal(stopping(), "i");
+        end_stop("i", STOP_STOPPED);
+        assert_killed("initContainers{init}", "Stopping container init");
 }
 
 /* A debug container is in no spec the agent knows, and nothing starts it again. */
@@ -440,110 +655,105 @@ static void test_debug_containers_are_left_alone_unless_named(void **state) {
 
         know();
         start(&options);
-        fake_list(containers);
-        assert_int_equal(fake.n_stops, 1);
-        assert_string_equal(fake.stops[0].options.container_id, "a");
-
+        list(containers);
+        assert_string_equal(stopping(), "a");
         reported.restart = restart_free(reported.restart);
+        assert_string_equal(stopping(), "");
+
         start(&options);
-        fake_list(LIST({ "d", .name = "debugger", .is_running = true }));
+        list(LIST({ "d", .name = "debugger", .is_running = true }));
         assert_int_equal(reported.kind, ERROR_NOT_FOUND);
-        assert_int_equal(fake.n_stops, 1);
+        assert_string_equal(stopping(), "");
 
         options.container = "debugger";
         start(&options);
-        fake_list(containers);
-        assert_int_equal(fake.n_stops, 2);
-        assert_string_equal(fake.stops[1].options.container_id, "d");
-        assert_false(fake.stops[1].options.needs_kubelet);
+        list(containers);
+        assert_string_equal(stopping(), "d");
         reported.text[0] = '\0';
-        end_stop(1, &(StopReport){ .result = STOP_STOPPED });
+        assert_false(end_stop("d", STOP_STOPPED));
         assert_reported(
+                "default/web/debugger stopping d> \n"
                 "default/web/debugger stopped! d> nothing starts it again: it is not in the "
                 "pod's spec, as debug containers are not\n");
         assert_true(reported.has_ended);
 
         /* Of a pod of which nothing more is known, all are meant. */
-        know();
-        known.runtime_uid = (char *) "uid-2";
+        know_uid("uid-2");
         options.container = "";
         start(&options);
-        fake_list(containers);
-        assert_int_equal(fake.n_stops, 4);
+        list(containers);
+        assert_string_equal(stopping(), "a d");
 }
 
-static PodContainer with_sidecars[] = {
-        { .name = (char *) "app", .kind = POD_CONTAINER_MAIN, .comes_back = true },
-        { .name = (char *) "db", .kind = POD_CONTAINER_MAIN, .comes_back = true },
-        { .name = (char *) "first", .kind = POD_CONTAINER_SIDECAR, .comes_back = true },
-        { .name = (char *) "prepare", .kind = POD_CONTAINER_INIT },
-        { .name = (char *) "second", .kind = POD_CONTAINER_SIDECAR, .comes_back = true },
+static const ShownPod with_sidecars = {
+        .uid = "api-uid",
+        .runtime_uid = "uid-1",
+        .ip = "127.0.0.1",
+        .containers = { { .name = "app" },
+                        { .name = "db" },
+                        { .name = "first", .kind = POD_CONTAINER_SIDECAR },
+                        { .name = "prepare", .kind = POD_CONTAINER_INIT },
+                        { .name = "second", .kind = POD_CONTAINER_SIDECAR } },
+        .n_containers = 5,
 };
 
 static const FakeContainer runs_with_sidecars[] = {
-        { (char *) "1", .name = "first", .is_running = true },
-        { (char *) "2", .name = "second", .is_running = true },
-        { (char *) "a", .name = "app", .is_running = true },
-        { (char *) "d", .name = "db", .is_running = true },
+        { "1", .name = "first", .is_running = true },
+        { "2", .name = "second", .pre_stop = TCP_HOOK, .is_running = true },
+        { "a", .name = "app", .is_running = true },
+        { "d", .name = "db", .is_running = true },
         { .name = NULL },
 };
 
 static void start_with_sidecars(const char *container) {
         RestartOptions options = cluster_options(false);
 
-        (void) know();
-        known.containers = with_sidecars;
-        known.n_containers = 5;
+        world.pod = with_sidecars;
+        change();
         options.container = container;
         start(&options);
-        fake_list(runs_with_sidecars);
-}
-
-static void assert_stopped(size_t i, const char *id) {
-        assert_int_equal(fake.n_stops, i + 1);
-        assert_string_equal(fake.stops[i].options.container_id, id);
+        list(runs_with_sidecars);
 }
 
 /* Whatever became of those before, and also where the list of the runtime has another order. */
 static void test_sidecars_come_last(void **state) {
         start_with_sidecars("");
-        assert_int_equal(fake.n_stops, 2);
-        assert_string_equal(fake.stops[0].options.container_id, "a");
-        assert_string_equal(fake.stops[1].options.container_id, "d");
+        assert_string_equal(stopping(), "a d");
         assert_reported(
                 "default/web/app waiting a> \n"
                 "default/web/db waiting d> \n"
                 "default/web/first waiting 1> it is stopped after the containers that it serves\n"
                 "default/web/second waiting 2> it is stopped after the containers that it serves\n");
-        end_stop(1, &(StopReport){ .result = STOP_STOPPED });
-        assert_int_equal(fake.n_stops, 2);
-        end_stop(0, &(StopReport){ .result = STOP_FAILED });
-        assert_stopped(2, "2");
-        assert_true(fake.stops[2].options.is_init && fake.stops[2].options.needs_kubelet);
-        assert_string_equal(fake.stops[2].options.pod_address, "10.0.0.7");
-        end_stop(2, &(StopReport){ .result = STOP_GONE });
-        assert_stopped(3, "1");
+        end_stop("d", STOP_STOPPED);
+        assert_string_equal(stopping(), "a");
+        end_stop("a", STOP_FAILED);
+        assert_string_equal(stopping(), "2");
+        assert_true(end_stop("2", STOP_GONE));
+        assert_int_equal(fake_runtime_n_asked("PodSandboxStatus"), 0);
+        assert_killed("initContainers{second}", "Stopping container second");
+        assert_string_equal(stopping(), "1");
         assert_false(reported.has_ended);
-        end_stop(3, &(StopReport){ .result = STOP_STOPPED });
+        end_stop("1", STOP_STOPPED);
         assert_true(reported.has_ended);
 }
 
 /* One that is named alone waits for no other. */
 static void test_a_sidecar_alone(void **state) {
         start_with_sidecars("first");
-        assert_stopped(0, "1");
-        end_stop(0, &(StopReport){ .result = STOP_STOPPED });
+        assert_string_equal(stopping(), "1");
+        end_stop("1", STOP_STOPPED);
         assert_true(reported.has_ended);
-        assert_int_equal(fake.n_stops, 1);
+        assert_string_equal(stopping(), "");
 }
 
 /* The caller goes while a sidecar has its turn before it: what has not begun is dropped. */
 static void test_freed_before_a_sidecar(void **state) {
         start_with_sidecars("");
-        end_stop(0, &(StopReport){ .result = STOP_STOPPED });
+        end_stop("a", STOP_STOPPED);
         reported.restart = restart_free(reported.restart);
-        assert_true(fake.stops[1].has_left);
-        assert_int_equal(fake.n_stops, 2);
+        assert_int_equal(stops_n_running(world.stops), 0);
+        turn();
+        assert_string_equal(stopping(), "");
 }
 
 /* While the API server is away, what it said last counts, as long as that pod is here. */
@@ -554,28 +764,24 @@ static void test_knows_what_was_known_last(void **state) {
                                                { "x", .name = "debug", .is_running = true });
         RestartOptions options = cluster_options(false);
 
-        know();
-        fake.is_synced = false;
+        know_as(false);
+        assert_false(pods_are_synced(world.pods));
         start(&options);
-        fake_list(containers);
-        assert_stopped(0, "j");
-        assert_false(fake.stops[0].options.needs_kubelet);
+        list(containers);
+        assert_string_equal(stopping(), "j");
         reported.text[0] = '\0';
-        end_stop(0, &(StopReport){ .result = STOP_STOPPED });
-        assert_stopped(1, "s");
-        assert_true(fake.stops[1].options.needs_kubelet);
-        assert_reported(
-                "default/web/job stopped! j> nothing starts it again: restartPolicy Never\n");
-        end_stop(1, &(StopReport){ .result = STOP_STOPPED });
+        assert_false(end_stop("j", STOP_STOPPED));
+        assert_string_equal(stopping(), "s");
+        assert_reported("default/web/job stopping j> \n"
+                        "default/web/job stopped! j> nothing starts it again: restartPolicy Never\n"
+                        "default/web/side waiting s> \n");
+        assert_true(end_stop("s", STOP_STOPPED));
         assert_true(reported.has_ended);
 
-        fake_forget_stops();
-        know();
-        fake.is_synced = false;
-        known.runtime_uid = (char *) "uid-0";
+        know_uid("uid-0");
         start(&options);
-        fake_list(containers);
-        assert_int_equal(fake.n_stops, 4);
+        list(containers);
+        assert_string_equal(stopping(), "i j s x");
 }
 
 static void test_what_does_not_come_back(void **state) {
@@ -584,36 +790,33 @@ static void test_what_does_not_come_back(void **state) {
         know();
         options.container = "job";
         start(&options);
-        fake_list(LIST({ "j", .name = "job", .is_running = true }));
-        assert_false(fake.stops[0].options.needs_kubelet);
+        list(LIST({ "j", .name = "job", .is_running = true }));
         reported.text[0] = '\0';
-        end_stop(0, &(StopReport){ .result = STOP_STOPPED });
+        assert_false(end_stop("j", STOP_STOPPED));
         assert_reported(
+                "default/web/job stopping j> \n"
                 "default/web/job stopped! j> nothing starts it again: restartPolicy Never\n");
         assert_true(reported.has_ended);
-}
-
-static void change(void) {
-        assert_int_equal(fake.watcher->on_pod(&known, NULL, fake.watcher->userdata), 0);
 }
 
 /* A status that is older than the stop, one that does not run yet, one that is not ready yet. */
 static void test_waits_for_the_api_server(void **state) {
         const RestartOptions options = cluster_options(true);
-        PodContainer *app = know();
+        ShownContainer *app = know();
 
-        app->container_id = (char *) "containerd://0";
+        app->container_id = "containerd://0";
         app->restart_count = 2;
         app->is_running = app->is_ready = true;
+        change();
         start_waiting(&options,
                       LIST({ "1", .name = "app", .restart_count = 3, .is_running = true }));
-        fake_pass(INSPECT_USEC);
-        assert_null(fake.call); /* the runtime is not asked */
+        pass(INSPECT_USEC);
+        assert_null(list_call()); /* the runtime is not asked */
 
-        app->container_id = (char *) "containerd://1";
+        app->container_id = "containerd://1";
         app->restart_count = 3;
         change();
-        app->container_id = (char *) "containerd://2";
+        app->container_id = "containerd://2";
         app->restart_count = 4;
         app->is_running = app->is_ready = false;
         change();
@@ -624,20 +827,24 @@ static void test_waits_for_the_api_server(void **state) {
         change();
         assert_reported("default/web/app running! 1>2 \n");
         assert_true(reported.has_ended);
-        assert_null(fake.watcher);
+
+        /* What happens to the pod from now on is of no interest. */
+        app->container_id = "containerd://3";
+        change();
+        assert_reported("");
 }
 
 static void test_runs_but_is_never_ready(void **state) {
         const RestartOptions options = cluster_options(true);
-        PodContainer *app = know();
+        ShownContainer *app = know();
 
         start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
-        app->container_id = (char *) "containerd://2";
+        app->container_id = "containerd://2";
         app->restart_count = 1;
         app->is_running = true;
         app->is_ready = false;
         change();
-        fake_pass(10 * MINUTE_USEC);
+        pass(10 * MINUTE_USEC);
         assert_reported("default/web/app failed! 1> it runs again, but was not ready within 10 "
                         "minutes\n");
 }
@@ -648,34 +855,40 @@ static void test_the_api_server_goes_away(void **state) {
 
         know();
         start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
-        fake.is_synced = false;
-        assert_int_equal(fake.watcher->on_state(false, fake.watcher->userdata), 0);
-        fake_list(LIST({ "2", .name = "app", .is_running = true }));
+        while (pods_are_synced(world.pods)) {
+                while (!fake_kube_find("GET", "/api/v1/pods?"))
+                        fake_clock_skip(fake_kube.event);
+                assert_int_equal(fake_kube_answer_call(fake_kube_find("GET", "/api/v1/pods?"), 503,
+                                                       ""),
+                                 0);
+        }
+        list(LIST({ "2", .name = "app", .is_running = true }));
         assert_reported("default/web/app running! 1>2 \n");
         assert_true(reported.has_ended);
 }
 
 static void test_the_pod_goes_away(void **state) {
+        const FakeContainer *containers = LIST({ "1", .name = "app", .is_running = true });
         const RestartOptions options = cluster_options(true);
 
         know();
-        start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
-        known.is_deleted = true;
+        start_waiting(&options, containers);
+        world.pod.is_deleted = true;
         change();
         assert_reported("default/web/app failed! 1> nothing starts it again: the pod is being "
                         "deleted\n");
 
         know();
-        fake_forget_stops();
-        start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
-        assert_int_equal(fake.watcher->on_gone(&known, fake.watcher->userdata), 0);
+        assert_int_equal(stops_forget(world.stops, "request/1", "1"), 0);
+        start_waiting(&options, containers);
+        pod_server_hide(&world.pod);
+        turn();
         assert_reported("default/web/app failed! 1> nothing starts it again: the pod is gone\n");
 
         know();
-        fake_forget_stops();
-        start_waiting(&options, LIST({ "1", .name = "app", .is_running = true }));
-        known.runtime_uid = (char *) "uid-2"; /* another one under its name */
-        change();
+        assert_int_equal(stops_forget(world.stops, "request/1", "1"), 0);
+        start_waiting(&options, containers);
+        know_uid("uid-2"); /* another one under its name */
         assert_reported("default/web/app failed! 1> nothing starts it again: the pod is gone\n");
         assert_true(reported.has_ended);
 }
@@ -688,41 +901,43 @@ static void test_the_pod_of_today(void **state) {
         RestartOptions options = cluster_options(false);
 
         know();
-        known.runtime_uid = (char *) "uid-2";
+        know_uid("uid-2");
         start(&options);
-        fake_list(containers);
-        assert_int_equal(fake.n_stops, 1);
-        assert_string_equal(fake.stops[0].options.container_id, "new");
+        list(containers);
+        assert_string_equal(stopping(), "new");
 
         reported.restart = restart_free(reported.restart);
         options.pods = NULL; /* then the younger one it is */
         start(&options);
-        fake_list(containers);
-        assert_string_equal(fake.stops[1].options.container_id, "old");
+        list(containers);
+        assert_string_equal(stopping(), "old");
 }
 
 static void test_freed_at_any_time(void **state) {
         RestartOptions options = cluster_options(true);
 
+        know();
         memset(&reported, 0, sizeof(reported));
-        options.event = fake.event;
+        options.event = fake_kube.event;
         assert_int_equal(restart_new(&options, &reported.restart), 0);
         reported.restart = restart_free(reported.restart);
+        turn();
+        assert_null(fake_runtime_find(NULL));
 
         start(&options);
-        assert_non_null(fake.call);
+        assert_non_null(list_call());
         reported.restart = restart_free(reported.restart);
-        assert_null(fake.call);
+        assert_null(fake_runtime_find(NULL));
 
-        know();
         start(&options);
-        fake_list(LIST({ "1", .name = "app", .is_running = true },
-                       { "2", .name = "job", .is_running = true }));
-        end_stop(0, &(StopReport){ .result = STOP_STOPPED });
+        list(LIST({ "1", .name = "app", .is_running = true },
+                  { "2", .name = "job", .is_running = true }));
+        end_stop("1", STOP_STOPPED);
+        assert_int_equal(stops_n_running(world.stops), 1);
         reported.restart = restart_free(reported.restart);
-        assert_false(fake.stops[0].has_left); /* it was over */
-        assert_true(fake.stops[1].has_left);
-        assert_null(fake.watcher);
+        assert_int_equal(stops_n_running(world.stops), 0);
+        world.pod.is_deleted = true;
+        change();
         assert_false(reported.has_ended);
 }
 
@@ -738,6 +953,7 @@ int main(void) {
                 TEST(test_too_many_containers),
                 TEST(test_all_that_run_are_stopped),
                 TEST(test_a_stop_that_fails),
+                TEST(test_the_runtime_goes_away),
                 TEST(test_sidecars_come_last),
                 TEST(test_a_sidecar_alone),
                 TEST(test_freed_before_a_sidecar),

@@ -546,7 +546,7 @@ static void test_no_grace(void **state) {
         add_with(f, &owner, &options);
         answer_list(RUNNING);
         assert_int_equal(wait_for_call("StopContainer")->timeout_sec, 2);
-        assert_int_equal(fake_runtime.n_execs, 0);
+        assert_int_equal(fake_runtime_n_asked("ExecSync"), 0);
         stop_leave(owner.stop);
 }
 
@@ -558,7 +558,7 @@ static void test_bad_hook(void **state) {
         add(f, &owner);
         answer_list(RUNNING);
         (void) wait_for_call("StopContainer");
-        assert_int_equal(fake_runtime.n_execs, 0);
+        assert_int_equal(fake_runtime_n_asked("ExecSync"), 0);
         assert_non_null(strstr(events(), "Warning/FailedPreStopHook"));
         assert_non_null(strstr(events(), "error: exec.command: is empty\n"));
         stop_leave(owner.stop);
@@ -737,7 +737,7 @@ static void test_runtime_restarts(void **state) {
         find_runtime(f);
         answer_status(EXITED, now_nsec());
         assert_done(&owner, STOP_STOPPED, "");
-        assert_int_equal(fake_runtime.n_execs, 1);
+        assert_int_equal(fake_runtime_n_asked("ExecSync"), 1);
         assert_int_equal(owner.n_checks, 1);
 
         /* One that had ended before. */
@@ -910,7 +910,7 @@ static void test_killed(void **state) {
                 assert_int_equal(phase_in_file(f), STOP_PHASE_STOPPED);
                 assert_int_equal(n_ended(f, "metadata", "stopped"), (int) i + 1);
         }
-        assert_int_equal(fake_runtime.n_execs, 0);
+        assert_int_equal(fake_runtime_n_asked("ExecSync"), 0);
         assert_null(lease_call());
         assert_string_equal(events(), "");
 }
@@ -949,7 +949,7 @@ static void test_killed_in_each_phase(void **state) {
         answer_stop();
         answer_status(EXITED, now_nsec());
         assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
-        assert_int_equal(fake_runtime.n_execs, 1);
+        assert_int_equal(fake_runtime_n_asked("ExecSync"), 1);
 
         /* And nothing is left to do. */
         kill_and_start(f);
@@ -998,7 +998,7 @@ static void test_killed_and_asked_again(void **state) {
                 assert_done(&owner, i == 0 ? STOP_STOPPED : STOP_GONE, "");
                 assert_int_equal(owner.n_checks, 0);
         }
-        assert_int_equal(fake_runtime.n_execs, 0);
+        assert_int_equal(fake_runtime_n_asked("ExecSync"), 0);
 }
 
 /* Also while the runtime is away, or silent: the owner's own stop does not come before. */
@@ -1416,7 +1416,7 @@ static void test_overtaken_long_since(void **state) {
         assert_int_equal(stop_answer(first.stop, true, NULL), 0);
         answer_list(EXITED);
         assert_done(&first, STOP_GONE, "");
-        assert_int_equal(fake_runtime.n_execs, 1);
+        assert_int_equal(fake_runtime_n_asked("ExecSync"), 1);
         assert_string_equal(events(), "");
 }
 

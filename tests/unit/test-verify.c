@@ -4,14 +4,25 @@
  * Comparing the images of all containers, with a runtime that answers what the test says
  */
 
-#include "tests/unit/inplace-fake.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "agent/inplace/verify.h"
+#include "tests/unit/fake-clock.h"
+#include "tests/unit/fake-kube.h"
+#include "tests/unit/fake-runtime.h"
+#include "tests/unit/pod-server.h"
+
+#define ID_A "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define ID_B "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 
 typedef struct Fixture {
         Verify *verify;
-        VerifyRow rows[N_MODELS]; /* their texts are gone but for these */
-        char references[N_MODELS][64], messages[N_MODELS][128], names[N_MODELS][64];
+        Pods *pods;
+        VerifyRow rows[FAKE_CONTAINERS_MAX]; /* their texts are gone but for these */
+        char references[FAKE_CONTAINERS_MAX][64], messages[FAKE_CONTAINERS_MAX][128],
+                names[FAKE_CONTAINERS_MAX][64];
         size_t n_rows;
         unsigned n_done;
         ErrorKind kind;
@@ -38,10 +49,19 @@ static int on_done(const VerifyRow *rows, size_t n_rows, const Error *error, voi
 }
 
 static int set_up(void **state) {
-        *state = calloc(1, sizeof(Fixture));
-        fake.images[0] = (ModelImage){ "nginx:1", ID_A };
-        fake.images[1] = (ModelImage){ "nginx:2", ID_B };
-        fake.images[2] = (ModelImage){ "nginx@sha256:1", ID_A };
+        Fixture *fixture = calloc(1, sizeof(*fixture));
+
+        fake_runtime_reset();
+        pod_server_reset();
+        fake_kube_open();
+        assert_int_equal(pods_new(&(PodsOptions){ .client = &fake_kube, .node_name = "node-1" },
+                                  &fixture->pods),
+                         0);
+        pod_server_serve();
+        fake_runtime.images[0] = (FakeImage){ "nginx:1", ID_A };
+        fake_runtime.images[1] = (FakeImage){ "nginx:2", ID_B };
+        fake_runtime.images[2] = (FakeImage){ "nginx@sha256:1", ID_A };
+        *state = fixture;
         return 0;
 }
 
@@ -49,15 +69,22 @@ static int tear_down(void **state) {
         Fixture *fixture = *state;
 
         verify_free(fixture->verify);
-        fake_done();
+        assert_null(fake_runtime_find(NULL));
+        pods_free(fixture->pods);
+        fake_clock_done();
+        fake_kube_close();
         free(fixture);
         return 0;
 }
 
+static void run_runtime(void) {
+        assert_true(fake_runtime_serve_questions());
+}
+
 static void begin(Fixture *fixture, bool has_server, const char *pod) {
         const VerifyOptions options = {
-                .client = (RpcClient *) &fake,
-                .pods = has_server ? (Pods *) &fake : NULL,
+                .client = (RpcClient *) &fake_runtime,
+                .pods = has_server ? fixture->pods : NULL,
                 .pod = pod,
                 .on_done = on_done,
                 .userdata = fixture,
@@ -71,9 +98,9 @@ static void add(size_t i, const char *pod, const char *name, const char *image,
                 const char *image_ref) {
         static const char *const ids[] = { "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7" };
 
-        fake.containers[i] = (ModelContainer){
-                .pod_uid = pod,
-                .pod_name = pod,
+        fake_runtime.containers[i] = (FakeContainer){
+                .uid = pod,
+                .pod = pod,
                 .name = name,
                 .id = ids[i],
                 .image = image,
@@ -92,12 +119,11 @@ static void test_verdicts(void **state) {
         add(3, "web", "d", "nginx:3", ID_A);
         add(4, "old", "a", "nginx:1", "gone@sha256:2");
         add(5, "old", "b", "nginx:1", ID_A);
-        fake.containers[5].is_running = false;
+        fake_runtime.containers[5].is_running = false;
         begin(fixture, false, NULL);
-        fake_run_runtime();
+        run_runtime();
         assert_int_equal(fixture->n_done, 1);
         assert_int_equal(fixture->n_rows, 5);
-        assert_int_equal(fake.n_answered[CALL_IMAGE], 5);
 
         assert_string_equal(fixture->names[0], "default/old/a");
         assert_int_equal(fixture->rows[0].verdict, VERDICT_UNKNOWN);
@@ -117,28 +143,24 @@ static void test_verdicts(void **state) {
 /* The pod's reference counts, if it is that pod. */
 static void test_with_server(void **state) {
         Fixture *fixture = *state;
-        PodContainer container = { .name = (char *) "a", .image = (char *) "nginx:2" };
-        Pod pod = {
-                .namespace = (char *) "default",
-                .name = (char *) "web",
-                .uid = (char *) "web",
-                .runtime_uid = (char *) "web",
-                .containers = &container,
+        ShownPod pod = {
+                .uid = "web",
+                .containers = { { .name = "a", .image = "nginx:2" } },
                 .n_containers = 1,
         };
 
-        fake.pods[0] = &pod;
-        fake.n_pods = 1;
+        pod_server_show(&pod);
         add(0, "web", "a", "nginx:1", ID_A);
         begin(fixture, true, "web");
-        fake_run_runtime();
+        run_runtime();
         assert_int_equal(fixture->rows[0].verdict, VERDICT_STALE);
         assert_string_equal(fixture->references[0], "nginx:2");
 
-        pod.uid = pod.runtime_uid = (char *) "later";
+        pod.uid = "later";
+        pod_server_show(&pod);
         fixture->n_done = 0;
         begin(fixture, true, "web");
-        fake_run_runtime();
+        run_runtime();
         assert_int_equal(fixture->rows[0].verdict, VERDICT_CURRENT);
         assert_string_equal(fixture->references[0], "nginx:1");
 }
@@ -147,13 +169,13 @@ static void test_not_found(void **state) {
         Fixture *fixture = *state;
 
         begin(fixture, false, "none");
-        fake_run_runtime();
+        run_runtime();
         assert_int_equal(fixture->kind, ERROR_NOT_FOUND);
         assert_string_equal(fixture->error, "no container of pod \"none\" runs on this node");
 
         fixture->n_done = 0;
         begin(fixture, false, NULL);
-        fake_run_runtime();
+        run_runtime();
         assert_int_equal(fixture->kind, ERROR_NONE);
         assert_int_equal(fixture->n_done, 1);
         assert_int_equal(fixture->n_rows, 0);
@@ -164,13 +186,13 @@ static void test_refused(void **state) {
 
         add(0, "web", "a", "nginx:1", ID_A);
         begin(fixture, false, NULL);
-        assert_int_equal(fake_refuse(fake_find(CALL_LIST), ERROR_UNAVAILABLE), 0);
+        fake_runtime_refuse("ListContainers", ERROR_UNAVAILABLE, "no");
         assert_int_equal(fixture->kind, ERROR_UNAVAILABLE);
 
         fixture->n_done = 0;
         begin(fixture, false, NULL);
-        assert_int_equal(fake_answer_list(fake_find(CALL_LIST)), 0);
-        assert_int_equal(fake_refuse(fake_find(CALL_IMAGE), ERROR_UNAVAILABLE), 0);
+        assert_true(fake_runtime_serve("ListContainers"));
+        fake_runtime_refuse("ImageStatus", ERROR_UNAVAILABLE, "no");
         assert_int_equal(fixture->kind, ERROR_NONE);
         assert_int_equal(fixture->rows[0].verdict, VERDICT_UNKNOWN);
         assert_string_equal(fixture->messages[0], "the runtime cannot be asked: no");
@@ -181,10 +203,10 @@ static void test_dropped(void **state) {
 
         add(0, "web", "a", "nginx:1", "nginx@sha256:1");
         begin(fixture, false, NULL);
-        assert_int_equal(fake_answer_list(fake_find(CALL_LIST)), 0);
-        assert_int_equal(fake_n_open(CALL_IMAGE), 2);
+        assert_true(fake_runtime_serve("ListContainers"));
+        assert_non_null(fake_runtime_find("ImageStatus"));
         fixture->verify = verify_free(fixture->verify);
-        assert_int_equal(fake_n_open(CALL_IMAGE), 0);
+        assert_null(fake_runtime_find(NULL));
         assert_int_equal(fixture->n_done, 0);
 }
 
