@@ -182,8 +182,15 @@ static int check_providers(sd_event *event, const Options *options,
         CredentialProviders *made = NULL;
         int r;
 
-        if (!options->provider_config || !options->provider_bin_dir)
+        if (!options->provider_config && !options->provider_bin_dir)
                 return 0;
+        if (!options->provider_config || !options->provider_bin_dir)
+                return visitor->on_problem(
+                        options->provider_config ? "--image-credential-provider-config"
+                                                 : "--image-credential-provider-bin-dir",
+                        options->provider_config ? "needs --image-credential-provider-bin-dir, too"
+                                                 : "needs --image-credential-provider-config, too",
+                        "give both; until then no plugins are used", visitor->userdata);
 
         r = credential_providers_new(event, NULL, options->provider_config,
                                      options->provider_bin_dir, &made, &error);

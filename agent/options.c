@@ -18,6 +18,7 @@
 #include "agent/config.h"
 #include "agent/kruise-flags.h"
 
+#define NODE_NAME_MAX 253
 #define SOCKET_PATH_MAX (sizeof(((struct sockaddr_un *) NULL)->sun_path) - 1)
 
 const char options_help[] =
@@ -146,6 +147,21 @@ static int set_socket(Options *options, size_t offset, const char *value, Error 
         return set_path(options, offset, value, reterr);
 }
 
+/* As Kubernetes names Nodes and NodeImages. */
+static int set_node_name(Options *options, size_t offset, const char *value, Error *reterr) {
+        static const char edges[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+        static const char all[] = "abcdefghijklmnopqrstuvwxyz0123456789-.";
+        size_t size = strlen(value);
+
+        if (size == 0 || size > NODE_NAME_MAX || value[strspn(value, all)] ||
+            !strchr(edges, value[0]) || !strchr(edges, value[size - 1]))
+                return refuse(reterr, value,
+                              "is no name of a Node: it has lower-case letters, digits, dots and "
+                              "dashes, and begins and ends with a letter or digit");
+
+        return set_text(options, offset, value, reterr);
+}
+
 /* Empty: none. */
 static int set_address(Options *options, size_t offset, const char *value, Error *reterr) {
         TcpAddress address;
@@ -212,7 +228,7 @@ static const struct Setting {
         { "register-node",      "registerNode",        set_switch,   offsetof(Options, must_register),      false, "false" },
         { "pod-condition",      "podCondition",        set_switch,   offsetof(Options, has_pod_condition),  false, "true" },
         { "kubelet-health-address", "kubeletHealthAddress", set_address, offsetof(Options, kubelet_address), false, "127.0.0.1:10248" },
-        { "node-name",          "nodeName",            set_text,     offsetof(Options, node_name),          false, NULL },
+        { "node-name",          "nodeName",            set_node_name,  offsetof(Options, node_name),          false, NULL },
         { "runtime-endpoint",   "runtimeEndpoints",    add_endpoint, 0,                                     false, NULL },
         { "host-root",          "hostRoot",            set_path,     offsetof(Options, host_root),          false, NULL },
         { "images-dir",         "imagesDir",           set_path,     offsetof(Options, images_dir),         false, "/etc/inplaced/images.d" },
@@ -236,7 +252,8 @@ static const struct Setting {
 #define N_SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
 static bool is_text(const struct Setting *setting) {
-        static const SetOption setters[] = { set_text, set_path, set_uid, set_socket, set_address };
+        static const SetOption setters[] = { set_text,   set_path,    set_uid,
+                                             set_socket, set_address, set_node_name };
 
         for (size_t i = 0; i < sizeof(setters) / sizeof(setters[0]); i++)
                 if (setting->set == setters[i])

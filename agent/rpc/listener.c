@@ -298,9 +298,13 @@ static int take_file(const char *path, gid_t group, SocketFile *ret) {
 }
 
 static int refuse(const char *path, int r, Error *reterr) {
+        bool is_invalid = r == -ENOENT || r == -ENOTDIR;
+
         return r == -ENOMEM ? r
-                            : error_set(reterr, ERROR_DENIED, "cannot listen on %s: %s", path,
-                                        strerror(-r));
+                            : error_set(reterr, is_invalid ? ERROR_INVALID : ERROR_DENIED,
+                                        "cannot listen on %s: %s; choose another path with "
+                                        "--socket",
+                                        path, strerror(-r));
 }
 
 /* Makes the socket with mode 0660 and that group; (gid_t) -1: the one that it gets by itself. The

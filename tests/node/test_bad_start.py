@@ -154,7 +154,7 @@ def test_socket_is_too_long(agent):
 @pytest.mark.parametrize("path", ["/proc/self/x.sock", "/proc/none/below/x.sock", "/dev/null/x.sock"])
 def test_socket_cannot_be_made(agent, path):
     """A folder that cannot be made, or in which no socket can be made, ends it with one line."""
-    assert_refused(run(agent, f"--socket={path}"), 1, path)
+    assert_refused(run(agent, f"--socket={path}"), 2, path, "--socket")
 
 
 def test_socket_is_served(agent, make_agent, fake_runtime):

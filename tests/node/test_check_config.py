@@ -110,6 +110,9 @@ CANNOT_WORK = {
     "metrics-name": ("--metrics-address=node.example:10221", "--metrics-address"),
     "kubelet-address": ("--kubelet-health-address=127.0.0.1", "--kubelet-health-address"),
     "socket": (f"--socket=/{'a' * 108}", "--socket"),
+    "socket-folder": ("--socket=/dev/null/x.sock", "cannot listen on /dev/null/x.sock"),
+    "node-name": ("--node-name=Node_1", "--node-name"),
+    "node-name-empty": ("--node-name=", "--node-name"),
     "no-pod": ("--mode=cluster", "--mode"),
     "kubeconfig": ("--kubeconfig={file}", "--kubeconfig"),
     "context": ("--kubeconfig-context=x", "--kubeconfig-context"),
@@ -127,7 +130,9 @@ def test_cannot_work(agent, folder, case):
     lines = [line for line in done.stderr.splitlines() if not line.startswith("{")]
     assert done.returncode == 2, done
     assert len(lines) == 1 and lines[0].startswith(f"inplaced: {option}: "), lines
-    assert [f"inplaced: {line}" for line in find(agent, flag)] == lines
+    assert option in lines[0] and "--" in lines[0]
+    if case != "socket-folder":  # a check makes no socket
+        assert [f"inplaced: {line}" for line in find(agent, flag)] == lines
 
 
 def test_kubeconfig_is_not_there_yet(agent, folder):
@@ -145,3 +150,5 @@ def test_plugins_are_checked(agent, folder):
     flags = [f"--image-credential-provider-{name}" for name in ("config", "bin-dir")]
     (line,) = find(agent, f"{flags[0]}={folder.path}/plugins.yaml", f"{flags[1]}={folder.path}")
     assert line.startswith(f"{flags[0]}: {folder.path}/plugins.yaml: ")
+    for given, missing in (flags, flags[::-1]):
+        assert find(agent, f"{given}={folder.path}") == [f"{given}: needs {missing}, too"]

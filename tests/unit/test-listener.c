@@ -734,7 +734,7 @@ static void test_no_folder(void **state) {
         sprintf(path, "%s/none/socket", fixture->folder);
         options.path = path;
         assert_true(try_to_listen(fixture, options, &error) < 0);
-        assert_int_equal(error.kind, ERROR_DENIED);
+        assert_int_equal(error.kind, ERROR_INVALID);
         assert_non_null(strstr(error_message(&error), path));
         assert_non_null(strstr(error_message(&error), strerror(ENOENT)));
 }
