@@ -7,18 +7,53 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
+#include "agent/cluster/registration.h"
+#include "agent/cluster/status-diff.h"
+#include "agent/cluster/write-pace.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/image/image-spec.h"
 #include "agent/kube/patch.h"
+#include "agent/kube/resource.h"
 
+#define GROUP "apps.kruise.io"
+#define RESOURCE "nodeimages"
 #define OWNER_PREFIX "nodeimage/"
+#define REASON_SUCCEEDED "PullImageSucceed"
+#define REASON_FAILED "PullImageFailed"
+#define ACCURACY_USEC 1000
+
+/* One write at a time, each of all that differs at its moment: what was true in between is never
+ * written late. While the server is away nothing is kept but that something differs. */
+typedef struct StatusWriter {
+        WritePace pace;
+        KubePatch write;
+        json_object *patch; /* of the write under way */
+        char *uid;          /* of the object that it is for */
+        Deferred compare;
+        Timer due;
+        Error error; /* why what is to be written is not, or unset */
+} StatusWriter;
 
 struct ClusterNodeImage {
+        KubeClient *client;
+        KubeEvents *events;
         Log *log;
+        Metrics *metrics;
         Images *images;
+        ImagesWatcher watcher;
+        char *node_name;
+        bool must_register;
+        void (*on_changed)(void *userdata);
+        void *userdata;
+
+        KubeResource *resource;
+        StatusWriter writer;
+        Registration *registration; /* if it is asked for, while a version is served */
 
         char *owner; /* NULL: there is no object */
         char *name;
@@ -27,24 +62,23 @@ struct ClusterNodeImage {
         bool has_spec;   /* one that could be used, however old */
         DesiredImages desired_images;
         json_object *status; /* as observed or written last, or NULL */
-        Error error;
+        Error error;         /* why the spec, or a part of it that has no status, is not used */
 };
 
 DEFINE_CLEANUP(ClusterNodeImage *, cluster_node_image_free)
 
-int cluster_node_image_new(Log *log, Images *images, ClusterNodeImage **ret) {
-        ClusterNodeImage *node_image;
-
-        node_image = malloc(sizeof(*node_image));
-        if (!node_image)
-                return -ENOMEM;
-
-        *node_image = (ClusterNodeImage){ .log = log, .images = images };
-        *ret = node_image;
-        return 0;
+static void notify(const ClusterNodeImage *node_image) {
+        node_image->on_changed(node_image->userdata);
 }
 
-static void cluster_node_image_forget(ClusterNodeImage *node_image) {
+/* NULL: there is no object. */
+static const char *uid_of(const ClusterNodeImage *node_image) {
+        return node_image->owner ? node_image->owner + strlen(OWNER_PREFIX) : NULL;
+}
+
+/* The spec: what is desired */
+
+static void forget(ClusterNodeImage *node_image) {
         node_image->owner = (free(node_image->owner), NULL);
         node_image->name = (free(node_image->name), NULL);
         node_image->version = (free(node_image->version), NULL);
@@ -56,35 +90,26 @@ static void cluster_node_image_forget(ClusterNodeImage *node_image) {
         error_done(&node_image->error);
 }
 
-ClusterNodeImage *cluster_node_image_free(ClusterNodeImage *node_image) {
-        if (!node_image)
-                return NULL;
-
-        cluster_node_image_forget(node_image);
-        free(node_image);
-        return NULL;
-}
-
-int cluster_node_image_clear(ClusterNodeImage *node_image) {
+static int clear(ClusterNodeImage *node_image) {
         int r;
 
         if (!node_image->owner)
                 return 0;
 
         r = images_set_desired(node_image->images, node_image->owner, &DESIRED_IMAGES_INIT, false);
-        cluster_node_image_forget(node_image);
+        forget(node_image);
         return r;
 }
 
 /* Another UID is another object, whatever its name. */
-static int cluster_node_image_identify(ClusterNodeImage *node_image, const KubeObject *object) {
-        const char *uid = cluster_node_image_uid(node_image);
+static int identify(ClusterNodeImage *node_image, const KubeObject *object) {
+        const char *uid = uid_of(node_image);
         int r;
 
         if (uid && strcmp(uid, object->uid) == 0)
                 return 0;
 
-        r = cluster_node_image_clear(node_image);
+        r = clear(node_image);
         if (r < 0)
                 return r;
 
@@ -101,8 +126,7 @@ static int cluster_node_image_identify(ClusterNodeImage *node_image, const KubeO
 }
 
 /* Takes the error over, which may be unset. */
-static void cluster_node_image_set_error(ClusterNodeImage *node_image, Error *error,
-                                         bool is_partial) {
+static void set_error(ClusterNodeImage *node_image, Error *error, bool is_partial) {
         if (error->kind != ERROR_NONE &&
             (node_image->error.kind == ERROR_NONE ||
              strcmp(error_message(&node_image->error), error_message(error)) != 0))
@@ -116,21 +140,20 @@ static void cluster_node_image_set_error(ClusterNodeImage *node_image, Error *er
 }
 
 /* Finished tags stay until a controller takes them out of the spec, so nothing expires here. */
-static int cluster_node_image_set_desired_images(ClusterNodeImage *node_image,
-                                                 json_object *object) {
+static int set_desired_images(ClusterNodeImage *node_image, json_object *object) {
         cleanup(error_done) Error error = ERROR_INIT, skipped = ERROR_INIT;
         DesiredImages desired_images = DESIRED_IMAGES_INIT;
         int r;
 
         r = image_spec_parse_each(object, &desired_images, &skipped, &error);
         if (error.kind != ERROR_NONE) {
-                cluster_node_image_set_error(node_image, &error, false);
+                set_error(node_image, &error, false);
                 return 0;
         }
         if (r < 0)
                 return r;
 
-        cluster_node_image_set_error(node_image, &skipped, true);
+        set_error(node_image, &skipped, true);
 
         for (size_t i = 0; i < desired_images.n_items; i++)
                 desired_images.items[i].ttl_sec = DESIRED_IMAGE_NO_LIMIT;
@@ -142,7 +165,7 @@ static int cluster_node_image_set_desired_images(ClusterNodeImage *node_image,
                                   &node_image->desired_images, false);
 }
 
-static int cluster_node_image_set_version(ClusterNodeImage *node_image, const char *version) {
+static int set_version(ClusterNodeImage *node_image, const char *version) {
         char *copy = strdup(version);
 
         if (!copy)
@@ -153,7 +176,7 @@ static int cluster_node_image_set_version(ClusterNodeImage *node_image, const ch
         return 0;
 }
 
-static int cluster_node_image_set_status(ClusterNodeImage *node_image, const KubeObject *object) {
+static int set_status(ClusterNodeImage *node_image, const KubeObject *object) {
         json_object *status = NULL;
 
         if (!node_image->is_listing && node_image->version &&
@@ -165,11 +188,11 @@ static int cluster_node_image_set_status(ClusterNodeImage *node_image, const Kub
         json_object_get(status);
         json_object_put(node_image->status);
         node_image->status = status;
-        return cluster_node_image_set_version(node_image, object->resource_version);
+        return set_version(node_image, object->resource_version);
 }
 
 /* What is finished in the object's status is not done again; a pull of it that runs is stopped. */
-static int cluster_node_image_set_done(ClusterNodeImage *node_image) {
+static int set_done(ClusterNodeImage *node_image) {
         for (size_t i = 0; i < node_image->desired_images.n_items; i++) {
                 const DesiredImage *desired = &node_image->desired_images.items[i];
                 cleanup(image_status_done) ImageStatus status = { 0 };
@@ -191,22 +214,24 @@ static int cluster_node_image_set_done(ClusterNodeImage *node_image) {
         return 0;
 }
 
-int cluster_node_image_set(ClusterNodeImage *node_image, const KubeObject *object) {
+/* The object is borrowed. A tag that cannot be used fails alone; a spec that cannot be used at all leaves
+ * the last good one in force. */
+static int take(ClusterNodeImage *node_image, const KubeObject *object) {
         int r;
 
-        r = cluster_node_image_identify(node_image, object);
+        r = identify(node_image, object);
         if (r < 0)
                 return r;
 
-        r = cluster_node_image_set_desired_images(node_image, object->json);
+        r = set_desired_images(node_image, object->json);
         if (r < 0)
                 return r;
 
-        r = cluster_node_image_set_status(node_image, object);
+        r = set_status(node_image, object);
         if (r < 0)
                 return r;
 
-        return cluster_node_image_set_done(node_image);
+        return set_done(node_image);
 }
 
 /* The owner of a request that is from another NodeImage than this one, or NULL. */
@@ -222,7 +247,9 @@ static const char *find_other_owner(const ClusterNodeImage *node_image) {
         return NULL;
 }
 
-int cluster_node_image_on_first_sync(ClusterNodeImage *node_image) {
+/* The watch has shown everything for the first time: what a previous run has done is claimed now, or
+ * never. */
+static int drop_other_owners(ClusterNodeImage *node_image) {
         const char *owner;
 
         images_restore_end(node_image->images);
@@ -241,48 +268,23 @@ int cluster_node_image_on_first_sync(ClusterNodeImage *node_image) {
         return 0;
 }
 
-const char *cluster_node_image_uid(const ClusterNodeImage *node_image) {
-        return node_image->owner ? node_image->owner + strlen(OWNER_PREFIX) : NULL;
-}
-
-const char *cluster_node_image_name(const ClusterNodeImage *node_image) {
-        return node_image->name;
-}
-
-const char *cluster_node_image_resource_version(const ClusterNodeImage *node_image) {
-        return node_image->version;
-}
-
-void cluster_node_image_on_list(ClusterNodeImage *node_image) {
-        node_image->is_listing = true;
-}
-
-void cluster_node_image_on_listed(ClusterNodeImage *node_image) {
-        node_image->is_listing = false;
-}
-
-const Error *cluster_node_image_error(const ClusterNodeImage *node_image) {
-        return &node_image->error;
-}
-
-size_t cluster_node_image_n_images(const ClusterNodeImage *node_image) {
-        return node_image->desired_images.n_items;
-}
+/* The status: what became of it */
 
 /* NULL: Waiting. */
-static const ImageStatus *cluster_node_image_status(const ClusterNodeImage *node_image,
-                                                    const DesiredImage *desired) {
+static const ImageStatus *status_of(const ClusterNodeImage *node_image,
+                                    const DesiredImage *desired) {
         const Image *image = images_find(node_image->images, desired->name, desired->tag);
 
         return image ? image_status_for(image, node_image->owner, desired->name) : NULL;
 }
 
-unsigned cluster_node_image_n_in_work(const ClusterNodeImage *node_image, unsigned many) {
+/* How many images are not finished: does not count beyond a few and one more. */
+static unsigned count_in_work(const ClusterNodeImage *node_image) {
         unsigned n = 0;
 
-        for (size_t i = 0; i < node_image->desired_images.n_items && n <= many; i++) {
+        for (size_t i = 0; i < node_image->desired_images.n_items && n <= WRITE_PACE_FEW; i++) {
                 const ImageStatus *status =
-                        cluster_node_image_status(node_image, &node_image->desired_images.items[i]);
+                        status_of(node_image, &node_image->desired_images.items[i]);
 
                 if (!status || !image_phase_is_final(status->phase))
                         n++;
@@ -291,7 +293,7 @@ unsigned cluster_node_image_n_in_work(const ClusterNodeImage *node_image, unsign
         return n;
 }
 
-int cluster_node_image_diff(const ClusterNodeImage *node_image, json_object **ret_patch) {
+static int make_diff(const ClusterNodeImage *node_image, json_object **ret_patch) {
         size_t n = node_image->desired_images.n_items;
         cleanup(free_p) StatusEntry *entries = calloc(n + 1, sizeof(*entries));
 
@@ -309,32 +311,589 @@ int cluster_node_image_diff(const ClusterNodeImage *node_image, json_object **re
                         .name = desired->name,
                         .tag = desired->tag,
                         .version = desired->version,
-                        .status = cluster_node_image_status(node_image, desired),
+                        .status = status_of(node_image, desired),
                 };
         }
 
         return status_diff(node_image->status, entries, n, ret_patch);
 }
 
-int cluster_node_image_on_written(ClusterNodeImage *node_image, json_object *patch,
-                                  const char *resource_version) {
+static uint64_t now_usec(const ClusterNodeImage *node_image) {
+        uint64_t usec = 0;
+
+        (void) sd_event_now(kube_client_event(node_image->client), CLOCK_MONOTONIC, &usec);
+        return usec;
+}
+
+static int request_compare(ClusterNodeImage *node_image) {
+        return deferred_request(&node_image->writer.compare);
+}
+
+/* Logs each reason once. */
+static void remember_write(ClusterNodeImage *node_image, const Error *error) {
+        bool was_failing = node_image->writer.error.kind != ERROR_NONE;
+        bool is_news = error_update(&node_image->writer.error, error);
+
+        if (is_news && error)
+                log_warning(node_image->log, NULL, "Cannot write the status: %s.",
+                            error_message(error));
+        if (was_failing && !error)
+                log_info(node_image->log, NULL, "The status is written again.");
+}
+
+/* A write was taken (NULL) or not. */
+static void note_write(ClusterNodeImage *node_image, const Error *error) {
+        remember_write(node_image, error);
+        metrics_count(node_image->metrics, METRIC_NODE_IMAGE_WRITES, !error);
+        if (!error)
+                metrics_set(node_image->metrics, METRIC_NODE_IMAGE_LAST_WRITE, NULL,
+                            (double) time(NULL));
+        notify(node_image);
+}
+
+/* There is nothing to write: a write that failed was done after all, or is needed no more. */
+static void settle_write(ClusterNodeImage *node_image) {
+        StatusWriter *writer = &node_image->writer;
+
+        write_pace_on_same(&writer->pace);
+        timer_stop(&writer->due);
+        writer->write.n_conflicts = 0;
+        if (writer->error.kind == ERROR_NONE)
+                return;
+
+        kube_patch_succeed(&writer->write);
+        remember_write(node_image, NULL);
+        notify(node_image);
+}
+
+static bool is_outdated(const ClusterNodeImage *node_image, json_object *patch) {
+        json_object *compared = NULL;
+
+        return node_image->version &&
+               json_pointer_get(patch, "/metadata/resourceVersion", &compared) == 0 &&
+               strcmp(json_object_get_string(compared), node_image->version) != 0;
+}
+
+/* Whatever the watch has shown, or not, it was of no use. What it has shown meanwhile may be; else the
+ * object itself has to be asked for. */
+static int on_conflicts(ClusterNodeImage *node_image, bool is_known_outdated, const Error *error) {
+        cleanup(error_done) Error unread = ERROR_INIT;
+
+        if (!error)
+                (void) error_set(&unread, ERROR_INVALID,
+                                 "what the server answers does not say what it made of it");
+        note_write(node_image, error ?: &unread);
+        if (!is_known_outdated)
+                return kube_resource_check(node_image->resource, 0, /* namespace= */ NULL,
+                                           node_image->node_name, node_image->version ?: "");
+
+        kube_patch_rest(&node_image->writer.write, KUBE_PATCH_CONFLICT_USEC);
+        return 0;
+}
+
+/* The object has changed: the watch has shown it meanwhile, or will. Another writer that never stops
+ * must not make the agent try without a pause. */
+static int on_conflict(ClusterNodeImage *node_image, json_object *patch,
+                       const KubePatchAnswer *answer) {
+        StatusWriter *writer = &node_image->writer;
+        bool is_known_outdated = is_outdated(node_image, patch);
+
+        if (!answer->error)
+                kube_patch_conflict(&writer->write, answer->reply);
+        write_pace_on_conflict(&writer->pace);
+        if (writer->write.n_conflicts >= KUBE_PATCH_CONFLICTS_MAX)
+                return on_conflicts(node_image, is_known_outdated, answer->error);
+
+        if (is_known_outdated)
+                kube_patch_rest(&writer->write, 0);
+        return 0;
+}
+
+/* Until the watch shows the object with this version, too, what was written is what is known. */
+static int on_written(ClusterNodeImage *node_image, json_object *patch, const char *version) {
+        const char *uid = uid_of(node_image);
         json_object *status = NULL;
         int r;
 
-        if (!node_image->owner || !json_object_object_get_ex(patch, "status", &status))
+        if (!uid || strcmp(uid, node_image->writer.uid) != 0 ||
+            !json_object_object_get_ex(patch, "status", &status))
                 return 0;
 
         /* The watch was quicker than the reply: what it has shown has the write in it. */
-        if (node_image->version && kube_version_is_older(resource_version, node_image->version))
+        if (node_image->version && kube_version_is_older(version, node_image->version))
                 return 0;
 
-        r = cluster_node_image_set_version(node_image, resource_version);
+        r = set_version(node_image, version);
         if (r < 0)
                 return r;
 
         return json_merge_patch(&node_image->status, status);
 }
 
-bool cluster_node_image_is_owner(const ClusterNodeImage *node_image, const char *owner) {
-        return node_image->owner && strcmp(node_image->owner, owner) == 0;
+/* Whatever the reason of a failure, what is true then is tried again later; an object that has
+ * changed or gone meanwhile will be shown by the watch. */
+static int on_answered(const KubePatchAnswer *answer, void *userdata) {
+        ClusterNodeImage *node_image = userdata;
+        cleanup(json_object_put_p) json_object *patch = take_ptr(node_image->writer.patch);
+        int r = 0;
+
+        if (answer->outcome == KUBE_PATCH_CONFLICT || (!answer->error && !answer->version)) {
+                r = on_conflict(node_image, patch, answer);
+        } else {
+                note_write(node_image, answer->error);
+                if (!answer->error)
+                        r = on_written(node_image, patch, answer->version);
+        }
+
+        return r < 0 ? r : request_compare(node_image);
+}
+
+/* The patch is for what is known. An object that has changed meanwhile, whose list of tags it would
+ * overwrite, or that was deleted and created again, is compared first. */
+static int send_status(ClusterNodeImage *node_image, uint64_t digest, uint64_t now) {
+        StatusWriter *writer = &node_image->writer;
+
+        free(writer->uid);
+        writer->uid = strdup(uid_of(node_image));
+        if (!writer->uid)
+                return -ENOMEM;
+
+        write_pace_on_write(&writer->pace, now);
+        return kube_patch_send(&writer->write, &(KubePatchRequest){
+                                                       .verb = KUBE_PATCH_MERGE,
+                                                       .path = { .group = GROUP,
+                                                                 .version = kube_resource_version(
+                                                                         node_image->resource),
+                                                                 .resource = RESOURCE,
+                                                                 .name = node_image->name,
+                                                                 .subresource = "status" },
+                                                       .body = writer->patch,
+                                                       .version = node_image->version,
+                                                       .digest = digest,
+                                                       .on_answered = on_answered,
+                                               });
+}
+
+/* Another writer that changes back what was written must not make the agent write without end. */
+static int send_unless_repeated(ClusterNodeImage *node_image, uint64_t now) {
+        StatusWriter *writer = &node_image->writer;
+        const char *text = json_object_to_json_string_ext(writer->patch, JSON_C_TO_STRING_PLAIN);
+        uint64_t digest, when;
+
+        if (!text)
+                return -ENOMEM;
+
+        digest = repeat_digest(0, text);
+        when = kube_patch_when_usec(&writer->write, digest);
+        return when > now ? timer_start_at(&writer->due, when)
+                          : send_status(node_image, digest, now);
+}
+
+/* Compares, and writes when it is time for it. Only an object that is known to be there, in its newest
+ * state, is written to; an answer, a timer or the watch leads here again. */
+static int compare_status(void *userdata) {
+        ClusterNodeImage *node_image = userdata;
+        StatusWriter *writer = &node_image->writer;
+        uint64_t now = now_usec(node_image), when = kube_patch_when_usec(&writer->write, 0);
+        int r;
+
+        if (!kube_resource_is_synced(node_image->resource) || writer->write.call)
+                return 0;
+        if (when > now)
+                return timer_start_at(&writer->due, when);
+        if (write_pace_is_collecting(&writer->pace, now))
+                return 0;
+
+        writer->patch = (json_object_put(writer->patch), NULL);
+        r = make_diff(node_image, &writer->patch);
+        if (r < 0)
+                return r;
+        if (r == STATUS_SAME) {
+                settle_write(node_image);
+                return 0;
+        }
+
+        write_pace_on_change(&writer->pace,
+                             (WriteChange){ .is_progress = r == STATUS_PROGRESS,
+                                            .n_in_work = count_in_work(node_image) },
+                             now);
+        when = write_pace_next_usec(&writer->pace, now);
+        return when > now ? timer_start_at(&writer->due, when)
+                          : send_unless_repeated(node_image, now);
+}
+
+/* Does not wait any longer if it is backing off. */
+static int kick_write(ClusterNodeImage *node_image) {
+        kube_patch_rest(&node_image->writer.write, 0);
+        return request_compare(node_image);
+}
+
+/* What the first version of the API is served by, or another one: nothing is known of it. */
+static void reset_writer(StatusWriter *writer) {
+        kube_patch_done(&writer->write);
+        writer->write =
+                (KubePatch){ .client = writer->write.client, .userdata = writer->write.userdata };
+        deferred_cancel(&writer->compare);
+        timer_stop(&writer->due);
+        writer->patch = (json_object_put(writer->patch), NULL);
+        error_done(&writer->error);
+        write_pace_init(&writer->pace);
+}
+
+/* What the watch shows */
+
+static int show_registration(const ClusterNodeImage *node_image, const KubeObject *object) {
+        return node_image->registration ? registration_on_object(node_image->registration, object)
+                                        : 0;
+}
+
+static int on_object(const KubeObject *object, void *userdata) {
+        ClusterNodeImage *node_image = userdata;
+        int r;
+
+        r = take(node_image, object);
+        if (r < 0)
+                return r;
+
+        r = show_registration(node_image, object);
+        if (r < 0)
+                return r;
+
+        notify(node_image);
+        return node_image->writer.write.n_conflicts > 0 ? kick_write(node_image)
+                                                        : request_compare(node_image);
+}
+
+static int on_gone(const KubeObject *object, void *userdata) {
+        ClusterNodeImage *node_image = userdata;
+        int r;
+
+        r = clear(node_image);
+        if (r < 0)
+                return r;
+
+        log_info(node_image->log, NULL, "The NodeImage `%s` is gone.", node_image->node_name);
+        notify(node_image);
+        return kube_resource_is_synced(node_image->resource) ? show_registration(node_image, NULL)
+                                                             : 0;
+}
+
+/* Whatever the list shows is the newest, even if its version is lower, as when the server's store was
+ * restored from a backup. What it does not show has not changed. */
+static void on_list(void *userdata) {
+        ClusterNodeImage *node_image = userdata;
+
+        node_image->is_listing = true;
+}
+
+static int on_synced(bool is_first, void *userdata) {
+        ClusterNodeImage *node_image = userdata;
+        int r;
+
+        node_image->is_listing = false;
+        r = is_first ? drop_other_owners(node_image) : 0;
+        if (r < 0)
+                return r;
+
+        return node_image->owner ? 0 : show_registration(node_image, NULL);
+}
+
+static int on_resource_changed(void *userdata) {
+        ClusterNodeImage *node_image = userdata;
+
+        notify(node_image);
+        return kube_resource_is_synced(node_image->resource) ? request_compare(node_image) : 0;
+}
+
+static int on_version(const char *version, void *userdata) {
+        ClusterNodeImage *node_image = userdata;
+
+        reset_writer(&node_image->writer);
+        node_image->registration = registration_free(node_image->registration);
+        if (!version || !node_image->must_register)
+                return 0;
+
+        return registration_new(
+                &(RegistrationOptions){
+                        .client = node_image->client,
+                        .log = node_image->log,
+                        .version = version,
+                        .node_name = node_image->node_name,
+                },
+                &node_image->registration);
+}
+
+static int add_resource(ClusterNodeImage *node_image) {
+        /* Newer first: what is stored need not be converted then. */
+        static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
+        cleanup(free_p) char *subject = NULL, *fields = NULL;
+
+        if (asprintf(&subject, "the NodeImage `%s`", node_image->node_name) < 0) {
+                subject = NULL;
+                return -ENOMEM;
+        }
+
+        if (asprintf(&fields, "metadata.name=%s", node_image->node_name) < 0) {
+                fields = NULL;
+                return -ENOMEM;
+        }
+
+        return kube_resource_new(
+                &(KubeResourceOptions){
+                        .client = node_image->client,
+                        .log = node_image->log,
+                        .metrics = node_image->metrics,
+                        .group = GROUP,
+                        .versions = versions,
+                        .resource = RESOURCE,
+                        .subject = subject,
+                        .speaks_for_all = true,
+                        .selections = { { .fields = fields,
+                                          .on_object = on_object,
+                                          .on_gone = on_gone,
+                                          .on_list = on_list } },
+                        .on_version = on_version,
+                        .on_synced = on_synced,
+                        .on_changed = on_resource_changed,
+                        .userdata = node_image,
+                },
+                &node_image->resource);
+}
+
+/*
+ * Events about images, for those who have requested them
+ *
+ * The reasons are OpenKruise's. A success is an event of the NodeImage; a failure also one of each of the
+ * owners of the tag, too.
+ */
+
+/* "nginx:1.27", "nginx@sha256:..." */
+static int reference_of(const DesiredImage *desired, char **ret) {
+        const char *separator = strchr(desired->tag, ':') ? "@" : ":";
+
+        return asprintf(ret, "%s%s%s", desired->name, separator, desired->tag) < 0 ? -ENOMEM : 0;
+}
+
+static int message_of(const char *reference, const ImageStatus *status, char **ret) {
+        int n;
+
+        if (status->phase != IMAGE_SUCCEEDED)
+                n = asprintf(ret, "Image %s %s", reference, status->message ?: "failed");
+        else if (status->was_present)
+                n = asprintf(ret, "Image %s was already present", reference);
+        else
+                n = asprintf(ret, "Image %s, elapsedTime %.3fs", reference,
+                             (double) status->duration_usec / 1e6);
+        return n < 0 ? -ENOMEM : 0;
+}
+
+static int notify_owners(KubeEvents *events, const DesiredImage *desired, const char *message) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < desired->n_owners; i++) {
+                const OwnerRef *owner = &desired->owners[i];
+                const KubeReference reference = {
+                        .api_version = owner->api_version,
+                        .kind = owner->kind,
+                        .namespace = owner->namespace,
+                        .name = owner->name,
+                        .uid = owner->uid,
+                        .resource_version = owner->resource_version,
+                        .field_path = owner->field_path,
+                };
+
+                if (owner->kind && owner->name)
+                        r = kube_event_send(events, &reference, "Warning", REASON_FAILED, message);
+        }
+
+        return r;
+}
+
+/* subject: what the event is about. The status is final. */
+static int send_outcome(KubeEvents *events, const KubeReference *subject,
+                        const DesiredImage *desired, const ImageStatus *status) {
+        cleanup(free_p) char *reference = NULL, *message = NULL;
+        int r;
+
+        r = reference_of(desired, &reference);
+        if (r < 0)
+                return r;
+
+        r = message_of(reference, status, &message);
+        if (r < 0)
+                return r;
+
+        if (status->phase == IMAGE_SUCCEEDED)
+                return kube_event_send(events, subject, "Normal", REASON_SUCCEEDED, message);
+
+        r = notify_owners(events, desired, message);
+        if (r < 0)
+                return r;
+
+        return kube_event_send(events, subject, "Warning", REASON_FAILED, message);
+}
+
+void cluster_node_image_on_done(ClusterNodeImage *node_image, const Image *image,
+                                const ImageRequest *request) {
+        const ImageStatus *status = image_status_for(image, request->owner, request->desired.name);
+        const char *version = kube_resource_version(node_image->resource);
+        cleanup(free_p) char *api_version = NULL;
+        KubeReference reference = {
+                .kind = "NodeImage",
+                .name = node_image->name,
+                .uid = uid_of(node_image),
+        };
+
+        if (!status || !node_image->owner || strcmp(node_image->owner, request->owner) != 0 ||
+            !version || asprintf(&api_version, GROUP "/%s", version) < 0)
+                return;
+
+        reference.api_version = api_version;
+        (void) send_outcome(node_image->events, &reference, &request->desired, status);
+}
+
+/* The diagnosis */
+
+const Error *cluster_node_image_watch_error(const ClusterNodeImage *node_image) {
+        return kube_resource_error(node_image->resource);
+}
+
+const char *cluster_node_image_obstacle(const ClusterNodeImage *node_image) {
+        const Error *error = kube_resource_error(node_image->resource);
+
+        if (error->kind != ERROR_NONE)
+                return error_message(error);
+        if (!kube_resource_version(node_image->resource))
+                return "waiting for the API server";
+        if (!kube_resource_was_synced(node_image->resource))
+                return "waiting for the list of NodeImages";
+
+        return NULL;
+}
+
+const Error *cluster_node_image_write_error(const ClusterNodeImage *node_image) {
+        return &node_image->writer.error;
+}
+
+static int visit_object(const ClusterNodeImage *node_image, const DiagnosisVisitor *visitor) {
+        cleanup(free_p) char *text = NULL;
+
+        if (node_image->error.kind != ERROR_NONE)
+                return visitor->on_problem("NodeImage", error_message(&node_image->error),
+                                           "correct its spec; until then the rest of it "
+                                           "counts, or the last good one",
+                                           visitor->userdata);
+        if (!kube_resource_was_synced(node_image->resource))
+                return 0;
+        if (!node_image->owner)
+                return visitor->on_fact("NodeImage",
+                                        node_image->must_register
+                                                ? "none yet, will be made"
+                                                : "none yet; a controller or --register-node makes "
+                                                  "it",
+                                        visitor->userdata);
+
+        if (asprintf(&text, "%s (%s), tags: %zu", node_image->name,
+                     kube_resource_version(node_image->resource) ?: "?",
+                     node_image->desired_images.n_items) < 0) {
+                text = NULL;
+                return -ENOMEM;
+        }
+
+        return visitor->on_fact("NodeImage", text, visitor->userdata);
+}
+
+static int visit_error(const DiagnosisVisitor *visitor, const char *subject, const Error *error) {
+        if (error->kind == ERROR_NONE)
+                return 0;
+
+        return visitor->on_problem(subject, error_message(error),
+                                   error->kind == ERROR_DENIED
+                                           ? "give the agent the rights of "
+                                             "packaging/kubernetes/base/rbac.yaml"
+                                           : "it is tried again",
+                                   visitor->userdata);
+}
+
+int cluster_node_image_visit(const ClusterNodeImage *node_image, const DiagnosisVisitor *visitor) {
+        int r;
+
+        r = visit_object(node_image, visitor);
+        if (r >= 0)
+                r = visit_error(visitor, "status of the NodeImage", &node_image->writer.error);
+        if (r >= 0 && node_image->registration)
+                r = visit_error(visitor, "registration of the node",
+                                registration_error(node_image->registration));
+        return r;
+}
+
+/* Its life */
+
+static int on_image(Image *image, void *userdata) {
+        return request_compare(userdata);
+}
+
+int cluster_node_image_new(const ClusterNodeImageOptions *options, ClusterNodeImage **ret) {
+        cleanup(cluster_node_image_free_p) ClusterNodeImage *node_image = NULL;
+        sd_event *event = kube_client_event(options->client);
+        int r;
+
+        node_image = malloc(sizeof(*node_image));
+        if (!node_image)
+                return -ENOMEM;
+
+        *node_image = (ClusterNodeImage){
+                .client = options->client,
+                .events = options->events,
+                .log = options->log,
+                .metrics = options->metrics,
+                .images = options->images,
+                .watcher = { .on_image = on_image, .userdata = node_image },
+                .node_name = strdup(options->node_name),
+                .must_register = options->must_register,
+                .on_changed = options->on_changed,
+                .userdata = options->userdata,
+                .writer.write = { .client = options->client, .userdata = node_image },
+        };
+        write_pace_init(&node_image->writer.pace);
+        deferred_init(&node_image->writer.compare, event, compare_status, node_image);
+        timer_init(&node_image->writer.due, event, ACCURACY_USEC, compare_status, node_image);
+        images_watch(node_image->images, &node_image->watcher);
+        if (!node_image->node_name)
+                return -ENOMEM;
+
+        r = add_resource(node_image);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(node_image);
+        return 0;
+}
+
+ClusterNodeImage *cluster_node_image_free(ClusterNodeImage *node_image) {
+        if (!node_image)
+                return NULL;
+
+        images_unwatch(node_image->images, &node_image->watcher);
+        kube_resource_free(node_image->resource);
+        registration_free(node_image->registration);
+        reset_writer(&node_image->writer);
+        deferred_done(&node_image->writer.compare);
+        timer_done(&node_image->writer.due);
+        free(node_image->writer.uid);
+        forget(node_image);
+        free(node_image->node_name);
+        free(node_image);
+        return NULL;
+}
+
+int cluster_node_image_kick(ClusterNodeImage *node_image) {
+        int r;
+
+        r = kube_resource_kick(node_image->resource);
+        if (r >= 0)
+                r = kick_write(node_image);
+        if (r >= 0 && node_image->registration)
+                r = registration_kick(node_image->registration);
+        return r;
 }

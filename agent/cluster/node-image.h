@@ -5,59 +5,51 @@
  * The NodeImage of this node, as the API server has it
  *
  * Its spec is what one owner ("nodeimage/UID", so that one that was deleted and created again begins
- * anew) requests; its status is what others see of that, and what they have decided themselves: an
- * entry that another writer has finished is not worked on any more.
+ * anew) requests of the images. What became of them is written into its status, at the pace of
+ * write-pace.h; an entry that another writer has finished is not worked on any more. A tag that cannot be
+ * used fails alone; a spec that cannot be used at all leaves the last good one in force. While the server
+ * is away everything goes on, and is reported when it is back.
  */
 
+#include "agent/base/diagnosis-visitor.h"
 #include "agent/base/log.h"
-#include "agent/cluster/status-diff.h"
 #include "agent/image/images.h"
-#include "agent/kube/object.h"
+#include "agent/kube/client.h"
+#include "agent/kube/event.h"
 
 typedef struct ClusterNodeImage ClusterNodeImage;
 
-int cluster_node_image_new(Log *log, Images *images, ClusterNodeImage **ret);
+typedef struct ClusterNodeImageOptions {
+        KubeClient *client; /* borrowed, as all pointers are unless it is said */
+        KubeEvents *events;
+        Log *log;
+        Metrics *metrics; /* may be NULL */
+        Images *images;
+        const char *node_name; /* copied */
+        bool must_register;    /* make a NodeImage if no controller does */
+
+        void (*on_changed)(void *userdata); /* what the functions below say may differ */
+        void *userdata;
+} ClusterNodeImageOptions;
+
+/* Begins to watch. */
+int cluster_node_image_new(const ClusterNodeImageOptions *options, ClusterNodeImage **ret);
+/* Lets go of the images. Takes NULL, returns NULL. */
 ClusterNodeImage *cluster_node_image_free(ClusterNodeImage *node_image);
 
-/* What the watch shows: it is borrowed during the call. A tag that cannot be used fails alone. A spec
- * that cannot be used at all leaves the last good one in force, see cluster_node_image_error(). */
-int cluster_node_image_set(ClusterNodeImage *node_image, const KubeObject *object);
-/* The watch has shown everything for the first time: what a previous run knew of other objects, and
- * no owner has claimed, is forgotten. */
-int cluster_node_image_on_first_sync(ClusterNodeImage *node_image);
+/* Does not wait any longer where it is backing off: the server is known to answer. */
+int cluster_node_image_kick(ClusterNodeImage *node_image);
 
-/* The object is gone: nothing is requested for it any more. */
-int cluster_node_image_clear(ClusterNodeImage *node_image);
+/* A request is done, or refused: if it is one of the object, an event says so. */
+void cluster_node_image_on_done(ClusterNodeImage *node_image, const Image *image,
+                                const ImageRequest *request);
 
-/* NULL: there is no object. Borrowed. */
-const char *cluster_node_image_uid(const ClusterNodeImage *node_image);
-const char *cluster_node_image_name(const ClusterNodeImage *node_image);
+/* Why NodeImages are not watched, or not known yet; NULL: they are. Borrowed. */
+const char *cluster_node_image_obstacle(const ClusterNodeImage *node_image);
 
-/* Why the spec, or a part of it that has no status, is not used; or unset. */
-const Error *cluster_node_image_error(const ClusterNodeImage *node_image);
+/* Why they cannot be watched now, as kube_resource_error(), and why the last status is not written; or
+ * unset. Borrowed. */
+const Error *cluster_node_image_watch_error(const ClusterNodeImage *node_image);
+const Error *cluster_node_image_write_error(const ClusterNodeImage *node_image);
 
-/* What has to be written, see status_diff(). STATUS_SAME if there is no object, or none whose spec
- * could ever be used. */
-int cluster_node_image_diff(const ClusterNodeImage *node_image, struct json_object **ret_patch);
-
-/* The newest version of the object that is known; NULL: none is. Borrowed. */
-const char *cluster_node_image_resource_version(const ClusterNodeImage *node_image);
-
-/* The objects are listed anew: whatever the list shows is the newest, even if its version is lower,
- * as when the server's store was restored from a backup. What it does not show has not changed. */
-void cluster_node_image_on_list(ClusterNodeImage *node_image);
-/* That was all. */
-void cluster_node_image_on_listed(ClusterNodeImage *node_image);
-
-/* A patch was written, and the object has this version since: until the watch shows that, too, this
- * is what is known. The status of an older object is ignored. */
-int cluster_node_image_on_written(ClusterNodeImage *node_image, struct json_object *patch,
-                                  const char *resource_version);
-
-/* Whether a request with this owner is one of the object. */
-bool cluster_node_image_is_owner(const ClusterNodeImage *node_image, const char *owner);
-
-size_t cluster_node_image_n_images(const ClusterNodeImage *node_image);
-
-/* How many of its images are not finished. Does not count beyond this many and one more. */
-unsigned cluster_node_image_n_in_work(const ClusterNodeImage *node_image, unsigned many);
+int cluster_node_image_visit(const ClusterNodeImage *node_image, const DiagnosisVisitor *visitor);

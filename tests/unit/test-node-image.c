@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The NodeImage of this node: its spec becomes requests, what becomes of them its status
+ *
+ * The images are real, on a node without a runtime: none is ever pulled.
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/cluster/node-image.h"
+#include "tests/unit/fake-clock.h"
+#include "tests/unit/fake-kube.h"
+#include "tests/unit/metric-value.h"
+
+#define STATUS_PATH "/apis/apps.kruise.io/v1beta1/nodeimages/node-1/status"
+#define IMAGES(images) "'spec':{'images':{" images "}}"
+#define NGINX IMAGES("'nginx':{'tags':[{'tag':'1','version':3}]}")
+
+static struct Fixture {
+        Log *log;
+        Metrics *metrics;
+        CompletionQueue *completions;
+        Runtimes *runtimes;
+        Images *images;
+        KubeEvents *events;
+        ClusterNodeImage *node_image;
+        char problems[512]; /* their subjects */
+} f;
+
+static void on_changed(void *userdata) {
+}
+
+static void start(void) {
+        const ClusterNodeImageOptions options = {
+                .events = f.events,
+                .log = f.log,
+                .metrics = f.metrics,
+                .images = f.images,
+                .node_name = "node-1",
+                .on_changed = on_changed,
+        };
+
+        assert_int_equal(cluster_node_image_new(&options, &f.node_image), 0);
+}
+
+static PullKeysAsk *drop_keys(PullKeysAsk *ask) {
+        return NULL;
+}
+
+static int set_up(void **state) {
+        fake_kube_open();
+        f = (struct Fixture){ .metrics = metrics_for_test() };
+        assert_int_equal(log_new(LOG_FORMAT_TEXT, -1, &f.log), 0);
+        assert_int_equal(completion_queue_new(fake_kube.event, &f.completions), 0);
+        assert_int_equal(runtimes_new(f.completions, &(RuntimesOptions){ .n_paths = 0 },
+                                      &f.runtimes),
+                         0);
+        assert_int_equal(images_new(&(ImagesOptions){ .completions = f.completions,
+                                                      .log = f.log,
+                                                      .runtimes = f.runtimes,
+                                                      .limits = { .max_parallel_pulls = 1 },
+                                                      .keys = { .drop = drop_keys } },
+                                    &f.images),
+                         0);
+        assert_int_equal(kube_events_new(&(KubeEventsOptions){ .log = f.log,
+                                                               .component = "test",
+                                                               .node_name = "node-1" },
+                                         &f.events),
+                         0);
+        return 0;
+}
+
+static int tear_down(void **state) {
+        assert_null(cluster_node_image_free(f.node_image));
+        kube_events_free(f.events);
+        images_free(f.images);
+        runtimes_free(f.runtimes);
+        completion_queue_free(f.completions);
+        metrics_free(f.metrics);
+        log_free(f.log);
+        fake_clock_done();
+        fake_kube_close();
+        return 0;
+}
+
+/* With " instead of '. */
+static char *json(const char *text) {
+        char *copy = strdup(text);
+
+        for (char *at = copy; *at; at++)
+                if (*at == '\'')
+                        *at = '"';
+        return copy;
+}
+
+static void turn(void) {
+        fake_clock_turn(fake_kube.event);
+}
+
+static void answer(const char *path, int code, const char *text) {
+        cleanup(free_p) char *body = json(text);
+
+        assert_int_equal(fake_kube_answer_call(fake_kube_find(NULL, path), code, body), 0);
+}
+
+static void discover(void) {
+        answer("/apis/apps.kruise.io", 200, "{'versions':[{'version':'v1beta1'}]}");
+        answer("/apis/apps.kruise.io/v1beta1", 200,
+               "{'resources':[{'name':'nodeimages'},{'name':'nodeimages/status'}]}");
+}
+
+static KubeCall *the_watch(void) {
+        KubeCall *call = fake_kube_find("GET", "watch=true");
+
+        assert_non_null(call);
+        return call;
+}
+
+/* An event of the watch. */
+static void show(const char *type, const char *uid, const char *version, const char *content) {
+        cleanup(free_p) char *text = NULL, *line = NULL;
+
+        assert_true(asprintf(&text,
+                             "{'type':'%s','object':{'apiVersion':'apps.kruise.io/v1beta1',"
+                             "'kind':'NodeImage','metadata':{'name':'node-1','uid':'%s',"
+                             "'resourceVersion':'%s'},%s}}\n",
+                             type, uid, version, content) > 0);
+        line = json(text);
+        assert_int_equal(fake_kube_send(the_watch(), line, strlen(line)), 0);
+}
+
+static void start_synced(const char *content) {
+        cleanup(free_p) char *end =
+                json("{'type':'BOOKMARK','object':{'metadata':{'resourceVersion':"
+                     "'5','annotations':{'k8s.io/initial-events-end':'true'}}}}\n");
+
+        start();
+        discover();
+        assert_int_equal(fake_kube_accept(the_watch()), 0);
+        if (content)
+                show("ADDED", "u-1", "5", content);
+        assert_int_equal(fake_kube_send(the_watch(), end, strlen(end)), 0);
+        turn();
+}
+
+/* Lets time pass until the status is written. */
+static const char *await_write(void) {
+        const KubeCall *call;
+
+        turn();
+        while (!(call = fake_kube_find("PATCH", STATUS_PATH))) {
+                fake_clock_skip(fake_kube.event);
+                turn();
+        }
+
+        return call->request.body;
+}
+
+static void assert_no_write(void) {
+        fake_clock_pass(fake_kube.event, 10 * 1000000);
+        assert_null(fake_kube_find("PATCH", STATUS_PATH));
+}
+
+static void assert_contains(const char *text, const char *part) {
+        if (!strstr(text, part))
+                fail_msg("%s is not in %s", part, text);
+}
+
+/* The owners of a desired image, with a space behind each. */
+static void assert_owners(const char *tag, const char *owners) {
+        const Image *image = images_find(f.images, "nginx", tag);
+        char found[256] = "";
+
+        for (const ImageRequest *request = image ? image_requests(image) : NULL; request;
+             request = request->next) {
+                strcat(found, request->owner);
+                strcat(found, " ");
+        }
+
+        assert_string_equal(found, owners);
+}
+
+static void test_spec_and_status(void **state) {
+        const char *body;
+
+        start_synced(NGINX);
+        assert_owners("1", "nodeimage/u-1 ");
+        body = await_write();
+        assert_contains(body, "\"resourceVersion\":\"5\"");
+        assert_contains(body, "\"desired\":1");
+        answer(STATUS_PATH, 200, "{'metadata':{'resourceVersion':'6'}}");
+        assert_no_write();
+        assert_true(metric_value(f.metrics,
+                                 "inplaced_nodeimage_status_writes_total{result=\"succeeded\"}") ==
+                    1);
+}
+
+/* What was written counts as what the object says until the watch shows it; an older object does not. */
+static void test_older_event(void **state) {
+        start_synced(NGINX);
+        (void) await_write();
+        answer(STATUS_PATH, 200, "{'metadata':{'resourceVersion':'7'}}");
+        show("MODIFIED", "u-1", "6", NGINX);
+        assert_no_write();
+        show("MODIFIED", "u-1", "8", NGINX ",'status':{}");
+        assert_contains(await_write(), "\"resourceVersion\":\"8\"");
+}
+
+static void test_conflict(void **state) {
+        start_synced(NGINX);
+        (void) await_write();
+        answer(STATUS_PATH, 409, "");
+        show("MODIFIED", "u-1", "9", NGINX);
+        assert_contains(await_write(), "\"resourceVersion\":\"9\"");
+}
+
+/* The object was deleted and made again while its status was written. */
+static void test_another_object(void **state) {
+        start_synced(NGINX);
+        (void) await_write();
+        show("DELETED", "u-1", "6", NGINX);
+        show("ADDED", "u-2", "7", NGINX);
+        turn();
+        assert_owners("1", "nodeimage/u-2 ");
+        answer(STATUS_PATH, 200, "{'metadata':{'resourceVersion':'8'}}");
+        assert_contains(await_write(), "\"resourceVersion\":\"7\"");
+}
+
+static void test_gone(void **state) {
+        start_synced(NGINX);
+        show("DELETED", "u-1", "6", NGINX);
+        turn();
+        assert_int_equal(images_count(f.images), 0);
+        assert_no_write();
+}
+
+/* Another writer has finished it: it is not pulled, and its entry stays as it is. */
+static void test_finished_by_another(void **state) {
+        start_synced(NGINX ",'status':{'desired':1,'succeeded':1,'failed':0,'pulling':0,"
+                           "'imageStatuses':{'nginx':{'tags':[{'tag':'1','version':3,"
+                           "'phase':'Succeeded','completionTime':'2026-01-01T00:00:00Z'}]}}}");
+        assert_int_equal(image_status_for(images_find(f.images, "nginx", "1"), "nodeimage/u-1",
+                                          "nginx")
+                                 ->phase,
+                         IMAGE_SUCCEEDED);
+        assert_no_write();
+}
+
+/* What a previous run was asked for by an object that is not there any more. */
+static void test_other_owners(void **state) {
+        DesiredImage desired;
+
+        assert_int_equal(desired_image_init(&desired, "nginx", "1"), 0);
+        for (unsigned i = 0; i < 2; i++)
+                assert_int_equal(images_set_desired(f.images, i ? "file/x" : "nodeimage/u-0",
+                                                    &(DesiredImages){ .items = &desired,
+                                                                      .n_items = 1 },
+                                                    false),
+                                 0);
+        start_synced(NULL);
+        assert_owners("1", "file/x ");
+        desired_image_done(&desired);
+}
+
+static int on_problem(const char *subject, const char *message, const char *advice,
+                      void *userdata) {
+        strcat(f.problems, subject);
+        return 0;
+}
+
+static int on_fact(const char *subject, const char *value, void *userdata) {
+        return 0;
+}
+
+static const char *problems(void) {
+        f.problems[0] = '\0';
+        assert_int_equal(cluster_node_image_visit(f.node_image,
+                                                  &(DiagnosisVisitor){ .on_problem = on_problem,
+                                                                       .on_fact = on_fact }),
+                         0);
+        return f.problems;
+}
+
+/* The last good one stays in force. */
+static void test_useless_spec(void **state) {
+        start_synced(NGINX);
+        assert_string_equal(problems(), "");
+        show("MODIFIED", "u-1", "6", "'spec':{'images':[]}");
+        turn();
+        assert_owners("1", "nodeimage/u-1 ");
+        assert_string_equal(problems(), "NodeImage");
+        show("MODIFIED", "u-1", "7", IMAGES("'nginx':{'tags':[{'tag':'2','version':3}]}"));
+        turn();
+        assert_owners("1", "");
+        assert_owners("2", "nodeimage/u-1 ");
+        assert_string_equal(problems(), "");
+}
+
+static void test_obstacle(void **state) {
+        start();
+        assert_string_equal(cluster_node_image_obstacle(f.node_image),
+                            "waiting for the API server");
+        discover();
+        assert_string_equal(cluster_node_image_obstacle(f.node_image),
+                            "waiting for the list of NodeImages");
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(test_spec_and_status, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_older_event, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_conflict, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_another_object, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_gone, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_finished_by_another, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_other_owners, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_useless_spec, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_obstacle, set_up, tear_down),
+        };
+
+        return cmocka_run_group_tests_name("NodeImage", tests, NULL, NULL);
+}
