@@ -10,6 +10,9 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/node/owner.h"
+
+#define OWNERS_MAX 32 /* shown per image */
 
 /* The caller, for the log and for refusals. */
 typedef struct Caller {
@@ -60,6 +63,93 @@ static int caller_init(const Peer *peer, Caller *ret) {
         *ret = caller;
         caller = (Caller){ .user = NULL };
         return 0;
+}
+
+int api_describe_caller(const Peer *peer, char **ret) {
+        cleanup(caller_done) Caller caller = { .user = NULL };
+        int r;
+
+        r = caller_init(peer, &caller);
+        if (r < 0)
+                return r;
+
+        make_plain_text(caller.words);
+        *ret = take_ptr(caller.words);
+        return 0;
+}
+
+static bool has_words(const RequestedBy *requested, const char *words) {
+        for (size_t i = 0; i < requested->n_words; i++)
+                if (strcmp(requested->words[i], words) == 0)
+                        return true;
+
+        return false;
+}
+
+/* Takes the words over. */
+static int add_words(RequestedBy *requested, char *words) {
+        cleanup(free_p) char *owned = words;
+
+        if (!requested->words)
+                requested->words = calloc(OWNERS_MAX, sizeof(requested->words[0]));
+        if (!requested->words)
+                return -ENOMEM;
+
+        if (requested->n_words < OWNERS_MAX && !has_words(requested, words))
+                requested->words[requested->n_words++] = take_ptr(owned);
+        return 0;
+}
+
+/* An object of the cluster requests it on behalf of others. */
+static int add_owners_of_request(RequestedBy *requested, const ImageRequest *request) {
+        const OwnerRef self = owner_to_reference(request->owner, &request->desired);
+        bool is_on_behalf = owner_is_node_image(request->owner) && request->desired.n_owners > 0;
+        const OwnerRef *references = is_on_behalf ? request->desired.owners : &self;
+        size_t n = is_on_behalf ? request->desired.n_owners : 1;
+
+        for (size_t i = 0; i < n; i++) {
+                char *words;
+                int r;
+
+                r = owner_reference_to_words(&references[i], &words);
+                if (r < 0)
+                        return r;
+
+                if (is_on_behalf)
+                        make_plain_text(words);
+                r = add_words(requested, words);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+/* One that is done is kept for its status to be read. */
+static bool is_requested(const ImageRequest *request) {
+        return !request->is_expired && !(request->is_done && owner_is_request(request->owner));
+}
+
+int requested_by_add(RequestedBy *requested, const Image *image) {
+        for (const ImageRequest *request = image_requests(image); request;
+             request = request->next) {
+                int r;
+
+                if (!is_requested(request))
+                        continue;
+
+                r = add_owners_of_request(requested, request);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+void requested_by_done(RequestedBy *requested) {
+        for (size_t i = 0; i < requested->n_words; i++)
+                free(requested->words[i]);
+        free(requested->words);
 }
 
 void api_count(Api *api, const char *method, ErrorKind result) {

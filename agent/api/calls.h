@@ -66,6 +66,19 @@ int api_refuse(Api *api, RpcRequest *request, ErrorKind kind, const char *reason
 int api_log_change(Api *api, const RpcRequest *request, const char *request_id, const char *format,
                    ...) __attribute__((format(printf, 4, 5)));
 
+/* "jo (uid 1000, pid 4242)"; the caller of this owns it. */
+int api_describe_caller(const Peer *peer, char **ret);
+
+/* Who requests an image, in the words of owner_reference_to_words(). All zero: no one so far. */
+typedef struct RequestedBy {
+        char **words; /* owned, as are the texts */
+        size_t n_words;
+} RequestedBy;
+
+/* Adds the first few. A local request that is done requests nothing any more. */
+int requested_by_add(RequestedBy *requested, const Image *image);
+void requested_by_done(RequestedBy *requested);
+
 /* Restarting containers is a right of its own: root's, and that of the members of one group. */
 int api_check_restart(const Api *api, const RpcRequest *request, Error *reterr);
 

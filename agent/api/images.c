@@ -6,9 +6,6 @@
 
 #include "agent/api/calls.h"
 #include "agent/base/cleanup.h"
-#include "agent/node/owner.h"
-
-#define OWNERS_MAX 32 /* shown per image */
 
 typedef Inplaced__V1__Image ImageMessage;
 
@@ -27,55 +24,27 @@ void listing_drop(ImageListing *listing) {
         free(listing);
 }
 
-static void image_message_done(ImageMessage *message) {
-        for (size_t i = 0; i < message->n_wanted_by; i++)
-                free(message->wanted_by[i]);
-        free(message->wanted_by);
-}
+/* The message borrows the words. */
+typedef struct ImageEntry {
+        ImageMessage message;
+        RequestedBy requested;
+} ImageEntry;
 
 typedef struct ImageMessages {
-        ImageMessage *items;
+        ImageEntry *items;
         ImageMessage **list;
         size_t n_items;
 } ImageMessages;
 
 static void image_messages_done(ImageMessages *messages) {
         for (size_t i = 0; i < messages->n_items; i++)
-                image_message_done(&messages->items[i]);
+                requested_by_done(&messages->items[i].requested);
         free(messages->items);
         free(messages->list);
 }
 
-static bool has_owner(const ImageMessage *message, const char *words) {
-        for (size_t i = 0; i < message->n_wanted_by; i++)
-                if (strcmp(message->wanted_by[i], words) == 0)
-                        return true;
-
-        return false;
-}
-
-static int add_owners(ImageMessage *message, const Image *image) {
-        int r;
-
-        for (const ImageRequest *request = image_requests(image); request;
-             request = request->next) {
-                cleanup(free_p) char *words = NULL;
-
-                if (request->is_expired || message->n_wanted_by == OWNERS_MAX)
-                        continue;
-
-                r = owner_to_words(request->owner, &words);
-                if (r < 0)
-                        return r;
-                if (!has_owner(message, words))
-                        message->wanted_by[message->n_wanted_by++] = take_ptr(words);
-        }
-
-        return 0;
-}
-
 /* The owners of the image under one of its names. */
-static int add_owners_of(ImageMessage *message, const Api *api, const char *reference) {
+static int add_owners_of(RequestedBy *requested, const Api *api, const char *reference) {
         cleanup(free_p) char *name = NULL;
         const Image *image;
         ImageRef ref;
@@ -89,7 +58,7 @@ static int add_owners_of(ImageMessage *message, const Api *api, const char *refe
                 return r;
 
         image = images_find(api->images, name, image_ref_tag_or_digest(&ref));
-        return image ? add_owners(message, image) : 0;
+        return image ? requested_by_add(requested, image) : 0;
 }
 
 /* Moves the texts that can be passed on to the front and counts them. */
@@ -109,7 +78,8 @@ static size_t keep_plain(char **texts, size_t n) {
         return n_kept;
 }
 
-static int image_message_init(ImageMessage *message, const Api *api, CriImage *image) {
+static int image_entry_init(ImageEntry *entry, const Api *api, CriImage *image) {
+        ImageMessage *message = &entry->message;
         int r = 0;
 
         inplaced__v1__image__init(message);
@@ -120,14 +90,12 @@ static int image_message_init(ImageMessage *message, const Api *api, CriImage *i
         message->n_repo_digests = keep_plain(image->repo_digests, image->n_repo_digests);
         message->size_bytes = image->size;
         message->pinned = image->pinned;
-        message->wanted_by = calloc(OWNERS_MAX, sizeof(message->wanted_by[0]));
-        if (!message->wanted_by)
-                return -ENOMEM;
-
         for (size_t i = 0; r >= 0 && i < message->n_repo_tags; i++)
-                r = add_owners_of(message, api, message->repo_tags[i]);
+                r = add_owners_of(&entry->requested, api, message->repo_tags[i]);
         for (size_t i = 0; r >= 0 && i < message->n_repo_digests; i++)
-                r = add_owners_of(message, api, message->repo_digests[i]);
+                r = add_owners_of(&entry->requested, api, message->repo_digests[i]);
+        message->requested_by = entry->requested.words;
+        message->n_requested_by = entry->requested.n_words;
         return r;
 }
 
@@ -140,8 +108,10 @@ static int reply_with(const Api *api, const CriImageList *list, ImageMessages *m
                 return -ENOMEM;
 
         for (size_t i = 0; i < list->n_images; i++) {
-                messages->list[i] = &messages->items[messages->n_items++];
-                r = image_message_init(messages->list[i], api, list->images[i]);
+                ImageEntry *entry = &messages->items[messages->n_items++];
+
+                messages->list[i] = &entry->message;
+                r = image_entry_init(entry, api, list->images[i]);
                 if (r < 0)
                         return r;
         }

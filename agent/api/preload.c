@@ -44,6 +44,7 @@ struct Preload {
         RpcRequest *request;
         char id[ID_SIZE];
         char *owner;
+        char *caller; /* in words */
         bool detach;
         PreloadItem *items;
         size_t n_items;
@@ -92,6 +93,7 @@ void preload_drop(Preload *preload) {
         }
         free(preload->items);
         free(preload->owner);
+        free(preload->caller);
         list_remove(&preload->api->preloads, preload);
         rpc_request_unref(preload->request);
         free(preload);
@@ -472,10 +474,15 @@ static int preload_new(Api *api, const PreloadMessage *message, const Peer *peer
         preload->detach = message->detach;
         list_prepend(&api->preloads, preload);
         (void) snprintf(preload->id, sizeof(preload->id), "%016" PRIx64, random_id());
-        if (asprintf(&preload->owner, OWNER_REQUEST "%s", preload->id) < 0) {
+        if (asprintf(&preload->owner, "%s%s", message->detach ? OWNER_REQUEST : OWNER_CALL,
+                     preload->id) < 0) {
                 preload->owner = NULL;
                 return -ENOMEM;
         }
+
+        r = api_describe_caller(peer, &preload->caller);
+        if (r < 0)
+                return r;
 
         r = check_limits(message, reterr);
         if (r < 0)
@@ -518,6 +525,20 @@ static int by_image(const void *a, const void *b) {
         return order != 0 ? order : strcmp(x->tag, y->tag);
 }
 
+/* Who requests it is kept with it: its process may be gone when an operator asks. */
+static int add_caller(const Preload *preload, DesiredImage *desired) {
+        char uid[16];
+
+        (void) snprintf(uid, sizeof(uid), "%u", (unsigned) rpc_request_peer(preload->request)->uid);
+        return desired_image_add_owner(desired, &(OwnerRef){
+                                                        .api_version = (char *) OWNER_API_VERSION,
+                                                        .kind = (char *) owner_kind(preload->owner),
+                                                        .name = (char *) preload->id,
+                                                        .uid = uid,
+                                                        .field_path = preload->caller,
+                                                });
+}
+
 /* One desired image for each image, however often it is asked for. */
 static int collect_desired(Preload *preload, const PreloadMessage *message,
                            DesiredImages *desired_images) {
@@ -545,6 +566,12 @@ static int collect_desired(Preload *preload, const PreloadMessage *message,
                         return r;
 
                 read_limits(message, &desired);
+                r = add_caller(preload, &desired);
+                if (r < 0) {
+                        desired_image_done(&desired);
+                        return r;
+                }
+
                 r = desired_images_take(desired_images, &desired);
                 if (r < 0)
                         return r;
@@ -608,12 +635,90 @@ int api_preload(RpcRequest *request, const void *message, void *userdata) {
         return preload_ask(preload, message);
 }
 
-/* All local requests for one image. */
-static int cancel_image(Api *api, const char *text, Error *reterr) {
-        cleanup(free_p) char *name = NULL;
-        const Image *image;
-        ImageRef ref;
+/* Its caller, and root. An older agent has not noted who it was. */
+static bool may_cancel(const Peer *peer, const OwnerRef *reference) {
+        char uid[16];
+
+        (void) snprintf(uid, sizeof(uid), "%u", (unsigned) peer->uid);
+        return peer_is_root(peer) || (reference->uid && strcmp(reference->uid, uid) == 0);
+}
+
+/* The first that is left: a request is gone after it was withdrawn. */
+static const ImageRequest *next_to_cancel(const Image *image, const Peer *peer) {
+        for (const ImageRequest *request = image_requests(image); request;
+             request = request->next) {
+                const OwnerRef reference = owner_to_reference(request->owner, &request->desired);
+
+                if (!request->is_done && owner_is_request(request->owner) &&
+                    may_cancel(peer, &reference))
+                        return request;
+        }
+
+        return NULL;
+}
+
+/* All local requests for one image that this caller may cancel. */
+static int cancel_image(Api *api, const Peer *peer, const Image *image) {
+        const ImageRequest *request;
         int n = 0, r;
+
+        while (image && (request = next_to_cancel(image, peer))) {
+                cleanup(free_p) char *owner = strdup(request->owner);
+
+                r = owner ? images_withdraw(api->images, owner, image) : -ENOMEM;
+                if (r < 0)
+                        return r;
+                n += r;
+        }
+
+        return n;
+}
+
+static const ImageRequest *find_request(const Api *api, const char *owner) {
+        for (size_t i = 0; i < images_count(api->images); i++)
+                for (const ImageRequest *request = image_requests(images_get(api->images, i));
+                     request; request = request->next)
+                        if (strcmp(request->owner, owner) == 0 && !request->is_done)
+                                return request;
+
+        return NULL;
+}
+
+static int cancel_request(Api *api, const Peer *peer, const char *id, Error *reterr) {
+        static const char *const prefixes[] = { OWNER_REQUEST, OWNER_CALL };
+
+        for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
+                cleanup(free_p) char *owner = NULL, *words = NULL;
+                const ImageRequest *request;
+                OwnerRef reference;
+
+                if (asprintf(&owner, "%s%s", prefixes[i], id) < 0) {
+                        owner = NULL;
+                        return -ENOMEM;
+                }
+
+                request = find_request(api, owner);
+                if (!request)
+                        continue;
+
+                reference = owner_to_reference(request->owner, &request->desired);
+                if (may_cancel(peer, &reference))
+                        return images_withdraw(api->images, owner, NULL);
+                if (owner_reference_to_words(&reference, &words) < 0)
+                        return -ENOMEM;
+
+                return error_set(reterr, ERROR_DENIED,
+                                 "only root and the user who made it may cancel it: %s", words);
+        }
+
+        return 0;
+}
+
+/* An image that was never requested is none. */
+static int find_image(const Api *api, const char *text, const Image **ret, Error *reterr) {
+        cleanup(free_p) char *name = NULL;
+        ImageRef ref;
+        int r;
 
         r = image_ref_parse(text, &ref, reterr);
         if (r < 0)
@@ -623,61 +728,53 @@ static int cancel_image(Api *api, const char *text, Error *reterr) {
         if (r < 0)
                 return r;
 
-        image = images_find(api->images, name, image_ref_tag_or_digest(&ref));
-        for (const ImageRequest *request = image ? image_requests(image) : NULL; request;) {
-                cleanup(free_p) char *owner = NULL;
-
-                if (request->is_done ||
-                    strncmp(request->owner, OWNER_REQUEST, strlen(OWNER_REQUEST))) {
-                        request = request->next;
-                        continue;
-                }
-
-                owner = strdup(request->owner); /* the request is gone after the call */
-                r = owner ? images_withdraw(api->images, owner, image) : -ENOMEM;
-                if (r < 0)
-                        return r;
-                n += r;
-                request = image_requests(image);
-        }
-
-        return n;
+        *ret = images_find(api->images, name, image_ref_tag_or_digest(&ref));
+        return 0;
 }
 
-static int cancel_request(Api *api, const char *id) {
-        cleanup(free_p) char *owner = NULL;
+static int cancel(Api *api, const Peer *peer, const CancelMessage *message, RequestedBy *requested,
+                  Error *reterr) {
+        const Image *image = NULL;
+        int n, r;
 
-        if (asprintf(&owner, OWNER_REQUEST "%s", id) < 0) {
-                owner = NULL;
-                return -ENOMEM;
-        }
+        if (!message->request_id[0] == !message->image[0])
+                return error_set(reterr, ERROR_INVALID, "give either a request_id or an image");
+        if (message->request_id[0])
+                return cancel_request(api, peer, message->request_id, reterr);
 
-        return images_withdraw(api->images, owner, NULL);
+        r = find_image(api, message->image, &image, reterr);
+        if (r < 0)
+                return r;
+
+        n = cancel_image(api, peer, image);
+        if (n < 0)
+                return n;
+
+        r = image ? requested_by_add(requested, image) : 0;
+        return r < 0 ? r : n;
 }
 
 int api_cancel(RpcRequest *request, const void *message, void *userdata) {
         Inplaced__V1__CancelResponse reply = INPLACED__V1__CANCEL_RESPONSE__INIT;
+        cleanup(requested_by_done) RequestedBy requested = { .n_words = 0 };
         cleanup(error_done) Error error = ERROR_INIT;
-        const CancelMessage *cancel = message;
+        const CancelMessage *what = message;
         int r;
 
-        if (!cancel->request_id[0] == !cancel->image[0])
-                return api_refuse(userdata, request, ERROR_INVALID,
-                                  "give either a request_id or an image");
-
-        r = cancel->image[0] ? cancel_image(userdata, cancel->image, &error)
-                             : cancel_request(userdata, cancel->request_id);
+        r = cancel(userdata, rpc_request_peer(request), what, &requested, &error);
         if (error.kind != ERROR_NONE)
                 return api_refuse(userdata, request, error.kind, error_message(&error));
         if (r < 0)
                 return r;
 
         reply.canceled = (uint32_t) r;
+        reply.requested_by = requested.words;
+        reply.n_requested_by = requested.n_words;
         if (r > 0) {
-                r = api_log_change(userdata, request, cancel->image[0] ? NULL : cancel->request_id,
+                r = api_log_change(userdata, request, what->image[0] ? NULL : what->request_id,
                                    "Canceled %d pull%s of %s%s", r, r == 1 ? "" : "s",
-                                   cancel->image[0] ? "" : "request ",
-                                   cancel->image[0] ? cancel->image : cancel->request_id);
+                                   what->image[0] ? "" : "request ",
+                                   what->image[0] ? what->image : what->request_id);
                 if (r < 0) {
                         rpc_request_unref(request);
                         return r;

@@ -13,6 +13,9 @@
  * that goes away meanwhile is connected to again and asked again. */
 int command_pull(const Options *options);
 
+/* Withdraws what is not finished of a request of this user, or all of these for an image. */
+int command_cancel(const Options *options);
+
 /* Has containers of a pod stopped, so that the kubelet starts them again, and shows what becomes of
  * each. SIGINT drops what has not begun. */
 int command_restart(const Options *options);

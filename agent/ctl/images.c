@@ -22,7 +22,7 @@ static const TableColumn columns[] = {
         { .title = "DIGESTS",   .is_wide = true                    },
         { .title = "SIZE",      .is_right = true                   },
         { .title = "PINNED"                                        },
-        { .title = "WANTED BY", .may_be_cut = true                 },
+        { .title = "REQUESTED BY", .may_be_cut = true                 },
 };
 /* clang-format on */
 
@@ -51,10 +51,10 @@ static char *text_join(char *const *texts, size_t n) {
 static int add_row(Table *table, const Inplaced__V1__Image *image, bool is_wide) {
         cleanup(free_p) char *names = text_join(image->repo_tags, image->n_repo_tags);
         cleanup(free_p) char *digests = text_join(image->repo_digests, image->n_repo_digests);
-        cleanup(free_p) char *wanted_by = text_join(image->wanted_by, image->n_wanted_by);
+        cleanup(free_p) char *requested_by = text_join(image->requested_by, image->n_requested_by);
         FormatBuffer id, size;
 
-        if (!names || !digests || !wanted_by)
+        if (!names || !digests || !requested_by)
                 return -ENOMEM;
 
         return table_add_row(table, (const char *const[]){
@@ -63,7 +63,7 @@ static int add_row(Table *table, const Inplaced__V1__Image *image, bool is_wide)
                                             digests[0] ? digests : "-",
                                             format_size(image->size_bytes, &size),
                                             image->pinned ? "yes" : "no",
-                                            wanted_by[0] ? wanted_by : "-",
+                                            requested_by[0] ? requested_by : "-",
                                     });
 }
 
@@ -93,7 +93,7 @@ static json_object *image_json(const Inplaced__V1__Image *image) {
                                 image->n_repo_digests) ||
             !output_add_number(object, "sizeBytes", image->size_bytes) ||
             !output_add_bool(object, "pinned", image->pinned) ||
-            !output_add_strings(object, "wantedBy", image->wanted_by, image->n_wanted_by))
+            !output_add_strings(object, "requestedBy", image->requested_by, image->n_requested_by))
                 return NULL;
 
         return take_ptr(object);

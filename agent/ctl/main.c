@@ -110,6 +110,9 @@ static const Command commands[] = {
           "  --attempts NUMBER                   at most\n"
           "  --no-wait                           leave the request with the agent\n"
           "  -q, --quiet                         print nothing but image IDs\n" },
+        { "cancel", 1, 1, command_cancel, OPTION_GROUP_NONE, "cancel REQUEST|IMAGE",
+          "Withdraws what is not finished of a request, or of your requests for an image. What a\n"
+          "file of the images folder or the cluster requests is withdrawn there.\n" },
         { "restart", 1, 1, command_restart, OPTION_GROUP_RESTART, "restart POD[/CONTAINER]",
           "Stops containers of a pod, gracefully, so that the kubelet starts them again.\n"
           "Ctrl-C drops what has not begun.\n"

@@ -143,14 +143,27 @@ static int print_update(Pull *pull) {
         return options_wants_table(pull->options) ? print_items(pull, false) : 0;
 }
 
+/* A request that goes on without us can be withdrawn. */
+static int print_request(const Pull *pull) {
+        const char *id = pull->list.request_id;
+
+        if (!pull->options->no_wait || pull->options->quiet || !id[0])
+                return 0;
+
+        return print_safe("request %s; to withdraw it: inplacectl cancel %s", id, id);
+}
+
 /* To be called when nothing will change any more. */
 static int print_end(Pull *pull) {
         cleanup(json_put_p) json_object *tree = NULL;
+        int r;
 
         if (pull->view)
                 return draw(pull);
-        if (options_wants_table(pull->options))
-                return print_items(pull, true);
+        if (options_wants_table(pull->options)) {
+                r = print_items(pull, true);
+                return r < 0 ? r : print_request(pull);
+        }
 
         tree = pull_report_json(&pull->list);
         return tree ? output_tree(pull->options->format, tree) : -ENOMEM;

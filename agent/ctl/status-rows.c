@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +42,43 @@ static StatusRow *find_or_add(StatusRows *rows, const char *image, const char *t
 static void read_spec(StatusRow *row, json_object *tag) {
         row->policy = text_or_empty(tag, "imagePullPolicy");
         row->created_at = json_get_time(tag, "createdAt");
+        row->owners = json_get(tag, "ownerReferences", json_type_array);
+}
+
+static void put_owner(FILE *file, json_object *owner) {
+        const char *kind = text_or_empty(owner, "kind"), *name = text_or_empty(owner, "name");
+        const char *namespace = text_or_empty(owner, "namespace");
+        const char *caller = text_or_empty(owner, "fieldPath");
+
+        if (strcmp(kind, "File") == 0)
+                fprintf(file, "folder:%s", name);
+        else if (strcmp(kind, "Request") == 0 || strcmp(kind, "Call") == 0)
+                fprintf(file, "%s%srequest %s", caller, caller[0] ? ", " : "", name);
+        else if (strcmp(kind, "NodeImage") == 0)
+                fputs(kind, file);
+        else
+                fprintf(file, "%s %s%s%s", strcmp(kind, "ImagePullJob") == 0 ? "job" : kind,
+                        namespace, namespace[0] ? "/" : "", name);
+}
+
+char *status_row_requested_by(const StatusRow *row) {
+        size_t n = row->owners ? json_object_array_length(row->owners) : 0, size;
+        char *text = NULL;
+        FILE *file;
+
+        file = open_memstream(&text, &size);
+        if (!file)
+                return NULL;
+
+        for (size_t i = 0; i < n; i++) {
+                if (i > 0)
+                        fputs("; ", file);
+                put_owner(file, json_object_array_get_idx(row->owners, i));
+        }
+
+        if (fclose(file) != 0)
+                free(take_ptr(text));
+        return text;
 }
 
 static void read_status(StatusRow *row, json_object *tag) {

@@ -20,7 +20,8 @@ typedef struct StatusRow {
         int progress;      /* percent */
         const char *image_id;
         const char *message;
-        int64_t created_at; /* seconds since the epoch, 0 if unknown, as are the next two */
+        json_object *owners; /* NULL: not known */
+        int64_t created_at;  /* seconds since the epoch, 0 if unknown, as are the next two */
         int64_t started_at;
         int64_t completed_at;
 } StatusRow;
@@ -35,3 +36,7 @@ typedef struct StatusRows {
 /* The object is borrowed as long as the rows live. */
 int status_rows_read(json_object *node_image, StatusRows *ret);
 void status_rows_done(StatusRows *rows);
+
+/* Who requests it, as in the list of images: "folder:web.yaml", "job team/warm", "jo (uid 1000, pid
+ * 4242), request 7f3a", joined with "; ". "" if that is not known; NULL if there is no memory. */
+char *status_row_requested_by(const StatusRow *row);

@@ -30,6 +30,7 @@ static const TableColumn columns[] = {
         { .title = "IMAGE ID"                       },
         { .title = "TIME",     .is_right = true, .is_wide = true },
         { .title = "AGE",      .is_right = true     },
+        { .title = "REQUESTED BY", .is_wide = true  },
         { .title = "MESSAGE",  .may_be_cut = true   },
 };
 /* clang-format on */
@@ -39,8 +40,12 @@ static int64_t between(int64_t from, int64_t to) {
 }
 
 static int add_row(Table *table, const StatusRow *row, bool is_wide, int64_t now) {
+        cleanup(free_p) char *requested_by = status_row_requested_by(row);
         FormatBuffer progress, id, age, took;
         int64_t since = row->created_at ?: row->started_at;
+
+        if (!requested_by)
+                return -ENOMEM;
 
         snprintf(progress.text, sizeof(progress.text), "%d%%", row->progress);
 
@@ -60,6 +65,7 @@ static int add_row(Table *table, const StatusRow *row, bool is_wide, int64_t now
                                                          &took)
                                        : "-",
                                since > 0 ? format_age((uint64_t) between(since, now), &age) : "-",
+                               requested_by[0] ? requested_by : "-",
                                row->message,
                        });
 }

@@ -51,14 +51,10 @@ static json_object *owner_ref_to_json(const OwnerRef *owner) {
 }
 
 static json_object *request_to_json(const ImageRequest *request) {
+        OwnerRef owner = owner_to_reference(request->owner, &request->desired);
         char version[32];
-        OwnerRef owner = {
-                .api_version = (char *) OWNER_API_VERSION,
-                .kind = (char *) owner_kind(request->owner),
-                .name = (char *) owner_name(request->owner),
-                .resource_version = request->is_done ? version : NULL,
-        };
 
+        owner.resource_version = request->is_done ? version : NULL;
         (void) snprintf(version, sizeof(version), "%" PRId64, request->desired.version);
         return owner_ref_to_json(&owner);
 }
@@ -70,7 +66,8 @@ static json_object *owners_to_json(const DesiredImage *desired, const Image *ima
                 return NULL;
 
         for (size_t i = 0; i < desired->n_owners; i++)
-                if (!append(list, owner_ref_to_json(&desired->owners[i])))
+                if (!text_equal(desired->owners[i].api_version, OWNER_API_VERSION) &&
+                    !append(list, owner_ref_to_json(&desired->owners[i])))
                         return NULL;
         for (const ImageRequest *request = image_requests(image); request; request = request->next)
                 if (!request->is_expired && owner_kind(request->owner) &&
@@ -532,9 +529,10 @@ static int64_t version_of(const OwnerRef *owner) {
         return owner->resource_version ? strtoll(owner->resource_version, NULL, 10) : 0;
 }
 
-/* Takes the owner over. The owners of the merged desired image are not the request's. */
+/* Takes the owner over. The owners of the merged desired image are not the request's, but for the
+ * reference to itself. */
 static int add_request(RestoredList *list, const DesiredImage *desired, char *owner,
-                       int64_t version) {
+                       const OwnerRef *reference, int64_t version) {
         Restored *items;
         DesiredImage copy;
         int r;
@@ -554,6 +552,20 @@ static int add_request(RestoredList *list, const DesiredImage *desired, char *ow
 
         desired_image_clear_owners(&copy);
         copy.version = version;
+        if (owner_is_request(owner)) {
+                r = desired_image_add_owner(&copy, &(OwnerRef){
+                                                           .api_version = reference->api_version,
+                                                           .kind = reference->kind,
+                                                           .name = reference->name,
+                                                           .uid = reference->uid,
+                                                           .field_path = reference->field_path,
+                                                   });
+                if (r < 0) {
+                        desired_image_done(&copy);
+                        free(owner);
+                        return r;
+                }
+        }
         items[list->n_items++] = (Restored){ .owner = owner, .desired = copy };
         return 0;
 }
@@ -577,6 +589,7 @@ static json_object *find_status_tag(json_object *root, const DesiredImage *desir
 /* An owner that is named with a version is done, if the image is finished. */
 static int restore_owner(Images *images, const DesiredImage *desired, const OwnerRef *reference,
                          bool is_finished, RestoredList *requests) {
+        bool is_done = is_finished && reference->resource_version;
         cleanup(free_p) char *owner = NULL;
         int r;
 
@@ -584,7 +597,7 @@ static int restore_owner(Images *images, const DesiredImage *desired, const Owne
         if (r < 0)
                 return r == -EINVAL ? 0 : r;
 
-        if (is_finished && reference->resource_version) {
+        if (is_done) {
                 r = images_restore_done(images, desired->name, desired->tag, owner,
                                         version_of(reference), false, NULL);
                 if (r < 0)
@@ -593,8 +606,11 @@ static int restore_owner(Images *images, const DesiredImage *desired, const Owne
 
         if (!owner_is_request(owner) && !(owner_is_node_image(owner) && requests->in_cluster))
                 return 0;
+        /* Its caller is gone with the connection: one that still waits calls again. */
+        if (owner_is_call(owner) && !is_done)
+                return 0;
 
-        return add_request(requests, desired, take_ptr(owner),
+        return add_request(requests, desired, take_ptr(owner), reference,
                            reference->resource_version || owner_is_request(owner)
                                    ? version_of(reference)
                                    : desired->version);

@@ -8,16 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/text.h"
 #include "agent/base/utf8.h"
 
 static const struct {
         const char *prefix;
         const char *kind;
-        const char *word;
 } kinds[] = {
-        { OWNER_FILE, "File", "file" },
-        { OWNER_REQUEST, "Request", "request" },
-        { OWNER_NODE_IMAGE, "NodeImage", "NodeImage" },
+        { OWNER_FILE, "File" },
+        { OWNER_REQUEST, "Request" },
+        { OWNER_CALL, "Call" },
+        { OWNER_NODE_IMAGE, "NodeImage" },
 };
 
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
@@ -88,19 +89,52 @@ int owner_from_reference(const OwnerRef *reference, char **ret) {
         return -EINVAL;
 }
 
+bool owner_is_call(const char *owner) {
+        return strncmp(owner, OWNER_CALL, strlen(OWNER_CALL)) == 0;
+}
+
 bool owner_is_request(const char *owner) {
-        return strncmp(owner, OWNER_REQUEST, strlen(OWNER_REQUEST)) == 0;
+        return strncmp(owner, OWNER_REQUEST, strlen(OWNER_REQUEST)) == 0 || owner_is_call(owner);
 }
 
 bool owner_is_node_image(const char *owner) {
         return strncmp(owner, OWNER_NODE_IMAGE, strlen(OWNER_NODE_IMAGE)) == 0;
 }
 
-int owner_to_words(const char *owner, char **ret) {
-        size_t i = find_kind(owner);
+static bool is_kind(const OwnerRef *reference, const char *kind) {
+        return reference->kind && strcmp(reference->kind, kind) == 0;
+}
+
+OwnerRef owner_to_reference(const char *owner, const DesiredImage *desired) {
+        OwnerRef reference = {
+                .api_version = (char *) OWNER_API_VERSION,
+                .kind = (char *) owner_kind(owner),
+                .name = (char *) owner_name(owner),
+        };
+
+        for (size_t i = 0; owner_is_request(owner) && i < desired->n_owners; i++)
+                if (text_equal(desired->owners[i].name, reference.name)) {
+                        reference.uid = desired->owners[i].uid;
+                        reference.field_path = desired->owners[i].field_path;
+                }
+
+        return reference;
+}
+
+int owner_reference_to_words(const OwnerRef *reference, char **ret) {
+        const char *name = reference->name ?: "", *namespace = reference->namespace ?: "";
+        const char *caller = reference->field_path ?: "";
         int n;
 
-        n = i < N_KINDS ? asprintf(ret, "%s %s", kinds[i].word, owner_name(owner))
-                        : asprintf(ret, "%s", owner);
+        if (is_kind(reference, "File"))
+                n = asprintf(ret, "folder:%s", name);
+        else if (is_kind(reference, "Request") || is_kind(reference, "Call"))
+                n = asprintf(ret, "%s%srequest %s", caller, caller[0] ? ", " : "", name);
+        else if (is_kind(reference, "NodeImage"))
+                n = asprintf(ret, "NodeImage");
+        else
+                n = asprintf(ret, "%s %s%s%s",
+                             is_kind(reference, "ImagePullJob") ? "job" : reference->kind ?: "?",
+                             namespace, namespace[0] ? "/" : "", name);
         return n < 0 ? -ENOMEM : 0;
 }

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+
 import grpc
 import pytest
 
 from fake import behaviours
 from lab.preload import Preload
+from lab.user import DAEMON, NOBODY, node_stub_of
 from lab.wait import wait_until
 
 
@@ -137,6 +141,121 @@ def test_detached_request_is_cancelled(start_agent, fake_runtime):
     request = agent.messages.CancelRequest(request_id=request_id)
     assert agent.node.Cancel(request, wait_for_ready=True, timeout=10).canceled == 1
     assert fake_runtime.calls("PullImage")[1].wait_over(60)
+
+
+def test_request_of_a_caller_that_gave_up(start_agent, fake_runtime):
+    """What a caller waits for ends with the agent: one that still waits asks the next run again."""
+    fake_runtime.on("PullImage", behaviours.hang())
+    agent = start_agent(fake_runtime.endpoint)
+    preload = Preload(agent, "demo/web:1")
+    preload.wait_phase("PULLING")
+    agent.wait_status("demo/web:1", "Pulling")
+    agent.kill9()
+    preload.cancel()
+    fake_runtime.behave()
+    agent.request("demo/other:1")
+    agent.start()
+    agent.wait_status("demo/other:1", "Succeeded")
+    assert [call.image for call in fake_runtime.calls("PullImage")][1:] == ["demo/other:1"]
+    assert agent.tag_status("demo/web:1") is None
+
+
+def test_status_of_a_call_outlives_a_restart(start_agent, fake_runtime):
+    """What became of a call that ended is shown after a restart, with its caller."""
+    agent = start_agent(fake_runtime.endpoint)
+    request_id = Preload(agent, "demo/web:1").wait_end().request_id
+    agent.wait_status("demo/web:1", "Succeeded")
+    agent.kill9()
+    agent.start()
+    agent.wait_status("demo/web:1", "Succeeded")
+    (owner,) = agent.status()["spec"]["images"]["demo/web"]["tags"][0]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("Call", request_id, "0")
+    assert owner["fieldPath"] == f"root (uid 0, pid {os.getpid()})"
+    assert len(fake_runtime.calls("PullImage")) == 1
+
+
+def test_caller_is_named(start_agent, fake_runtime):
+    """The list of images, the status and the log name who requests: user, uid and pid."""
+    fake_runtime.hold("demo/web:1")
+    fake_runtime.on("PullImage", behaviours.hang())
+    agent = start_agent(fake_runtime.endpoint)
+    request = Preload(agent, "demo/web:1", pull_policy="PULL_POLICY_ALWAYS", detach=True)
+    request_id = request.wait_end().request_id
+    caller = f"root (uid 0, pid {os.getpid()})"
+    words = f"{caller}, request {request_id}"
+    agent.wait_status("demo/web:1", "Pulling")
+    for _ in range(2):
+        (image,) = json.loads(agent.ctl("images", "-o", "json").stdout)["images"]
+        assert image["requestedBy"] == [words]
+        assert words in agent.ctl("status", "-o", "wide").stdout
+        agent.kill9()
+        agent.start()
+        agent.wait_runtime()
+    accepted = [line for line in agent.logs() if line["message"].startswith("Accepted request")]
+    assert caller in accepted[0]["message"] and accepted[0]["caller_user"] == "root"
+
+
+def test_cancel_command(start_agent, fake_runtime):
+    """cancel withdraws a request by its ID, as pull --no-wait prints it, or by the image."""
+    fake_runtime.on("PullImage", behaviours.hang())
+    agent = start_agent(fake_runtime.endpoint)
+    asked = agent.ctl("pull", "--no-wait", "demo/web:1", "demo/web:2")
+    request_id = asked.stdout.split()[-1]
+    assert f"inplacectl cancel {request_id}" in asked.stdout
+    agent.ctl("pull", "--no-wait", "demo/other:1")
+    wait_until(lambda: len(fake_runtime.calls("PullImage")) == 3, 10, "pulls")
+    ran = agent.ctl("cancel", request_id)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{request_id} canceled\n", "")
+    ran = agent.ctl("cancel", "docker.io/demo/other:1", "-o", "json")
+    assert ran.returncode == 0 and json.loads(ran.stdout)["canceled"] == 1
+    assert all(call.wait_over(60) for call in fake_runtime.calls("PullImage"))
+    again = agent.ctl("cancel", "demo/other:1")
+    assert (again.returncode, again.stdout) == (1, "")
+    assert "image demo/other:1 is not requested, or is finished" in again.stderr
+    malformed = agent.ctl("cancel", "UPPER X")
+    assert malformed.returncode == 1 and len(malformed.stderr.splitlines()) == 1
+
+
+def test_cancel_of_an_image_of_the_folder(start_agent, fake_runtime):
+    """What a document requests cannot be canceled: the message names it and what to do."""
+    fake_runtime.on("PullImage", behaviours.hang())
+    agent = start_agent(fake_runtime.endpoint)
+    agent.request("demo/web:1", file="web.yaml")
+    agent.wait_status("demo/web:1", "Pulling")
+    alone = agent.ctl("cancel", "demo/web:1")
+    assert alone.returncode == 1
+    assert alone.stderr == (
+        "inplacectl: demo/web:1 is requested by folder:web.yaml; remove it from that document\n"
+    )
+    agent.ctl("pull", "--no-wait", "demo/web:1")
+    both = agent.ctl("cancel", "demo/web:1")
+    assert (both.returncode, both.stdout) == (0, "demo/web:1 canceled\n")
+    assert "still requested by folder:web.yaml" in both.stderr
+    (call,) = fake_runtime.calls("PullImage")
+    assert not call.over.is_set()
+
+
+def test_cancel_of_another_user(start_agent, fake_runtime, folder):
+    """A user cancels own requests only, root any."""
+    os.chmod(folder.path, 0o711)
+    fake_runtime.on("PullImage", behaviours.hang())
+    agent = start_agent(fake_runtime.endpoint, flags=["--socket-group=daemon"])
+    of_root = Preload(agent, "demo/web:1", detach=True).wait_end().request_id
+    Cancel = agent.messages.CancelRequest
+    with node_stub_of(agent, NOBODY, DAEMON) as node:
+        request = agent.messages.PreloadRequest(images=["demo/web:1"], detach=True)
+        own = next(node.Preload(request)).request_id
+        with pytest.raises(grpc.RpcError) as error:
+            node.Cancel(Cancel(request_id=of_root), timeout=10)
+        assert error.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert "root (uid 0, pid" in error.value.details()
+        answer = node.Cancel(Cancel(image="demo/web:1"), timeout=10)
+        assert answer.canceled == 1
+        (kept,) = answer.requested_by
+        assert kept.startswith("root (uid 0") and of_root in kept
+        assert node.Cancel(Cancel(request_id=own), timeout=10).canceled == 0
+        own = next(node.Preload(request)).request_id
+    assert agent.node.Cancel(Cancel(request_id=own), timeout=10).canceled == 1
 
 
 def test_waiting_callers_learn_of_the_end(start_agent, fake_runtime):

@@ -289,12 +289,12 @@ def test_images(agent, push):
     table = agent.ctl("images")
     (row,) = [line for line in table.stdout.splitlines() if image.reference in line]
     assert row.startswith(image.image_id.removeprefix("sha256:")[:12])
-    assert "file web.yaml" in row
+    assert "REQUESTED BY" in table.stdout and "folder:web.yaml" in row
     for form, load in _LOAD.items():
         listed = load(agent.ctl("images", "-o", form).stdout)["images"]
         (found,) = [one for one in listed if one["id"] == image.image_id]
         assert found["repoTags"] == [image.reference]
-        assert found["wantedBy"] == ["file web.yaml"]
+        assert found["requestedBy"] == ["folder:web.yaml"]
 
 
 def test_doctor(agent, containerd):

@@ -195,14 +195,15 @@ def test_list_images(agent, containerd, push):
     image = push()
     agent.request(image.reference, file="web.yaml")
     agent.wait_status(image.reference, "Succeeded")
-    request_id = Preload(agent, image.reference).wait_end().request_id
+    Preload(agent, image.reference).wait_end()
     images = agent.node.ListImages(agent.messages.ListImagesRequest()).images
     assert {one.id for one in images} == {one.id for one in containerd.list_images()}
     (found,) = [one for one in images if one.id == image.image_id]
     assert list(found.repo_tags) == [image.reference]
     assert list(found.repo_digests) == [image.digest_reference]
     assert found.size_bytes == containerd.image_status(image.reference).size
-    assert sorted(found.wanted_by) == ["file web.yaml", f"request {request_id}"]
+    # The local request is done: its status can be read, but it requests nothing any more.
+    assert list(found.requested_by) == ["folder:web.yaml"]
 
 
 def test_diagnose(agent, containerd):

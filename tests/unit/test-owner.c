@@ -25,16 +25,18 @@ static const struct Owner {
         const char *name;
         const char *words;
 } owners[] = {
-        { "file/web.yaml",         "File",    "web.yaml",       "file web.yaml"         },
+        { "file/web.yaml",         "File",    "web.yaml",       "folder:web.yaml"       },
         { "request/7f3a0c",        "Request", "7f3a0c",         "request 7f3a0c"        },
-        { "file/",                 "File",    "",               "file "                 },
-        { "file/request/x",        "File",    "request/x",      "file request/x"        },
-        { "file/a b%s\303\251",    "File",    "a b%s\303\251",  "file a b%s\303\251"    },
-        { "file",                  NULL,      NULL,             "file"                  },
-        { "files/web.yaml",        NULL,      NULL,             "files/web.yaml"        },
-        { "File/web.yaml",         NULL,      NULL,             "File/web.yaml"         },
-        { "default/job",           NULL,      NULL,             "default/job"           },
-        { "",                      NULL,      NULL,             ""                      },
+        { "call/7f3a0c",           "Call",    "7f3a0c",         "request 7f3a0c"        },
+        { "nodeimage/0-1",         "NodeImage", "0-1",          "NodeImage"             },
+        { "file/",                 "File",    "",               "folder:"               },
+        { "file/request/x",        "File",    "request/x",      "folder:request/x"      },
+        { "file/a b%s\303\251",    "File",    "a b%s\303\251",  "folder:a b%s\303\251"  },
+        { "file",                  NULL,      NULL,             NULL },
+        { "files/web.yaml",        NULL,      NULL,             NULL },
+        { "File/web.yaml",         NULL,      NULL,             NULL },
+        { "default/job",           NULL,      NULL,             NULL },
+        { "",                      NULL,      NULL,             NULL },
 };
 
 /* What owns what a file says. */
@@ -75,9 +77,8 @@ static const struct Stranger {
 static void test_owner(void **state) {
         const struct Owner *owner = *state;
         cleanup(free_p) char *words = NULL;
+        OwnerRef reference;
 
-        assert_int_equal(owner_to_words(owner->owner, &words), 0);
-        assert_string_equal(words, owner->words);
         if (!owner->kind) {
                 assert_null(owner_kind(owner->owner));
                 assert_null(owner_name(owner->owner));
@@ -88,6 +89,50 @@ static void test_owner(void **state) {
         assert_string_equal(owner_name(owner->owner), owner->name);
         assert_ptr_equal(owner_name(owner->owner) + strlen(owner->name),
                          owner->owner + strlen(owner->owner));
+
+        reference = owner_to_reference(owner->owner, &(DesiredImage){ .n_owners = 0 });
+        assert_int_equal(owner_reference_to_words(&reference, &words), 0);
+        assert_string_equal(words, owner->words);
+}
+
+/* The desired image of a request says who called. */
+static void test_caller(void **state) {
+        OwnerRef callers[] = {
+                { .name = (char *) "other", .uid = (char *) "1" },
+                { .name = (char *) "7f3a",
+                  .uid = (char *) "1000",
+                  .field_path = (char *) "jo (uid 1000, pid 4242)" },
+        };
+        const DesiredImage desired = { .owners = callers, .n_owners = 2 };
+        OwnerRef reference = owner_to_reference("call/7f3a", &desired);
+        cleanup(free_p) char *words = NULL;
+
+        assert_string_equal(reference.kind, "Call");
+        assert_string_equal(reference.uid, "1000");
+        assert_int_equal(owner_reference_to_words(&reference, &words), 0);
+        assert_string_equal(words, "jo (uid 1000, pid 4242), request 7f3a");
+        assert_null(owner_to_reference("file/7f3a", &desired).uid);
+}
+
+static void test_words_of_the_cluster(void **state) {
+        static const struct {
+                OwnerRef reference;
+                const char *words;
+        } rows[] = {
+                { { .kind = (char *) "ImagePullJob",
+                    .namespace = (char *) "team",
+                    .name = (char *) "warm" },
+                  "job team/warm" },
+                { { .kind = (char *) "Node", .name = (char *) "n1" }, "Node n1" },
+                { { .name = NULL }, "? " },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                cleanup(free_p) char *words = NULL;
+
+                assert_int_equal(owner_reference_to_words(&rows[i].reference, &words), 0);
+                assert_string_equal(words, rows[i].words);
+        }
 }
 
 static void test_file(void **state) {
@@ -133,12 +178,14 @@ static void test_reference_without_a_name(void **state) {
 }
 
 int main(void) {
-        struct CMUnitTest tests[3 + N_OWNERS + N_STRANGERS] = {
+        struct CMUnitTest tests[5 + N_OWNERS + N_STRANGERS] = {
                 cmocka_unit_test(test_there_and_back),
                 cmocka_unit_test(test_reference_without_a_name),
                 cmocka_unit_test(test_file),
+                cmocka_unit_test(test_caller),
+                cmocka_unit_test(test_words_of_the_cluster),
         };
-        size_t n = 3;
+        size_t n = 5;
 
         for (size_t i = 0; i < N_OWNERS; i++)
                 tests[n++] = (struct CMUnitTest){
