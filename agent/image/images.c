@@ -11,6 +11,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
 #include "agent/base/sorted.h"
+#include "agent/image/disk.h"
 #include "agent/image/progress.h"
 #include "agent/image/pull-reason.h"
 #include "agent/image/queue.h"

@@ -9,7 +9,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/random.h"
 #include "agent/base/text.h"
-#include "agent/inplace/inplace-internal.h"
+#include "agent/inplace/inplace-pod.h"
 #include "agent/inplace/inspection.h"
 #include "agent/pod/env-hash.h"
 
@@ -196,7 +196,7 @@ static void pod_inspection_failed(InPlacePod *pod, const Error *error) {
         InPlaceInspection *inspection = &pod->inspection;
 
         if (error && !inspection->is_failure_logged)
-                log_warning(pod->inplace->options.log, NULL,
+                log_warning(pod->inplace->log, NULL,
                             "Cannot inspect all containers of pod `%s/%s`, trying again: %s.",
                             pod->pod->namespace, pod->pod->name, error_message(error));
         inspection->is_failure_logged = inspection->is_failure_logged || error;
@@ -303,7 +303,7 @@ static int pod_begin_inspection(InPlacePod *pod, RpcClient *client, bool must_li
 }
 
 int inplace_pod_inspect(InPlacePod *pod) {
-        RpcClient *client = runtimes_client(pod->inplace->options.runtimes);
+        RpcClient *client = runtimes_client(pod->inplace->runtimes);
         InPlaceInspection *inspection = &pod->inspection;
         uint64_t now = inplace_now(pod->inplace);
         bool must_list;

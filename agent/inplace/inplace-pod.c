@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+#include "agent/inplace/inplace-pod.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/inplace/inplace-internal.h"
 #include "agent/inplace/inspection.h"
 
 /* How long the kubelet may hold a state of a pod before it acts on it: it waits until it inspects the
@@ -19,7 +20,7 @@ DEFINE_CLEANUP(InPlacePod *, inplace_pod_free)
 uint64_t inplace_now(const InPlace *inplace) {
         uint64_t usec = 0;
 
-        (void) sd_event_now(inplace->options.event, CLOCK_MONOTONIC, &usec);
+        (void) sd_event_now(inplace->event, CLOCK_MONOTONIC, &usec);
         return usec;
 }
 
@@ -201,7 +202,7 @@ void inplace_pod_set(InPlacePod *pod, const Pod *state) {
 }
 
 static void container_done(InPlaceContainer *container) {
-        kube_call_unref(container->restart.check.call);
+        kube_patch_done(&container->check.read);
         if (container->restart.stop)
                 stop_leave(container->restart.stop);
         free(container->fact.id);
@@ -251,6 +252,8 @@ static int pod_fill(InPlacePod *pod) {
                         .pod = pod,
                         .index = i,
                         .expected_hash = pod->pod->containers[i].env_hash,
+                        .check.read = { .client = pod->inplace->client,
+                                        .userdata = &pod->containers[i] },
                 };
 
         return 0;
@@ -272,7 +275,7 @@ int inplace_pod_new(InPlace *inplace, const Pod *pod, InPlacePod **ret) {
                         .behind_usec = inplace_now(inplace) + KUBELET_HOLDS_USEC,
                 },
         };
-        timer_init(&made->timer, inplace->options.event, ACCURACY_USEC, on_timer, made);
+        timer_init(&made->timer, inplace->event, ACCURACY_USEC, on_timer, made);
         r = pod_fill(made);
         if (r < 0)
                 return r;

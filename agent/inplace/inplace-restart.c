@@ -8,10 +8,8 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/random.h"
-#include "agent/kube/path.h"
 #include "agent/kube/protobuf.h"
-#include "agent/kube/retry.h"
-#include "agent/inplace/inplace-internal.h"
+#include "agent/inplace/inplace-pod.h"
 #include "agent/inplace/pod-patch-spec.h"
 #include "agent/pod/pod-spec.h"
 #include "agent/pod/runtime-pods.h"
@@ -104,7 +102,7 @@ static void container_await(InPlaceContainer *container) {
 }
 
 int inplace_pod_poll(InPlacePod *pod) {
-        RpcClient *client = runtimes_client(pod->inplace->options.runtimes);
+        RpcClient *client = runtimes_client(pod->inplace->runtimes);
         uint64_t now = inplace_now(pod->inplace);
 
         if (inplace_pod_is_over(pod) || !pod_awaits(pod, now)) {
@@ -140,7 +138,7 @@ static bool find_stopped(const InPlace *inplace, uint32_t hash, const char *id,
         const char *found;
 
         purpose_to_owner(&purpose, owner);
-        found = stops_find_owner(inplace->options.stops, owner, id);
+        found = stops_find_owner(inplace->stops, owner, id);
         if (!found)
                 return false;
 
@@ -206,7 +204,7 @@ static void container_try_again(InPlaceContainer *container, const InPlacePurpos
 
         container->attempts.n_restarts = purpose->number;
         container->attempts.retry_usec = inplace_now(container->pod->inplace) + usec;
-        log_warning(container->pod->inplace->options.log, NULL,
+        log_warning(container->pod->inplace->log, NULL,
                     "Pod `%s/%s`: container %s was started again with its previous environment, so "
                     "the kubelet did not have the new labels or annotations yet: it is restarted "
                     "again in %u s.",
@@ -233,7 +231,7 @@ int inplace_container_judge(InPlaceContainer *container) {
                 container_try_again(container, &restart->purpose);
         purpose_to_owner(&restart->purpose, owner);
         if (!has_learned)
-                r = stops_forget(container->pod->inplace->options.stops, owner, restart->id);
+                r = stops_forget(container->pod->inplace->stops, owner, restart->id);
         free(restart->id);
         *restart = (InPlaceRestart){ .state = INPLACE_RESTART_NONE };
         return r;
@@ -259,9 +257,9 @@ static int container_report(InPlaceContainer *container, const char *reason, con
         };
 
         container_field(inplace_container_state(container), field, sizeof(field));
-        log_warning(pod->inplace->options.log, NULL, "Pod `%s/%s`: %s.", pod->pod->namespace,
+        log_warning(pod->inplace->log, NULL, "Pod `%s/%s`: %s.", pod->pod->namespace,
                     pod->pod->name, message);
-        return kube_event_send(pod->inplace->options.events, &object, "Warning", reason, message);
+        return kube_event_send(pod->inplace->events, &object, "Warning", reason, message);
 }
 
 /* NULL: the stop is still asked for by the pod as it is now. */
@@ -288,9 +286,15 @@ static const char *why_not(const InPlaceContainer *container, const Pod *live) {
         return NULL;
 }
 
+static void check_end(InPlaceCheck *check) {
+        kube_patch_cancel(&check->read);
+        kube_patch_succeed(&check->read);
+        check->state = INPLACE_CHECK_NONE;
+}
+
 /* The stop may end, and the answer be its last use, from within. */
 static int container_answer(InPlaceContainer *container, const char *reason) {
-        container->restart.check = (InPlaceCheck){ .state = INPLACE_CHECK_NONE };
+        check_end(&container->check);
         return stop_answer(container->restart.stop, !reason, reason);
 }
 
@@ -319,41 +323,40 @@ static int parse_reply(const KubeReply *reply, Pod **ret, Error *reterr) {
 }
 
 /* Nothing is stopped on stale knowledge: the API server is asked until it answers. */
-static int container_check_later(InPlaceContainer *container, const KubeReply *reply,
+static int container_check_later(InPlaceContainer *container, KubePatchOutcome outcome,
                                  const Error *error) {
-        InPlaceCheck *check = &container->restart.check;
-        uint64_t usec = kube_retry_usec(++check->n_failures, reply, random_number());
+        InPlaceCheck *check = &container->check;
 
-        if (!kube_is_retriable(reply, error) && usec < SLOW_USEC)
-                usec = SLOW_USEC + random_number() % SLOW_USEC;
-        if (check->n_failures == 1)
+        check->state = INPLACE_CHECK_PAUSING;
+        if (outcome == KUBE_PATCH_REFUSED &&
+            check->read.rest_usec < inplace_now(container->pod->inplace) + SLOW_USEC)
+                kube_patch_rest(&check->read, SLOW_USEC + random_number() % SLOW_USEC);
+        if (check->read.n_failures == 1)
                 log_warning(
-                        container->pod->inplace->options.log, NULL,
+                        container->pod->inplace->log, NULL,
                         "Container `%s` of pod `%s/%s` is to be restarted, but the pod cannot be "
                         "read to confirm that, trying again: %s.",
                         inplace_container_state(container)->name, container->pod->pod->namespace,
                         container->pod->pod->name, error_message(error));
-        check->state = INPLACE_CHECK_PAUSING;
-        check->retry_usec = inplace_now(container->pod->inplace) + usec;
         return inplace_pod_reconcile(container->pod);
 }
 
-static int on_pod_read(const KubeReply *reply, const Error *error, void *userdata) {
+static int on_pod_read(const KubePatchAnswer *answer, void *userdata) {
         cleanup(error_done) Error refusal = ERROR_INIT;
         cleanup(pod_free_p) Pod *live = NULL;
         InPlaceContainer *container = userdata;
         int r;
 
-        container->restart.check.call = kube_call_unref(container->restart.check.call);
-        container->restart.check.state = INPLACE_CHECK_NONE;
-        if (error && error->kind == ERROR_NOT_FOUND)
+        if (answer->outcome == KUBE_PATCH_GONE)
                 return container_answer(container, "the pod is gone");
-        if (error)
-                return container_check_later(container, reply, error);
+        if (answer->error)
+                return container_check_later(container, answer->outcome, answer->error);
 
-        r = parse_reply(reply, &live, &refusal);
-        if (refusal.kind != ERROR_NONE)
-                return container_check_later(container, reply, &refusal);
+        r = parse_reply(answer->reply, &live, &refusal);
+        if (refusal.kind != ERROR_NONE) {
+                kube_patch_fail(&container->check.read, answer->reply);
+                return container_check_later(container, KUBE_PATCH_REFUSED, &refusal);
+        }
         if (r < 0)
                 return r;
 
@@ -361,52 +364,37 @@ static int on_pod_read(const KubeReply *reply, const Error *error, void *userdat
 }
 
 static int container_ask(InPlaceContainer *container) {
-        const KubePath path = {
-                .version = "v1",
-                .namespace = container->pod->pod->namespace,
-                .resource = "pods",
-                .name = container->pod->pod->name,
-        };
-        cleanup(free_p) char *text = NULL;
-        KubeRequest request = {
-                .verb = "get",
-                .method = "GET",
-                .accept = KUBE_PROTOBUF,
-                .on_replied = on_pod_read,
-                .userdata = container,
-        };
-        int r;
+        const Pod *pod = container->pod->pod;
 
-        r = kube_path_format(&path, &text);
-        if (r < 0)
-                return r;
-
-        request.path = text;
-        r = kube_call(container->pod->inplace->options.client, &request,
-                      &container->restart.check.call);
-        if (r < 0)
-                return r;
-
-        container->restart.check.state = INPLACE_CHECK_READING;
-        return 0;
+        container->check.state = INPLACE_CHECK_READING;
+        return kube_patch_send(&container->check.read,
+                               &(KubePatchRequest){
+                                       .verb = KUBE_PATCH_GET,
+                                       .path = { .version = "v1",
+                                                 .namespace = pod->namespace,
+                                                 .resource = "pods",
+                                                 .name = pod->name },
+                                       .accept = KUBE_PROTOBUF,
+                                       .on_answered = on_pod_read,
+                               });
 }
 
 static int on_check(Stop *stop, void *userdata) {
         InPlaceContainer *container = userdata;
 
-        return container->restart.check.state == INPLACE_CHECK_READING ? 0
-                                                                       : container_ask(container);
+        return container->check.state == INPLACE_CHECK_READING ? 0 : container_ask(container);
 }
 
 static int container_check(InPlaceContainer *container) {
-        const InPlaceCheck *check = &container->restart.check;
+        const InPlaceCheck *check = &container->check;
+        uint64_t when = kube_patch_when_usec(&check->read, 0);
 
         if (check->state != INPLACE_CHECK_PAUSING)
                 return 0;
-        if (check->retry_usec <= inplace_now(container->pod->inplace))
+        if (when <= inplace_now(container->pod->inplace))
                 return container_ask(container);
 
-        inplace_pod_wake_at(container->pod, check->retry_usec);
+        inplace_pod_wake_at(container->pod, when);
         return 0;
 }
 
@@ -459,8 +447,7 @@ static int on_done(const StopReport *report, void *userdata) {
         InPlaceContainer *container = userdata;
         int r;
 
-        kube_call_unref(container->restart.check.call);
-        container->restart.check = (InPlaceCheck){ .state = INPLACE_CHECK_NONE };
+        check_end(&container->check);
         container->restart.stop = NULL;
         r = container_take_report(container, report);
         if (r < 0)
@@ -498,7 +485,7 @@ static int container_add_stop(InPlaceContainer *container, const char *cause) {
                 return 0;
 
         purpose_to_owner(&container->restart.purpose, owner);
-        r = stops_add(container->pod->inplace->options.stops, &options, &container->restart.stop);
+        r = stops_add(container->pod->inplace->stops, &options, &container->restart.stop);
         if (r < 0)
                 return r;
 

@@ -11,7 +11,7 @@
 #include "agent/kube/retry.h"
 #include "agent/inplace/condition-status.h"
 #include "agent/inplace/containers-meta-spec.h"
-#include "agent/inplace/inplace-internal.h"
+#include "agent/inplace/inplace-pod.h"
 #include "agent/inplace/pod-patch-spec.h"
 
 /* A container that ends by itself is back soon, as a rule. */
@@ -216,7 +216,7 @@ static bool is_passing(InPlacePod *pod, ConditionReason reason, bool is_first) {
         if (reason == CONDITION_UNKNOWN)
                 return is_first || pod->inspection.state != INPLACE_INSPECTION_NONE ||
                        (pod->inspection.n_failures == 0 &&
-                        !runtimes_client(pod->inplace->options.runtimes));
+                        !runtimes_client(pod->inplace->runtimes));
         if (reason != CONDITION_NOT_RUNNING)
                 return false;
 
@@ -261,7 +261,7 @@ static int make_condition(InPlacePod *pod, InPlaceText *ret) {
         bool is_first = written ? !written->status : !pod->pod->verified_status;
         int r;
 
-        if (!pod->inplace->options.has_condition || !wants_condition(pod))
+        if (!pod->inplace->has_condition || !wants_condition(pod))
                 return 0;
 
         r = pod_condition(pod, &condition);
@@ -322,15 +322,15 @@ static bool is_any_refused(const InPlace *inplace) {
 }
 
 static void notify_changed(const InPlace *inplace) {
-        if (inplace->options.on_changed)
-                inplace->options.on_changed(inplace->options.userdata);
+        if (inplace->on_changed)
+                inplace->on_changed(inplace->userdata);
 }
 
 /* Logs each reason once, as long as anything is refused. */
 static void inplace_note(InPlace *inplace, const Error *error) {
         bool was_failing, is_news;
 
-        metrics_count(inplace->options.metrics, METRIC_POD_WRITES, !error);
+        metrics_count(inplace->metrics, METRIC_POD_WRITES, !error);
         notify_changed(inplace);
         if (error ? is_of_pod(error) : is_any_refused(inplace))
                 return;
@@ -338,10 +338,10 @@ static void inplace_note(InPlace *inplace, const Error *error) {
         was_failing = inplace->error.kind != ERROR_NONE;
         is_news = error_update(&inplace->error, error);
         if (is_news && error)
-                log_warning(inplace->options.log, NULL, "Cannot write to a pod's status: %s.",
+                log_warning(inplace->log, NULL, "Cannot write to a pod's status: %s.",
                             error_message(error));
         if (was_failing && !error)
-                log_info(inplace->options.log, NULL, "The status of pods is written again.");
+                log_info(inplace->log, NULL, "The status of pods is written again.");
 }
 
 /* What was refused for this pod alone is over with it: no success will follow. */
@@ -358,7 +358,7 @@ void inplace_pod_forget_refusal(InPlacePod *pod) {
         if (!was_refused || inplace->error.kind == ERROR_NONE || is_any_refused(inplace))
                 return;
 
-        log_info(inplace->options.log, NULL, "The refused writes to pods are no longer needed.");
+        log_info(inplace->log, NULL, "The refused writes to pods are no longer needed.");
         error_done(&inplace->error);
         notify_changed(inplace);
 }
@@ -421,7 +421,7 @@ static void pod_write_failed(InPlacePod *pod, const KubePatchAnswer *answer,
         const Error *error = answer->error;
 
         if (error->kind == ERROR_INVALID && pod->write.n_failures == 1)
-                log_warning(pod->inplace->options.log, NULL,
+                log_warning(pod->inplace->log, NULL,
                             "Cannot write to the status of pod `%s/%s`, trying again: %s.",
                             pod->pod->namespace, pod->pod->name, error_message(error));
         for (InPlaceFieldKind kind = 0; kind < _INPLACE_FIELD_MAX; kind++)
@@ -493,12 +493,12 @@ static int on_answered(const KubePatchAnswer *answer, void *userdata) {
 
 /* After the agent has started, all pods come at once, and on all nodes if it was updated. */
 static bool is_of_start(const InPlacePod *pod) {
-        return !pods_are_synced(pod->inplace->options.pods) && !pod->pod->meta;
+        return !pods_are_synced(pod->inplace->watched) && !pod->pod->meta;
 }
 
 void inplace_pod_write_init(InPlacePod *pod) {
         pod->write = (KubePatch){
-                .client = pod->inplace->options.client,
+                .client = pod->inplace->client,
                 .userdata = pod,
                 .rest_usec = is_of_start(pod)
                                      ? inplace_now(pod->inplace) + random_number() % JITTER_USEC
@@ -514,7 +514,7 @@ static int64_t changed_sec(const InPlacePod *pod, const InPlaceText *text) {
         if (!text->status || (before && strcmp(before, text->status) == 0))
                 return -1;
 
-        (void) sd_event_now(pod->inplace->options.event, CLOCK_REALTIME, &usec);
+        (void) sd_event_now(pod->inplace->event, CLOCK_REALTIME, &usec);
         return (int64_t) (usec / USEC_PER_SEC);
 }
 

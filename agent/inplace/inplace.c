@@ -10,7 +10,7 @@
 #include "agent/base/sorted.h"
 #include "agent/base/text.h"
 #include "agent/image/image-ref.h"
-#include "agent/inplace/inplace-internal.h"
+#include "agent/inplace/inplace-pod.h"
 
 DEFINE_CLEANUP(InPlace *, inplace_free)
 
@@ -180,7 +180,17 @@ int inplace_new(const InPlaceOptions *options, InPlace **ret) {
                 return -ENOMEM;
 
         *inplace = (InPlace){
-                .options = *options,
+                .event = options->event,
+                .log = options->log,
+                .metrics = options->metrics,
+                .client = options->client,
+                .events = options->events,
+                .watched = options->pods,
+                .runtimes = options->runtimes,
+                .stops = options->stops,
+                .has_condition = options->has_condition,
+                .on_changed = options->on_changed,
+                .userdata = options->userdata,
                 .reconcile = pod_reconcile,
                 .watcher = { .on_pod = on_pod, .on_gone = on_gone, .on_state = on_state },
                 .error = ERROR_INIT,
@@ -202,7 +212,7 @@ InPlace *inplace_free(InPlace *inplace) {
         if (!inplace)
                 return NULL;
 
-        pods_unwatch(inplace->options.pods, &inplace->watcher);
+        pods_unwatch(inplace->watched, &inplace->watcher);
         while (inplace->n_pods > 0)
                 inplace_pod_free(inplace->pods[--inplace->n_pods]);
         error_done(&inplace->error);
@@ -277,7 +287,7 @@ int inplace_kick(InPlace *inplace) {
                 for (size_t k = 0; k < _INPLACE_FIELD_MAX; k++)
                         pod->fields[k].refused_usec = 0;
                 for (size_t k = 0; k < pod->n_containers; k++)
-                        pod->containers[k].restart.check.retry_usec = 0;
+                        kube_patch_rest(&pod->containers[k].check.read, 0);
         }
 
         return inplace_reconcile_all(inplace);

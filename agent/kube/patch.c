@@ -198,7 +198,7 @@ static int patch_call(KubePatch *patch, const KubePatchRequest *request, json_ob
         KubeRequest call = {
                 .verb = verbs[request->verb].name,
                 .method = verbs[request->verb].method,
-                .accept = request->needs_object ? NULL : KUBE_METADATA_ONLY,
+                .accept = request->accept ?: KUBE_METADATA_ONLY,
                 .content_type = verbs[request->verb].content_type,
                 .on_replied = on_replied,
                 .userdata = patch,

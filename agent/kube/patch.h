@@ -57,8 +57,9 @@ typedef struct KubePatchRequest {
         struct json_object *body; /* NULL for GET and DELETE; the guard is added to it */
         const char *uid;          /* the guard; NULL: any */
         const char *version;
-        bool needs_object; /* the answer is the object; else only its metadata */
-        uint64_t digest;   /* of what it says, see repeat.h; 0: it may be said again at any time */
+        const char *
+                accept; /* of the object, such as KUBE_PROTOBUF; NULL: the answer is its metadata */
+        uint64_t digest; /* of what it says, see repeat.h; 0: it may be said again at any time */
         KubePatchAnswered on_answered;
 } KubePatchRequest;
 

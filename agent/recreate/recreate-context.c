@@ -146,3 +146,12 @@ const Error *recreate_missing_right(const Recreate *recreate) {
 
         return NULL;
 }
+
+void recreate_note_overfull(Recreate *recreate, RecreateSelection selection) {
+        if (!recreate->is_overfull[selection])
+                log_warning(recreate->log, NULL,
+                            "There are more than %d %srestart requests: the others wait.",
+                            RECREATE_REQUESTS_MAX,
+                            selection == RECREATE_UNASSIGNED ? "unprepared " : "");
+        recreate->is_overfull[selection] = true;
+}

@@ -35,6 +35,7 @@ typedef struct RecreateUnassigned RecreateUnassigned;
 typedef enum RecreateSelection {
         RECREATE_OURS,
         RECREATE_UNASSIGNED,
+        _RECREATE_SELECTION_MAX,
 } RecreateSelection;
 
 /* What the server is asked for permission to do. */
@@ -71,12 +72,12 @@ struct Recreate {
         RecreateRequest **requests;
         size_t n_requests;
         size_t n_allocated;
-        bool is_overfull; /* some requests had no place; they are listed again when there is */
         bool has_found_remnants;
 
         RecreateUnassigned *unassigned;
         size_t n_unassigned;
-        bool is_unassigned_overfull; /* as above */
+        bool is_overfull[_RECREATE_SELECTION_MAX]; /* some had no place; they are listed again when
+                                                      there is */
 
         char **schemes; /* of all runtimes that were ever here */
         size_t n_schemes;
@@ -90,6 +91,9 @@ int64_t recreate_server_usec(const Recreate *recreate);
 
 /* Reconciles all requests in the next turn of the loop. */
 int recreate_reconcile(Recreate *recreate);
+
+/* There is no place for one more, which is logged once. */
+void recreate_note_overfull(Recreate *recreate, RecreateSelection selection);
 
 /* Remembers the names of the runtimes that are there. */
 int recreate_note_runtimes(Recreate *recreate);

@@ -67,7 +67,7 @@ static int call_pod(RecreateRequest *request, struct json_object *body,
                                                  .name = request->spec->pod_name,
                                                  .subresource = body ? "status" : NULL },
                                        .body = body,
-                                       .needs_object = !body,
+                                       .accept = body ? NULL : KUBE_JSON,
                                        .on_answered = on_answered,
                                });
 }
@@ -172,7 +172,7 @@ static int prove(RecreateRequest *request) {
                                                  .namespace = request->spec->namespace,
                                                  .resource = RECREATE_RESOURCE,
                                                  .name = request->spec->name },
-                                       .needs_object = true,
+                                       .accept = KUBE_JSON,
                                        .on_answered = on_proved,
                                });
 }
@@ -401,7 +401,7 @@ static int drop_gone(RecreateUnassigned *unassigned) {
         Recreate *recreate = unassigned->recreate;
 
         unassigned_drop(unassigned);
-        return recreate->is_unassigned_overfull ? recreate_reconcile(recreate) : 0;
+        return recreate->is_overfull[RECREATE_UNASSIGNED] ? recreate_reconcile(recreate) : 0;
 }
 
 /* Taken, or changed or gone meanwhile: the watches show what is true now, often before the answer. */
@@ -472,22 +472,13 @@ static RecreateUnassigned *find_unassigned(const Recreate *recreate, const char 
         return unassigned;
 }
 
-static void log_overfull(Recreate *recreate) {
-        if (!recreate->is_unassigned_overfull)
-                log_warning(recreate->log, NULL,
-                            "There are more than %d unprepared restart requests: the "
-                            "others wait.",
-                            RECREATE_REQUESTS_MAX);
-        recreate->is_unassigned_overfull = true;
-}
-
 static int add_unassigned(Recreate *recreate, const RecreateSpec *spec,
                           struct json_object *object) {
         cleanup(unassigned_free_p) RecreateUnassigned *unassigned = NULL;
         const char *text;
 
         if (recreate->n_unassigned >= RECREATE_REQUESTS_MAX) {
-                log_overfull(recreate);
+                recreate_note_overfull(recreate, RECREATE_UNASSIGNED);
                 return 0;
         }
         text = json_to_text(object);
@@ -549,16 +540,6 @@ int recreate_unassigned_gone(Recreate *recreate, const char *uid) {
 
         unassigned->is_gone = true;
         return unassigned->write.call ? 0 : drop_gone(unassigned);
-}
-
-int recreate_unassigned_list_rest(Recreate *recreate) {
-        if (!recreate->is_unassigned_overfull || !recreate->version ||
-            recreate->n_unassigned > RECREATE_REQUESTS_MAX / 2)
-                return 0;
-
-        recreate->is_unassigned_overfull = false;
-        recreate_unassigned_drop(recreate);
-        return kube_resource_show_again(recreate->resource, RECREATE_UNASSIGNED);
 }
 
 int recreate_unassigned_on_pod(Recreate *recreate, const Pod *pod) {

@@ -25,6 +25,4 @@ int recreate_unassigned_gone(Recreate *recreate, const char *uid);
 /* A pod is there now. */
 int recreate_unassigned_on_pod(Recreate *recreate, const Pod *pod);
 int recreate_unassigned_kick(Recreate *recreate);
-/* If there were too many, and there is room now. Not from within a watch. */
-int recreate_unassigned_list_rest(Recreate *recreate);
 void recreate_unassigned_drop(Recreate *recreate);

@@ -80,14 +80,6 @@ static int make_place(Recreate *recreate) {
         return 0;
 }
 
-static void log_overfull(Recreate *recreate) {
-        if (!recreate->is_overfull)
-                log_warning(recreate->log, NULL,
-                            "There are more than %d restart requests: the others wait.",
-                            RECREATE_REQUESTS_MAX);
-        recreate->is_overfull = true;
-}
-
 /* Both are taken over, even on failure. *ret is NULL if there is no place. */
 static int add(Recreate *recreate, RecreateSpec *spec, struct json_object *object,
                RecreateRequest **ret) {
@@ -96,7 +88,7 @@ static int add(Recreate *recreate, RecreateSpec *spec, struct json_object *objec
 
         *ret = NULL;
         if (recreate->n_requests >= RECREATE_REQUESTS_MAX) {
-                log_overfull(recreate);
+                recreate_note_overfull(recreate, RECREATE_OURS);
                 recreate_spec_free(spec);
                 json_object_put(object);
                 return 0;
@@ -389,13 +381,16 @@ static int find_remnants(Recreate *recreate) {
         return r;
 }
 
-static int list_rest(Recreate *recreate) {
-        if (!recreate->is_overfull || !recreate->version ||
-            recreate->n_requests > RECREATE_REQUESTS_MAX / 2)
+/* Those that had no place are shown again when half of it is free. Not from within a watch. */
+static int list_rest(Recreate *recreate, RecreateSelection selection) {
+        size_t n = selection == RECREATE_OURS ? recreate->n_requests : recreate->n_unassigned;
+
+        if (!recreate->is_overfull[selection] || !recreate->version ||
+            n > RECREATE_REQUESTS_MAX / 2)
                 return 0;
 
-        recreate->is_overfull = false;
-        return kube_resource_show_again(recreate->resource, RECREATE_OURS);
+        recreate->is_overfull[selection] = false;
+        return kube_resource_show_again(recreate->resource, selection);
 }
 
 static int on_reconcile(void *userdata) {
@@ -418,8 +413,8 @@ static int on_reconcile(void *userdata) {
         }
 
         sweep(recreate);
-        r = list_rest(recreate);
-        return r < 0 ? r : recreate_unassigned_list_rest(recreate);
+        r = list_rest(recreate, RECREATE_OURS);
+        return r < 0 ? r : list_rest(recreate, RECREATE_UNASSIGNED);
 }
 
 int recreate_new(const RecreateOptions *options, Recreate **ret) {

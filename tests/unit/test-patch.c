@@ -134,11 +134,11 @@ static void test_whole_object(void **state) {
                 .verb = KUBE_PATCH_GET,
                 .path = { .version = "v1", .resource = "nodes", .name = "n" },
                 .on_answered = on_answered,
-                .needs_object = true,
+                .accept = KUBE_JSON,
         };
 
         assert_int_equal(kube_patch_send(&patch, &request), 0);
-        assert_null(fake_kube.calls[0]->request.accept);
+        assert_string_equal(fake_kube.calls[0]->request.accept, KUBE_JSON);
 }
 
 /* clang-format off */

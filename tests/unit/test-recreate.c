@@ -4,6 +4,7 @@
  * Restart requests, from creation to completion
  */
 
+#include "agent/recreate/recreate-controller.h"
 #include "tests/unit/recreate-fixture.h"
 
 #define CONTEXT(id) "'statusContext':{'containerID':'containerd://" id "','restartCount':0}"
@@ -812,6 +813,7 @@ static void test_gate_after_restart(void **state) {
         create(MANAGED("r", "'strategy':{'unreadyGracePeriodSeconds':50},"));
         assert_non_null(
                 strstr(find_call(0, "PATCH /api/v1/namespaces/d/pods/web/status "), "\"False\""));
+        assert_true(recreate_controller_owes_gate(node.recreate->requests[0]));
         assert_string_equal(get_text(node.objects[0], "/status/conditions/0/type"),
                             "PreRecreateGrace");
 
@@ -822,6 +824,7 @@ static void test_gate_after_restart(void **state) {
         node.are_pods_unknown = true;
         remove_object(0);
         assert_int_equal(node.n_texts, n_texts);
+        assert_true(recreate_controller_owes_gate(node.recreate->requests[0]));
 
         node.has_pod = true;
         node.are_pods_unknown = false;
@@ -1059,6 +1062,7 @@ static void test_no_gate_after_restart(void **state) {
         create(MANAGED("r", "'strategy':{'unreadyGracePeriodSeconds':50},"));
         restart_agent();
         assert_true(node.recreate->requests[0]->spec->is_drained);
+        assert_false(recreate_controller_owes_gate(node.recreate->requests[0]));
         remove_object(0);
         assert_null(find_call(0, "GET "));
         assert_int_equal(node.recreate->n_requests, 0);

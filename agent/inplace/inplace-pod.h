@@ -12,13 +12,18 @@
 
 #include "agent/base/loop.h"
 #include "agent/base/repeat.h"
-#include "agent/inplace/inplace.h"
+#include "agent/inplace/image-ids.h"
 #include "agent/inplace/restart-plan.h"
+#include "agent/kube/event.h"
 #include "agent/kube/patch.h"
+#include "agent/pod/pods.h"
 #include "agent/pod/runtime-pods.h"
+#include "agent/pod/stops.h"
+#include "cri/runtimes.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 
+typedef struct InPlace InPlace;
 typedef struct InPlacePod InPlacePod;
 typedef struct Inspection Inspection;
 
@@ -56,15 +61,13 @@ typedef enum InPlaceRestartState {
 typedef enum InPlaceCheckState {
         INPLACE_CHECK_NONE,
         INPLACE_CHECK_READING, /* owns the read of the pod, and ends with its reply */
-        INPLACE_CHECK_PAUSING, /* the API server did not answer; ends at retry_usec */
+        INPLACE_CHECK_PAUSING, /* the API server did not answer; ends when it may be asked again */
         _INPLACE_CHECK_STATE_MAX,
 } InPlaceCheckState;
 
 typedef struct InPlaceCheck {
         InPlaceCheckState state;
-        KubeCall *call;
-        uint64_t retry_usec;
-        unsigned n_failures;
+        KubePatch read;
 } InPlaceCheck;
 
 typedef struct InPlaceRestart {
@@ -73,7 +76,6 @@ typedef struct InPlaceRestart {
         InPlacePurpose purpose;
         bool has_changed; /* another hash has been expected since */
         Stop *stop;
-        InPlaceCheck check;
         bool is_ours;        /* the container ended because of the stop */
         uint64_t await_usec; /* the runtime is asked for a successor until then */
 } InPlaceRestart;
@@ -102,6 +104,7 @@ typedef struct InPlaceContainer {
         uint32_t expected_hash;
         RestartPlan plan;
         InPlaceRestart restart;
+        InPlaceCheck check; /* of the stop */
         InPlaceAttempts attempts;
         char *refused_version; /* of the pod that did not ask for a stop, or NULL */
         uint64_t kubelet_usec; /* the kubelet may take until then; 0: it is not waited for */
@@ -195,8 +198,20 @@ struct InPlacePod {
         uint64_t not_running_usec;
 };
 
+/* What all pods share. */
 struct InPlace {
-        InPlaceOptions options;
+        sd_event *event;
+        Log *log;
+        Metrics *metrics;
+        KubeClient *client;
+        KubeEvents *events;
+        Pods *watched;
+        Runtimes *runtimes;
+        Stops *stops;
+        bool has_condition;
+        void (*on_changed)(void *userdata); /* may be NULL */
+        void *userdata;
+
         int (*reconcile)(InPlacePod *pod);
         PodsWatcher watcher;
         InPlacePod **pods;

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The local API, as a caller on its socket sees it, on a node without a runtime
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "agent/api/api.h"
+#include "agent/base/cleanup.h"
+#include "proto/inplaced/v1/node.pb-c.h"
+#include "tests/unit/metric-value.h"
+
+#define WAIT_USEC ((uint64_t) 60 * 1000000)
+#define FOLDER "/tmp/test-api-XXXXXX"
+#define REQUESTS "inplaced_local_api_requests_total"
+
+static const RpcMethod get_version = {
+        .path = "/inplaced.v1.Node/GetVersion",
+        .reply = &inplaced__v1__get_version_response__descriptor,
+};
+
+static const RpcMethod preload = {
+        .path = "/inplaced.v1.Node/Preload",
+        .reply = &inplaced__v1__preload_event__descriptor,
+};
+
+static struct Fixture {
+        char folder[sizeof(FOLDER)];
+        char socket[64];
+        sd_event *event;
+        Log *log;
+        Metrics *metrics;
+        CompletionQueue *completions;
+        Runtimes *runtimes;
+        Images *images;
+        DiagnosisSubject subject;
+        Api *api;
+        RpcClient *client;
+        RpcCall *call;
+        unsigned n_changes;
+        unsigned n_messages;
+        bool has_ended;
+        ErrorKind kind; /* of the end */
+        char text[256]; /* of the reply, or of the refusal */
+} f;
+
+static void on_changed(void *userdata) {
+        f.n_changes++;
+}
+
+static PullKeysAsk *drop_keys(PullKeysAsk *ask) {
+        return NULL;
+}
+
+static int start(Error *reterr) {
+        const ApiOptions options = {
+                .completions = f.completions,
+                .log = f.log,
+                .metrics = f.metrics,
+                .images = f.images,
+                .runtimes = f.runtimes,
+                .subject = &f.subject,
+                .node_name = "node-1",
+                .listener = { .path = f.socket, .fd = -1, .group = (gid_t) -1 },
+                .restart_group = (gid_t) -1,
+                .on_changed = on_changed,
+        };
+
+        return api_new(&options, &f.api, reterr);
+}
+
+static int set_up(void **state) {
+        f = (struct Fixture){ .folder = FOLDER };
+        assert_non_null(mkdtemp(f.folder));
+        (void) snprintf(f.socket, sizeof(f.socket), "%s/socket", f.folder);
+        assert_true(sd_event_new(&f.event) >= 0);
+        assert_int_equal(log_new(LOG_FORMAT_TEXT, -1, &f.log), 0);
+        assert_int_equal(metrics_new(&(MetricsOptions){ .version = "test",
+                                                        .local_api_methods = api_method_names },
+                                     &f.metrics),
+                         0);
+        assert_int_equal(completion_queue_new(f.event, &f.completions), 0);
+        assert_int_equal(runtimes_new(f.completions, &(RuntimesOptions){ .n_paths = 0 },
+                                      &f.runtimes),
+                         0);
+        assert_int_equal(images_new(&(ImagesOptions){ .completions = f.completions,
+                                                      .log = f.log,
+                                                      .runtimes = f.runtimes,
+                                                      .limits = { .max_parallel_pulls = 1 },
+                                                      .keys = { .drop = drop_keys } },
+                                    &f.images),
+                         0);
+        assert_int_equal(start(NULL), 0);
+        assert_int_equal(rpc_client_connect(f.completions, f.socket, NULL, NULL, &f.client, NULL),
+                         0);
+        return 0;
+}
+
+static int tear_down(void **state) {
+        rpc_call_unref(f.call);
+        rpc_client_free(f.client);
+        assert_null(api_free(f.api));
+        images_free(f.images);
+        runtimes_free(f.runtimes);
+        completion_queue_free(f.completions);
+        metrics_free(f.metrics);
+        log_free(f.log);
+        sd_event_unref(f.event);
+        assert_int_equal(rmdir(f.folder), 0);
+        return 0;
+}
+
+static void run(void) {
+        assert_true(sd_event_run(f.event, WAIT_USEC) > 0);
+}
+
+static int on_done(const void *reply, const Error *error, void *userdata) {
+        const Inplaced__V1__GetVersionResponse *version = reply;
+
+        f.call = rpc_call_unref(f.call);
+        f.has_ended = true;
+        f.kind = error ? error->kind : ERROR_NONE;
+        (void) snprintf(f.text, sizeof(f.text), "%s",
+                        error     ? error_message(error)
+                        : version ? version->version
+                                  : "");
+        return 0;
+}
+
+static int on_message(const void *message, void *userdata) {
+        f.n_messages++;
+        return 0;
+}
+
+static void call_preload(char **images, size_t n_images) {
+        Inplaced__V1__PreloadRequest request = INPLACED__V1__PRELOAD_REQUEST__INIT;
+
+        request.images = images;
+        request.n_images = n_images;
+        assert_int_equal(rpc_call_stream(f.client, &preload, &request.base, RPC_NO_TIMEOUT,
+                                         on_message, on_done, NULL, &f.call),
+                         0);
+}
+
+static void test_version(void **state) {
+        Inplaced__V1__GetVersionRequest request = INPLACED__V1__GET_VERSION_REQUEST__INIT;
+
+        assert_int_equal(rpc_call_unary(f.client, &get_version, &request.base, WAIT_USEC, on_done,
+                                        NULL, &f.call),
+                         0);
+        while (!f.has_ended)
+                run();
+        assert_int_equal(f.kind, ERROR_NONE);
+        assert_string_equal(f.text, INPLACED_VERSION);
+        assert_true(f.n_changes > 0);
+        assert_true(metric_value(f.metrics, REQUESTS "{method=\"GetVersion\",result=\"ok\"}") == 1);
+        api_measure(f.api);
+        assert_true(metric_value(f.metrics, "inplaced_local_api_connections") == 1);
+}
+
+static void test_refusal(void **state) {
+        char *images[] = { (char *) "UPPER:1" };
+
+        call_preload(images, 1);
+        while (!f.has_ended)
+                run();
+        assert_int_equal(f.kind, ERROR_INVALID);
+        assert_non_null(strstr(f.text, "UPPER"));
+        assert_int_equal(images_count(f.images), 0);
+        assert_true(metric_value(f.metrics, REQUESTS "{method=\"Preload\",result=\"invalid\"}") ==
+                    1);
+}
+
+/* What a caller desired that has gone is desired no longer. */
+static void test_caller_goes(void **state) {
+        char *images[] = { (char *) "nginx:1" };
+
+        call_preload(images, 1);
+        while (f.n_messages == 0)
+                run();
+        assert_int_equal(images_count(f.images), 1);
+        f.call = rpc_call_unref(f.call);
+        while (images_count(f.images) > 0)
+                run();
+        assert_true(metric_value(f.metrics, REQUESTS "{method=\"Preload\",result=\"canceled\"}") ==
+                    1);
+}
+
+/* The socket of an agent that serves it is not taken from it. */
+static void test_second_agent(void **state) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        Api *first = f.api;
+
+        f.api = NULL;
+        assert_true(start(&error) < 0);
+        assert_non_null(strstr(error_message(&error), f.socket));
+        assert_null(f.api);
+        f.api = first;
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(test_version, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_refusal, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_caller_goes, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_second_agent, set_up, tear_down),
+        };
+
+        return cmocka_run_group_tests_name("local API", tests, NULL, NULL);
+}
