@@ -29,7 +29,8 @@ const char options_help[] =
         "  --config FILE              YAML; default /etc/inplaced/config.yaml, if it is there\n"
         "  --mode MODE                auto, cluster or standalone; auto is cluster if there is a\n"
         "                             kubeconfig or a service account; default auto\n"
-        "  --kubeconfig FILE          how to reach the API server; default: as a pod\n"
+        "  --kubeconfig FILE          how to reach the API server; default: $KUBECONFIG, or as\n"
+        "                             a pod\n"
         "  --kubeconfig-context NAME  which one of it; default its current context\n"
         "  --register-node            create this node's NodeImage if no controller does\n"
         "  --pod-condition=false      do not write the condition inplaced.io/InPlaceVerified\n"
@@ -489,6 +490,22 @@ static int default_node_name(Options *options) {
         return options->node_name ? 0 : -ENOMEM;
 }
 
+/* As other programs that talk to an API server, kruise-daemon included. They merge several files; this one
+ * takes one. */
+static int default_kubeconfig(const Reading *reading) {
+        static const char flag[] = "kubeconfig", subject[] = "$KUBECONFIG";
+        const char *path = getenv("KUBECONFIG");
+
+        if (reading->options->kubeconfig || reading->options->mode == MODE_STANDALONE || !path ||
+            !path[0])
+                return 0;
+        if (strchr(path, ':'))
+                return report(reading, subject, "names several files",
+                              "name one of them with --kubeconfig");
+
+        return apply_flag(reading, find_setting(flag, strlen(flag)), subject, path);
+}
+
 static int set_defaults(Options *options) {
         int r = 0;
 
@@ -524,6 +541,9 @@ int options_read(char **argv, Options *ret, const DiagnosisVisitor *visitor) {
         if (r < 0)
                 return r;
 
+        r = default_kubeconfig(&reading);
+        if (r < 0)
+                return r;
         if (options.kubeconfig_context && !options.kubeconfig)
                 r = report(&reading, "--kubeconfig-context", "needs --kubeconfig, too",
                            "give it as well");

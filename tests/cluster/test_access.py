@@ -86,6 +86,18 @@ def test_one_of_several_contexts(start_agent, containerd, control_plane, folder,
     assert problems(agent) == {}
 
 
+def test_kubeconfig_of_the_environment(
+    start_agent, containerd, control_plane, folder, node_image, push
+):
+    """$KUBECONFIG alone is enough."""
+    path = control_plane.write_agent_kubeconfig(folder / "agent.conf")
+    agent = start_agent(
+        containerd.endpoint, node_name=node_image.name, environment={"KUBECONFIG": str(path)}
+    )
+    serves(node_image, push)
+    assert problems(agent) == {}
+
+
 def test_token_file_rotates(start, control_plane, folder, node_image, push):
     """The agent uses a new token without a restart and without a message."""
     file = folder / "token"

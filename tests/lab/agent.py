@@ -83,6 +83,7 @@ class Agent:
         self._environment = {
             **sanitizers.environment(),
             "NOTIFY_SOCKET": str(self.notify.path),
+            "KUBECONFIG": "",
             **(environment or {}),
         }
         if watchdog_seconds is not None:

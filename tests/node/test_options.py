@@ -57,6 +57,19 @@ def test_bad_flags(make_agent, fake_runtime, arguments, text):
     assert text in ran.stderr and len(ran.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("path", ["relative", "/a:/b"])
+def test_bad_kubeconfig_of_the_environment(make_agent, fake_runtime, monkeypatch, path):
+    """It is refused as a flag would be, but for an agent without a cluster."""
+    monkeypatch.setenv("KUBECONFIG", path)
+    agent = make_agent(
+        fake_runtime.endpoint, flags=["--mode=standalone"], environment={"KUBECONFIG": path}
+    )
+    ran = run(agent, "--mode=cluster")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "$KUBECONFIG: " in ran.stderr and len(ran.stderr.splitlines()) == 1
+    agent.start()
+
+
 def test_prepare_state_dir(make_agent, fake_runtime, folder):
     """The folder is made, and what is in it belongs to that user; what a link points at does not."""
     agent = make_agent(fake_runtime.endpoint)
