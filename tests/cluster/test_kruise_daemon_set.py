@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The DaemonSet of kruise-daemon, in which only image and command are changed."""
+"""The DaemonSet of kruise-daemon, in which only image and command are changed: from the real kruise-daemon to the
+agent, and back.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
 
+from fake.registry import FakeRegistry
 from fixtures import Gate
 from lab import sanitizers
 from lab.agent_image import build_agent_image
 from lab.clients import MANIFESTS
 from lab.cluster import Cluster
+from lab.kruise_daemon import build_kruise_image
 from lab.kube import Object
 from lab.node_image import NodeImage
 from lab.pod import Pod, container, until_term
-from lab.recreate_request import RecreateRequest
+from lab.recreate_request import Manager, RecreateRequest
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -24,9 +29,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(240 
 
 _NAME = "kruise-daemon"
 _NAMESPACE = "kruise-system"
+_AGENT = "/usr/bin/inplaced"
+_KRUISE = "/kruise-daemon"
 _DAEMON_SET = f"/apis/apps/v1/namespaces/{_NAMESPACE}/daemonsets/{_NAME}"
 _STATUSES = ["nodeimages/status", "containerrecreaterequests/status", "nodepodprobes/status"]
 _KINDS = ["nodeimages", "containerrecreaterequests", "nodepodprobes"]
+
+_numbers = itertools.count(1)
 
 
 def _rule(group: str, resources: list[str], *verbs: str) -> Object:
@@ -50,13 +59,12 @@ def _objects(image: str, runtime_folder: str) -> list[Object]:
     main = {
         "name": "daemon",
         "image": image,
-        "command": ["/usr/bin/inplaced"],
+        "command": [_AGENT],
         "args": [
             "--logtostderr=true",
             "-v=4",
             "--addr=:10221",
             "--feature-gates=ImagePullJobGate=true,PodProbeMarkerGate=true",
-            "--max-workers-for-pull-image=-1",
         ],
         "env": [
             {"name": "KUBE_CACHE_MUTATION_DETECTOR", "value": "true"},
@@ -115,6 +123,11 @@ def images(registry) -> list[str]:
 
 
 @pytest.fixture(scope="module")
+def kruise_image(registry) -> str:
+    return registry.push("kruise", "1", build_kruise_image()).reference
+
+
+@pytest.fixture(scope="module")
 def cluster(session_folder, registry, images) -> Iterator[Cluster]:
     with Cluster(session_folder / "k", registry) as made:
         made.kubectl("apply", "-k", MANIFESTS / "crds")
@@ -161,24 +174,66 @@ def _wait_rolled_out(cluster: Cluster) -> None:
         raise TimeoutError(f"the DaemonSet is not ready\n{shown}") from None
 
 
-def test_image_and_command_alone(cluster, images, node_image, pod, fake_registry):
-    """The agent serves there, and an update of its image loses neither a pull nor a request."""
-    _wait_rolled_out(cluster)
-    gate = Gate(fake_registry, "kruise/gate", 2 << 20)
-    node_image.request(gate.reference)
-    node_image.wait_status(gate.reference, "Pulling")
-    request = RecreateRequest(pod, "main").create()
-    wait_until(pod.file("term").exists, 60 * SLOWLY, "SIGTERM")
-
-    template = {"containers": [{"name": "daemon", "image": images[1]}]}
+def _deploy(cluster: Cluster, image: str, command: str) -> None:
+    """Changes image and command of the DaemonSet, and nothing else."""
+    main = {"name": "daemon", "image": image, "command": [command]}
+    template = {"containers": [main]}
     cluster.admin.patch(_DAEMON_SET, {"spec": {"template": {"spec": template}}}, kind="strategic")
     _wait_rolled_out(cluster)
+
+
+def _log(cluster: Cluster) -> str:
+    return cluster.kubectl(f"--namespace={_NAMESPACE}", "logs", f"daemonset/{_NAME}")
+
+
+def _assert_nothing_lost(
+    cluster: Cluster,
+    node_image: NodeImage,
+    pod: Pod,
+    registry: FakeRegistry,
+    begin: tuple[str, str],
+    end: tuple[str, str],
+) -> None:
+    """A pull and a request that one program has begun are completed by the other one, which does not repeat what
+    the first one has finished.
+    """
+    name = f"swap-{next(_numbers)}"
+    done, gate = Gate(registry, f"{name}/done", 2 << 10), Gate(registry, f"{name}/gate", 2 << 20)
+    done.open()
+    _deploy(cluster, *begin)
+    node_image.request(done.reference, gate.reference, policy="Always")
+    node_image.wait_status(done.reference, "Succeeded", 60 * SLOWLY)
+    node_image.wait_status(gate.reference, "Pulling", 60 * SLOWLY)
+    n_asked = len(registry.requests("manifest", f"{name}/done"))
+    request = RecreateRequest(pod, "main", version="v1alpha1").create_managed()
+    wait_until(pod.file("term").exists, 60 * SLOWLY, lambda: f"SIGTERM: {_log(cluster)}")
+
+    _deploy(cluster, *end)
     gate.open()
     pod.file("go").touch()
-    node_image.wait_status(gate.reference, "Succeeded", 60 * SLOWLY)
-    request.wait_phase("Completed", 60 * SLOWLY)
-    assert request.state("main")["phase"] == "Succeeded"
+    node_image.wait_status(gate.reference, "Succeeded", 90 * SLOWLY)
+    node_image.wait_status(done.reference, "Succeeded")
+    assert len(registry.requests("manifest", f"{name}/done")) == n_asked
+    status = Manager(request).serve(90 * SLOWLY)
+    assert [one["phase"] for one in status["containerRecreateStates"]] == ["Succeeded"]
     assert pod.restarts() == {"main": 1}
     request.delete()
-    log = cluster.kubectl(f"--namespace={_NAMESPACE}", "logs", f"daemonset/{_NAME}")
-    assert log.count("Ignoring flags of kruise-daemon") == 1
+
+
+def test_update_of_the_image(cluster, images, node_image, pod, fake_registry):
+    """The agent serves there, and an update of its image loses nothing."""
+    old, new = ((image, _AGENT) for image in images)
+    _assert_nothing_lost(cluster, node_image, pod, fake_registry, old, new)
+    assert _log(cluster).count("Ignoring flags of kruise-daemon") == 1
+
+
+def test_takeover(cluster, images, kruise_image, node_image, pod, fake_registry):
+    """From the real kruise-daemon to the agent."""
+    kruise, ours = (kruise_image, _KRUISE), (images[0], _AGENT)
+    _assert_nothing_lost(cluster, node_image, pod, fake_registry, kruise, ours)
+
+
+def test_back(cluster, images, kruise_image, node_image, pod, fake_registry):
+    """From the agent to the real kruise-daemon."""
+    kruise, ours = (kruise_image, _KRUISE), (images[0], _AGENT)
+    _assert_nothing_lost(cluster, node_image, pod, fake_registry, ours, kruise)
