@@ -14,10 +14,12 @@ import pytest
 
 from fixtures import Gate
 from lab import sanitizers
-from lab.agent_image import build_agent_image
+from lab.agent_image import build_agent_image, build_foreign_image
 from lab.clients import MANIFESTS
 from lab.cluster import Cluster, replace
+from lab.image import build_image, build_index
 from lab.kube import Kube, Object
+from lab.layers import random_layer
 from lab.metrics import fetch_metrics
 from lab.node_image import NodeImage
 from lab.pod import OPT_IN, VERIFIED, Pod, container, from_annotations, until_term
@@ -309,6 +311,28 @@ def test_socket_folder_is_missing(cluster, images, repaired):
     line = wait_described(cluster, "FailedMount")
     print(line)
     assert "/no/such/folder" in line and "is not a directory" in line
+
+
+def test_another_architecture(cluster, registry, node_image, repaired):
+    """An image without this architecture is named by the agent, if it is desired, and by the kubelet, if it is the
+    agent's own; so is a program for another machine in an image that says otherwise.
+    """
+    foreign = build_image([random_layer(1000, 1)])
+    registry.push("foreign", "only", foreign)
+    reference = registry.push("foreign", "1", build_index(foreign, "s390x")).reference
+    node_image.request(reference, backoffLimit=0)
+    message = node_image.wait_status(reference, "Failed", 60 * SLOWLY)["message"]
+    assert message.startswith("Unsupported: ") and "no match for platform" in message
+    cluster.kubectl("apply", "-k", cluster.write_kustomization(reference))
+    line = wait_described(cluster, "no match for platform")
+    assert reference in line
+    print(message, line, sep="\n")
+
+    reference = registry.push("foreign", "2", build_foreign_image()).reference
+    cluster.kubectl("apply", "-k", cluster.write_kustomization(reference))
+    line = wait_described(cluster, "exec format error")
+    print(line)
+    assert line.split(maxsplit=1) == ["Message:", "exec /usr/bin/inplaced: exec format error"]
 
 
 def test_no_runtime(cluster, images, repaired):

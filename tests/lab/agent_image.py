@@ -21,6 +21,19 @@ from lab.layers import Layer, files_layer
 _MORE = ("libcurl.so.4",)
 
 
+# Where an ELF file has the number of the machine that it is for (EM_386 is 3), and one that none has.
+_MACHINE = slice(18, 20)
+_NO_MACHINE = b"\xed\xfe"
+
+
+def build_foreign_image() -> Image:
+    """An image for this architecture, as it says, whose program is for a machine that does not exist."""
+    program = bytearray(Path("/bin/true").read_bytes())
+    program[_MACHINE] = _NO_MACHINE
+    layer = files_layer({"usr/bin/inplaced": bytes(program)})
+    return build_image([layer], command=(), entrypoint=("/usr/bin/inplaced",))
+
+
 def build_agent_image(label: str = "") -> Image:
     """Of the build folder that the tests use. Another `label` makes another image of the same programs."""
     archive = os.environ.get("INPLACED_IMAGE")

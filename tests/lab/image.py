@@ -28,6 +28,8 @@ _MEDIA_TYPES: dict[str, dict[str, str]] = {
     },
 }
 
+_INDEX = "application/vnd.oci.image.index.v1+json"
+
 
 @dataclass(frozen=True)
 class Image:
@@ -86,6 +88,23 @@ def build_image(
         }
     )
     return Image(tuple(layers), config, manifest, types["manifest"])
+
+
+def build_index(image: Image, architecture: str) -> Image:
+    """An index in which that image, which the registry has already, is the only one, and for this architecture."""
+    manifest = _json_bytes(
+        {
+            "schemaVersion": 2,
+            "mediaType": _INDEX,
+            "manifests": [
+                {
+                    **_descriptor(image.media_type, image.manifest_digest, len(image.manifest)),
+                    "platform": {"architecture": architecture, "os": "linux"},
+                }
+            ],
+        }
+    )
+    return Image((), image.config, manifest, _INDEX)
 
 
 def digest_of(content: bytes) -> str:
