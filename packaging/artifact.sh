@@ -5,9 +5,12 @@
 #
 #     packaging/KIND/build DIR WORK
 #
-# DIR, which exists, gets the files for users and nothing else, WORK whatever is needed on the way and
-# may be kept for the next time. The same sources make the same files, byte by byte, wherever and
-# whenever they are built. To be sourced; leaves the shell in the root of the checkout.
+# DIR, which exists, gets the files for users and nothing else, WORK, which they share, whatever is needed
+# on the way and may be kept for the next time. The same sources make the same files, byte by byte, wherever
+# and whenever they are built. To be sourced; leaves the shell in the root of the checkout.
+#
+# INPLACED_ARCHITECTURES="amd64" builds for fewer than these two; INPLACED_MAINTAINER="NAME <ADDRESS>" is who
+# packages it.
 
 # shellcheck source=packaging/packages.sh
 . "$(dirname "${BASH_SOURCE[0]}")/packages.sh"
@@ -26,8 +29,26 @@ if [ -z "${SOURCE_DATE_EPOCH-}" ]; then
 fi
 export SOURCE_DATE_EPOCH
 
+# shellcheck disable=SC2034 # for the scripts that source this
+architectures=${INPLACED_ARCHITECTURES:-amd64 arm64}
+
+# What CMake is to know for each package; an empty one is the default in packaging/CMakeLists.txt.
+package_options=(-DCMAKE_INSTALL_PREFIX=/usr "-DINPLACED_MAINTAINER=${INPLACED_MAINTAINER-}")
+
 # artifact_folder PATH: makes the folder, which is relative to where the caller stands, and prints its
 # whole name.
 artifact_folder() {
     (cd "$called_from" && mkdir -p "$1" && realpath "$1")
+}
+
+# build_static ARCHITECTURE WORK: builds the static program, which the image and the RPM share, unless that
+# was done before, and prints the folder.
+build_static() {
+    local build=$2/static-$1 libraries
+
+    libraries=$(packaging/image/libraries "$1")
+    cmake -S . -B "$build" --preset static "${package_options[@]}" -DINPLACED_PACKAGE=rpm \
+        "-DINPLACED_ARCHITECTURE=$1" "-DINPLACED_LIBRARIES=$libraries" >&2
+    cmake --build "$build" >&2
+    echo "$build"
 }

@@ -8,14 +8,17 @@
 . "$(dirname "${BASH_SOURCE[0]}")/root.sh"
 
 # To build the programs.
-build_packages=(
-    gcc libc6-dev cmake ninja-build pkgconf
-    libgrpc-dev libprotobuf-c-dev protobuf-c-compiler libsystemd-dev
+build_libraries=(
+    libc6-dev libgrpc-dev libprotobuf-c-dev libsystemd-dev
     libcurl4-openssl-dev libjson-c-dev libyaml-dev libmicrohttpd-dev libsmartcols-dev
 )
+build_packages=(gcc cmake ninja-build pkgconf protobuf-c-compiler "${build_libraries[@]}")
 
 # To make a Debian package of the programs.
 deb_packages=(dpkg-dev file gzip)
+
+# To make RPM packages of the static program.
+rpm_packages=(rpm)
 
 # To build the image: what its programs are linked with comes from packages unpacked elsewhere.
 static_packages=(
@@ -23,8 +26,11 @@ static_packages=(
     dpkg-dev meson gperf python3 python3-jinja2
 )
 
-# To build it for arm64 as well.
-cross_packages=(gcc-aarch64-linux-gnu g++-aarch64-linux-gnu)
+# To build for the architecture that is not this machine's.
+case $(dpkg --print-architecture 2>/dev/null) in
+arm64) cross_packages=(gcc-x86-64-linux-gnu g++-x86-64-linux-gnu) ;;
+*) cross_packages=(gcc-aarch64-linux-gnu g++-aarch64-linux-gnu) ;;
+esac
 
 # To test it.
 image_packages=(skopeo)
@@ -45,6 +51,9 @@ test_packages=(
 
 # To test what users install: the packages' rules, shells that complete, a machine booted by systemd.
 packaging_packages=(lintian zsh fish binutils mmdebstrap systemd-container)
+
+# To run programs of another architecture.
+foreign_packages=(qemu-user-static)
 
 # To fuzz with an engine; tests/run needs none.
 fuzz_packages=(clang-14 libclang-rt-14-dev)

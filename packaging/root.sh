@@ -49,6 +49,15 @@ as_caller() {
     setpriv --reuid "$SUDO_UID" --regid "$SUDO_GID" --init-groups -- env "HOME=$home" "$@"
 }
 
+# continue_as_caller SCRIPT [ARGUMENT...]: called through sudo, runs it as the user who called, and ends; it
+# returns where that user cannot read the checkout.
+continue_as_caller() {
+    if has_caller && as_caller test -r "$1"; then
+        as_caller "$@"
+        exit
+    fi
+}
+
 # give_to_caller PATH...: what root made there belongs to the user who called.
 give_to_caller() {
     local path

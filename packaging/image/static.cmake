@@ -3,12 +3,7 @@
 # How the image's program is linked: statically, whole, and from the folder INPLACED_LIBRARIES alone. What
 # is linked does not depend on the folders where that happens.
 
-set(folders "${INPLACED_LIBRARIES}/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}"
-  "${INPLACED_LIBRARIES}/usr/lib/gcc/${CMAKE_LIBRARY_ARCHITECTURE}/12")
-list(TRANSFORM folders PREPEND -B OUTPUT_VARIABLE starting)
-list(TRANSFORM starting APPEND /)
-list(TRANSFORM folders PREPEND -L OUTPUT_VARIABLE searching)
-
+set(PKG_CONFIG_ARGN --static)
 set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
 set(CMAKE_C_STANDARD_LIBRARIES
   "-Wl,--start-group -lupb -laddress_sorting -lcares -lre2 -lz -lstdc++ -lm -Wl,--end-group")
@@ -17,7 +12,7 @@ add_compile_options(-fPIE -fstack-protector-strong -D_FORTIFY_SOURCE=2 -Wno-unus
   "-ffile-prefix-map=${INPLACED_LIBRARIES}=.")
 # Names of users and hosts are resolved without NSS modules, by what libc has of "files" and "dns": the
 # linker's warnings say that the others would be missing.
-add_link_options(-static-pie -Wl,-z,relro,-z,now -Wl,--no-warnings ${starting} ${searching}
+add_link_options(-static-pie -Wl,-z,relro,-z,now -Wl,--no-warnings
   "-Wl,-Map,${PROJECT_BINARY_DIR}/$<TARGET_PROPERTY:NAME>.map")
 
 # The source packages of what is linked, with their versions. packaging/image/write compares these with
@@ -47,4 +42,5 @@ function(link_both_programs)
     "-Dmain=inplacectl_main;-Wno-missing-prototypes")
   add_custom_command(TARGET inplaced POST_BUILD
     COMMAND ${CMAKE_COMMAND} -E create_symlink inplaced ${CMAKE_CURRENT_BINARY_DIR}/inplacectl)
+  install(PROGRAMS ${CMAKE_CURRENT_BINARY_DIR}/inplacectl DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()

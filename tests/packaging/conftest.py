@@ -22,26 +22,50 @@ from fixtures import *  # noqa: E402, F401, F403
 VERSION_OF_UPGRADE = "0.1.0+upgrade"
 
 
-def build_package(folder, **environment):
+NATIVE = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def build_artifacts(kind, folder, **environment):
     subprocess.run(
-        [REPOSITORY / "packaging/deb/build", folder, REPOSITORY / "build/packaging/deb"],
+        [REPOSITORY / "packaging" / kind / "build", folder, REPOSITORY / "build/packaging"],
         check=True, stdin=subprocess.DEVNULL, env={**os.environ, **environment}, stdout=subprocess.DEVNULL,
     )
-    return next(folder.glob("inplaced_*.deb"))
 
 
 @pytest.fixture(scope="session")
-def package(session_folder):
-    """The Debian package of this tree."""
-    if "INPLACED_ARTIFACTS" in os.environ:
-        return next(Path(os.environ["INPLACED_ARTIFACTS"]).glob("inplaced_*.deb"))
-    return build_package(session_folder / "package")
+def artifacts(session_folder):
+    """artifacts(kind): the folder with the artifacts of that kind, perhaps with others."""
+
+    def provide(kind):
+        if "INPLACED_ARTIFACTS" in os.environ:
+            return Path(os.environ["INPLACED_ARTIFACTS"])
+        folder = session_folder / f"artifacts-{kind}"
+        if not folder.exists():
+            build_artifacts(kind, folder)
+        return folder
+
+    return provide
+
+
+@pytest.fixture(scope="session")
+def packages(artifacts):
+    """{architecture: the Debian package of this tree}"""
+    found = artifacts("deb").glob("inplaced_*.deb")
+    return {path.stem.rpartition("_")[2]: path for path in found}
+
+
+@pytest.fixture(scope="session")
+def package(packages):
+    """That for this machine."""
+    return packages[NATIVE]
 
 
 @pytest.fixture(scope="session")
 def newer_package(session_folder, package):
     """The same tree as a higher version."""
-    return build_package(session_folder / "newer", INPLACED_PACKAGE_VERSION=VERSION_OF_UPGRADE)
+    folder = session_folder / "newer"
+    build_artifacts("deb", folder, INPLACED_PACKAGE_VERSION=VERSION_OF_UPGRADE, INPLACED_ARCHITECTURES=NATIVE)
+    return next(folder.glob("inplaced_*.deb"))
 
 
 @pytest.fixture(scope="session")

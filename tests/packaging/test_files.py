@@ -14,11 +14,19 @@ import yaml
 
 from conftest import REPOSITORY
 
+_ARTIFACTS = [
+    *(rf"inplaced_.*_{architecture}\.deb" for architecture in ("amd64", "arm64")),
+    *(rf"inplaced-.*\.{machine}\.rpm" for machine in ("x86_64", "aarch64")),
+    r"inplaced-[0-9.]*\.oci\.tar",
+    r"inplaced-[0-9.]*\.tgz",
+    *(rf"inplaced-{path.name}\.yaml" for path in (REPOSITORY / "packaging/kubernetes/overlays").iterdir()),
+]
+
 COMMANDS = ["", "pull", "restart", "verify", "status", "images", "doctor", "version", "help"]
 
 
 def run(*argv, **more):
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, **more)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL, **more)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -33,17 +41,36 @@ def options_of(program, *command):
     return set(re.findall(r"(?m)^  (?:-\w, )?(--[a-z-]+)", run(program, *command, "--help")))
 
 
-def test_lintian(package):
+def test_lintian(packages):
     """It finds no error and gives no warning."""
-    said = run("lintian", "--fail-on", "error,warning", "--allow-root", "--profile", "debian", package)
-    assert said == ""
+    assert set(packages) == {"amd64", "arm64"}
+    for package in packages.values():
+        said = run("lintian", "--fail-on", "error,warning", "--allow-root", "--profile", "debian", package)
+        assert said == ""
 
 
-def test_dependencies(package):
-    """Those of the loader, and the one that is loaded at run time."""
-    depends = run("dpkg-deb", "--field", package, "Depends")
-    for name in ("libcurl4 ", "systemd ", "libgrpc29 ", "libsystemd0 ", "libc6 "):
-        assert name in depends
+def test_dependencies(packages):
+    """Those of the loader, and the one that is loaded at run time; the same for each architecture."""
+    depends = {a: run("dpkg-deb", "--field", package, "Depends") for a, package in packages.items()}
+    names = {a: {entry.split()[0] for entry in said.split(",")} for a, said in depends.items()}
+    assert names["amd64"] == names["arm64"]
+    assert names["amd64"] >= {"libcurl4", "systemd", "libgrpc29", "libsystemd0", "libc6"}
+
+
+def test_same_files(packages):
+    """The packages differ in their programs alone."""
+    listed = {}
+    for architecture, package in packages.items():
+        assert run("dpkg-deb", "--field", package, "Architecture").strip() == architecture
+        lines = run("dpkg-deb", "--contents", package).splitlines()
+        listed[architecture] = {(line.split()[0], line.split()[5]) for line in lines}
+    assert listed["amd64"] == listed["arm64"]
+
+
+def test_maintainer(package):
+    """An address at which no mail arrives, unless who packages it gives one."""
+    said = run("dpkg-deb", "--field", package, "Maintainer").strip()
+    assert said == os.environ.get("INPLACED_MAINTAINER", "local build of inplaced <inplaced@example.org>")
 
 
 def test_hardening(installed):
@@ -155,10 +182,15 @@ def test_words_of_inplacectl(installed, path, complete):
     assert complete(installed, path, "inplacectl", "pull", "--pull-policy", "") == {"Always", "IfNotPresent"}
 
 
-def test_checksums_and_help(session_folder, package):
-    """packaging/build names each kind that it makes, and lists what it has made."""
+def test_checksums_and_help():
+    """packaging/build names each kind that it makes, and lists each file that it has made."""
     said = run(REPOSITORY / "packaging/build", "--help")
     for build in REPOSITORY.glob("packaging/*/build"):
         assert re.search(rf"(?m)^  {build.parent.name} ", said), build
     if "INPLACED_ARTIFACTS" in os.environ:
-        run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=Path(os.environ["INPLACED_ARTIFACTS"]))
+        folder = Path(os.environ["INPLACED_ARTIFACTS"])
+        run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=folder)
+        listed = {line.split(maxsplit=1)[1] for line in (folder / "SHA256SUMS").read_text().splitlines()}
+        assert listed == {path.name for path in folder.iterdir()} - {"SHA256SUMS"}
+        for pattern in _ARTIFACTS:
+            assert len([name for name in listed if re.fullmatch(pattern, name)]) == 1, pattern

@@ -90,10 +90,10 @@ def test_missing_packages_are_named_once(run):
 
 def test_commands_of_the_readme(run):
     """fresh-root finds them; and they begin with no sudo, which a bare machine does not have."""
-    done = run("grep", "-xE", "(packaging|tests)/[a-z/-]+( --only deb)?", "README.md", cwd=REPOSITORY)
+    done = run("grep", "-xE", "(packaging|tests)/[a-z/-]+( --native --only deb)?", "README.md", cwd=REPOSITORY)
     assert done.stdout.splitlines() == [
         *("packaging/quickstart", "tests/run"),
-        *("packaging/build --only deb", "packaging/image/build"),
+        *("packaging/build --native --only deb", "packaging/image/build"),
     ]
 
 

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# The Debian package.
+
+install(FILES deb/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR})
+string(TIMESTAMP INPLACED_DATE "%a, %d %b %Y %H:%M:%S +0000" UTC)
+configure_file(deb/changelog.in changelog @ONLY)
+install_compressed(${CMAKE_CURRENT_BINARY_DIR}/changelog ${CMAKE_INSTALL_DOCDIR} changelog)
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION admin)
+set(CPACK_DEBIAN_PACKAGE_DESCRIPTION ${INPLACED_DESCRIPTION})
+# libcurl is loaded when a cluster is configured, so that dpkg-shlibdeps does not see it; users,
+# folders and units need systemd's programs.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libcurl4 (>= 7.88), systemd (>= 252)")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "containerd")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA
+  ${CMAKE_CURRENT_SOURCE_DIR}/deb/conffiles ${CMAKE_CURRENT_SOURCE_DIR}/deb/postinst
+  ${CMAKE_CURRENT_SOURCE_DIR}/deb/prerm ${CMAKE_CURRENT_SOURCE_DIR}/deb/postrm)
+if(CMAKE_CROSSCOMPILING)
+  set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE ${INPLACED_ARCHITECTURE})
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${INPLACED_LIBRARIES}/lib"
+    "${INPLACED_LIBRARIES}/lib/${CMAKE_LIBRARY_ARCHITECTURE}"
+    "${INPLACED_LIBRARIES}/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}")
+endif()

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is in the RPM packages."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import subprocess
+import tarfile
+
+import pytest
+
+from conftest import REPOSITORY
+
+MACHINES = {"x86_64": 62, "aarch64": 183}
+
+pytestmark = pytest.mark.skipif(not shutil.which("rpmbuild"), reason="there is no rpmbuild, and so no RPM")
+
+
+@pytest.fixture(scope="module")
+def packages(artifacts):
+    """{architecture: file}"""
+    return {path.name.split(".")[-2]: path for path in artifacts("rpm").glob("*.rpm")}
+
+
+def query(package, *options):
+    done = subprocess.run(["rpm", "--query", "--package", package, *options], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def unpacked(packages, session_folder):
+    """{architecture: folder}"""
+    folders = {}
+    for architecture, package in packages.items():
+        folder = folders[architecture] = session_folder / f"rpm-{architecture}"
+        with package.open("rb") as file:
+            archive = subprocess.run(["rpm2archive", "-"], stdin=file, stdout=subprocess.PIPE, check=True).stdout
+        with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+            opened.extractall(folder)
+    return folders
+
+
+def test_same_files(packages):
+    """Both have the same, and what the Debian package has, in the places of distributions with RPM."""
+    listed = {a: query(package, "--list").split() for a, package in packages.items()}
+    assert set(listed) == set(MACHINES)
+    assert listed["x86_64"] == listed["aarch64"]
+    files = set(listed["x86_64"])
+    assert files >= {
+        "/usr/bin/inplaced", "/usr/bin/inplacectl", "/etc/inplaced/config.yaml",
+        "/usr/lib/systemd/system/inplaced.service", "/usr/lib/systemd/system/inplaced.socket",
+        "/usr/lib/systemd/catalog/inplaced.catalog", "/usr/lib/sysusers.d/inplaced.conf",
+        "/usr/lib/tmpfiles.d/inplaced.conf", "/usr/share/man/man8/inplaced.8.gz",
+        "/usr/share/man/man1/inplacectl.1.gz", "/usr/share/bash-completion/completions/inplacectl",
+        "/usr/share/zsh/site-functions/_inplacectl", "/usr/share/fish/vendor_completions.d/inplacectl.fish",
+        "/usr/share/licenses/inplaced/LICENSE", "/usr/share/doc/inplaced/sbom.spdx.json",
+    }
+    # Folders of the system belong to its own packages.
+    assert not files & {"/usr/bin", "/usr/lib/systemd/system", "/usr/share/man", "/etc"}
+
+
+def test_requirements(packages):
+    """No library: the program is static. systemd, which makes the user and runs the service."""
+    for architecture, package in packages.items():
+        requires = query(package, "--requires").splitlines()
+        assert "systemd >= 252" in requires
+        assert [line for line in requires if ".so" in line] == []
+        assert query(package, "--queryformat", "%{ARCH}") == architecture
+        assert query(package, "--configfiles").split() == ["/etc/inplaced/config.yaml"]
+
+
+def test_program(unpacked):
+    for architecture, folder in unpacked.items():
+        program = (folder / "usr/bin/inplaced").read_bytes()
+        assert int.from_bytes(program[18:20], "little") == MACHINES[architecture]
+        assert b"/ld-linux" not in program and str(REPOSITORY).encode() not in program
+        assert (folder / "usr/bin/inplacectl").readlink().name == "inplaced"
+        unit = (folder / "usr/lib/systemd/system/inplaced.service").read_text()
+        assert "\nExecStart=/usr/bin/inplaced\n" in unit
+
+
+def test_bill_of_materials(unpacked):
+    """It has a licence for each source package that something in the program is of."""
+    for folder in unpacked.values():
+        documents = folder / "usr/share/doc/inplaced"
+        packages = json.loads((documents / "sbom.spdx.json").read_text())["packages"]
+        sources = {p["sourceInfo"].split()[2] for p in packages if "sourceInfo" in p}
+        assert {"openssl", "curl", "glibc", "grpc", "systemd"} <= sources
+        for source in sources:
+            assert (documents / source / "copyright").stat().st_size > 0
+
+
+def test_scripts(packages):
+    """They are shell, and name the units that the package has."""
+    said = query(packages["x86_64"], "--scripts")
+    scripts = re.split(r"(?m)^\w+ scriptlet \(using /bin/sh\):$", said)[1:]
+    assert len(scripts) == 3
+    for script in scripts:
+        subprocess.run(["sh", "-n"], input=script, text=True, check=True)
+        assert "inplaced" in script
