@@ -73,6 +73,24 @@ def test_maintainer(package):
     assert said == os.environ.get("INPLACED_MAINTAINER", "local build of inplaced <inplaced@example.org>")
 
 
+@pytest.mark.parametrize(
+    ("n_restarts", "seconds"), [("0", 0), ("1", 0), ("3", 0), ("4", 2), ("5", 6), ("6", 14), ("7", 28), ("900", 28), ("", 0)]
+)
+def test_delay_of_restarts(installed, folder, n_restarts, seconds):
+    """By how often systemd has restarted the service, beside the two seconds of RestartSec=."""
+    unit = (installed / "usr/lib/systemd/system/inplaced.service").read_text()
+    (script,) = re.findall(r"(?ms)^ExecStartPre=-/bin/sh -c '(.*?)'$", unit)
+    said = {"systemctl": f"echo {n_restarts}" if n_restarts else "exit 1", "sleep": 'echo "$1"'}
+    tools = folder / "bin"
+    tools.mkdir()
+    for name, text in said.items():
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+    script = script.replace("$$", "$").replace("\\\n", "")
+    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, env={"PATH": str(tools)})
+    assert (done.stdout.strip(), done.stderr) == (str(seconds) if seconds else "", "")
+
+
 def test_hardening(installed):
     """Both programs are position independent, and what the loader has resolved is read-only."""
     for program in ("inplaced", "inplacectl"):

@@ -140,6 +140,16 @@ class Node:
         wait_until(is_active, 60, lambda: f"active agent: {self.run('systemctl', 'status', AGENT, check=False)}", 0.1)
         return self.pid()
 
+    def wait_process(self, command):
+        """What the service runs before the agent."""
+
+        def runs():
+            pid = self.show(AGENT, "ControlPID")
+            shown = self.run("cat", f"/proc/{pid}/cmdline", check=False).replace("\0", " ").strip()
+            return shown == command
+
+        wait_until(runs, 60, lambda: f"{command!r}: {self.run('systemctl', 'status', AGENT, check=False)}", 0.1)
+
     def wait_text(self, pattern):
         """The text of `systemctl status`."""
         said = []
@@ -305,6 +315,23 @@ def test_kill(node):
     assert node.wait_active(other_than=pid) != pid
     node.wait_text(r"^2 images desired, 0 being pulled, 0 waiting; .* is ready$")
     assert len(node.machine.journal(PULLED)) == n_pulled
+
+
+def test_delay_of_restarts(node):
+    """It grows from the fourth time on; a start by a person waits for nothing, and begins anew."""
+    pid = node.drop_in("[Service]\nRestartSec=100ms\n")
+    for n_restarts in range(1, 6):
+        node.run("systemctl", "kill", "--signal=KILL", AGENT)
+        if n_restarts > 3:
+            node.wait_process(f"sleep {[2, 6][n_restarts - 4]}")
+        pid = node.wait_active(other_than=pid)
+        assert node.show(AGENT, "NRestarts") == str(n_restarts)
+    node.run("systemctl", "kill", "--signal=KILL", AGENT)
+    node.wait_process("sleep 14")
+    node.run("systemctl", "restart", AGENT)
+    node.wait_active(other_than=pid)
+    assert node.show(AGENT, "NRestarts") == "0"
+    node.remove_drop_in()
 
 
 def test_restart_of_containerd(node):
