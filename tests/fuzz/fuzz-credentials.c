@@ -40,6 +40,17 @@ static void check_entries(const uint8_t *data, size_t size) {
         }
 }
 
+/* Each is one line, and of a text that can be read alone. */
+static void check_unknown_keys(const uint8_t *data, size_t size) {
+        cleanup(unknown_keys_done) UnknownKeys unknown = UNKNOWN_KEYS_INIT;
+
+        check(credentials_spec_check_keys((const char *) data, size, &unknown) == 0);
+        check(unknown.n_texts <= unknown.n_found && unknown.n_texts <= UNKNOWN_KEYS_MAX);
+        for (size_t i = 0; i < unknown.n_texts; i++)
+                check(strncmp(unknown.texts[i], "line ", 5) == 0 &&
+                      !strpbrk(unknown.texts[i], "\r\n"));
+}
+
 static void check_lookup(const Keyring *keyring, const char *name, bool is_empty) {
         cleanup(credential_list_done) CredentialList list = CREDENTIAL_LIST_INIT;
 
@@ -63,6 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         int r;
 
         check_entries(data, size);
+        check_unknown_keys(data, size);
 
         check(keyring_new(&keyring) == 0);
         r = keyring_add_text(keyring, "source", (const char *) data, size, &error);

@@ -48,6 +48,20 @@ static void check_desired(const DesiredImage *desired) {
                         abort();
 }
 
+/* Each is one line. */
+static void check_unknown_keys(const uint8_t *data, size_t size) {
+        cleanup(unknown_keys_done) UnknownKeys unknown = UNKNOWN_KEYS_INIT;
+        cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
+
+        if (documents_parse((const char *) data, size, &documents, NULL) < 0)
+                return;
+        if (image_spec_check_keys(&documents, &unknown) < 0 || unknown.n_texts > unknown.n_found)
+                abort();
+        for (size_t i = 0; i < unknown.n_texts; i++)
+                if (strpbrk(unknown.texts[i], "\r\n"))
+                        abort();
+}
+
 /* One that is refused nowhere says the same in both ways. */
 static void check_each(struct json_object *object, bool is_refused, size_t n_desired) {
         cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
@@ -70,6 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
+        check_unknown_keys(data, size);
         r = image_spec_parse(object, &desired_images, &error);
         if ((r < 0) != (error.kind == ERROR_INVALID))
                 abort();
