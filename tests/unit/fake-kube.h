@@ -26,6 +26,7 @@
 
 struct KubeCall {
         KubeRequest request; /* its texts are owned */
+        unsigned number;     /* from 1; no other one has it */
 };
 
 struct KubeClient {
@@ -56,7 +57,7 @@ int kube_call(KubeClient *client, const KubeRequest *request, KubeCall **ret) {
         call->request.content_type = fake_kube_copy(request->content_type);
         call->request.body = fake_kube_copy(request->body);
         fake_kube.calls[fake_kube.n_calls++] = call;
-        fake_kube.n_begun++;
+        call->number = ++fake_kube.n_begun;
         *ret = call;
         return 0;
 }
@@ -95,6 +96,15 @@ bool kube_client_is_in_trouble(const KubeClient *client) {
 bool kube_client_server_usec(const KubeClient *client, int64_t *ret) {
         *ret = fake_kube.server_usec;
         return fake_kube.server_usec > 0;
+}
+
+/* The call of that number; NULL: it does not run any more. */
+static inline KubeCall *fake_kube_call_of(unsigned number) {
+        for (size_t i = 0; i < fake_kube.n_calls; i++)
+                if (fake_kube.calls[i]->number == number)
+                        return fake_kube.calls[i];
+
+        return NULL;
 }
 
 /* The oldest call whose path has that part; method: NULL for any. NULL: there is none. */

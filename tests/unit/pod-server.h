@@ -58,8 +58,8 @@ static struct {
         char names[SHOWN_PODS_MAX][64];
         size_t n_pods;
         unsigned version;
-        bool is_slow;    /* a list is not complete yet */
-        KubeCall *watch; /* the one that has begun, or has ended */
+        bool is_slow;   /* a list is not complete yet */
+        unsigned watch; /* the number of its call, which may have ended */
 } pod_server;
 
 static inline void pod_server_reset(void) {
@@ -190,11 +190,7 @@ static inline void shown_pod_pack(const ShownPod *from, Bytes *to) {
 }
 
 static inline bool pod_server_is_watched(void) {
-        for (size_t i = 0; pod_server.watch && i < fake_kube.n_calls; i++)
-                if (fake_kube.calls[i] == pod_server.watch)
-                        return true;
-
-        return false;
+        return fake_kube_call_of(pod_server.watch);
 }
 
 static inline void pod_server_send(const char *type, const Bytes *raw) {
@@ -207,7 +203,9 @@ static inline void pod_server_send(const char *type, const Bytes *raw) {
         length = htonl((uint32_t) event.size);
         memcpy(frame, &length, sizeof(length));
         memcpy(frame + sizeof(length), event.data, event.size);
-        assert_int_equal(fake_kube_send(pod_server.watch, frame, sizeof(length) + event.size), 0);
+        assert_int_equal(fake_kube_send(fake_kube_call_of(pod_server.watch), frame,
+                                        sizeof(length) + event.size),
+                         0);
 }
 
 /* All that there is was shown. */
@@ -227,7 +225,7 @@ static inline void pod_server_serve(void) {
         if (!call || pod_server_is_watched())
                 return;
 
-        pod_server.watch = call;
+        pod_server.watch = call->number;
         assert_int_equal(fake_kube_accept(call), 0);
         for (size_t i = 0; i < pod_server.n_pods; i++)
                 pod_server_send("ADDED", &pod_server.pods[i]);

@@ -2,10 +2,649 @@
 
 /*
  * Restart requests, from creation to completion
+ *
+ * The API server and the runtime are played here: the server keeps requests as JSON, applies patches, and
+ * shows what changed; the runtime lists the containers of one pod; stops only end when the test says so.
  */
 
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/rfc3339.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-reader.h"
 #include "agent/recreate/recreate-controller.h"
-#include "tests/unit/recreate-fixture.h"
+#include "agent/recreate/recreate-request.h"
+#include "agent/recreate/recreate.h"
+#include "tests/unit/fake-clock.h"
+#include "tests/unit/fake-kube.h"
+#include "tests/unit/fake-runtime.h"
+#include "tests/unit/merge-patch.h"
+#include "tests/unit/metric-value.h"
+#include "tests/unit/pod-server.h"
+#include "tests/unit/sent-events.h"
+#include "tests/unit/stderr-capture.h"
+
+#define OBJECTS_MAX 8
+#define TEXTS_MAX 256
+#define SEC ((uint64_t) 1000000)
+#define CREATED_SEC 1769860800 /* 2026-01-31T12:00:00Z, when all requests were made */
+#define KIND "/apis/apps.kruise.io"
+
+static struct Node {
+        Recreate *recreate;
+        Stops *stops;
+        Pods *pods;
+        Kubelet *kubelet;
+        KubeEvents *events;
+        Log *log;
+        Metrics *metrics;
+        char folder[32];
+        Stderr captured;
+        unsigned n_warnings; /* in the log so far */
+
+        const char *served;  /* version; NULL: none */
+        unsigned watches[2]; /* of requests for this node, and of those that no controller has
+                               * prepared: the numbers of the calls */
+        unsigned n_watches;  /* so far */
+        bool is_broken;      /* there is no such kind, whatever is said to be served */
+        bool is_slow;        /* what the watches list is not complete yet */
+        bool is_deaf;        /* they show nothing */
+        unsigned n_discoveries, n_leases;
+        json_object *objects[OBJECTS_MAX];
+        size_t n_objects;
+        int version, replied_version;
+        const char *spoilt, *spoil; /* what is changed back before its answer, once, and how */
+        int next_code;              /* of the next patch; 0: as it should be */
+        const char *refused;        /* in the text of what is always answered so; NULL: nothing */
+        int refused_code;
+        const char *pod_json;   /* what the server has of the pod */
+        char *texts[TEXTS_MAX]; /* what was asked for: "PATCH path body" */
+        size_t n_texts;
+
+        ShownPod pod;
+        bool is_pod_shown;
+        size_t n_containers;      /* of the runtime */
+        unsigned n_failing_lists; /* the next ones */
+        char ids[8][40];
+} node;
+
+static json_object *get_path(json_object *object, const char *path) {
+        json_object *value = NULL;
+
+        return json_pointer_get(object, path, &value) == 0 ? value : NULL;
+}
+
+static const char *get_text(json_object *object, const char *path) {
+        return json_object_get_string(get_path(object, path)) ?: "";
+}
+
+/* JSON with single quotes. */
+static json_object *parse_quoted(const char *text) {
+        cleanup(free_p) char *copy = strdup(text);
+        json_object *object;
+
+        for (char *at = copy; *at; at++)
+                if (*at == '\'')
+                        *at = '"';
+        object = json_tokener_parse(copy);
+        assert_non_null(object);
+        return object;
+}
+
+static KubeCall *watch_call(size_t watch) {
+        return fake_kube_call_of(node.watches[watch]);
+}
+
+/* The server's watches */
+
+static bool is_selected(size_t watch, json_object *object) {
+        json_object *labels = get_path(object, "/metadata/labels");
+        bool has_node = json_get_filled(labels, RECREATE_LABEL_NODE);
+
+        return watch == 1 ? !has_node : has_node && json_is(labels, RECREATE_LABEL_ACTIVE, "true");
+}
+
+static void send_event(size_t watch, const char *type, json_object *object) {
+        cleanup(free_p) char *line = NULL;
+
+        assert_true(asprintf(&line, "{\"type\":\"%s\",\"object\":%s}\n", type,
+                             json_to_text(object)) > 0);
+        if (watch_call(watch))
+                assert_int_equal(fake_kube_send(watch_call(watch), line, strlen(line)), 0);
+}
+
+/* All that there is was shown. */
+static void send_end(size_t watch) {
+        cleanup(json_object_put_p) json_object *end =
+                parse_quoted("{'metadata':{'annotations':{'k8s.io/initial-events-end':'true'}}}");
+        char version[16];
+
+        (void) snprintf(version, sizeof(version), "%d", node.version);
+        json_object_object_add(get_path(end, "/metadata"), "resourceVersion",
+                               json_object_new_string(version));
+        send_event(watch, "BOOKMARK", end);
+}
+
+static void begin_watch(KubeCall *call) {
+        size_t watch = strstr(call->request.path, "labelSelector=%21crr") ? 1 : 0;
+
+        if (node.is_broken) {
+                assert_int_equal(fake_kube_answer_call(call, 404, "{}"), 0);
+                return;
+        }
+
+        assert_null(watch_call(watch));
+        node.watches[watch] = call->number;
+        node.n_watches++;
+        assert_int_equal(fake_kube_accept(call), 0);
+        for (size_t i = 0; i < node.n_objects; i++)
+                if (is_selected(watch, node.objects[i]))
+                        send_event(watch, "ADDED", node.objects[i]);
+        if (!node.is_slow)
+                send_end(watch);
+}
+
+static void show(json_object *object, const bool was_selected[2]) {
+        for (size_t i = 0; i < 2 && !node.is_deaf; i++) {
+                if (is_selected(i, object))
+                        send_event(i, was_selected[i] ? "MODIFIED" : "ADDED", object);
+                else if (was_selected[i])
+                        send_event(i, "DELETED", object);
+        }
+}
+
+static void set_version(json_object *object) {
+        char text[16];
+
+        (void) snprintf(text, sizeof(text), "%d", ++node.version);
+        json_object_object_add(get_path(object, "/metadata"), "resourceVersion",
+                               json_object_new_string(text));
+}
+
+/* Its objects */
+
+static size_t find_object(const char *path) {
+        size_t best = node.n_objects;
+
+        for (size_t i = 0; i < node.n_objects; i++) {
+                char part[64];
+
+                (void) snprintf(part, sizeof(part), "/containerrecreaterequests/%s",
+                                get_text(node.objects[i], "/metadata/name"));
+                if (strstr(path, part))
+                        best = i;
+        }
+
+        return best;
+}
+
+/* As another client would, or the agent. */
+static void patch_object(json_object **object, json_object *patch) {
+        bool was_selected[2];
+
+        for (size_t i = 0; i < 2; i++)
+                was_selected[i] = is_selected(i, *object);
+        *object = apply_merge_patch(*object, patch);
+        set_version(*object);
+        show(*object, was_selected);
+}
+
+/* A JSON patch of tests and additions to what is there, as a merge patch; NULL: a test fails. */
+static json_object *read_steps(json_object *steps, json_object *object) {
+        json_object *patch = json_object_new_object();
+
+        for (size_t i = 0; patch && i < json_object_array_length(steps); i++) {
+                json_object *step = json_object_array_get_idx(steps, i);
+                const char *path = get_text(step, "/path");
+                bool is_test = strcmp(get_text(step, "/op"), "test") == 0;
+
+                if (is_test && strcmp(get_text(step, "/value"), get_text(object, path)) != 0) {
+                        json_object_put(patch);
+                        return NULL;
+                }
+                if (!is_test && !get_path(patch, "/status"))
+                        json_object_object_add(patch, "status", json_object_new_object());
+                if (!is_test)
+                        assert_int_equal(json_pointer_set(&patch, path,
+                                                          copy_json(get_path(step, "/value"))),
+                                         0);
+        }
+
+        return patch;
+}
+
+static int serve_patch(const KubeRequest *request, size_t i) {
+        cleanup(json_object_put_p) json_object *body = json_tokener_parse(request->body);
+        bool has_steps = strcmp(request->content_type, KUBE_JSON_PATCH) == 0;
+        bool is_spoilt = node.spoil && strstr(request->body, node.spoilt);
+        cleanup(json_object_put_p) json_object *patch =
+                has_steps ? read_steps(body, node.objects[i]) : json_object_get(body);
+        const char *version = get_text(patch, "/metadata/resourceVersion");
+
+        if (version[0] &&
+            strcmp(version, get_text(node.objects[i], "/metadata/resourceVersion")) != 0)
+                return 409;
+        if (!patch)
+                return 422;
+
+        patch_object(&node.objects[i], patch);
+        node.replied_version = node.version;
+        if (is_spoilt) {
+                json_object *spoil = parse_quoted(take_ptr(node.spoil));
+
+                patch_object(&node.objects[i], spoil);
+                json_object_put(spoil);
+        }
+        return 200;
+}
+
+static bool is_refused(const char *text) {
+        return node.refused && strstr(text, node.refused);
+}
+
+/* A request that reads or writes one object. */
+static void serve_object(KubeCall *call) {
+        const KubeRequest *request = &call->request;
+        unsigned number = call->number;
+        size_t i = find_object(request->path);
+        const char *object = strcmp(request->method, "GET") != 0 ? NULL
+                             : i < node.n_objects                ? json_to_text(node.objects[i])
+                                                                 : node.pod_json;
+        char *text, body[4096];
+        int code;
+
+        assert_true(node.n_texts < TEXTS_MAX);
+        assert_true(asprintf(&text, "%s %s %s", request->method, request->path,
+                             request->body ?: "") > 0);
+        node.texts[node.n_texts++] = text;
+        code = is_refused(text) ? node.refused_code : node.next_code;
+        node.next_code = 0;
+        (void) snprintf(body, sizeof(body), "%s", object ?: "{}");
+        if (!code && strcmp(request->method, "PATCH") == 0 && i < node.n_objects) {
+                code = serve_patch(request, i);
+                if (code == 200)
+                        (void) snprintf(body, sizeof(body),
+                                        "{\"metadata\":{\"resourceVersion\":\"%d\"}}",
+                                        node.replied_version);
+        } else if (!code && i >= node.n_objects && strstr(request->path, "/containerrecreate")) {
+                code = 404;
+        }
+
+        /* What the watch has shown meanwhile may have been enough. */
+        if (fake_kube_call_of(number))
+                assert_int_equal(fake_kube_answer_call(call, code ?: 200, body), 0);
+}
+
+/* Which versions of the group, and then which kinds of one. */
+static void serve_discovery(KubeCall *call) {
+        bool is_group = strcmp(call->request.path, KIND) == 0;
+        char body[256];
+
+        node.n_discoveries += is_group;
+        if (is_group)
+                (void) snprintf(body, sizeof(body), "{\"versions\":[{\"version\":\"%s\"}]}",
+                                node.served ?: "");
+        else
+                (void) snprintf(body, sizeof(body),
+                                "{\"resources\":[{\"name\":\"containerrecreaterequests\"},"
+                                "{\"name\":\"containerrecreaterequests/status\"}]}");
+        assert_int_equal(fake_kube_answer_call(call, node.served ? 200 : 404, body), 0);
+}
+
+/* There is a kubelet. */
+static void serve_lease(KubeCall *call) {
+        char at[RFC3339_SIZE], body[128];
+
+        node.n_leases++;
+
+        (void) snprintf(body, sizeof(body), "{\"spec\":{\"renewTime\":\"%s\"}}",
+                        rfc3339_format((int64_t) time(NULL), at));
+        assert_int_equal(fake_kube_answer_call(call, 200, body), 0);
+}
+
+static void serve_call(KubeCall *call) {
+        const char *path = call->request.path;
+
+        if (strstr(path, "watch=true"))
+                begin_watch(call);
+        else if (strstr(path, "/leases/"))
+                serve_lease(call);
+        else if (strstr(path, "/events"))
+                (void) sent_events_take();
+        else if (strncmp(path, KIND, strlen(KIND)) == 0 && !strstr(path, "/namespaces/"))
+                serve_discovery(call);
+        else
+                serve_object(call);
+}
+
+/* Answers the oldest request that waits for that. Whether there is one. */
+static bool serve_server(void) {
+        pod_server_serve();
+        for (size_t i = 0; i < fake_kube.n_calls; i++) {
+                KubeCall *call = fake_kube.calls[i];
+
+                if (call->number == node.watches[0] || call->number == node.watches[1] ||
+                    strncmp(call->request.path, "/api/v1/pods?", 13) == 0)
+                        continue;
+
+                serve_call(call);
+                return true;
+        }
+
+        return false;
+}
+
+/* The same of a question about the pod's containers; those of a stop wait. */
+static bool serve_runtime(void) {
+        for (size_t i = 0; i < fake_runtime.n_calls; i++) {
+                RpcCall *call = &fake_runtime.calls[fake_runtime.order[i]];
+                static const Error silence = { .kind = ERROR_UNAVAILABLE,
+                                               .message = (char *) "silent" };
+
+                if (strcmp(call->target, LABEL_POD_UID "=p-1") != 0)
+                        continue;
+                if (node.n_failing_lists > 0) {
+                        node.n_failing_lists--;
+                        assert_int_equal(call->done(NULL, &silence, call->userdata), 0);
+                } else {
+                        assert_int_equal(fake_runtime_serve_list(call), 0);
+                }
+                return true;
+        }
+
+        return false;
+}
+
+/* Until there is nothing to do at once. */
+static void settle(void) {
+        unsigned n = 0;
+
+        do {
+                assert_true(n++ < 10000);
+                fake_clock_pass(fake_kube.event, 0);
+        } while (serve_server() || serve_runtime());
+}
+
+/* All that is due meanwhile happens in its time. */
+static void pass(uint64_t usec) {
+        uint64_t end_usec = fake_clock.now_usec + usec;
+        const FakeTimer *timer;
+
+        settle();
+        while ((timer = fake_clock_find()) && timer->due_usec <= end_usec) {
+                fake_clock_skip(fake_kube.event);
+                settle();
+        }
+        fake_clock.now_usec = end_usec;
+}
+
+static unsigned count_warnings(void) {
+        ssize_t size;
+
+        while ((size = read(node.captured.reader, node.captured.text,
+                            sizeof(node.captured.text) - 1)) > 0) {
+                node.captured.text[size] = '\0';
+                for (const char *at = node.captured.text; (at = strstr(at, " warning ")); at++)
+                        node.n_warnings++;
+        }
+        return node.n_warnings;
+}
+
+/* What the test does */
+
+static json_object *create(const char *text) {
+        static const bool unselected[2] = { false };
+        json_object *object = parse_quoted(text);
+
+        node.objects[node.n_objects++] = object;
+        set_version(object);
+        show(object, unselected);
+        settle();
+        return object;
+}
+
+static void patch_by_others(size_t i, const char *text) {
+        json_object *patch = parse_quoted(text);
+
+        patch_object(&node.objects[i], patch);
+        json_object_put(patch);
+        settle();
+}
+
+static void remove_object(size_t i) {
+        json_object *object = node.objects[i];
+
+        node.objects[i] = node.objects[--node.n_objects];
+        node.version++;
+        for (size_t k = 0; k < 2; k++)
+                if (is_selected(k, object))
+                        send_event(k, "DELETED", object);
+        json_object_put(object);
+        settle();
+}
+
+static void show_pod(void) {
+        pod_server_show(&node.pod);
+        node.is_pod_shown = true;
+        settle();
+}
+
+static void hide_pod(void) {
+        pod_server_hide(&node.pod);
+        node.is_pod_shown = false;
+        settle();
+}
+
+static void add_container(const char *name, const char *id) {
+        fake_runtime.containers[node.n_containers] = (FakeContainer){
+                .id = id,
+                .name = name,
+                .namespace = "d",
+                .uid = "p-1",
+                .created_at = 1000 + (int64_t) node.n_containers,
+                .is_running = true,
+        };
+        node.n_containers++;
+}
+
+static void name_container(size_t i, const char *id) {
+        (void) snprintf(node.ids[node.n_containers], sizeof(node.ids[0]), "containerd://%s", id);
+        node.pod.containers[i].container_id = node.ids[node.n_containers];
+        node.pod.containers[i].is_ready = node.pod.containers[i].is_running = true;
+}
+
+/* The kubelet starts the container again, and says that it is ready. */
+static void come_back(size_t i, const char *id) {
+        add_container(node.pod.containers[i].name, id);
+        name_container(i, id);
+        show_pod();
+}
+
+/* The question of a stop whether its container runs; NULL: none. */
+static RpcCall *inspection(void) {
+        for (size_t i = 0; i < fake_runtime.n_calls; i++) {
+                RpcCall *call = &fake_runtime.calls[fake_runtime.order[i]];
+
+                if (strncmp(call->target, "id=", 3) == 0)
+                        return call;
+        }
+
+        return NULL;
+}
+
+static size_t n_stops(void) {
+        return stops_n_running(node.stops);
+}
+
+/* Of the one that is to be stopped next, or is being stopped. */
+static const char *stop_id(void) {
+        if (fake_runtime_find("StopContainer"))
+                return fake_runtime_find("StopContainer")->target;
+
+        assert_non_null(inspection());
+        return inspection()->target + strlen("id=");
+}
+
+/* A stop comes to its check; whether it may go on. */
+static bool stop_begin(void) {
+        assert_non_null(inspection());
+        assert_int_equal(fake_runtime_serve_list(inspection()), 0);
+        settle();
+        return fake_runtime_find("StopContainer");
+}
+
+/* It ends: it is begun before, unless that is how it ends. */
+static void stop_end(StopResult result, const char *message) {
+        FakeContainer *container;
+
+        if (!fake_runtime_find("StopContainer") && !stop_begin())
+                return;
+
+        assert_true(result == STOP_STOPPED || result == STOP_GONE || result == STOP_FAILED);
+        container = fake_runtime_container(stop_id());
+        if (result == STOP_GONE) {
+                container->is_running = false;
+                container->finished_at = 1;
+        }
+        for (size_t i = 0; i < 3 && result == STOP_FAILED; i++) {
+                while (!fake_runtime_find("StopContainer")) {
+                        fake_clock_skip(fake_kube.event);
+                        settle();
+                }
+                fake_runtime_refuse("StopContainer", ERROR_INTERNAL, message);
+                assert_true(fake_runtime_serve("ContainerStatus"));
+                settle();
+        }
+        if (result != STOP_FAILED) {
+                assert_true(fake_runtime_serve("StopContainer"));
+                assert_true(fake_runtime_serve("ContainerStatus"));
+        }
+        settle();
+}
+
+/* Requests whose end was counted; result: "succeeded" or "failed". */
+static int n_completed(const char *result) {
+        char series[100];
+
+        (void) snprintf(series, sizeof(series), "inplaced_recreate_requests_total{result=\"%s\"}",
+                        result);
+        return (int) metric_value(node.metrics, series);
+}
+
+static void on_nothing(void *userdata) {
+}
+
+static void begin_agent(void) {
+        const StopsOptions stops = {
+                .event = fake_kube.event,
+                .runtimes = (Runtimes *) &fake_runtime,
+                .kubelet = node.kubelet,
+                .events = node.events,
+                .metrics = node.metrics,
+                .state_dir = node.folder,
+        };
+        RecreateOptions options = {
+                .event = fake_kube.event,
+                .log = node.log,
+                .client = &fake_kube,
+                .runtimes = (Runtimes *) &fake_runtime,
+                .node_name = "node-1",
+                .metrics = node.metrics,
+                .on_changed = on_nothing,
+        };
+
+        assert_int_equal(stops_new(&stops, &node.stops), 0);
+        assert_int_equal(pods_new(&(PodsOptions){ .client = &fake_kube, .node_name = "node-1" },
+                                  &node.pods),
+                         0);
+        pod_server_serve();
+        options.stops = node.stops;
+        options.pods = node.pods;
+        assert_int_equal(recreate_new(&options, &node.recreate), 0);
+        settle();
+}
+
+static void end_agent(void) {
+        node.recreate = recreate_free(node.recreate);
+        node.pods = pods_free(node.pods);
+        node.stops = stops_free(node.stops);
+}
+
+/* Dies, and is started again: what the server, the runtime and the journal have is all there is. */
+static void restart_agent(void) {
+        end_agent();
+        begin_agent();
+}
+
+static int set_up(void **state) {
+        static const char *const names[] = { "app", "side" };
+        static const char *const ids[] = { "a1", "s1" };
+
+        memset(&node, 0, sizeof(node));
+        fake_runtime_reset();
+        pod_server_reset();
+        sent_events_reset();
+        fake_kube_open();
+        fake_kube.server_usec = (int64_t) (CREATED_SEC + 1000) * 1000000;
+        strcpy(node.folder, "/tmp/recreate-XXXXXX");
+        assert_non_null(mkdtemp(node.folder));
+        stderr_pipe(&node.captured);
+        assert_int_equal(fcntl(node.captured.reader, F_SETFL, O_NONBLOCK), 0);
+        assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &node.log), 0);
+        node.metrics = metrics_for_test();
+        node.served = "v1beta1";
+        node.pod = (ShownPod){
+                .namespace = "d", .uid = "p-1", .ip = "10.0.0.1", .grace_sec = 30, .n_containers = 2
+        };
+        for (size_t i = 0; i < 2; i++) {
+                node.pod.containers[i].name = names[i];
+                name_container(i, ids[i]);
+                add_container(names[i], ids[i]);
+        }
+        pod_server_show(&node.pod);
+        node.is_pod_shown = true;
+        assert_int_equal(kubelet_new(&(KubeletOptions){ .event = fake_kube.event,
+                                                        .address = "",
+                                                        .client = &fake_kube,
+                                                        .node_name = "node-1" },
+                                     &node.kubelet, NULL),
+                         0);
+        assert_int_equal(kube_events_new(&(KubeEventsOptions){ .client = &fake_kube,
+                                                               .component = "inplaced",
+                                                               .node_name = "node-1" },
+                                         &node.events),
+                         0);
+        begin_agent();
+        return 0;
+}
+
+static int tear_down(void **state) {
+        char path[64];
+
+        end_agent();
+        kubelet_free(node.kubelet);
+        kube_events_free(node.events);
+        metrics_free(node.metrics);
+        log_free(node.log);
+        (void) stderr_restore(&node.captured);
+        for (size_t i = 0; i < node.n_objects; i++)
+                json_object_put(node.objects[i]);
+        for (size_t i = 0; i < node.n_texts; i++)
+                free(node.texts[i]);
+        assert_null(fake_runtime_find(NULL));
+        fake_clock_done();
+        fake_kube_close();
+        (void) snprintf(path, sizeof(path), "%s/stops.json", node.folder);
+        (void) unlink(path);
+        assert_int_equal(rmdir(node.folder), 0);
+        return 0;
+}
 
 #define CONTEXT(id) "'statusContext':{'containerID':'containerd://" id "','restartCount':0}"
 #define BOTH "{'name':'app'," CONTEXT("a1") "},{'name':'side'," CONTEXT("s1") "}"
@@ -38,13 +677,8 @@ static void reconcile(void) {
 }
 
 /* What was written last was so a while ago. */
-/* The clock began when the machine did, which may be less long ago. */
 static void let_repeat(void) {
-        for (size_t i = 0; i < node.recreate->repeats.n_items; i++) {
-                uint64_t *usec = &node.recreate->repeats.items[i].repeat.sent_usec;
-
-                *usec = *usec > REPEAT_MAX_USEC ? *usec - REPEAT_MAX_USEC : 0;
-        }
+        pass(8 * REPEAT_MIN_USEC);
 }
 
 static size_t count_calls(const char *part) {
@@ -82,23 +716,26 @@ static void test_all_phases(void **state) {
         create(PREPARED("r", ""));
         assert_string_equal(phase(0), "Recreating");
         assert_string_equal(states(0), "Pending Pending");
-        assert_int_equal(node.n_stops, 1);
-        assert_string_equal(node.stops[0]->id, "a1");
-        assert_string_equal(node.stops[0]->owner, "recreate/u-r");
-        assert_string_equal(node.stops[0]->cause,
-                            "Stopping container app by ContainerRecreateRequest r");
-        assert_true(node.stops[0]->options.grace_sec == STOP_GRACE_OF_POD);
-        assert_true(node.stops[0]->options.needs_kubelet);
+        assert_int_equal(n_stops(), 1);
+        assert_string_equal(stop_id(), "a1");
+        fake_runtime.containers[0].grace = "17";
 
-        assert_true(stop_begin(node.stops[0]));
+        assert_int_equal(node.n_leases, 0);
+        assert_true(stop_begin());
+        assert_int_equal(node.n_leases, 1); /* there has to be a kubelet */
         assert_string_equal(states(0), "Pending Pending");
-        stop_end(node.stops[0], STOP_STOPPED, NULL);
+        assert_string_equal(sent_events_take(),
+                            "Normal/Killing Pod/d/web/p-1 spec.containers{app}: Stopping container "
+                            "app by ContainerRecreateRequest r\n");
+        assert_int_equal(fake_runtime_find("StopContainer")->timeout_sec, 17);
+        stop_end(STOP_STOPPED, NULL);
+        assert_true(stops_has_stopped(node.stops, "recreate/u-r", "a1"));
         assert_string_equal(states(0), "Recreating! Pending");
-        assert_int_equal(node.n_stops, 1);
-        assert_string_equal(node.stops[0]->id, "s1");
+        assert_int_equal(n_stops(), 1);
+        assert_string_equal(stop_id(), "s1");
 
-        assert_true(stop_begin(node.stops[0]));
-        stop_end(node.stops[0], STOP_STOPPED, NULL);
+        assert_true(stop_begin());
+        stop_end(STOP_STOPPED, NULL);
         come_back(1, "s2");
         assert_string_equal(states(0), "Recreating! Succeeded!");
         assert_string_equal(phase(0), "Recreating");
@@ -117,33 +754,33 @@ static void test_all_phases(void **state) {
 static void test_ordered(void **state) {
         create(PREPARED("r", "'strategy':{'orderedRecreate':true,"
                              "'terminationGracePeriodSeconds':3},"));
-        assert_int_equal(node.stops[0]->options.grace_sec, 3);
-        assert_true(stop_begin(node.stops[0]));
-        stop_end(node.stops[0], STOP_STOPPED, NULL);
-        assert_int_equal(node.n_stops, 0);
+        assert_true(stop_begin());
+        assert_int_equal(fake_runtime_find("StopContainer")->timeout_sec, 3);
+        stop_end(STOP_STOPPED, NULL);
+        assert_int_equal(n_stops(), 0);
         come_back(0, "a2");
         assert_string_equal(states(0), "Succeeded! Pending");
-        assert_string_equal(node.stops[0]->id, "s1");
+        assert_string_equal(stop_id(), "s1");
 }
 
 static void test_failure(void **state) {
         create(PREPARED("r", ""));
-        stop_end(node.stops[0], STOP_FAILED, "no");
+        stop_end(STOP_FAILED, "no");
         assert_string_equal(phase(0), "Completed");
         assert_string_equal(states(0), "Failed Pending");
         assert_string_equal(get_text(node.objects[0], "/status/message"),
                             "0 of 2 containers restarted; app: kill container error: no");
-        assert_int_equal(node.n_stops, 0);
+        assert_int_equal(n_stops(), 0);
         assert_int_equal(n_completed("succeeded"), 0);
         assert_int_equal(n_completed("failed"), 1);
 }
 
 static void test_failure_ignored(void **state) {
         create(PREPARED("r", "'strategy':{'failurePolicy':'Ignore'},"));
-        stop_end(node.stops[0], STOP_FAILED, "no");
+        stop_end(STOP_FAILED, "no");
         assert_string_equal(states(0), "Failed Pending");
         assert_string_equal(phase(0), "Recreating");
-        assert_string_equal(node.stops[0]->id, "s1");
+        assert_string_equal(stop_id(), "s1");
 }
 
 /* Who makes a request writes its label and may write a pod: only the runtime's labels say whose a
@@ -151,32 +788,39 @@ static void test_failure_ignored(void **state) {
 static const struct {
         const char *name; /* of the pod that the request is about */
         bool has_pod, are_pods_unknown;
-        const char *pod_uid, *runtime_uid;
+        const char *pod_uid;
         const char *listed_namespace, *listed_pod;
         bool is_served;
 } others[] = {
-        { "web", true, false, "p-1", "p-1", "d", "web", true },
-        { "web", false, true, "p-1", "p-1", "d", "web", true },
-        { "else", true, false, "p-1", "p-1", "d", "web", false },
-        { "else", false, true, "p-1", "p-1", "d", "web", false },
-        { "web", false, true, "p-1", "p-1", "kube-system", "web", false },
-        { "web", false, true, "p-1", "p-1", "d", "etcd-0", false },
-        { "web", true, false, "p-1", "p-1", "kube-system", "web", false },
-        { "web", true, false, "p-1", "p-1", "d", "etcd-0", false },
-        { "web", true, false, "p-0", "p-0", "d", "web", true }, /* the former pod of that name */
+        { "web", true, false, "p-1", "d", "web", true },
+        { "web", false, true, "p-1", "d", "web", true },
+        { "else", true, false, "p-1", "d", "web", false },
+        { "else", false, true, "p-1", "d", "web", false },
+        { "web", false, true, "p-1", "kube-system", "web", false },
+        { "web", false, true, "p-1", "d", "etcd-0", false },
+        { "web", true, false, "p-1", "kube-system", "web", false },
+        { "web", true, false, "p-1", "d", "etcd-0", false },
+        { "web", true, false, "p-0", "d", "web", true }, /* the former pod of that name */
 };
 
 static void test_pod_of_another(void **state) {
         for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
-                node.has_pod = others[i].has_pod;
-                node.are_pods_unknown = others[i].are_pods_unknown;
-                node.pod.uid = (char *) others[i].pod_uid;
-                node.pod.runtime_uid = (char *) others[i].runtime_uid;
-                node.listed_namespace = others[i].listed_namespace;
-                node.listed_pod = others[i].listed_pod;
+                assert_int_equal(tear_down(state), 0);
+                assert_int_equal(set_up(state), 0);
+                end_agent();
+                hide_pod();
+                pod_server.is_slow = others[i].are_pods_unknown;
+                begin_agent();
+                node.pod.uid = others[i].pod_uid;
+                if (others[i].has_pod)
+                        show_pod();
+                for (size_t k = 0; k < 2; k++) {
+                        fake_runtime.containers[k].namespace = others[i].listed_namespace;
+                        fake_runtime.containers[k].pod = others[i].listed_pod;
+                }
                 create(strcmp(others[i].name, "web") == 0 ? PREPARED("r", "")
                                                           : PREPARED("r", "'podName':'else',"));
-                assert_int_equal(node.n_stops, others[i].is_served);
+                assert_int_equal(n_stops(), others[i].is_served);
                 if (!others[i].is_served)
                         assert_string_equal(states(0), "Pending Pending");
                 remove_object(0);
@@ -186,214 +830,203 @@ static void test_pod_of_another(void **state) {
 
 /* A pod that claims to be the mirror of another one: in a request's words, and in the runtime's. */
 static void test_claimed_mirror(void **state) {
-        node.pod.uid = (char *) "p-2";
-        node.listed_namespace = "kube-system";
-        node.listed_pod = "etcd-0";
+        node.pod.uid = "p-2";
+        node.pod.runtime_uid = "p-1";
+        show_pod();
+        for (size_t i = 0; i < 2; i++) {
+                fake_runtime.containers[i].namespace = "kube-system";
+                fake_runtime.containers[i].pod = "etcd-0";
+        }
         create(REQUEST("r",
                        "'crr.apps.kruise.io/node-name':'node-1',"
                        "'crr.apps.kruise.io/active':'true'",
                        "", BOTH));
         assert_string_equal(states(0), "Pending Pending");
-        assert_int_equal(node.n_stops, 0);
+        assert_int_equal(n_stops(), 0);
 }
 
 /* Nor is anything stopped that turns out to be another pod's when it is checked once more. */
 static void test_check_finds_another_pod(void **state) {
         create(PREPARED("r", ""));
-        node.listed_namespace = "kube-system";
-        assert_false(stop_begin(node.stops[0]));
+        for (size_t i = 0; i < 2; i++)
+                fake_runtime.containers[i].namespace = "kube-system";
+        assert_false(stop_begin());
+        assert_int_equal(fake_runtime_n_asked("StopContainer"), 0);
 }
 
 static void test_one_after_another(void **state) {
         create(PREPARED("r1", ""));
         create(PREPARED("r2", ""));
         assert_string_equal(phase(1), "Pending");
-        assert_int_equal(node.n_stops, 1);
+        assert_int_equal(n_stops(), 1);
 
         patch_by_others(0, "{'status':{'phase':'Completed','completionTime':'2026-01-31T12:01:00Z',"
                            "'message':'enough'}}");
         assert_string_equal(phase(1), "Recreating");
-        assert_int_equal(node.n_stops, 1);
-        assert_string_equal(node.stops[0]->owner, "recreate/u-r2");
+        assert_int_equal(n_stops(), 1);
         assert_int_equal(n_completed("succeeded") + n_completed("failed"), 0);
         assert_string_equal(get_text(node.objects[0], "/status/message"), "enough");
+        stop_end(STOP_STOPPED, NULL);
+        assert_true(stops_has_stopped(node.stops, "recreate/u-r2", "a1"));
 }
 
 /* A stop that has begun is finished and reported; until then it is not disturbed. */
 static void test_completed_meanwhile(void **state) {
         create(PREPARED("r1", ""));
         create(PREPARED("r2", ""));
-        assert_true(stop_begin(node.stops[0]));
+        assert_true(stop_begin());
         patch_by_others(0, "{'metadata':{'labels':{'crr.apps.kruise.io/active':null}},'status':{"
                            "'phase':'Completed','completionTime':'2026-01-31T12:01:00Z'}}");
-        assert_int_equal(node.n_stops, 1);
+        assert_int_equal(n_stops(), 1);
         assert_string_equal(phase(1), "Pending");
 
-        stop_end(node.stops[0], STOP_STOPPED, NULL);
+        stop_end(STOP_STOPPED, NULL);
         assert_string_equal(states(0), "Recreating! Pending");
         assert_string_equal(phase(0), "Completed");
         assert_string_equal(phase(1), "Recreating");
-        assert_string_equal(node.stops[0]->id, "s1");
-        assert_string_equal(node.stops[0]->owner, "recreate/u-r2");
+        assert_string_equal(stop_id(), "s1");
+        stop_end(STOP_STOPPED, NULL);
+        assert_true(stops_has_stopped(node.stops, "recreate/u-r2", "s1"));
 }
 
 static void test_deleted_meanwhile(void **state) {
         create(PREPARED("r", ""));
-        assert_true(stop_begin(node.stops[0]));
+        assert_true(stop_begin());
         remove_object(0);
-        assert_int_equal(node.n_stops, 1);
-        stop_end(node.stops[0], STOP_STOPPED, NULL);
-        assert_int_equal(node.n_stops, 0);
+        assert_int_equal(n_stops(), 1);
+        stop_end(STOP_STOPPED, NULL);
+        assert_int_equal(n_stops(), 0);
         assert_int_equal(node.recreate->n_requests, 0);
 }
 
 static void test_deleted_before(void **state) {
         create(PREPARED("r", ""));
         remove_object(0);
-        assert_int_equal(node.n_stops, 0);
+        assert_int_equal(n_stops(), 0);
         assert_int_equal(node.recreate->n_requests, 0);
 }
 
 /* It is not what the request is about any more. */
 static void test_check_says_no(void **state) {
         create(PREPARED("r", ""));
-        node.containers[node.n_containers].name = "app";
-        node.containers[node.n_containers].id = "a2";
-        node.containers[node.n_containers++].is_running = true;
-        assert_false(stop_begin(node.stops[0]));
-        stop_end(node.stops[0], STOP_NOT_ASKED, "it is not the newest any more");
+        add_container("app", "a2");
+        assert_false(stop_begin());
         assert_string_equal(states(0), "Recreating Pending");
-        assert_string_equal(node.stops[0]->id, "s1");
+        assert_string_equal(stop_id(), "s1");
 }
 
 /* It died in the same moment: it was not killed. */
 static void test_gone(void **state) {
         create(PREPARED("r", ""));
-        assert_true(stop_begin(node.stops[0]));
-        node.containers[0].is_running = false;
-        stop_end(node.stops[0], STOP_GONE, NULL);
+        assert_true(stop_begin());
+        stop_end(STOP_GONE, NULL);
         assert_string_equal(states(0), "Recreating Pending");
-}
-
-static RecreateRequest *find_request(const char *name) {
-        for (size_t i = 0; i < node.recreate->n_requests; i++)
-                if (strcmp(node.recreate->requests[i]->spec->name, name) == 0)
-                        return node.recreate->requests[i];
-
-        fail();
-        return NULL;
 }
 
 /* It was made, but not begun yet when it was to be stopped. */
 static void test_begins_later(void **state) {
         create(PREPARED("r", "'strategy':{'forceRecreate':true,'orderedRecreate':true},"));
-        node.containers[0].is_running = false;
-        node.containers[0].is_created = true;
-        stop_end(node.stops[0], STOP_GONE, NULL);
+        fake_runtime.containers[0].is_running = false;
+        fake_runtime.containers[0].is_created = true;
+        assert_false(stop_begin());
         assert_string_equal(states(0), "Recreating Pending");
-        assert_int_equal(node.n_stops, 0);
+        assert_int_equal(n_stops(), 0);
 
-        node.containers[0].is_running = true;
-        node.recreate->requests[0]->list.is_due = true;
-        reconcile();
-        assert_int_equal(node.n_stops, 0); /* not at once again */
-        node.recreate->requests[0]->containers.items[0].rest_usec = 0;
-        reconcile();
-        assert_int_equal(node.n_stops, 1);
-        assert_string_equal(node.stops[0]->id, "a1");
+        fake_runtime.containers[0].is_running = true;
+        show_pod();
+        assert_int_equal(n_stops(), 0); /* not at once again */
+        while (n_stops() == 0)
+                pass(SEC / 4);
+        assert_string_equal(stop_id(), "a1");
 }
 
 /* The runtime goes away in the middle of a stop, and another client ends the request. */
 static void test_runtime_lost(void **state) {
         create(PREPARED("r", ""));
         create(PREPARED("s", ""));
-        assert_true(stop_begin(node.stops[0]));
-        node.stops[0]->step = STOP_STEP_WAITING_FOR_RUNTIME;
+        assert_true(stop_begin());
+        fake_runtime.is_away = true;
+        fake_runtime_refuse("StopContainer", ERROR_UNAVAILABLE, "Socket closed");
+        settle();
         patch_by_others(0, "{'status':{'phase':'Completed','completionTime':"
                            "'2026-01-31T12:00:00Z','message':'given up'}}");
-        assert_int_equal(node.n_stops, 1);
+        assert_int_equal(n_stops(), 1);
         assert_string_equal(phase(1), "Pending");
 
-        stop_end(node.stops[0], STOP_STOPPED, NULL);
+        fake_runtime.is_away = false;
+        fake_container_end(&fake_runtime.containers[0]);
+        assert_int_equal(recreate_runtime_changed(node.recreate), 0);
+        assert_int_equal(stops_runtime_changed(node.stops), 0);
+        settle();
+        assert_true(fake_runtime_serve("ContainerStatus"));
+        settle();
         assert_string_equal(states(0), "Recreating! Pending");
         assert_string_equal(phase(1), "Recreating");
 }
 
-static void ask_stop(void) {
-        Stop *stop = node.stops[0];
-
-        assert_int_equal(stop->options.on_check(stop, stop->options.userdata), 0);
-        settle();
-}
-
-/* What a stop did in a previous run is forgotten when the answer is that it is not asked for. */
+/* Whether it is still asked for is not known as long as the runtime does not say. */
 static void test_check_fails(void **state) {
-        Stop *stop;
-
         create(PREPARED("r", ""));
-        stop = node.stops[0];
         node.n_failing_lists = 1;
-        ask_stop();
-        assert_false(stop->was_answered);
-        assert_true(node.recreate->requests[0]->stop.check_usec >
-                    recreate_now_usec(node.recreate) + 500 * 1000);
+        assert_false(stop_begin());
+        assert_int_equal(n_stops(), 1);
         reconcile();
-        assert_false(stop->was_answered);
+        pass(SEC / 2);
+        assert_null(fake_runtime_find("StopContainer"));
 
-        node.is_runtime_away = true;
+        fake_runtime.is_away = true;
         assert_int_equal(recreate_runtime_changed(node.recreate), 0);
         settle();
-        assert_false(stop->was_answered);
+        assert_int_equal(n_stops(), 1);
+        assert_null(fake_runtime_find("StopContainer"));
 
-        node.is_runtime_away = false;
+        fake_runtime.is_away = false;
         assert_int_equal(recreate_runtime_changed(node.recreate), 0);
         settle();
-        assert_true(stop->was_answered);
-        assert_true(stop->is_asked);
-        assert_true(node.n_stops == 1 && node.stops[0] == stop);
-        assert_int_equal(node.recreate->requests[0]->stop.n_check_failures, 0);
+        assert_string_equal(fake_runtime_find("StopContainer")->target, "a1");
 }
 
 static void test_over_while_check_fails(void **state) {
         create(PREPARED("r", ""));
         node.n_failing_lists = 1;
-        ask_stop();
+        assert_false(stop_begin());
         remove_object(0);
-        assert_int_equal(node.n_stops, 0);
+        assert_int_equal(n_stops(), 0);
         assert_int_equal(node.recreate->n_requests, 0);
 }
 
 /* While a stop goes on, the request is deleted, and another one gets its name. */
 static void test_replaced(void **state) {
         create(PREPARED("r", ""));
-        assert_true(stop_begin(node.stops[0]));
+        assert_true(stop_begin());
         remove_object(0);
         create(REQUEST("r", LABELS "},'annotations':{},'uid':'u-2','x':{", "", BOTH));
         assert_string_equal(get_text(node.objects[0], "/metadata/uid"), "u-2");
 
-        stop_end(node.stops[0], STOP_STOPPED, NULL);
+        stop_end(STOP_STOPPED, NULL);
         assert_string_equal(states(0), "Recreating Pending");
         assert_int_equal(node.recreate->n_requests, 1);
-        assert_string_equal(node.stops[0]->owner, "recreate/u-2");
-        assert_string_equal(node.stops[0]->id, "s1");
+        assert_string_equal(stop_id(), "s1");
+        stop_end(STOP_STOPPED, NULL);
+        assert_true(stops_has_stopped(node.stops, "recreate/u-2", "s1"));
 }
 
 /* Nor does the report get into one that the agent does not even see. */
 static void test_late_report(void **state) {
         create(PREPARED("r", ""));
-        assert_true(stop_begin(node.stops[0]));
+        assert_true(stop_begin());
         remove_object(0);
         create(REQUEST("r", "'crr.apps.kruise.io/node-name':'node-2'},'uid':'u-2','x':{", "",
                        BOTH));
         patch_by_others(0, "{'status':{'phase':'Pending'}}");
 
-        stop_end(node.stops[0], STOP_STOPPED, NULL);
+        stop_end(STOP_STOPPED, NULL);
         assert_non_null(strstr(node.texts[node.n_texts - 1],
                                "{\"op\":\"test\",\"path\":\"/metadata/uid\",\"value\":\"u-r\"}"));
         assert_string_equal(states(0), "");
         assert_string_equal(phase(0), "Pending");
         assert_int_equal(node.recreate->n_requests, 0);
-        assert_int_equal(node.n_warnings, 0);
+        assert_int_equal(count_warnings(), 0);
 }
 
 static size_t count_asked(const char *begin) {
@@ -407,11 +1040,11 @@ static size_t count_asked(const char *begin) {
 /* The watch shows nothing: the object itself is asked for, and the rest is written to what it is now. */
 static void test_unexplained_conflicts(void **state) {
         create(PREPARED("r", ""));
-        assert_true(stop_begin(node.stops[0]));
-        stop_end(node.stops[0], STOP_STOPPED, NULL);
+        assert_true(stop_begin());
+        stop_end(STOP_STOPPED, NULL);
         come_back(0, "a2");
-        assert_true(stop_begin(node.stops[0]));
-        stop_end(node.stops[0], STOP_STOPPED, NULL);
+        assert_true(stop_begin());
+        stop_end(STOP_STOPPED, NULL);
 
         node.is_deaf = true;
         patch_by_others(0, "{'metadata':{'annotations':{'a':'b'}}}");
@@ -429,11 +1062,11 @@ static void test_unexplained_conflicts(void **state) {
 
 static void test_conflict(void **state) {
         create(PREPARED("r", ""));
-        assert_true(stop_begin(node.stops[0]));
-        stop_end(node.stops[0], STOP_STOPPED, NULL);
+        assert_true(stop_begin());
+        stop_end(STOP_STOPPED, NULL);
         come_back(0, "a2");
-        assert_true(stop_begin(node.stops[0]));
-        stop_end(node.stops[0], STOP_STOPPED, NULL);
+        assert_true(stop_begin());
+        stop_end(STOP_STOPPED, NULL);
 
         node.is_deaf = true;
         patch_by_others(0, "{'status':{'phase':'Completed','completionTime':'2026-01-31T12:01:00Z',"
@@ -443,99 +1076,84 @@ static void test_conflict(void **state) {
         assert_int_equal(n_completed("succeeded") + n_completed("failed"), 0);
 }
 
-/* The watch is late: what was written is not taken back. */
-static void test_stale_object(void **state) {
-        json_object *old;
-        KubeObject shown;
+/* The watch shows an object as it was at first. */
+static void show_again(const char *text) {
+        cleanup(json_object_put_p) json_object *old = parse_quoted(text);
 
-        create(PREPARED("r", ""));
-        old = parse_quoted(PREPARED("r", ""));
         json_object_object_add(get_path(old, "/metadata"), "resourceVersion",
                                json_object_new_string("1"));
-        shown = as_shown(old);
-        node.watches[0]->options.on_object(&shown, node.watches[0]->options.userdata);
+        send_event(0, "MODIFIED", old);
         settle();
+}
+
+/* The watch is late: what was written is not taken back. */
+static void test_stale_object(void **state) {
+        size_t n_texts;
+
+        create(PREPARED("r", ""));
+        n_texts = node.n_texts;
+        show_again(PREPARED("r", ""));
+        assert_int_equal(node.n_texts, n_texts);
         assert_string_equal(recreate_phase_to_string(
                                     node.recreate->requests[0]->spec->status.phase),
                             "Recreating");
-        assert_non_null(node.recreate->requests[0]->stale.spec);
 
         /* … but if nothing newer comes, it is what there is. */
-        node.recreate->requests[0]->stale.since_usec -= 10 * 1000000;
-        assert_int_equal(recreate_reconcile(node.recreate), 0);
-        settle();
-        assert_null(node.recreate->requests[0]->stale.spec);
-        json_object_put(old);
+        pass(10 * SEC);
+        assert_true(node.n_texts > n_texts);
 }
 
 /* The older object ends it, and it is the turn of the next one. */
 static void test_stale_object_is_applied(void **state) {
-        json_object *old = parse_quoted(PREPARED("r", ""));
-        KubeObject shown;
-
         create(PREPARED("r", ""));
         create(PREPARED("s", ""));
-        json_object_object_add(get_path(old, "/metadata"), "resourceVersion",
-                               json_object_new_string("1"));
-        json_object_object_add(old, "status", parse_quoted("{'phase':'Completed'}"));
-        shown = as_shown(old);
-        node.watches[0]->options.on_object(&shown, node.watches[0]->options.userdata);
-        settle();
+        show_again(
+                REQUEST("r", LABELS "},'x':{", "", BOTH "]},'status':{'phase':'Completed','x':["));
         assert_string_equal(phase(1), "Pending");
-        find_request("r")->stale.since_usec -= 10 * 1000000;
-        reconcile();
+        pass(10 * SEC);
         assert_string_equal(phase(1), "Recreating");
-        json_object_put(old);
 }
 
 /* Neither before it was seen running for that long, nor by the second in which it began. */
 static void test_min_started(void **state) {
-        RecreateRequest *request;
-
         create(PREPARED("r", "'strategy':{'minStartedSeconds':5},"));
-        request = node.recreate->requests[0];
         for (size_t i = 0; i < 2; i++) {
-                assert_true(stop_begin(node.stops[0]));
-                stop_end(node.stops[0], STOP_STOPPED, NULL);
+                assert_true(stop_begin());
+                stop_end(STOP_STOPPED, NULL);
         }
-        node.pod_containers[0].started_at_sec = recreate_wall_usec() / 1000000 - 4;
+        node.pod.containers[0].started_at_sec = recreate_wall_usec() / 1000000 - 4;
         come_back(0, "a2");
-        node.pod_containers[1].started_at_sec = recreate_wall_usec() / 1000000 - 7;
+        node.pod.containers[1].started_at_sec = recreate_wall_usec() / 1000000 - 7;
         come_back(1, "s2");
         assert_string_equal(states(0), "Recreating! Succeeded!");
 
-        request->containers.items[0].seen_usec -= 5 * 1000000;
-        assert_int_equal(recreate_reconcile(node.recreate), 0);
-        settle();
+        pass(5 * SEC);
+        assert_string_equal(states(0), "Recreating! Succeeded!");
+        pass(1);
         assert_string_equal(states(0), "Succeeded! Succeeded!");
 }
 
 /* Again and again: it is written again, but ever more slowly. */
 static void test_overwritten(void **state) {
         static const char *const nothing = "{'status':{'containerRecreateStates':null}}";
-        RecreateRequest *request;
-        size_t n_texts;
 
         create(PREPARED("r", ""));
-        request = node.recreate->requests[0];
         for (unsigned n = 1; n <= 3; n++) {
-                uint64_t now_usec = recreate_now_usec(node.recreate);
+                size_t n_texts = node.n_texts;
 
-                n_texts = node.n_texts;
                 patch_by_others(0, nothing);
                 assert_int_equal(node.n_texts, n_texts);
-                assert_in_range(request->due_usec - now_usec, (REPEAT_MIN_USEC << (n - 1)) / 2,
-                                REPEAT_MIN_USEC << (n - 1));
-                let_repeat();
-                reconcile();
+                pass((REPEAT_MIN_USEC << (n - 1)) - 1);
+                assert_int_equal(node.n_texts, n_texts);
+                pass(1);
                 assert_string_equal(states(0), "Pending Pending");
                 assert_int_equal(node.n_texts, n_texts + 1);
         }
 
         /* What is new is written at once. */
         patch_by_others(0, nothing);
-        assert_true(stop_begin(node.stops[0]));
-        stop_end(node.stops[0], STOP_STOPPED, NULL);
+        assert_true(stop_begin());
+        stop_end(STOP_STOPPED, NULL);
         assert_string_equal(states(0), "Recreating! Pending");
 }
 
@@ -556,20 +1174,19 @@ static void test_labels_overwritten(void **state) {
         };
 
         for (size_t i = 0; i < sizeof(labels) / sizeof(labels[0]); i++) {
-                size_t n_before = count_calls(labels[i].written);
-
                 create(labels[i].request);
                 for (unsigned n = 1; n <= 3; n++) {
-                        assert_int_equal(count_calls(labels[i].written), n_before + n);
+                        assert_int_equal(count_calls(labels[i].written), n);
                         patch_by_others(0, labels[i].spoil);
                         reconcile();
                         retry();
-                        assert_int_equal(count_calls(labels[i].written), n_before + n);
-                        let_repeat();
-                        reconcile();
+                        pass((REPEAT_MIN_USEC << (n - 1)) - 1);
                         retry();
+                        assert_int_equal(count_calls(labels[i].written), n);
+                        pass(1);
                 }
-                remove_object(0);
+                assert_int_equal(tear_down(state), 0);
+                assert_int_equal(set_up(state), 0);
         }
 }
 
@@ -590,13 +1207,15 @@ static void test_label_given_back_early(void **state) {
 /* Killed between the stop and the report. */
 static void test_crash(void **state) {
         create(PREPARED("r", ""));
-        assert_true(stop_begin(node.stops[0]));
-        node.containers[0].is_running = false;
-        node.stopped_before = "a1";
+        assert_true(stop_begin());
+        fake_container_end(&fake_runtime.containers[0]);
         restart_agent();
+        assert_false(stop_begin()); /* what had begun is finished */
+        assert_true(fake_runtime_serve("ContainerStatus"));
+        settle();
         assert_string_equal(states(0), "Recreating! Pending");
-        assert_int_equal(node.n_stops, 1);
-        assert_string_equal(node.stops[0]->id, "s1");
+        assert_int_equal(n_stops(), 1);
+        assert_string_equal(stop_id(), "s1");
 }
 
 static void test_runtime_unknown(void **state) {
@@ -610,11 +1229,10 @@ static void test_runtime_unknown(void **state) {
 
 static void test_bad_drain_time(void **state) {
         node.served = "v1alpha1";
-        node.recreate = recreate_free(node.recreate);
-        begin_agent();
+        restart_agent();
         assert_string_equal(recreate_version(node.recreate), "v1alpha1");
         create(PREPARED("r", "'strategy':{'unreadyGracePeriodSeconds':1},"));
-        assert_int_equal(node.n_stops, 0);
+        assert_int_equal(n_stops(), 0);
         patch_by_others(0, "{'metadata':{'annotations':{'crr.apps.kruise.io/unready-acquired':"
                            "'soon'}}}");
         assert_string_equal(phase(0), "Completed");
@@ -624,30 +1242,28 @@ static void test_bad_drain_time(void **state) {
 
 static void test_drain(void **state) {
         create(PREPARED("r", "'strategy':{'unreadyGracePeriodSeconds':5},"));
-        assert_int_equal(node.n_stops, 0);
+        assert_int_equal(n_stops(), 0);
         patch_by_others(0, "{'status':{'conditions':[{'type':'PreRecreateGrace','status':'True',"
                            "'lastTransitionTime':'2026-01-31T12:00:00Z'}]}}");
-        assert_int_equal(node.n_stops, 0);
-        node.recreate->requests[0]->drain.drained_usec -= 5 * 1000000;
-        assert_int_equal(recreate_reconcile(node.recreate), 0);
-        settle();
-        assert_int_equal(node.n_stops, 1);
+        assert_int_equal(n_stops(), 0);
+        pass(5 * SEC - 1);
+        assert_int_equal(n_stops(), 0);
+        pass(1);
+        assert_int_equal(n_stops(), 1);
 }
 
 static void test_unassigned(void **state) {
-        node.has_pod = false;
+        hide_pod();
         create(REQUEST("r", "", "'activeDeadlineSeconds':300000000,", "{'name':'app'}"));
         assert_int_equal(node.n_texts, 0);
-        node.has_pod = true;
-        assert_int_equal(node.watcher->on_pod(&node.pod, NULL, node.watcher->userdata), 0);
-        settle();
+        show_pod();
         assert_string_equal(get_text(node.objects[0], "/metadata/labels/inplaced.io~1managed"),
                             "true");
         assert_string_equal(phase(0), "Recreating");
-        assert_string_equal(node.stops[0]->id, "a1");
+        assert_string_equal(stop_id(), "a1");
 
-        assert_true(stop_begin(node.stops[0]));
-        stop_end(node.stops[0], STOP_STOPPED, NULL);
+        assert_true(stop_begin());
+        stop_end(STOP_STOPPED, NULL);
         come_back(0, "a2");
         assert_string_equal(phase(0), "Completed");
         assert_string_equal(get_text(node.objects[0],
@@ -660,9 +1276,10 @@ static void test_unassigned(void **state) {
 static void let_retry(void) {
         size_t n_texts = node.n_texts;
 
-        while (node.n_texts == n_texts)
-                assert_true(sd_event_run(node.event, 60 * 1000000) > 0);
-        settle();
+        while (node.n_texts == n_texts) {
+                fake_clock_skip(fake_kube.event);
+                settle();
+        }
 }
 
 /* It is tried again by itself, ever more slowly, and at once when the server is known to answer. */
@@ -680,12 +1297,11 @@ static void test_adoption_refused(void **state) {
                 create(REQUEST("r", "", "", "{'name':'app'}"));
                 assert_int_equal(node.n_texts, n_texts + 1);
                 assert_int_equal(recreate_error(node.recreate)->kind, refusals[i].kind);
-                assert_int_equal(node.watcher->on_pod(&node.pod, NULL, node.watcher->userdata), 0);
-                settle();
+                show_pod();
                 assert_int_equal(node.n_texts, n_texts + 1);
                 let_retry();
                 assert_int_equal(node.n_texts, n_texts + 2);
-                assert_int_equal(node.n_warnings, i + 1);
+                assert_int_equal(count_warnings(), i + 1);
 
                 node.refused = NULL;
                 retry();
@@ -708,7 +1324,7 @@ static void test_adoption_is_late(void **state) {
                 create(REQUEST("r", "", "", "{'name':'app'}"));
                 retry();
                 assert_int_equal(node.n_texts, n_texts + 1);
-                assert_int_equal(node.n_warnings, 0);
+                assert_int_equal(count_warnings(), 0);
                 assert_int_equal(recreate_error(node.recreate)->kind, ERROR_NONE);
 
                 node.refused = NULL;
@@ -723,7 +1339,7 @@ static void test_deadline(void **state) {
         create(MANAGED("r", "'activeDeadlineSeconds':1,'ttlSecondsAfterFinished':0,"));
         assert_string_equal(get_text(node.objects[0], "/status/message"),
                             "recreating has exceeded the activeDeadlineSeconds");
-        assert_int_equal(node.n_stops, 0);
+        assert_int_equal(n_stops(), 0);
         assert_non_null(strstr(node.texts[node.n_texts - 1], "DELETE "));
         assert_non_null(strstr(node.texts[node.n_texts - 1], "\"uid\":\"u-r\""));
 }
@@ -734,11 +1350,11 @@ static void test_clock_ahead(void **state) {
         static const int64_t times[] = { CREATED_SEC, 0 };
 
         for (size_t i = 0; i < 2; i++) {
-                node.server_sec = times[i];
+                fake_kube.server_usec = times[i] * 1000000;
                 create(MANAGED("r", "'activeDeadlineSeconds':60,'ttlSecondsAfterFinished':60,"));
                 assert_string_equal(phase(0), "Recreating");
-                assert_int_equal(node.n_stops, 1);
-                stop_end(node.stops[0], STOP_FAILED, "no");
+                assert_int_equal(n_stops(), 1);
+                stop_end(STOP_FAILED, "no");
                 assert_string_equal(phase(0), "Completed");
                 assert_non_null(strstr(get_text(node.objects[0], "/status/message"), "no"));
                 if (times[i] > 0)
@@ -752,49 +1368,53 @@ static void test_clock_ahead(void **state) {
 /* The runtime counts by the clock of this node. Made ten seconds before the request it is not a
  * successor, however late that is. */
 static void test_clock_ahead_of_container(void **state) {
-        node.server_sec = CREATED_SEC;
-        node.containers[0].made_sec = recreate_wall_usec() / 1000000 - 10;
+        fake_kube.server_usec = (int64_t) CREATED_SEC * 1000000;
+        fake_runtime.containers[0].created_at = (recreate_wall_usec() - 10 * 1000000) * 1000;
         create(REQUEST("r", LABELS ",'inplaced.io/managed':'true'", "", "{'name':'app'}"));
         assert_string_equal(states(0), "Pending");
-        assert_int_equal(node.n_stops, 1);
+        assert_int_equal(n_stops(), 1);
         remove_object(0);
 
-        node.containers[0].made_sec += 20;
+        fake_runtime.containers[0].created_at += (int64_t) 20 * 1000000000;
         create(REQUEST("s", LABELS ",'inplaced.io/managed':'true'", "", "{'name':'app'}"));
         assert_string_equal(states(0), "Succeeded");
-        assert_int_equal(node.n_stops, 0);
+        assert_int_equal(n_stops(), 0);
 }
 
 /* Nor is the pod unready for longer than it is by the server's clock. */
 static void test_clock_ahead_of_drain(void **state) {
-        node.server_sec = CREATED_SEC + 7;
+        fake_kube.server_usec = (int64_t) (CREATED_SEC + 7) * 1000000;
         create(PREPARED("r", "'strategy':{'unreadyGracePeriodSeconds':60},"));
-        node.recreate->requests[0]->drain.undrained_usec = 0;
+        restart_agent(); /* it has not seen when the pod became unready */
+        node.is_deaf = true;
         patch_by_others(0, "{'status':{'conditions':[{'type':'PreRecreateGrace','status':'True',"
                            "'lastTransitionTime':'2026-01-31T12:00:00Z'}]}}");
-        assert_int_equal(node.n_stops, 0);
-        assert_true(node.recreate->requests[0]->drain.done_usec == 7 * 1000000);
+        node.is_deaf = false;
+        restart_agent();
+        assert_int_equal(n_stops(), 0);
+        pass(53 * SEC - 1);
+        assert_int_equal(n_stops(), 0);
+        pass(1);
+        assert_int_equal(n_stops(), 1);
 }
 
 static void test_pod_gone(void **state) {
         create(MANAGED("r", ""));
-        assert_int_equal(node.n_stops, 1);
-        node.has_pod = false;
-        assert_int_equal(node.watcher->on_gone(&node.pod, node.watcher->userdata), 0);
-        settle();
+        assert_int_equal(n_stops(), 1);
+        hide_pod();
         assert_string_equal(get_text(node.objects[0], "/status/message"), "pod has gone");
-        assert_int_equal(node.n_stops, 0);
+        assert_int_equal(n_stops(), 0);
 }
 
 static void test_managed_drain(void **state) {
         create(MANAGED("r", "'strategy':{'unreadyGracePeriodSeconds':5},"));
         assert_string_equal(get_text(node.objects[0], "/status/conditions/0/type"),
                             "PreRecreateGrace");
-        assert_int_equal(node.n_stops, 0);
-        node.recreate->requests[0]->drain.drained_usec -= 5 * 1000000;
-        assert_int_equal(recreate_reconcile(node.recreate), 0);
-        settle();
-        assert_int_equal(node.n_stops, 1);
+        assert_int_equal(n_stops(), 0);
+        pass(5 * SEC - 1);
+        assert_int_equal(n_stops(), 0);
+        pass(1);
+        assert_int_equal(n_stops(), 1);
 }
 
 #define POD_PATCH "PATCH /api/v1/namespaces/d/pods/web/status "
@@ -804,11 +1424,27 @@ static void test_managed_drain(void **state) {
         "{\"type\":\"KruisePodReady\",\"status\":\"False\",\"message\":" \
         "\"[{\\\"userAgent\\\":\\\"ContainerRecreateRequest\\\",\\\"key\\\":\\\"d/r\\\"}]\"}"
 
+/* The agent is started again, and does not know the pods yet. */
+static void begin_without_pods(void) {
+        end_agent();
+        hide_pod();
+        pod_server.is_slow = true;
+        begin_agent();
+}
+
+/* Now it does. */
+static void list_pod(void) {
+        show_pod();
+        pod_server_complete();
+        settle();
+}
+
 /* The gate that was closed in a previous run is opened when the request is deleted. */
 static void test_gate_after_restart(void **state) {
         size_t n_texts;
 
         node.pod.has_kruise_gate = true;
+        show_pod();
         node.pod_json = GATE_POD("");
         create(MANAGED("r", "'strategy':{'unreadyGracePeriodSeconds':50},"));
         assert_non_null(
@@ -818,30 +1454,21 @@ static void test_gate_after_restart(void **state) {
                             "PreRecreateGrace");
 
         node.pod_json = GATE_POD(GATE_CLOSED);
-        restart_agent();
+        begin_without_pods();
         n_texts = node.n_texts;
-        node.has_pod = false;
-        node.are_pods_unknown = true;
         remove_object(0);
         assert_int_equal(node.n_texts, n_texts);
         assert_true(recreate_controller_owes_gate(node.recreate->requests[0]));
 
-        node.has_pod = true;
-        node.are_pods_unknown = false;
-        assert_int_equal(node.watcher->on_state(true, node.watcher->userdata), 0);
-        settle();
+        list_pod();
         assert_non_null(strstr(find_call(n_texts, "PATCH /api/v1/namespaces/d/pods/web/status "),
                                "\"True\""));
         assert_int_equal(node.recreate->n_requests, 0);
 }
 
 static void sync_all(void) {
-        for (size_t i = 0; i < 2; i++) {
-                node.watches[i]->state = KUBE_WATCH_SYNCED;
-                assert_int_equal(node.watches[i]->options.on_state(
-                                         KUBE_WATCH_SYNCED, node.watches[i]->options.userdata),
-                                 0);
-        }
+        for (size_t i = 0; i < 2; i++)
+                send_end(i);
         settle();
 }
 
@@ -878,10 +1505,12 @@ static void test_remnants(void **state) {
         for (size_t i = 0; i < sizeof(remnants) / sizeof(remnants[0]); i++) {
                 size_t n_texts;
 
-                node.pod.kruise_message = (char *) remnants[i].message;
                 if (remnants[i].request)
                         create(remnants[i].request);
-                node.recreate = recreate_free(node.recreate);
+                end_agent();
+                node.is_slow = true;
+                node.pod.kruise_message = remnants[i].message;
+                show_pod();
                 begin_agent();
                 n_texts = node.n_texts;
                 sync_all();
@@ -896,16 +1525,15 @@ static void test_remnants(void **state) {
 /* Nothing is concluded before all is known, and not twice. */
 static void test_remnant_in_time(void **state) {
         node.pod.has_kruise_gate = true;
-        node.pod.kruise_message = (char *) "[" LISTED("r") "]";
+        node.pod.kruise_message = "[" LISTED("r") "]";
         node.pod_json = GATE_POD(GATE_CLOSED);
-        node.are_pods_unknown = true;
+        node.is_slow = true;
+        begin_without_pods();
         sync_all();
         assert_int_equal(node.n_texts, 0);
         node.refused = GET_REQUEST;
         node.refused_code = 403;
-        node.are_pods_unknown = false;
-        assert_int_equal(node.watcher->on_state(true, node.watcher->userdata), 0);
-        settle();
+        list_pod();
         assert_int_equal(node.n_texts, 1);
         assert_string_equal(error_message(recreate_error(node.recreate)),
                             "the right to get containerrecreaterequests.apps.kruise.io is "
@@ -925,22 +1553,19 @@ static void test_remnant_in_time(void **state) {
 /* Who has got the name, and closes the gate, is the one who opens it. */
 static void test_gate_of_successor(void **state) {
         node.pod.has_kruise_gate = true;
+        show_pod();
         node.pod_json = GATE_POD("");
         create(MANAGED("r", "'strategy':{'unreadyGracePeriodSeconds':50},"));
         assert_non_null(find_call(0, POD_PATCH));
         node.pod_json = GATE_POD(GATE_CLOSED);
-        node.has_pod = false;
-        node.are_pods_unknown = true;
+        begin_without_pods();
         remove_object(0);
         assert_int_equal(node.recreate->n_requests, 1);
         create(REQUEST("r", LABELS ",'inplaced.io/managed':'true'},'uid':'u-2','x':{",
                        "'strategy':{'unreadyGracePeriodSeconds':50},", BOTH));
         assert_int_equal(node.recreate->n_requests, 1);
 
-        node.has_pod = true;
-        node.are_pods_unknown = false;
-        assert_int_equal(node.watcher->on_state(true, node.watcher->userdata), 0);
-        settle();
+        list_pod();
         for (size_t i = 0; i < node.n_texts; i++)
                 assert_false(strstr(node.texts[i], POD_PATCH) && strstr(node.texts[i], "\"True\""));
 }
@@ -952,6 +1577,7 @@ static bool is_drained(void) {
 
 static void refuse_gate(int code) {
         node.pod.has_kruise_gate = true;
+        show_pod();
         node.pod_json = GATE_POD("");
         node.refused = POD_PATCH;
         node.refused_code = code;
@@ -974,8 +1600,8 @@ static void test_gate_cannot_be_closed(void **state) {
                         assert_false(is_drained());
                         reconcile();
                         assert_int_equal(count_calls(POD_PATCH), n_before + n);
-                        assert_true(node.recreate->requests[0]->write.rest_usec >
-                                    recreate_now_usec(node.recreate) + 100 * 1000);
+                        pass(100 * 1000);
+                        assert_int_equal(count_calls(POD_PATCH), n_before + n);
                         retry();
                 }
                 retry();
@@ -988,11 +1614,11 @@ static void test_gate_cannot_be_closed(void **state) {
                                             "the right to patch pods/status is missing: code 403");
                 node.refused = NULL;
                 node.pod.has_kruise_gate = false;
+                show_pod();
                 remove_object(0);
                 retry();
                 assert_int_equal(node.recreate->n_requests, 0);
-                node.recreate = recreate_free(node.recreate);
-                begin_agent();
+                restart_agent();
         }
 }
 
@@ -1005,13 +1631,13 @@ static void test_gate_conflicts(void **state) {
                 assert_int_equal(count_calls("GET "), n);
                 reconcile();
                 assert_int_equal(count_calls(POD_PATCH), n);
-                assert_true(node.recreate->requests[0]->write.rest_usec >
-                            recreate_now_usec(node.recreate) + 400 * 1000);
+                pass(400 * 1000);
+                assert_int_equal(count_calls(POD_PATCH), n);
                 if (n < 2 * CLOSE_TRIES)
                         retry();
         }
         assert_false(is_drained());
-        assert_int_equal(node.n_warnings, 0);
+        assert_int_equal(count_warnings(), 0);
         assert_int_equal(recreate_error(node.recreate)->kind, ERROR_NONE);
 
         node.refused = NULL;
@@ -1025,7 +1651,7 @@ static void test_gate_of_no_pod(void **state) {
         create(GATED);
         assert_int_equal(count_calls(POD_PATCH), 1);
         assert_true(is_drained());
-        assert_int_equal(node.n_warnings, 0);
+        assert_int_equal(count_warnings(), 0);
 
         node.pod_json = GATE_POD(GATE_CLOSED);
         remove_object(0);
@@ -1070,19 +1696,20 @@ static void test_no_gate_after_restart(void **state) {
 
 /* It is not tried again at once, nor reconciled all the time. */
 static void test_delete_fails(void **state) {
-        const RecreateRequest *request;
         size_t n_texts;
 
         node.refused = "DELETE ";
         node.refused_code = 503;
         create(MANAGED("r", "'activeDeadlineSeconds':1,'ttlSecondsAfterFinished':0,"));
-        request = node.recreate->requests[0];
         n_texts = node.n_texts;
         assert_non_null(strstr(node.texts[n_texts - 1], "DELETE "));
         reconcile();
         assert_int_equal(node.n_texts, n_texts);
-        assert_true(request->due_usec >= recreate_now_usec(node.recreate) + 100 * 1000);
-        assert_true(request->due_usec == request->write.rest_usec);
+        pass(100 * 1000);
+        assert_int_equal(node.n_texts, n_texts);
+        let_retry();
+        assert_int_equal(node.n_texts, n_texts + 1);
+        assert_non_null(strstr(node.texts[n_texts], "DELETE "));
 }
 
 static void test_malformed(void **state) {
@@ -1092,7 +1719,7 @@ static void test_malformed(void **state) {
         assert_string_equal(get_text(node.objects[1], "/status/message"),
                             "spec.containers[0].name: expected a string (in quotes), got 7");
         create(PREPARED("good", ""));
-        assert_int_equal(node.n_stops, 1);
+        assert_int_equal(n_stops(), 1);
 }
 
 static void test_retry(void **state) {
@@ -1121,13 +1748,13 @@ static void test_right_missing(void **state) {
         assert_int_equal(recreate_error(node.recreate)->kind, ERROR_DENIED);
         patch_by_others(0, label);
         retry();
-        assert_int_equal(node.n_warnings,
+        assert_int_equal(count_warnings(),
                          2); /* with the one that it is completed by its deadline */
 
         node.refused_code = 503;
         retry();
         assert_int_equal(recreate_error(node.recreate)->kind, ERROR_DENIED);
-        assert_int_equal(node.n_warnings, 2);
+        assert_int_equal(count_warnings(), 2);
         node.refused = NULL;
         retry();
         assert_int_equal(recreate_error(node.recreate)->kind, ERROR_NONE);
@@ -1139,20 +1766,19 @@ static void test_refused(void **state) {
         node.refused_code = 422;
         create(PREPARED("r", ""));
         assert_string_equal(phase(0), "");
-        assert_int_equal(node.n_warnings, 1);
+        assert_int_equal(count_warnings(), 1);
         for (size_t i = 0; i < 3; i++) {
                 create(PREPARED("s", ""));
                 retry();
         }
         assert_int_equal(recreate_error(node.recreate)->kind, ERROR_NONE);
-        assert_int_equal(node.n_warnings, 1);
+        assert_int_equal(count_warnings(), 1);
 }
 
 /* In the older version that is an annotation, which is no part of the status. */
 static void test_right_to_annotate(void **state) {
         node.served = "v1alpha1";
-        node.recreate = recreate_free(node.recreate);
-        begin_agent();
+        restart_agent();
         node.refused = "unready-acquired";
         node.refused_code = 403;
         create(MANAGED("r", "'strategy':{'unreadyGracePeriodSeconds':50},"));
@@ -1161,94 +1787,88 @@ static void test_right_to_annotate(void **state) {
                             "missing: code 403");
 }
 
-static void set_watch_state(size_t i, KubeWatchState watch_state) {
-        KubeWatch *watch = node.watches[i];
-
-        error_done(&watch->error);
-        if (watch_state == KUBE_WATCH_TROUBLED)
-                (void) error_set(&watch->error, ERROR_NOT_FOUND, "gone");
-        watch->state = watch_state;
-        assert_int_equal(watch->options.on_state(watch_state, watch->options.userdata), 0);
-        settle();
-}
-
 /* It is named among the kinds that are served, but is not. */
 static void test_kind_broken(void **state) {
-        for (unsigned n = 1; n <= 3; n++) {
-                assert_int_equal(node.n_discoveries, n);
-                set_watch_state(0, KUBE_WATCH_TROUBLED);
-                assert_int_equal(node.n_discoveries, n);
+        unsigned n;
+
+        node.is_broken = true;
+        restart_agent();
+        n = node.n_discoveries;
+        for (unsigned i = 0; i < 3; i++) {
+                reconcile();
+                assert_int_equal(node.n_discoveries, n + i);
                 retry();
+                assert_int_equal(node.n_discoveries, n + i + 1);
         }
 
-        set_watch_state(0, KUBE_WATCH_SYNCED);
-        set_watch_state(1, KUBE_WATCH_SYNCED);
+        node.is_broken = false;
+        retry();
         assert_true(kube_resource_is_synced(node.recreate->resource));
+        assert_int_equal(recreate_error(node.recreate)->kind, ERROR_NONE);
 }
 
 static void show_unassigned(size_t i, bool is_gone) {
-        KubeWatch *watch = node.watches[1];
         cleanup(json_object_put_p) json_object *object = parse_quoted(REQUEST("r", "", "", BOTH));
-        char uid[16];
-        KubeObject shown;
+        char text[16];
 
-        (void) snprintf(uid, sizeof(uid), "u-%zu", i);
-        json_object_object_add(get_path(object, "/metadata"), "uid", json_object_new_string(uid));
+        (void) snprintf(text, sizeof(text), "u-%zu", i);
+        json_object_object_add(get_path(object, "/metadata"), "uid", json_object_new_string(text));
+        (void) snprintf(text, sizeof(text), "r-%zu", i);
+        json_object_object_add(get_path(object, "/metadata"), "name", json_object_new_string(text));
         set_version(object);
-        shown = as_shown(object);
-        assert_int_equal(is_gone ? watch->options.on_gone(&shown, watch->options.userdata)
-                                 : watch->options.on_object(&shown, watch->options.userdata),
-                         0);
+        send_event(1, is_gone ? "DELETED" : "ADDED", object);
 }
 
+/* Those that had no place are listed again once there is. */
 static void test_many_unassigned(void **state) {
-        node.has_pod = false;
+        unsigned n_watches = node.n_watches;
+
+        hide_pod();
+        node.is_slow = true;
         for (size_t i = 0; i < RECREATE_REQUESTS_MAX + 2; i++)
                 show_unassigned(i, false);
         assert_int_equal(node.recreate->n_unassigned, RECREATE_REQUESTS_MAX);
-        assert_int_equal(node.n_warnings, 1);
-        assert_int_equal(node.n_watches, 2);
+        assert_int_equal(count_warnings(), 1);
+        assert_int_equal(node.n_watches, n_watches);
 
         for (size_t i = 0; i < RECREATE_REQUESTS_MAX / 2; i++)
                 show_unassigned(i, true);
         settle();
-        assert_int_equal(node.n_watches, 3);
+        assert_int_equal(node.n_watches, n_watches + 1);
         for (size_t i = 0; i < RECREATE_REQUESTS_MAX + 2; i++)
                 show_unassigned(i, false);
-        assert_int_equal(node.n_warnings, 2);
+        assert_int_equal(count_warnings(), 2);
 }
 
 static void test_kind_goes(void **state) {
-        KubeWatch *watch = node.watches[0];
-
         create(PREPARED("r", ""));
-        assert_true(stop_begin(node.stops[0]));
+        assert_true(stop_begin());
         node.served = NULL;
-        watch->state = KUBE_WATCH_TROUBLED;
-        (void) error_set(&watch->error, ERROR_NOT_FOUND, "gone");
-        assert_int_equal(watch->options.on_state(KUBE_WATCH_TROUBLED, watch->options.userdata), 0);
-        settle();
-        assert_null(recreate_version(node.recreate));
-        assert_null(node.watches[0]);
+        node.is_broken = true;
+        for (size_t i = 0; i < 2; i++)
+                assert_int_equal(fake_kube_answer_call(watch_call(i), 200, ""), 0);
+        while (recreate_version(node.recreate)) {
+                fake_clock_skip(fake_kube.event);
+                settle();
+        }
+        assert_null(watch_call(0));
         assert_int_equal(recreate_error(node.recreate)->kind, ERROR_NONE);
-        assert_int_equal(node.n_stops, 1);
+        assert_int_equal(n_stops(), 1);
 
         /* It is served again, and the stop is still ours. */
         node.served = "v1beta1";
-        assert_int_equal(recreate_kick(node.recreate), 0);
-        settle();
-        show(node.objects[0], (bool[2]){ false });
-        settle();
-        stop_end(node.stops[0], STOP_STOPPED, NULL);
+        node.is_broken = false;
+        retry();
+        stop_end(STOP_STOPPED, NULL);
         assert_string_equal(states(0), "Recreating! Pending");
 }
 
 static void test_selectors(void **state) {
-        assert_string_equal(node.watches[0]->selector,
-                            "labelSelector=crr.apps.kruise.io%2Fnode-name%3Dnode-1%2C"
-                            "crr.apps.kruise.io%2Factive%3Dtrue");
-        assert_string_equal(node.watches[1]->selector,
-                            "labelSelector=%21crr.apps.kruise.io%2Fnode-name");
+        assert_non_null(strstr(watch_call(0)->request.path,
+                               "?labelSelector=crr.apps.kruise.io%2Fnode-name%3Dnode-1%2C"
+                               "crr.apps.kruise.io%2Factive%3Dtrue&"));
+        assert_non_null(strstr(watch_call(1)->request.path,
+                               "?labelSelector=%21crr.apps.kruise.io%2Fnode-name&"));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
