@@ -12,6 +12,10 @@ bool log_once(LogOnce *once, const char *problem) {
         return is_new && problem;
 }
 
+bool log_once_is_set(const LogOnce *once) {
+        return once->last != 0;
+}
+
 bool log_once_of(LogOnceMany *many, const char *subject, const char *problem) {
         uint64_t value = hash64_text(hash64_text(HASH64_START, subject), problem);
 

@@ -21,6 +21,9 @@ typedef struct LogOnce {
  * none now, and the next one will be new. */
 bool log_once(LogOnce *once, const char *problem);
 
+/* The last problem was logged, and has not ended. */
+bool log_once_is_set(const LogOnce *once);
+
 #define LOG_ONCE_MANY_MAX 128
 
 /* The last problems of any number of things. */

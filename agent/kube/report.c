@@ -2,16 +2,9 @@
 
 #include "agent/kube/report.h"
 
-#include <string.h>
-
 static bool may_pass(const Error *error) {
         return error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT ||
                error->kind == ERROR_DENIED;
-}
-
-static bool is_logged(const KubeReport *report, const Error *error) {
-        return error->kind == report->logged.kind &&
-               strcmp(error_message(error), error_message(&report->logged)) == 0;
 }
 
 static bool is_logged_elsewhere(const KubeReport *report) {
@@ -22,12 +15,8 @@ static bool is_logged_elsewhere(const KubeReport *report) {
 }
 
 static void report_log(KubeReport *report, const Error *error) {
-        if (is_logged(report, error))
-                return;
-
-        log_warning(report->log, NULL, "%s: %s.", report->subject, error_message(error));
-        error_done(&report->logged);
-        (void) error_copy(&report->logged, error);
+        if (log_once(&report->logged, error_message(error)))
+                log_warning(report->log, NULL, "%s: %s.", report->subject, error_message(error));
 }
 
 static int report_wait(KubeReport *report);
@@ -70,10 +59,10 @@ void kube_report_answered(KubeReport *report) {
 }
 
 bool kube_report_well(KubeReport *report) {
-        bool was_logged = report->logged.kind != ERROR_NONE;
+        bool was_logged = log_once_is_set(&report->logged);
 
         kube_report_answered(report);
-        error_done(&report->logged);
+        (void) log_once(&report->logged, NULL);
         return was_logged;
 }
 

@@ -9,6 +9,7 @@
  * is logged while the server does not answer at all, which the client's owner hears of (KubeReachable).
  */
 
+#include "agent/base/log-once.h"
 #include "agent/base/log.h"
 #include "agent/base/loop.h"
 #include "agent/kube/client.h"
@@ -25,7 +26,7 @@ typedef struct KubeReport {
 
         Timer delay;
         Error waiting; /* what will be logged if it lasts, or unset */
-        Error logged;  /* last, or unset */
+        LogOnce logged;
 } KubeReport;
 
 /* Something is wrong; may be called again and again. */

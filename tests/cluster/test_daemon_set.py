@@ -14,9 +14,9 @@ import pytest
 
 from fixtures import Gate
 from lab import sanitizers
-from lab.agent_image import build_agent_image, build_foreign_image
+from lab.agent_image import build_foreign_image
 from lab.clients import MANIFESTS
-from lab.cluster import Cluster, replace
+from lab.cluster import Cluster, push_agent_images, replace
 from lab.image import build_image, build_index
 from lab.kube import Kube, Object
 from lab.layers import random_layer
@@ -32,7 +32,6 @@ SLOWLY = sanitizers.SLOWNESS
 pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(240 * SLOWLY)]
 
 CHART = MANIFESTS / "chart"
-DAEMON_SET = "/apis/apps/v1/namespaces/inplaced/daemonsets/inplaced"
 CONFIG = "/api/v1/namespaces/inplaced/configmaps/inplaced"
 
 _numbers = itertools.count(1)
@@ -42,18 +41,14 @@ Push = Callable[[], str]
 
 @pytest.fixture(scope="module")
 def images(registry) -> list[str]:
-    """Two images of the agent, which differ in their ID."""
-    return [
-        registry.push("inplaced", str(number), build_agent_image(str(number))).reference
-        for number in (1, 2)
-    ]
+    return push_agent_images(registry, "inplaced")
 
 
 @pytest.fixture(scope="module")
 def cluster(session_folder, registry, images) -> Iterator[Cluster]:
     with Cluster(session_folder / "c", registry) as made:
         made.kubectl("apply", "-k", made.write_kustomization(images[0]))
-        wait_rolled_out(made)
+        made.wait_rolled_out("inplaced", "inplaced")
         yield made
 
 
@@ -100,7 +95,7 @@ def repaired(cluster, images) -> Iterator[None]:
     yield
     cluster.kubectl("delete", "--namespace=inplaced", "configmap/inplaced", "daemonset/inplaced")
     cluster.kubectl("apply", "-k", cluster.write_kustomization(images[0]))
-    wait_rolled_out(cluster)
+    cluster.wait_rolled_out("inplaced", "inplaced")
 
 
 def agent_pod(cluster: Cluster) -> Object | None:
@@ -112,22 +107,6 @@ def agent_pod(cluster: Cluster) -> Object | None:
 
 def describe(cluster: Cluster) -> str:
     return cluster.kubectl("--namespace=inplaced", "describe", "pods")
-
-
-def wait_rolled_out(cluster: Cluster) -> None:
-    """Waits as `kubectl rollout status` does."""
-
-    def is_done(daemons: Object) -> bool:
-        status = daemons["status"]
-        return (
-            status.get("observedGeneration") == daemons["metadata"]["generation"]
-            and status.get("updatedNumberScheduled") == status.get("numberReady") == 1
-        )
-
-    try:
-        cluster.admin.wait_for(DAEMON_SET, is_done, 90 * SLOWLY)
-    except TimeoutError as error:
-        raise TimeoutError(f"{error}\n{describe(cluster)}") from None
 
 
 def inplacectl(cluster: Cluster, *arguments: str) -> str:
@@ -242,7 +221,7 @@ def test_rolling_update(
 
     before = agent_pod(cluster)
     cluster.kubectl("apply", "-k", cluster.write_kustomization(images[1]))
-    wait_rolled_out(cluster)
+    cluster.wait_rolled_out("inplaced", "inplaced")
     after = agent_pod(cluster)
     assert after["metadata"]["uid"] != before["metadata"]["uid"]
     assert after["spec"]["containers"][0]["image"] == images[1]
@@ -265,14 +244,14 @@ def test_as_root(cluster, images, node_image, push, make_pod, tools, repaired):
     """The agent runs as root for a socket of root; afterwards the usual user takes over root's files."""
     kustomization = cluster.write_kustomization(images[0], components=["root"])
     cluster.kubectl("apply", "-k", kustomization)
-    wait_rolled_out(cluster)
+    cluster.wait_rolled_out("inplaced", "inplaced")
     status = (process_of(cluster) / "status").read_text()
     assert "Uid:\t0\t0" in status and "CapEff:\t0000000000000000" in status
     assert_preloads(node_image, push())
     assert_restarts(make_pod, tools)
     assert {path.stat().st_uid for path in cluster.state.glob("*.json")} == {0}
     cluster.kubectl("apply", "-k", cluster.write_kustomization(images[0]))
-    wait_rolled_out(cluster)
+    cluster.wait_rolled_out("inplaced", "inplaced")
     assert {path.stat().st_uid for path in cluster.state.iterdir()} == {65532}
     assert_preloads(node_image, push())
     assert json.loads(inplacectl(cluster, "doctor", "-o", "json"))["problems"] == []
@@ -359,7 +338,7 @@ def test_definitions_are_missing(cluster, kube, images, push, repaired):
     kube.wait_for(definition, lambda made: "status" in made)
     node_image = NodeImage(kube, cluster.node.name)
     wait_until(node_image.find, 120 * SLOWLY, "NodeImage", 0.5)
-    wait_rolled_out(cluster)
+    cluster.wait_rolled_out("inplaced", "inplaced")
     assert_preloads(node_image, push())
 
 
@@ -397,7 +376,7 @@ def test_helm_install(cluster, images, push, make_pod, tools):
     options += ["--namespace", "inplaced", "--create-namespace", "--wait", "--timeout", "3m"]
     shown = cluster.helm("install", "inplaced", CHART, *options)
     assert "STATUS: deployed" in shown
-    wait_rolled_out(cluster)
+    cluster.wait_rolled_out("inplaced", "inplaced")
     node_image = NodeImage(cluster.admin, cluster.node.name)
     wait_until(node_image.find, 60 * SLOWLY, "NodeImage", 0.1)
     assert_preloads(node_image, push())
@@ -406,7 +385,7 @@ def test_helm_install(cluster, images, push, make_pod, tools):
     assert '"level":"info"' in cluster.kubectl(*logs)
     cluster.helm("upgrade", "inplaced", CHART, *options, "--set", "config.logLevel=warning")
     cluster.kubectl("--namespace=inplaced", "rollout", "restart", "daemonset/inplaced")
-    wait_rolled_out(cluster)
+    cluster.wait_rolled_out("inplaced", "inplaced")
     assert '"level":"info"' not in cluster.kubectl(*logs)
     cluster.helm("uninstall", "inplaced", "--namespace", "inplaced", "--wait")
     assert node_image.find() is not None

@@ -13,9 +13,8 @@ import pytest
 from fake.registry import FakeRegistry
 from fixtures import Gate
 from lab import sanitizers
-from lab.agent_image import build_agent_image
 from lab.clients import MANIFESTS
-from lab.cluster import Cluster
+from lab.cluster import Cluster, push_agent_images
 from lab.kruise_daemon import build_kruise_image
 from lab.kube import Object
 from lab.node_image import NodeImage
@@ -116,10 +115,7 @@ def _objects(image: str, runtime_folder: str) -> list[Object]:
 
 @pytest.fixture(scope="module")
 def images(registry) -> list[str]:
-    return [
-        registry.push("inplaced-kruise", str(number), build_agent_image(str(number))).reference
-        for number in (1, 2)
-    ]
+    return push_agent_images(registry, "inplaced-kruise")
 
 
 @pytest.fixture(scope="module")
@@ -157,29 +153,12 @@ def pod(cluster, registry) -> Iterator[Pod]:
     made.delete()
 
 
-def _wait_rolled_out(cluster: Cluster) -> None:
-    def is_done(daemons: Object) -> bool:
-        status = daemons["status"]
-        return (
-            status.get("observedGeneration") == daemons["metadata"]["generation"]
-            and status.get("updatedNumberScheduled") == status.get("numberReady") == 1
-        )
-
-    try:
-        cluster.admin.wait_for(_DAEMON_SET, is_done, 90 * SLOWLY)
-    except TimeoutError:
-        namespace = f"--namespace={_NAMESPACE}"
-        shown = cluster.kubectl(namespace, "describe", "pods")
-        shown += cluster.kubectl(namespace, "logs", f"daemonset/{_NAME}")
-        raise TimeoutError(f"the DaemonSet is not ready\n{shown}") from None
-
-
 def _deploy(cluster: Cluster, image: str, command: str) -> None:
     """Changes image and command of the DaemonSet, and nothing else."""
     main = {"name": "daemon", "image": image, "command": [command]}
     template = {"containers": [main]}
     cluster.admin.patch(_DAEMON_SET, {"spec": {"template": {"spec": template}}}, kind="strategic")
-    _wait_rolled_out(cluster)
+    cluster.wait_rolled_out(_NAMESPACE, _NAME)
 
 
 def _log(cluster: Cluster) -> str:

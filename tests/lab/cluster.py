@@ -14,6 +14,8 @@ from types import TracebackType
 import yaml
 
 from fake.tcp_proxy import TcpProxy
+from lab import sanitizers
+from lab.agent_image import build_agent_image
 from lab.clients import MANIFESTS, run_client
 from lab.control_plane import ControlPlane
 from lab.interface import find_free_network
@@ -73,6 +75,23 @@ class Cluster:
     def helm(self, *arguments: str | Path) -> str:
         return run_client("helm", *arguments, kubeconfig=self.control_plane.admin_kubeconfig)
 
+    def wait_rolled_out(self, namespace: str, name: str) -> None:
+        """Waits as `kubectl rollout status` does for a DaemonSet, at most 90 s."""
+
+        def is_done(daemons: Object) -> bool:
+            status = daemons["status"]
+            return (
+                status.get("observedGeneration") == daemons["metadata"]["generation"]
+                and status.get("updatedNumberScheduled") == status.get("numberReady") == 1
+            )
+
+        path = f"/apis/apps/v1/namespaces/{namespace}/daemonsets/{name}"
+        try:
+            self.admin.wait_for(path, is_done, 90 * sanitizers.SLOWNESS)
+        except TimeoutError as error:
+            shown = self.kubectl(f"--namespace={namespace}", "describe", "pods")
+            raise TimeoutError(f"{error}\n{shown}") from None
+
     def write_kustomization(
         self,
         image: str,
@@ -107,6 +126,14 @@ class Cluster:
         }
         (folder / "kustomization.yaml").write_text(yaml.safe_dump(document))
         return folder
+
+
+def push_agent_images(registry: Registry, repository: str) -> list[str]:
+    """Two images of the agent, which differ in their ID."""
+    return [
+        registry.push(repository, str(number), build_agent_image(str(number))).reference
+        for number in (1, 2)
+    ]
 
 
 def _share(folder: Path) -> None:
