@@ -86,6 +86,7 @@ def grant(kube, account) -> Iterator[Grant]:
 
     grant("apps.kruise.io", "nodeimages", "get", "list", "watch")
     grant("apps.kruise.io", "containerrecreaterequests", "get", "list", "watch")
+    grant("apps.kruise.io", "nodepodprobes", "get", "list", "watch")
     grant("", "pods", "get", "list", "watch")
     yield grant
     for document in reversed(made):

@@ -16,6 +16,7 @@ from lab.clients import MANIFESTS
 from lab.control_plane import ControlPlane, read_documents
 from lab.kube import Kube, Object
 from lab.node_image import NodeImage
+from lab.node_pod_probe import NodePodProbe, probe, probes_of
 from lab.pod import OPT_IN, container, from_annotations
 from lab.recreate_request import RecreateRequest
 from lab.trouble import problems
@@ -36,8 +37,10 @@ _FILES = (
 _SELDOM = {
     ("nodeimages", "list"): "where the server does not stream lists",
     ("containerrecreaterequests", "list"): "the same",
+    ("nodepodprobes", "list"): "the same",
     ("pods", "list"): "the same",
     ("nodeimages", "get"): "after a conflict that no watch explains",
+    ("nodepodprobes", "get"): "the same",
     ("containerrecreaterequests", "get"): "at a start after a request has gone",
     ("events", "patch"): "for an event that happens again",
     ("leases", "get"): "where the kubelet has no health port; unknown counts as alive",
@@ -128,10 +131,14 @@ def test_a_right_is_missing(
     is_start = resource == "nodes" or right == ("nodeimages", "create")
     if is_start:
         node_image.delete()
-    pod = None
+    pod = probes = None
     if resource in ("pods", "pods/status") or resource.startswith("containerrecreaterequests"):
         main = container("main", tools, env=from_annotations(COLOUR="colour"))
         pod = make_pod(main, annotations={OPT_IN: "true", "colour": "red"}, owner=False)
+    if resource.startswith("nodepodprobes"):
+        probed = make_pod(container("main", tools), owner=False)
+        probes = NodePodProbe(kube, node.name)
+        probes.request(probes_of(probed, probe("m#true", exec={"command": ["true"]})))
     agent = start_node_agent(kubeconfig=kubeconfig_without(right), flags=("--register-node",))
     request = None
     try:
@@ -159,6 +166,8 @@ def test_a_right_is_missing(
     finally:
         if request is not None:
             request.delete()
+        if probes is not None:
+            probes.delete()
         if is_start:
             node_image.delete()
             node_image.create()
