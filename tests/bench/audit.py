@@ -40,6 +40,16 @@ class Audit:
         """How often each pod was patched, its status included; by name."""
         return Counter(entry["objectRef"]["name"] for entry in self._entries("patch", _PODS))
 
+    def probe_patches(self) -> int:
+        """How often the NodePodProbe's status was patched."""
+        target = {"resource": "nodepodprobes", "name": self._node_name, "subresource": "status"}
+        return len(self._entries("patch", target))
+
+    def created_events(self, reason: str) -> int:
+        """How many events were made whose reason begins like that, whatever they are about."""
+        created = self._entries("create", {"resource": "events"})
+        return sum(one["requestObject"]["reason"].startswith(reason) for one in created)
+
     def _entries(self, verb: str, target: dict[str, str]) -> list[Object]:
         return [
             entry

@@ -27,6 +27,8 @@ Groups of figures, each with parts of its own on this machine (a containerd, a r
   inplace
          On a real node: how long it takes until a change of a label, and an image of 300 MB, are
          ready in place, beside a new pod in place of the old one.
+  probes On a real node: the CPU time and memory of 10, 100 and 500 probes that run every second, beside
+         a loop that only makes the connections, and what is written about them.
 
 A pull is compared with the call that did the same work a moment before or after, by the same
 process and thread: the order changes from round to round, and the image is removed in between. What
@@ -84,6 +86,12 @@ def measure_inplace(node: Node) -> list[Row]:
     return updating.measure(node)
 
 
+def measure_probes(node: Node) -> list[Row]:
+    import probing
+
+    return probing.measure(node)
+
+
 GROUPS: dict[str, Group] = {
     "small": pulls.measure_small,
     "large": pulls.measure_large,
@@ -94,6 +102,7 @@ GROUPS: dict[str, Group] = {
     "restart": measure_restart,
     "pods": measure_pods,
     "inplace": measure_inplace,
+    "probes": measure_probes,
 }
 
 
