@@ -218,19 +218,40 @@ static int visit_folder(const DiagnosisSubject *subject, const DiagnosisVisitor 
         return visit_files(dir, subject, visitor);
 }
 
-static int on_auth_problem(const char *file, const Error *error, void *userdata) {
-        const DiagnosisVisitor *visitor = userdata;
+typedef struct AuthVisit {
+        const char *folder;
+        const DiagnosisVisitor *visitor;
+} AuthVisit;
 
-        return visitor->on_problem(file, error_message(error), "write it like docker's config.json",
-                                   visitor->userdata);
+/* What follows the path in a message that begins with it, as the subject does. */
+static const char *behind_path(const char *message, const char *path) {
+        const char *at = strstr(message, path);
+
+        return at ? at + strlen(path) + strspn(at + strlen(path), "\": ") : message;
+}
+
+static int on_auth_problem(const char *file, const Error *error, void *userdata) {
+        const AuthVisit *visit = userdata;
+        cleanup(free_p) char *path = NULL;
+
+        if (asprintf(&path, "%s%s%s", file[0] == '/' ? "" : visit->folder,
+                     file[0] == '/' ? "" : "/", file) < 0) {
+                path = NULL;
+                return -ENOMEM;
+        }
+
+        return visit->visitor->on_problem(path, behind_path(error_message(error), path),
+                                          "write it like docker's config.json",
+                                          visit->visitor->userdata);
 }
 
 static int visit_auth(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {
+        AuthVisit visit = { .folder = auth_dir_path(subject->auth_dir), .visitor = visitor };
         cleanup(free_p) char *text = NULL;
         size_t n_files;
         int r;
 
-        r = auth_dir_check(subject->auth_dir, on_auth_problem, (void *) visitor, &n_files);
+        r = auth_dir_check(subject->auth_dir, on_auth_problem, &visit, &n_files);
         if (r < 0)
                 return r;
 

@@ -88,7 +88,7 @@ def test_all_is_found(agent):
         "--socket: needs a value",
         f"{images}/a.yaml: line 4: spec.image: unknown key, ignored; did you mean images?",
         f"{images}/b.yaml: line 2, column 1: ",
-        "bad.json: ",
+        f'{agent.auth_dir}/bad.json: the field "auth" of "b" is not base64',
     ]
     assert len(found) == len(expected), found
     for line, start in zip(found, expected, strict=True):
@@ -141,6 +141,17 @@ def test_kubeconfig_is_not_there_yet(agent, folder):
     assert done.stderr.splitlines()[-1].startswith(f"inplaced: --kubeconfig: {folder.path}/later: ")
     (line,) = find(agent, f"--kubeconfig={folder.path}/later")
     assert line.startswith("--kubeconfig: ")
+
+
+def test_credentials_that_cannot_be_read(agent):
+    """A file or a folder of credentials that cannot be read is named once in its line."""
+    (agent.auth_dir / "empty.json").touch()
+    assert find(agent) == [f"{agent.auth_dir}/empty.json: empty"]
+    (agent.auth_dir / "empty.json").unlink()
+    agent.auth_dir.rmdir()
+    assert find(agent) == []
+    agent.auth_dir.touch()
+    assert find(agent) == [f"{agent.auth_dir}: Not a directory"]
 
 
 def test_plugins_are_checked(agent, folder):

@@ -86,18 +86,26 @@ def test_files(make_agent, fake_runtime):
     found = findings(agent)
     assert found == {
         f"{agent.images_dir}/web.yaml": ["line 4: spec.image: unknown key, ignored; did you mean images?"],
-        "a.json": [
+        f"{agent.auth_dir}/a.json": [
             "line 4: usernam: unknown key, ignored; did you mean username?",
             "line 6: unknown key, ignored; known here: username, password, auth, email, "
             "identitytoken, registrytoken",
         ],
-        "b.json": [
+        f"{agent.auth_dir}/b.json": [
             "line 1: unknown key, ignored; known here: username, password, auth, email, "
             "identitytoken, registrytoken"
         ],
         str(agent.auth_dir / "c.json"): ["other users may read it (mode 0644)"],
     }
     assert "hunter" not in agent.log_text() + agent.ctl("doctor", "-o", "yaml").stdout
+
+
+def test_low_disk(start_agent, fake_runtime):
+    """A disk on which less is free than minFreeDisk is a finding."""
+    agent = start_agent(fake_runtime.endpoint, min_free_disk="100000GB")
+    agent.wait_runtime()
+    found = findings(agent)
+    assert list(found) == ["disk"] and " free" in found["disk"][0]
 
 
 def test_groups(start_agent, fake_runtime):
