@@ -3,7 +3,7 @@
 /*
  * All sources of credentials, as one: which are asked, in what order, and what becomes of bad ones
  *
- * The API server's secrets are played here: a read is answered when the test says so.
+ * The API server is played here: it answers the reads of secrets when the test says so.
  */
 
 #include <ftw.h>
@@ -21,86 +21,56 @@
 
 #include "agent/auth/auth.h"
 #include "agent/base/cleanup.h"
-#include "agent/base/list.h"
+#include "tests/unit/fake-clock.h"
+#include "tests/unit/fake-kube.h"
 #include "tests/unit/stderr-capture.h"
 
 #define WAIT_USEC ((uint64_t) 60 * 1000000)
+#define KEEP_USEC ((uint64_t) 60 * 1000000)
 #define SECRET "hunter2"
 #define ENTRY(user) "{\"r.io\":{\"username\":\"" user "\",\"password\":\"" SECRET "\"}}"
 
-/* The secrets of the API server. */
-struct KubeSecrets {
-        KubeSecretAsk *asks;
-        unsigned n_asks; /* ever */
-        unsigned n_fresh;
-};
+/* What the server has under "NAMESPACE/NAME"; text: NULL for nothing. */
+static void answer(const char *label, const char *text) {
+        static const char digits[] =
+                "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        const char *name = strchr(label, '/') + 1;
+        char path[128], data[1024], body[1200];
+        size_t size = text ? strlen(text) : 0, n = 0;
+        KubeCall *call = NULL;
 
-struct KubeSecretAsk {
-        KubeSecrets *secrets;
-        char label[64];
-        KubeSecretRead on_read;
-        void *userdata;
-        LIST_LINKS(KubeSecretAsk);
-};
+        snprintf(path, sizeof(path), "/api/v1/namespaces/%.*s/secrets/%s", (int) (name - label - 1),
+                 label, name);
+        for (size_t i = 0; i < fake_kube.n_calls; i++)
+                if (strcmp(fake_kube.calls[i]->request.path, path) == 0)
+                        call = fake_kube.calls[i];
+        if (!call)
+                fail_msg("%s is not read", path);
 
-int kube_secrets_get(KubeSecrets *secrets, const char *namespace, const char *name,
-                     bool must_be_fresh, KubeSecretRead on_read, void *userdata,
-                     KubeSecretAsk **ret) {
-        KubeSecretAsk *ask = calloc(1, sizeof(*ask));
+        for (size_t i = 0; i < size; i += 3) {
+                uint32_t bits = (uint32_t) (uint8_t) text[i] << 16;
 
-        snprintf(ask->label, sizeof(ask->label), "%s/%s", namespace, name);
-        ask->secrets = secrets;
-        ask->on_read = on_read;
-        ask->userdata = userdata;
-        list_prepend(&secrets->asks, ask);
-        secrets->n_asks++;
-        secrets->n_fresh += must_be_fresh;
-        *ret = ask;
-        return 0;
-}
-
-KubeSecretAsk *kube_secret_ask_unref(KubeSecretAsk *ask) {
-        if (!ask)
-                return NULL;
-
-        list_remove(&ask->secrets->asks, ask);
-        free(ask);
-        return NULL;
-}
-
-/* text: NULL for one that is not there. */
-static void answer(KubeSecrets *secrets, const char *label, const char *text) {
-        cleanup(error_done) Error error = ERROR_INIT;
-        KubeSecretAsk *ask = secrets->asks;
-
-        while (ask && strcmp(ask->label, label) != 0)
-                ask = ask->next;
-        assert_non_null(ask);
-
-        if (!text)
-                (void) error_set(&error, ERROR_NOT_FOUND, "secret %s: it is not there", label);
-        assert_int_equal(ask->on_read(text, text ? strlen(text) : 0, text ? NULL : &error,
-                                      ask->userdata),
-                         0);
-}
-
-static size_t count_asks(const KubeSecrets *secrets) {
-        size_t n = 0;
-
-        for (KubeSecretAsk *ask = secrets->asks; ask; ask = ask->next)
-                n++;
-        return n;
+                bits |= i + 1 < size ? (uint32_t) (uint8_t) text[i + 1] << 8 : 0;
+                bits |= i + 2 < size ? (uint32_t) (uint8_t) text[i + 2] : 0;
+                for (int k = 3; k >= 0; k--)
+                        data[n++] = i + (size_t) (3 - k) > size ? '=' : digits[bits >> 6 * k & 63];
+        }
+        data[n] = '\0';
+        snprintf(body, sizeof(body),
+                 "{\"type\":\"kubernetes.io/dockerconfigjson\",\"data\":{\".dockerconfigjson\":"
+                 "\"%s\"}}",
+                 data);
+        assert_int_equal(fake_kube_answer_call(call, text ? 200 : 404, body), 0);
 }
 
 typedef struct Fixture {
         char folder[64];
-        sd_event *event;
         Log *log;
         AuthDir *dir;
         DockerConfig *docker;
         CredentialProviders *providers;
         Auth *auth;
-        KubeSecrets secrets;
+        KubeSecrets *secrets;
         DesiredImage desired;
         ImageRef ref;
 
@@ -152,12 +122,12 @@ static void start(Fixture *fixture, const char *tool) {
 
         assert_int_equal(auth_dir_new(dir, &fixture->dir), 0);
         assert_int_equal(docker_config_new(home, &fixture->docker), 0);
-        assert_int_equal(credential_providers_new(fixture->event, fixture->log, config, bin,
+        assert_int_equal(credential_providers_new(fake_kube.event, fixture->log, config, bin,
                                                   &fixture->providers, NULL),
                          0);
         assert_int_equal(auth_new(
                                  &(AuthOptions){
-                                         .event = fixture->event,
+                                         .event = fake_kube.event,
                                          .log = fixture->log,
                                          .dir = fixture->dir,
                                          .docker = fixture->docker,
@@ -176,7 +146,8 @@ static int set_up(void **state) {
         make_folder(fixture, "home");
         make_folder(fixture, "home/.docker");
         make_folder(fixture, "bin");
-        assert_true(sd_event_new(&fixture->event) >= 0);
+        fake_kube_open();
+        assert_int_equal(kube_secrets_new(&fake_kube, KEEP_USEC, &fixture->secrets), 0);
         assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_DEBUG, &fixture->log), 0);
         assert_int_equal(desired_image_init(&fixture->desired, "r.io/a", "1"), 0);
         assert_int_equal(image_ref_parse("r.io/a:1", &fixture->ref, NULL), 0);
@@ -192,14 +163,16 @@ static int tear_down(void **state) {
         Fixture *fixture = *state;
         int r;
 
-        assert_int_equal(count_asks(&fixture->secrets), 0);
+        assert_int_equal(fake_kube.n_calls, 0);
         auth_free(fixture->auth);
+        kube_secrets_free(fixture->secrets);
         credential_providers_free(fixture->providers);
         docker_config_free(fixture->docker);
         auth_dir_free(fixture->dir);
         desired_image_done(&fixture->desired);
         log_free(fixture->log);
-        sd_event_unref(fixture->event);
+        fake_clock_done();
+        fake_kube_close();
         r = nftw(fixture->folder, remove_item, 8, FTW_DEPTH | FTW_PHYS);
         free(fixture);
         return r;
@@ -250,7 +223,7 @@ static void drop(Fixture *fixture) {
 
 static void wait_for(Fixture *fixture) {
         while (fixture->n_answers == 0)
-                assert_true(sd_event_run(fixture->event, WAIT_USEC) > 0);
+                assert_true(sd_event_run(fake_kube.event, WAIT_USEC) > 0);
         drop(fixture);
         assert_int_equal(fixture->n_answers, 1);
 }
@@ -362,44 +335,56 @@ static void test_server(void **state) {
         request_secret(fixture, NULL, "file");
         request_secret(fixture, "ns", "b");
         start(fixture, NULL);
-        auth_set_secrets(fixture->auth, &fixture->secrets);
+        auth_set_secrets(fixture->auth, fixture->secrets);
         ask(fixture, true);
-        answer(&fixture->secrets, "ns/b", "{\"auths\":" ENTRY("b") "}");
-        answer(&fixture->secrets, "ns/a", ENTRY("a"));
-        assert_int_equal(fixture->n_answers, 0);
+        answer("ns/b", "{\"auths\":" ENTRY("b") "}");
+        answer("ns/a", ENTRY("a"));
         expect(fixture, "a file b", "file");
-        assert_int_equal(fixture->secrets.n_fresh, 2);
 
+        /* What was read a moment ago is read again only if the registry denied it. */
+        fake_clock_pass(fake_kube.event, KEEP_USEC / 2);
         ask(fixture, false);
-        assert_int_equal(fixture->secrets.n_fresh, 2);
+        assert_int_equal(fake_kube.n_calls, 0);
+        expect(fixture, "a file b", "file");
+        ask(fixture, true);
+        assert_int_equal(fake_kube.n_calls, 2);
         drop(fixture);
-        assert_int_equal(count_asks(&fixture->secrets), 0);
+        assert_int_equal(fake_kube.n_calls, 0);
+}
+
+static unsigned count(const char *text, const char *part) {
+        unsigned n = 0;
+
+        for (; (text = strstr(text, part)); text++)
+                n++;
+        return n;
 }
 
 /* What cannot be used beside one that can is reported once for each reason. */
 static void test_server_partly(void **state) {
         Fixture *fixture = *state;
-        const char *said, *first;
+        const char *said;
         Stderr captured;
 
         request_secret(fixture, "ns", "a\nb");
+        request_secret(fixture, "ns", "bad");
         request_secret(fixture, "ns", "good");
         start(fixture, NULL);
-        auth_set_secrets(fixture->auth, &fixture->secrets);
+        auth_set_secrets(fixture->auth, fixture->secrets);
         stderr_pipe(&captured);
         for (size_t i = 0; i < 4; i++) {
                 ask(fixture, false);
-                answer(&fixture->secrets, "ns/a\nb", i < 2 ? "{" SECRET : "[]");
-                answer(&fixture->secrets, "ns/good", ENTRY("good"));
+                answer("ns/bad", i < 2 ? "{" SECRET : "[]");
+                answer("ns/good", ENTRY("good"));
                 expect(fixture, "good", "");
+                fake_clock_pass(fake_kube.event, KEEP_USEC);
         }
         said = stderr_restore(&captured);
 
-        first = strstr(said, "Cannot use the pull secret \"ns/a?b\", continuing with the others: ");
-        assert_non_null(first);
-        assert_non_null(strstr(first, "not valid JSON"));
-        assert_non_null(strstr(first, "not a JSON object"));
-        assert_null(strstr(strstr(first + 1, "Cannot use") + 1, "Cannot use"));
+        assert_int_equal(count(said, "pull secret \"ns/a?b\", continuing with the others: "), 1);
+        assert_int_equal(count(said, "pull secret \"ns/bad\", continuing with the others: "), 2);
+        assert_int_equal(count(said, "not valid JSON"), 1);
+        assert_int_equal(count(said, "not a JSON object"), 1);
         assert_null(strstr(said, SECRET));
 }
 
@@ -410,11 +395,11 @@ static void test_server_refused(void **state) {
         request_secret(fixture, "ns", "a");
         request_secret(fixture, "ns", "b");
         start(fixture, "#!/bin/sh\nexec sleep 1000\n");
-        auth_set_secrets(fixture->auth, &fixture->secrets);
+        auth_set_secrets(fixture->auth, fixture->secrets);
         ask(fixture, false);
-        answer(&fixture->secrets, "ns/b", NULL);
-        answer(&fixture->secrets, "ns/a", "{");
-        expect_refusal(fixture, "secret ns/b: it is not there");
+        answer("ns/b", NULL);
+        answer("ns/a", "{");
+        expect_refusal(fixture, "secret ns/b: it does not exist");
 }
 
 static void test_server_goes(void **state) {
@@ -423,14 +408,16 @@ static void test_server_goes(void **state) {
         request_secret(fixture, "ns", "a");
         request_secret(fixture, "ns", "b");
         start(fixture, NULL);
-        auth_set_secrets(fixture->auth, &fixture->secrets);
+        auth_set_secrets(fixture->auth, fixture->secrets);
         ask(fixture, false);
-        answer(&fixture->secrets, "ns/a", ENTRY("a"));
+        answer("ns/a", ENTRY("a"));
+        fake_clock_turn(fake_kube.event);
         auth_set_secrets(fixture->auth, NULL);
-        assert_int_equal(count_asks(&fixture->secrets), 0);
+        assert_int_equal(fake_kube.n_calls, 0);
         expect(fixture, "a", "");
 
-        auth_set_secrets(fixture->auth, &fixture->secrets);
+        fake_clock_pass(fake_kube.event, KEEP_USEC);
+        auth_set_secrets(fixture->auth, fixture->secrets);
         ask(fixture, false);
         auth_set_secrets(fixture->auth, NULL);
         expect_refusal(fixture,
@@ -446,15 +433,16 @@ static void test_many_secrets(void **state) {
                 request_secret(fixture, "ns", label);
         }
         start(fixture, NULL);
-        auth_set_secrets(fixture->auth, &fixture->secrets);
+        auth_set_secrets(fixture->auth, fixture->secrets);
         ask(fixture, false);
         for (size_t i = 0; i < 100; i++) {
-                assert_true(count_asks(&fixture->secrets) <= 8);
+                assert_true(fake_kube.n_calls <= 8);
                 snprintf(label, sizeof(label), "ns/%zu", i);
-                answer(&fixture->secrets, label, i == 50 ? ENTRY("fifty") : "{}");
+                answer(label, i == 50 ? ENTRY("fifty") : "{}");
+                fake_clock_turn(fake_kube.event);
         }
         expect(fixture, "fifty", "");
-        assert_int_equal(fixture->secrets.n_asks, 100);
+        assert_int_equal(fake_kube.n_begun, 100);
 }
 
 static void test_drop_at_any_time(void **state) {
@@ -463,26 +451,29 @@ static void test_drop_at_any_time(void **state) {
         request_secret(fixture, "ns", "a");
         request_secret(fixture, "ns", "b");
         start(fixture, "#!/bin/sh\nexec sleep 1000\n");
-        auth_set_secrets(fixture->auth, &fixture->secrets);
+        auth_set_secrets(fixture->auth, fixture->secrets);
 
+        fake_clock_pass(fake_kube.event, KEEP_USEC);
         ask(fixture, false);
         drop(fixture);
+        fake_clock_pass(fake_kube.event, KEEP_USEC);
         ask(fixture, false);
-        answer(&fixture->secrets, "ns/a", ENTRY("a"));
+        answer("ns/a", ENTRY("a"));
         drop(fixture);
+        fake_clock_pass(fake_kube.event, KEEP_USEC);
         ask(fixture, false);
-        answer(&fixture->secrets, "ns/a", NULL);
-        answer(&fixture->secrets, "ns/b", NULL);
+        answer("ns/a", NULL);
+        answer("ns/b", NULL);
         drop(fixture);
-        while (sd_event_run(fixture->event, 0) > 0)
-                ;
+        fake_clock_turn(fake_kube.event);
         assert_int_equal(fixture->n_answers, 0);
 
         assert_null(auth_source(fixture->auth).drop(NULL));
         fixture->drops_itself = true;
+        fake_clock_pass(fake_kube.event, KEEP_USEC);
         ask(fixture, false);
-        answer(&fixture->secrets, "ns/a", NULL);
-        answer(&fixture->secrets, "ns/b", NULL);
+        answer("ns/a", NULL);
+        answer("ns/b", NULL);
         expect_refusal(fixture, "ns/b");
 }
 

@@ -8,31 +8,67 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/pod/stop-journal.h"
 #include "agent/recreate/recreate-containers.h"
 
 #define SEC 1000000
 #define WALL_USEC ((int64_t) 5000 * SEC)
 #define OWNER "recreate/u-1"
 
-static const char *stopped; /* the ID of the container that a stop has ended */
-
-bool stops_has_stopped(const Stops *stops, const char *owner, const char *container_id) {
-        assert_string_equal(owner, OWNER);
-        return stopped && strcmp(stopped, container_id) == 0;
-}
+static struct {
+        sd_event *event;
+        Stops *stops;
+        char folder[40];
+} node;
 
 static RecreateContainer asked[] = { { .name = (char *) "app" }, { .name = (char *) "side" } };
 static RecreateSpec spec = { .containers = asked, .n_containers = 2 };
 static RequestContainers containers;
 
+static void remove_journal(void) {
+        char path[64];
+
+        (void) snprintf(path, sizeof(path), "%s/stops.json", node.folder);
+        (void) unlink(path);
+}
+
+/* A stop of this owner has ended that container, in this run of the agent or before; NULL: none. */
+static void stop(const char *id) {
+        const StopRecord record = {
+                .owner = (char *) OWNER,
+                .container_id = (char *) id,
+                .phase = STOP_PHASE_STOPPED,
+                .changed_sec = (int64_t) time(NULL),
+        };
+        StopJournal *journal;
+
+        stops_free(node.stops);
+        remove_journal();
+        if (id) {
+                assert_int_equal(stop_journal_new(node.folder, &journal, NULL), 0);
+                assert_int_equal(stop_journal_set(journal, &record, NULL), 0);
+                stop_journal_free(journal);
+        }
+        assert_int_equal(stops_new(&(StopsOptions){ .event = node.event, .state_dir = node.folder },
+                                   &node.stops),
+                         0);
+}
+
 static int set_up(void **state) {
-        stopped = NULL;
+        node.stops = NULL;
+        assert_true(sd_event_new(&node.event) >= 0);
+        strcpy(node.folder, "/tmp/containers-XXXXXX");
+        assert_non_null(mkdtemp(node.folder));
+        stop(NULL);
         asked[0].context_id = NULL;
         assert_int_equal(request_containers_set(&containers, &spec), 0);
         return 0;
@@ -40,6 +76,10 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
         request_containers_done(&containers);
+        stops_free(node.stops);
+        remove_journal();
+        assert_int_equal(rmdir(node.folder), 0);
+        sd_event_unref(node.event);
         return 0;
 }
 
@@ -53,7 +93,8 @@ static void list(RuntimeContainer newest, RuntimeContainer former, uint64_t now_
         };
 
         newest.name = former.name = (char *) "app";
-        assert_int_equal(request_containers_note(&containers, &spec, &pod, NULL, OWNER, now_usec),
+        assert_int_equal(request_containers_note(&containers, &spec, &pod, node.stops, OWNER,
+                                                 now_usec),
                          0);
 }
 
@@ -100,7 +141,8 @@ static void test_newest(void **state) {
         assert_string_equal(fact_of((RequestContainersView){ .now_usec = 16 * SEC }, 0).id, "a2");
         assert_int_equal(fact_of((RequestContainersView){ .now_usec = 16 * SEC }, 0).age_usec, SEC);
 
-        assert_int_equal(request_containers_note(&containers, &spec, NULL, NULL, OWNER, 0), 0);
+        assert_int_equal(request_containers_note(&containers, &spec, NULL, node.stops, OWNER, 0),
+                         0);
         assert_false(fact_of((RequestContainersView){ .now_usec = 17 * SEC }, 0).is_here);
 }
 
@@ -122,7 +164,7 @@ static const struct {
 static void test_killed(void **state) {
         for (size_t i = 0; i < sizeof(kills) / sizeof(kills[0]); i++) {
                 print_message("%s\n", kills[i].name);
-                stopped = kills[i].stopped;
+                stop(kills[i].stopped);
                 asked[0].context_id = (char *) kills[i].context_id;
                 list(kills[i].is_running ? running(kills[i].newest) : exited(kills[i].newest),
                      kills[i].former ? exited(kills[i].former) : none, 0);
