@@ -221,6 +221,8 @@ static int on_runtime_changed(Runtime *runtime, void *userdata) {
                 r = recreate_runtime_changed(agent->recreate);
         if (r >= 0 && agent->probes)
                 r = probes_runtime_changed(agent->probes);
+        if (r >= 0 && agent->api)
+                r = api_runtime_changed(agent->api);
         if (r >= 0)
                 r = state_file_touch(agent->state_file);
         if (r < 0)

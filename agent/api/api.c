@@ -15,6 +15,7 @@ static const RpcService services[] = {
         { METHOD("Preload"), &inplaced__v1__preload_request__descriptor, api_preload },
         { METHOD("Cancel"), &inplaced__v1__cancel_request__descriptor, api_cancel },
         { METHOD("GetStatus"), &inplaced__v1__get_status_request__descriptor, api_get_status },
+        { METHOD("Watch"), &inplaced__v1__watch_request__descriptor, api_watch },
         { METHOD("ListImages"), &inplaced__v1__list_images_request__descriptor, api_list_images },
         { METHOD("Restart"), &inplaced__v1__restart_request__descriptor, api_restart },
         { METHOD("Verify"), &inplaced__v1__verify_request__descriptor, api_verify },
@@ -24,14 +25,17 @@ static const RpcService services[] = {
 };
 
 const char *const api_method_names[] = {
-        "Preload", "Cancel",     "GetStatus", "ListImages", "Restart",
+        "Preload", "Cancel",     "GetStatus", "Watch",      "ListImages", "Restart",
         "Verify",  "ListProbes", "Diagnose",  "GetVersion", NULL,
 };
 
 DEFINE_CLEANUP(Api *, api_free)
 
 static int on_image(Image *image, void *userdata) {
-        return preloads_on_image(userdata, image);
+        int r;
+
+        r = preloads_on_image(userdata, image);
+        return r < 0 ? r : watches_on_image(userdata, image);
 }
 
 static int on_accepted(int fd, Peer *peer, const Error *refusal, void **ret, void *userdata) {
@@ -124,6 +128,10 @@ int api_new(const ApiOptions *options, Api **ret, Error *reterr) {
         return 0;
 }
 
+int api_runtime_changed(Api *api) {
+        return watches_on_runtime(api);
+}
+
 Api *api_free(Api *api) {
         if (!api)
                 return NULL;
@@ -137,6 +145,8 @@ Api *api_free(Api *api) {
                 restarting_drop(api->restartings);
         while (api->verifications)
                 verification_drop(api->verifications);
+        while (api->watches)
+                watch_drop(api->watches);
         listener_free(api->listener);
         rpc_server_free(api->server);
         free(api->node_name);

@@ -46,5 +46,8 @@ int api_new(const ApiOptions *options, Api **ret, Error *reterr);
  * NULL. */
 Api *api_free(Api *api);
 
+/* A runtime came or went. */
+int api_runtime_changed(Api *api);
+
 /* Sets the gauges. */
 void api_measure(const Api *api);

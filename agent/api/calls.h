@@ -24,6 +24,7 @@ typedef struct Preload Preload;
 typedef struct ImageListing ImageListing;
 typedef struct Restarting Restarting;
 typedef struct Verification Verification;
+typedef struct Watch Watch;
 
 struct Api {
         CompletionQueue *completions;
@@ -53,6 +54,8 @@ struct Api {
         size_t n_restartings;
         Verification *verifications;
         size_t n_verifications;
+        Watch *watches;
+        size_t n_watches;
 };
 
 /* A call of a method was answered. */
@@ -78,6 +81,10 @@ typedef struct RequestedBy {
 /* Adds the first few. A local request that is done requests nothing any more. */
 int requested_by_add(RequestedBy *requested, const Image *image);
 void requested_by_done(RequestedBy *requested);
+
+/* Borrows from the runtime. */
+int runtime_message_init(Inplaced__V1__Runtime *message, const Api *api, const Runtime *runtime);
+void runtime_message_done(Inplaced__V1__Runtime *message);
 
 /* Restarting containers is a right of its own: root's, and that of the members of one group. */
 int api_check_restart(const Api *api, const RpcRequest *request, Error *reterr);
@@ -108,6 +115,11 @@ void restarting_drop(Restarting *restarting);
 /* verify.c */
 int api_verify(RpcRequest *request, const void *message, void *userdata);
 void verification_drop(Verification *verification);
+
+int api_watch(RpcRequest *request, const void *message, void *userdata);
+int watches_on_image(Api *api, const Image *image);
+int watches_on_runtime(Api *api);
+void watch_drop(Watch *watch);
 
 /* probes.c */
 int api_list_probes(RpcRequest *request, const void *message, void *userdata);

@@ -97,12 +97,12 @@ static DiagnosisVisitor report_visitor(Report *report) {
         };
 }
 
-static void runtime_message_done(RuntimeMessage *message) {
+void runtime_message_done(RuntimeMessage *message) {
         free(message->endpoint);
         free(message->state);
 }
 
-static int runtime_message_init(RuntimeMessage *message, const Api *api, const Runtime *runtime) {
+int runtime_message_init(RuntimeMessage *message, const Api *api, const Runtime *runtime) {
         inplaced__v1__runtime__init(message);
         message->ready = runtime_state(runtime) == RUNTIME_READY;
         message->name = (char *) runtime_name(runtime);

@@ -27,6 +27,9 @@ int command_probes(const Options *options);
 /* Shows this node as a NodeImage object: what is desired, what became of it, what is wrong. */
 int command_status(const Options *options);
 
+/* Waits until desired images are present, or have failed. */
+int command_wait(const Options *options);
+
 /* Lists every image that the runtime holds, and who asked for it. */
 int command_images(const Options *options);
 

@@ -14,14 +14,17 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "agent/base/clock.h"
 #include "agent/base/loop.h"
 #include "agent/ctl/terminal.h"
 
 #define ADVICE_START "is it running? try: systemctl status inplaced"
 #define NO_METHOD "inplaced has no such method" /* the refusal of an agent of another version */
 #define TIMEOUT_SEC 60
+#define RECONNECT_USEC (USEC_PER_SEC / 4)
+#define AWAY_SEC_MAX 30
 #define SILENCE_SEC 1 /* a healthy agent answers at once */
-#define USEC_PER_SEC 1000000
+#define USEC_PER_SEC ((uint64_t) 1000000)
 
 struct NodeClient {
         const char *socket_path;
@@ -30,6 +33,10 @@ struct NodeClient {
         CompletionQueue *completions;
         RpcClient *rpc;
         Timer silence;
+        Timer reconnect;
+        uint64_t away_usec; /* since when; 0: it is there */
+        NodeBack on_back;
+        void *back_userdata;
 };
 
 /* One question and what becomes of it. */
@@ -77,6 +84,19 @@ static int on_silence(void *userdata) {
         return 0;
 }
 
+static int on_reconnect(void *userdata) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        NodeClient *client = userdata;
+        int r;
+
+        r = node_client_connect(client, &error);
+        if (r < 0 && error.kind == ERROR_NONE)
+                return r;
+
+        return r == 0 ? client->on_back(NULL, client->back_userdata)
+                      : node_client_reconnect(client, client->on_back, client->back_userdata);
+}
+
 int node_client_new(const char *socket_path, sd_event_signal_handler_t on_interrupt, void *userdata,
                     NodeClient **ret) {
 
@@ -96,6 +116,7 @@ int node_client_new(const char *socket_path, sd_event_signal_handler_t on_interr
         if (r < 0)
                 return r;
 
+        timer_init(&client->reconnect, client->event, /* accuracy_usec= */ 0, on_reconnect, client);
         timer_init(&client->silence, client->event, /* accuracy_usec= */ 0, on_silence, client);
         r = completion_queue_new(client->event, &client->completions);
         if (r < 0)
@@ -110,6 +131,7 @@ NodeClient *node_client_free(NodeClient *client) {
                 return NULL;
 
         timer_done(&client->silence);
+        timer_done(&client->reconnect);
         rpc_client_free(client->rpc);
         completion_queue_free(client->completions);
         for (size_t i = 0; i < sizeof(client->signals) / sizeof(client->signals[0]); i++)
@@ -278,11 +300,34 @@ int node_client_explain(const NodeClient *client, const Error *error, Error *ret
 }
 
 int node_client_await(NodeClient *client) {
-        return timer_start(&client->silence, (uint64_t) SILENCE_SEC * USEC_PER_SEC);
+        return timer_start(&client->silence, SILENCE_SEC * USEC_PER_SEC);
 }
 
 void node_client_heard(NodeClient *client) {
         timer_stop(&client->silence);
+        client->away_usec = 0;
+}
+
+int node_client_reconnect(NodeClient *client, NodeBack on_back, void *userdata) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        uint64_t now_usec = clock_monotonic_usec();
+
+        client->on_back = on_back;
+        client->back_userdata = userdata;
+        if (client->away_usec == 0)
+                client->away_usec = now_usec;
+        if (now_usec - client->away_usec <= AWAY_SEC_MAX * USEC_PER_SEC)
+                return timer_start(&client->reconnect, RECONNECT_USEC);
+
+        (void) error_set(&error, ERROR_UNAVAILABLE,
+                         "inplaced went away and did not come back within %d s; try: systemctl "
+                         "status inplaced",
+                         AWAY_SEC_MAX);
+        return on_back(&error, userdata);
+}
+
+bool node_client_is_away(const NodeClient *client) {
+        return client->away_usec > 0;
 }
 
 sd_event *node_client_event(NodeClient *client) {
@@ -328,8 +373,7 @@ static int question_run(Question *question, const RpcMethod *method,
                 return r;
 
         r = rpc_call_unary(node_client_rpc(question->client), method, request,
-                           (uint64_t) TIMEOUT_SEC * USEC_PER_SEC, on_answer, question,
-                           &question->call);
+                           TIMEOUT_SEC * USEC_PER_SEC, on_answer, question, &question->call);
         if (r < 0)
                 return r;
 

@@ -26,12 +26,20 @@ NodeClient *node_client_free(NodeClient *client);
 /* Connects, also anew. All calls must have been unreferenced. The error says what to do. */
 int node_client_connect(NodeClient *client, Error *reterr);
 
+/* The agent went away, most likely to restart: connects again, for half a minute. Called with a
+ * connection, which node_client_heard() confirms, or with why it is given up. */
+typedef int (*NodeBack)(const Error *given_up, void *userdata);
+int node_client_reconnect(NodeClient *client, NodeBack on_back, void *userdata);
+bool node_client_is_away(const NodeClient *client);
+
 /* Why a call failed of which nothing came back, in words that say what to do: what listens there may
  * be another program, or may have refused this user. Copied. */
 int node_client_explain(const NodeClient *client, const Error *error, Error *reterr);
 
 /* An answer is awaited: if none comes for a while, one line on stderr says so. */
 int node_client_await(NodeClient *client);
+
+/* The agent has said something. */
 void node_client_heard(NodeClient *client);
 
 sd_event *node_client_event(NodeClient *client);

@@ -135,7 +135,13 @@ static const Command commands[] = {
         { "status", 0, INT_MAX, command_status, OPTION_GROUP_STATUS, "status [IMAGE...]",
           "Shows the desired images of this node, or these of them, and their status.\n"
           "\n"
-          "  --failed                            only images that failed\n" },
+          "  --failed                            only images that failed\n"
+          "  -w, --watch                         go on, and show what changes\n" },
+        { "wait", 1, INT_MAX, command_wait, OPTION_GROUP_WAIT, "wait IMAGE...",
+          "Waits until desired images are present. The exit status is 0 if all are, 1 if all failed,\n"
+          "3 if some did, and 124 after the time-out.\n"
+          "\n"
+          "  --timeout DURATION                  wait no longer, such as 30s or 10m\n" },
         { "images", 0, 0, command_images, OPTION_GROUP_NONE, "images",
           "Lists the images that the runtime holds, and who requested them.\n" },
         { "doctor", 0, 0, command_doctor, OPTION_GROUP_NONE, "doctor",
@@ -165,7 +171,7 @@ static void print_options(void) {
                "  --version\n"
                "\n"
                "Exit status: 0 done, 1 failed, 2 wrong usage, 3 partly done,\n"
-               "128 + N ended by signal N. See inplacectl(1).\n");
+               "124 timed out (wait), 128 + N ended by signal N. See inplacectl(1).\n");
 }
 
 static void print_overview(void) {

@@ -45,6 +45,7 @@ static const struct option long_options[] = {
         { "grace",       required_argument, NULL, OPTION_GRACE       },
         { "reason",      required_argument, NULL, OPTION_REASON      },
         { "failed",      no_argument,       NULL, OPTION_FAILED      },
+        { "watch",       no_argument,       NULL, 'w'                },
         { "namespace",   required_argument, NULL, 'n'                },
         { NULL,          0,                 NULL, 0                  },
 };
@@ -59,11 +60,13 @@ static const struct {
         { OPTION_DEADLINE,    { [OPTION_GROUP_PULL]    = true } },
         { OPTION_ATTEMPTS,    { [OPTION_GROUP_PULL]    = true } },
         { 'q',                { [OPTION_GROUP_PULL]    = true } },
-        { OPTION_TIMEOUT,     { [OPTION_GROUP_PULL]    = true, [OPTION_GROUP_RESTART] = true } },
+        { OPTION_TIMEOUT,     { [OPTION_GROUP_PULL]    = true, [OPTION_GROUP_RESTART] = true,
+                                [OPTION_GROUP_WAIT]    = true } },
         { OPTION_WAIT,        { [OPTION_GROUP_RESTART] = true } },
         { OPTION_GRACE,       { [OPTION_GROUP_RESTART] = true } },
         { OPTION_REASON,      { [OPTION_GROUP_RESTART] = true } },
         { OPTION_FAILED,      { [OPTION_GROUP_STATUS]  = true } },
+        { 'w',                { [OPTION_GROUP_STATUS]  = true } },
         { 'n',                { [OPTION_GROUP_RESTART] = true, [OPTION_GROUP_VERIFY] = true } },
 };
 /* clang-format on */
@@ -178,6 +181,7 @@ static int parse_one(int option, const char *argument, Options *options, Error *
         case OPTION_GRACE: return parse_grace(argument, options, reterr);
         case OPTION_REASON: options->reason = argument; return 0;
         case OPTION_FAILED: options->failed = true; return 0;
+        case 'w': options->watch = true; return 0;
         case 'n': options->namespace = argument; return 0;
         }
 
@@ -233,7 +237,7 @@ int options_parse(int argc, char **argv, Options *ret, Error *reterr) {
 
         optind = 0; /* read anew, also when something was read before */
         opterr = 0;
-        while ((option = getopt_long(argc, argv, ":o:n:hq", long_options, NULL)) >= 0) {
+        while ((option = getopt_long(argc, argv, ":o:n:hqw", long_options, NULL)) >= 0) {
                 if (option == '?' || option == ':')
                         return refuse(option, argv, reterr);
 

@@ -26,7 +26,8 @@ typedef enum ExitStatus {
         EXIT_STATUS_FAILED = 1,
         EXIT_STATUS_USAGE = 2,
         EXIT_STATUS_PARTLY = 3,
-        EXIT_STATUS_SIGNAL = 128, /* and the number of the signal that ended it, as in a shell */
+        EXIT_STATUS_TIMEOUT = 124, /* as timeout(1) has it */
+        EXIT_STATUS_SIGNAL = 128,  /* and the number of the signal that ended it, as in a shell */
 } ExitStatus;
 
 /* Commands that have options of their own. */
@@ -36,6 +37,7 @@ typedef enum OptionGroup {
         OPTION_GROUP_RESTART,
         OPTION_GROUP_STATUS,
         OPTION_GROUP_VERIFY,
+        OPTION_GROUP_WAIT,
         _OPTION_GROUP_MAX,
 } OptionGroup;
 
@@ -59,7 +61,7 @@ typedef struct Options {
         int32_t n_attempts;   /* at most; 0: until the image is there */
 
         /* of "pull": of one attempt, and 0 is the agent's default; of "restart": of everything, and
-         * 0 is no limit */
+         * 0 is no limit, as of "wait" */
         int32_t timeout_sec;
 
         /* of "restart" */
@@ -70,6 +72,7 @@ typedef struct Options {
 
         /* of "status" */
         bool failed; /* only images that failed */
+        bool watch;  /* go on with what changes */
 
         /* of "restart" and "verify" */
         const char *namespace; /* NULL if none was given */

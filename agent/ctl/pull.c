@@ -17,8 +17,6 @@
 #include "agent/image/pull-reason.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
-#define RECONNECT_USEC (USEC_PER_SEC / 4)
-#define AWAY_USEC_MAX (30 * USEC_PER_SEC)
 #define GOODBYE_USEC (2 * USEC_PER_SEC)
 #define DEADLINE_MARGIN_USEC USEC_PER_SEC
 #define REDRAW_USEC (USEC_PER_SEC / 8)
@@ -31,14 +29,12 @@ typedef struct Pull {
         ProgressView *view; /* NULL unless progress is shown */
         Timer redraw;
         sd_event_source *resize;
-        Timer reconnect;
-        Timer deadline;      /* of --deadline */
-        Timer waits;         /* --timeout, for what is no attempt yet */
-        Timer goodbye;       /* when it is over, the end is not awaited any longer */
-        bool was_heard;      /* the agent has said something */
-        uint64_t away_since; /* 0 while it is there */
-        int signal;          /* that canceled it; 0: none */
-        Error refused;       /* why the request ended before its images did */
+        Timer deadline; /* of --deadline */
+        Timer waits;    /* --timeout, for what is no attempt yet */
+        Timer goodbye;  /* when it is over, the end is not awaited any longer */
+        bool was_heard; /* the agent has said something */
+        int signal;     /* that canceled it; 0: none */
+        Error refused;  /* why the request ended before its images did */
 } Pull;
 
 static const RpcMethod preload_method = {
@@ -47,7 +43,7 @@ static const RpcMethod preload_method = {
 };
 
 static int draw(Pull *pull) {
-        return progress_view_draw(pull->view, &pull->list, pull->away_since > 0,
+        return progress_view_draw(pull->view, &pull->list, node_client_is_away(pull->client),
                                   clock_monotonic_usec());
 }
 
@@ -259,47 +255,20 @@ static int pull_refused(Pull *pull, const Error *error) {
         return pull_end(pull);
 }
 
-static int pull_give_up(Pull *pull) {
-        cleanup(error_done) Error error = ERROR_INIT;
-
-        (void) error_set(&error, ERROR_UNAVAILABLE,
-                         "inplaced went away and did not come back within %d s; try: systemctl "
-                         "status inplaced",
-                         (int) (AWAY_USEC_MAX / USEC_PER_SEC));
-        return pull_refused(pull, &error);
-}
-
-static int on_reconnect(void *userdata) {
-        cleanup(error_done) Error error = ERROR_INIT;
-        Pull *pull = userdata;
-        int r;
-
-        r = node_client_connect(pull->client, &error);
-        if (r < 0 && error.kind == ERROR_NONE)
-                return r;
-        if (r == 0)
-                return pull_ask(pull);
-
-        if (clock_monotonic_usec() - pull->away_since > AWAY_USEC_MAX)
-                return pull_give_up(pull);
-
-        return timer_start(&pull->reconnect, RECONNECT_USEC);
+static int on_back(const Error *given_up, void *userdata) {
+        return given_up ? pull_refused(userdata, given_up) : pull_ask(userdata);
 }
 
 /* The agent restarts, most likely. What it was asked for is forgotten with it, but asking twice for
  * an image costs nothing. */
 static int pull_lost(Pull *pull) {
-        if (pull->away_since == 0) {
-                pull->away_since = clock_monotonic_usec();
-                pull_list_wait(&pull->list, pull->away_since);
+        if (!node_client_is_away(pull->client)) {
+                pull_list_wait(&pull->list, clock_monotonic_usec());
                 if (!pull->view)
                         complain("inplaced went away, connecting again");
         }
 
-        if (clock_monotonic_usec() - pull->away_since > AWAY_USEC_MAX)
-                return pull_give_up(pull);
-
-        return timer_start(&pull->reconnect, RECONNECT_USEC);
+        return node_client_reconnect(pull->client, on_back, pull);
 }
 
 /* Where no line is drawn anew, what is waited for is printed once: that the runtime is away, and
@@ -366,7 +335,6 @@ static int on_event(const void *message, void *userdata) {
 
         node_client_heard(pull->client);
         pull->was_heard = true;
-        pull->away_since = 0;
 
         r = pull_list_apply(&pull->list, message, clock_monotonic_usec(), &item);
         if (r < 0 || !item)
@@ -389,7 +357,6 @@ static int on_end(const void *reply, const Error *error, void *userdata) {
         cleanup(error_done) Error early = ERROR_INIT, explained = ERROR_INIT;
         Pull *pull = userdata;
 
-        node_client_heard(pull->client);
         pull->call = rpc_call_unref(pull->call);
         if (pull_list_is_finished(&pull->list))
                 return pull_end(pull);
@@ -465,7 +432,6 @@ static int on_interrupt(sd_event_source *source, const struct signalfd_siginfo *
 
 static void pull_done(Pull *pull) {
         rpc_call_unref(pull->call);
-        timer_done(&pull->reconnect);
         timer_done(&pull->deadline);
         timer_done(&pull->waits);
         timer_done(&pull->goodbye);
@@ -526,8 +492,6 @@ int command_pull(const Options *options) {
         r = node_client_new(options->socket_path, on_interrupt, &pull, &pull.client);
         if (r < 0)
                 return r;
-        timer_init(&pull.reconnect, node_client_event(pull.client), /* accuracy_usec= */ 0,
-                   on_reconnect, &pull);
         timer_init(&pull.deadline, node_client_event(pull.client), /* accuracy_usec= */ 1000,
                    on_deadline, &pull);
         timer_init(&pull.waits, node_client_event(pull.client), /* accuracy_usec= */ 1000, on_waits,

@@ -153,7 +153,7 @@ int status_select(json_object *node_image, const StatusSelection *selection, Err
                         rows.items[n++] = rows.items[i];
         rows.n_items = n;
 
-        r = refuse_missing(selection, patterns, reterr);
+        r = selection->is_partial ? 0 : refuse_missing(selection, patterns, reterr);
         if (r < 0)
                 return r;
 

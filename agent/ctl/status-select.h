@@ -19,6 +19,7 @@ typedef struct StatusSelection {
                 images; /* in any spelling; a name without tag and digest is all its tags; borrowed */
         size_t n_images; /* 0: all */
         bool only_failed;
+        bool is_partial; /* of an object with some of the images: what is not in it is not refused */
 } StatusSelection;
 
 /* An image of the selection that is malformed, or is not in the object, is refused. */

@@ -8,7 +8,7 @@
 #include "agent/ctl/commands.h"
 #include "agent/ctl/connect.h"
 #include "agent/ctl/format.h"
-#include "agent/ctl/status-rows.h"
+#include "agent/ctl/status.h"
 #include "agent/ctl/status-select.h"
 #include "agent/ctl/terminal.h"
 #include "agent/ctl/view.h"
@@ -39,7 +39,8 @@ static int64_t between(int64_t from, int64_t to) {
         return to > from ? to - from : 0;
 }
 
-static int add_row(Table *table, const StatusRow *row, bool is_wide, int64_t now) {
+int status_table_add(Table *table, const StatusRow *row, bool is_wide) {
+        int64_t now = time(NULL);
         cleanup(free_p) char *requested_by = status_row_requested_by(row);
         FormatBuffer progress, id, age, took;
         int64_t since = row->created_at ?: row->started_at;
@@ -70,6 +71,10 @@ static int add_row(Table *table, const StatusRow *row, bool is_wide, int64_t now
                        });
 }
 
+int status_table_new(bool is_wide, Table **ret) {
+        return table_new(columns, sizeof(columns) / sizeof(columns[0]), is_wide, ret);
+}
+
 static int print_table(json_object *node_image, bool is_wide) {
         cleanup(status_rows_done) StatusRows rows = STATUS_ROWS_INIT;
         cleanup(table_free_p) Table *table = NULL;
@@ -79,12 +84,12 @@ static int print_table(json_object *node_image, bool is_wide) {
         if (r < 0)
                 return r;
 
-        r = table_new(columns, sizeof(columns) / sizeof(columns[0]), is_wide, &table);
+        r = status_table_new(is_wide, &table);
         if (r < 0)
                 return r;
 
         for (size_t i = 0; i < rows.n_items; i++) {
-                r = add_row(table, &rows.items[i], is_wide, time(NULL));
+                r = status_table_add(table, &rows.items[i], is_wide);
                 if (r < 0)
                         return r;
         }
@@ -92,9 +97,9 @@ static int print_table(json_object *node_image, bool is_wide) {
         return table_print(table);
 }
 
-static int print_header(const Inplaced__V1__GetStatusResponse *reply, json_object *node_image) {
+int status_print_header(json_object *node_image, const Inplaced__V1__Runtime *runtime,
+                        const char *api_server) {
         json_object *status = json_get(node_image, "status", json_type_object);
-        const Inplaced__V1__Runtime *runtime = reply->runtime;
         int r;
 
         r = print_safe("Node %s, %s%s%s%s%s",
@@ -107,8 +112,8 @@ static int print_header(const Inplaced__V1__GetStatusResponse *reply, json_objec
         if (r < 0)
                 return r;
 
-        if (reply->api_server[0]) {
-                r = print_safe("API server %s", reply->api_server);
+        if (api_server[0]) {
+                r = print_safe("API server %s", api_server);
                 if (r < 0)
                         return r;
         }
@@ -127,7 +132,7 @@ static int print_for_person(const Inplaced__V1__GetStatusResponse *reply, json_o
 
         int r;
 
-        r = print_header(reply, node_image);
+        r = status_print_header(node_image, reply->runtime, reply->api_server);
         if (r < 0)
                 return r;
 
@@ -138,11 +143,13 @@ static int print_for_person(const Inplaced__V1__GetStatusResponse *reply, json_o
         return problems_print(reply->problems, reply->n_problems);
 }
 
-static int select_images(json_object *node_image, const Options *options, Error *reterr) {
+int status_select_for(json_object *node_image, const Options *options, bool is_partial,
+                      Error *reterr) {
         const StatusSelection selection = {
                 .images = options->arguments,
                 .n_images = (size_t) options->n_arguments,
                 .only_failed = options->failed,
+                .is_partial = is_partial,
         };
 
         return selection.n_images > 0 || selection.only_failed
@@ -165,7 +172,7 @@ static int print_status(const void *message, const Options *options) {
         if (r < 0)
                 return r;
 
-        r = select_images(node_image, options, &error);
+        r = status_select_for(node_image, options, /* is_partial= */ false, &error);
         if (error.kind != ERROR_NONE) {
                 complain("%s", error_message(&error));
                 return error.kind == ERROR_INVALID ? EXIT_STATUS_USAGE : EXIT_STATUS_FAILED;
@@ -181,6 +188,9 @@ static int print_status(const void *message, const Options *options) {
 
 int command_status(const Options *options) {
         Inplaced__V1__GetStatusRequest request = INPLACED__V1__GET_STATUS_REQUEST__INIT;
+
+        if (options->watch)
+                return status_watch(options);
 
         return node_ask(options, &status_method, &request.base, print_status, NULL);
 }

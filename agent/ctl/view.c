@@ -101,6 +101,39 @@ int table_print(Table *table) {
         return scols_print_table(table->scols);
 }
 
+/* The widths that the first lines have had, at least. */
+static int keep_widths(Table *table) {
+        size_t n = scols_table_get_ncols(table->scols);
+
+        for (size_t i = 0; i < n; i++) {
+                struct libscols_column *column = scols_table_get_column(table->scols, i);
+
+                if (scols_column_set_whint(column, (double) scols_column_get_width(column)) < 0)
+                        return -ENOMEM;
+        }
+
+        return 0;
+}
+
+int table_print_more(Table *table) {
+        int r;
+
+        if (scols_table_is_empty(table->scols))
+                return 0;
+
+        r = table_print(table);
+        if (r < 0)
+                return r;
+
+        r = keep_widths(table);
+        if (r < 0)
+                return r;
+
+        (void) scols_table_enable_noheadings(table->scols, 1);
+        scols_table_remove_lines(table->scols);
+        return 0;
+}
+
 /* json-c escapes what JSON demands, which is less than what a terminal obeys. Such characters can
  * only stand inside strings, where an escape means the same. */
 static void write_escaped(FILE *file, const char *text) {

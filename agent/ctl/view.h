@@ -40,6 +40,9 @@ int table_add_row(Table *table, const char *const *cells);
 /* Does nothing if there is no row. */
 int table_print(Table *table);
 
+/* The same, and the table is empty then: what is printed next has the same columns, without the titles. */
+int table_print_more(Table *table);
+
 DEFINE_CLEANUP(Table *, table_free)
 
 static inline void json_put_p(json_object **tree) {

@@ -262,12 +262,20 @@ static int note_collect(const Note *note, const Image *image, json_object *list)
         return 0;
 }
 
-static int note_print(const Note *note, const Images *images, FILE *file) {
+static size_t count_images(const NodeImageOptions *options) {
+        return options->only ? options->n_only : images_count(options->images);
+}
+
+static const Image *get_image(const NodeImageOptions *options, size_t i) {
+        return options->only ? options->only[i] : images_get(options->images, i);
+}
+
+static int note_print(const Note *note, const NodeImageOptions *options, FILE *file) {
         cleanup(json_object_put_p) json_object *list = json_object_new_array();
         int r = list ? 0 : -ENOMEM;
 
-        for (size_t i = 0; r >= 0 && i < images_count(images); i++)
-                r = note_collect(note, images_get(images, i), list);
+        for (size_t i = 0; r >= 0 && i < count_images(options); i++)
+                r = note_collect(note, get_image(options, i), list);
         if (r < 0 || json_object_array_length(list) == 0)
                 return r;
 
@@ -289,7 +297,7 @@ static int print_metadata(const NodeImageOptions *options, FILE *file) {
                 return r;
 
         for (size_t i = 0; r >= 0 && i < sizeof(notes) / sizeof(notes[0]); i++)
-                r = note_print(&notes[i], options->images, file);
+                r = note_print(&notes[i], options, file);
         (void) fputs("\n    }\n  },\n", file);
         return r;
 }
@@ -352,15 +360,15 @@ static int by_name(const void *a, const void *b) {
 
 /* Their own order is that of their keys, in which a malformed reference may stand between two tags of
  * the name that it has. */
-static int shown_collect(const Images *images, Shown *ret) {
-        Shown shown = { .items = calloc(images_count(images) + 1, sizeof(shown.items[0])) };
+static int shown_collect(const NodeImageOptions *options, Shown *ret) {
+        Shown shown = { .items = calloc(count_images(options) + 1, sizeof(shown.items[0])) };
 
         if (!shown.items)
                 return -ENOMEM;
 
-        for (size_t i = 0; i < images_count(images); i++)
-                if (image_is_desired(images_get(images, i)))
-                        shown.items[shown.n_items++] = images_get(images, i);
+        for (size_t i = 0; i < count_images(options); i++)
+                if (image_is_desired(get_image(options, i)))
+                        shown.items[shown.n_items++] = get_image(options, i);
         qsort(shown.items, shown.n_items, sizeof(shown.items[0]), by_name);
 
         *ret = shown;
@@ -405,16 +413,23 @@ static int print_images(const Shown *shown, PrintImage print_tag, PrintImage pri
         return r;
 }
 
-static void print_counts(const Shown *shown, FILE *file) {
-        size_t counts[_IMAGE_PHASE_MAX] = { 0 };
+/* Of all, also where only some are shown. */
+static void print_counts(const Images *images, FILE *file) {
+        size_t counts[_IMAGE_PHASE_MAX] = { 0 }, desired = 0;
 
-        for (size_t i = 0; i < shown->n_items; i++)
-                counts[image_status(shown->items[i])->phase]++;
+        for (size_t i = 0; i < images_count(images); i++) {
+                const Image *image = images_get(images, i);
+
+                if (!image_is_desired(image))
+                        continue;
+                counts[image_status(image)->phase]++;
+                desired++;
+        }
 
         (void) fprintf(file,
                        "    \"desired\": %zu,\n    \"succeeded\": %zu,\n    \"failed\": %zu,\n"
                        "    \"pulling\": %zu,\n    \"waiting\": %zu",
-                       shown->n_items, counts[IMAGE_SUCCEEDED], counts[IMAGE_FAILED],
+                       desired, counts[IMAGE_SUCCEEDED], counts[IMAGE_FAILED],
                        counts[IMAGE_PULLING], counts[IMAGE_WAITING] + counts[IMAGE_BACKING_OFF]);
 }
 
@@ -456,7 +471,7 @@ int node_image_write(const NodeImageOptions *options, FILE *file) {
         cleanup(shown_done) Shown shown = { .items = NULL };
         int r;
 
-        r = shown_collect(options->images, &shown);
+        r = shown_collect(options, &shown);
         if (r < 0)
                 return r;
 
@@ -473,7 +488,7 @@ int node_image_write(const NodeImageOptions *options, FILE *file) {
                 return r;
 
         (void) fputs("}\n  },\n  \"status\": {\n", file);
-        print_counts(&shown, file);
+        print_counts(options->images, file);
         (void) fputs(",\n    \"imageStatuses\": {", file);
         r = print_images(&shown, print_status_tag, print_nothing, file);
         if (r < 0)

@@ -18,7 +18,9 @@
 typedef struct NodeImageOptions {
         const Images *images;
         const char *node_name;
-        const char *runtime; /* one sentence about the runtime; NULL: leave it out */
+        const char *runtime;      /* one sentence about the runtime; NULL: leave it out */
+        const Image *const *only; /* some of the images; NULL: all */
+        size_t n_only;
 } NodeImageOptions;
 
 /* Writes it entry by entry, so that a thousand images take no more memory than one. */

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/api/calls.h"
+#include "agent/base/cleanup.h"
+#include "agent/base/sorted.h"
+#include "agent/node/node-image.h"
+
+#define WATCHES_MAX 16 /* root may have twice as many */
+#define IMAGES_MAX 64  /* in one event, so that one that is not read takes little memory */
+
+/* What the caller has of an image. */
+typedef struct Entry {
+        const Image *image; /* borrowed as long as it is desired */
+        uint64_t shown;     /* as a fingerprint; 0: nothing */
+        bool is_pending;
+} Entry;
+
+/* A caller that follows the status. */
+struct Watch {
+        LIST_LINKS(Watch);
+        Api *api;
+        RpcRequest *request;
+        Entry **entries; /* sorted by address */
+        size_t n_entries;
+        size_t n_allocated;
+        char **removed; /* names that the caller still has */
+        size_t n_removed;
+        bool is_complete; /* the caller has had what was there when it called */
+        bool is_dirty;    /* something else than an image has changed */
+};
+
+static void clear_removed(Watch *watch) {
+        for (size_t i = 0; i < watch->n_removed; i++)
+                free(watch->removed[i]);
+        free(take_ptr(watch->removed));
+        watch->n_removed = 0;
+}
+
+void watch_drop(Watch *watch) {
+        for (size_t i = 0; i < watch->n_entries; i++)
+                free(watch->entries[i]);
+        free(watch->entries);
+        clear_removed(watch);
+        list_remove(&watch->api->watches, watch);
+        watch->api->n_watches--;
+        rpc_request_unref(watch->request);
+        free(watch);
+}
+
+static int compare_address(const void *item, const void *key) {
+        uintptr_t a = (uintptr_t) ((const Entry *) item)->image, b = (uintptr_t) key;
+
+        return (a > b) - (a < b);
+}
+
+static int watch_add(Watch *watch, const Image *image, size_t at) {
+        Entry *entry;
+
+        if (watch->n_entries == watch->n_allocated) {
+                size_t n = 2 * watch->n_allocated + IMAGES_MAX;
+                Entry **entries = reallocarray(watch->entries, n, sizeof(entries[0]));
+
+                if (!entries)
+                        return -ENOMEM;
+                watch->entries = entries;
+                watch->n_allocated = n;
+        }
+
+        entry = malloc(sizeof(*entry));
+        if (!entry)
+                return -ENOMEM;
+
+        *entry = (Entry){ .image = image, .is_pending = true };
+        sorted_insert(watch->entries, &watch->n_entries, at, entry);
+        return 0;
+}
+
+/* Only what the caller has is reported as removed. */
+static int watch_remove(Watch *watch, size_t at) {
+        cleanup(free_p) Entry *entry = watch->entries[at];
+        const char *tag = image_tag(entry->image);
+        char **removed, *name;
+
+        sorted_remove(watch->entries, &watch->n_entries, at);
+        if (entry->shown == 0)
+                return 0;
+
+        removed = reallocarray(watch->removed, watch->n_removed + 1, sizeof(removed[0]));
+        if (!removed)
+                return -ENOMEM;
+
+        watch->removed = removed;
+        if (asprintf(&name, "%s%s%s", image_name(entry->image), strchr(tag, ':') ? "@" : ":", tag) <
+            0)
+                return -ENOMEM;
+
+        watch->removed[watch->n_removed++] = name;
+        return 0;
+}
+
+static int watch_note(Watch *watch, const Image *image) {
+        bool is_known;
+        Entry *entry;
+        size_t at;
+
+        is_known = sorted_find(watch->entries, watch->n_entries, compare_address, image, &at);
+        if (!image_is_desired(image))
+                return is_known ? watch_remove(watch, at) : 0;
+        if (!is_known)
+                return watch_add(watch, image, at);
+
+        entry = watch->entries[at];
+        entry->is_pending = entry->shown != node_image_fingerprint(image);
+        return 0;
+}
+
+/* The next of the images that are pending. */
+static size_t watch_take(Watch *watch, const Image **images) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < watch->n_entries && n < IMAGES_MAX; i++) {
+                Entry *entry = watch->entries[i];
+
+                if (!entry->is_pending)
+                        continue;
+
+                entry->is_pending = false;
+                entry->shown = node_image_fingerprint(entry->image);
+                images[n++] = entry->image;
+        }
+
+        return n;
+}
+
+static bool has_pending(const Watch *watch) {
+        for (size_t i = 0; i < watch->n_entries; i++)
+                if (watch->entries[i]->is_pending)
+                        return true;
+
+        return false;
+}
+
+static int watch_send(Watch *watch) {
+        Inplaced__V1__WatchEvent event = INPLACED__V1__WATCH_EVENT__INIT;
+        cleanup(runtime_message_done) Inplaced__V1__Runtime chosen = { .endpoint = NULL };
+        const Api *api = watch->api;
+        const Runtime *runtime = runtimes_chosen(api->runtimes);
+        const DiagnosisSource *cluster = &api->subject->cluster;
+        cleanup(free_p) char *text = NULL;
+        const Image *images[IMAGES_MAX];
+        const NodeImageOptions options = {
+                .images = api->images,
+                .node_name = api->node_name,
+                .runtime = diagnosis_runtime_sentence(api->runtimes),
+                .only = images,
+                .n_only = watch_take(watch, images),
+        };
+        int r;
+
+        r = node_image_to_text(&options, &text);
+        if (r < 0)
+                return r;
+
+        if (runtime) {
+                r = runtime_message_init(&chosen, api, runtime);
+                if (r < 0)
+                        return r;
+                event.runtime = &chosen;
+        }
+
+        watch->is_complete = watch->is_complete || !has_pending(watch);
+        event.node_image_json = text;
+        event.removed = watch->removed;
+        event.n_removed = watch->n_removed;
+        event.is_complete = watch->is_complete;
+        if (cluster->target)
+                event.api_server = (char *) cluster->target(cluster->source);
+        r = rpc_request_send(watch->request, &event.base);
+        clear_removed(watch);
+        watch->is_dirty = false;
+        return r;
+}
+
+static int on_ready(RpcRequest *request, void *userdata) {
+        Watch *watch = userdata;
+
+        return watch->is_dirty || watch->n_removed > 0 || has_pending(watch) ? watch_send(watch)
+                                                                             : 0;
+}
+
+static int on_gone(RpcRequest *request, void *userdata) {
+        Watch *watch = userdata;
+
+        api_count(watch->api, "Watch", ERROR_NONE);
+        watch_drop(watch);
+        return 0;
+}
+
+static int watch_flush(Watch *watch) {
+        return rpc_request_can_send(watch->request) ? on_ready(watch->request, watch) : 0;
+}
+
+int watches_on_image(Api *api, const Image *image) {
+        Watch *next;
+        int r = 0;
+
+        for (Watch *watch = api->watches; r >= 0 && watch; watch = next) {
+                next = watch->next;
+                r = watch_note(watch, image);
+                if (r >= 0)
+                        r = watch_flush(watch);
+        }
+
+        return r;
+}
+
+int watches_on_runtime(Api *api) {
+        Watch *next;
+        int r = 0;
+
+        for (Watch *watch = api->watches; r >= 0 && watch; watch = next) {
+                next = watch->next;
+                watch->is_dirty = true;
+                r = watch_flush(watch);
+        }
+
+        return r;
+}
+
+int api_watch(RpcRequest *request, const void *message, void *userdata) {
+        bool is_root = peer_is_root(rpc_request_peer(request));
+        Api *api = userdata;
+        Watch *watch;
+        int r = 0;
+
+        if (api->n_watches >= (is_root ? 2 * WATCHES_MAX : WATCHES_MAX))
+                return api_refuse(api, request, ERROR_UNAVAILABLE,
+                                  "too many callers follow the status; try again later");
+
+        watch = calloc(1, sizeof(*watch));
+        if (!watch)
+                return -ENOMEM;
+
+        watch->api = api;
+        watch->request = request;
+        watch->is_dirty = true; /* that there is no image is worth an event as well */
+        list_prepend(&api->watches, watch);
+        api->n_watches++;
+        rpc_request_open_stream(request, on_ready, on_gone, watch);
+        for (size_t i = 0; r >= 0 && i < images_count(api->images); i++)
+                r = watch_note(watch, images_get(api->images, i));
+        return r;
+}
