@@ -16,6 +16,7 @@
 #include "agent/base/quote.h"
 #include "agent/base/text.h"
 #include "agent/config.h"
+#include "agent/image/image-ref.h"
 #include "agent/kube/access.h"
 
 #define FILES_MAX 8
@@ -203,6 +204,40 @@ static int check_providers(sd_event *event, const Options *options,
                                    visitor->userdata);
 }
 
+/* A malformed reference is no reason to refuse a document: that image alone would fail. */
+static int check_reference(const char *path, const DesiredImage *desired,
+                           const DiagnosisVisitor *visitor) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        ImageRef ref;
+
+        if (image_ref_from_node_image(desired->name, desired->tag, &ref, &error) >= 0)
+                return 0;
+
+        return visitor->on_problem(path, error_message(&error), "correct the name or the tag",
+                                   visitor->userdata);
+}
+
+static int check_references(const ImagesDir *images, const char *folder,
+                            const DiagnosisVisitor *visitor) {
+        for (size_t i = 0; i < images_dir_get_n_files(images); i++) {
+                const ImagesFile *file = images_dir_get_file(images, i);
+                cleanup(free_p) char *path = NULL;
+                int r = 0;
+
+                if (asprintf(&path, "%s/%s", folder, file->name) < 0) {
+                        path = NULL;
+                        return -ENOMEM;
+                }
+
+                for (size_t j = 0; r >= 0 && j < file->desired_images.n_items; j++)
+                        r = check_reference(path, &file->desired_images.items[j], visitor);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
 static int check_folders(sd_event *event, const Options *options, bool is_cluster,
                          const DiagnosisVisitor *visitor) {
         const DiagnosisVisitor here = {
@@ -223,7 +258,8 @@ static int check_folders(sd_event *event, const Options *options, bool is_cluste
 
         subject.images_dir = images;
         subject.auth_dir = auth;
-        return diagnosis_visit(&subject, &here);
+        r = diagnosis_visit(&subject, &here);
+        return r < 0 || !images ? r : check_references(images, options->images_dir, visitor);
 }
 
 gid_t agent_files_find_group(const char *name) {

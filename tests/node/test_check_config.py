@@ -73,7 +73,7 @@ def test_all_is_found(agent):
     )
     write_whole(agent.images_dir / "a.yaml", TYPO)
     write_whole(agent.images_dir / "b.yaml", "a: [")
-    write_whole(agent.images_dir / "c.yaml", json.dumps(node_image(("good/one:1",))))
+    write_whole(agent.images_dir / "c.yaml", json.dumps(node_image(("good/one:1", "demo/UPPER:1"))))
     bad = {"auths": {"a.example": {"username": "jo", "password": "hunter2"}, "b": {"auth": "hunter3%"}}}
     write_whole(agent.auth_dir / "bad.json", json.dumps(bad))
     found = find(agent, "--stall-timeout=x", "--max-paralel-pulls", "7", "--socket")
@@ -89,6 +89,7 @@ def test_all_is_found(agent):
         f"{images}/a.yaml: line 4: spec.image: unknown key, ignored; did you mean images?",
         f"{images}/b.yaml: line 2, column 1: ",
         f'{agent.auth_dir}/bad.json: the field "auth" of "b" is not base64',
+        f'{images}/c.yaml: invalid image name "demo/UPPER": ',
     ]
     assert len(found) == len(expected), found
     for line, start in zip(found, expected, strict=True):
