@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "agent/api/diagnosis.h"
 #include "agent/auth/credential-providers.h"
@@ -23,6 +24,8 @@
 #define ENTRIES_MAX 256 /* of a folder: it is all done in one turn of the loop */
 
 #define ADVICE "let it belong to root, and let no one else write it, or read it if it holds secrets"
+
+#define COVER_ADVICE "move it to /etc/inplaced, or see SYSTEMD UNITS in inplaced(8)"
 
 typedef struct File {
         char *path;
@@ -50,6 +53,33 @@ static int visit_one(const char *path, bool is_secret, const DiagnosisVisitor *v
 
         *ret_is_exposed = why != NULL;
         return why ? visitor->on_problem(path, why, ADVICE, visitor->userdata) : 0;
+}
+
+/* A sandbox puts an empty folder, which no one has a right to, in the place of one that it hides: what is
+ * in that one looks as if it were not there. */
+static int visit_cover(const char *path, const DiagnosisVisitor *visitor) {
+        cleanup(free_p) char *copy = strdup(path), *why = NULL;
+        struct stat status;
+
+        if (!copy)
+                return -ENOMEM;
+
+        while (lstat(copy, &status) < 0) {
+                char *slash = strrchr(copy, '/');
+
+                if (!slash || slash == copy)
+                        return 0;
+                *slash = '\0';
+        }
+        if (!S_ISDIR(status.st_mode) || (status.st_mode & 07777))
+                return 0;
+
+        if (asprintf(&why, "%s hides what is in it (mode 0000, as ProtectHome= of systemd does)",
+                     copy) < 0) {
+                why = NULL;
+                return -ENOMEM;
+        }
+        return visitor->on_problem(path, why, COVER_ADVICE, visitor->userdata);
 }
 
 static int visit_entries(const File *file, const DiagnosisVisitor *visitor) {
@@ -86,7 +116,9 @@ static int visit(const void *source, const DiagnosisVisitor *visitor) {
                 bool is_exposed;
                 int r;
 
-                r = visit_one(file->path, file->is_secret, visitor, &is_exposed);
+                r = visit_cover(file->path, visitor);
+                if (r >= 0)
+                        r = visit_one(file->path, file->is_secret, visitor, &is_exposed);
                 if (r >= 0 && !is_exposed)
                         r = visit_entries(file, visitor);
                 if (r < 0)

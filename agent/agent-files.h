@@ -5,7 +5,8 @@
  * The files that say what the agent does, or hold what it is trusted with
  *
  * They are read whatever their owner and mode are: that other users may write or read them is for the
- * administrator to decide. But it is said: in a line at the start and at a reload, and by the doctor.
+ * administrator to decide. But it is said: in a line at the start and at a reload, and by the doctor; so
+ * is that a sandbox hides them.
  * What is in them can be checked without an agent.
  */
 

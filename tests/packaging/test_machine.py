@@ -24,6 +24,7 @@ pytestmark = pytest.mark.timeout(300)
 
 OPEN, CLOSED = "127.0.0.1:5000", "127.0.0.1:5001"
 USER, PASSWORD = "lab-user", "lab-password"
+HIDDEN = "/root", "/home"
 AGENT, SOCKET = "inplaced.service", "inplaced.socket"
 CONFIG = "/etc/inplaced/config.yaml"
 PULLED = "MESSAGE_ID=6f0c1f4f2b6b4e0f9c1d3a50c8a6e101"
@@ -382,6 +383,21 @@ def test_load_credential(node):
     node.pull(f"{CLOSED}/t/credential:1")
     node.remove_drop_in()
     node.configure("")
+
+
+def test_what_the_sandbox_hides(node):
+    """doctor names what is there and the agent may not see."""
+    credentials, images = (f"{folder}/inplaced.d" for folder in HIDDEN)
+    node.write(f"{credentials}/lab.json", "{}", 0o600)
+    node.write(f"{images}/x.yaml", "{}")
+    node.configure(f"authDir: {credentials}\nimagesDir: {images}\n")
+    said = node.run("inplacectl", "doctor", check=False)
+    for hidden, folder in zip(HIDDEN, (credentials, images), strict=True):
+        assert re.search(rf"problem: {folder}: {hidden} hides what is in it .*SYSTEMD UNITS", said), said
+    node.configure("")
+    for folder in (credentials, images):
+        shutil.rmtree(node.machine.root / folder.lstrip("/"))
+    assert "No problem was found." in node.run("inplacectl", "doctor")
 
 
 def test_identity_of_the_kubelet(node, session_folder):

@@ -109,8 +109,40 @@ static void test_case(void **state) {
         assert_int_equal(unlink(config) + rmdir(images) + rmdir(auth) + rmdir(folder), 0);
 }
 
+/* A folder without any right, as a sandbox shows in place of another one. */
+static void test_hidden_by_a_sandbox(void **state) {
+        char folder[] = "/tmp/test-agent-files-XXXXXX";
+        cleanup(free_p) char *cover = NULL, *inside = NULL, *deeper = NULL, *missing = NULL;
+        Options options = { .log_level = 0 };
+        DockerConfig *docker = NULL;
+        AgentFiles *files = NULL;
+        Found found = { .n_skip = strlen(folder) + 1 };
+        const DiagnosisVisitor visitor = { .on_problem = on_problem, .userdata = &found };
+        DiagnosisSource source;
+
+        assert_non_null(mkdtemp(folder));
+        assert_int_equal(chmod(folder, 0755), 0);
+        cover = make(folder, "home", 0, true);
+        assert_true(asprintf(&inside, "%s/kubeconfig", cover) > 0);
+        assert_true(asprintf(&deeper, "%s/a/b", cover) > 0);
+        assert_true(asprintf(&missing, "%s/c/d", folder) > 0);
+        options.kubeconfig = inside;
+        options.auth_dir = deeper;
+        options.images_dir = missing;
+        assert_int_equal(docker_config_new(folder, &docker), 0);
+
+        assert_int_equal(agent_files_new(&options, docker, &files), 0);
+        source = agent_files_diagnosis(files);
+        assert_int_equal(source.visit(source.source, &visitor), 0);
+        assert_string_equal(found.problems, "home/kubeconfig home/a/b ");
+
+        agent_files_free(files);
+        docker_config_free(docker);
+        assert_int_equal(rmdir(cover) + rmdir(folder), 0);
+}
+
 int main(void) {
-        struct CMUnitTest tests[N_CASES];
+        struct CMUnitTest tests[N_CASES + 1];
 
         for (size_t i = 0; i < N_CASES; i++)
                 tests[i] = (struct CMUnitTest){
@@ -118,6 +150,7 @@ int main(void) {
                         .test_func = test_case,
                         .initial_state = (void *) &cases[i],
                 };
+        tests[N_CASES] = (struct CMUnitTest) cmocka_unit_test(test_hidden_by_a_sandbox);
 
-        return _cmocka_run_group_tests("exposed files", tests, N_CASES, NULL, NULL);
+        return _cmocka_run_group_tests("exposed files", tests, N_CASES + 1, NULL, NULL);
 }
