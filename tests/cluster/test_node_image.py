@@ -6,6 +6,7 @@ runtime and real registries.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 from datetime import datetime, timezone
 
@@ -89,6 +90,13 @@ def test_pull_job(
         "imageID": f"{name}@{held.id}",
     }
     assert written.counts() == (1, 1, 0, 0, 0)
+    listed = json.loads(cluster_agent.ctl("images", "-o", "json").stdout)["images"]
+    (listed_image,) = [found for found in listed if found["id"] == held.id]
+    assert listed_image["requestedBy"] == ["job default/job"]
+    assert "job default/job" in cluster_agent.ctl("status", "-o", "wide").stdout
+    canceled = cluster_agent.ctl("cancel", image.reference)
+    assert canceled.returncode == 1
+    assert "requested by job default/job; withdraw it in the cluster" in canceled.stderr
     containerd.remove_image(image.reference)
 
 
