@@ -982,7 +982,7 @@ int agent_reload(Agent *agent, const Options *options) {
         if (r < 0)
                 return r;
 
-        r = images_retry(agent->images, NULL, is_open, NULL);
+        r = images_retry(agent->images, is_open, NULL);
         if (r < 0)
                 return r;
 

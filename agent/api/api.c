@@ -14,6 +14,7 @@
 static const RpcService services[] = {
         { METHOD("Preload"), &inplaced__v1__preload_request__descriptor, api_preload },
         { METHOD("Cancel"), &inplaced__v1__cancel_request__descriptor, api_cancel },
+        { METHOD("Retry"), &inplaced__v1__retry_request__descriptor, api_retry },
         { METHOD("GetStatus"), &inplaced__v1__get_status_request__descriptor, api_get_status },
         { METHOD("Watch"), &inplaced__v1__watch_request__descriptor, api_watch },
         { METHOD("ListImages"), &inplaced__v1__list_images_request__descriptor, api_list_images },
@@ -25,8 +26,8 @@ static const RpcService services[] = {
 };
 
 const char *const api_method_names[] = {
-        "Preload", "Cancel",     "GetStatus", "Watch",      "ListImages", "Restart",
-        "Verify",  "ListProbes", "Diagnose",  "GetVersion", NULL,
+        "Preload", "Cancel", "Retry",      "GetStatus", "Watch",      "ListImages",
+        "Restart", "Verify", "ListProbes", "Diagnose",  "GetVersion", NULL,
 };
 
 DEFINE_CLEANUP(Api *, api_free)

@@ -108,6 +108,9 @@ void preload_drop(Preload *preload);
 int api_list_images(RpcRequest *request, const void *message, void *userdata);
 void listing_drop(ImageListing *listing);
 
+/* retry.c */
+int api_retry(RpcRequest *request, const void *message, void *userdata);
+
 /* restart.c */
 int api_restart(RpcRequest *request, const void *message, void *userdata);
 void restarting_drop(Restarting *restarting);

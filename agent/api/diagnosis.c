@@ -317,8 +317,7 @@ static int visit_image(const Image *image, const DiagnosisVisitor *visitor) {
         }
 
         return visitor->on_problem(reference, image_problem(image),
-                                   is_final ? "then request it again with inplacectl pull"
-                                            : "it is tried again",
+                                   is_final ? "then try: inplacectl retry" : "it is tried again",
                                    visitor->userdata);
 }
 

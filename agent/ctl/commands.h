@@ -20,6 +20,9 @@ int command_cancel(const Options *options);
  * each. SIGINT drops what has not begun. */
 int command_restart(const Options *options);
 
+/* Has images that failed tried again at once. */
+int command_retry(const Options *options);
+
 /* Shows which image each container runs, and which one it should. */
 int command_verify(const Options *options);
 int command_probes(const Options *options);

@@ -113,6 +113,11 @@ static const Command commands[] = {
         { "cancel", 1, 1, command_cancel, OPTION_GROUP_NONE, "cancel REQUEST|IMAGE",
           "Withdraws what is not finished of a request, or of your requests for an image. What a\n"
           "file of the images folder or the cluster requests is withdrawn there.\n" },
+        { "retry", 0, INT_MAX, command_retry, OPTION_GROUP_RETRY, "retry IMAGE...|--failed",
+          "Has images that failed tried again at once, also those that wait for an attempt.\n"
+          "A failed tag of a NodeImage needs a new version instead.\n"
+          "\n"
+          "  --failed                            all images that failed\n" },
         { "restart", 1, 1, command_restart, OPTION_GROUP_RESTART, "restart POD[/CONTAINER]",
           "Stops containers of a pod, gracefully, so that the kubelet starts them again.\n"
           "Ctrl-C drops what has not begun.\n"

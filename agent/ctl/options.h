@@ -35,6 +35,7 @@ typedef enum OptionGroup {
         OPTION_GROUP_NONE, /* all other commands */
         OPTION_GROUP_PULL,
         OPTION_GROUP_RESTART,
+        OPTION_GROUP_RETRY,
         OPTION_GROUP_STATUS,
         OPTION_GROUP_VERIFY,
         OPTION_GROUP_WAIT,
@@ -70,7 +71,7 @@ typedef struct Options {
         int64_t grace_sec;
         const char *reason; /* NULL if none was given */
 
-        /* of "status" */
+        /* of "retry" and "status" */
         bool failed; /* only images that failed */
         bool watch;  /* go on with what changes */
 

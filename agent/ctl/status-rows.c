@@ -92,6 +92,7 @@ static void read_status(StatusRow *row, json_object *tag) {
         row->message = text_or_empty(tag, "message");
         row->started_at = json_get_time(tag, "startTime");
         row->completed_at = json_get_time(tag, "completionTime");
+        row->next_attempt_at = json_get_time(tag, "nextAttemptTime");
 }
 
 /* images is an object of { IMAGE: { "tags": [ ... ] } }, in the spec as in the status. */

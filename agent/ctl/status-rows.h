@@ -21,9 +21,10 @@ typedef struct StatusRow {
         const char *image_id;
         const char *message;
         json_object *owners; /* NULL: not known */
-        int64_t created_at;  /* seconds since the epoch, 0 if unknown, as are the next two */
+        int64_t created_at;  /* seconds since the epoch, 0 if unknown, as are the others */
         int64_t started_at;
         int64_t completed_at;
+        int64_t next_attempt_at;
 } StatusRow;
 
 typedef struct StatusRows {

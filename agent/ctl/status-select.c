@@ -56,6 +56,11 @@ static int read_patterns(const StatusSelection *selection, Pattern **ret, Error 
         return 0;
 }
 
+/* For good, or the last attempt. */
+static bool has_failed(const StatusRow *row) {
+        return strcmp(row->phase, "Failed") == 0 || strcmp(row->phase, "BackOff") == 0;
+}
+
 static bool is_selected(const StatusSelection *selection, Pattern *patterns, const StatusRow *row) {
         bool is_one = selection->n_images == 0;
 
@@ -65,7 +70,7 @@ static bool is_selected(const StatusSelection *selection, Pattern *patterns, con
                         is_one = true;
                 }
 
-        return is_one && (!selection->only_failed || strcmp(row->phase, "Failed") == 0);
+        return is_one && (!selection->only_failed || has_failed(row));
 }
 
 static bool has_row(const StatusRows *rows, const char *image, const char *tag) {

@@ -39,13 +39,29 @@ static int64_t between(int64_t from, int64_t to) {
         return to > from ? to - from : 0;
 }
 
+/* The message, and before it when the next attempt is. NULL if there is no memory. */
+static char *message_of(const StatusRow *row, int64_t now) {
+        FormatBuffer wait;
+        char *text;
+
+        if (row->next_attempt_at == 0)
+                return strdup(row->message);
+
+        return asprintf(&text, "next attempt in %s; %s",
+                        format_age((uint64_t) between(now, row->next_attempt_at), &wait),
+                        row->message) < 0
+                       ? NULL
+                       : text;
+}
+
 int status_table_add(Table *table, const StatusRow *row, bool is_wide) {
         int64_t now = time(NULL);
         cleanup(free_p) char *requested_by = status_row_requested_by(row);
+        cleanup(free_p) char *message = message_of(row, now);
         FormatBuffer progress, id, age, took;
         int64_t since = row->created_at ?: row->started_at;
 
-        if (!requested_by)
+        if (!requested_by || !message)
                 return -ENOMEM;
 
         snprintf(progress.text, sizeof(progress.text), "%d%%", row->progress);
@@ -67,7 +83,7 @@ int status_table_add(Table *table, const StatusRow *row, bool is_wide) {
                                        : "-",
                                since > 0 ? format_age((uint64_t) between(since, now), &age) : "-",
                                requested_by[0] ? requested_by : "-",
-                               row->message,
+                               message,
                        });
 }
 

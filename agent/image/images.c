@@ -476,20 +476,12 @@ void images_restore_end(Images *images) {
                 image_restore_end(images->index.items[i]);
 }
 
-int images_retry(Images *images, Image *image, ImageRequestFilter filter, const void *userdata) {
-        int n = 0, r;
+int images_retry(Images *images, ImageRequestFilter filter, const void *userdata) {
+        int r = 0;
 
-        for (size_t i = 0; i < images->index.n_items; i++) {
-                if (image && images->index.items[i] != image)
-                        continue;
-
+        for (size_t i = 0; r >= 0 && i < images->index.n_items; i++)
                 r = image_retry(images->index.items[i], filter, userdata);
-                if (r < 0)
-                        return r;
-                n += r;
-        }
-
-        return n;
+        return r < 0 ? r : 0;
 }
 
 void images_hint(Images *images, PullRemedy remedy) {

@@ -73,9 +73,8 @@ int images_restore_done(Images *images, const char *name, const char *tag, const
                         int64_t version, bool is_expired, const ImageStatus *outcome);
 void images_restore_end(Images *images);
 
-/* Another attempt begins now, see image_retry(), of one image, or of all if that is NULL. Returns how
- * many have such requests. */
-int images_retry(Images *images, Image *image, ImageRequestFilter filter, const void *userdata);
+/* Another attempt begins now of each image that has such requests, see image_retry(). */
+int images_retry(Images *images, ImageRequestFilter filter, const void *userdata);
 
 /* What was the remedy for some failures may be there: attempts that wait for it begin. */
 void images_hint(Images *images, PullRemedy remedy);

@@ -94,8 +94,8 @@ static int set_desired(Folder *folder, const char *name, const DesiredImages *de
 
         r = images_set_desired(folder->images, owner, desired_images, false);
         if (r >= 0 && is_again)
-                r = images_retry(folder->images, NULL, is_tried_on, owner);
-        return r < 0 ? r : 0;
+                r = images_retry(folder->images, is_tried_on, owner);
+        return r;
 }
 
 /* The first one: the others are in the diagnosis. */

@@ -246,3 +246,44 @@ def test_malformed_reference_fails(start_agent, fake_runtime):
     status = agent.wait_status("UPPER/Case:1", "Failed")
     assert status["message"].startswith("InvalidReference: ")
     assert len(fake_runtime.calls("PullImage")) == 1
+
+
+def unique_members(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """For json.loads(): a key that is there twice is no JSON that anyone can rely on."""
+    keys = [key for key, _ in pairs]
+    assert len(keys) == len(set(keys)), keys
+    return dict(pairs)
+
+
+def test_no_image_hides_another_one(start_agent, fake_runtime):
+    """Whatever names are spelled alike, each image has one row, and each name one key."""
+    agent = start_agent(fake_runtime.endpoint)
+    names = {
+        "demo/web": ["1", "no tag!", "2"],
+        "docker.io/demo/web": ["2", "3", "no tag!"],
+        "demo/a": ["1"],
+        "demo/weby": ["1"],
+        "NO NAME": ["1", "x y"],
+        "NO": ["NAME 1"],
+        "NO NAME x": ["y"],
+    }
+    images = {name: {"tags": [{"tag": tag} for tag in tags]} for name, tags in names.items()}
+    document = {**node_image(()), "spec": {"images": images}}
+    write_whole(agent.images_dir / "a.yaml", document)
+    agent.wait_status("demo/web:3", "Succeeded")
+    text = (agent.state_dir / "nodeimage.json").read_text()
+    status = json.loads(text, object_pairs_hook=unique_members)["status"]
+    shown = {
+        (name, entry["tag"])
+        for name, image in status["imageStatuses"].items()
+        for entry in image["tags"]
+    }
+    expected = {(name, tag) for name, tags in names.items() for tag in tags}
+    expected -= {("docker.io/demo/web", "2"), ("docker.io/demo/web", "3")}
+    assert shown == expected | {("demo/web", "3")}
+    assert status["desired"] == len(shown)
+    assert agent.ctl("status", "demo/web:1").returncode == 0
+    agent.terminate()
+    agent.start()
+    assert "Cannot understand" not in agent.log_text()
+    assert agent.wait_status("demo/web:3", "Succeeded")

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/api/calls.h"
+#include "agent/base/cleanup.h"
+#include "agent/node/owner.h"
+
+#define IMAGES_MAX 4096
+
+typedef Inplaced__V1__RetryRequest RetryMessage;
+typedef Inplaced__V1__RetryResult ResultMessage;
+
+/* What became of each image. */
+typedef struct Results {
+        ResultMessage **items;
+        size_t n_items;
+        size_t n_retried;
+} Results;
+
+static void results_done(Results *results) {
+        for (size_t i = 0; i < results->n_items; i++) {
+                free(results->items[i]->image);
+                free(results->items[i]);
+        }
+        free(results->items);
+}
+
+/* The failure of a NodeImage's tag is in its status, which is not taken back. */
+static bool may_be_retried(const ImageRequest *request, const void *userdata) {
+        return !request->is_done || !owner_is_node_image(request->owner);
+}
+
+/* Takes the image's name over, also when it fails. The message is borrowed. */
+static int results_add(Results *results, char *image, bool is_retried, const char *message) {
+        ResultMessage **items =
+                reallocarray(results->items, results->n_items + 1, sizeof(items[0]));
+        ResultMessage *item;
+
+        if (items)
+                results->items = items;
+        item = image && items ? malloc(sizeof(*item)) : NULL;
+        if (!item) {
+                free(image);
+                return -ENOMEM;
+        }
+
+        inplaced__v1__retry_result__init(item);
+        make_plain_text(image);
+        item->image = image;
+        item->retried = is_retried;
+        item->message = (char *) message;
+        results->items[results->n_items++] = item;
+        results->n_retried += is_retried;
+        return 0;
+}
+
+static bool is_of_node_image(const Image *image) {
+        for (const ImageRequest *request = image_requests(image); request; request = request->next)
+                if (!owner_is_node_image(request->owner))
+                        return false;
+
+        return true;
+}
+
+/* Why there is no other attempt now. */
+static const char *why_not(const Image *image) {
+        if (!image || !image_is_desired(image))
+                return "it is not requested on this node; try: inplacectl pull";
+
+        switch (image_status(image)->phase) {
+        case IMAGE_FAILED:
+                return is_of_node_image(image)
+                               ? "its NodeImage has to request it with a new version"
+                               : "it would fail again; correct what requests it";
+        case IMAGE_SUCCEEDED: return "it is there";
+        case IMAGE_WAITING:
+        case IMAGE_PULLING:
+        case IMAGE_BACKING_OFF:
+        case _IMAGE_PHASE_MAX: break;
+        }
+
+        return "it is being tried";
+}
+
+static int retry_one(Api *api, const char *text, Results *results, Error *reterr) {
+        cleanup(free_p) char *name = NULL;
+        Image *image;
+        ImageRef ref;
+        int r;
+
+        r = image_ref_parse(text, &ref, reterr);
+        if (r < 0)
+                return r;
+
+        r = image_ref_familiar_name(&ref, &name);
+        if (r < 0)
+                return r;
+
+        image = images_find(api->images, name, image_ref_tag_or_digest(&ref));
+        r = image ? image_retry(image, may_be_retried, NULL) : 0;
+        if (r < 0)
+                return r;
+
+        return results_add(results, strdup(text), r > 0, r > 0 ? "" : why_not(image));
+}
+
+static int retry_named(Api *api, const RetryMessage *message, Results *results, Error *reterr) {
+        ImageRef ref;
+        int r = 0;
+
+        if (message->n_images > IMAGES_MAX)
+                return error_set(reterr, ERROR_INVALID, "more than %d images in one request",
+                                 IMAGES_MAX);
+
+        /* All or none. */
+        for (size_t i = 0; r >= 0 && i < message->n_images; i++)
+                r = image_ref_parse(message->images[i], &ref, reterr);
+        for (size_t i = 0; r >= 0 && i < message->n_images; i++)
+                r = retry_one(api, message->images[i], results, reterr);
+        return r;
+}
+
+static char *reference_of(const Image *image) {
+        const char *tag = image_tag(image);
+        char *text;
+
+        return asprintf(&text, "%s%s%s", image_name(image), strchr(tag, ':') ? "@" : ":", tag) < 0
+                       ? NULL
+                       : text;
+}
+
+static int retry_failed(Api *api, Results *results) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < images_count(api->images); i++) {
+                Image *image = images_get(api->images, i);
+                bool has_failed =
+                        image_is_desired(image) && image_status(image)->phase == IMAGE_FAILED;
+
+                r = image_retry(image, may_be_retried, NULL);
+                if (r > 0 || (r == 0 && has_failed))
+                        r = results_add(results, reference_of(image), r > 0,
+                                        r > 0 ? "" : why_not(image));
+        }
+
+        return r;
+}
+
+int api_retry(RpcRequest *request, const void *message, void *userdata) {
+        Inplaced__V1__RetryResponse reply = INPLACED__V1__RETRY_RESPONSE__INIT;
+        cleanup(results_done) Results results = { .items = NULL };
+        cleanup(error_done) Error error = ERROR_INIT;
+        const RetryMessage *retry = message;
+        int r;
+
+        if (retry->failed == (retry->n_images > 0))
+                return api_refuse(userdata, request, ERROR_INVALID, "give either images or failed");
+
+        r = retry->failed ? retry_failed(userdata, &results)
+                          : retry_named(userdata, retry, &results, &error);
+        if (error.kind != ERROR_NONE)
+                return api_refuse(userdata, request, error.kind, error_message(&error));
+        if (r < 0)
+                return r;
+
+        if (results.n_retried > 0) {
+                r = api_log_change(userdata, request, NULL, "Trying %zu image%s again",
+                                   results.n_retried, results.n_retried == 1 ? "" : "s");
+                if (r < 0) {
+                        rpc_request_unref(request);
+                        return r;
+                }
+        }
+
+        reply.results = results.items;
+        reply.n_results = results.n_items;
+        return api_reply(userdata, request, &reply.base);
+}
