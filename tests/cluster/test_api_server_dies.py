@@ -125,6 +125,7 @@ def test_agent_ends_when_done(cluster_agent, node_image, counted, push, how):
     node_image.request(counted.reference, policy="Always")
     seen = node_image.wait_status(counted.reference, "Succeeded")
     wait_until(node_image.events, 10 * SLOWLY, "event")
+    cluster_agent.wait_status(counted.reference, "Succeeded")  # in its own file as well
     end(cluster_agent, how)
     later = push()
     node_image.request(counted.reference, later.reference, policy="Always")
@@ -141,6 +142,7 @@ def test_agent_ends_in_mid_pull(cluster_agent, node_image, counted, gate, how):
     node_image.request(counted.reference, gate.reference, policy="Always")
     node_image.wait_status(counted.reference, "Succeeded")
     node_image.wait_status(gate.reference, "Pulling")
+    cluster_agent.wait_status(counted.reference, "Succeeded")  # in its own file as well
     end(cluster_agent, how)
     cluster_agent.start()
     gate.open()
