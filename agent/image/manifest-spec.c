@@ -10,6 +10,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-reader.h"
 
 #define BLOBS_MAX 1024
 #define BLOB_SIZE_MAX ((int64_t) 1 << 50)
@@ -92,27 +93,18 @@ static int read_blobs(json_object *root, Manifest *manifest, Error *reterr) {
         return r;
 }
 
-static bool is_blank(const char *from, const char *end) {
-        while (from < end && strchr(" \t\r\n", *from) && *from)
-                from++;
-
-        return from == end;
-}
-
 int manifest_spec_parse(const char *text, size_t size, Manifest *ret, Error *reterr) {
-        cleanup(json_tokener_free_p) json_tokener *tokener = json_tokener_new();
         cleanup(json_object_put_p) json_object *root = NULL;
         cleanup(manifest_done) Manifest manifest = { 0 };
         int r;
 
-        if (!tokener)
-                return -ENOMEM;
         if (size > MANIFEST_SIZE_MAX)
                 return error_set(reterr, ERROR_INVALID, "larger than a manifest may be");
 
-        root = json_tokener_parse_ex(tokener, text, (int) size);
-        if (!json_object_is_type(root, json_type_object) ||
-            !is_blank(text + json_tokener_get_parse_end(tokener), text + size))
+        r = json_parse(text, size, &root, reterr);
+        if (r < 0)
+                return r;
+        if (!json_object_is_type(root, json_type_object))
                 return error_set(reterr, ERROR_INVALID, "not a JSON object");
 
         r = read_blobs(root, &manifest, reterr);

@@ -37,14 +37,13 @@ static int add_json(ContainersMeta *meta, json_object *json) {
         return entry.name[0] ? containers_meta_add(meta, &entry) : 0;
 }
 
+/* NULL: it cannot be understood. */
 static json_object *parse(const char *text) {
-        cleanup(json_tokener_free_p) json_tokener *tokener = json_tokener_new_ex(DEPTH_MAX);
-        size_t size = strnlen(text, TEXT_MAX + 1);
+        const JsonLimits limits = { .size = TEXT_MAX, .depth = DEPTH_MAX };
+        json_object *json = NULL;
 
-        if (!tokener || size > TEXT_MAX)
-                return NULL;
-
-        return json_tokener_parse_ex(tokener, text, (int) size + 1);
+        (void) json_parse_within(text, strnlen(text, TEXT_MAX + 1), limits, &json, NULL);
+        return json;
 }
 
 int containers_meta_parse(const char *text, ContainersMeta *ret) {

@@ -70,14 +70,13 @@ static int hash(json_object *list, bool is_process, char *const *names, uint32_t
         return env_hash(values, n, ret);
 }
 
+/* NULL: it cannot be understood. */
 static json_object *parse(const char *text) {
-        cleanup(json_tokener_free_p) json_tokener *tokener = json_tokener_new_ex(DEPTH_MAX);
-        size_t size = strnlen(text, TEXT_MAX + 1);
+        const JsonLimits limits = { .size = TEXT_MAX, .depth = DEPTH_MAX };
+        json_object *json = NULL;
 
-        if (!tokener || size > TEXT_MAX)
-                return NULL;
-
-        return json_tokener_parse_ex(tokener, text, (int) size + 1);
+        (void) json_parse_within(text, strnlen(text, TEXT_MAX + 1), limits, &json, NULL);
+        return json;
 }
 
 int running_env_hash(const char *info, char *const *names, uint32_t *ret, Error *reterr) {

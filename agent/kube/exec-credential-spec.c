@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <json-c/json_object.h>
-#include <json-c/json_tokener.h>
 #include <netinet/in.h>
 #include <resolv.h>
 #include <stdlib.h>
@@ -52,16 +51,14 @@ static int add_base64(struct json_object *object, const char *key, const char *t
 
 /* The text was written by json-c, so it can be read. */
 static int add_json(struct json_object *object, const char *key, const char *text) {
-        cleanup(json_tokener_free_p) json_tokener *tokener = NULL;
+        struct json_object *json = NULL;
+        int r;
 
         if (!text)
                 return 0;
 
-        tokener = json_tokener_new_ex(DOCUMENTS_DEPTH_MAX);
-        if (!tokener)
-                return -ENOMEM;
-
-        return add(object, key, json_tokener_parse_ex(tokener, text, (int) strlen(text) + 1));
+        r = json_parse(text, strlen(text), &json, NULL);
+        return r < 0 ? r : add(object, key, json);
 }
 
 static int add_cluster(struct json_object *spec, const ExecCredentialCluster *cluster) {

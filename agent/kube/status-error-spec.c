@@ -11,9 +11,9 @@
 #include "agent/base/redact.h"
 #include "agent/base/slice.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-reader.h"
 
 #define LINE_SIZE 512 /* more is not worth reading */
-#define DEPTH_MAX 16
 
 /* Field numbers of runtime.Unknown and of metav1.Status. */
 #define UNKNOWN_TYPE 1
@@ -108,32 +108,16 @@ static Slice message_of_protobuf(Slice body) {
         return find_field(find_field(unknown, UNKNOWN_RAW), STATUS_MESSAGE);
 }
 
-static const char *string_of(json_object *object, const char *key) {
-        json_object *value;
-
-        if (!json_object_object_get_ex(object, key, &value) ||
-            !json_object_is_type(value, json_type_string))
-                return NULL;
-
-        return json_object_get_string(value);
-}
-
 /* Borrowed from *ret_object, which the caller owns. */
 static Slice message_of_json(Slice body, json_object **ret_object) {
-        cleanup(json_tokener_free_p) json_tokener *tokener = json_tokener_new_ex(DEPTH_MAX);
-        const char *kind, *message;
+        const char *message;
 
-        if (!tokener || body.size > INT32_MAX)
+        if (json_parse(body.data, body.size, ret_object, NULL) < 0)
                 return (Slice){ .data = NULL };
 
-        *ret_object = json_tokener_parse_ex(tokener, body.data, (int) body.size);
-        if (!json_object_is_type(*ret_object, json_type_object))
-                return (Slice){ .data = NULL };
-
-        kind = string_of(*ret_object, "kind");
-        message = string_of(*ret_object, "message");
-        return kind && message && strcmp(kind, "Status") == 0 ? slice(message)
-                                                              : (Slice){ .data = NULL };
+        message = json_get_text(*ret_object, "message");
+        return message && json_is(*ret_object, "kind", "Status") ? slice(message)
+                                                                 : (Slice){ .data = NULL };
 }
 
 /* The first line of a text. A page or another object would not be understood as a line. */

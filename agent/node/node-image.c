@@ -679,8 +679,8 @@ static int restore_note(Images *images, json_object *root, const char *key) {
         const char *text = json_get_text(annotations, key);
         int r = 0;
 
-        list = text ? json_tokener_parse(text) : NULL;
-        if (!json_object_is_type(list, json_type_array))
+        if (!text || json_parse(text, strlen(text), &list, NULL) < 0 ||
+            !json_object_is_type(list, json_type_array))
                 return 0;
 
         for (size_t i = 0; r >= 0 && i < json_object_array_length(list); i++)
@@ -755,16 +755,9 @@ static int restore(Images *images, json_object *root, bool in_cluster, Error *re
 int node_image_restore(Images *images, const char *text, size_t size, bool in_cluster,
                        Error *reterr) {
 
-        cleanup(json_tokener_free_p) json_tokener *tokener = json_tokener_new();
         cleanup(json_object_put_p) json_object *root = NULL;
+        int r;
 
-        if (!tokener)
-                return -ENOMEM;
-
-        root = json_tokener_parse_ex(tokener, text, (int) size);
-        if (!root)
-                return error_set(reterr, ERROR_INVALID, "not JSON: %s",
-                                 json_tokener_error_desc(json_tokener_get_error(tokener)));
-
-        return restore(images, root, in_cluster, reterr);
+        r = json_parse(text, size, &root, reterr);
+        return r < 0 ? r : restore(images, root, in_cluster, reterr);
 }
