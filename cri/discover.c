@@ -2,7 +2,7 @@
 
 #include "cri/discover.h"
 
-#include <string.h>
+#include <stddef.h>
 
 const char *const discover_usual_sockets[] = {
         "/run/containerd/containerd.sock",
@@ -23,19 +23,3 @@ const char *const discover_kruise_sockets[] = {
         "/hostvarrun/cri-dockerd.sock",
         NULL,
 };
-
-int discover_endpoint_path(const char *endpoint, const char **ret, Error *reterr) {
-        const char *path = endpoint;
-
-        if (strncmp(path, "unix://", strlen("unix://")) == 0)
-                path += strlen("unix://");
-
-        if (path[0] != '/')
-                return error_set(reterr, ERROR_INVALID,
-                                 "'%s' is not the path of a socket; write it as "
-                                 "unix:///run/containerd/containerd.sock",
-                                 endpoint);
-
-        *ret = path;
-        return 0;
-}

@@ -5,10 +5,6 @@
  * Where runtimes have their sockets
  */
 
-#include <stddef.h>
-
-#include "agent/base/error.h"
-
 #define DISCOVER_SOCKETS_MAX 8
 
 /* The usual places, without the host's root before them, in the order of preference. Ended by
@@ -18,6 +14,3 @@ extern const char *const discover_usual_sockets[];
 /* The same in the DaemonSet of kruise-daemon, which mounts the host's /var/run there. Ended by NULL. */
 #define DISCOVER_KRUISE_FOLDER "/hostvarrun"
 extern const char *const discover_kruise_sockets[];
-
-/* "unix:///run/x.sock" or "/run/x.sock" → "/run/x.sock", borrowed from the endpoint. */
-int discover_endpoint_path(const char *endpoint, const char **ret, Error *reterr);

@@ -12,16 +12,16 @@
 
 /* To open a device can do something by itself, so it is asked before what it is; and again when it is
  * open, since it may be something else by then. */
-int file_open_at(int folder, const char *path, struct stat *ret_status, int *ret_fd) {
+int file_open(const char *path, struct stat *ret_status, int *ret_fd) {
         cleanup(close_p) int fd = -1;
         struct stat status;
 
-        if (fstatat(folder, path, &status, 0) < 0)
+        if (stat(path, &status) < 0)
                 return -errno;
         if (!S_ISREG(status.st_mode))
                 return -EINVAL;
 
-        fd = openat(folder, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
         if (fd < 0 || fstat(fd, &status) < 0)
                 return -errno;
         if (!S_ISREG(status.st_mode))
@@ -30,10 +30,6 @@ int file_open_at(int folder, const char *path, struct stat *ret_status, int *ret
         *ret_status = status;
         *ret_fd = take_fd(&fd);
         return 0;
-}
-
-int file_open(const char *path, struct stat *ret_status, int *ret_fd) {
-        return file_open_at(AT_FDCWD, path, ret_status, ret_fd);
 }
 
 int file_create(const char *path, mode_t mode, int *ret_fd) {

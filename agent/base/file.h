@@ -13,9 +13,6 @@
 /* Opens for reading what is a regular file, also behind a link. -EINVAL for anything else. */
 int file_open(const char *path, struct stat *ret_status, int *ret_fd);
 
-/* The same below a folder that is open, as openat() does. */
-int file_open_at(int folder, const char *path, struct stat *ret_status, int *ret_fd);
-
 /* Makes a folder and those above it that are missing, each with mode 0755 but for the umask. What cannot
  * be made shows when something is put into it. Returns -ENOMEM or 0. */
 int file_make_folders(const char *path);

@@ -114,10 +114,6 @@ void deferred_cancel(Deferred *deferred) {
         switch_off(deferred->source);
 }
 
-bool deferred_is_pending(const Deferred *deferred) {
-        return is_on(deferred->source);
-}
-
 static int on_timer(sd_event_source *source, uint64_t usec, void *userdata) {
         const Timer *timer = userdata;
 

@@ -62,7 +62,6 @@ void deferred_init(Deferred *deferred, sd_event *event, LoopCall call, void *use
 void deferred_done(Deferred *deferred);
 int deferred_request(Deferred *deferred);
 void deferred_cancel(Deferred *deferred);
-bool deferred_is_pending(const Deferred *deferred);
 
 /* Once at a time of the monotonic clock. Starting it again replaces the time. */
 typedef struct Timer {

@@ -172,14 +172,6 @@ int kube_protobuf_read_status(const uint8_t *bytes, size_t size, KubeStatusMessa
         return 0;
 }
 
-const char *kube_protobuf_label(const KubeObjectMeta *meta, const char *key) {
-        for (size_t i = 0; i < meta->n_labels; i++)
-                if (meta->labels[i]->key && strcmp(meta->labels[i]->key, key) == 0)
-                        return meta->labels[i]->value ?: "";
-
-        return NULL;
-}
-
 const char *kube_protobuf_annotation(const KubeObjectMeta *meta, const char *key) {
         for (size_t i = 0; i < meta->n_annotations; i++)
                 if (meta->annotations[i]->key && strcmp(meta->annotations[i]->key, key) == 0)

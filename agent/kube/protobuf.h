@@ -43,6 +43,5 @@ int kube_protobuf_open(const uint8_t *bytes, size_t size, KubeEnvelope **ret, Er
 int kube_protobuf_read_status(const uint8_t *bytes, size_t size, KubeStatusMessage **ret,
                               Error *reterr);
 
-/* Of a map of labels or annotations: the value, borrowed, or NULL. */
-const char *kube_protobuf_label(const KubeObjectMeta *meta, const char *key);
+/* The value of an annotation, borrowed, or NULL. */
 const char *kube_protobuf_annotation(const KubeObjectMeta *meta, const char *key);

@@ -83,7 +83,6 @@ static void try_pod(const uint8_t *data, size_t size) {
 
         pod = (const KubePod *) message;
         if (pod->metadata) {
-                (void) kube_protobuf_label(pod->metadata, "l");
                 (void) kube_protobuf_annotation(pod->metadata, "a");
         }
         kube_protobuf_free(message);

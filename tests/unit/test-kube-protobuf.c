@@ -66,8 +66,6 @@ static void check_metadata(const KubeObjectMeta *meta) {
         assert_int_equal(meta->generation, 7);
         assert_int_equal(meta->deletiontimestamp->seconds, 1000);
         assert_int_equal(meta->deletiongraceperiodseconds, 30);
-        assert_string_equal(kube_protobuf_label(meta, "l"), "1");
-        assert_null(kube_protobuf_label(meta, "a"));
         assert_string_equal(kube_protobuf_annotation(meta, "a"), "2");
         assert_null(kube_protobuf_annotation(meta, "l"));
         assert_int_equal(meta->n_ownerreferences, 1);
