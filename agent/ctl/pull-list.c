@@ -130,9 +130,10 @@ bool pull_item_is_finished(const PullItem *item) {
                item->phase == INPLACED__V1__PHASE__PHASE_FAILED;
 }
 
-/* The runtime does not answer, so that no attempt can be made. */
+/* No attempt can be made, for a reason that may last for ever. */
 static bool is_waiting(Inplaced__V1__Step step) {
         return step == INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME ||
+               step == INPLACED__V1__STEP__STEP_WAITING_FOR_DISK ||
                step == INPLACED__V1__STEP__STEP_INSPECTING;
 }
 
@@ -142,6 +143,7 @@ static const char *step_in_words(Inplaced__V1__Step step) {
         case INPLACED__V1__STEP__STEP_QUEUED: return "still waiting for its turn";
         case INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME:
                 return "still waiting for the container runtime";
+        case INPLACED__V1__STEP__STEP_WAITING_FOR_DISK: return "still waiting for free disk space";
         case INPLACED__V1__STEP__STEP_INSPECTING:
                 return "still waiting for an answer of the container runtime";
         case INPLACED__V1__STEP__STEP_RESOLVING: return "still resolving the reference";
@@ -152,8 +154,9 @@ static const char *step_in_words(Inplaced__V1__Step step) {
 }
 
 static int item_expire(PullItem *item, const char *option, int64_t limit_sec, uint64_t now_usec) {
-        bool has_failed =
-                item->message[0] && item->step != INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME;
+        bool has_failed = item->message[0] &&
+                          item->step != INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME &&
+                          item->step != INPLACED__V1__STEP__STEP_WAITING_FOR_DISK;
         FormatBuffer limit;
         char *message;
 
@@ -165,8 +168,11 @@ static int item_expire(PullItem *item, const char *option, int64_t limit_sec, ui
 
         free(item->message);
         item->message = message;
-        free(item->cause);
-        item->cause = item->reason;
+        if (has_failed) {
+                free(item->cause);
+                item->cause = take_ptr(item->reason);
+        }
+        free(item->reason);
         item->reason = strdup(DEADLINE_EXCEEDED);
         item->phase = INPLACED__V1__PHASE__PHASE_FAILED;
         item->ended_usec = now_usec;

@@ -18,6 +18,7 @@
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define GOODBYE_USEC (2 * USEC_PER_SEC)
+#define QUEUED_USEC USEC_PER_SEC
 #define DEADLINE_MARGIN_USEC USEC_PER_SEC
 #define REDRAW_USEC (USEC_PER_SEC / 8)
 
@@ -30,6 +31,7 @@ typedef struct Pull {
         Timer redraw;
         sd_event_source *resize;
         Timer deadline; /* of --deadline */
+        Timer queued;   /* what is still queued then is worth a line */
         Timer waits;    /* --timeout, for what is no attempt yet */
         Timer goodbye;  /* when it is over, the end is not awaited any longer */
         bool was_heard; /* the agent has said something */
@@ -271,19 +273,37 @@ static int pull_lost(Pull *pull) {
         return node_client_reconnect(pull->client, on_back, pull);
 }
 
-/* Where no line is drawn anew, what is waited for is printed once: that the runtime is away, and
- * each attempt that failed. */
+/* Where no line is drawn anew, what is waited for is printed once: that the runtime is away or the disk
+ * full, and each attempt that failed. */
 static void print_wait(const Pull *pull, PullItem *item) {
         if (item->step == INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME &&
             pull_list_count_step(&pull->list, item->step) == 1)
                 complain("waiting for the container runtime%s%s", item->message[0] ? ": " : "",
                          item->message);
 
+        if (item->step == INPLACED__V1__STEP__STEP_WAITING_FOR_DISK &&
+            pull_list_count_step(&pull->list, item->step) == 1)
+                complain("%s: waiting for free disk space: %s", item->image, item->message);
+
         if (item->step == INPLACED__V1__STEP__STEP_BACKING_OFF &&
             item->attempt != item->reported_attempt) {
                 item->reported_attempt = item->attempt;
                 complain("%s: %s; trying again", item->image, item->message);
         }
+}
+
+/* Each image is queued for a moment. */
+static int on_queued(void *userdata) {
+        const Pull *pull = userdata;
+        size_t n = pull_list_count_step(&pull->list, INPLACED__V1__STEP__STEP_QUEUED);
+
+        if (n > 0)
+                complain(
+                        "%zu of %zu image%s wait%s for a turn; see maxParallelPulls and: inplacectl "
+                        "status",
+                        n, pull->list.n_items, pull->list.n_items == 1 ? "" : "s",
+                        n == 1 ? "s" : "");
+        return 0;
 }
 
 static int on_deadline(void *userdata) {
@@ -319,6 +339,8 @@ static int pull_start_limits(Pull *pull) {
         if (options->deadline_sec > 0)
                 r = timer_start(&pull->deadline, (uint64_t) options->deadline_sec * USEC_PER_SEC +
                                                          DEADLINE_MARGIN_USEC);
+        if (r >= 0 && !pull->view && !options->no_wait)
+                r = timer_start(&pull->queued, QUEUED_USEC);
         if (r >= 0 && options->timeout_sec > 0)
                 r = timer_start(&pull->waits, (uint64_t) options->timeout_sec * USEC_PER_SEC);
         return r;
@@ -434,6 +456,7 @@ static void pull_done(Pull *pull) {
         rpc_call_unref(pull->call);
         timer_done(&pull->deadline);
         timer_done(&pull->waits);
+        timer_done(&pull->queued);
         timer_done(&pull->goodbye);
         sd_event_source_disable_unref(pull->resize);
         timer_done(&pull->redraw);
@@ -494,6 +517,8 @@ int command_pull(const Options *options) {
                 return r;
         timer_init(&pull.deadline, node_client_event(pull.client), /* accuracy_usec= */ 1000,
                    on_deadline, &pull);
+        timer_init(&pull.queued, node_client_event(pull.client), /* accuracy_usec= */ 0, on_queued,
+                   &pull);
         timer_init(&pull.waits, node_client_event(pull.client), /* accuracy_usec= */ 1000, on_waits,
                    &pull);
         timer_init(&pull.goodbye, node_client_event(pull.client), /* accuracy_usec= */ 0,

@@ -129,6 +129,18 @@ def test_timeout_while_the_runtime_is_away(make_agent, folder):
     assert "--timeout" in ran.stderr.splitlines()[-1]
 
 
+def test_wait_for_a_turn(start_agent, fake_runtime):
+    """That other pulls come first is on standard error while they do."""
+    fake_runtime.on("PullImage", behaviours.hang())
+    agent = start_agent(fake_runtime.endpoint, max_parallel_pulls=1)
+    agent.request("demo/first:1")
+    agent.wait_status("demo/first:1", "Pulling")
+    with agent.start_ctl("pull", "demo/second:1") as child:
+        assert child.stderr.readline().startswith("inplacectl: 1 of 1 image waits for a turn; ")
+        child.send_signal(signal.SIGINT)
+        assert child.wait(20) == 130
+
+
 def test_deadline_of_a_request_left_with_the_agent(make_agent, folder):
     """The deadline of a detached request holds without a runtime, too."""
     agent = make_agent(f"unix://{folder.path}/nowhere.sock")
