@@ -32,7 +32,8 @@
 #define LIST_MAX_USEC (10 * USEC_PER_SEC)
 #define LIST_PAUSE_USEC ((uint64_t) 200 * 1000) /* from one to the next, whatever the signs */
 
-#define WRITE_STATES_USEC ((uint64_t) 250 * 1000)
+#define WRITE_STATES_USEC \
+        USEC_PER_SEC /* from one write to the next; the first one is sent at once */
 #define WRITE_MESSAGES_USEC (10 * USEC_PER_SEC)
 
 /* The first probes of so many that begin at once do not run at once. */
