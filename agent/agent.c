@@ -22,6 +22,7 @@
 #include "agent/base/loop.h"
 #include "agent/base/text.h"
 #include "agent/cluster/cluster.h"
+#include "agent/image/presence.h"
 #include "agent/node/folder.h"
 #include "agent/node/state-file.h"
 #include "agent/observe/http.h"
@@ -70,6 +71,7 @@ struct Agent {
         Cluster *cluster; /* NULL: the node stands alone */
         Images *images;
         ImagesWatcher watcher;
+        Presence *presence;
         StateFile *state_file;
         Folder *folder; /* NULL in a cluster */
         Kubelet *kubelet;
@@ -213,6 +215,8 @@ static int on_runtime_changed(Runtime *runtime, void *userdata) {
 
         log_runtime(agent->log, agent->runtimes, runtime);
         r = images_runtime_changed(agent->images);
+        if (r >= 0)
+                r = presence_runtime_changed(agent->presence);
         if (r >= 0 && agent->stops)
                 r = stops_runtime_changed(agent->stops);
         if (r >= 0 && agent->meta)
@@ -416,6 +420,7 @@ static ImagesLimits get_limits(const Options *options) {
                 .max_parallel_pulls = (unsigned) options->max_parallel_pulls,
                 .stall_usec = (uint64_t) options->stall_timeout_sec * USEC_PER_SEC,
                 .disk_floor = options->min_free_disk,
+                .keeps_served = options->must_keep_images,
         };
 }
 
@@ -446,7 +451,9 @@ static int agent_add_images(Agent *agent, const Options *options, Error *reterr)
         agent->subject.images = agent->images;
         agent->watcher = (ImagesWatcher){ .on_image = on_image, .userdata = agent };
         images_watch(agent->images, &agent->watcher);
-        return auth_watch(agent->auth, on_credentials_changed, agent);
+        r = auth_watch(agent->auth, on_credentials_changed, agent);
+        return r < 0 ? r
+                     : presence_new(agent->event, agent->runtimes, agent->images, &agent->presence);
 }
 
 static const char *get_runtime_sentence(void *userdata) {
@@ -939,6 +946,7 @@ Agent *agent_free(Agent *agent) {
         state_file_free(agent->state_file);
         if (agent->cluster)
                 cluster_stop(agent->cluster);
+        agent->presence = presence_free(agent->presence);
         images_free(agent->images);
         agent->cluster = cluster_free(agent->cluster);
         auth_free(agent->auth);
@@ -972,7 +980,12 @@ int agent_reload(Agent *agent, const Options *options) {
         const ImagesLimits limits = get_limits(options);
         int r;
 
-        images_set_limits(agent->images, &limits);
+        r = images_set_limits(agent->images, &limits);
+        if (r >= 0)
+                r = presence_verify(agent->presence);
+        if (r < 0)
+                return r;
+
         metrics_count(agent->metrics, METRIC_CONFIG_RELOADS, true);
         r = agent_files_log(agent->files, agent->log);
         if (r < 0)

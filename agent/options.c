@@ -59,6 +59,8 @@ const char options_help[] =
         "  --min-free-disk SIZE|PERCENT%\n"
         "                             pulls wait while less is free where the runtime keeps its\n"
         "                             images; default 15%,5GB, the lesser of both; 0 for no floor\n"
+        "  --keep-images              pull again what is removed also where a controller's NodeImage\n"
+        "                             requests it; what the folder requests always is\n"
         "  --log-level LEVEL          error, warning, notice, info or debug; default info\n"
         "  --log-format FORMAT        auto, journal, json or text; default auto\n"
         "  --check-config             check configuration, documents and credentials, and exit\n"
@@ -245,6 +247,7 @@ static const struct Setting {
         { "max-parallel-pulls", "maxParallelPulls",    set_count,    offsetof(Options, max_parallel_pulls), true,  "5" },
         { "stall-timeout",      "stallTimeoutSeconds", set_seconds,  offsetof(Options, stall_timeout_sec),  true,  "60" },
         { "min-free-disk",      "minFreeDisk",         set_floor,    offsetof(Options, min_free_disk),      true,  "15%,5GB" },
+        { "keep-images",        "keepImages",          set_switch,   offsetof(Options, must_keep_images),   true,  "false" },
         { "log-level",          "logLevel",            set_level,    offsetof(Options, log_level),          true,  "info" },
         { "log-format",         "logFormat",           set_format,   offsetof(Options, log_format),         true,  "auto" },
 };

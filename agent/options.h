@@ -47,6 +47,7 @@ typedef struct Options {
         int max_parallel_pulls;
         int stall_timeout_sec; /* 0: never */
         DiskFloor min_free_disk;
+        bool must_keep_images;
         int log_level;
         LogFormat log_format;
         char *ignored_flags; /* of kruise-daemon, "--v, --logtostderr"; NULL: none were given */

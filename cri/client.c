@@ -70,6 +70,7 @@ const char *const cri_method_names[] = {
         "ListStatuses",
         "List",
         "Read",
+        "Subscribe",
         NULL,
 };
 

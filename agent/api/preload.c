@@ -62,6 +62,7 @@ static const Inplaced__V1__Phase phases[_IMAGE_PHASE_MAX] = {
         [IMAGE_WAITING]   = INPLACED__V1__PHASE__PHASE_WAITING,
         [IMAGE_PULLING]   = INPLACED__V1__PHASE__PHASE_PULLING,
         [IMAGE_BACKING_OFF] = INPLACED__V1__PHASE__PHASE_PULLING,
+        [IMAGE_MISSING] = INPLACED__V1__PHASE__PHASE_WAITING,
         [IMAGE_SUCCEEDED] = INPLACED__V1__PHASE__PHASE_SUCCEEDED,
         [IMAGE_FAILED]    = INPLACED__V1__PHASE__PHASE_FAILED,
 };
@@ -427,7 +428,8 @@ static int drop_requests(const Api *api, const RequestList *list) {
                         continue;
 
                 owner = strdup(list->items[i].owner); /* its last request is gone during the call */
-                r = owner ? images_set_desired(api->images, owner, &nothing, true) : -ENOMEM;
+                r = owner ? images_set_desired(api->images, owner, &nothing, REQUEST_TRANSIENT)
+                          : -ENOMEM;
                 if (r < 0)
                         return r;
         }
@@ -606,7 +608,7 @@ static int preload_ask(Preload *preload, const PreloadMessage *message) {
         if (r < 0)
                 return r;
 
-        r = images_set_desired(images, preload->owner, &desired_images, true);
+        r = images_set_desired(images, preload->owner, &desired_images, REQUEST_TRANSIENT);
         if (r < 0)
                 return r;
 

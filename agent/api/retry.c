@@ -77,6 +77,7 @@ static const char *why_not(const Image *image) {
                                ? "its NodeImage has to request it with a new version"
                                : "it would fail again; correct what requests it";
         case IMAGE_SUCCEEDED: return "it is there";
+        case IMAGE_MISSING: return "something has removed it; try: inplacectl pull";
         case IMAGE_WAITING:
         case IMAGE_PULLING:
         case IMAGE_BACKING_OFF:

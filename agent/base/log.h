@@ -41,6 +41,7 @@ typedef struct LogField {
 #define MESSAGE_RUNTIME_READY "6f0c1f4f2b6b4e0f9c1d3a50c8a6e103"
 #define MESSAGE_RUNTIME_LOST "6f0c1f4f2b6b4e0f9c1d3a50c8a6e104"
 #define MESSAGE_DOCUMENT_REFUSED "6f0c1f4f2b6b4e0f9c1d3a50c8a6e105"
+#define MESSAGE_IMAGE_MISSING "6f0c1f4f2b6b4e0f9c1d3a50c8a6e106"
 
 /* Writes lines of this syslog level and more severe ones. */
 int log_new(LogFormat format, int level, Log **ret);

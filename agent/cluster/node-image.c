@@ -11,6 +11,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
+#include "agent/cluster/registration-spec.h"
 #include "agent/cluster/registration.h"
 #include "agent/cluster/status-diff.h"
 #include "agent/cluster/write-pace.h"
@@ -96,7 +97,8 @@ static int clear(ClusterNodeImage *node_image) {
         if (!node_image->owner)
                 return 0;
 
-        r = images_set_desired(node_image->images, node_image->owner, &DESIRED_IMAGES_INIT, false);
+        r = images_set_desired(node_image->images, node_image->owner, &DESIRED_IMAGES_INIT,
+                               REQUEST_SERVED);
         forget(node_image);
         return r;
 }
@@ -162,7 +164,9 @@ static int set_desired_images(ClusterNodeImage *node_image, json_object *object)
         node_image->desired_images = desired_images;
         node_image->has_spec = true;
         return images_set_desired(node_image->images, node_image->owner,
-                                  &node_image->desired_images, false);
+                                  &node_image->desired_images,
+                                  registration_spec_is_ours(object) ? REQUEST_KEPT
+                                                                    : REQUEST_SERVED);
 }
 
 static int set_version(ClusterNodeImage *node_image, const char *version) {
@@ -260,7 +264,8 @@ static int drop_other_owners(ClusterNodeImage *node_image) {
                 if (!copy)
                         return -ENOMEM;
 
-                r = images_set_desired(node_image->images, copy, &DESIRED_IMAGES_INIT, false);
+                r = images_set_desired(node_image->images, copy, &DESIRED_IMAGES_INIT,
+                                       REQUEST_SERVED);
                 if (r < 0)
                         return r;
         }

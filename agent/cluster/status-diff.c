@@ -239,7 +239,8 @@ static struct json_object *entry_to_json(const StatusEntry *entry) {
                 entry->status ? *entry->status : (ImageStatus){ .phase = IMAGE_WAITING };
 
         status.version = entry->version;
-        if (status.phase == IMAGE_BACKING_OFF) /* OpenKruise has no such phase */
+        if (status.phase == IMAGE_BACKING_OFF ||
+            status.phase == IMAGE_MISSING) /* OpenKruise has no such phases */
                 status.phase = status.started_at > 0 ? IMAGE_PULLING : IMAGE_WAITING;
         return image_status_to_json(&status, entry->name, entry->tag);
 }
@@ -274,6 +275,7 @@ static void diff_count(Diff *diff, struct json_object *item) {
                 [IMAGE_WAITING] = COUNT_WAITING,     [IMAGE_PULLING] = COUNT_PULLING,
                 [IMAGE_BACKING_OFF] = COUNT_PULLING, /* never written, but others may */
                 [IMAGE_SUCCEEDED] = COUNT_SUCCEEDED, [IMAGE_FAILED] = COUNT_FAILED,
+                [IMAGE_MISSING] = COUNT_WAITING,
         };
 
         diff->counts[COUNT_DESIRED]++;

@@ -165,6 +165,14 @@ int disk_guard_run(DiskGuard *guard, DiskTicket *ticket, int (*call)(void *userd
         return ticket->guard ? 0 : disk_guard_enter(guard, ticket, &guard->running, call, userdata);
 }
 
+size_t disk_guard_n_waiting(const DiskGuard *guard) {
+        size_t n = 0;
+
+        for (const DiskTicket *ticket = guard->waiting; ticket; ticket = ticket->next)
+                n++;
+        return n;
+}
+
 void disk_guard_set_floor(DiskGuard *guard, const DiskFloor *floor) {
         guard->floor = *floor;
 }

@@ -56,6 +56,7 @@ int disk_guard_room(const DiskGuard *guard, DiskRoom *ret, char **ret_why);
  * that began last comes first). The ticket has left by then. why is for the log. */
 int disk_guard_wait(DiskGuard *guard, DiskTicket *ticket, const char *why,
                     int (*call)(void *userdata), void *userdata);
+size_t disk_guard_n_waiting(const DiskGuard *guard);
 int disk_guard_run(DiskGuard *guard, DiskTicket *ticket, int (*call)(void *userdata),
                    void *userdata);
 void disk_guard_leave(DiskTicket *ticket);

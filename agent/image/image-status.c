@@ -17,7 +17,7 @@
 static const char *const phase_names[_IMAGE_PHASE_MAX] = {
         [IMAGE_WAITING] = "Waiting",     [IMAGE_PULLING] = "Pulling",
         [IMAGE_BACKING_OFF] = "BackOff", [IMAGE_SUCCEEDED] = "Succeeded",
-        [IMAGE_FAILED] = "Failed",
+        [IMAGE_FAILED] = "Failed",       [IMAGE_MISSING] = "Missing",
 };
 
 static void free_strings(char **texts) {

@@ -21,6 +21,7 @@ typedef enum ImagePhase {
         IMAGE_BACKING_OFF, /* the last attempt failed, and another one follows */
         IMAGE_SUCCEEDED,
         IMAGE_FAILED,
+        IMAGE_MISSING, /* it was there, and something has removed it; not pulled again yet, or not at all */
         _IMAGE_PHASE_MAX,
 } ImagePhase;
 

@@ -9,7 +9,11 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/random.h"
 #include "agent/image/desired-image.h"
+#include "agent/image/presence-plan.h"
+
+#define USEC_PER_SEC ((uint64_t) 1000000)
 
 /* What a previous run of the agent has done, until its owner requests it again. */
 typedef struct Restored {
@@ -44,6 +48,7 @@ struct Image {
 
         Pull *pull;
         ImageStatus status; /* of the last sync that ended */
+        unsigned n_removals;
 };
 
 DEFINE_CLEANUP(Image *, image_free)
@@ -113,6 +118,7 @@ static int request_set_done(ImageRequest *request, const ImageStatus *outcome) {
 static void request_renew(ImageRequest *request) {
         request->outcome = status_free(request->outcome);
         request->is_done = request->is_expired = request->is_unreported = request->is_alone = false;
+        request->is_lost = false;
 }
 
 /* The image's status, which so far was their outcome as well, is about to become another one. */
@@ -146,9 +152,14 @@ static bool request_is_current(const ImageRequest *request) {
         return !request->is_expired;
 }
 
-/* Neither expired nor done. */
+/* Neither expired nor done, or done in vain. */
 static bool request_is_due(const ImageRequest *request) {
-        return !request->is_expired && !request->is_done;
+        return !request->is_expired && (!request->is_done || request->is_lost);
+}
+
+/* For those that have not had the image yet. */
+static bool request_is_urgent(const ImageRequest *request) {
+        return request_is_due(request) && !request->is_lost;
 }
 
 static const ImageRequest *requests_first(const Requests *requests, RequestFilter filter) {
@@ -467,13 +478,14 @@ static bool must_go_on(const Image *image, const ImageRequest *request) {
 }
 
 int image_set_request(Image *image, const char *owner, const DesiredImage *desired,
-                      bool is_transient) {
+                      RequestKind kind) {
         ImageRequest *request = requests_find(&image->requests, owner, desired->name);
         bool is_new = !request;
         DesiredImage copy;
         int r;
 
         if (request && desired_image_equal(&request->desired, desired)) {
+                request->kind = kind;
                 request->is_seen = true;
                 return 0;
         }
@@ -495,7 +507,7 @@ int image_set_request(Image *image, const char *owner, const DesiredImage *desir
 
         desired_image_done(&request->desired);
         request->desired = copy;
-        request->is_transient = is_transient;
+        request->kind = kind;
         request->is_seen = true;
         if (is_new)
                 r = requests_apply_restored(&image->requests, request);
@@ -598,6 +610,7 @@ int image_set_done(Image *image, const char *owner, const char *name, int64_t ve
                 return r;
 
         request->is_unreported = false;
+        image->marks.is_unverified = image->status.phase == IMAGE_SUCCEEDED;
         image->on_dirty(image, image->userdata);
         return 1;
 }
@@ -621,7 +634,7 @@ int image_expire(Image *image, int64_t now, int64_t *ret_next) {
 
                 is_changed = true;
                 request->is_expired = true;
-                if (request->is_transient)
+                if (request->kind == REQUEST_TRANSIENT)
                         requests_remove(&image->requests, request);
         }
 
@@ -661,6 +674,28 @@ static void on_pull_changed(Pull *pull, void *userdata) {
         image->on_dirty(image, image->userdata);
 }
 
+/* A pull whose outcome is asked for by none has no limit of attempts. */
+static int image_merge_due(const Image *image, DesiredImage *ret) {
+        int r;
+
+        r = requests_merge(&image->requests, request_is_due, ret);
+        for (const ImageRequest *request = image->requests.first; r >= 0 && request;
+             request = request->next)
+                if (request_is_due(request) && request->is_done)
+                        ret->backoff_limit = ret->active_deadline_sec = DESIRED_IMAGE_NO_LIMIT;
+        return r;
+}
+
+/* What something has removed is not pulled again at once, unless it is requested anew. */
+static int image_start_pull(Image *image) {
+        if (image->status.phase != IMAGE_MISSING ||
+            requests_first(&image->requests, request_is_urgent))
+                return pull_start(image->pull);
+
+        return pull_start_later(image->pull, &image->status,
+                                presence_pause_usec(image->n_removals, random_number()));
+}
+
 static int image_start_sync(Image *image, const PullContext *context) {
         cleanup(desired_image_done) DesiredImage desired = { .name = NULL };
         const ImageRequest *first = requests_first(&image->requests, request_is_due);
@@ -670,7 +705,7 @@ static int image_start_sync(Image *image, const PullContext *context) {
         if (!first)
                 return 0;
 
-        r = requests_merge(&image->requests, request_is_due, &desired);
+        r = image_merge_due(image, &desired);
         if (r < 0)
                 return r;
 
@@ -686,7 +721,7 @@ static int image_start_sync(Image *image, const PullContext *context) {
                 request->is_syncing = request_is_due(request);
                 request->n_missed = 0;
         }
-        return pull_start(image->pull);
+        return image_start_pull(image);
 }
 
 static void image_stop_sync(Image *image) {
@@ -719,6 +754,10 @@ static int image_end_sync(Image *image) {
         image->marks.has_outcome = true;
         for (ImageRequest *request = image->requests.first; request; request = request->next) {
                 if (!is_answered(image, request))
+                        continue;
+
+                request->is_lost = false;
+                if (request->is_done) /* it had its outcome before */
                         continue;
 
                 r = request_set_done(request, NULL);
@@ -760,7 +799,7 @@ static int image_end_impatient(Image *image) {
         int r;
 
         for (ImageRequest *request = image->requests.first; request; request = request->next) {
-                if (!request->is_syncing ||
+                if (!request->is_syncing || request->is_done ||
                     !pull_is_over_for(image->pull, &request->desired, request->n_missed))
                         continue;
 
@@ -805,4 +844,125 @@ int image_reconcile(Image *image, const PullContext *context) {
 
 int image_runtime_changed(Image *image) {
         return image->pull ? pull_on_runtime_changed(image->pull) : 0;
+}
+
+/* Whether it is there */
+
+bool image_is_verifiable(const Image *image) {
+        const ImageStatus *status = image_status(image);
+
+        return image_is_desired(image) && image->malformed.kind == ERROR_NONE &&
+               (status->phase == IMAGE_MISSING ||
+                (status->phase == IMAGE_SUCCEEDED && !image->pull));
+}
+
+unsigned image_n_removals(const Image *image) {
+        return image->n_removals;
+}
+
+static bool request_stays(const ImageRequest *request, bool keeps_served) {
+        switch (request->kind) {
+        case REQUEST_SERVED: return keeps_served;
+        case REQUEST_TRANSIENT: return false;
+        case REQUEST_KEPT:
+        case REQUEST_LASTING: return true;
+        }
+
+        abort();
+}
+
+/* Returns how many requests there are that it has to be pulled again for. */
+static int image_lose_requests(Image *image, bool keeps_served) {
+        int n = 0;
+
+        for (ImageRequest *request = image->requests.first; request; request = request->next) {
+                if (!request->is_done || request->is_expired ||
+                    outcome_of(image, request)->phase == IMAGE_FAILED ||
+                    !request_stays(request, keeps_served))
+                        continue;
+
+                if (request->kind == REQUEST_LASTING)
+                        request_renew(request);
+                request->is_lost = true;
+                n++;
+        }
+
+        return n;
+}
+
+static int image_describe_missing(Image *image, bool is_pulled_again) {
+        cleanup(free_p) char *text = presence_describe(image->n_removals, is_pulled_again);
+
+        if (!text)
+                return -ENOMEM;
+
+        image->on_dirty(image, image->userdata);
+        return image_status_set_pause(&image->status, PULL_REASON_REMOVED, text);
+}
+
+int image_pull_again(Image *image, bool keeps_served) {
+        if (image->pull || image->status.phase != IMAGE_MISSING)
+                return 0;
+
+        return image_describe_missing(image, image_lose_requests(image, keeps_served) > 0);
+}
+
+int image_set_missing(Image *image, bool keeps_served) {
+        cleanup(image_status_done) ImageStatus status = { 0 };
+        int64_t stayed_sec = time(NULL) - image->status.completed_at;
+        int r;
+
+        r = image_status_copy(&image->status, &status);
+        if (r < 0)
+                return r;
+
+        status.phase = IMAGE_MISSING;
+        r = image_set_status(image, &status);
+        if (r < 0)
+                return r;
+
+        image->n_removals =
+                presence_n_removals(image->n_removals,
+                                    stayed_sec > 0 ? (uint64_t) stayed_sec * USEC_PER_SEC : 0);
+        return image_pull_again(image, keeps_served);
+}
+
+/* It is the outcome of a request that lasts, too. */
+static void requests_share_outcome(const Requests *requests) {
+        for (ImageRequest *request = requests->first; request; request = request->next)
+                if (request->kind == REQUEST_LASTING && request->outcome &&
+                    request->outcome->phase == IMAGE_SUCCEEDED)
+                        request->outcome = status_free(request->outcome);
+}
+
+int image_set_present(Image *image, const CriImage *found) {
+        cleanup(image_status_done) ImageStatus status = { 0 };
+        cleanup(error_done) Error refusal = ERROR_INIT;
+        ImageRef ref;
+        int r;
+
+        if (image->pull) {
+                (void) pull_kick(image->pull);
+                return 0;
+        }
+        if (!presence_is_suspect(&image->status, found->id))
+                return 0;
+
+        r = image_ref_from_node_image(image->name, image->tag, &ref, NULL);
+        if (r >= 0)
+                r = image_status_copy(&image->status, &status);
+        if (r >= 0)
+                r = pull_verify_take(found, ref.digest, &status, &refusal);
+        if (refusal.kind != ERROR_NONE || r < 0)
+                return refusal.kind != ERROR_NONE ? 0 : r;
+
+        status.phase = IMAGE_SUCCEEDED;
+        image_status_clear_failure(&status);
+        r = image_set_status(image, &status);
+        if (r < 0)
+                return r;
+
+        requests_share_outcome(&image->requests);
+        image->on_dirty(image, image->userdata);
+        return 0;
 }

@@ -25,6 +25,14 @@
 
 typedef struct Image Image;
 
+/* What a request is for when it is done. */
+typedef enum RequestKind {
+        REQUEST_SERVED,    /* its outcome stands, whatever becomes of the image */
+        REQUEST_TRANSIENT, /* the same, and it leaves when it expires */
+        REQUEST_KEPT, /* its outcome stands, but an image that something removes is pulled again */
+        REQUEST_LASTING, /* an image that something removes is pulled again, and this is its outcome */
+} RequestKind;
+
 /* Each owner of an image has a request of its own: a desired image, and what became of it. */
 typedef struct ImageRequest {
         LIST_LINKS(struct ImageRequest);
@@ -38,15 +46,17 @@ typedef struct ImageRequest {
         bool is_late;      /* it joined a sync whose pull was under way */
         unsigned n_missed; /* how many attempts had failed when it joined */
         bool is_expired; /* its time to live is over: it is kept only so as not to be done again */
-        bool is_transient; /* leaves when it expires */
-        bool is_seen;      /* scratch of images_set_desired() */
+        RequestKind kind;
+        bool is_lost; /* it was done, but something has removed the image: to be pulled again */
+        bool is_seen; /* scratch of images_set_desired() */
 } ImageRequest;
 
 /* What the users of an image mark it with. */
 typedef struct ImageMarks {
-        bool is_dirty;    /* waits for image_reconcile() */
-        bool has_outcome; /* a sync has ended, and this is not reported yet */
-        uint64_t shown;   /* what a status file has about it, as a fingerprint; 0 at first */
+        bool is_dirty;      /* waits for image_reconcile() */
+        bool has_outcome;   /* a sync has ended, and this is not reported yet */
+        bool is_unverified; /* its success is known from elsewhere */
+        uint64_t shown;     /* what a status file has about it, as a fingerprint; 0 at first */
 } ImageMarks;
 
 /* The image needs another image_reconcile(). */
@@ -90,7 +100,7 @@ bool image_is_desired(const Image *image);
 /* Adds or changes the request of one owner. The desired image is copied. One with a fault fails at once, as does
  * any for a malformed reference. */
 int image_set_request(Image *image, const char *owner, const DesiredImage *desired,
-                      bool is_transient);
+                      RequestKind kind);
 
 /* Removes the requests of one owner that were not set since the last time. */
 int image_sweep_requests(Image *image, const char *owner);
@@ -124,6 +134,20 @@ void image_restore_end(Image *image);
 int image_reconcile(Image *image, const PullContext *context);
 
 int image_runtime_changed(Image *image);
+
+/* Whether something is known about the image that the runtime can confirm: it was there, or is missing. */
+bool image_is_verifiable(const Image *image);
+
+/* The runtime does not have it any more. It is pulled again, after a pause, for the requests that it has to
+ * stay for; keeps_served: those of REQUEST_SERVED are such as well. */
+int image_set_missing(Image *image, bool keeps_served);
+/* The same for one that is missing already, and is not being pulled again. */
+int image_pull_again(Image *image, bool keeps_served);
+/* The runtime has it: perhaps again, perhaps another one of this name. */
+int image_set_present(Image *image, const CriImage *found);
+
+/* How often something has removed it, as far as is remembered. */
+unsigned image_n_removals(const Image *image);
 
 /* Expires requests; *ret_next is the time of the next one to expire, or INT64_MAX. */
 int image_expire(Image *image, int64_t now, int64_t *ret_next);

@@ -46,6 +46,7 @@ struct Images {
 
         ImagesWatcher *watchers;
         bool runtime_was_away;
+        bool keeps_served;
         Deferred pass;
         Timer expiry;
 };
@@ -335,6 +336,7 @@ int images_new(const ImagesOptions *options, Images **ret) {
                 return -ENOMEM;
 
         *images = (Images) {
+                .keeps_served = options->limits.keeps_served,
                 .metrics = options->metrics,
                 .on_outcome = options->on_outcome,
                 .on_done = options->on_done,
@@ -403,7 +405,7 @@ void images_unwatch(Images *images, ImagesWatcher *watcher) {
 }
 
 int images_set_desired(Images *images, const char *owner, const DesiredImages *desired_images,
-                       bool is_transient) {
+                       RequestKind kind) {
         Image *image;
         int r;
 
@@ -414,7 +416,7 @@ int images_set_desired(Images *images, const char *owner, const DesiredImages *d
                 if (r < 0)
                         return r;
 
-                r = image_set_request(image, owner, desired, is_transient);
+                r = image_set_request(image, owner, desired, kind);
                 if (r < 0)
                         return r;
         }
@@ -504,11 +506,37 @@ int images_runtime_changed(Images *images) {
         return r;
 }
 
-void images_set_limits(Images *images, const ImagesLimits *limits) {
+int images_set_limits(Images *images, const ImagesLimits *limits) {
+        int r = 0;
+
         queue_set_slots(images->context.pulls, limits->max_parallel_pulls);
         progress_tracker_set_stall(images->context.progress, limits->stall_usec);
         disk_guard_set_floor(images->context.disk, &limits->disk_floor);
         (void) deferred_request(&images->pass);
+        images->keeps_served = limits->keeps_served;
+        for (size_t i = 0; r >= 0 && i < images->index.n_items; i++)
+                r = image_pull_again(images->index.items[i], images->keeps_served);
+        return r;
+}
+
+static void images_log_missing(Images *images, const Image *image) {
+        const ImageStatus *status = image_status(image);
+
+        metrics_add(images->metrics, METRIC_IMAGES_REMOVED, NULL, 1);
+        log_warning(images->context.log,
+                    LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_MISSING },
+                               { "IMAGE", image_key(image) },
+                               { "REASON", pull_reason_to_string(status->reason) }),
+                    "Missing `%s`: %s.", image_key(image), status->message ?: "removed");
+}
+
+int images_set_missing(Images *images, Image *image) {
+        int r;
+
+        r = image_set_missing(image, images->keeps_served);
+        if (r >= 0)
+                images_log_missing(images, image);
+        return r;
 }
 
 const DiskGuard *images_disk(const Images *images) {
@@ -533,9 +561,16 @@ Image *images_find(const Images *images, const char *name, const char *tag) {
         return images->index.items[at];
 }
 
+Image *images_find_key(const Images *images, const char *key) {
+        size_t at;
+
+        return image_index_find(&images->index, key, &at) ? images->index.items[at] : NULL;
+}
+
 ImagesWork images_work(const Images *images) {
         return (ImagesWork){
-                .n_queued = queue_n_waiting(images->context.pulls),
+                .n_queued = queue_n_waiting(images->context.pulls) +
+                            disk_guard_n_waiting(images->context.disk),
                 .n_pulling = queue_n_served(images->context.pulls),
                 .bytes_pulled = progress_tracker_bytes(images->context.progress),
                 .has_progress = progress_tracker_is_supported(images->context.progress),
@@ -545,7 +580,7 @@ ImagesWork images_work(const Images *images) {
 static const char *const phase_labels[_IMAGE_PHASE_MAX] = {
         [IMAGE_WAITING] = "waiting",     [IMAGE_PULLING] = "pulling",
         [IMAGE_BACKING_OFF] = "backoff", [IMAGE_SUCCEEDED] = "succeeded",
-        [IMAGE_FAILED] = "failed",
+        [IMAGE_FAILED] = "failed",       [IMAGE_MISSING] = "missing",
 };
 
 void images_measure(Images *images) {

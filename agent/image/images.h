@@ -24,6 +24,7 @@ typedef struct ImagesLimits {
         unsigned max_parallel_pulls;
         uint64_t stall_usec;  /* 0: never */
         DiskFloor disk_floor; /* what pulls leave free */
+        bool keeps_served; /* also for requests of REQUEST_SERVED, a removed image is pulled again */
 } ImagesLimits;
 
 typedef struct ImagesOptions {
@@ -60,7 +61,7 @@ void images_unwatch(Images *images, ImagesWatcher *watcher);
 /* All desired images of one owner, instead of those that it had before. Those of a transient owner
  * are forgotten when their time to live is over. Copied. */
 int images_set_desired(Images *images, const char *owner, const DesiredImages *desired_images,
-                       bool is_transient);
+                       RequestKind kind);
 
 /* Removes the requests of one owner that are not done yet, for one image, or for all if that is
  * NULL. Returns how many. */
@@ -82,7 +83,10 @@ void images_hint(Images *images, PullRemedy remedy);
 /* A runtime came or went. */
 int images_runtime_changed(Images *images);
 
-void images_set_limits(Images *images, const ImagesLimits *limits);
+int images_set_limits(Images *images, const ImagesLimits *limits);
+
+/* What verification has shown of an image, see image_set_missing() and image_set_present(). */
+int images_set_missing(Images *images, Image *image);
 
 /* Of the images. Borrowed. */
 const DiskGuard *images_disk(const Images *images);
@@ -91,6 +95,7 @@ const DiskGuard *images_disk(const Images *images);
 size_t images_count(const Images *images);
 Image *images_get(const Images *images, size_t i);
 Image *images_find(const Images *images, const char *name, const char *tag);
+Image *images_find_key(const Images *images, const char *key);
 
 typedef struct ImagesWork {
         size_t n_queued; /* pulls that wait for their turn */

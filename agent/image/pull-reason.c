@@ -42,6 +42,8 @@ static const struct {
                 "free disk space on the node" },
         [PULL_REASON_DISK_PRESSURE] = { "DiskPressure", PULL_REMEDY_TIME,
                 "waits for room: remove images or make the disk larger" },
+        [PULL_REASON_REMOVED] = { "Removed", PULL_REMEDY_TIME,
+                "check what removes images on this node, and whether its disk is full" },
         [PULL_REASON_NO_PROGRESS] = { "NoProgress", PULL_REMEDY_NETWORK,
                 "check the network between node and registry" },
         [PULL_REASON_DEADLINE] = { "DeadlineExceeded", PULL_REMEDY_NETWORK,

@@ -24,6 +24,7 @@ typedef enum PullReason {
         PULL_REASON_REGISTRY_ERROR,       /* 5xx, or an invalid answer */
         PULL_REASON_WRONG_CONTENT,        /* digest or size is not what was promised */
         PULL_REASON_NO_SPACE,
+        PULL_REASON_REMOVED,       /* not by us, after it had been pulled */
         PULL_REASON_DISK_PRESSURE, /* less is free than has to stay free: pulls wait */
         PULL_REASON_NO_PROGRESS,   /* no byte arrived for a while */
         PULL_REASON_DEADLINE,      /* of the attempt, or of all attempts */

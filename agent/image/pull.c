@@ -27,6 +27,7 @@ struct Pull {
 
         PullState state;
         ImageStatus status;
+        bool is_again;       /* what something has removed */
         uint64_t began_usec; /* when it had its first turn */
         unsigned n_failures;
         unsigned n_losses;     /* how often the runtime went away while it pulled this */
@@ -550,6 +551,8 @@ static int pull_step(Pull *pull, PullEvent event, PullEvent *ret_event) {
 
 /* What is not at its end. */
 static ImagePhase pull_phase(const Pull *pull) {
+        if (pull->is_again && pull->status.started_at == 0)
+                return IMAGE_MISSING;
         if (pull->state == PULL_BACKING_OFF)
                 return IMAGE_BACKING_OFF;
 
@@ -641,6 +644,28 @@ Pull *pull_free(Pull *pull) {
 
 int pull_start(Pull *pull) {
         return queue_enter(pull->context->inspections, &pull->ticket, pull->owner);
+}
+
+int pull_start_later(Pull *pull, const ImageStatus *missing, uint64_t pause_usec) {
+        cleanup(image_status_done) ImageStatus status = { 0 };
+        int r;
+
+        r = image_status_copy(missing, &status);
+        if (r < 0)
+                return r;
+
+        pull->is_again = true;
+        pull->state = PULL_BACKING_OFF;
+        pull->status.step = pull_plan_step_shown(pull->state);
+        pull->status.phase = IMAGE_MISSING;
+        pull->status.reason = status.reason;
+        pull->status.message = take_ptr(status.message);
+        r = timer_start(&pull->retry.timer, pause_usec);
+        if (r < 0)
+                return r;
+
+        pull->status.next_attempt_at = pull_next_attempt_at(pull);
+        return 0;
 }
 
 /* Where it waits for a turn, or will next; NULL: it has had its last one. */

@@ -52,6 +52,10 @@ Pull *pull_free(Pull *pull);
 /* It waits for its first turn. */
 int pull_start(Pull *pull);
 
+/* The same after a pause, for an image that was there and is missing (its status, borrowed). Until its
+ * first turn to pull the status says that. */
+int pull_start_later(Pull *pull, const ImageStatus *missing, uint64_t pause_usec);
+
 /* Another owner desires it too: while it waits it takes the turn that comes first. */
 int pull_join(Pull *pull, const char *owner);
 

@@ -428,9 +428,10 @@ static void print_counts(const Images *images, FILE *file) {
 
         (void) fprintf(file,
                        "    \"desired\": %zu,\n    \"succeeded\": %zu,\n    \"failed\": %zu,\n"
-                       "    \"pulling\": %zu,\n    \"waiting\": %zu",
+                       "    \"pulling\": %zu,\n    \"waiting\": %zu,\n    \"missing\": %zu",
                        desired, counts[IMAGE_SUCCEEDED], counts[IMAGE_FAILED],
-                       counts[IMAGE_PULLING], counts[IMAGE_WAITING] + counts[IMAGE_BACKING_OFF]);
+                       counts[IMAGE_PULLING], counts[IMAGE_WAITING] + counts[IMAGE_BACKING_OFF],
+                       counts[IMAGE_MISSING]);
 }
 
 static uint64_t hash_text(uint64_t so_far, const char *text) {
@@ -718,7 +719,9 @@ static int restore_requests(Images *images, RestoredList *requests) {
                                 return r;
                 }
 
-                r = images_set_desired(images, owner, &desired_images, owner_is_request(owner));
+                r = images_set_desired(images, owner, &desired_images,
+                                       owner_is_request(owner) ? REQUEST_TRANSIENT
+                                                               : REQUEST_SERVED);
                 if (r < 0)
                         return r;
         }

@@ -67,7 +67,8 @@ typedef struct Metric {
 /* NULL for a set that is not known before metrics_new(). */
 static const char *const *const fixed_sets[_METRIC_SET_MAX] = {
         [METRIC_SET_PULL_RESULT] = METRIC_LABELS("succeeded", "failed", "canceled", "present"),
-        [METRIC_SET_PHASE] = METRIC_LABELS("waiting", "pulling", "backoff", "succeeded", "failed"),
+        [METRIC_SET_PHASE] =
+                METRIC_LABELS("waiting", "pulling", "backoff", "succeeded", "failed", "missing"),
         [METRIC_SET_STATE] = METRIC_LABELS("accepted", "refused"),
         [METRIC_SET_WRITE_RESULT] = METRIC_LABELS("succeeded", "failed"),
         [METRIC_SET_REFUSED_REASON] = METRIC_LABELS("limit", "junk", "silent", "denied"),
@@ -111,6 +112,9 @@ static const Metric metric_table[_METRIC_MAX] = {
                 "inplaced_images_wanted", METRIC_TYPE_GAUGE, NULL,
                 { { "phase", METRIC_SET_PHASE } },
                 "Requested images, by phase." },
+        [METRIC_IMAGES_REMOVED] = {
+                "inplaced_images_removed_total", METRIC_TYPE_COUNTER, NULL, { { 0 } },
+                "How often a requested image was found to be removed from the runtime." },
         [METRIC_RUNTIME_READY] = {
                 "inplaced_runtime_ready", METRIC_TYPE_GAUGE, NULL, { { 0 } },
                 "Whether the container runtime answers (1) or not (0)." },

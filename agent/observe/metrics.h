@@ -27,6 +27,7 @@ typedef enum MetricId {
         METRIC_PULLS_QUEUED,
         METRIC_PULLS_RUNNING,
         METRIC_IMAGES_WANTED, /* phase */
+        METRIC_IMAGES_REMOVED,
         METRIC_RUNTIME_READY, /* 0 or 1 */
         METRIC_RUNTIME_RECONNECTS,
         METRIC_CRI_REQUESTS,         /* method, result */

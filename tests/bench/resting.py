@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from fake.runtime import FakeRuntime
 from lab.agent import Agent
 from lab.wait import wait_until
 
@@ -14,6 +16,8 @@ from node import Node
 from table import Limit, Row
 
 _MANY = 1000
+_FOLDER = 60
+_QUICK_FOLDER_SECONDS, _FULL_FOLDER_SECONDS = 10, 600
 _QUICK_SECONDS, _FULL_SECONDS = 3, 30
 
 # What was going on has ended by then, and its memory was given back.
@@ -73,6 +77,48 @@ def measure_many(node: Node) -> list[Row]:
         *cost_rows(f"{n} images, restarted", restarted, floor_cost, limits),
         Row(f"{n} images, start → ready", seconds * 1e3, None, "ms"),
     ]
+
+
+def measure_folder(node: Node) -> list[Row]:
+    """All at the same time, so that each has the same machine."""
+    seconds = _QUICK_FOLDER_SECONDS if node.quick else _FULL_FOLDER_SECONDS
+    references = [_push_tiny(node, number) for number in range(_FOLDER)]
+    with (
+        FakeRuntime(node.folder / "fake") as fake,
+        node.make_floor() as floor,
+        node.make_agent() as empty,
+        node.make_agent() as full,
+        node.make_agent(fake.endpoint) as listing,
+        ThreadPoolExecutor() as pool,
+    ):
+        floor.start()
+        for agent in (full, listing):
+            agent.request(*references)
+            _wait_for_all(agent, references)
+        before = {agent: _count_requests(agent) for agent in (empty, full, listing)}
+        pids = [floor.pid, *(agent.process.pid for agent in before)]
+        least, *costs = pool.map(lambda pid: measure_cost(pid, seconds), pids)
+        asked = {agent: _count_requests(agent) - before[agent] for agent in before}
+    names = ("no image", f"{_FOLDER} images", f"{_FOLDER} images, a runtime without events")
+    rows = []
+    for name, agent, cost in zip(names, asked, costs):
+        most = seconds / 60 if agent is listing else 0
+        limits = {} if agent is listing else {"switches": Limit(4, "≤ 4 /s")}
+        rows += [
+            Row(
+                f"{name}, {seconds} s: requests to the runtime",
+                asked[agent],
+                0,
+                "",
+                Limit(most, f"≤ {most:g}"),
+            ),
+            *cost_rows(f"{name}, {seconds} s", cost, least, limits),
+        ]
+    return rows
+
+
+def _count_requests(agent: Agent) -> float:
+    return agent.metrics().total("inplaced_cri_requests_total")
 
 
 def _seconds(node: Node) -> float:

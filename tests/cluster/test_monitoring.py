@@ -77,6 +77,14 @@ _ROWS: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
             'inplaced_images_wanted{node="n",phase="failed"}': "0x60",
         },
     ),
+    "InplacedImagesMissing": (
+        {'inplaced_images_wanted{node="n",phase="missing"}': "1x60"},
+        "16m",
+        {
+            'inplaced_images_wanted{node="n",phase="succeeded"}': "2x60",
+            'inplaced_images_wanted{node="n",phase="missing"}': "1 1 1 0x60",
+        },
+    ),
     "InplacedPullsWait": (
         {
             'inplaced_pulls_queued{node="n"}': "3x90",

@@ -133,6 +133,11 @@ class Containerd:
     def remove_image(self, reference: str) -> None:
         self.cri.remove_image(reference)
 
+    def untag(self, reference: str) -> None:
+        """Removes one name of an image, as `ctr images rm` does; its content may stay for a while."""
+        done = self._ctr("images", "rm", reference)
+        assert done.returncode == 0 and done.stdout.strip() == reference, done
+
     def list_images(self) -> list[Any]:
         return self.cri.list_images()
 

@@ -10,7 +10,7 @@ import pytest
 
 from fake import behaviours
 from fake import registry as fakes
-from fake.content import Ingest
+from fake.content import CONTENT, Ingest
 from fake.runtime import FakeRuntime
 from lab.image import build_image
 from lab.layers import random_layer
@@ -220,7 +220,7 @@ def test_runtime_without_numbers(folder, start_agent):
         document = json.loads(agent.ctl("pull", "--pull-policy=Always", "demo/web:1", "-o", "json").stdout)
         assert "bytes" not in document["results"][0]
         # It was asked once, not for each pull.
-        assert len([call for call in runtime.calls() if "containerd" in call.service]) <= 1
+        assert len([call for call in runtime.calls() if call.service == CONTENT]) <= 1
         assert not [line for line in agent.logs() if line["level"] in ("warning", "error")]
 
 

@@ -104,14 +104,14 @@ static void fixture_done(Fixture *fixture) {
 
 /* One owner requests the image under some name; ttl_sec as in a desired image. */
 static void set_request(Fixture *fixture, const char *owner, const char *name, int64_t version,
-                        int64_t ttl_sec, bool is_transient) {
+                        int64_t ttl_sec, RequestKind kind) {
         cleanup(desired_image_done) DesiredImage desired;
 
         assert_int_equal(desired_image_init(&desired, name, "1.25"), 0);
         desired.version = version;
         desired.ttl_sec = ttl_sec;
         desired.backoff_limit = 0;
-        assert_int_equal(image_set_request(fixture->image, owner, &desired, is_transient), 0);
+        assert_int_equal(image_set_request(fixture->image, owner, &desired, kind), 0);
 }
 
 /* The same with one more second or attempt, or a secret. */
@@ -126,7 +126,7 @@ static void set_more(Fixture *fixture, const char *owner, More more) {
         desired.backoff_limit = more == MORE_ATTEMPTS;
         if (more == MORE_SECRET)
                 assert_int_equal(desired_image_add_secret(&desired, "team", "key"), 0);
-        assert_int_equal(image_set_request(fixture->image, owner, &desired, false), 0);
+        assert_int_equal(image_set_request(fixture->image, owner, &desired, REQUEST_SERVED), 0);
 }
 
 static void set_fault(Fixture *fixture, const char *owner, int64_t version, const char *fault) {
@@ -135,11 +135,11 @@ static void set_fault(Fixture *fixture, const char *owner, int64_t version, cons
         assert_int_equal(desired_image_init(&desired, "nginx", "1.25"), 0);
         desired.version = version;
         desired.fault = strdup(fault);
-        assert_int_equal(image_set_request(fixture->image, owner, &desired, false), 0);
+        assert_int_equal(image_set_request(fixture->image, owner, &desired, REQUEST_SERVED), 0);
 }
 
 static void request(Fixture *fixture, const char *owner, int64_t version) {
-        set_request(fixture, owner, "nginx", version, DESIRED_IMAGE_NO_LIMIT, false);
+        set_request(fixture, owner, "nginx", version, DESIRED_IMAGE_NO_LIMIT, REQUEST_SERVED);
 }
 
 static void sweep(Fixture *fixture, const char *owner) {
@@ -298,7 +298,7 @@ static void set_limit(Fixture *fixture, const char *owner, int64_t backoff_limit
 
         assert_int_equal(desired_image_init(&desired, "nginx", "1.25"), 0);
         desired.backoff_limit = backoff_limit;
-        assert_int_equal(image_set_request(fixture->image, owner, &desired, false), 0);
+        assert_int_equal(image_set_request(fixture->image, owner, &desired, REQUEST_SERVED), 0);
 }
 
 /* One attempt. */
@@ -316,6 +316,130 @@ static void kick(Fixture *fixture) {
         assert_true(pull_kick(image_pull(fixture->image)));
         while (queue_n_waiting(fixture->context.inspections) == 0)
                 assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+}
+
+/* What becomes of requests whose image something else has removed. */
+static const struct Removal {
+        const char *title;
+        RequestKind kind;
+        bool keeps_served;
+        bool is_pulled_again;
+        const char *outcome; /* of the request, meanwhile */
+} removals[] = {
+        { "removed, and lasting", REQUEST_LASTING, false, true, "Missing" },
+        { "removed, and kept", REQUEST_KEPT, false, true, "Succeeded" },
+        { "removed, and served", REQUEST_SERVED, false, false, "Succeeded" },
+        { "removed, and served by an agent that keeps images", REQUEST_SERVED, true, true,
+          "Succeeded" },
+        { "removed, and transient", REQUEST_TRANSIENT, true, false, "Succeeded" },
+};
+
+#define N_REMOVALS (sizeof(removals) / sizeof(removals[0]))
+
+static void remove_image(Fixture *fixture, bool keeps_served) {
+        assert_true(image_is_verifiable(fixture->image));
+        assert_int_equal(image_set_missing(fixture->image, keeps_served), 0);
+        reconcile(fixture);
+        assert_int_equal(image_status(fixture->image)->phase, IMAGE_MISSING);
+        assert_int_equal(image_status(fixture->image)->reason, PULL_REASON_REMOVED);
+}
+
+static void show_image(Fixture *fixture) {
+        CriImage found = RUNTIME__V1__IMAGE__INIT;
+
+        found.id = ID;
+        assert_int_equal(image_set_present(fixture->image, &found), 0);
+        reconcile(fixture);
+}
+
+static void test_removed(void **state) {
+        const struct Removal *row = *state;
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        set_request(&fixture, "a", "nginx", 1, DESIRED_IMAGE_NO_LIMIT, row->kind);
+        reconcile(&fixture);
+        finish(&fixture, IMAGE_SUCCEEDED);
+        assert_results(&fixture, "a ");
+
+        remove_image(&fixture, row->keeps_served);
+        assert_int_equal(image_is_syncing(fixture.image), row->is_pulled_again);
+        assert_outcome(&fixture, "a", "nginx", row->outcome);
+        assert_int_equal(n_pending(&fixture), 0);
+        if (row->is_pulled_again) {
+                kick(&fixture);
+                assert_int_equal(image_status(fixture.image)->phase, IMAGE_MISSING);
+                finish(&fixture, IMAGE_SUCCEEDED);
+        } else {
+                show_image(&fixture);
+        }
+        assert_int_equal(image_status(fixture.image)->phase, IMAGE_SUCCEEDED);
+        assert_null(image_status(fixture.image)->message);
+        assert_outcome(&fixture, "a", "nginx", "Succeeded");
+        assert_results(&fixture, row->kind == REQUEST_LASTING ? "a " : "");
+        assert_requests(&fixture, "a:done ");
+        assert_int_equal(image_n_removals(fixture.image), 1);
+}
+
+/* What is requested anew does not wait for the end of a pause. */
+static void test_removed_and_requested(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        set_request(&fixture, "a", "nginx", 1, DESIRED_IMAGE_NO_LIMIT, REQUEST_LASTING);
+        reconcile(&fixture);
+        finish(&fixture, IMAGE_SUCCEEDED);
+        remove_image(&fixture, false);
+        assert_int_equal(queue_n_waiting(fixture.context.inspections), 0);
+        request(&fixture, "b", 1);
+        reconcile(&fixture);
+        while (queue_n_waiting(fixture.context.inspections) == 0)
+                assert_true(sd_event_run(fixture.event, UINT64_MAX) >= 0);
+        finish(&fixture, IMAGE_SUCCEEDED);
+        assert_requests(&fixture, "a:done b:done ");
+}
+
+/* The option to keep images may come later, and an image may come by itself. */
+static void test_removed_and_kept_later(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        request(&fixture, "a", 1);
+        reconcile(&fixture);
+        finish(&fixture, IMAGE_SUCCEEDED);
+        for (unsigned n = 1; n < 3; n++) {
+                remove_image(&fixture, false);
+                assert_int_equal(image_n_removals(fixture.image), n);
+                assert_false(image_is_syncing(fixture.image));
+                assert_int_equal(image_pull_again(fixture.image, true), 0);
+                reconcile(&fixture);
+                assert_true(image_is_syncing(fixture.image));
+                show_image(&fixture);
+                while (queue_n_waiting(fixture.context.inspections) == 0)
+                        assert_true(sd_event_run(fixture.event, UINT64_MAX) >= 0);
+                finish(&fixture, IMAGE_SUCCEEDED);
+                assert_requests(&fixture, "a:done ");
+        }
+}
+
+/* An image that is being pulled, has failed or is requested by none is not verified. */
+static void test_is_verifiable(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        assert_false(image_is_verifiable(fixture.image));
+        request(&fixture, "a", 1);
+        reconcile(&fixture);
+        assert_false(image_is_verifiable(fixture.image));
+        finish(&fixture, IMAGE_FAILED);
+        assert_false(image_is_verifiable(fixture.image));
+        request(&fixture, "a", 2);
+        reconcile(&fixture);
+        finish(&fixture, IMAGE_SUCCEEDED);
+        assert_true(image_is_verifiable(fixture.image));
+        sweep(&fixture, "a");
+        sweep(&fixture, "a");
+        assert_false(image_is_verifiable(fixture.image));
 }
 
 /* Each request has its own attempts, and the sync goes on for the one without a limit. */
@@ -484,7 +608,7 @@ static void test_other_change_is_not_done_again(void **state) {
         request(&fixture, "a", 1);
         reconcile(&fixture);
         finish(&fixture, IMAGE_SUCCEEDED);
-        set_request(&fixture, "a", "nginx", 1, 600, false);
+        set_request(&fixture, "a", "nginx", 1, 600, REQUEST_SERVED);
         reconcile(&fixture);
         assert_false(image_is_syncing(fixture.image));
         assert_int_equal(desired_image(fixture.image)->ttl_sec, 600);
@@ -649,7 +773,8 @@ static void test_set_done(void **state) {
 
         fixture_init(&fixture);
         request(&fixture, "a", 1);
-        set_request(&fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT, false);
+        set_request(&fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT,
+                    REQUEST_SERVED);
         reconcile(&fixture);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 ImageStatus status = { .phase = IMAGE_FAILED, .completed_at = NOW };
@@ -718,7 +843,8 @@ static void test_two_spellings(void **state) {
 
         fixture_init(&fixture);
         request(&fixture, "a", 1);
-        set_request(&fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT, false);
+        set_request(&fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT,
+                    REQUEST_SERVED);
         reconcile(&fixture);
         assert_requests(&fixture, "a:syncing a:syncing ");
 
@@ -739,7 +865,8 @@ static void test_withdraw(void **state) {
         finish(&fixture, IMAGE_SUCCEEDED);
         assert_int_equal(image_withdraw(fixture.image, "a"), 0); /* it is done */
         request(&fixture, "c", 1);
-        set_request(&fixture, "c", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT, false);
+        set_request(&fixture, "c", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT,
+                    REQUEST_SERVED);
         reconcile(&fixture);
         assert_int_equal(image_withdraw(fixture.image, "c"), 2);
         reconcile(&fixture);
@@ -751,8 +878,8 @@ static void test_requests_are_merged(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
-        set_request(&fixture, "b", "nginx", 1, 60, false);
-        set_request(&fixture, "a", "nginx", 4, 30, false);
+        set_request(&fixture, "b", "nginx", 1, 60, REQUEST_SERVED);
+        set_request(&fixture, "a", "nginx", 4, 30, REQUEST_SERVED);
         assert_int_equal(desired_image(fixture.image)->version, 4);
         assert_int_equal(desired_image(fixture.image)->ttl_sec, 60);
         reconcile(&fixture);
@@ -763,7 +890,7 @@ static void test_malformed(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init_named(&fixture, "NGINX", "1.25");
-        set_request(&fixture, "a", "NGINX", 3, DESIRED_IMAGE_NO_LIMIT, false);
+        set_request(&fixture, "a", "NGINX", 3, DESIRED_IMAGE_NO_LIMIT, REQUEST_SERVED);
         reconcile(&fixture);
         assert_false(image_is_syncing(fixture.image));
         assert_requests(&fixture, "a:done ");
@@ -778,7 +905,7 @@ static void test_malformed_answers_the_version(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init_named(&fixture, "NGINX", "1.25");
-        set_request(&fixture, "a", "NGINX", 3, DESIRED_IMAGE_NO_LIMIT, false);
+        set_request(&fixture, "a", "NGINX", 3, DESIRED_IMAGE_NO_LIMIT, REQUEST_SERVED);
         reconcile(&fixture);
         assert_int_equal(image_status(fixture.image)->version, 3);
 }
@@ -795,8 +922,8 @@ static void test_expire(void **state) {
         int64_t now;
 
         fixture_init(&fixture);
-        set_request(&fixture, "a", "nginx", 1, 60, false);
-        set_request(&fixture, "b", "nginx", 1, 30, true);
+        set_request(&fixture, "a", "nginx", 1, 60, REQUEST_SERVED);
+        set_request(&fixture, "b", "nginx", 1, 30, REQUEST_TRANSIENT);
         request(&fixture, "c", 1);
         assert_expires(&fixture, INT64_MAX, INT64_MAX); /* none is done yet */
         reconcile(&fixture);
@@ -821,17 +948,17 @@ static void test_expired_is_not_done_again(void **state) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
-        set_request(&fixture, "a", "nginx", 1, 0, false);
+        set_request(&fixture, "a", "nginx", 1, 0, REQUEST_SERVED);
         reconcile(&fixture);
         finish(&fixture, IMAGE_FAILED);
         assert_expires(&fixture, time(NULL) + 1, INT64_MAX);
         assert_false(image_is_desired(fixture.image));
         assert_null(desired_image(fixture.image));
-        set_request(&fixture, "a", "nginx", 1, 0, false);
+        set_request(&fixture, "a", "nginx", 1, 0, REQUEST_SERVED);
         reconcile(&fixture);
         assert_false(image_is_syncing(fixture.image));
 
-        set_request(&fixture, "a", "nginx", 2, 0, false); /* it asks for something new */
+        set_request(&fixture, "a", "nginx", 2, 0, REQUEST_SERVED); /* it asks for something new */
         reconcile(&fixture);
         assert_requests(&fixture, "a:syncing ");
         assert_true(image_is_desired(fixture.image));
@@ -842,7 +969,7 @@ static void test_malformed_expires(void **state) {
         int64_t end;
 
         fixture_init_named(&fixture, "NGINX", "1.25");
-        set_request(&fixture, "a", "NGINX", 1, 60, true);
+        set_request(&fixture, "a", "NGINX", 1, 60, REQUEST_TRANSIENT);
         end = image_status(fixture.image)->completed_at + 60;
         assert_expires(&fixture, end - 1, end);
         assert_expires(&fixture, end, INT64_MAX);
@@ -895,7 +1022,8 @@ static void test_restored_in_two_spellings(void **state) {
         restore(&fixture, "a", 1, false);
         restore(&fixture, "a", 1, false);
         request(&fixture, "a", 1);
-        set_request(&fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT, false);
+        set_request(&fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT,
+                    REQUEST_SERVED);
         image_restore_end(fixture.image);
         reconcile(&fixture);
         assert_requests(&fixture, "a:done a:done ");
@@ -1031,12 +1159,21 @@ static const struct CMUnitTest stories[] = {
         cmocka_unit_test(test_restored_in_two_spellings),
         cmocka_unit_test(test_restored_outcome),
         cmocka_unit_test(test_runtime_change_is_passed_on),
+        cmocka_unit_test(test_removed_and_requested),
+        cmocka_unit_test(test_removed_and_kept_later),
+        cmocka_unit_test(test_is_verifiable),
         cmocka_unit_test(test_random),
 };
 
 int main(void) {
-        struct CMUnitTest rows[N_NAMES];
+        struct CMUnitTest rows[N_NAMES], removed[N_REMOVALS];
 
+        for (size_t i = 0; i < N_REMOVALS; i++)
+                removed[i] = (struct CMUnitTest){
+                        .name = removals[i].title,
+                        .test_func = test_removed,
+                        .initial_state = (void *) &removals[i],
+                };
         for (size_t i = 0; i < N_NAMES; i++)
                 rows[i] = (struct CMUnitTest){
                         .name = names[i].title,
@@ -1045,5 +1182,6 @@ int main(void) {
                 };
 
         return cmocka_run_group_tests_name("image", stories, NULL, NULL) +
-               _cmocka_run_group_tests("name", rows, N_NAMES, NULL, NULL);
+               _cmocka_run_group_tests("name", rows, N_NAMES, NULL, NULL) +
+               _cmocka_run_group_tests("removed", removed, N_REMOVALS, NULL, NULL);
 }

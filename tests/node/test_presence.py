@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that the status reports what is there now: images are removed from a real containerd."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from lab import sanitizers
+from lab.containerd import Containerd
+from lab.trouble import complaints, the_complaint
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+
+
+def n_missing(agent) -> float:
+    return agent.metrics().get_value("inplaced_images_wanted", phase="missing")
+
+
+def n_removed(agent) -> float:
+    return agent.metrics().get_value("inplaced_images_removed_total")
+
+
+def hurry(agent, file: str = "wanted.yaml") -> None:
+    """Ends the pause before the next pull, as an operator would."""
+    os.utime(agent.images_dir / file)
+
+
+def test_removed_image(agent, containerd, push):
+    """Each place says that it is missing, and why; it is pulled again after a pause."""
+    image = push()
+    agent.request(image.reference)
+    done = agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+    containerd.untag(image.reference)
+    status = agent.wait_status(image.reference, "Missing", 20 * SLOWLY)
+    assert status["message"].startswith("Removed: removed by something else than inplaced")
+    assert "it is pulled again" in status["message"] and status["nextAttemptTime"]
+    assert "completionTime" not in status and agent.status()["status"]["missing"] == 1
+    assert (n_missing(agent), n_removed(agent)) == (1, 1)
+    shown = agent.ctl("status").stdout
+    assert "Missing" in shown and "Removed" in shown
+    assert the_complaint(agent).startswith(f"Missing `{image.reference}`: Removed: ")
+
+    again = agent.wait_status(image.reference, "Succeeded", 60 * SLOWLY)
+    assert again["imageID"] == done["imageID"] and "message" not in again
+    assert containerd.image_status(image.reference).id == image.image_id
+    assert (n_missing(agent), n_removed(agent)) == (0, 1)
+    assert len(complaints(agent)) == 1
+
+
+def test_removed_by_digest(agent, containerd, push):
+    """An image that is requested by its digest is verified as well."""
+    image = push()
+    agent.request(image.digest_reference)
+    agent.wait_status(image.digest_reference, "Succeeded", 20 * SLOWLY)
+    containerd.remove_image(image.image_id)
+    agent.wait_status(image.digest_reference, "Missing", 20 * SLOWLY)
+    hurry(agent)
+    agent.wait_status(image.digest_reference, "Succeeded", 20 * SLOWLY)
+
+
+def test_removed_again_and_again(agent, containerd, push):
+    """The reason says who probably removes it, and each pause is longer."""
+    image = push()
+    agent.request(image.reference)
+    messages = []
+    for _ in range(3):
+        agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+        containerd.remove_image(image.image_id)
+        messages.append(agent.wait_status(image.reference, "Missing", 20 * SLOWLY)["message"])
+        hurry(agent)
+    agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+    assert "garbage collector for" not in messages[0]
+    assert "removed 2 times by something else than inplaced" in messages[1]
+    assert "removed 3 times" in messages[2] and "kubelet's garbage collector" in messages[2]
+    assert n_removed(agent) == 3
+
+
+def test_many_removed_at_a_time(agent, containerd, push):
+    """A collector removes many: all are noticed, by a few lists, and others stay as they are."""
+    images = [push(tag=str(n)) for n in range(20)]
+    agent.request(*(image.reference for image in images))
+    for image in images:
+        agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+    before = agent.metrics().total("inplaced_cri_requests_total", method="ListImages")
+    for image in images[5:]:
+        containerd.untag(image.reference)
+    for image in images[5:]:
+        wait_until(lambda: n_removed(agent) == 15, 30 * SLOWLY, lambda: f"15, {n_removed(agent)}")
+    lists = agent.metrics().total("inplaced_cri_requests_total", method="ListImages") - before
+    assert 1 <= lists <= 5
+    for image in images[:5]:
+        assert agent.tag_status(image.reference)["phase"] == "Succeeded"
+
+
+def test_local_request(agent, containerd, push):
+    """What was requested through the socket is reported, and pulled again only if asked for again."""
+    image = push()
+    assert agent.ctl("pull", image.reference).returncode == 0
+    containerd.untag(image.reference)
+    status = agent.wait_status(image.reference, "Missing", 20 * SLOWLY)
+    assert "nextAttemptTime" not in status
+    assert agent.ctl("pull", image.reference).returncode == 0
+    agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+    assert containerd.image_status(image.reference).id == image.image_id
+
+
+def test_comes_back_by_itself(agent, containerd, push):
+    """The kubelet may pull it as well: a reload verifies, and so the status is right."""
+    image = push()
+    assert agent.ctl("pull", image.reference).returncode == 0
+    containerd.untag(image.reference)
+    agent.wait_status(image.reference, "Missing", 20 * SLOWLY)
+    containerd.pull(image.reference)
+    agent.reload()
+    assert "message" not in agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+
+
+def test_another_image_of_the_name(agent, containerd, push):
+    """A tag that is pulled anew by something else has another ID: a reload shows it."""
+    image = push()
+    agent.request(image.reference)
+    agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+    other = push([2000])
+    containerd.pull(image.reference)
+    agent.reload()
+    is_other = lambda: agent.tag_status(image.reference)["imageID"].endswith(  # noqa: E731
+        other.image_id
+    )
+    wait_until(is_other, 20 * SLOWLY, "new ID")
+    assert n_removed(agent) == 0
+
+
+def test_removed_while_the_agent_was_away(agent, containerd, push):
+    """At its start the agent verifies what the previous run has left in its state."""
+    image = push()
+    agent.request(image.reference)
+    agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+    agent.terminate()
+    containerd.untag(image.reference)
+    agent.start()
+    agent.wait_status(image.reference, "Missing", 20 * SLOWLY)
+    hurry(agent)
+    agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+
+
+def test_removed_while_the_runtime_was_away(start_agent, fake_runtime):
+    """A runtime without events is asked when it is back; the names of Docker Hub are no obstacle."""
+    agent = start_agent(fake_runtime.endpoint)
+    agent.request("nginx:1", "reg.example/app:2")
+    for reference in ("nginx:1", "reg.example/app:2"):
+        agent.wait_status(reference, "Succeeded", 20 * SLOWLY)
+    fake_runtime.front.vanish()
+    wait_until(lambda: not_ready(agent), 20 * SLOWLY, "end of the connection")
+    del fake_runtime.images["reg.example/app:2"]
+    fake_runtime.front.listen()
+    agent.wait_status("reg.example/app:2", "Missing", 20 * SLOWLY)
+    assert agent.tag_status("nginx:1")["phase"] == "Succeeded"
+
+
+def not_ready(agent) -> bool:
+    return agent.metrics().get_value("inplaced_runtime_ready") == 0
+
+
+def test_all_subscribers_get_each_event(make_agent, containerd, push):
+    """containerd's image events are a broadcast: one agent takes none from another, or the kubelet."""
+    image = push()
+    agents = [make_agent(containerd.endpoint) for _ in range(3)]
+    for agent in agents:
+        agent.start()
+        agent.request(image.reference)
+        agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+    containerd.untag(image.reference)
+    for agent in agents:
+        wait_until(lambda: n_removed(agent) == 1, 20 * SLOWLY, "event")  # noqa: B023
+
+
+def test_full_disk_comes_first(start_agent, folder, registry, image_name):
+    """What the garbage collector has removed from a full disk is not pulled before there is room."""
+    image = registry.push_image(image_name, "1", [1000])
+    with Containerd(folder / "small", root_megabytes=96) as small:
+        agent = start_agent(small.endpoint, min_free_disk="30MB")
+        agent.request(image.reference)
+        agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+        filler = small.root / "filler"
+        with filler.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, 80_000_000)
+        small.remove_image(image.image_id)
+        agent.wait_status(image.reference, "Missing", 20 * SLOWLY)
+        hurry(agent)
+
+        def waits() -> bool:
+            return agent.tag_status(image.reference)["message"].startswith("DiskPressure: ")
+
+        wait_until(waits, 20 * SLOWLY, "DiskPressure")
+        assert agent.tag_status(image.reference)["phase"] == "Missing"
+        filler.unlink()
+        agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+
+
+def test_idle_agent_does_not_list(agent, push):
+    """With containerd's events, nothing is asked while nothing is removed."""
+    image = push()
+    agent.request(image.reference)
+    agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+    agent.reload()
+    listed = lambda: agent.metrics().total(  # noqa: E731
+        "inplaced_cri_requests_total", method="ListImages"
+    )
+    wait_until(lambda: listed() == 1, 20 * SLOWLY, "list for the reload")
+    agent.reload()
+    wait_until(lambda: listed() == 2, 20 * SLOWLY, "list for the second reload")
