@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""counts.py counts what is there, and fails only for a cycle and a file that is not there."""
+"""counts.py counts what is there, and fails only for a cycle, an -internal header and a file that is not there."""
 
 import pytest
 
@@ -86,10 +86,11 @@ int a_begin(A *a, void (*f)(int number),
 const char *a_name(const A *a);
 static inline int a_size(void);
 """
-    lines, _ = count({
+    lines, status = count({
         "agent/a-internal.h": header, "agent/b.c": include("agent/a-internal.h"), "agent/c.c": include("agent/a-internal.h"),
     })
     assert listed(lines, "-internal headers") == (1, ["agent/a-internal.h: 2 users, 2 functions"])
+    assert status == 1
 
 
 def test_cycle(count):
