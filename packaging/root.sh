@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 #
 # How a script that needs root gets it, and how what root makes comes to belong to the user who
-# called. To be sourced.
+# called, or whose checkout it is. To be sourced.
 
 # What the environment says and sudo would forget: how to reach the network, and what the tests ask.
 _kept_variables='CI|(https?|no)_proxy|(HTTPS?|NO)_PROXY|SSL_CERT_(FILE|DIR)|(GO|PIP_|INPLACED_)[A-Z_]+'
@@ -58,12 +58,19 @@ continue_as_caller() {
     fi
 }
 
-# give_to_caller PATH...: what root made there belongs to the user who called.
+# give_to_caller PATH...: what root made there belongs to the user who called; where root called, to the owner of
+# the folder that it is in, who could not build in that checkout again otherwise.
 give_to_caller() {
-    local path
+    local path owner
 
-    has_caller || return 0
+    [ "$(id -u)" = 0 ] || return 0
     for path in "$@"; do
-        [ ! -e "$path" ] || chown --recursive --no-dereference --from=0 "$SUDO_UID:$SUDO_GID" "$path"
+        [ -e "$path" ] || continue
+        if has_caller; then
+            owner=$SUDO_UID:$SUDO_GID
+        else
+            owner=$(stat --format=%u:%g -- "$(dirname -- "$path")") || continue
+        fi
+        [[ $owner == 0:* ]] || chown --recursive --no-dereference --from=0 "$owner" "$path"
     done
 }

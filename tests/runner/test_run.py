@@ -94,3 +94,21 @@ def test_what_is_built_belongs_to_the_caller(checkout, run_stage):
     # A failure, too, leaves nothing of root's.
     run_stage(CRASH, SUDO_UID="65534", SUDO_GID="65534")
     assert {path.lstat().st_uid for path in (checkout / "build").rglob("*")} == {65534}
+
+
+@only_root
+def test_the_owner_of_a_checkout_builds_after_root(checkout, folder, run_stage, run):
+    """Root called without sudo, from the root shell of a machine for example."""
+    for path in (checkout, *checkout.rglob("*")):
+        os.chown(path, 65534, 65534)
+    assert run_stage(PASS).returncode == 0
+    made = [checkout / "build", *(checkout / "build").rglob("*")]
+    assert {(path.lstat().st_uid, path.lstat().st_gid) for path in made} == {(65534, 65534)}
+
+    owner = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "env", f"HOME={folder}")
+    assert (done := run(*owner, "cmake", "--preset", "dev", cwd=checkout)).returncode == 0, done.stdout
+    assert (done := run(*owner, "cmake", "--build", "--preset", "dev", cwd=checkout)).returncode == 0, done.stdout
+
+    # And the other way round.
+    assert run_stage(PASS).returncode == 0
+    assert {path.lstat().st_uid for path in (checkout / "build").rglob("*")} == {65534}
