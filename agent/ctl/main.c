@@ -111,8 +111,8 @@ static const Command commands[] = {
           "  --no-wait                           leave the request with the agent\n"
           "  -q, --quiet                         print nothing but image IDs\n" },
         { "cancel", 1, 1, command_cancel, OPTION_GROUP_NONE, "cancel REQUEST|IMAGE",
-          "Withdraws what is not finished of a request, or of your requests for an image. What a\n"
-          "file of the images folder or the cluster requests is withdrawn there.\n" },
+          "Withdraws a request, or your requests for an image, unless they are finished.\n"
+          "What a file of the images folder or the cluster requests is withdrawn there.\n" },
         { "retry", 0, INT_MAX, command_retry, OPTION_GROUP_RETRY, "retry IMAGE...|--failed",
           "Has images that failed tried again at once, also those that wait for an attempt.\n"
           "A failed tag of a NodeImage needs a new version instead.\n"
@@ -143,12 +143,13 @@ static const Command commands[] = {
           "  --failed                            only images that failed\n"
           "  -w, --watch                         go on, and show what changes\n" },
         { "wait", 1, INT_MAX, command_wait, OPTION_GROUP_WAIT, "wait IMAGE...",
-          "Waits until desired images are present. The exit status is 0 if all are, 1 if all failed,\n"
-          "3 if some did, and 124 after the time-out.\n"
+          "Waits until desired images are present.\n"
+          "The exit status is 0 if all are, 1 if all failed, 3 if some did, and 124 after the\n"
+          "time-out.\n"
           "\n"
           "  --timeout DURATION                  wait no longer, such as 30s or 10m\n" },
         { "images", 0, 0, command_images, OPTION_GROUP_NONE, "images",
-          "Lists the images that the runtime holds, and who requested them.\n" },
+          "Lists the images that the runtime holds, and who requests them.\n" },
         { "doctor", 0, 0, command_doctor, OPTION_GROUP_NONE, "doctor",
           "Says what is wrong on this node and how to fix it. Works without the agent, too.\n" },
         { "version", 0, 0, command_version, OPTION_GROUP_NONE, "version",

@@ -175,6 +175,7 @@ static int item_expire(PullItem *item, const char *option, int64_t limit_sec, ui
         free(item->reason);
         item->reason = strdup(DEADLINE_EXCEEDED);
         item->phase = INPLACED__V1__PHASE__PHASE_FAILED;
+        item->option = option;
         item->ended_usec = now_usec;
         return item->reason ? 0 : -ENOMEM;
 }

@@ -51,6 +51,7 @@ typedef struct PullItem {
         char *image_id; /* "" while it is not known, as are the next two */
         char *reason;
         char *message;
+        const char *option; /* the time limit of ours that has ended it, "--deadline"; or NULL */
         char *cause; /* the reason of the last attempt, where a time limit of ours has ended it; or "" */
         uint32_t reported_attempt; /* the last one whose failure was printed while it goes on */
 

@@ -202,8 +202,10 @@ static const char *advice_for(const PullItem *failed, const Options *options) {
 
         if (failed->cause[0])
                 return pull_reason_advice(pull_reason_from_string(failed->cause));
-        if (reason == PULL_REASON_DEADLINE && options->deadline_sec > 0)
+        if (failed->option && strcmp(failed->option, "--deadline") == 0)
                 return "allow more with --deadline, or see what it waited for";
+        if (failed->option)
+                return "allow more with --timeout, or see what it waited for";
         if (reason == PULL_REASON_DEADLINE && options->timeout_sec > 0)
                 return "allow more with --timeout, or check the network between node and registry";
 
@@ -223,8 +225,10 @@ static void print_summary(const PullList *list, const Options *options) {
 
         advice = is_same ? advice_for(failed, options) : "see the reason of each";
         if (n_failed == 1)
-                complain("cannot pull %s: %s%s%s; %s", failed->image, failed->reason,
-                         failed->cause[0] ? " after " : "", failed->cause, advice);
+                complain("cannot pull %s: %s%s%s%s%s%s; %s", failed->image, failed->reason,
+                         failed->option ? " (" : "", failed->option ?: "",
+                         failed->option ? ")" : "", failed->cause[0] ? " after " : "",
+                         failed->cause, advice);
         else
                 complain("%zu of %zu images failed; %s", n_failed, list->n_items, advice);
 }

@@ -167,7 +167,8 @@ def test_deadline_says_what_failed(
     assert child.returncode == 1
     assert attempt.startswith(f"inplacectl: {image}: {reason}: ")
     assert f"the 4s of --deadline; the last attempt failed with {reason}: " in output
-    assert f"cannot pull {image}: DeadlineExceeded after {reason}; " in errors.splitlines()[-1]
+    last = errors.splitlines()[-1]
+    assert f"cannot pull {image}: DeadlineExceeded (--deadline) after {reason}; " in last
 
 
 def test_deadline_where_another_has_none(start_agent, fake_runtime):
