@@ -777,46 +777,58 @@ static bool has_syncing_requests(const Image *image) {
         return false;
 }
 
-/* The status of the pull that goes on, as that of one that has ended by now. */
-static int image_copy_failure(const Image *image, ImageStatus *ret) {
-        int r;
-
-        r = image_status_copy(pull_status(image->pull), ret);
-        if (r < 0)
-                return r;
-
-        ret->phase = IMAGE_FAILED;
-        ret->step = IMAGE_STEP_NONE;
-        ret->completed_at = time(NULL);
-        ret->next_attempt_at = 0;
-        return 0;
+/* The request has used up its attempts. */
+static bool is_over(const Image *image, const ImageRequest *request) {
+        return request->is_syncing && !request->is_done &&
+               pull_is_over_for(image->pull, &request->desired, request->n_missed);
 }
 
-/* Requests that have used up their attempts fail, while the sync goes on for the others; without
- * others, it is the image's status. */
-static int image_end_impatient(Image *image) {
+static bool has_requests_over(const Image *image) {
+        for (const ImageRequest *request = image->requests.first; request; request = request->next)
+                if (is_over(image, request))
+                        return true;
+
+        return false;
+}
+
+/* The pull that goes on has ended for some: its status is theirs, and what is left if the others leave. */
+static int image_take_failure(Image *image) {
         cleanup(image_status_done) ImageStatus status = { 0 };
         int r;
 
+        r = image_status_copy(pull_status(image->pull), &status);
+        if (r < 0)
+                return r;
+
+        status.phase = IMAGE_FAILED;
+        status.step = IMAGE_STEP_NONE;
+        status.completed_at = time(NULL);
+        status.next_attempt_at = 0;
+        return image_set_status(image, &status);
+}
+
+/* Requests that have used up their attempts fail, while the sync goes on for the others. */
+static int image_end_impatient(Image *image) {
+        int r;
+
+        if (!has_requests_over(image))
+                return 0;
+
+        r = image_take_failure(image);
+        if (r < 0)
+                return r;
+
         for (ImageRequest *request = image->requests.first; request; request = request->next) {
-                if (!request->is_syncing || request->is_done ||
-                    !pull_is_over_for(image->pull, &request->desired, request->n_missed))
+                if (!is_over(image, request))
                         continue;
 
-                if (status.phase != IMAGE_FAILED) {
-                        r = image_copy_failure(image, &status);
-                        if (r < 0)
-                                return r;
-                }
-                r = request_set_done(request, &status);
+                r = request_set_done(request, NULL);
                 if (r < 0)
                         return r;
                 request->is_unreported = request->is_alone = true;
         }
 
-        return status.phase != IMAGE_FAILED || has_syncing_requests(image)
-                       ? 0
-                       : image_set_status(image, &status);
+        return 0;
 }
 
 int image_reconcile(Image *image, const PullContext *context) {

@@ -15,6 +15,7 @@ from fake.api_proxy import ApiProxy
 from lab import sanitizers
 from lab.documents import split_reference
 from lab.kubeconfig import write_kubeconfig
+from lab.preload import Preload
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -183,3 +184,27 @@ def test_failure_of_another_is_not_its_own(
     (tags,) = [image["tags"] for image in status["imageStatuses"].values()]
     assert tags[0]["phase"] == "Succeeded" and "message" not in tags[0]
     assert agent.tag_status(gate.reference)["phase"] == "Failed"
+
+
+def test_own_attempts_beside_a_caller_without_a_limit(cluster_agent, node_image, registry, image_name):
+    """A tag fails after its own attempts, by OpenKruise's phases, while the caller's pull goes on."""
+    absent = f"{registry.host}/{image_name}:none"
+    caller = Preload(cluster_agent, absent)
+    caller.wait_step("BACKING_OFF")
+    node_image.request(absent, backoffLimit=1)
+    shown = {}
+    for event in node_image.watch(60 * SLOWLY):
+        for image in event["object"].get("status", {}).get("imageStatuses", {}).values():
+            shown[image["tags"][0]["phase"]] = image["tags"][0]
+        if "Failed" in shown:
+            break
+    assert set(shown) <= {"Waiting", "Pulling", "Failed"}
+    assert shown["Failed"]["message"].startswith("NotFound: ")
+    assert "nextAttemptTime" not in shown["Failed"] and "attempt" not in shown["Failed"]
+    assert cluster_agent.tag_status(absent)["phase"] in ("BackOff", "Pulling")
+    assert "FAILED" not in caller.phases()
+    cluster_agent.ctl("retry", absent)
+    caller.cancel()
+    wait_until(lambda: cluster_agent.tag_status(absent)["phase"] == "Failed", 20, "end of the pull")
+    again = cluster_agent.ctl("retry", absent)
+    assert again.returncode == 1 and "new version" in again.stderr

@@ -472,6 +472,23 @@ static void test_requests_of_different_patience(void **state) {
         assert_outcome(&fixture, "twice", "nginx", "Failed");
 }
 
+/* The one that goes on leaves: then the failure of the other one is what is left. */
+static void test_the_patient_leaves(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        set_limit(&fixture, "ever", DESIRED_IMAGE_NO_LIMIT);
+        set_limit(&fixture, "once", 0);
+        reconcile(&fixture);
+        refuse_pull(&fixture);
+        assert_int_equal(image_status(fixture.image)->phase, IMAGE_BACKING_OFF);
+        assert_int_equal(image_withdraw(fixture.image, "ever"), 1);
+        reconcile(&fixture);
+        assert_requests(&fixture, "once:done ");
+        assert_int_equal(image_status(fixture.image)->phase, IMAGE_FAILED);
+        assert_int_equal(image_status(fixture.image)->next_attempt_at, 0);
+}
+
 /* The one with the patience leaves: the failure is what is left. */
 static void test_only_the_impatient_are_left(void **state) {
         cleanup(fixture_done) Fixture fixture;
@@ -1127,6 +1144,7 @@ static const struct CMUnitTest stories[] = {
         cmocka_unit_test(test_done_once),
         cmocka_unit_test(test_failure_is_an_outcome),
         cmocka_unit_test(test_requests_of_different_patience),
+        cmocka_unit_test(test_the_patient_leaves),
         cmocka_unit_test(test_only_the_impatient_are_left),
         cmocka_unit_test(test_retry),
         cmocka_unit_test(test_retry_of_a_fault),
