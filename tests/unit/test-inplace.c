@@ -1536,6 +1536,21 @@ static void test_write_failures(void **state) {
         assert_int_equal(n_counted(fixture, "succeeded"), 2);
 }
 
+/* Another writer was quicker: the pause ends when the server is known to answer. */
+static void test_conflict(void **state) {
+        Fixture *fixture = *state;
+
+        fake_runtime.containers[0] = model("c1", "1", 1);
+        show_and_run(fixture, make_pod(fixture, "c1", "1"));
+        refuse_patch(409);
+        pass(1000000);
+        assert_null(patch());
+        assert_int_equal(inplace_kick(fixture->meta), 0);
+        assert_non_null(patch());
+        accept_patch(fixture);
+        assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_NONE);
+}
+
 /* A right that is granted later is made use of within half a minute, whatever happens meanwhile. */
 static void test_granted_later(void **state) {
         Fixture *fixture = *state;
@@ -1978,6 +1993,7 @@ int main(void) {
                 TEST(test_no_info),
                 TEST(test_image_moved),
                 TEST(test_write_failures),
+                TEST(test_conflict),
                 TEST(test_granted_later),
                 TEST(test_one_is_refused),
                 TEST(test_another_writer),
