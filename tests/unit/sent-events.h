@@ -12,6 +12,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/kube/event.h"
 #include "tests/unit/fake-kube.h"
 
 #define SENT_EVENTS_MAX 64
@@ -25,6 +26,18 @@ static struct {
         } known[SENT_EVENTS_MAX];
         size_t n_known;
 } sent_events;
+
+static inline KubeEvents *events_of_agent(void) {
+        const KubeEventsOptions options = {
+                .client = &fake_kube,
+                .component = "inplaced",
+                .node_name = "node-1",
+        };
+        KubeEvents *events;
+
+        assert_int_equal(kube_events_new(&options, &events), 0);
+        return events;
+}
 
 static inline const char *sent_text(json_object *json, const char *pointer) {
         json_object *value;

@@ -13,13 +13,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/base/rfc3339.h"
 #include "agent/inplace/inplace.h"
 #include "agent/pod/env-hash.h"
 #include "agent/pod/stop-journal.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-kube.h"
 #include "tests/unit/fake-runtime.h"
+#include "tests/unit/kubelet-lease.h"
 #include "tests/unit/metric-value.h"
 #include "tests/unit/pod-server.h"
 #include "tests/unit/sent-events.h"
@@ -142,17 +142,8 @@ static int set_up_with(void **state, bool is_slow) {
         assert_non_null(mkdtemp(fixture->folder));
         fake_runtime.images[0] = (FakeImage){ "nginx:1", ID_A };
         fake_runtime.images[1] = (FakeImage){ "nginx:2", ID_B };
-        assert_int_equal(kube_events_new(&(KubeEventsOptions){ .client = &fake_kube,
-                                                               .component = "inplaced",
-                                                               .node_name = "node-1" },
-                                         &fixture->events),
-                         0);
-        assert_int_equal(kubelet_new(&(KubeletOptions){ .event = fake_kube.event,
-                                                        .address = "",
-                                                        .client = &fake_kube,
-                                                        .node_name = "node-1" },
-                                     &fixture->kubelet, NULL),
-                         0);
+        fixture->events = events_of_agent();
+        fixture->kubelet = kubelet_with_lease();
         assert_int_equal(pods_new(&(PodsOptions){ .client = &fake_kube, .node_name = "node-1" },
                                   &fixture->pods),
                          0);
@@ -281,20 +272,12 @@ static void show(Fixture *fixture, ShownPod *pod) {
         turn();
 }
 
-static KubeCall *lease_call(void) {
-        return fake_kube_find("GET", "/leases/node-1");
-}
-
 /* There is a kubelet. */
 static bool answer_lease(void) {
-        char at[RFC3339_SIZE], body[128];
-
         if (!lease_call())
                 return false;
 
-        (void) snprintf(body, sizeof(body), "{\"spec\":{\"renewTime\":\"%s\"}}",
-                        rfc3339_format((int64_t) time(NULL), at));
-        assert_int_equal(fake_kube_answer_call(lease_call(), 200, body), 0);
+        lease_answer(KUBELET_ALIVE);
         return true;
 }
 

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/base/rfc3339.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 #include "agent/recreate/recreate-controller.h"
@@ -25,6 +24,7 @@
 #include "tests/unit/fake-kube.h"
 #include "tests/unit/fake-runtime.h"
 #include "tests/unit/merge-patch.h"
+#include "tests/unit/kubelet-lease.h"
 #include "tests/unit/metric-value.h"
 #include "tests/unit/pod-server.h"
 #include "tests/unit/sent-events.h"
@@ -298,14 +298,9 @@ static void serve_discovery(KubeCall *call) {
 }
 
 /* There is a kubelet. */
-static void serve_lease(KubeCall *call) {
-        char at[RFC3339_SIZE], body[128];
-
+static void serve_lease(void) {
         node.n_leases++;
-
-        (void) snprintf(body, sizeof(body), "{\"spec\":{\"renewTime\":\"%s\"}}",
-                        rfc3339_format((int64_t) time(NULL), at));
-        assert_int_equal(fake_kube_answer_call(call, 200, body), 0);
+        lease_answer(KUBELET_ALIVE);
 }
 
 static void serve_call(KubeCall *call) {
@@ -313,8 +308,8 @@ static void serve_call(KubeCall *call) {
 
         if (strstr(path, "watch=true"))
                 begin_watch(call);
-        else if (strstr(path, "/leases/"))
-                serve_lease(call);
+        else if (call == lease_call())
+                serve_lease();
         else if (strstr(path, "/events"))
                 (void) sent_events_take();
         else if (strncmp(path, KIND, strlen(KIND)) == 0 && !strstr(path, "/namespaces/"))
@@ -609,17 +604,8 @@ static int set_up(void **state) {
         }
         pod_server_show(&node.pod);
         node.is_pod_shown = true;
-        assert_int_equal(kubelet_new(&(KubeletOptions){ .event = fake_kube.event,
-                                                        .address = "",
-                                                        .client = &fake_kube,
-                                                        .node_name = "node-1" },
-                                     &node.kubelet, NULL),
-                         0);
-        assert_int_equal(kube_events_new(&(KubeEventsOptions){ .client = &fake_kube,
-                                                               .component = "inplaced",
-                                                               .node_name = "node-1" },
-                                         &node.events),
-                         0);
+        node.kubelet = kubelet_with_lease();
+        node.events = events_of_agent();
         begin_agent();
         return 0;
 }

@@ -7,15 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "agent/base/rfc3339.h"
 #include "agent/restart/restart-find.h"
 #include "agent/restart/restart.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-kube.h"
 #include "tests/unit/fake-runtime.h"
+#include "tests/unit/kubelet-lease.h"
 #include "tests/unit/pod-server.h"
 #include "tests/unit/sent-events.h"
 
@@ -157,19 +156,6 @@ static const char *stopping(void) {
         return text;
 }
 
-static KubeCall *lease_call(void) {
-        return fake_kube_find("GET", "/leases/node-1");
-}
-
-static void answer_lease(void) {
-        char at[RFC3339_SIZE], body[128];
-
-        (void) snprintf(body, sizeof(body), "{\"spec\":{\"renewTime\":\"%s\"}}",
-                        rfc3339_format((int64_t) time(NULL), at));
-        assert_int_equal(fake_kube_answer_call(lease_call(), 200, body), 0);
-        turn();
-}
-
 /* Such a stop goes on until the container's hook runs, or it is stopped. Whether a kubelet was needed
  * for that. */
 static bool begin_stop(const char *id) {
@@ -190,7 +176,8 @@ static bool begin_stop(const char *id) {
         turn();
         needs_kubelet = lease_call();
         if (needs_kubelet)
-                answer_lease();
+                lease_answer(KUBELET_ALIVE);
+        turn();
         return needs_kubelet;
 }
 
@@ -240,17 +227,8 @@ static int set_up(void **state) {
         fake_kube_open();
         strcpy(world.folder, "/tmp/restart-XXXXXX");
         assert_non_null(mkdtemp(world.folder));
-        assert_int_equal(kubelet_new(&(KubeletOptions){ .event = fake_kube.event,
-                                                        .address = "",
-                                                        .client = &fake_kube,
-                                                        .node_name = "node-1" },
-                                     &world.kubelet, NULL),
-                         0);
-        assert_int_equal(kube_events_new(&(KubeEventsOptions){ .client = &fake_kube,
-                                                               .component = "inplaced",
-                                                               .node_name = "node-1" },
-                                         &world.events),
-                         0);
+        world.kubelet = kubelet_with_lease();
+        world.events = events_of_agent();
         options.event = fake_kube.event;
         options.runtimes = (Runtimes *) &fake_runtime;
         options.kubelet = world.kubelet;

@@ -10,12 +10,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/base/rfc3339.h"
 #include "agent/pod/stop-journal.h"
 #include "agent/pod/stops.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-kube.h"
 #include "tests/unit/fake-runtime.h"
+#include "tests/unit/kubelet-lease.h"
 #include "tests/unit/metric-value.h"
 #include "tests/unit/plain-server.h"
 #include "tests/unit/sent-events.h"
@@ -169,23 +169,11 @@ static const char *events(void) {
         return sent_events_take();
 }
 
-static KubeCall *lease_call(void) {
-        return fake_kube_find("GET", "/leases/node-1");
-}
-
 #define AWAY "the kubelet has not renewed its Lease for "
 
 /* The kubelet's Lease is all that there is to ask. */
 static void answer_kubelet(KubeletState state) {
-        int64_t renewed_sec = now_sec() - (state == KUBELET_AWAY ? 3600 : 0);
-        char at[RFC3339_SIZE], body[128];
-
-        assert_non_null(lease_call());
-        snprintf(body, sizeof(body), "{\"spec\":{\"renewTime\":\"%s\"}}",
-                 rfc3339_format(renewed_sec, at));
-        assert_int_equal(fake_kube_answer_call(lease_call(), state == KUBELET_UNKNOWN ? 403 : 200,
-                                               body),
-                         0);
+        lease_answer(state);
         turn();
 }
 
@@ -270,17 +258,8 @@ static int set_up(void **state) {
         fake_runtime_reset();
         sent_events_reset();
         fake_kube_open();
-        assert_int_equal(kubelet_new(&(KubeletOptions){ .event = fake_kube.event,
-                                                        .address = "",
-                                                        .client = &fake_kube,
-                                                        .node_name = "node-1" },
-                                     &f->kubelet, NULL),
-                         0);
-        assert_int_equal(kube_events_new(&(KubeEventsOptions){ .client = &fake_kube,
-                                                               .component = "inplaced",
-                                                               .node_name = "node-1" },
-                                         &f->events),
-                         0);
+        f->kubelet = kubelet_with_lease();
+        f->events = events_of_agent();
         strcpy(f->folder, "/tmp/stops-XXXXXX");
         assert_non_null(mkdtemp(f->folder));
         open_stops(f);
