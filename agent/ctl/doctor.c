@@ -18,7 +18,7 @@ static const RpcMethod diagnose_method = {
 
 /* clang-format off */
 static const TableColumn runtime_columns[] = {
-        { .title = "RUNTIME SOCKET"                   },
+        { .title = "RUNTIME SOCKET", .may_be_cut = true, .keeps_tail = true },
         { .title = "RUNTIME"                          },
         { .title = "READY"                            },
         { .title = "CHOSEN"                           },

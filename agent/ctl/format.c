@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define SHORT_ID_SIZE 12
+#define DIGEST_DIGITS_MIN 32
 
 static const char *const size_units[] = { "B", "kB", "MB", "GB", "TB", "PB", "EB" };
 
@@ -99,6 +100,19 @@ const char *format_short_id(const char *id, FormatBuffer *buffer) {
         snprintf(buffer->text, sizeof(buffer->text), "%.*s", SHORT_ID_SIZE,
                  colon ? colon + 1 : digest);
         return buffer->text;
+}
+
+char *format_short_digest(const char *reference) {
+        const char *at = strrchr(reference, '@');
+        const char *digest = at ? at + 1 : reference;
+        const char *colon = strchr(digest, ':');
+        size_t n_digits = colon ? strspn(colon + 1, "0123456789abcdef") : 0;
+
+        /* A tag behind a name may be made of digits, too, but has fewer. */
+        if (n_digits < DIGEST_DIGITS_MIN || colon[1 + n_digits])
+                return strdup(reference);
+
+        return strndup(reference, (size_t) (colon + 1 - reference) + SHORT_ID_SIZE);
 }
 
 /* How many seconds the letter stands for; 0 if it stands for none. The end of the text stands for

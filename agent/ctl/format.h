@@ -40,6 +40,10 @@ const char *format_age(uint64_t seconds, FormatBuffer *buffer);
  * length. */
 const char *format_short_id(const char *id, FormatBuffer *buffer);
 
+/* A copy in which digests have 12 digits: "NAME@sha256:0123456789ab". A tag may be one as well. NULL
+ * if there is no memory. */
+char *format_short_digest(const char *reference);
+
 /* Reads "30s", "10m", "1h30m", or plain seconds "600". Refuses nothing, zero, and what is longer than
  * max_sec, a number of whole hours as far as the refusal is concerned. */
 int duration_parse(const char *text, int64_t max_sec, int64_t *ret_sec, Error *reterr);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,7 @@ static const RpcMethod images_method = {
 /* clang-format off */
 static const TableColumn columns[] = {
         { .title = "ID"                                            },
-        { .title = "NAMES"                                         },
+        { .title = "NAMES",     .may_be_cut = true, .keeps_tail = true },
         { .title = "DIGESTS",   .is_wide = true                    },
         { .title = "SIZE",      .is_right = true                   },
         { .title = "PINNED"                                        },
@@ -48,8 +49,25 @@ static char *text_join(char *const *texts, size_t n) {
         return joined;
 }
 
+/* One name for a person: a tag, else a digest, and how many more there are. NULL: no memory. */
+static char *short_names(const Inplaced__V1__Image *image) {
+        const char *name = image->n_repo_tags > 0      ? image->repo_tags[0]
+                           : image->n_repo_digests > 0 ? image->repo_digests[0]
+                                                       : "-";
+        cleanup(free_p) char *shorter = format_short_digest(name);
+        char *names;
+
+        if (!shorter || image->n_repo_tags < 2)
+                return take_ptr(shorter);
+        if (asprintf(&names, "%s (+%zu)", shorter, image->n_repo_tags - 1) < 0)
+                return NULL;
+
+        return names;
+}
+
 static int add_row(Table *table, const Inplaced__V1__Image *image, bool is_wide) {
-        cleanup(free_p) char *names = text_join(image->repo_tags, image->n_repo_tags);
+        cleanup(free_p) char *names =
+                is_wide ? text_join(image->repo_tags, image->n_repo_tags) : short_names(image);
         cleanup(free_p) char *digests = text_join(image->repo_digests, image->n_repo_digests);
         cleanup(free_p) char *requested_by = text_join(image->requested_by, image->n_requested_by);
         FormatBuffer id, size;
@@ -113,9 +131,26 @@ static int print_document(const Inplaced__V1__ListImagesResponse *reply, OutputF
         return output_tree(format, tree);
 }
 
-static int print_images(const void *reply, const Options *options) {
+/* What has no name comes last. */
+static const char *name_of(const Inplaced__V1__Image *image) {
+        return image->n_repo_tags > 0      ? image->repo_tags[0]
+               : image->n_repo_digests > 0 ? image->repo_digests[0]
+                                           : "\x7F";
+}
+
+static int compare_images(const void *a, const void *b) {
+        const Inplaced__V1__Image *const *x = a, *const *y = b;
+        int order = strcmp(name_of(*x), name_of(*y));
+
+        return order != 0 ? order : strcmp((*x)->id, (*y)->id);
+}
+
+static int print_images(const void *message, const Options *options) {
+        const Inplaced__V1__ListImagesResponse *reply = message;
         int r;
 
+        if (reply->n_images > 0)
+                qsort(reply->images, reply->n_images, sizeof(reply->images[0]), compare_images);
         r = options_wants_table(options) ? print_table(reply, options->format == OUTPUT_WIDE)
                                          : print_document(reply, options->format);
         return r < 0 ? r : EXIT_STATUS_DONE;

@@ -10,6 +10,9 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-reader.h"
+#include "agent/image/pull-reason.h"
+
+#define EARLIER "; before that: " /* what a deadline has ended */
 
 static const char *text_or_empty(json_object *object, const char *key) {
         return json_get_text(object, key) ?: "";
@@ -150,4 +153,51 @@ int status_rows_read(json_object *node_image, StatusRows *ret) {
 void status_rows_done(StatusRows *rows) {
         free(rows->items);
         *rows = STATUS_ROWS_INIT;
+}
+
+/* The reason that a message begins with, as a slice of it; false if it is none. */
+static bool find_reason(const char *message, PullReason *ret, int *ret_size) {
+        size_t size = strcspn(message, ":");
+        cleanup(free_p) char *word = strndup(message, size);
+
+        *ret = word ? pull_reason_from_string(word) : PULL_REASON_UNKNOWN;
+        *ret_size = (int) size;
+        return word && message[size] && strcmp(pull_reason_to_string(*ret), word) == 0;
+}
+
+/* " (attempt 2 of 4)" at the end of the message, or "". */
+static const char *attempt_of(const char *message) {
+        const char *attempt = strrchr(message, '(');
+
+        return attempt && attempt > message && strncmp(attempt, "(attempt ", 9) == 0 &&
+                               message[strlen(message) - 1] == ')'
+                       ? attempt - 1
+                       : "";
+}
+
+char *status_row_summary(const StatusRow *row) {
+        const char *message = row->message, *earlier = strstr(message, EARLIER);
+        int size, earlier_size = 0;
+        PullReason reason, ignored;
+        char *summary;
+
+        if (!find_reason(message, &reason, &size))
+                return strdup(message);
+
+        if (earlier)
+                earlier += strlen(EARLIER);
+        if (!earlier || !find_reason(earlier, &ignored, &earlier_size))
+                earlier = "";
+        if (asprintf(&summary, "%.*s%s%.*s%s: %s", size, message, earlier_size > 0 ? " after " : "",
+                     earlier_size, earlier, attempt_of(message), pull_reason_advice(reason)) < 0)
+                return NULL;
+
+        return summary;
+}
+
+int64_t status_row_since(const StatusRow *row) {
+        if (row->completed_at > 0)
+                return row->completed_at;
+
+        return row->started_at ?: row->created_at;
 }

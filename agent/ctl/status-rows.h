@@ -41,3 +41,10 @@ void status_rows_done(StatusRows *rows);
 /* Who requests it, as in the list of images: "folder:web.yaml", "job team/warm", "jo (uid 1000, pid
  * 4242), request 7f3a", joined with "; ". "" if that is not known; NULL if there is no memory. */
 char *status_row_requested_by(const StatusRow *row);
+
+/* The message in few words, without those of the runtime: "NotFound (attempt 2 of 4): check the name
+ * and the tag". One that begins with no reason is left as it is. NULL if there is no memory. */
+char *status_row_summary(const StatusRow *row);
+
+/* When the phase of the image began; 0 if unknown. */
+int64_t status_row_since(const StatusRow *row);

@@ -20,18 +20,20 @@ static const RpcMethod status_method = {
         .reply = &inplaced__v1__get_status_response__descriptor,
 };
 
+#define DIGEST_WIDTH 19 /* "sha256:" and 12 digits */
+
 /* clang-format off */
 static const TableColumn columns[] = {
-        { .title = "IMAGE"                          },
-        { .title = "TAG"                            },
-        { .title = "POLICY",   .is_wide = true      },
-        { .title = "PHASE"                          },
-        { .title = "PROGRESS", .is_right = true     },
-        { .title = "IMAGE ID"                       },
-        { .title = "TIME",     .is_right = true, .is_wide = true },
-        { .title = "AGE",      .is_right = true     },
-        { .title = "REQUESTED BY", .is_wide = true  },
-        { .title = "MESSAGE",  .may_be_cut = true   },
+        { .title = "IMAGE",    .may_be_cut = true, .keeps_tail = true  },
+        { .title = "TAG",      .may_be_cut = true, .keeps_tail = true, .width_min = DIGEST_WIDTH },
+        { .title = "POLICY",   .is_wide = true                         },
+        { .title = "PHASE"                                             },
+        { .title = "PROGRESS", .is_right = true, .is_optional = true   },
+        { .title = "IMAGE ID"                                          },
+        { .title = "TIME",     .is_right = true, .is_wide = true       },
+        { .title = "AGE",      .is_right = true                        },
+        { .title = "REQUESTED BY", .is_wide = true                     },
+        { .title = "MESSAGE",  .may_be_cut = true                      },
 };
 /* clang-format on */
 
@@ -39,40 +41,49 @@ static int64_t between(int64_t from, int64_t to) {
         return to > from ? to - from : 0;
 }
 
+/* Of what is finished it says nothing that the phase does not say. */
+static const char *progress_text(const StatusRow *row, bool is_wide, FormatBuffer *buffer) {
+        if (row->progress == 0 || (row->completed_at > 0 && !is_wide))
+                return "-";
+
+        snprintf(buffer->text, sizeof(buffer->text), "%d%%", row->progress);
+        return buffer->text;
+}
+
 /* The message, and before it when the next attempt is. NULL if there is no memory. */
-static char *message_of(const StatusRow *row, int64_t now) {
+static char *message_of(const StatusRow *row, bool is_wide, int64_t now) {
+        cleanup(free_p) char *message = is_wide ? strdup(row->message) : status_row_summary(row);
         FormatBuffer wait;
         char *text;
 
-        if (row->next_attempt_at == 0)
-                return strdup(row->message);
+        if (!message || row->next_attempt_at == 0)
+                return take_ptr(message);
 
         return asprintf(&text, "next attempt in %s; %s",
                         format_age((uint64_t) between(now, row->next_attempt_at), &wait),
-                        row->message) < 0
+                        message) < 0
                        ? NULL
                        : text;
 }
 
 int status_table_add(Table *table, const StatusRow *row, bool is_wide) {
         int64_t now = time(NULL);
+        cleanup(free_p) char *tag = is_wide ? strdup(row->tag) : format_short_digest(row->tag);
         cleanup(free_p) char *requested_by = status_row_requested_by(row);
-        cleanup(free_p) char *message = message_of(row, now);
+        cleanup(free_p) char *message = message_of(row, is_wide, now);
         FormatBuffer progress, id, age, took;
-        int64_t since = row->created_at ?: row->started_at;
+        int64_t since = status_row_since(row);
 
-        if (!requested_by || !message)
+        if (!tag || !message || !requested_by)
                 return -ENOMEM;
-
-        snprintf(progress.text, sizeof(progress.text), "%d%%", row->progress);
 
         return table_add_row(
                 table, (const char *const[]){
                                row->image,
-                               row->tag,
+                               tag,
                                row->policy[0] ? row->policy : "-",
                                row->phase,
-                               row->progress > 0 ? progress.text : "-",
+                               progress_text(row, is_wide, &progress),
                                !row->image_id[0] ? "-"
                                : is_wide         ? row->image_id
                                                  : format_short_id(row->image_id, &id),

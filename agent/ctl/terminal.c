@@ -130,6 +130,10 @@ static char *fit(const char *text, size_t width, size_t tail_width) {
         return shorter;
 }
 
+char *terminal_text_fit_start(const char *text, size_t width) {
+        return fit(text, width, width > strlen(ELLIPSIS) ? width - strlen(ELLIPSIS) : 0);
+}
+
 char *terminal_text_fit_middle(const char *text, size_t width) {
         /* The end of a reference, its tag, says more than its beginning, the registry. */
         return fit(text, width, width > strlen(ELLIPSIS) ? (width - strlen(ELLIPSIS) + 1) / 2 : 0);

@@ -25,8 +25,9 @@ char *terminal_text_escape(const char *text);
 /* Columns that a text takes which terminal_text_escape() made. */
 size_t terminal_text_width(const char *text);
 
-/* A copy of such a text that takes at most so many columns: the middle or the end gives way to
- * "...". NULL if there is no memory. */
+/* A copy of such a text that takes at most so many columns: the beginning, the middle or the end
+ * gives way to "...". NULL if there is no memory. */
+char *terminal_text_fit_start(const char *text, size_t width);
 char *terminal_text_fit_middle(const char *text, size_t width);
 char *terminal_text_fit_end(const char *text, size_t width);
 

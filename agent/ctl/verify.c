@@ -22,15 +22,15 @@ static const RpcMethod verify_method = {
 
 /* clang-format off */
 static const TableColumn columns[] = {
-        { .title = "NAMESPACE"                  },
-        { .title = "POD"                        },
-        { .title = "CONTAINER"                  },
-        { .title = "IMAGE", .may_be_cut = true  },
-        { .title = "NODE ID"                    },
-        { .title = "RUNNING ID"                 },
-        { .title = "VERDICT"                    },
-        { .title = "ENVIRONMENT"                },
-        { .title = "MESSAGE", .is_wide = true   },
+        { .title = "NAMESPACE", .may_be_cut = true                    },
+        { .title = "POD", .may_be_cut = true, .keeps_tail = true      },
+        { .title = "CONTAINER", .may_be_cut = true                    },
+        { .title = "IMAGE", .may_be_cut = true, .keeps_tail = true    },
+        { .title = "NODE ID", .may_be_cut = true                      },
+        { .title = "RUNNING ID", .may_be_cut = true                   },
+        { .title = "VERDICT"                                          },
+        { .title = "ENVIRONMENT", .may_be_cut = true                  },
+        { .title = "MESSAGE", .is_wide = true                         },
 };
 /* clang-format on */
 
@@ -92,6 +92,9 @@ static int print_table(const Inplaced__V1__VerifyResponse *reply, bool is_wide) 
         cleanup(table_free_p) Table *table = NULL;
         TableColumn shown[N_COLUMNS];
         int r;
+
+        if (reply->n_containers == 0)
+                return 0; /* a sentence says so */
 
         memcpy(shown, columns, sizeof(columns));
         if (!has_environment)

@@ -4,134 +4,232 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <libsmartcols.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 #include <yaml.h>
 
 #include "agent/base/utf8.h"
 #include "agent/ctl/terminal.h"
 
 struct Table {
-        struct libscols_table *scols;
         const TableColumn *columns;
         size_t n_columns;
         bool is_wide;
+        char **cells; /* row by row, of all columns */
+        size_t n_cells;
+        size_t *widths_before; /* of all columns, from the first print on, if another one follows */
 };
 
-static bool has_column(const Table *table, size_t i) {
-        return table->is_wide || !table->columns[i].is_wide;
-}
-
-static int add_column(Table *table, const TableColumn *column) {
-        int flags = 0;
-
-        if (column->is_right)
-                flags |= SCOLS_FL_RIGHT;
-        if (column->may_be_cut && !table->is_wide)
-                flags |= SCOLS_FL_TRUNC;
-
-        return scols_table_new_column(table->scols, column->title, 0, flags) ? 0 : -ENOMEM;
-}
-
 int table_new(const TableColumn *columns, size_t n_columns, bool is_wide, Table **ret) {
-        cleanup(table_free_p) Table *table = NULL;
+        Table *table = malloc(sizeof(*table));
 
-        table = malloc(sizeof(*table));
         if (!table)
                 return -ENOMEM;
 
-        *table = (Table){
-                .scols = scols_new_table(),
-                .columns = columns,
-                .n_columns = n_columns,
-                .is_wide = is_wide,
-        };
-        if (!table->scols)
-                return -ENOMEM;
-
-        /* The cells are escaped already; twice would be once too often. */
-        (void) scols_table_enable_noencoding(table->scols, 1);
-        (void) scols_table_set_column_separator(table->scols, "  ");
-
-        for (size_t i = 0; i < n_columns; i++)
-                if (has_column(table, i) && add_column(table, &columns[i]) < 0)
-                        return -ENOMEM;
-
-        *ret = take_ptr(table);
+        *table = (Table){ .columns = columns, .n_columns = n_columns, .is_wide = is_wide };
+        *ret = table;
         return 0;
+}
+
+static void table_clear(Table *table) {
+        for (size_t i = 0; i < table->n_cells; i++)
+                free(table->cells[i]);
+        table->n_cells = 0;
 }
 
 Table *table_free(Table *table) {
         if (!table)
                 return NULL;
 
-        scols_unref_table(table->scols);
+        table_clear(table);
+        free(table->cells);
+        free(table->widths_before);
         free(table);
         return NULL;
 }
 
 int table_add_row(Table *table, const char *const *cells) {
-        struct libscols_line *line;
-        size_t at = 0;
+        char **more = reallocarray(table->cells, table->n_cells + table->n_columns, sizeof(*more));
 
-        line = scols_table_new_line(table->scols, NULL);
-        if (!line)
+        if (!more)
+                return -ENOMEM;
+
+        table->cells = more;
+        for (size_t i = 0; i < table->n_columns; i++) {
+                char *cell = terminal_text_escape(cells[i] ?: "");
+
+                if (!cell)
+                        return -ENOMEM;
+                table->cells[table->n_cells++] = cell;
+        }
+
+        return 0;
+}
+
+static bool is_blank(const Table *table, size_t column) {
+        for (size_t i = column; i < table->n_cells; i += table->n_columns)
+                if (strcmp(table->cells[i], "-") != 0)
+                        return false;
+
+        return true;
+}
+
+static bool has_column(const Table *table, size_t i) {
+        const TableColumn *column = &table->columns[i];
+
+        if (table->is_wide)
+                return true;
+
+        /* What is printed later may have something in it. */
+        return !column->is_wide &&
+               !(column->is_optional && !table->widths_before && is_blank(table, i));
+}
+
+static size_t width_of(const Table *table, size_t column) {
+        size_t widest = strlen(table->columns[column].title);
+
+        if (table->widths_before && table->widths_before[column] > widest)
+                widest = table->widths_before[column];
+        for (size_t i = column; i < table->n_cells; i += table->n_columns) {
+                size_t width = terminal_text_width(table->cells[i]);
+
+                widest = width > widest ? width : widest;
+        }
+
+        return widest;
+}
+
+static bool can_be_cut(const TableColumn *column, size_t width) {
+        return column->may_be_cut && width > (column->width_min ?: TABLE_CUT_WIDTH);
+}
+
+void table_fit_widths(size_t *widths, const TableColumn *const *columns, size_t n_columns,
+                      size_t line_width) {
+        size_t sum = n_columns > 0 ? TABLE_GAP * (n_columns - 1) : 0;
+
+        for (size_t i = 0; i < n_columns; i++)
+                sum += widths[i];
+
+        while (sum > line_width) {
+                size_t *widest = NULL;
+
+                for (size_t i = 0; i < n_columns; i++)
+                        if (can_be_cut(columns[i], widths[i]) && (!widest || widths[i] > *widest))
+                                widest = &widths[i];
+                if (!widest)
+                        return;
+
+                --*widest;
+                sum--;
+        }
+}
+
+/* The columns that are shown. */
+typedef struct Shown {
+        const TableColumn **columns;
+        size_t *indices; /* among all columns */
+        size_t *widths;
+        size_t n;
+} Shown;
+
+static void shown_done(Shown *shown) {
+        free(shown->columns);
+        free(shown->indices);
+        free(shown->widths);
+}
+
+static int shown_init(Shown *shown, const Table *table) {
+        shown->columns = calloc(table->n_columns, sizeof(shown->columns[0]));
+        shown->indices = calloc(table->n_columns, sizeof(shown->indices[0]));
+        shown->widths = calloc(table->n_columns, sizeof(shown->widths[0]));
+        if (!shown->columns || !shown->indices || !shown->widths)
                 return -ENOMEM;
 
         for (size_t i = 0; i < table->n_columns; i++) {
-                cleanup(free_p) char *cell = NULL;
-
                 if (!has_column(table, i))
                         continue;
 
-                cell = terminal_text_escape(cells[i] ?: "");
-                if (!cell || scols_line_set_data(line, at++, cell) != 0)
-                        return -ENOMEM;
+                shown->columns[shown->n] = &table->columns[i];
+                shown->indices[shown->n] = i;
+                shown->widths[shown->n++] = width_of(table, i);
         }
 
         return 0;
+}
+
+/* The last cell has nothing behind it, unless it is aligned to the right. */
+static int print_cell(const char *text, const TableColumn *column, size_t width, bool is_last) {
+        cleanup(free_p) char *shorter = column->keeps_tail ? terminal_text_fit_start(text, width)
+                                                           : terminal_text_fit_end(text, width);
+        int filling;
+
+        if (!shorter)
+                return -ENOMEM;
+
+        filling = (int) (width - terminal_text_width(shorter));
+        if (column->is_right)
+                printf("%*s%s", filling, "", shorter);
+        else
+                printf("%s%*s", shorter, is_last ? 0 : filling, "");
+        fputs(is_last ? "\n" : "  ", stdout);
+        return 0;
+}
+
+/* NULL: the titles. */
+static int print_row(const Shown *shown, char *const *cells) {
+        size_t n = shown->n;
+        int r = 0;
+
+        /* A blank at the end of a line is nothing to align. */
+        while (n > 1 && cells && !cells[shown->indices[n - 1]][0])
+                n--;
+        for (size_t i = 0; r >= 0 && i < n; i++)
+                r = print_cell(cells ? cells[shown->indices[i]] : shown->columns[i]->title,
+                               shown->columns[i], shown->widths[i], i == n - 1);
+        return r;
+}
+
+static int print_rows(Table *table, bool has_heading) {
+        cleanup(shown_done) Shown shown = { .n = 0 };
+        size_t rows, columns;
+        int r;
+
+        r = shown_init(&shown, table);
+        if (r < 0)
+                return r;
+
+        for (size_t i = 0; table->widths_before && i < shown.n; i++)
+                table->widths_before[shown.indices[i]] = shown.widths[i];
+        if (isatty(STDOUT_FILENO) && !table->is_wide) {
+                terminal_get_size(STDOUT_FILENO, &rows, &columns);
+                table_fit_widths(shown.widths, shown.columns, shown.n, columns);
+        }
+
+        r = has_heading ? print_row(&shown, NULL) : 0;
+        for (size_t i = 0; r >= 0 && i < table->n_cells; i += table->n_columns)
+                r = print_row(&shown, &table->cells[i]);
+        return r;
 }
 
 int table_print(Table *table) {
-        if (scols_table_is_empty(table->scols))
-                return 0;
-
-        return scols_print_table(table->scols);
-}
-
-/* The widths that the first lines have had, at least. */
-static int keep_widths(Table *table) {
-        size_t n = scols_table_get_ncols(table->scols);
-
-        for (size_t i = 0; i < n; i++) {
-                struct libscols_column *column = scols_table_get_column(table->scols, i);
-
-                if (scols_column_set_whint(column, (double) scols_column_get_width(column)) < 0)
-                        return -ENOMEM;
-        }
-
-        return 0;
+        return print_rows(table, true);
 }
 
 int table_print_more(Table *table) {
+        bool is_first = !table->widths_before;
         int r;
 
-        if (scols_table_is_empty(table->scols))
-                return 0;
+        if (is_first)
+                table->widths_before = calloc(table->n_columns, sizeof(table->widths_before[0]));
+        if (!table->widths_before)
+                return -ENOMEM;
 
-        r = table_print(table);
-        if (r < 0)
-                return r;
-
-        r = keep_widths(table);
-        if (r < 0)
-                return r;
-
-        (void) scols_table_enable_noheadings(table->scols, 1);
-        scols_table_remove_lines(table->scols);
-        return 0;
+        r = print_rows(table, is_first);
+        table_clear(table);
+        return r;
 }
 
 /* json-c escapes what JSON demands, which is less than what a terminal obeys. Such characters can

@@ -4,9 +4,9 @@
 /*
  * What commands print on stdout
  *
- * A person gets a table: aligned columns with a heading. On a terminal a column that may be cut
- * gives way when the line is too long; elsewhere nothing is cut. Cells are made safe for a terminal
- * here.
+ * A person gets a table: aligned columns with a heading, which is there also if no row is. On a
+ * terminal the columns that may be cut give way when a line is too long; elsewhere, and with -o wide,
+ * nothing is cut. Cells are made safe for a terminal here.
  *
  * What -o json and -o yaml print is one tree. The texts in it come from outside: bytes that are not
  * UTF-8 are replaced, and what a terminal would obey is escaped as the format allows.
@@ -28,7 +28,10 @@ typedef struct TableColumn {
         const char *title;
         bool is_right; /* aligned to the right */
         bool may_be_cut;
-        bool is_wide; /* only there with -o wide */
+        size_t width_min; /* to which it may be cut; 0: TABLE_CUT_WIDTH */
+        bool keeps_tail;  /* where it is cut: of a reference the end says most */
+        bool is_wide;     /* only there with -o wide */
+        bool is_optional; /* without -o wide it is only there if some cell is not "-" */
 } TableColumn;
 
 int table_new(const TableColumn *columns, size_t n_columns, bool is_wide, Table **ret);
@@ -37,11 +40,18 @@ Table *table_free(Table *table);
 /* One cell for each column, also for those that are left out. NULL is an empty cell. Copied. */
 int table_add_row(Table *table, const char *const *cells);
 
-/* Does nothing if there is no row. */
 int table_print(Table *table);
 
 /* The same, and the table is empty then: what is printed next has the same columns, without the titles. */
 int table_print_more(Table *table);
+
+#define TABLE_GAP 2 /* between two columns */
+#define TABLE_CUT_WIDTH 8
+
+/* Makes those of the columns narrower that may be cut, the widest first, until a line takes no more
+ * than so many columns of the terminal, or none may be cut any further. */
+void table_fit_widths(size_t *widths, const TableColumn *const *columns, size_t n_columns,
+                      size_t line_width);
 
 DEFINE_CLEANUP(Table *, table_free)
 

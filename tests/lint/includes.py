@@ -20,7 +20,6 @@ WORDS = {
     r"<json-c/.*>": "json-c",
     r"<yaml\.h>": "yaml",
     r"<microhttpd\.h>": "microhttpd",
-    r"<libsmartcols/.*>": "smartcols",
     r"<curl/.*>": "curl",
     r"<pthread\.h>": "pthread",
     r"<.*>": "libc",

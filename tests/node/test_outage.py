@@ -101,7 +101,7 @@ def test_reason_is_shown_at_the_first_attempt(start_agent, fake_runtime, behavio
     assert (status["attempt"], status["message"].split(":")[0]) == (1, reason)
     assert 0 < rest(status) < 10
     shown = agent.ctl("status").stdout
-    assert "BackOff" in shown and f"; {reason}: " in shown and "next attempt in " in shown
+    assert "BackOff" in shown and f"; {reason} (attempt " in shown and "next attempt in " in shown
     document = json.loads(agent.ctl("status", "--failed", "-o", "json").stdout)
     (tag,) = document["status"]["imageStatuses"]["demo/web"]["tags"]
     assert tag["attempt"] >= 1 and tag["phase"] in ("BackOff", "Pulling")

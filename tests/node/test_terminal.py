@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -12,6 +13,7 @@ import struct
 import subprocess
 import termios
 import threading
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -22,12 +24,12 @@ _BYTES = re.compile(r"([\d.]+)\s*/\s*([\d.]+) ([kMG]?B)")
 
 
 class Terminal:
-    """Runs inplacectl on a terminal of 120 columns and keeps all that it writes."""
+    """Runs inplacectl on a terminal and keeps all that it writes."""
 
-    def __init__(self, agent, *arguments: str, term: str = "xterm") -> None:
+    def __init__(self, agent, *arguments: str, term: str = "xterm", columns: int = 120) -> None:
         self.text = ""
         self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         self.child = subprocess.Popen(
             [str(agent.build_dir / "agent" / "inplacectl"), f"--socket={agent.socket}", *arguments],
             stdin=slave,
@@ -99,3 +101,81 @@ def test_line_at_the_end(agent, push, term):
     assert terminal.wait_end() == 0
     assert image.image_id[:19] in terminal.text.rstrip().splitlines()[-1]
     assert term != "dumb" or "\x1b" not in terminal.text
+
+
+def _show(agent, *arguments: str) -> list[str]:
+    """The lines of a command on a terminal of 80 columns."""
+    terminal = Terminal(agent, *arguments, columns=80)
+    terminal.wait_end()
+    return terminal.text.replace("\r", "").splitlines()
+
+
+@pytest.fixture
+def long_names(agent, push, registry, image_name):
+    """One image by tag, one by digest and one that does not exist, all with a long name."""
+    image = push()
+    absent = f"{registry.host}/a/very/long/path/to/an/image/which-is-not-there/{image_name}:none"
+    agent.request(image.reference, image.digest_reference, absent, backoffLimit=0)
+    agent.wait_status(absent, "Failed")
+    agent.wait_status(image.reference, "Succeeded")
+    agent.wait_status(image.digest_reference, "Succeeded")
+    return image, absent
+
+
+def test_status_fits_80_columns(agent, long_names):
+    """A long name keeps its end, digests are short, and so are messages; -o wide has all of it."""
+    image, absent = long_names
+    lines = _show(agent, "status")[2:]
+    assert max(map(len, lines)) <= 80, lines
+    (failed,) = [line for line in lines if "Failed" in line]
+    assert "NotFound" in failed and "failed to" not in failed
+    assert failed.split()[0].startswith("...") and failed.split()[0][3:] in absent
+    assert failed.split()[0][3:].endswith(absent.rpartition(":")[0][-5:])
+    (by_digest,) = [line for line in lines if "sha256:" in line]
+    digest = image.manifest_digest
+    assert digest[:19] in by_digest and digest[:20] not in by_digest
+    wide = agent.ctl("status", "-o", "wide").stdout
+    assert absent.rpartition(":")[0] in wide and digest in wide
+    message = agent.tag_status(absent)["message"]
+    assert message in wide and json.dumps(message) in agent.ctl("status", "-o", "json").stdout
+    # Elsewhere names are searched for, and are whole.
+    piped = agent.ctl("status").stdout
+    assert absent.rpartition(":")[0] in piped and message not in piped
+
+
+def test_other_tables_fit_80_columns(agent, long_names):
+    """So do the images of the runtime, sorted by name, and what doctor found."""
+    image, _ = long_names
+    lines = _show(agent, "images")
+    assert max(map(len, lines)) <= 80, lines
+    (row,) = [line for line in lines if image.image_id[7:19] in line]
+    assert image.reference.endswith(row.split()[1].removeprefix("...")), row
+    names = [line.split()[1] for line in agent.ctl("images").stdout.splitlines()[1:]]
+    assert names == sorted(names)
+    table = [line for line in _show(agent, "doctor") if not line.startswith("problem")]
+    assert max(map(len, table)) <= 80, table
+
+
+def test_a_header_over_nothing(fake_runtime, start_agent):
+    """A table without rows says what it would show."""
+    agent = start_agent(fake_runtime.endpoint)
+    assert agent.ctl("status").stdout.splitlines()[-1].split()[:3] == ["IMAGE", "TAG", "PHASE"]
+    assert agent.ctl("images").stdout.split()[:2] == ["ID", "NAMES"]
+
+
+def test_age_counts_from_the_state(agent, push):
+    """AGE is the time since the image succeeded, not since it was asked for; also after a restart."""
+    reference = push().reference
+    agent.request(reference)
+    agent.wait_status(reference, "Succeeded")
+    agent.terminate()
+    path = agent.state_dir / "nodeimage.json"
+    text = path.read_text()
+    for key, hours in ("startTime", 5), ("completionTime", 2):
+        then = datetime.now(timezone.utc) - timedelta(hours=hours, minutes=5)
+        text = re.sub(rf'("{key}": *)"[^"]*"', rf'\g<1>"{then:%Y-%m-%dT%H:%M:%SZ}"', text)
+    path.write_text(text)
+    agent.start()
+    agent.wait_runtime()
+    (row,) = [line for line in agent.ctl("status").stdout.splitlines() if "Succeeded" in line]
+    assert row.split()[-1] == "2h", row

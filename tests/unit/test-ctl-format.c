@@ -13,6 +13,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/ctl/format.h"
 
+#define DIGITS "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define SEC ((uint64_t) 1000000)
 
 static void test_size(void **state) {
@@ -79,6 +80,28 @@ static void test_short_id(void **state) {
         assert_string_equal(format_short_id("", FORMAT_BUFFER), "");
 }
 
+static void test_short_digest(void **state) {
+        static const struct {
+                const char *text;
+                const char *shorter;
+        } rows[] = {
+                { "registry:5000/app@sha256:" DIGITS, "registry:5000/app@sha256:0123456789ab" },
+                { "sha256:" DIGITS, "sha256:0123456789ab" },
+                { "registry:5000/app:1.25", "registry:5000/app:1.25" },
+                { "app:0123456789abcdef", "app:0123456789abcdef" },
+                { "1.25", "1.25" },
+                { "a@b", "a@b" },
+                { "-", "-" },
+                { "", "" },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                cleanup(free_p) char *shorter = format_short_digest(rows[i].text);
+
+                assert_string_equal(shorter, rows[i].shorter);
+        }
+}
+
 static void test_duration_is_read(void **state) {
         static const struct {
                 const char *text;
@@ -139,6 +162,7 @@ int main(void) {
                 cmocka_unit_test(test_share),
                 cmocka_unit_test(test_durations),
                 cmocka_unit_test(test_short_id),
+                cmocka_unit_test(test_short_digest),
                 cmocka_unit_test(test_duration_is_read),
                 cmocka_unit_test(test_duration_is_too_long),
         };

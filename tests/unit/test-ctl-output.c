@@ -112,15 +112,44 @@ static void test_what_the_agent_sends_is_read(void **state) {
                             "\xEF\xBF\xBD");
 }
 
+/* The widest give way first, and none of those that may not. */
+static void test_widths(void **state) {
+        static const TableColumn fixed = { .title = "FIXED" },
+                                 cut = { .title = "CUT", .may_be_cut = true };
+        static const TableColumn *const columns[] = { &cut, &fixed, &cut };
+        static const struct {
+                size_t widths[3];
+                size_t line_width;
+                size_t expected[3];
+        } cases[] = {
+                { { 30, 20, 26 }, 80, { 30, 20, 26 } },
+                { { 31, 20, 26 }, 80, { 30, 20, 26 } },
+                { { 50, 20, 10 }, 80, { 46, 20, 10 } },
+                { { 50, 20, 50 }, 80, { 28, 20, 28 } },
+                { { 50, 20, 50 }, 30, { TABLE_CUT_WIDTH, 20, TABLE_CUT_WIDTH } },
+                { { 3, 70, 99 }, 80, { 3, 70, TABLE_CUT_WIDTH } },
+                { { 0, 0, 0 }, 0, { 0, 0, 0 } },
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                size_t widths[3];
+
+                memcpy(widths, cases[i].widths, sizeof(widths));
+                table_fit_widths(widths, columns, 3, cases[i].line_width);
+                assert_memory_equal(widths, cases[i].expected, sizeof(widths));
+        }
+}
+
 int main(void) {
-        struct CMUnitTest tests[sizeof(rows) / sizeof(rows[0]) + 3] = {
+        struct CMUnitTest tests[sizeof(rows) / sizeof(rows[0]) + 4] = {
                 cmocka_unit_test(test_json_obeys_no_terminal),
                 cmocka_unit_test(test_json_stays_the_same_value),
                 cmocka_unit_test(test_what_the_agent_sends_is_read),
+                cmocka_unit_test(test_widths),
         };
 
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-                tests[3 + i] = (struct CMUnitTest){
+                tests[4 + i] = (struct CMUnitTest){
                         .name = rows[i].json,
                         .test_func = test_yaml,
                         .initial_state = (void *) &rows[i],

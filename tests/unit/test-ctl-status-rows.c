@@ -109,11 +109,54 @@ static void test_progress_is_a_percentage(void **state) {
         }
 }
 
+static void test_summary(void **state) {
+        static const struct {
+                const char *message;
+                const char *summary;
+        } messages[] = {
+                { "NotFound: rpc error: code = NotFound desc = (x): not found; check the name and "
+                  "the tag (attempt 2 of 4)",
+                  "NotFound (attempt 2 of 4): check the name and the tag" },
+                { "NotFound: no; check it (attempt 12)",
+                  "NotFound (attempt 12): check the name and the tag" },
+                { "DeadlineExceeded: pulling exceeds the activeDeadlineSeconds (5); before that: "
+                  "NotFound: no (attempt 1 of 4)",
+                  "DeadlineExceeded after NotFound (attempt 1 of 4): allow more time, or check the "
+                  "network between node and registry" },
+                { "DeadlineExceeded: pulling exceeds the activeDeadlineSeconds (5)",
+                  "DeadlineExceeded: allow more time, or check the network between node and "
+                  "registry" },
+                { "Unknown: (attempt ", "Unknown: check the log of the container runtime" },
+                { "Something: else", "Something: else" },
+                { "NotFound", "NotFound" },
+                { "(attempt 1 of 4)", "(attempt 1 of 4)" },
+                { "", "" },
+        };
+
+        for (size_t i = 0; i < sizeof(messages) / sizeof(messages[0]); i++) {
+                const StatusRow row = { .message = messages[i].message };
+                cleanup(free_p) char *summary = status_row_summary(&row);
+
+                assert_string_equal(summary, messages[i].summary);
+        }
+}
+
+static void test_since(void **state) {
+        assert_int_equal(status_row_since(&(StatusRow){ .created_at = 1 }), 1);
+        assert_int_equal(status_row_since(&(StatusRow){ .created_at = 1, .started_at = 2 }), 2);
+        assert_int_equal(status_row_since(&(StatusRow){
+                                 .created_at = 1, .started_at = 2, .completed_at = 3 }),
+                         3);
+        assert_int_equal(status_row_since(&(StatusRow){ .image = "a" }), 0);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_spec_and_status_meet),
                 cmocka_unit_test(test_wrong_types),
                 cmocka_unit_test(test_progress_is_a_percentage),
+                cmocka_unit_test(test_summary),
+                cmocka_unit_test(test_since),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

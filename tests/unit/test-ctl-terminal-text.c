@@ -87,23 +87,27 @@ static void test_long_texts_are_cut(void **state) {
         static const struct {
                 const char *text;
                 size_t width;
+                const char *start;
                 const char *middle;
                 const char *end;
         } rows[] = {
                 { "registry.example/app:1.2", 24, "registry.example/app:1.2",
-                  "registry.example/app:1.2" },
-                { "registry.example/app:1.2", 16, "regist...app:1.2", "registry.exam..." },
-                { "registry.example/app:1.2", 4, "...2", "r..." },
-                { "registry.example/app:1.2", 3, "reg", "reg" },
-                { "registry.example/app:1.2", 0, "", "" },
-                { WIDE WIDE WIDE WIDE WIDE, 8, WIDE "..." WIDE, WIDE WIDE "..." },
+                  "registry.example/app:1.2", "registry.example/app:1.2" },
+                { "registry.example/app:1.2", 16, "...ample/app:1.2", "regist...app:1.2",
+                  "registry.exam..." },
+                { "registry.example/app:1.2", 4, "...2", "...2", "r..." },
+                { "registry.example/app:1.2", 3, "reg", "reg", "reg" },
+                { "registry.example/app:1.2", 0, "", "", "" },
+                { WIDE WIDE WIDE WIDE WIDE, 8, "..." WIDE WIDE, WIDE "..." WIDE, WIDE WIDE "..." },
         };
 
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                cleanup(free_p) char *start = terminal_text_fit_start(rows[i].text, rows[i].width);
                 cleanup(free_p) char *middle =
                         terminal_text_fit_middle(rows[i].text, rows[i].width);
                 cleanup(free_p) char *end = terminal_text_fit_end(rows[i].text, rows[i].width);
 
+                assert_string_equal(start, rows[i].start);
                 assert_string_equal(middle, rows[i].middle);
                 assert_string_equal(end, rows[i].end);
         }
@@ -122,11 +126,12 @@ static void test_noise(void **state) {
 
                 cleanup(free_p) char *escaped = terminal_text_escape(noise);
                 cleanup(free_p) char *again = terminal_text_escape(escaped);
+                cleanup(free_p) char *start = terminal_text_fit_start(escaped, width);
                 cleanup(free_p) char *middle = terminal_text_fit_middle(escaped, width);
                 cleanup(free_p) char *end = terminal_text_fit_end(escaped, width);
 
-                if (strcmp(escaped, again) != 0 || terminal_text_width(middle) > width ||
-                    terminal_text_width(end) > width)
+                if (strcmp(escaped, again) != 0 || terminal_text_width(start) > width ||
+                    terminal_text_width(middle) > width || terminal_text_width(end) > width)
                         fail_msg("seed %u", seed);
         }
 }
