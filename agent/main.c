@@ -109,6 +109,8 @@ static int on_terminate(sd_event_source *source, const struct signalfd_siginfo *
                         void *userdata) {
         Program *program = userdata;
 
+        log_info(program->log, NULL, "inplaced " INPLACED_VERSION " stops on SIG%s.",
+                 sigabbrev_np((int) info->ssi_signo) ?: "?");
         (void) sd_notify(false, "STOPPING=1\nSTATUS=stopping");
         return sd_event_exit(program->event, 0);
 }

@@ -161,7 +161,7 @@ static void line_put_json_member(Line *line, const char *name, const char *value
         line_put_quoted(line, value);
 }
 
-/* RFC 3339 in UTC for machines, the local time of day for the person at the terminal. */
+/* RFC 3339 in UTC for machines, the local time for the person at the terminal. */
 static void line_put_time(Line *line, bool is_utc) {
         struct timespec now = { 0 };
         struct tm tm = { 0 };
@@ -170,7 +170,7 @@ static void line_put_time(Line *line, bool is_utc) {
 
         (void) clock_gettime(CLOCK_REALTIME, &now);
         (void) (is_utc ? gmtime_r(&now.tv_sec, &tm) : localtime_r(&now.tv_sec, &tm));
-        size = strftime(text, sizeof(text), is_utc ? "%FT%T" : "%T ", &tm);
+        size = strftime(text, sizeof(text), is_utc ? "%FT%T" : "%F %T ", &tm);
         if (is_utc)
                 (void) sprintf(text + size, ".%03dZ", (int) (now.tv_nsec / 1000000));
         (void) line_puts(line, text);
@@ -203,6 +203,31 @@ static void line_put_text_field(Line *line, const char *separator, const LogFiel
                 line_put_quoted(line, field->value);
 }
 
+/* A number may be part of another one, or a word of another word. */
+static bool is_whole(const char *message, const char *found, size_t size) {
+        const char *end = found + size;
+
+        if (found > message && (isalnum((unsigned char) found[-1]) ||
+                                (found[-1] == '.' && isdigit((unsigned char) *found))))
+                return false;
+
+        return !isalnum((unsigned char) *end) && !(*end == '.' && isalnum((unsigned char) end[1]));
+}
+
+/* People find them in the message, in another form. */
+static bool is_for_machines(const char *name) {
+        return strcmp(name, "MESSAGE_ID") == 0 || strcmp(name, "BYTES") == 0;
+}
+
+/* The message says what the field would say. */
+static bool is_said(const char *message, const char *value) {
+        const char *found = *value ? strstr(message, value) : NULL;
+
+        while (found && !is_whole(message, found, strlen(value)))
+                found = strstr(found + 1, value);
+        return found;
+}
+
 static void line_put_text(const Log *log, Line *line, int level, const LogField *fields,
                           const char *message) {
         const char *color = log->is_colored ? levels[level].color : "";
@@ -215,7 +240,8 @@ static void line_put_text(const Log *log, Line *line, int level, const LogField 
         (void) line_puts(line, *color ? "\x1b[0m " : " ");
         line_put_escaped(line, message, ESCAPE_TEXT);
         for (; fields && fields->name; fields++) {
-                if (!fields->value || strcmp(fields->name, "MESSAGE_ID") == 0)
+                if (!fields->value || is_for_machines(fields->name) ||
+                    is_said(message, fields->value))
                         continue;
                 line_put_text_field(line, separator, fields);
                 separator = " ";

@@ -6,7 +6,8 @@
  *
  * One line per outcome, a sentence with the object in ticks, plus fields that a machine can search
  * for. Where it goes is chosen once: the journal with its own fields, JSON lines on stderr (in a
- * container), or text on stderr (on a terminal). Never pass credentials or environment values.
+ * container), or text on stderr (on a terminal), with those fields that the sentence does not say.
+ * Never pass credentials or environment values.
  *
  * Writing never fails and never blocks for long: a log that cannot be written is dropped.
  */
@@ -42,6 +43,8 @@ typedef struct LogField {
 #define MESSAGE_RUNTIME_LOST "6f0c1f4f2b6b4e0f9c1d3a50c8a6e104"
 #define MESSAGE_DOCUMENT_REFUSED "6f0c1f4f2b6b4e0f9c1d3a50c8a6e105"
 #define MESSAGE_IMAGE_MISSING "6f0c1f4f2b6b4e0f9c1d3a50c8a6e106"
+#define MESSAGE_IMAGE_STARTED "6f0c1f4f2b6b4e0f9c1d3a50c8a6e107"
+#define MESSAGE_IMAGE_DELAYED "6f0c1f4f2b6b4e0f9c1d3a50c8a6e108"
 
 /* Writes lines of this syslog level and more severe ones. */
 int log_new(LogFormat format, int level, Log **ret);

@@ -3,6 +3,7 @@
 #include "agent/image/images.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,11 +154,26 @@ static void clean(char *text) {
                         *text = '?';
 }
 
+/* ", 67.1 MB fetched", or "" where the runtime does not say it. */
+static const char *fetched_text(const ImageStatus *status, char text[static 40]) {
+        double megabytes = (double) status->bytes_fetched / 1e6;
+
+        text[0] = '\0';
+        if (!status->is_counted || status->was_present)
+                return text;
+
+        if (status->bytes_fetched == 0)
+                (void) strcpy(text, ", nothing fetched");
+        else
+                (void) snprintf(text, 40, ", %.*f MB fetched", megabytes < 0.1 ? 3 : 1, megabytes);
+        return text;
+}
+
 /* One line for each image that was pulled or could not be. */
 static void images_log_outcome(Log *log, const Image *image, const ImageStatus *status) {
         const char *tag = image_tag(image);
         cleanup(free_p) char *reference = NULL;
-        char duration[32];
+        char duration[32], bytes[32], fetched[40];
 
         if (asprintf(&reference, "%.*s%s%.*s", TEXT_SIZE_MAX, image_name(image), separator(tag),
                      TEXT_SIZE_MAX, tag) < 0) {
@@ -167,20 +183,24 @@ static void images_log_outcome(Log *log, const Image *image, const ImageStatus *
         clean(reference);
         (void) snprintf(duration, sizeof(duration), "%.3f",
                         (double) status->duration_usec / 1000000);
+        (void) snprintf(bytes, sizeof(bytes), "%" PRIu64, status->bytes_fetched);
 
         if (status->phase == IMAGE_FAILED)
                 log_warning(log,
                             LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_FAILED },
                                        { "IMAGE", reference },
                                        { "REASON", pull_reason_to_string(status->reason) },
-                                       { "DURATION_SEC", duration }),
+                                       { "DURATION_SEC", duration },
+                                       { "BYTES", status->is_counted ? bytes : NULL }),
                             "Cannot pull `%s`: %s", reference, status->message ?: "no reason");
         else
                 log_info(log,
                          LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_PULLED }, { "IMAGE", reference },
-                                    { "IMAGE_ID", status->image_id }, { "DURATION_SEC", duration }),
-                         "%s `%s` as %s in %s s.", status->was_present ? "Found" : "Pulled",
-                         reference, status->image_id ?: "an unknown image", duration);
+                                    { "IMAGE_ID", status->image_id }, { "DURATION_SEC", duration },
+                                    { "BYTES", status->is_counted ? bytes : NULL }),
+                         "%s `%s` as %s in %s s%s.", status->was_present ? "Found" : "Pulled",
+                         reference, status->image_id ?: "an unknown image", duration,
+                         fetched_text(status, fetched));
 }
 
 static int images_notify(Images *images, Image *image) {

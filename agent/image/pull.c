@@ -3,6 +3,7 @@
 #include "agent/image/pull.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -23,6 +24,7 @@ struct Pull {
         DesiredImage desired;
         ImageRef ref;
         char *reference; /* what the runtime is asked for */
+        char *shown;     /* the same as people write it, for the log */
         char *owner;
 
         PullState state;
@@ -103,10 +105,10 @@ static void pull_compare_answer(const Pull *pull) {
             strcmp(pull->answered_id, pull->status.image_id) == 0)
                 return;
 
-        log_warning(pull->context->log, LOG_FIELDS({ "IMAGE", pull->reference }),
+        log_warning(pull->context->log, LOG_FIELDS({ "IMAGE", pull->shown }),
                     "The runtime pulled `%s` as %s but holds %s under that name, reporting the "
                     "latter.",
-                    pull->reference, pull->answered_id, pull->status.image_id);
+                    pull->shown, pull->answered_id, pull->status.image_id);
 }
 
 static int pull_found_nothing(Pull *pull) {
@@ -374,6 +376,13 @@ static int on_disk_critical(void *userdata) {
         return r < 0 ? r : pull_handle(pull, PULL_ON_DISK_CRITICAL);
 }
 
+/* The next attempts were announced by the end of the one before. */
+static void pull_log_start(const Pull *pull) {
+        log_write(pull->context->log, pull->n_failures > 0 ? LOG_DEBUG : LOG_INFO,
+                  LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_STARTED }, { "IMAGE", pull->shown }),
+                  "Pulling `%s`.", pull->shown);
+}
+
 static int pull_pull(Pull *pull, PullEvent *ret_event) {
         int r;
 
@@ -383,6 +392,7 @@ static int pull_pull(Pull *pull, PullEvent *ret_event) {
         }
 
         if (!pull->progress) {
+                pull_log_start(pull);
                 r = progress_begin(pull->context->progress, &pull->ref, on_progress, on_stalled,
                                    pull, &pull->progress);
                 if (r < 0)
@@ -423,17 +433,19 @@ static int64_t pull_next_attempt_at(const Pull *pull) {
 /* A warning for each news; that the same fails once more is none. */
 static void pull_log_pause(Pull *pull) {
         const ImageStatus *status = &pull->status;
-        int level = status->reason == pull->logged ? LOG_DEBUG : LOG_WARNING;
+        int level = status->reason == pull->logged ? LOG_INFO : LOG_WARNING;
+        char attempt[16];
 
         pull->logged = status->reason;
         if (status->reason == PULL_REASON_NONE)
                 return;
 
+        (void) snprintf(attempt, sizeof(attempt), "%u", status->attempt);
         log_write(pull->context->log, level,
-                  LOG_FIELDS({ "IMAGE", pull->reference },
-                             { "REASON", pull_reason_to_string(status->reason) }),
-                  "Cannot pull `%s` yet: %s, trying again in %llu s.", pull->reference,
-                  status->message,
+                  LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_DELAYED }, { "IMAGE", pull->shown },
+                             { "REASON", pull_reason_to_string(status->reason) },
+                             { "ATTEMPT", attempt }),
+                  "Cannot pull `%s` yet: %s, trying again in %llu s.", pull->shown, status->message,
                   (unsigned long long) (retry_rest_usec(&pull->retry) / USEC_PER_SEC));
 }
 
@@ -543,8 +555,12 @@ static int pull_step(Pull *pull, PullEvent event, PullEvent *ret_event) {
                 return 0;
 
         pull_release(pull, pull_plan_release(left, pull->state));
-        if (pull->state != left)
+        if (pull->state != left) {
                 pull->status.step = pull_plan_step_shown(pull->state);
+                log_debug(pull->context->log, LOG_FIELDS({ "IMAGE", pull->shown }),
+                          "The pull of `%s` is %s.", pull->shown,
+                          pull_state_to_string(pull->state));
+        }
         r = pull_act(pull, action, left, ret_event);
         return r < 0 ? r : 1;
 }
@@ -582,6 +598,20 @@ static int pull_handle(Pull *pull, PullEvent event) {
         return 0;
 }
 
+static int show_reference(const ImageRef *ref, char **ret) {
+        cleanup(free_p) char *name = NULL;
+        int r;
+
+        r = image_ref_familiar_name(ref, &name);
+        if (r < 0)
+                return r;
+
+        return asprintf(ret, "%s%s%s", name, ref->digest[0] ? "@" : ":",
+                        image_ref_tag_or_digest(ref)) < 0
+                       ? -ENOMEM
+                       : 0;
+}
+
 int pull_new(const PullContext *context, const DesiredImage *desired, const ImageRef *ref,
              const char *owner, PullChanged on_changed, void *userdata, Pull **ret) {
 
@@ -617,6 +647,10 @@ int pull_new(const PullContext *context, const DesiredImage *desired, const Imag
         if (r < 0)
                 return r;
 
+        r = show_reference(ref, &pull->shown);
+        if (r < 0)
+                return r;
+
         *ret = take_ptr(pull);
         return 0;
 }
@@ -637,6 +671,7 @@ Pull *pull_free(Pull *pull) {
         desired_image_done(&pull->desired);
         free(pull->answered_id);
         free(pull->reference);
+        free(pull->shown);
         free(pull->owner);
         free(pull);
         return NULL;

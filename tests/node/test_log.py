@@ -11,7 +11,10 @@ import socket
 import pytest
 
 from fake import behaviours
+from fake import registry as fakes
 from lab import sanitizers
+from lab.image import build_image
+from lab.layers import random_layer
 from lab.preload import Preload
 from lab.wait import wait_until
 
@@ -39,6 +42,8 @@ def test_json_log(start_agent, fake_runtime):
     for line in agent.logs():
         assert line["time"].endswith("Z")
         assert line["level"] in ("error", "warning", "notice", "info", "debug")
+    started = wait_logged(agent, "Pulling `demo/web:1`")
+    assert (started["level"], started["image"]) == ("info", "demo/web:1")
     pulled = wait_logged(agent, "Pulled `demo/web:1`")
     assert pulled["image"] == "demo/web:1" and pulled["image_id"].startswith("sha256:")
     assert float(pulled["duration_sec"]) >= 0
@@ -52,13 +57,55 @@ def test_json_log(start_agent, fake_runtime):
 
 
 def test_text_log(make_agent, fake_runtime):
-    """In text each message is one line that a person can read, with its fields behind it."""
+    """In text each message is one line with its date, and no field says what the message says."""
     agent = make_agent(fake_runtime.endpoint)
     agent.argv = [word.replace("--log-format=json", "--log-format=text") for word in agent.argv]
     agent.start()
     Preload(agent, "demo/web:1").wait_end()
     (line,) = [line for line in agent.log_text().splitlines() if "Pulled `demo/web:1`" in line]
-    assert "IMAGE_ID=sha256:" in line
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d info Pulled ", line)
+    assert line.count("demo/web:1") == line.count("sha256:") == 1 and "=" not in line, line
+
+
+def test_lines_of_a_pull(start_agent, containerd, fake_registry, image_name):
+    """One line when a pull begins, one for each attempt that failed, one with the bytes at the end."""
+    layer = random_layer(3_000_000, seed=931)
+    image = fake_registry.add(image_name, "1", build_image([layer]))
+    answers = iter([fakes.Reply(500, {}, b"broken")])
+    fake_registry.on(
+        "layer", lambda connection, request, reply: connection.send(next(answers, reply))
+    )
+    agent = start_agent(containerd.endpoint, log_level="info")
+    Preload(agent, image.reference).wait_end()
+    pulled = wait_logged(agent, "Pulled ")
+    lines = [line for line in agent.logs() if line.get("image") == image.reference]
+    begun, failed, ended = lines
+    assert begun["message"] == f"Pulling `{image.reference}`."
+    assert failed["message"].startswith(f"Cannot pull `{image.reference}` yet: ")
+    assert (failed["attempt"], failed["level"]) == ("1", "warning")
+    assert re.search(r"\(attempt 1\b.*\), trying again in \d+ s\.$", failed["message"])
+    assert ended == pulled and re.search(r" in [\d.]+ s, 3\.0 MB fetched\.$", ended["message"])
+    assert 3_000_000 < int(ended["bytes"]) < 3_010_000
+    assert len({line["message_id"] for line in lines}) == 3
+    containerd.remove_image(image.reference)
+
+
+def test_debug_shows_each_step(start_agent, fake_runtime):
+    """At the level debug each step of a pull is a line."""
+    agent = start_agent(fake_runtime.endpoint)
+    Preload(agent, "demo/web:1").wait_end()
+    wait_logged(agent, "is succeeded")
+    said = [line["message"] for line in agent.logs() if line["level"] == "debug"]
+    steps = [line.rpartition(" is ")[2] for line in said if line.startswith("The pull of ")]
+    assert steps[:4] == ["inspecting.", "waiting.", "authenticating.", "pulling."]
+    assert steps[-2:] == ["identifying.", "succeeded."]
+
+
+def test_the_end_is_logged(start_agent, fake_runtime):
+    """The last line says that the agent stops, and why."""
+    agent = start_agent(fake_runtime.endpoint)
+    agent.terminate()
+    assert re.fullmatch(r"inplaced \S+ stops on SIGTERM\.", agent.logs()[-1]["message"])
 
 
 def test_unread_log(start_agent, fake_runtime):
@@ -108,11 +155,13 @@ def test_journal(folder, make_agent, fake_runtime):
         argv = [word.replace("--log-format=json", "--log-format=journal") for word in agent.argv]
         agent.argv = ["unshare", "--mount", "sh", "-c", _PRIVATE_JOURNAL, "sh", str(journal), *argv]
         agent.start()
-        Preload(agent, "demo/web:1", "demo/bad:1", backoff_limit=0).wait_end()
+        preload = Preload(agent, "demo/web:1", "demo/bad:1", backoff_limit=0)
         lines: dict[str, dict[str, str]] = {}
         while not {"demo/web:1", "demo/bad:1"} <= set(lines):
             fields = parse_journal(listener.recv(1 << 16))
-            lines[fields.get("IMAGE", "")] = fields
+            if "DURATION_SEC" in fields:
+                lines[fields["IMAGE"]] = fields
+        preload.wait_end()
     pulled, failed = lines["demo/web:1"], lines["demo/bad:1"]
     assert pulled["MESSAGE"].startswith("Pulled `demo/web:1`")
     assert (pulled["PRIORITY"], pulled["SYSLOG_IDENTIFIER"]) == ("6", "inplaced")

@@ -57,7 +57,7 @@ static void assert_matches(const char *text, const char *pattern) {
 }
 
 #define JSON_START "^\\{\"time\":\"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}\\.[0-9]{3}Z\","
-#define TEXT_START "^[0-9]{2}:[0-9]{2}:[0-9]{2} "
+#define TEXT_START "^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2} "
 
 /* clang-format off */
 static const struct Case {
@@ -92,13 +92,13 @@ static const struct Case {
 };
 /* clang-format on */
 
-/* Writes one line with the value as message and as field, and returns it. */
+/* Writes one line with the value in the message and as field, and returns it. */
 static const char *write_line(Stderr *e, LogFormat format, const char *value) {
         cleanup(log_free_p) Log *log = NULL;
 
         stderr_pipe(e);
         assert_int_equal(log_new(format, LOG_INFO, &log), 0);
-        log_info(log, LOG_FIELDS({ "IMAGE_ID", value }), "%s", value);
+        log_info(log, LOG_FIELDS({ "IMAGE_ID", value }), "x%sx", value);
         return stderr_restore(e);
 }
 
@@ -110,7 +110,7 @@ static void test_case(void **state) {
 
         assert_matches(write_line(&e, LOG_FORMAT_JSON, c->value), JSON_START);
         (void) snprintf(expected, sizeof(expected),
-                        ",\"level\":\"info\",\"message\":\"%s\",\"image_id\":\"%s\"}\n", json,
+                        ",\"level\":\"info\",\"message\":\"x%sx\",\"image_id\":\"%s\"}\n", json,
                         json);
         assert_string_equal(strchr(e.text, 'Z') + 2, expected);
 
@@ -130,8 +130,41 @@ static void test_text_reads_well(void **state) {
                     LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_FAILED }, { "IMAGE", "app:v1" },
                                { "IMAGE_ID", NULL }, { "REASON", "NoSpace" }),
                     "Pull of `%s` failed.", "app:v1");
-        assert_matches(stderr_restore(&e), TEXT_START
-                       "warning Pull of `app:v1` failed.  IMAGE=app:v1 REASON=NoSpace\n$");
+        assert_matches(stderr_restore(&e),
+                       TEXT_START "warning Pull of `app:v1` failed.  REASON=NoSpace\n$");
+}
+
+/* A field is there unless the message says it, as a whole. */
+static void test_no_field_is_repeated(void **state) {
+        static const struct {
+                const char *message;
+                const char *value;
+                bool is_repeated;
+        } lines[] = {
+                { "Pulled `app:1` in 2 s.", "app:1", false },
+                { "Pulled `app:1`.", "app:1", false },
+                { "NotFound: no", "NotFound", false },
+                { "It took 1.5 s.", "1.5", false },
+                { "of 15.", "15", false },
+                { "nothing", "", true },
+                { "It took 1.5 s.", "5", true },
+                { "It took 1.5 s.", "1", true },
+                { "Unfounded", "Unfound", true },
+                { "NotFound", "Found", true },
+                { "11, then 1", "1", false },
+        };
+
+        for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+                cleanup(log_free_p) Log *log = NULL;
+                Stderr e;
+
+                stderr_pipe(&e);
+                assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &log), 0);
+                log_info(log, LOG_FIELDS({ "F", lines[i].value }), "%s", lines[i].message);
+                (void) stderr_restore(&e);
+                if (!strstr(e.text, "  F=") == lines[i].is_repeated)
+                        fail_msg("%s", e.text);
+        }
 }
 
 static void test_json_has_the_message_id_and_no_missing_field(void **state) {
@@ -161,7 +194,8 @@ static void test_level(void **state) {
         log_debug(log, NULL, "three");
         log_write(log, 99, NULL, "four");
         log_write(NULL, LOG_ERR, NULL, "five");
-        assert_matches(stderr_restore(&e), TEXT_START "warning two\n[0-9:]{8} debug three\n$");
+        assert_matches(stderr_restore(&e),
+                       TEXT_START "warning two\n[-0-9]{10} [0-9:]{8} debug three\n$");
 }
 
 static size_t count(const char *text, const char *part) {
@@ -349,6 +383,7 @@ static void test_words(void **state) {
 int main(void) {
         static const struct CMUnitTest others[] = {
                 cmocka_unit_test(test_text_reads_well),
+                cmocka_unit_test(test_no_field_is_repeated),
                 cmocka_unit_test(test_json_has_the_message_id_and_no_missing_field),
                 cmocka_unit_test(test_level),
                 cmocka_unit_test(test_long_line_is_cut),

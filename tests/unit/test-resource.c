@@ -174,6 +174,8 @@ static void assert_reported(Fixture *f, const char *expected) {
         f->reported[0] = '\0';
 }
 
+#define TIME_SIZE 20 /* "2026-11-22 18:19:52 " */
+
 /* All that was logged since the last time, each line with the time cut off. */
 static void assert_logged(Fixture *f, const char *expected) {
         char text[4096] = "";
@@ -182,8 +184,8 @@ static void assert_logged(Fixture *f, const char *expected) {
                 const char *end = strchr(line, '\n');
 
                 assert_non_null(end);
-                assert_true(end - line > 9);
-                strncat(text, line + 9, (size_t) (end + 1 - line) - 9);
+                assert_true(end - line > TIME_SIZE);
+                strncat(text, line + TIME_SIZE, (size_t) (end + 1 - line) - TIME_SIZE);
                 line = end + 1;
         }
 
