@@ -99,6 +99,24 @@ static int set_path(Options *options, size_t offset, const char *value, Error *r
         return set_text(options, offset, value, reterr);
 }
 
+/* For what is typed in a shell: from where the program was started. */
+static int set_file(Options *options, size_t offset, const char *value, Error *reterr) {
+        cleanup(free_p) char *folder = NULL, *path = NULL;
+
+        if (value[0] == '/' || !value[0])
+                return set_path(options, offset, value, reterr);
+
+        folder = getcwd(NULL, 0);
+        if (!folder)
+                return refuse(reterr, value, "is relative to a folder that cannot be read");
+        if (asprintf(&path, "%s/%s", folder, value) < 0) {
+                path = NULL;
+                return -ENOMEM;
+        }
+
+        return set_text(options, offset, path, reterr);
+}
+
 static int read_number(const char *value, int min, int max, int *ret, Error *reterr) {
         char quoted[QUOTE_SIZE];
         char *end;
@@ -224,7 +242,7 @@ static const struct Setting {
         bool is_live; /* a change takes effect at a reload */
         const char *value; /* the default, NULL: none */
 } settings[] = {
-        { "config",             NULL,                  set_path,     offsetof(Options, config_path),        true,  NULL },
+        { "config",             NULL,                  set_file,     offsetof(Options, config_path),        true,  NULL },
         { "mode",               "mode",                set_mode,     offsetof(Options, mode),               false, "auto" },
         { "kubeconfig",         "kubeconfig",          set_path,     offsetof(Options, kubeconfig),         false, NULL },
         { "kubeconfig-context", "kubeconfigContext",   set_text,     offsetof(Options, kubeconfig_context), false, NULL },
@@ -256,7 +274,7 @@ static const struct Setting {
 #define N_SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
 static bool is_text(const struct Setting *setting) {
-        static const SetOption setters[] = { set_text,   set_path,    set_uid,
+        static const SetOption setters[] = { set_text,   set_path,    set_file,     set_uid,
                                              set_socket, set_address, set_node_name };
 
         for (size_t i = 0; i < sizeof(setters) / sizeof(setters[0]); i++)

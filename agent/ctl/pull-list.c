@@ -360,18 +360,25 @@ static bool begins_with(const char *message, const char *reason) {
         return strncmp(message, reason, size) == 0 && message[size] == ':';
 }
 
-static char *failed_text(const PullItem *item) {
+char *pull_item_failure(const PullItem *item) {
         const char *shown = item->reason[0] ? item->reason : "Unknown";
         cleanup(free_p) char *reason = terminal_text_escape(shown);
         cleanup(free_p) char *message = terminal_text_escape(item->message);
         char *text;
 
         if (!reason || !message ||
-            asprintf(&text, "failed  %s%s%s", begins_with(item->message, shown) ? "" : reason,
+            asprintf(&text, "%s%s%s", begins_with(item->message, shown) ? "" : reason,
                      message[0] && !begins_with(item->message, shown) ? ": " : "", message) < 0)
                 return NULL;
 
         return text;
+}
+
+static char *failed_text(const PullItem *item) {
+        cleanup(free_p) char *failure = pull_item_failure(item);
+        char *text;
+
+        return failure && asprintf(&text, "failed  %s", failure) >= 0 ? text : NULL;
 }
 
 char *pull_report_line(const PullItem *item, const PullReportStyle *style) {

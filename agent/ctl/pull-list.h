@@ -106,6 +106,9 @@ bool pull_list_is_finished(const PullList *list);
 /* Of the finished ones. */
 ExitStatus pull_list_exit_status(const PullList *list);
 
+/* Why it failed: "NotFound: no such tag", safe for a terminal. NULL if there is no memory. */
+char *pull_item_failure(const PullItem *item);
+
 typedef struct PullReportStyle {
         size_t name_width; /* names are filled up to it; 0: they are not */
         bool has_full_id;

@@ -92,14 +92,15 @@ static bool wants_progress(const Options *options) {
 
 static int print_id(const PullItem *item) {
         cleanup(free_p) char *id = terminal_text_escape(item->image_id);
+        cleanup(free_p) char *failure = pull_item_failure(item);
 
-        if (!id)
+        if (!id || !failure)
                 return -ENOMEM;
 
         if (item->phase == INPLACED__V1__PHASE__PHASE_SUCCEEDED)
                 printf("%s\n", id);
         else if (item->phase == INPLACED__V1__PHASE__PHASE_FAILED)
-                complain("%s: %s: %s", item->image, item->reason, item->message);
+                complain("%s: %s", item->image, failure);
         return 0;
 }
 

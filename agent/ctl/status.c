@@ -129,13 +129,16 @@ int status_print_header(json_object *node_image, const Inplaced__V1__Runtime *ru
         json_object *status = json_get(node_image, "status", json_type_object);
         int r;
 
-        r = print_safe("Node %s, %s%s%s%s%s",
+        r = print_safe("Node %s, %s%s%s%s%s%s",
                        json_get_text(json_get(node_image, "metadata", json_type_object), "name")
                                ?: "",
-                       runtime ? runtime->name : "no container runtime",
+                       !runtime           ? "no container runtime"
+                       : runtime->name[0] ? runtime->name
+                                          : "an unknown runtime",
                        runtime && runtime->version[0] ? " " : "", runtime ? runtime->version : "",
                        runtime && runtime->endpoint[0] ? " at " : "",
-                       runtime ? runtime->endpoint : "");
+                       runtime ? runtime->endpoint : "",
+                       runtime && !runtime->ready ? ", not ready" : "");
         if (r < 0)
                 return r;
 

@@ -100,8 +100,8 @@ static void state_file_note(StateFile *file, int result) {
 
         error_done(&file->error);
         if (result < 0)
-                (void) error_set(&file->error, ERROR_UNAVAILABLE, "%s: cannot write it: %s",
-                                 file->path, strerror(-result));
+                (void) error_set(&file->error, ERROR_UNAVAILABLE, "cannot be written: %s",
+                                 strerror(-result));
         if (result < 0 && !was_broken)
                 log_error(file->log, NULL, "Cannot write `%s`: %s, retrying every 5 s.", file->path,
                           strerror(-result));

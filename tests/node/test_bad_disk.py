@@ -109,7 +109,10 @@ def test_status_without_space(full_agent):
         agent.request(*references)
         the_complaint(agent, "Cannot write")
         assert "No space left on device" in complaints(agent)[0]
-        assert "No space" in problems(agent)[str(agent.state_dir / "nodeimage.json")]
+        path = str(agent.state_dir / "nodeimage.json")
+        assert "No space" in problems(agent)[path]
+        (said,) = [line for line in agent.ctl("status").stdout.splitlines() if path in line]
+        assert said.count(path) == 1
         assert agent.status() == last
 
         with node_stub(agent) as node:

@@ -56,6 +56,21 @@ def test_quiet_pull(agent, push):
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{image.image_id}\n", "")
 
 
+def test_quiet_pull_names_the_reason_once(start_agent, fake_runtime):
+    """The message begins with the reason, which is not said before it again."""
+    fake_runtime.on("PullImage", behaviours.fail("NOT_FOUND", "no such image"))
+    ran = start_agent(fake_runtime.endpoint).ctl("pull", "-q", "--attempts=1", "bad:1")
+    assert ran.stderr.splitlines()[0].startswith("inplacectl: bad:1: NotFound: no such image; ")
+
+
+def test_runtime_without_a_name(start_agent, fake_runtime):
+    """A runtime that does not say its name leaves no hole in the first line of the status."""
+    fake_runtime.name = fake_runtime.version = ""
+    agent = start_agent(fake_runtime.endpoint)
+    first = agent.ctl("status").stdout.splitlines()[0]
+    assert first == f"Node lab, an unknown runtime at {fake_runtime.endpoint}"
+
+
 def test_exit_status_of_pull(start_agent, fake_runtime):
     """0 if all is there, 1 if nothing, 3 if a part; standard error ends with the reason."""
     for code, name in (("NOT_FOUND", "bad:1"), ("UNKNOWN", "worse:1")):

@@ -57,6 +57,20 @@ def test_bad_flags(make_agent, fake_runtime, arguments, text):
     assert text in ran.stderr and len(ran.stderr.splitlines()) == 1
 
 
+def test_relative_configuration(agent, monkeypatch):
+    """--config may be relative to the folder that the agent is started in, also at a reload."""
+    agent.terminate()
+    name = agent.config_path.name
+    agent.argv = [word for word in agent.argv if not word.startswith("--config=")]
+    folder = str(agent.config_path.parent)
+    agent.argv = ["/usr/bin/env", f"--chdir={folder}", *map(os.path.abspath, agent.argv[:1]),
+                  *agent.argv[1:], f"--config={name}"]
+    agent.start()
+    agent.reload({"logLevel": "warning"})
+    wait_until(lambda: len(agent.notify.notices("READY")) > 2, 10, "reload")
+    assert not [line for line in agent.logs() if "Cannot reload" in line["message"]]
+
+
 @pytest.mark.parametrize("path", ["relative", "/a:/b"])
 def test_bad_kubeconfig_of_the_environment(make_agent, fake_runtime, monkeypatch, path):
     """It is refused as a flag would be, but for an agent without a cluster."""
