@@ -19,8 +19,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 # Debian's own tools, whatever else the machine has.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C TZ=UTC
-unset PYTHONPATH PYTHONHOME
+unset PYTHONPATH PYTHONHOME CC CFLAGS CPPFLAGS LDFLAGS
 umask 022
+
+# A cache of compiled files may be used (CMAKE_C_COMPILER_LAUNCHER), but it must not change paths, which are
+# in messages of programs.
+export CCACHE_BASEDIR=
 
 # All times in artifacts are that of the newest commit.
 if [ -z "${SOURCE_DATE_EPOCH-}" ]; then
