@@ -88,15 +88,6 @@ def test_missing_packages_are_named_once(run):
     assert done.stdout.splitlines() == ["no-such-b", "no-such-a"]
 
 
-def test_commands_of_the_readme(run):
-    """fresh-root finds them; and they begin with no sudo, which a bare machine does not have."""
-    done = run("grep", "-xE", "(packaging|tests)/[a-z/-]+( --native --only deb)?", "README.md", cwd=REPOSITORY)
-    assert done.stdout.splitlines() == [
-        *("packaging/quickstart", "tests/run"),
-        *("packaging/build --native --only deb", "packaging/image/build"),
-    ]
-
-
 FAKE_GO = """
 case $1 in
 env) echo go9.9.9 ;;

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages refer to what there is: commands, other pages and their headings, the version."""
+
+import re
+
+from conftest import REPOSITORY
+
+PAGES = sorted(
+    path.relative_to(REPOSITORY)
+    for path in REPOSITORY.rglob("*.md")
+    if path.relative_to(REPOSITORY).parts[0] != "build"
+)
+
+
+def heading_anchors(page):
+    """As the forges make them of headings."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_commands_of_the_readme(run):
+    """fresh-root finds them; and they begin with no sudo, which a bare machine does not have."""
+    done = run("grep", "-xE", "(packaging|tests)/[a-z/-]+( --native --only deb)?", "README.md", cwd=REPOSITORY)
+    assert done.stdout.splitlines() == [
+        *("packaging/quickstart", "tests/run"),
+        *("packaging/build --native --only deb", "packaging/image/build"),
+    ]
+
+
+def test_links():
+    broken = []
+    for name in PAGES:
+        for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", (REPOSITORY / name).read_text()):
+            path, _, anchor = target.partition("#")
+            page = (REPOSITORY / name).parent / path if path else REPOSITORY / name
+            if not page.exists() or (anchor and anchor not in heading_anchors(page)):
+                broken.append(f"{name}: {target}")
+    assert PAGES and not broken
+
+
+def test_newest_entry_of_the_changelog():
+    """The version that is built; a release replaces Unreleased by its date."""
+    (version,) = re.findall(r"^project\(inplaced VERSION (\S+)", (REPOSITORY / "CMakeLists.txt").read_text(), re.M)
+    newest = re.search(r"^## .*", (REPOSITORY / "CHANGELOG.md").read_text(), re.M)[0]
+    assert re.fullmatch(rf"## \[{re.escape(version)}\] - (Unreleased|\d{{4}}-\d\d-\d\d)", newest)
