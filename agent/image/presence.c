@@ -11,7 +11,7 @@
 #include "agent/base/loop.h"
 #include "agent/image/presence-plan.h"
 #include "cri/client.h"
-#include "cri/events.h"
+#include "cri/containerd.h"
 
 #define ACCURACY_USEC ((uint64_t) 10 * 1000) /* of the time at which all are listed */
 

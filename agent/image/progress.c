@@ -13,7 +13,7 @@
 #include "agent/base/loop.h"
 #include "agent/base/sorted.h"
 #include "agent/image/manifest-spec.h"
-#include "cri/content.h"
+#include "cri/containerd.h"
 #include "cri/types.h"
 
 #define POLL_USEC ((uint64_t) 100 * 1000)

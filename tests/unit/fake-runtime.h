@@ -25,7 +25,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/pod/runtime-pods.h"
 #include "cri/client.h"
-#include "cri/content.h"
+#include "cri/containerd.h"
 #include "cri/runtimes.h"
 
 #define FAKE_RUNTIME_CALLS_MAX 64
@@ -95,12 +95,13 @@ struct FakeRuntime {
         const char *image_path; /* NULL: it names none */
         FakeContainer containers[FAKE_CONTAINERS_MAX];
         FakeImage images[FAKE_IMAGES_MAX];
-        const char *address; /* of all sandboxes */
-        bool is_adopted;     /* a connection to another gRPC server, */
-        char authority[64];  /* which is called so */
-        bool refuses_status; /* of containers */
-        bool lacks_info;     /* a verbose status is without what it should have, */
-        bool has_other_info; /* or has something else before that */
+        const char *address;   /* of all sandboxes */
+        bool is_adopted;       /* a connection to another gRPC server, */
+        char authority[64];    /* which is called so */
+        bool refuses_status;   /* of containers */
+        RpcMessage on_removed; /* of the subscriber to removed images */
+        bool lacks_info;       /* a verbose status is without what it should have, */
+        bool has_other_info;   /* or has something else before that */
 };
 
 static struct FakeRuntime fake_runtime;
@@ -218,6 +219,17 @@ int cri_stop_container(RpcClient *client, const char *id, int64_t grace_sec, Rpc
 
         (*ret)->timeout_sec = grace_sec;
         return r;
+}
+
+int cri_list_images(RpcClient *client, RpcDone done, void *userdata, RpcCall **ret) {
+        return fake_runtime_call("ListImages", "", done, userdata, ret);
+}
+
+/* The test calls fake_runtime.on_removed with the call's argument. */
+int events_watch_removed_images(RpcClient *client, RpcMessage on_removed, RpcDone done,
+                                void *userdata, RpcCall **ret) {
+        fake_runtime.on_removed = on_removed;
+        return fake_runtime_call("Subscribe", "", done, userdata, ret);
 }
 
 int content_list_ingests(RpcClient *client, RpcDone done, void *userdata, RpcCall **ret) {

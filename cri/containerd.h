@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What containerd serves beside CRI, on the same socket
+ *
+ * Runtimes without these services answer ERROR_UNSUPPORTED. Everything that CRI pulls is in containerd's
+ * namespace "k8s.io".
+ */
+
+#include "agent/rpc/client.h"
+#include "cri/types.h"
+
+/*
+ * The content store (containerd.services.content.v1)
+ *
+ * CRI reports nothing about a pull before it ends; here a download can be seen growing.
+ */
+
+/* ContentIngests: what is being downloaded now. */
+int content_list_ingests(RpcClient *client, RpcDone done, void *userdata, RpcCall **ret);
+
+/* A stream of ContentList: blobs that are complete and match one of the filters (containerd's
+ * filter syntax, as in "digest==sha256:..."). */
+int content_list(RpcClient *client, const char *const *filters, size_t n_filters,
+                 RpcMessage on_list, RpcDone done, void *userdata, RpcCall **ret);
+
+/* A stream of ContentPart: the bytes of a blob. */
+int content_read(RpcClient *client, const char *digest, RpcMessage on_part, RpcDone done,
+                 void *userdata, RpcCall **ret);
+
+/*
+ * Events of images (containerd.services.events.v1)
+ *
+ * CRI says nothing about an image that is removed. Each subscriber gets each event. Events of containers
+ * are another matter: containerd before 2.0 gives each CRI container event to one subscriber only, which
+ * would be missed by the kubelet. They are not subscribed to.
+ */
+
+/* A stream of messages without content: the name of an image was removed, of whichever. It ends with
+ * the connection. What was removed before it has begun is not reported. */
+int events_watch_removed_images(RpcClient *client, RpcMessage on_removed, RpcDone done,
+                                void *userdata, RpcCall **ret);

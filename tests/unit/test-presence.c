@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Whether images that were pulled are still there, in a runtime that loses them when the test says so
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/image/presence.h"
+#include "tests/unit/fake-runtime.h"
+
+#define WAIT_USEC ((uint64_t) 60 * 1000000)
+#define REFERENCE "docker.io/library/nginx:1"
+#define ID "sha256:6efc10a0510f143a90b69dc564a914574973223e88418d65c1f8809e08dc0a1f"
+
+static struct Fixture {
+        sd_event *event;
+        Log *log;
+        CompletionQueue *completions;
+        Images *images;
+        Presence *presence;
+} f;
+
+static PullKeysAsk *drop_keys(PullKeysAsk *ask) {
+        return NULL;
+}
+
+static int ask_keys(void *source, const PullKeysQuestion *question, PullKeysReady on_ready,
+                    void *userdata, PullKeysAsk **ret) {
+        return 0; /* the test ends before a pull goes on */
+}
+
+static void on_outcome(const Image *image, void *userdata) {
+}
+
+static void on_done(const Image *image, const ImageRequest *request, void *userdata) {
+}
+
+static void run(void) {
+        assert_true(sd_event_run(f.event, WAIT_USEC) > 0);
+}
+
+/* Runs until the runtime is asked for this, and for nothing else. */
+static void await_call(const char *method) {
+        while (!fake_runtime_find(method))
+                run();
+}
+
+static ImagePhase phase(void) {
+        return image_status(images_find(f.images, "nginx", "1"))->phase;
+}
+
+/* A desired image that is there. */
+static int set_up(void **state) {
+        DesiredImage desired;
+
+        f = (struct Fixture){ .event = NULL };
+        fake_runtime_reset();
+        fake_runtime.images[0] = (FakeImage){ .reference = REFERENCE, .id = ID };
+        assert_true(sd_event_new(&f.event) >= 0);
+        assert_int_equal(log_new(LOG_FORMAT_TEXT, -1, &f.log), 0);
+        assert_int_equal(completion_queue_new(f.event, &f.completions), 0);
+        assert_int_equal(images_new(&(ImagesOptions){ .completions = f.completions,
+                                                      .log = f.log,
+                                                      .limits = { .max_parallel_pulls = 1 },
+                                                      .keys = { .ask = ask_keys,
+                                                                .drop = drop_keys },
+                                                      .on_outcome = on_outcome,
+                                                      .on_done = on_done },
+                                    &f.images),
+                         0);
+        assert_int_equal(presence_new(f.event, NULL, f.images, &f.presence), 0);
+        assert_int_equal(desired_image_init(&desired, "nginx", "1"), 0);
+        desired.policy = PULL_POLICY_IF_NOT_PRESENT;
+        assert_int_equal(images_set_desired(f.images, "file/x",
+                                            &(DesiredImages){ .items = &desired, .n_items = 1 },
+                                            false),
+                         0);
+        desired_image_done(&desired);
+        await_call("ImageStatus");
+        assert_true(fake_runtime_serve("ImageStatus"));
+        while (phase() != IMAGE_SUCCEEDED)
+                run();
+        return 0;
+}
+
+static int tear_down(void **state) {
+        assert_null(presence_free(f.presence));
+        images_free(f.images);
+        assert_int_equal(fake_runtime_n_calls(), 0);
+        completion_queue_free(f.completions);
+        log_free(f.log);
+        sd_event_unref(f.event);
+        return 0;
+}
+
+/* The runtime is there: it is subscribed to, and asked for a list. */
+static void start(void) {
+        assert_int_equal(presence_runtime_changed(f.presence), 0);
+        assert_non_null(fake_runtime_find("Subscribe"));
+        await_call("ListImages");
+}
+
+/* The answer to a list: the image, or none. */
+static void answer_list(bool has_image) {
+        CriImageList list = RUNTIME__V1__LIST_IMAGES_RESPONSE__INIT;
+        CriImage image = RUNTIME__V1__IMAGE__INIT, *images = &image;
+        char *tags[] = { (char *) REFERENCE };
+
+        image.id = (char *) ID;
+        image.repo_tags = tags;
+        image.n_repo_tags = 1;
+        list.images = &images;
+        list.n_images = has_image;
+        fake_runtime_answer("ListImages", &list, NULL);
+}
+
+static void test_there(void **state) {
+        start();
+        answer_list(true);
+        assert_null(fake_runtime_find("ImageStatus"));
+        assert_int_equal(phase(), IMAGE_SUCCEEDED);
+}
+
+/* A list alone says nothing: the image itself is asked for. */
+static void test_list_is_wrong(void **state) {
+        start();
+        answer_list(false);
+        assert_string_equal(fake_runtime_find("ImageStatus")->target, REFERENCE);
+        assert_true(fake_runtime_serve("ImageStatus"));
+        assert_int_equal(phase(), IMAGE_SUCCEEDED);
+}
+
+static void test_removed(void **state) {
+        RpcCall *events;
+
+        start();
+        answer_list(true);
+        events = fake_runtime_find("Subscribe");
+        fake_runtime.images[0] = (FakeImage){ .reference = NULL };
+        assert_int_equal(fake_runtime.on_removed(NULL, events->userdata), 0);
+        await_call("ListImages");
+        answer_list(false);
+        assert_true(fake_runtime_serve("ImageStatus"));
+        while (phase() == IMAGE_SUCCEEDED)
+                run();
+}
+
+/* What it has said before does not count. */
+static void test_runtime_goes(void **state) {
+        start();
+        fake_runtime.is_away = true;
+        assert_int_equal(presence_runtime_changed(f.presence), 0);
+        assert_int_equal(fake_runtime_n_calls(), 0);
+        fake_runtime.is_away = false;
+        start();
+        answer_list(true);
+        assert_int_equal(phase(), IMAGE_SUCCEEDED);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(test_there, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_list_is_wrong, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_removed, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_runtime_goes, set_up, tear_down),
+        };
+
+        return cmocka_run_group_tests_name("presence", tests, NULL, NULL);
+}
