@@ -105,7 +105,7 @@ def test_running_pull_is_canceled(start_agent, small, fake_registry, image_name)
     wait_until(arrived, 20 * SLOWLY, "half of the image")
     filler = fill(small, 5 * MB)
     status = wait_pressure(agent, gate.reference)
-    assert status["phase"] == "BackOff"
+    assert status["phase"] in ("BackOff", "Pulling")  # the latter once it waits for room
     wait_until(lambda: small.cri.ingests() == [], 20 * SLOWLY, "end of the pull in the runtime")
     assert n_free(small) > 0
 
