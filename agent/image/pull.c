@@ -433,7 +433,7 @@ static int64_t pull_next_attempt_at(const Pull *pull) {
 /* A warning for each news; that the same fails once more is none. */
 static void pull_log_pause(Pull *pull) {
         const ImageStatus *status = &pull->status;
-        int level = status->reason == pull->logged ? LOG_INFO : LOG_WARNING;
+        int level = status->reason == pull->logged ? LOG_DEBUG : LOG_WARNING;
         char attempt[16];
 
         pull->logged = status->reason;
