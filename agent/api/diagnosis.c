@@ -305,8 +305,17 @@ static const char *image_problem(const Image *image) {
         return image_is_desired(image) && status->phase != IMAGE_SUCCEEDED ? status->message : NULL;
 }
 
+static const char *image_advice(const Image *image) {
+        ImagePhase phase = image_status(image)->phase;
+
+        if (image_phase_is_final(phase))
+                return "then try: inplacectl retry";
+
+        return phase == IMAGE_MISSING && !image_is_syncing(image) ? "try: inplacectl pull"
+                                                                  : "it is tried again";
+}
+
 static int visit_image(const Image *image, const DiagnosisVisitor *visitor) {
-        bool is_final = image_phase_is_final(image_status(image)->phase);
         const char *tag = image_tag(image);
         cleanup(free_p) char *reference = NULL;
 
@@ -316,8 +325,7 @@ static int visit_image(const Image *image, const DiagnosisVisitor *visitor) {
                 return -ENOMEM;
         }
 
-        return visitor->on_problem(reference, image_problem(image),
-                                   is_final ? "then try: inplacectl retry" : "it is tried again",
+        return visitor->on_problem(reference, image_problem(image), image_advice(image),
                                    visitor->userdata);
 }
 

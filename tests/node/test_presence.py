@@ -102,6 +102,8 @@ def test_local_request(agent, containerd, push):
     containerd.untag(image.reference)
     status = agent.wait_status(image.reference, "Missing", 20 * SLOWLY)
     assert "nextAttemptTime" not in status
+    advice = agent.ctl("doctor").stdout
+    assert "try: inplacectl pull" in advice and "it is tried again" not in advice
     assert agent.ctl("pull", image.reference).returncode == 0
     agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
     assert containerd.image_status(image.reference).id == image.image_id
