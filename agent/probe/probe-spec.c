@@ -317,9 +317,14 @@ static size_t cut_between_characters(const char *text, size_t max) {
 }
 
 int probe_result_set_message(ProbeResult *result, const char *text, size_t size) {
-        cleanup(free_p) char *copy = strndup(text, size), *repaired = NULL;
+        cleanup(free_p) char *copy = malloc(size + 1), *repaired = NULL;
 
-        repaired = copy ? utf8_repair(copy) : NULL;
+        if (!copy)
+                return -ENOMEM;
+
+        memcpy(copy, text, size);
+        copy[size] = '\0';
+        repaired = utf8_repair(copy);
         if (!repaired)
                 return -ENOMEM;
 

@@ -152,10 +152,10 @@ static int format_exec(const Probe *probe, const HandlerResult *from, char **ret
         size_t size = 1;
         char *to;
 
-        if (!from->error || from->error->kind != ERROR_TIMEOUT) {
-                *ret = strndup(from->output ?: "", from->output_size);
-                return *ret ? 0 : -ENOMEM;
-        }
+        if (!from->error || from->error->kind != ERROR_TIMEOUT)
+                return asprintf(ret, "%.*s", (int) from->output_size, from->output ?: "") < 0
+                               ? -ENOMEM
+                               : 0;
 
         for (char **argument = probe->spec.handler.command; *argument; argument++)
                 size += strlen(*argument) + 1;
