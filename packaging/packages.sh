@@ -10,7 +10,7 @@
 # To build the programs.
 build_libraries=(
     libc6-dev libgrpc-dev libprotobuf-c-dev libsystemd-dev
-    libcurl4-openssl-dev libjson-c-dev libyaml-dev libmicrohttpd-dev
+    libcurl4-openssl-dev libjson-c-dev libyaml-dev libmicrohttpd-dev libsmartcols-dev
 )
 build_packages=(gcc cmake ninja-build pkgconf protobuf-c-compiler "${build_libraries[@]}")
 

@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <libsmartcols.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,36 +161,66 @@ static int shown_init(Shown *shown, const Table *table) {
         return 0;
 }
 
-/* The last cell has nothing behind it, unless it is aligned to the right. */
-static int print_cell(const char *text, const TableColumn *column, size_t width, bool is_last) {
-        cleanup(free_p) char *shorter = column->keeps_tail ? terminal_text_fit_start(text, width)
-                                                           : terminal_text_fit_end(text, width);
-        int filling;
+static inline void printer_unref_p(struct libscols_table **printer) {
+        scols_unref_table(*printer);
+}
 
-        if (!shorter)
+/* libsmartcols aligns. It can cut the end of a cell, but not its beginning, so that is done here. */
+static int printer_new(const Shown *shown, struct libscols_table **ret) {
+        struct libscols_table *printer = scols_new_table();
+
+        if (!printer)
                 return -ENOMEM;
 
-        filling = (int) (width - terminal_text_width(shorter));
-        if (column->is_right)
-                printf("%*s%s", filling, "", shorter);
-        else
-                printf("%s%*s", shorter, is_last ? 0 : filling, "");
-        fputs(is_last ? "\n" : "  ", stdout);
+        *ret = printer;
+        /* The cells are escaped already; twice would be once too often. */
+        (void) scols_table_enable_noencoding(printer, 1);
+        (void) scols_table_enable_noheadings(printer, 1);
+        (void) scols_table_set_termforce(printer, SCOLS_TERMFORCE_NEVER);
+        (void) scols_table_set_column_separator(printer, "  ");
+        for (size_t i = 0; i < shown->n; i++)
+                if (!scols_table_new_column(printer, NULL, (double) shown->widths[i],
+                                            shown->columns[i]->is_right ? SCOLS_FL_RIGHT : 0))
+                        return -ENOMEM;
+
         return 0;
 }
 
 /* NULL: the titles. */
-static int print_row(const Shown *shown, char *const *cells) {
-        size_t n = shown->n;
-        int r = 0;
+static int add_line(struct libscols_table *printer, const Shown *shown, char *const *cells) {
+        struct libscols_line *line = scols_table_new_line(printer, NULL);
 
-        /* A blank at the end of a line is nothing to align. */
-        while (n > 1 && cells && !cells[shown->indices[n - 1]][0])
-                n--;
-        for (size_t i = 0; r >= 0 && i < n; i++)
-                r = print_cell(cells ? cells[shown->indices[i]] : shown->columns[i]->title,
-                               shown->columns[i], shown->widths[i], i == n - 1);
-        return r;
+        if (!line)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < shown->n; i++) {
+                const TableColumn *column = shown->columns[i];
+                const char *text = cells ? cells[shown->indices[i]] : column->title;
+                cleanup(free_p) char *fitting =
+                        column->keeps_tail ? terminal_text_fit_start(text, shown->widths[i])
+                                           : terminal_text_fit_end(text, shown->widths[i]);
+
+                if (!fitting || scols_line_set_data(line, i, fitting) < 0)
+                        return -ENOMEM;
+        }
+
+        return 0;
+}
+
+/* The titles are a line like the others: libsmartcols prints none where there is no row. */
+static int print_lines(const Table *table, const Shown *shown, bool has_heading) {
+        cleanup(printer_unref_p) struct libscols_table *printer = NULL;
+        int r;
+
+        r = printer_new(shown, &printer);
+        if (r >= 0 && has_heading)
+                r = add_line(printer, shown, NULL);
+        for (size_t i = 0; r >= 0 && i < table->n_cells; i += table->n_columns)
+                r = add_line(printer, shown, &table->cells[i]);
+        if (r < 0 || scols_table_is_empty(printer))
+                return r;
+
+        return scols_print_table(printer);
 }
 
 static int print_rows(Table *table, bool has_heading) {
@@ -208,10 +239,7 @@ static int print_rows(Table *table, bool has_heading) {
                 table_fit_widths(shown.widths, shown.columns, shown.n, columns);
         }
 
-        r = has_heading ? print_row(&shown, NULL) : 0;
-        for (size_t i = 0; r >= 0 && i < table->n_cells; i += table->n_columns)
-                r = print_row(&shown, &table->cells[i]);
-        return r;
+        return print_lines(table, &shown, has_heading);
 }
 
 int table_print(Table *table) {

@@ -20,7 +20,7 @@ add_link_options(-static-pie -Wl,-z,relro,-z,now -Wl,-z,pack-relative-relocs -Wl
 # what the linker has used.
 set(names
   abseil c-ares curl gcc-12 glibc grpc json-c libcap2 libmicrohttpd libyaml nghttp2 openssl protobuf-c
-  re2 systemd upb zlib)
+  re2 systemd upb util-linux zlib)
 file(STRINGS "${INPLACED_LIBRARIES}/packages" packages)
 file(STRINGS "${INPLACED_LIBRARIES}/sources" sources)
 list(TRANSFORM packages REPLACE "^[^ ]+ [^ ]+ " "")

@@ -20,6 +20,7 @@ WORDS = {
     r"<json-c/.*>": "json-c",
     r"<yaml\.h>": "yaml",
     r"<microhttpd\.h>": "microhttpd",
+    r"<libsmartcols/.*>": "smartcols",
     r"<curl/.*>": "curl",
     r"<pthread\.h>": "pthread",
     r"<.*>": "libc",
