@@ -325,7 +325,7 @@ static int preload_read_images(Preload *preload, const PreloadMessage *message, 
         return 0;
 }
 
-/* A caller that has computed nonsense should hear of it. */
+/* A caller that has computed invalid values gets an error. */
 static int check_limits(const PreloadMessage *message, Error *reterr) {
         if (message->pull_policy < INPLACED__V1__PULL_POLICY__PULL_POLICY_UNSPECIFIED ||
             message->pull_policy > INPLACED__V1__PULL_POLICY__PULL_POLICY_ALWAYS)

@@ -4,7 +4,7 @@
 /*
  * Something in a folder has changed
  *
- * For those that read a folder's files anyway whenever they need them, and only want to know when that
+ * For callers that read a folder's files whenever they need them, and are to be notified when that
  * may give another result. Owned by a field, as a Timer is. What several changes in quick succession
  * lead to is one call. A folder that is missing is not waited for: folder_watch_start() tries again.
  */

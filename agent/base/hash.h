@@ -4,7 +4,7 @@
 /*
  * FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/)
  *
- * Tells texts apart that no one chooses in order to collide. The hash of what was added so far, or the
+ * Distinguishes texts that are not chosen in order to collide. The hash of what was added so far, or the
  * start, goes in; that with the next bytes comes out.
  */
 

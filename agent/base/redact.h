@@ -6,7 +6,7 @@
  *
  * Takes the secrets out of the URLs in a peer's text, before it is kept or shown: the user
  * and password, the query, which is where a signed URL has its signature, and the fragment. The
- * rest stays, since it says which server it was. When in doubt, more is taken than had to be.
+ * rest stays, since it says which server it was. Where it is unclear, more is removed than had to be.
  *
  * A URL may be escaped, once or twice, as in JSON or within another URL, or be cut off anywhere;
  * a text of several parts should be redacted before it is cut all the same, since not every cut

@@ -68,7 +68,7 @@ typedef struct ObservedTag {
         size_t index; /* in the list */
 } ObservedTag;
 
-/* For looking many tags up. Borrows from the object. */
+/* For finding many tags. Borrows from the object. */
 typedef struct ObservedTags {
         struct json_object *list; /* as it is in the object; NULL if it is none */
         ObservedTag *items;       /* those that are entries at all, sorted by tag, then by index */

@@ -219,7 +219,7 @@ static int read_values(const char *text, size_t size, Documents *documents, size
 }
 
 /* Reads JSON values, one after the other. *ret_understood is false, and nothing was read, if the
- * text is not beyond doubt JSON: then the YAML reader knows or says what is wrong with it. */
+ * text is not certain to be JSON: the YAML reader then reads it, or reports what is wrong with it. */
 static int read_json(const char *text, size_t size, Documents *ret, bool *ret_understood,
                      Error *reterr) {
         cleanup(documents_done) Documents documents = DOCUMENTS_INIT;

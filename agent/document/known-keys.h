@@ -5,7 +5,7 @@
  * Known keys
  *
  * Finds the keys of documents that mean nothing to the reader, such as mistyped ones, and names each with
- * its line, its path and the known key that is nearest. Whoever reads the documents ignores these keys.
+ * its line, its path and the known key that is nearest. The readers of the documents ignore these keys.
  * Pure.
  */
 

@@ -4,8 +4,8 @@
 /*
  * Image spec
  *
- * What a NodeImage (apps.kruise.io, v1alpha1 or v1beta1) asks for. Whatever the agent could not
- * tell apart or carry out is refused, with its path; a name or tag that no registry could have is
+ * What a NodeImage (apps.kruise.io, v1alpha1 or v1beta1) asks for. What the agent could not
+ * distinguish or carry out is refused, with its path; a name or tag that no registry could have is
  * not, because that concerns one image alone and belongs into its status.
  *
  * A file is refused as a whole: its author reads why. What it does not limit by backoffLimit is tried

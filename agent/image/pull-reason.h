@@ -6,7 +6,7 @@
  *
  * The runtime reports a failed pull as a gRPC status, nearly always UNKNOWN, and a text made of the
  * errors of all layers below it. An operator, a script and a metric need a class instead. This is
- * the table that finds it. The words it looks for were taken from what containerd and CRI-O say.
+ * the table that finds it. The words that it searches for were taken from what containerd and CRI-O say.
  */
 
 #include "agent/base/error.h"

@@ -78,7 +78,7 @@ bool pull_kick(Pull *pull);
 /* The same, and if that fails as well the pauses are short again. */
 bool pull_retry(Pull *pull);
 
-/* The same as pull_kick() if the last attempt failed for want of this, and of this registry (NULL: of
+/* The same as pull_kick() if the last attempt failed because this was missing, for this registry (NULL: of
  * any). */
 bool pull_hint(Pull *pull, PullRemedy remedy, const char *registry);
 

@@ -89,7 +89,7 @@ struct HttpTransfer {
         bool has_head;   /* on_head was called */
 };
 
-/* Sets an option of one transfer; true if curl takes it. curl's own macro, which checks the types, wants
+/* Sets an option of one transfer; true if curl takes it. curl's own macro, which checks the types, needs
  * curl linked; this one checks the mistake easily made: an int where curl reads a long. */
 #define http_set(transfer, option, value)                                                        \
         ({                                                                                       \

@@ -488,7 +488,7 @@ static int read_user(const KubeconfigEntry *user, const char *folder, Kubeconfig
         if ((spec->token || spec->token_file) && (spec->username || spec->password))
                 return json_refuse(&user->path, reterr, "has both a token and a user name");
 
-        /* As for kubectl, the program is there for want of anything else. */
+        /* As for kubectl, the program is used only if nothing else is given. */
         if (spec->token || spec->token_file || spec->username || is_given(&spec->certificate))
                 kubeconfig_exec_done(&spec->exec);
         return 0;

@@ -304,8 +304,8 @@ static int probe_on_gone(Probe *probe) {
                        : 0;
 }
 
-/* A result that was written since the container was made is its own, or at least cannot be told from
- * it: the status does not name containers. */
+/* A result that was written since the container was made is its own, or at least cannot be distinguished
+ * from it: the status does not name containers. */
 static int probe_on_new_container(Probe *probe, const RuntimeContainer *container) {
         int r;
 

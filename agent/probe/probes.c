@@ -225,7 +225,7 @@ static const Pod *find_pod(const Probes *probes, const ProbeSpec *spec) {
         return pod && strcmp(pod->uid, spec->uid) == 0 ? pod : NULL;
 }
 
-/* Not what the object says: whoever writes that could have any address probed from this node. */
+/* Not what the object says: an author of that object could have any address probed from this node. */
 static const char *find_address(const Probe *probe, void *userdata) {
         const Pod *pod = find_pod(userdata, probe_spec(probe));
 

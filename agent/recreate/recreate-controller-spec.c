@@ -319,7 +319,7 @@ static size_t count_writers(struct json_object *writers) {
         return n < WRITERS_MAX ? n : WRITERS_MAX;
 }
 
-/* Those who want the pod unready, without us; whether we were among them. */
+/* Those that keep the pod unready, without us; whether we were among them. */
 static int read_writers(const char *message, const char *key, struct json_object *list,
                         bool *ret_is_listed) {
         cleanup(documents_done) Documents documents = DOCUMENTS_INIT;

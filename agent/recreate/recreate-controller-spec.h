@@ -29,7 +29,7 @@ int recreate_controller_snapshot(const RecreateSpec *spec, const Pod *pod,
 /* Takes the label away by which requests are found. */
 int recreate_controller_unlabel(const RecreateSpec *spec, struct json_object **ret);
 
-/* Puts the request on the list of those who want the pod unready, or takes it off; the pod becomes
+/* Puts the request on the list of those that keep the pod unready, or takes it off; the pod becomes
  * ready again if that was the last one. *ret is NULL if it is so already, and else owned by the
  * caller. */
 int recreate_controller_gate(struct json_object *pod, const RecreateSpec *spec, bool is_closed,

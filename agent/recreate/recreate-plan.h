@@ -74,7 +74,7 @@ int recreate_plan_runtime(const RecreateSpec *spec, const RecreateFact *facts,
 uint64_t recreate_plan_drained_usec(const RecreateSpec *spec, int64_t now_usec,
                                     uint64_t since_undrained_usec);
 
-/* What a controller looks at. */
+/* What a controller decides by. */
 typedef struct RecreateView {
         int64_t now_sec;     /* since 1970, by the server's clock */
         uint64_t known_sec;  /* for so long the request has been known */

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lint programs share: which files there are, and how a verdict is told.
+"""What the lint programs share: which files there are, and how findings are reported.
 
 A lint is a function check(root, names) that returns a list of complaints about the named files of
-the folder. Before it looks at the project it has to prove itself: it must find fault with each bad
+the folder. Before it checks the project it has to prove itself: it must find fault with each bad
 sample, and none with the good ones.
 """
 
@@ -99,5 +99,5 @@ def main(check, wants, bad, good):
         print(complaint)
     print(f"{len(names)} files, {len(complaints)} complaints")
     if not names:
-        print("There was nothing to look at.")
+        print("There was nothing to check.")
     return 1 if complaints or not names else 0

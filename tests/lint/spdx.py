@@ -20,7 +20,7 @@ def check(root, names):
         lines = (root / name).read_text(errors="replace").splitlines()
         first = lines[1:2] if lines and lines[0].startswith("#!") else lines[:1]
         if not first or TAG not in first[0]:
-            complaints.append(f"{name}:1: wants a line with {TAG}")
+            complaints.append(f"{name}:1: needs a line with {TAG}")
     return complaints
 
 

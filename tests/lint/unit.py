@@ -48,7 +48,7 @@ def exposure(text):
 
 def prove():
     if not all(verify(texts, "/bin/true") for texts in BAD) or verify(GOOD, "/bin/true"):
-        sys.exit("This lint is broken: it cannot tell its bad samples from the good one.")
+        sys.exit("This lint is broken: it does not distinguish its bad samples from the good one.")
     if exposure(SERVICE) < 9:
         sys.exit("This lint is broken: to it, a service without any limit is hardened.")
 
