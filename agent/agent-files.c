@@ -130,7 +130,7 @@ static int visit(const void *source, const DiagnosisVisitor *visitor) {
 
 static int on_problem(const char *subject, const char *message, const char *advice,
                       void *userdata) {
-        log_warning(userdata, NULL, "Using `%s` although %s: %s.", subject, message, advice);
+        log_warning(userdata, NULL, "Using \"%s\" although %s: %s.", subject, message, advice);
         return 0;
 }
 

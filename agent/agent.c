@@ -709,7 +709,7 @@ static int find_group(Agent *agent, SocketRight right, const char *name, gid_t *
         if (*ret != (gid_t) -1)
                 return 0;
 
-        log_warning(agent->log, NULL, "There is no group `%s`, only root may %s.", name,
+        log_warning(agent->log, NULL, "There is no group \"%s\", only root may %s.", name,
                     right == RIGHT_USE ? "use the socket"
                                        : "restart containers through the socket");
         return text_set(&agent->missing_groups[right], name);

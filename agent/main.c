@@ -184,7 +184,7 @@ static int take_listening_socket(Options *options, Error *reterr) {
 static void on_ready(void *userdata) {
         Program *program = userdata;
 
-        log_info(program->log, NULL, "inplaced " INPLACED_VERSION " is ready on node `%s`.",
+        log_info(program->log, NULL, "inplaced " INPLACED_VERSION " is ready on node \"%s\".",
                  program->options.node_name);
         (void) sd_notify(false, "READY=1");
 }

@@ -221,7 +221,7 @@ int api_check_restart(const Api *api, const RpcRequest *request, Error *reterr) 
 
         return error_set(reterr, ERROR_DENIED,
                          "%s may not restart containers, only root and the members of the group "
-                         "'%s' may; run it as root, or join this group",
+                         "\"%s\" may; run it as root, or join this group",
                          caller.words, api->restart_group_name);
 }
 

@@ -587,11 +587,11 @@ static int preload_log(const Preload *preload) {
 
         if (preload->n_items == 1)
                 return api_log_change(preload->api, preload->request, preload->id,
-                                      "Accepted request %s to preload `%s`%s", preload->id, first,
+                                      "Accepted request %s to preload \"%s\"%s", preload->id, first,
                                       preload->detach ? ", detached," : "");
 
         return api_log_change(preload->api, preload->request, preload->id,
-                              "Accepted request %s to preload `%s` and %zu more%s", preload->id,
+                              "Accepted request %s to preload \"%s\" and %zu more%s", preload->id,
                               first, preload->n_items - 1, preload->detach ? ", detached," : "");
 }
 

@@ -96,7 +96,7 @@ static void note_token_needed(const CredentialProvidersSpec *spec, const char *c
         for (size_t i = 0; i < spec->n_items; i++)
                 if (spec->items[i].needs_token)
                         log_warning(log, NULL,
-                                    "Cannot use the credential provider %s of `%s`: it needs the "
+                                    "Cannot use the credential provider %s of \"%s\": it needs the "
                                     "token of a pod's service account, and images are pulled here "
                                     "without a pod; continuing with the others.",
                                     spec->items[i].name, config_path);
@@ -170,7 +170,7 @@ static void note_success(Run *run) {
                 return;
 
         error_done(failure);
-        log_info(run->providers->log, NULL, "The credential provider `%s` works again.",
+        log_info(run->providers->log, NULL, "The credential provider \"%s\" works again.",
                  spec_of(run)->name);
 }
 

@@ -386,7 +386,7 @@ int log_level_from_string(const char *text, int *ret, Error *reterr) {
                 }
 
         return error_set(reterr, ERROR_INVALID,
-                         "`%s` is not a log level: use error, warning, notice, info or debug",
+                         "\"%s\" is not a log level: use error, warning, notice, info or debug",
                          text);
 }
 
@@ -398,5 +398,5 @@ int log_format_from_string(const char *text, LogFormat *ret, Error *reterr) {
                 }
 
         return error_set(reterr, ERROR_INVALID,
-                         "`%s` is not a log format: use auto, journal, json or text", text);
+                         "\"%s\" is not a log format: use auto, journal, json or text", text);
 }

@@ -133,7 +133,7 @@ static void set_error(ClusterNodeImage *node_image, Error *error, bool is_partia
             (node_image->error.kind == ERROR_NONE ||
              strcmp(error_message(&node_image->error), error_message(error)) != 0))
                 log_warning(node_image->log, LOG_FIELDS({ "MESSAGE_ID", MESSAGE_DOCUMENT_REFUSED }),
-                            "Cannot use %sthe NodeImage `%s`, going on with %s: %s.",
+                            "Cannot use %sthe NodeImage \"%s\", going on with %s: %s.",
                             is_partial ? "a part of " : "", node_image->name,
                             is_partial ? "the rest" : "what it said before", error_message(error));
         error_done(&node_image->error);
@@ -577,7 +577,7 @@ static int on_gone(const KubeObject *object, void *userdata) {
         if (r < 0)
                 return r;
 
-        log_info(node_image->log, NULL, "The NodeImage `%s` is gone.", node_image->node_name);
+        log_info(node_image->log, NULL, "The NodeImage \"%s\" is gone.", node_image->node_name);
         notify(node_image);
         return kube_resource_is_synced(node_image->resource) ? show_registration(node_image, NULL)
                                                              : 0;
@@ -633,7 +633,7 @@ static int add_resource(ClusterNodeImage *node_image) {
         static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
         cleanup(free_p) char *subject = NULL, *fields = NULL;
 
-        if (asprintf(&subject, "the NodeImage `%s`", node_image->node_name) < 0) {
+        if (asprintf(&subject, "the NodeImage \"%s\"", node_image->node_name) < 0) {
                 subject = NULL;
                 return -ENOMEM;
         }

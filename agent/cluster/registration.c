@@ -99,7 +99,7 @@ static void explain(const RegistrationApi *api, KubePatchVerb verb, const Error 
                     Error *reterr) {
         if (verb == KUBE_PATCH_GET && error->kind == ERROR_NOT_FOUND)
                 (void) error_set(reterr, error->kind,
-                                 "there is no Node `%s` to make a NodeImage for: %s",
+                                 "there is no Node \"%s\" to make a NodeImage for: %s",
                                  api->node_name, error_message(error));
         else
                 (void) error_copy(reterr, error);
@@ -165,7 +165,7 @@ static void keep_note(RegistrationKeep *keep, KubePatchVerb verb, const Error *e
         explain(keep->api, verb, error, &reason);
         keep->failed = verb;
         if (error_update(&keep->error, &reason))
-                log_warning(keep->log, NULL, "Cannot update the NodeImage `%s`: %s, retrying.",
+                log_warning(keep->log, NULL, "Cannot update the NodeImage \"%s\": %s, retrying.",
                             keep->api->node_name, error_message(&reason));
 }
 
@@ -192,12 +192,12 @@ static int on_patched(const KubePatchAnswer *answer, void *userdata) {
         keep_succeeded(keep, KUBE_PATCH_MERGE);
         if (is_tidying) {
                 log_info(keep->log, NULL,
-                         "Removed %zu finished tag%s from the spec of the NodeImage `%s`.",
+                         "Removed %zu finished tag%s from the spec of the NodeImage \"%s\".",
                          keep->n_tags, keep->n_tags == 1 ? "" : "s", keep->api->node_name);
                 return keep_reconcile(keep);
         }
 
-        log_info(keep->log, NULL, "Gave the NodeImage `%s` the labels of its Node.",
+        log_info(keep->log, NULL, "Gave the NodeImage \"%s\" the labels of its Node.",
                  keep->api->node_name);
         r = keep_labels_done(keep);
         return r < 0 ? r : keep_reconcile(keep);
@@ -443,7 +443,7 @@ static int registration_failed(Registration *registration, KubePatchVerb verb,
         explain(&registration->api, verb, error, &reason);
         if (error_update(&registration->error, &reason))
                 log_warning(registration->log, NULL,
-                            "Cannot create the NodeImage `%s`: %s, retrying.",
+                            "Cannot create the NodeImage \"%s\": %s, retrying.",
                             registration->api.node_name, error_message(&reason));
 
         rest(&registration->write, outcome);
@@ -456,7 +456,7 @@ static int on_created(const KubePatchAnswer *answer, void *userdata) {
 
         if (!answer->error)
                 log_info(registration->log, NULL,
-                         "Created the NodeImage `%s`, since no controller did.",
+                         "Created the NodeImage \"%s\", since no controller did.",
                          registration->api.node_name);
 
         /* The watch was faster than the answer. */

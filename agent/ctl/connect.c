@@ -194,7 +194,7 @@ static char *advise_group(const char *path) {
 
         if (!group)
                 return strdup("permission denied; run it as root");
-        if (asprintf(&advice, "permission denied; run it as root or join the group '%s'",
+        if (asprintf(&advice, "permission denied; run it as root or join the group \"%s\"",
                      group->gr_name) < 0)
                 return NULL;
 

@@ -159,11 +159,12 @@ int duration_parse(const char *text, int64_t max_sec, int64_t *ret_sec, Error *r
                 if (r == 0 && part > max_sec - total)
                         r = -ERANGE;
                 if (r == -ERANGE)
-                        return error_set(reterr, ERROR_INVALID, "'%s' is longer than %" PRId64 "h",
-                                         text, max_sec / 3600);
+                        return error_set(reterr, ERROR_INVALID,
+                                         "\"%s\" is longer than %" PRId64 "h", text,
+                                         max_sec / 3600);
                 if (r < 0)
                         return error_set(reterr, ERROR_INVALID,
-                                         "'%s' is not a duration such as 30s or 10m", text);
+                                         "\"%s\" is not a duration such as 30s or 10m", text);
                 total += part;
         } while (*p);
 

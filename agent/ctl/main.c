@@ -199,10 +199,10 @@ static int refuse_command(const char *name) {
                 suggest(&suggestion, commands[i].name);
 
         if (suggestion.word)
-                complain("unknown command '%s' (did you mean '%s'?); try: inplacectl help", name,
-                         suggestion.word);
+                complain("unknown command \"%s\" (did you mean \"%s\"?); try: inplacectl help",
+                         name, suggestion.word);
         else
-                complain("unknown command '%s'; try: inplacectl help", name);
+                complain("unknown command \"%s\"; try: inplacectl help", name);
         return EXIT_STATUS_USAGE;
 }
 
@@ -230,7 +230,7 @@ static int check_usage(const Command *command, const Options *options) {
                 complain("too few arguments, it is: inplacectl %s; try: inplacectl help %s",
                          command->usage, command->name);
         else if (options->n_arguments > command->n_arguments_max)
-                complain("superfluous argument '%s'; try: inplacectl help %s",
+                complain("superfluous argument \"%s\"; try: inplacectl help %s",
                          options->arguments[command->n_arguments_max], command->name);
         else if (options->misplaced[command->options])
                 complain("--%s is no option of %s; try: inplacectl help %s",

@@ -85,7 +85,7 @@ static int parse_format(const char *text, OutputFormat *ret, Error *reterr) {
                         return 0;
                 }
 
-        return error_set(reterr, ERROR_INVALID, "-o: '%s' is none of table, wide, json and yaml",
+        return error_set(reterr, ERROR_INVALID, "-o: \"%s\" is none of table, wide, json and yaml",
                          text);
 }
 
@@ -95,7 +95,7 @@ static int parse_policy(const char *text, bool *ret_always, Error *reterr) {
                 return 0;
 
         return error_set(reterr, ERROR_INVALID,
-                         "--pull-policy: '%s' is neither Always nor IfNotPresent", text);
+                         "--pull-policy: \"%s\" is neither Always nor IfNotPresent", text);
 }
 
 static int parse_duration(const char *option, const char *text, int64_t max_sec, int64_t *ret,
@@ -126,7 +126,7 @@ static int parse_attempts(const char *text, int32_t *ret, Error *reterr) {
 
         if (*text < '0' || *text > '9' || *end || n < 1 || n > INT32_MAX)
                 return error_set(reterr, ERROR_INVALID,
-                                 "--attempts: '%s' is no number of attempts, such as 3", text);
+                                 "--attempts: \"%s\" is no number of attempts, such as 3", text);
 
         *ret = (int32_t) n;
         return 0;
@@ -196,9 +196,10 @@ static int refuse_long(const char *text, Error *reterr) {
 
         return suggestion.word
                        ? error_set(reterr, ERROR_INVALID,
-                                   "unknown or ambiguous option '%s' (did you mean --%s?)", text,
+                                   "unknown or ambiguous option \"%s\" (did you mean --%s?)", text,
                                    suggestion.word)
-                       : error_set(reterr, ERROR_INVALID, "unknown or ambiguous option '%s'", text);
+                       : error_set(reterr, ERROR_INVALID, "unknown or ambiguous option \"%s\"",
+                                   text);
 }
 
 /* getopt_long() returns a short option that it refused, and only the position of a long one. */
@@ -208,9 +209,10 @@ static int refuse(int option, char **argv, Error *reterr) {
         if (option == ':')
                 return error_set(reterr, ERROR_INVALID, "%s needs an argument", text);
         if (optopt > 0 && optopt < OPTION_SOCKET && strncmp(text, "--", 2) != 0)
-                return error_set(reterr, ERROR_INVALID, "unknown option '-%c'", optopt);
+                return error_set(reterr, ERROR_INVALID, "unknown option \"-%c\"", optopt);
         if (optopt > 0)
-                return error_set(reterr, ERROR_INVALID, "'%s': the option takes no argument", text);
+                return error_set(reterr, ERROR_INVALID, "\"%s\": the option takes no argument",
+                                 text);
 
         return refuse_long(text, reterr);
 }

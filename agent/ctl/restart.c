@@ -453,7 +453,7 @@ int command_restart(const Options *options) {
         int r;
 
         if (!is_target(options->arguments[0])) {
-                complain("'%s' is neither POD nor POD/CONTAINER; a namespace is given with "
+                complain("\"%s\" is neither POD nor POD/CONTAINER; a namespace is given with "
                          "--namespace",
                          options->arguments[0]);
                 return EXIT_STATUS_USAGE;

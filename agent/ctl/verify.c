@@ -194,7 +194,7 @@ int command_verify(const Options *options) {
 
         if (options->n_arguments > 0 &&
             (!options->arguments[0][0] || strchr(options->arguments[0], '/'))) {
-                complain("'%s' is no name of a pod; a namespace is given with --namespace",
+                complain("\"%s\" is no name of a pod; a namespace is given with --namespace",
                          options->arguments[0]);
                 return EXIT_STATUS_USAGE;
         }

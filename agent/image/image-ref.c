@@ -92,7 +92,7 @@ static const char *check_component(Slice component) {
                 return "the repository must be in lower case";
         if (!slice_has_only(component, LOWER DIGITS "._-"))
                 return "the repository may have lower case letters, digits, and the separators "
-                       "'.', '_' and '-' only";
+                       "\".\", \"_\" and \"-\" only";
 
         for (;;) {
                 size_t n_word, n_separator;
@@ -137,7 +137,7 @@ static const char *check_tag(Slice tag) {
         if (tag.size >= IMAGE_TAG_SIZE)
                 return "the tag is longer than 128 characters";
         if (!slice_has_only(tag, WORD ".-"))
-                return "the tag may have letters, digits, '_', '.' and '-' only";
+                return "the tag may have letters, digits, \"_\", \".\" and \"-\" only";
         if (!slice_span(tag, WORD))
                 return "the tag starts with a separator";
 

@@ -192,13 +192,13 @@ static void images_log_outcome(Log *log, const Image *image, const ImageStatus *
                                        { "REASON", pull_reason_to_string(status->reason) },
                                        { "DURATION_SEC", duration },
                                        { "BYTES", status->is_counted ? bytes : NULL }),
-                            "Cannot pull `%s`: %s", reference, status->message ?: "no reason");
+                            "Cannot pull \"%s\": %s", reference, status->message ?: "no reason");
         else
                 log_info(log,
                          LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_PULLED }, { "IMAGE", reference },
                                     { "IMAGE_ID", status->image_id }, { "DURATION_SEC", duration },
                                     { "BYTES", status->is_counted ? bytes : NULL }),
-                         "%s `%s` as %s in %s s%s.", status->was_present ? "Found" : "Pulled",
+                         "%s \"%s\" as %s in %s s%s.", status->was_present ? "Found" : "Pulled",
                          reference, status->image_id ?: "an unknown image", duration,
                          fetched_text(status, fetched));
 }
@@ -547,7 +547,7 @@ static void images_log_missing(Images *images, const Image *image) {
                     LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_MISSING },
                                { "IMAGE", image_key(image) },
                                { "REASON", pull_reason_to_string(status->reason) }),
-                    "Missing `%s`: %s.", image_key(image), status->message ?: "removed");
+                    "Missing \"%s\": %s.", image_key(image), status->message ?: "removed");
 }
 
 int images_set_missing(Images *images, Image *image) {

@@ -106,7 +106,7 @@ static void pull_compare_answer(const Pull *pull) {
                 return;
 
         log_warning(pull->context->log, LOG_FIELDS({ "IMAGE", pull->shown }),
-                    "The runtime pulled `%s` as %s but holds %s under that name, reporting the "
+                    "The runtime pulled \"%s\" as %s but holds %s under that name, reporting the "
                     "latter.",
                     pull->shown, pull->answered_id, pull->status.image_id);
 }
@@ -380,7 +380,7 @@ static int on_disk_critical(void *userdata) {
 static void pull_log_start(const Pull *pull) {
         log_write(pull->context->log, pull->n_failures > 0 ? LOG_DEBUG : LOG_INFO,
                   LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_STARTED }, { "IMAGE", pull->shown }),
-                  "Pulling `%s`.", pull->shown);
+                  "Pulling \"%s\".", pull->shown);
 }
 
 static int pull_pull(Pull *pull, PullEvent *ret_event) {
@@ -445,7 +445,8 @@ static void pull_log_pause(Pull *pull) {
                   LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_DELAYED }, { "IMAGE", pull->shown },
                              { "REASON", pull_reason_to_string(status->reason) },
                              { "ATTEMPT", attempt }),
-                  "Cannot pull `%s` yet: %s, trying again in %llu s.", pull->shown, status->message,
+                  "Cannot pull \"%s\" yet: %s, trying again in %llu s.", pull->shown,
+                  status->message,
                   (unsigned long long) (retry_rest_usec(&pull->retry) / USEC_PER_SEC));
 }
 
@@ -558,7 +559,7 @@ static int pull_step(Pull *pull, PullEvent event, PullEvent *ret_event) {
         if (pull->state != left) {
                 pull->status.step = pull_plan_step_shown(pull->state);
                 log_debug(pull->context->log, LOG_FIELDS({ "IMAGE", pull->shown }),
-                          "The pull of `%s` is %s.", pull->shown,
+                          "The pull of \"%s\" is %s.", pull->shown,
                           pull_state_to_string(pull->state));
         }
         r = pull_act(pull, action, left, ret_event);

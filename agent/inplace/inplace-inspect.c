@@ -197,7 +197,7 @@ static void pod_inspection_failed(InPlacePod *pod, const Error *error) {
 
         if (error && !inspection->is_failure_logged)
                 log_warning(pod->inplace->log, NULL,
-                            "Cannot inspect all containers of pod `%s/%s`, trying again: %s.",
+                            "Cannot inspect all containers of pod \"%s/%s\", trying again: %s.",
                             pod->pod->namespace, pod->pod->name, error_message(error));
         inspection->is_failure_logged = inspection->is_failure_logged || error;
         inspection->n_failures++;

@@ -204,12 +204,13 @@ static void container_try_again(InPlaceContainer *container, const InPlacePurpos
 
         container->attempts.n_restarts = purpose->number;
         container->attempts.retry_usec = inplace_now(container->pod->inplace) + usec;
-        log_warning(container->pod->inplace->log, NULL,
-                    "Pod `%s/%s`: container %s was started again with its previous environment, so "
-                    "the kubelet did not have the new labels or annotations yet: it is restarted "
-                    "again in %u s.",
-                    container->pod->pod->namespace, container->pod->pod->name, state->name,
-                    (unsigned) (usec / USEC_PER_SEC));
+        log_warning(
+                container->pod->inplace->log, NULL,
+                "Pod \"%s/%s\": container %s was started again with its previous environment, so "
+                "the kubelet did not have the new labels or annotations yet: it is restarted "
+                "again in %u s.",
+                container->pod->pod->namespace, container->pod->pod->name, state->name,
+                (unsigned) (usec / USEC_PER_SEC));
 }
 
 /* Once its successor is known: whether the restart has changed what it was for. Where the container
@@ -257,7 +258,7 @@ static int container_report(InPlaceContainer *container, const char *reason, con
         };
 
         container_field(inplace_container_state(container), field, sizeof(field));
-        log_warning(pod->inplace->log, NULL, "Pod `%s/%s`: %s.", pod->pod->namespace,
+        log_warning(pod->inplace->log, NULL, "Pod \"%s/%s\": %s.", pod->pod->namespace,
                     pod->pod->name, message);
         return kube_event_send(pod->inplace->events, &object, "Warning", reason, message);
 }
@@ -334,7 +335,7 @@ static int container_check_later(InPlaceContainer *container, KubePatchOutcome o
         if (check->read.n_failures == 1)
                 log_warning(
                         container->pod->inplace->log, NULL,
-                        "Container `%s` of pod `%s/%s` is to be restarted, but the pod cannot be "
+                        "Container \"%s\" of pod \"%s/%s\" is to be restarted, but the pod cannot be "
                         "read to confirm that, trying again: %s.",
                         inplace_container_state(container)->name, container->pod->pod->namespace,
                         container->pod->pod->name, error_message(error));

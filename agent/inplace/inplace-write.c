@@ -422,7 +422,7 @@ static void pod_write_failed(InPlacePod *pod, const KubePatchAnswer *answer,
 
         if (error->kind == ERROR_INVALID && pod->write.n_failures == 1)
                 log_warning(pod->inplace->log, NULL,
-                            "Cannot write to the status of pod `%s/%s`, trying again: %s.",
+                            "Cannot write to the status of pod \"%s/%s\", trying again: %s.",
                             pod->pod->namespace, pod->pod->name, error_message(error));
         for (InPlaceFieldKind kind = 0; kind < _INPLACE_FIELD_MAX; kind++)
                 if (text_has(text, kind) && !is_of_pod(error))

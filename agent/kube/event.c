@@ -183,11 +183,12 @@ static void events_drop(KubeEvents *events, const EventRecord *record, const Err
                 return;
 
         events->is_logged[error->kind] = true;
-        log_warning(events->log, NULL,
-                    "Dropped the event '%s' about %s '%s': %s. More that are dropped for a reason "
-                    "of the kind '%s' will only be counted.",
-                    record->reason, record->object.kind ?: "object", record->object.name ?: "",
-                    error_message(error), error_kind_to_string(error->kind));
+        log_warning(
+                events->log, NULL,
+                "Dropped the event \"%s\" about %s \"%s\": %s. More that are dropped for a reason "
+                "of the kind \"%s\" will only be counted.",
+                record->reason, record->object.kind ?: "object", record->object.name ?: "",
+                error_message(error), error_kind_to_string(error->kind));
 }
 
 /* The call has ended. */

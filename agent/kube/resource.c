@@ -266,7 +266,7 @@ static int take_checked(KubeResource *resource, const KubeObject *object) {
                 return 0;
 
         log_info(resource->options.log, NULL,
-                 "`%s` is not what the watch has shown: listing %s again.", object->name,
+                 "\"%s\" is not what the watch has shown: listing %s again.", object->name,
                  resource->subject);
         notify_list(watch);
         r = on_object(object, watch);

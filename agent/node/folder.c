@@ -104,11 +104,11 @@ static void folder_log_unknown(Folder *folder, Source *source, const UnknownKeys
                 return;
 
         if (unknown->n_found == 1)
-                log_warning(folder->log, LOG_FIELDS({ "FILE", source->name }), "In `%s/%s`, %s",
+                log_warning(folder->log, LOG_FIELDS({ "FILE", source->name }), "In \"%s/%s\", %s",
                             folder->path, source->name, unknown->texts[0]);
         else
                 log_warning(folder->log, LOG_FIELDS({ "FILE", source->name }),
-                            "In `%s/%s`, %s (and %zu more, see inplacectl doctor)", folder->path,
+                            "In \"%s/%s\", %s (and %zu more, see inplacectl doctor)", folder->path,
                             source->name, unknown->texts[0], unknown->n_found - 1);
 }
 
@@ -126,8 +126,8 @@ static int folder_take_file(Folder *folder, const ImagesFile *file) {
                 log_warning(folder->log,
                             LOG_FIELDS({ "MESSAGE_ID", MESSAGE_DOCUMENT_REFUSED },
                                        { "FILE", file->name }),
-                            "Cannot use `%s/%s`: %s, keeping its last good content.", folder->path,
-                            file->name, error_message(&file->error));
+                            "Cannot use \"%s/%s\": %s, keeping its last good content.",
+                            folder->path, file->name, error_message(&file->error));
 
         folder_log_unknown(folder, source, &file->unknown);
         if (source->n_contents == file->n_contents)
@@ -167,7 +167,7 @@ static int folder_reconcile(Folder *folder) {
 
         if (log_once(&folder->problem, error_or_null(error)))
                 log_write(folder->log, error->kind == ERROR_NOT_FOUND ? LOG_INFO : LOG_WARNING,
-                          NULL, "The folder `%s` %s, waiting for it.", folder->path,
+                          NULL, "The folder \"%s\" %s, waiting for it.", folder->path,
                           error_message(error));
 
         for (size_t i = 0; i < images_dir_get_n_files(folder->dir); i++) {

@@ -103,10 +103,10 @@ static void state_file_note(StateFile *file, int result) {
                 (void) error_set(&file->error, ERROR_UNAVAILABLE, "cannot be written: %s",
                                  strerror(-result));
         if (result < 0 && !was_broken)
-                log_error(file->log, NULL, "Cannot write `%s`: %s, retrying every 5 s.", file->path,
-                          strerror(-result));
+                log_error(file->log, NULL, "Cannot write \"%s\": %s, retrying every 5 s.",
+                          file->path, strerror(-result));
         if (result >= 0 && was_broken)
-                log_info(file->log, NULL, "Wrote `%s` again.", file->path);
+                log_info(file->log, NULL, "Wrote \"%s\" again.", file->path);
         metrics_count(file->metrics, METRIC_STATUS_WRITES, result >= 0);
         if (result >= 0)
                 metrics_set(file->metrics, METRIC_STATUS_LAST_WRITE, NULL, (double) time(NULL));
@@ -203,14 +203,14 @@ static int state_file_restore(StateFile *file) {
                 return r;
         if (r < 0) {
                 if (r != -ENOENT && r != -ENOTDIR) /* the latter is logged by the first write */
-                        log_warning(file->log, NULL, "Cannot read `%s`: %s, starting without it.",
+                        log_warning(file->log, NULL, "Cannot read \"%s\": %s, starting without it.",
                                     file->path, strerror(-r));
                 return 0;
         }
 
         r = node_image_restore(file->images, text, size, file->in_cluster, &error);
         if (error.kind != ERROR_NONE)
-                log_warning(file->log, NULL, "Cannot understand `%s`: %s, starting without it.",
+                log_warning(file->log, NULL, "Cannot understand \"%s\": %s, starting without it.",
                             file->path, error_message(&error));
         else if (r < 0)
                 return r;

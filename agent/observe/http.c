@@ -73,13 +73,13 @@ static int refuse_listen(const char *address, int error, Error *reterr) {
         switch (error) {
         case EADDRINUSE:
                 return error_set(reterr, ERROR_CONFLICT,
-                                 "cannot listen on %s, another program does: stop it (`ss -ltnp` "
+                                 "cannot listen on %s, another program does: stop it (\"ss -ltnp\" "
                                  "names it) or choose another port",
                                  address);
         case EADDRNOTAVAIL:
                 return error_set(reterr, ERROR_INVALID,
                                  "cannot listen on %s, this machine has no such address: choose "
-                                 "one that `ip address` shows, or 127.0.0.1",
+                                 "one that \"ip address\" shows, or 127.0.0.1",
                                  address);
         case EACCES:
         case EPERM:

@@ -439,15 +439,15 @@ static int send_event(Stop *stop, const char *type, const char *reason, const ch
 }
 
 static int stop_announce(Stop *stop) {
-        log_info(stop->stops->log, STOP_FIELDS(stop), "%s, in pod `%s/%s`.", stop->cause,
+        log_info(stop->stops->log, STOP_FIELDS(stop), "%s, in pod \"%s/%s\".", stop->cause,
                  stop->namespace ?: "", stop->pod ?: "");
         return send_event(stop, "Normal", "Killing", stop->cause);
 }
 
 static void stop_announce_resumed(const Stop *stop) {
         log_info(stop->stops->log, STOP_FIELDS(stop),
-                 "Stopping container %s, in pod `%s/%s`; this had begun before the agent was "
-                 "started, for `%s`.",
+                 "Stopping container %s, in pod \"%s/%s\"; this had begun before the agent was "
+                 "started, for \"%s\".",
                  stop->container ?: stop->container_id, stop->namespace ?: "", stop->pod ?: "",
                  stop->owner);
 }
@@ -470,7 +470,7 @@ static int stop_announce_wait(Stop *stop, const char *why) {
         log_warning(stop->stops->log,
                     LOG_FIELDS({ "POD_NAMESPACE", stop->namespace }, { "POD", stop->pod },
                                { "CONTAINER", stop->container }),
-                    "Pod `%s/%s`: %s.", stop->namespace ?: "", stop->pod ?: "", message);
+                    "Pod \"%s/%s\": %s.", stop->namespace ?: "", stop->pod ?: "", message);
         return send_event(stop, "Warning", "WaitingForKubelet", message);
 }
 
@@ -553,8 +553,8 @@ static int stop_report_fallback(Stop *stop, const char *host) {
                 return -ENOMEM;
         }
 
-        log_warning(stop->stops->log, STOP_FIELDS(stop), "Pod `%s/%s`: %s.", stop->namespace ?: "",
-                    stop->pod ?: "", message);
+        log_warning(stop->stops->log, STOP_FIELDS(stop), "Pod \"%s/%s\": %s.",
+                    stop->namespace ?: "", stop->pod ?: "", message);
         return send_event_of(stop, NULL, "Warning", "LifecycleHTTPFallback", message);
 }
 
@@ -984,19 +984,19 @@ static void stop_log_end(const Stop *stop, uint64_t duration_usec) {
 
         switch (stop->result) {
         case STOP_STOPPED:
-                log_info(stop->stops->log, fields, "Stopped container `%s` after %.3f s.", name,
+                log_info(stop->stops->log, fields, "Stopped container \"%s\" after %.3f s.", name,
                          (double) duration_usec / (double) USEC_PER_SEC);
                 return;
         case STOP_GONE:
                 log_info(stop->stops->log, fields,
-                         "Container `%s` is gone, or has ended by itself.", name);
+                         "Container \"%s\" is gone, or has ended by itself.", name);
                 return;
         case STOP_NOT_ASKED:
-                log_info(stop->stops->log, fields, "Container `%s` is not stopped after all: %s.",
+                log_info(stop->stops->log, fields, "Container \"%s\" is not stopped after all: %s.",
                          name, stop->message ?: "it is no longer requested");
                 return;
         case STOP_FAILED:
-                log_error(stop->stops->log, fields, "Cannot stop container `%s`: %s.", name,
+                log_error(stop->stops->log, fields, "Cannot stop container \"%s\": %s.", name,
                           stop->message ?: "the runtime refuses");
                 return;
         case _STOP_RESULT_MAX: break;

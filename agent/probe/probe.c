@@ -96,7 +96,7 @@ static int probe_record_text(Probe *probe, ProbeState state, const char *message
 static int probe_set_problem(Probe *probe, const char *why) {
         if (why && !probe->problem)
                 log_warning(probe->options.log, NULL,
-                            "Cannot run probe `%s` of container `%s` of pod `%s/%s`: %s.",
+                            "Cannot run probe \"%s\" of container \"%s\" of pod \"%s/%s\": %s.",
                             probe->spec.name, probe->spec.container, probe->spec.namespace,
                             probe->spec.pod, why);
         return text_set(&probe->problem, why);

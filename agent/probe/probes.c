@@ -520,7 +520,7 @@ static int set_specs(Probes *probes, ProbeSpecs *specs) {
 
 static void note_refused(Probes *probes, const char *why) {
         if (log_once(&probes->logged, why))
-                log_warning(probes->options.log, NULL, "The NodePodProbe `%s`: %s.",
+                log_warning(probes->options.log, NULL, "The NodePodProbe \"%s\": %s.",
                             probes->node_name, why);
 }
 

@@ -95,7 +95,7 @@ static void warn(const Recreate *recreate, const char *what, const Error *reason
 
         if (!trouble || trouble->kind == ERROR_NONE)
                 log_warning(recreate->log, NULL,
-                            "Cannot write about the restart request `%s`: %s, retrying.", what,
+                            "Cannot write about the restart request \"%s\": %s, retrying.", what,
                             error_message(reason));
 }
 

@@ -151,10 +151,11 @@ static int on_proved(const KubePatchAnswer *answer, void *userdata) {
 
         request->gate = REQUEST_GATE_CLOSED;
         kube_patch_succeed(&request->write);
-        log_info(request->recreate->log, NULL,
-                 "The restart request `%s/%s` is gone, but keeps the pod `%s` unready: making the "
-                 "pod ready again.",
-                 spec->namespace, spec->name, spec->pod_name);
+        log_info(
+                request->recreate->log, NULL,
+                "The restart request \"%s/%s\" is gone, but keeps the pod \"%s\" unready: making the "
+                "pod ready again.",
+                spec->namespace, spec->name, spec->pod_name);
         return recreate_reconcile(request->recreate);
 }
 
@@ -486,7 +487,7 @@ static int add_unassigned(Recreate *recreate, const RecreateSpec *spec,
                 return -ENOMEM;
         if (strlen(text) > TEXT_MAX) {
                 log_warning(recreate->log, NULL,
-                            "The restart request `%s/%s` is too large to be prepared.",
+                            "The restart request \"%s/%s\" is too large to be prepared.",
                             spec->namespace, spec->name);
                 return 0;
         }

@@ -92,7 +92,7 @@ static void log_end(RecreateRequest *request, bool is_by_us) {
 
         request->is_end_logged = true;
         log_write(request->recreate->log, level, NULL,
-                  "The restart request `%s/%s` for the pod `%s` is completed%s: %s.",
+                  "The restart request \"%s/%s\" for the pod \"%s\" is completed%s: %s.",
                   spec->namespace, spec->name, spec->pod_name ?: "",
                   is_by_us ? "" : " by another client",
                   spec->status.message ?: "no reason is given");
@@ -206,7 +206,7 @@ static void log_problem(RecreateRequest *request) {
                 return;
 
         request->is_problem_logged = true;
-        log_warning(request->recreate->log, NULL, "Cannot use the restart request `%s/%s`: %s.",
+        log_warning(request->recreate->log, NULL, "Cannot use the restart request \"%s/%s\": %s.",
                     spec->namespace, spec->name, spec->problem);
 }
 
@@ -602,7 +602,7 @@ static int on_listed(RuntimePods *pods, const Error *error, void *userdata) {
                 request->list.rest_usec = recreate_now_usec(request->recreate) +
                                           backoff_usec(++request->list.n_failures, random_number());
                 log_debug(request->recreate->log, NULL,
-                          "Cannot list the containers of the restart request `%s/%s`: %s.",
+                          "Cannot list the containers of the restart request \"%s/%s\": %s.",
                           request->spec->namespace, request->spec->name, error_message(error));
                 return recreate_reconcile(request->recreate);
         }
@@ -717,10 +717,11 @@ static int check_later(RecreateRequest *request, const char *reason) {
 
         request->stop.check_usec = recreate_now_usec(request->recreate) +
                                    backoff_usec(++request->stop.n_check_failures, random_number());
-        log_debug(request->recreate->log, NULL,
-                  "Whether the restart request `%s/%s` still asks for container `%s` to be stopped "
-                  "is not known, asking again: %s.",
-                  spec->namespace, spec->name, request->stop.name, reason);
+        log_debug(
+                request->recreate->log, NULL,
+                "Whether the restart request \"%s/%s\" still asks for container \"%s\" to be stopped "
+                "is not known, asking again: %s.",
+                spec->namespace, spec->name, request->stop.name, reason);
         return recreate_reconcile(request->recreate);
 }
 

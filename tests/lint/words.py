@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The project works on any machine: it names no home folder, checkout or package archive.
+"""The project works on any machine: it names no home folder, checkout or package archive; and its messages have one
+style of quotes.
 
 Tests and scripts find their files from where they are, keep scratch files in a folder made for the
 run, and install packages from whatever archive the machine is set up with.
@@ -19,6 +20,9 @@ RULES = [
     (r"https?://[\w.-]*\b(pypi\.org|pythonhosted\.org|npmjs\.(org|com)|crates\.io)", "an archive"),
     (r"https?://(proxy|sum)\.golang\.org", "an archive"),
 ]
+# Names in messages of the programs stand between double quotes, as quote() puts them.
+PROGRAMS = ("agent/", "cri/")
+PROGRAM_RULES = [(r"['`](%(\.\*)?s|-%c)", "a name in a message; it stands between double quotes")]
 NOT_TEXT = ("tests/corpus/", "tests/fuzz/corpus/")
 OWN_NAME = "tests/lint/words.py"
 
@@ -30,8 +34,9 @@ def wants(root, name):
 def check(root, names):
     complaints = []
     for name in names:
+        rules = RULES + PROGRAM_RULES if name.startswith(PROGRAMS) else RULES
         for number, line in enumerate((root / name).read_text(errors="replace").splitlines(), 1):
-            for pattern, reason in RULES:
+            for pattern, reason in rules:
                 found = re.search(pattern, line)
                 if found:
                     complaints.append(f'{name}:{number}: "{found[0]}": {reason}')
@@ -44,8 +49,11 @@ BAD = {
     "scratch.sh": "touch /tmp/inplaced.log\n",
     "archive.sh": "mmdebstrap bookworm DIR http://deb.debian.org/debian\n",
     "index.txt": "see https://pypi.org/project/x\n",
+    "agent/x.c": 'log_info(log, NULL, "Pulled `%s`.", reference);\n',
+    "cri/y.c": "return error_set(reterr, ERROR_INVALID, \"unknown command '%s'\", name);\n",
 }
 GOOD = {
+    "agent/x.c": 'log_info(log, NULL, "Pulled \\"%s\\".", reference);\n',
     "config.toml": 'root = "$L/root/io" # and {folder}/tmp/x\n',
     "test-x.c": 'strcpy(folder, "/tmp/test-XXXXXX");\n',
     "README.md": "an image such as docker.io/library/nginx, /root/.docker/config.json, /tmp\n",

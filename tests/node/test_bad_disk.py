@@ -52,7 +52,7 @@ def test_runtime_out_of_space(start_agent, folder, registry, image_name):
             assert status["message"].startswith("NoSpace: "), status
             assert "no space left on device" in status["message"]
             assert "; free disk space on the node (" in status["message"]
-            assert the_complaint(agent) == f"Cannot pull `{large.reference}`: {status['message']}"
+            assert the_complaint(agent) == f'Cannot pull "{large.reference}": {status["message"]}'
         # containerd keeps what it has fetched for a while
         subprocess.run(["mount", "-o", "remount,size=200m", str(containerd.root)], check=True)
         agent.request(small.reference, file="small.yaml")
@@ -127,7 +127,7 @@ def test_status_without_space(full_agent):
     assert len(complaints(agent)) == 1
     assert problems(agent) == {}
     assert [line["message"] for line in agent.logs() if "again" in line["message"]] == [
-        f"Wrote `{agent.state_dir / 'nodeimage.json'}` again."
+        f'Wrote "{agent.state_dir / "nodeimage.json"}" again.'
     ]
 
 

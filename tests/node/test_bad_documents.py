@@ -87,7 +87,7 @@ def test_unusable_document(agent, fake_runtime, case):
     with no_leak(agent):
         write_bytes(bad, content)
         line = the_complaint(agent, "bad.yaml")
-        assert line.startswith(f"Cannot use `{bad}`: ") and hint in line, line
+        assert line.startswith(f'Cannot use "{bad}": ') and hint in line, line
         assert list(problems(agent)) == [str(bad)]
         pull_another(agent)
         write_whole(bad, GOOD)
@@ -132,7 +132,7 @@ def test_unknown_keys(agent):
     file = agent.images_dir / "web.yaml"
     write_whole(file, TYPO)
     line = the_complaint(agent, "web.yaml")
-    assert f"`{file}`, line 9: " in line, line
+    assert f'"{file}", line 9: ' in line, line
     assert "pullPolicy.timeoutSecond: unknown key" in line and "mean timeoutSeconds?" in line
     assert "1 more" in line
     agent.wait_status("good/one:1", "Succeeded", 5 * sanitizers.SLOWNESS)
@@ -171,7 +171,7 @@ def test_many_bad_files(agent):
     pull_another(agent, "good/last:1")
     wait_until(lambda: len(problems(agent)) == 200, 10, "200 problems")
     assert len(complaints(agent)) == 200
-    assert len({line.split("`")[1] for line in complaints(agent)}) == 200
+    assert len({line.split('"')[1] for line in complaints(agent)}) == 200
 
 
 @pytest.mark.parametrize("kind", ["folder", "fifo", "device", "loop", "dangling", "socket"])

@@ -104,7 +104,7 @@ def assert_failed(agent, reference: str, reason: str, hint: str) -> None:
     assert message.endswith(f"; {ADVICE[reason]} (attempt 1 of 1)"), message
     assert_clear(message)
     assert "imageID" not in status
-    assert the_complaint(agent) == f"Cannot pull `{reference}`: {message}"
+    assert the_complaint(agent) == f'Cannot pull "{reference}": {message}'
     assert agent.metrics().get_value("inplaced_pulls_total", result="failed", reason=reason) == 1
 
 

@@ -42,7 +42,7 @@ def request_and_fail(agent, *, reference: str = BAD, timeout: float = 5, **limit
     status = agent.wait_status(reference, "Failed", timeout * SLOWLY)
     assert_clear(status["message"])
     assert "imageID" not in status
-    assert the_complaint(agent) == f"Cannot pull `{reference}`: {status['message']}"
+    assert the_complaint(agent) == f'Cannot pull "{reference}": {status["message"]}'
     return status["message"]
 
 

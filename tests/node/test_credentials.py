@@ -257,9 +257,9 @@ def test_exposed_files(make_agent, fake_runtime):
         str(agent.images_dir): "other users may write it (mode 0777)",
     }
     assert problems(agent) == exposed
-    said = [line for line in complaints(agent) if line.startswith("Using `")]
+    said = [line for line in complaints(agent) if line.startswith('Using "')]
     for path, why in exposed.items():
-        assert sum(f"`{path}` although {why}: " in line for line in said) == 1
+        assert sum(f'"{path}" although {why}: ' in line for line in said) == 1
     assert len(said) == len(exposed)
     pull_another(agent)
     for path in exposed:

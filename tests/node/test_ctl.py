@@ -293,7 +293,7 @@ def test_status_of_some(start_agent, fake_runtime):
 
 def test_suggestions(agent):
     """A mistyped command or option is answered with the one that was meant."""
-    assert "did you mean 'status'?" in agent.ctl("statsu").stderr
+    assert 'did you mean "status"?' in agent.ctl("statsu").stderr
     assert "did you mean --deadline?" in agent.ctl("pull", "--daedline", "2s", "a:1").stderr
 
 
@@ -387,7 +387,7 @@ def test_refused_user(start_agent, fake_runtime, folder, command):
         [*other, *ctl, *command], capture_output=True, text=True, timeout=60, cwd="/", check=False
     )
     assert ran.returncode == 1 and len(ran.stderr.splitlines()) == 1
-    assert "permission denied; run it as root or join the group 'daemon'" in ran.stderr
+    assert 'permission denied; run it as root or join the group "daemon"' in ran.stderr
 
 
 @pytest.mark.parametrize("command", [["status"], ["images"], ["pull", "x:1"], ["version"]])

@@ -331,11 +331,11 @@ def _restart_as(agent, who, pod):
     [
         (_GROUPS, (NOBODY, NOBODY, DAEMON, _BIN), None),
         (_GROUPS, (NOBODY, _BIN, DAEMON), None),
-        (_GROUPS, (NOBODY, DAEMON), "members of the group 'bin' may"),
+        (_GROUPS, (NOBODY, DAEMON), 'members of the group "bin" may'),
         (_GROUPS, (0, 0), None),
         (_GROUPS[:1], (NOBODY, DAEMON), "only root may"),
         ([*_GROUPS[:1], "--restart-group="], (NOBODY, DAEMON), "only root may"),
-        ([*_GROUPS[:1], "--restart-group=nowhere"], (NOBODY, DAEMON), "'nowhere'"),
+        ([*_GROUPS[:1], "--restart-group=nowhere"], (NOBODY, DAEMON), '"nowhere"'),
         ([*_GROUPS[:1], f"--restart-group={DAEMON}"], (NOBODY, DAEMON), None),
         ([], (0, 0), None),
     ],

@@ -42,12 +42,12 @@ def test_json_log(start_agent, fake_runtime):
     for line in agent.logs():
         assert line["time"].endswith("Z")
         assert line["level"] in ("error", "warning", "notice", "info", "debug")
-    started = wait_logged(agent, "Pulling `demo/web:1`")
+    started = wait_logged(agent, 'Pulling "demo/web:1"')
     assert (started["level"], started["image"]) == ("info", "demo/web:1")
-    pulled = wait_logged(agent, "Pulled `demo/web:1`")
+    pulled = wait_logged(agent, 'Pulled "demo/web:1"')
     assert pulled["image"] == "demo/web:1" and pulled["image_id"].startswith("sha256:")
     assert float(pulled["duration_sec"]) >= 0
-    failed = wait_logged(agent, "Cannot pull `demo/bad:1`")
+    failed = wait_logged(agent, 'Cannot pull "demo/bad:1"')
     assert (failed["level"], failed["reason"]) == ("warning", "NotFound")
     assert re.fullmatch("[0-9a-f]{32}", pulled["message_id"])
     assert pulled["message_id"] != failed["message_id"]
@@ -62,7 +62,7 @@ def test_text_log(make_agent, fake_runtime):
     agent.argv = [word.replace("--log-format=json", "--log-format=text") for word in agent.argv]
     agent.start()
     Preload(agent, "demo/web:1").wait_end()
-    (line,) = [line for line in agent.log_text().splitlines() if "Pulled `demo/web:1`" in line]
+    (line,) = [line for line in agent.log_text().splitlines() if 'Pulled "demo/web:1"' in line]
     assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d info Pulled ", line)
     assert line.count("demo/web:1") == line.count("sha256:") == 1 and "=" not in line, line
 
@@ -80,8 +80,8 @@ def test_lines_of_a_pull(start_agent, containerd, fake_registry, image_name):
     pulled = wait_logged(agent, "Pulled ")
     lines = [line for line in agent.logs() if line.get("image") == image.reference]
     begun, failed, ended = lines
-    assert begun["message"] == f"Pulling `{image.reference}`."
-    assert failed["message"].startswith(f"Cannot pull `{image.reference}` yet: ")
+    assert begun["message"] == f'Pulling "{image.reference}".'
+    assert failed["message"].startswith(f'Cannot pull "{image.reference}" yet: ')
     assert (failed["attempt"], failed["level"]) == ("1", "warning")
     assert re.search(r"\(attempt 1\b.*\), trying again in \d+ s\.$", failed["message"])
     assert ended == pulled and re.search(r" in [\d.]+ s, 3\.0 MB fetched\.$", ended["message"])
@@ -163,7 +163,7 @@ def test_journal(folder, make_agent, fake_runtime):
                 lines[fields["IMAGE"]] = fields
         preload.wait_end()
     pulled, failed = lines["demo/web:1"], lines["demo/bad:1"]
-    assert pulled["MESSAGE"].startswith("Pulled `demo/web:1`")
+    assert pulled["MESSAGE"].startswith('Pulled "demo/web:1"')
     assert (pulled["PRIORITY"], pulled["SYSLOG_IDENTIFIER"]) == ("6", "inplaced")
     assert pulled["IMAGE_ID"].startswith("sha256:")
     assert (failed["PRIORITY"], failed["REASON"]) == ("4", "NotFound")

@@ -306,6 +306,6 @@ def test_many_that_fail_for_ever(start_agent, fake_runtime):
     for reference in references:
         wait_attempt(agent, reference, 2, 60 * sanitizers.SLOWNESS)
     assert Preload(agent, "demo/good:1").wait_end().phase == agent.messages.PHASE_SUCCEEDED
-    about = "Cannot pull `demo/absent7:1`"
+    about = 'Cannot pull "demo/absent7:1"'
     lines = [line for line in agent.logs() if line["message"].startswith(about)]
     assert [line["level"] for line in lines if line["level"] != "debug"] == ["warning"]

@@ -41,7 +41,7 @@ def test_removed_image(agent, containerd, push):
     assert (n_missing(agent), n_removed(agent)) == (1, 1)
     shown = agent.ctl("status").stdout
     assert "Missing" in shown and "Removed" in shown
-    assert the_complaint(agent).startswith(f"Missing `{image.reference}`: Removed: ")
+    assert the_complaint(agent).startswith(f'Missing "{image.reference}": Removed: ')
 
     again = agent.wait_status(image.reference, "Succeeded", 60 * SLOWLY)
     assert again["imageID"] == done["imageID"] and "message" not in again

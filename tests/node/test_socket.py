@@ -158,6 +158,6 @@ def test_changes_name_their_caller(start_agent, fake_runtime, open_folder):
     }
     caller = f"nobody (uid {NOBODY}, pid {os.getpid()})"
     assert [line["message"] for line in lines] == [
-        f"Accepted request {identity} to preload `demo/web:1` and 1 more, detached, for {caller}.",
+        f'Accepted request {identity} to preload "demo/web:1" and 1 more, detached, for {caller}.',
         f"Canceled 2 pulls of request {identity} for {caller}.",
     ]

@@ -476,7 +476,7 @@ static void test_failures(void **state) {
 
         assert_int_equal(count_words(said, "ended with status 3"), 1);
         assert_int_equal(count_words(said, "cacheKeyType"), 1);
-        assert_int_equal(count_words(said, "`broken` works again"), 1);
+        assert_int_equal(count_words(said, "\"broken\" works again"), 1);
         assert_null(strstr(said, SECRET));
 }
 

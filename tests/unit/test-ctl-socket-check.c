@@ -93,7 +93,8 @@ static void test_the_group_is_named(void **state) {
                 skip(); /* only root may */
 
         advice = socket_check_advise(FILE_NAME, -EACCES);
-        assert_string_equal(advice, "permission denied; run it as root or join the group 'daemon'");
+        assert_string_equal(advice,
+                            "permission denied; run it as root or join the group \"daemon\"");
 }
 
 static void test_diagnosis_without_the_agent(void **state) {

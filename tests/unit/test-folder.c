@@ -165,7 +165,7 @@ static void test_malformed_file(void **state) {
         put("b.yaml", DESIRED("two"));
         await("one file/a.yaml, two file/b.yaml, ");
         said = stderr_restore(&f.captured);
-        assert_true(asprintf(&line, "Cannot use `%s/a.yaml`: ", f.path) > 0);
+        assert_true(asprintf(&line, "Cannot use \"%s/a.yaml\": ", f.path) > 0);
         at = strstr(said, line);
         assert_non_null(at);
         assert_null(strstr(at + 1, line));

@@ -279,10 +279,11 @@ static void test_port_in_use(void **state) {
         char address[32], expected[256];
 
         (void) snprintf(address, sizeof(address), "127.0.0.1:%u", http_server_get_port(f->server));
-        (void) snprintf(expected, sizeof(expected),
-                        "cannot listen on %s, another program does: stop it (`ss -ltnp` names it) "
-                        "or choose another port",
-                        address);
+        (void) snprintf(
+                expected, sizeof(expected),
+                "cannot listen on %s, another program does: stop it (\"ss -ltnp\" names it) "
+                "or choose another port",
+                address);
         assert_true(http_server_new(f->event, address, &server, &error) < 0);
         assert_null(server);
         assert_int_equal(error.kind, ERROR_CONFLICT);

@@ -129,9 +129,9 @@ static void test_text_reads_well(void **state) {
         log_warning(log,
                     LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_FAILED }, { "IMAGE", "app:v1" },
                                { "IMAGE_ID", NULL }, { "REASON", "NoSpace" }),
-                    "Pull of `%s` failed.", "app:v1");
+                    "Pull of \"%s\" failed.", "app:v1");
         assert_matches(stderr_restore(&e),
-                       TEXT_START "warning Pull of `app:v1` failed.  REASON=NoSpace\n$");
+                       TEXT_START "warning Pull of \"app:v1\" failed.  REASON=NoSpace\n$");
 }
 
 /* A field is there unless the message says it, as a whole. */
@@ -368,8 +368,9 @@ static void test_words(void **state) {
         assert_int_equal(log_level_from_string("error", &level, NULL), 0);
         assert_int_equal(level, LOG_ERR);
         assert_true(log_level_from_string("loud", &level, &error) < 0);
-        assert_string_equal(error_message(&error),
-                            "`loud` is not a log level: use error, warning, notice, info or debug");
+        assert_string_equal(
+                error_message(&error),
+                "\"loud\" is not a log level: use error, warning, notice, info or debug");
         error_done(&error);
         assert_int_equal(level, LOG_ERR); /* left alone */
 

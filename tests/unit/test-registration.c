@@ -281,7 +281,7 @@ static void test_node_is_missing(void **state) {
         show_nothing(fixture);
         expect(fixture, "GET", NODE_PATH);
         answer(fixture, 404, "{}");
-        assert_error(fixture, ERROR_NOT_FOUND, "there is no Node `node-1`");
+        assert_error(fixture, ERROR_NOT_FOUND, "there is no Node \"node-1\"");
         assert_null(the_request());
 
         expect(fixture, "GET", NODE_PATH);

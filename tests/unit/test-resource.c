@@ -562,7 +562,7 @@ static void test_check_finds_another_version(void **state) {
         end_list();
         assert_reported(f, "-b\nsynced\nchanged\n");
         assert_logged(f, "info Watching the things (v2).\n"
-                         "info `a` is not what the watch has shown: listing the things again.\n");
+                         "info \"a\" is not what the watch has shown: listing the things again.\n");
 }
 
 static void test_check_finds_it_gone(void **state) {
