@@ -22,7 +22,10 @@ _ARTIFACTS = [
     *(rf"inplaced-{path.name}\.yaml" for path in (REPOSITORY / "packaging/kubernetes/overlays").iterdir()),
 ]
 
-COMMANDS = ["", "pull", "restart", "verify", "status", "images", "doctor", "version", "help"]
+COMMANDS = [
+    *("", "pull", "wait", "cancel", "retry", "restart", "verify", "probes", "status", "images", "doctor"),
+    *("version", "help"),
+]
 
 
 def run(*argv, **more):
