@@ -353,9 +353,13 @@ def test_restart_of_containerd(node):
     assert node.show("containerd", "ActiveEnterTimestampMonotonic") == began
 
 
+def try_once(node, reference: str) -> str:
+    return node.run("inplacectl", "pull", "--attempts=1", reference, check=False)
+
+
 def test_credential_plugin(node):
     """It runs within the sandbox, and what it says opens the registry."""
-    assert "Unauthorized" in node.run("inplacectl", "pull", f"{CLOSED}/t/plugin:1", check=False)
+    assert "Unauthorized" in try_once(node, f"{CLOSED}/t/plugin:1")
     node.write("/usr/local/lib/lab-plugins/lab-plugin", fill(PLUGIN), 0o755)
     node.write("/etc/lab-plugins.yaml", fill(PLUGIN_CONFIG))
     node.configure("imageCredentialProviderConfig: /etc/lab-plugins.yaml\n"
@@ -367,7 +371,7 @@ def test_credential_plugin(node):
 def test_credential_file(node):
     """A file that only root may read is enough: mode 0600 in a folder of mode 0700."""
     node.configure("")
-    assert "Unauthorized" in node.run("inplacectl", "pull", f"{CLOSED}/t/file:1", check=False)
+    assert "Unauthorized" in try_once(node, f"{CLOSED}/t/file:1")
     text = json.dumps({"auths": {CLOSED: {"username": USER, "password": PASSWORD}}})
     node.write("/etc/inplaced/auth.d/lab.json", text, 0o600)
     node.pull(f"{CLOSED}/t/file:1")
@@ -377,7 +381,7 @@ def test_credential_file(node):
 
 def test_load_credential(node):
     """systemd hands a file over that is kept elsewhere."""
-    assert "Unauthorized" in node.run("inplacectl", "pull", f"{CLOSED}/t/credential:1", check=False)
+    assert "Unauthorized" in try_once(node, f"{CLOSED}/t/credential:1")
     node.configure("authDir: /run/credentials/inplaced.service\n")
     node.drop_in("[Service]\nLoadCredential=auth.json:/srv/lab.json\n")
     node.pull(f"{CLOSED}/t/credential:1")
