@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves that a thousand images asked for at once are worked off in order: each comes to its end,
-few at a time, in little memory, with one line each.
+few at a time, in little memory, with one line for its beginning and one for its end.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def assert_worked_off(agent, fake_runtime, pulls, before) -> None:
     assert len(fake_runtime.calls("PullImage")) == N_IMAGES + 1
     assert len(complaints(agent, "NotFound: no such image")) == len(MISSING)
     assert len(complaints(agent)) == len(MISSING)
-    assert len(agent.logs()) < N_IMAGES + 10
+    assert len(agent.logs()) < 2 * N_IMAGES + 10
     metrics = agent.metrics()
     assert metrics.get_value("inplaced_pulls_total", result="succeeded", reason="") == 901
     assert metrics.get_value("inplaced_pulls_total", result="failed", reason="NotFound") == 100
