@@ -177,6 +177,7 @@ def test_both_die_in_mid_pull(
     server.kill9() if away == "dead" else server.freeze()
     gate.open()
     seen = member.wait_status(gate.reference, "Succeeded")
+    del seen["attempt"]  # OpenKruise's object has no such field
     for _ in range(n_runs):
         member.kill9()
         member.start()
@@ -232,7 +233,8 @@ def test_server_dies_in_mid_pull(member, mortal, desired, gate, counted, push, p
     assert counted.pulls() == 1
     for line in complaints(member):
         assert_clear(line)
-    assert len(complaints(member)) <= 3, complaints(member)
+    # One about the server, and while it starts one about each of the four kinds that are watched.
+    assert len(complaints(member)) <= 5, complaints(member)
 
 
 @pytest.mark.parametrize("part", ["apiserver", "etcd"])
