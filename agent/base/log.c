@@ -341,11 +341,7 @@ Log *log_free(Log *log) {
 
 /* A message that was cut must not end in the middle of a character. */
 static void end_with_ellipsis(char *message, size_t size) {
-        size_t end = size - sizeof(ELLIPSIS);
-
-        while (end > 0 && ((unsigned char) message[end] & 0xc0) == 0x80)
-                end--;
-        memcpy(message + end, ELLIPSIS, sizeof(ELLIPSIS));
+        memcpy(message + utf8_cut(message, size - sizeof(ELLIPSIS)), ELLIPSIS, sizeof(ELLIPSIS));
 }
 
 void log_write(Log *log, int level, const LogField *fields, const char *format, ...) {

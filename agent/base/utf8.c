@@ -45,6 +45,12 @@ size_t utf8_decode(const char *text, uint32_t *ret) {
         return n;
 }
 
+size_t utf8_cut(const char *text, size_t size) {
+        while (size > 0 && ((unsigned char) text[size] & 0xc0) == 0x80)
+                size--;
+        return size;
+}
+
 char *utf8_repair(const char *text) {
         char *copy, *end;
 

@@ -17,5 +17,8 @@
  * its end. */
 size_t utf8_decode(const char *text, uint32_t *ret);
 
+/* Where to cut a text that is longer than so many bytes: there, or before the character that is there. */
+size_t utf8_cut(const char *text, size_t size);
+
 /* A copy in which each byte that is not UTF-8 is replaced. NULL if there is no memory. */
 char *utf8_repair(const char *text);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/utf8.h"
 
 #define SHORT_ID_SIZE 32
 #define ID_DIGITS 12
@@ -117,10 +118,7 @@ static void cut(char *text) {
         if (strlen(text) <= size)
                 return;
 
-        size -= strlen("…");
-        while (size > 0 && ((unsigned char) text[size] & 0xc0) == 0x80)
-                size--;
-        memcpy(text + size, "…", sizeof("…"));
+        memcpy(text + utf8_cut(text, size - strlen("…")), "…", sizeof("…"));
 }
 
 static inline void close_file_p(FILE **file) {

@@ -14,6 +14,7 @@
 #include "agent/base/quote.h"
 #include "agent/base/redact.h"
 #include "agent/base/text.h"
+#include "agent/base/utf8.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 
@@ -440,10 +441,7 @@ static void shorten(char *text) {
         if (size < TEXT_SIZE)
                 return;
 
-        size = TEXT_SIZE - sizeof("...");
-        while (size > 0 && ((unsigned char) text[size] & 0xc0) == 0x80)
-                size--;
-        strcpy(text + size, "...");
+        strcpy(text + utf8_cut(text, TEXT_SIZE - sizeof("...")), "...");
 }
 
 static int join(char *const *command, char **ret) {

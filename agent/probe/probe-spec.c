@@ -307,13 +307,7 @@ void probe_result_done(ProbeResult *result) {
 static size_t cut_between_characters(const char *text, size_t max) {
         size_t size = strlen(text);
 
-        if (size <= max)
-                return size;
-
-        size = max;
-        while (size > 0 && ((unsigned char) text[size] & 0xc0) == 0x80)
-                size--;
-        return size;
+        return size <= max ? size : utf8_cut(text, max);
 }
 
 int probe_result_set_message(ProbeResult *result, const char *text, size_t size) {
@@ -440,24 +434,20 @@ typedef struct Merge {
         struct json_object *list;
 } Merge;
 
+static int compare_report(const void *key, const void *report) {
+        const ProbeSpec *asked = key;
+
+        return probe_spec_compare(asked, ((const ProbeReport *) report)->spec->uid,
+                                  ((const ProbeReport *) report)->spec->name);
+}
+
 static bool find_report(const Merge *merge, const char *uid, const char *name, size_t *ret) {
-        size_t first = 0, end = merge->n_reports;
+        const ProbeSpec key = { .uid = (char *) uid, .name = (char *) name };
+        const ProbeReport *found = bsearch(&key, merge->reports, merge->n_reports,
+                                           sizeof(*merge->reports), compare_report);
 
-        while (first < end) {
-                size_t i = first + (end - first) / 2;
-                int r = probe_spec_compare(merge->reports[i].spec, uid, name);
-
-                if (r == 0) {
-                        *ret = i;
-                        return true;
-                }
-                if (r < 0)
-                        first = i + 1;
-                else
-                        end = i;
-        }
-
-        return false;
+        *ret = found ? (size_t) (found - merge->reports) : 0;
+        return found;
 }
 
 /* One state of the former list, unless it is a second one of the same probe. */
