@@ -18,6 +18,7 @@
 #include "agent/api/api.h"
 #include "agent/base/cleanup.h"
 #include "proto/inplaced/v1/node.pb-c.h"
+#include "tests/unit/idle-images.h"
 #include "tests/unit/metric-value.h"
 
 #define WAIT_USEC ((uint64_t) 60 * 1000000)
@@ -58,10 +59,6 @@ static void on_changed(void *userdata) {
         f.n_changes++;
 }
 
-static PullKeysAsk *drop_keys(PullKeysAsk *ask) {
-        return NULL;
-}
-
 static int start(Error *reterr) {
         const ApiOptions options = {
                 .completions = f.completions,
@@ -89,17 +86,7 @@ static int set_up(void **state) {
                                                         .local_api_methods = api_method_names },
                                      &f.metrics),
                          0);
-        assert_int_equal(completion_queue_new(f.event, &f.completions), 0);
-        assert_int_equal(runtimes_new(f.completions, &(RuntimesOptions){ .n_paths = 0 },
-                                      &f.runtimes),
-                         0);
-        assert_int_equal(images_new(&(ImagesOptions){ .completions = f.completions,
-                                                      .log = f.log,
-                                                      .runtimes = f.runtimes,
-                                                      .limits = { .max_parallel_pulls = 1 },
-                                                      .keys = { .drop = drop_keys } },
-                                    &f.images),
-                         0);
+        idle_images_new(f.event, f.log, &f.completions, &f.runtimes, &f.images);
         assert_int_equal(start(NULL), 0);
         assert_int_equal(rpc_client_connect(f.completions, f.socket, NULL, NULL, &f.client, NULL),
                          0);

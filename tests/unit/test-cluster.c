@@ -19,6 +19,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/cluster/cluster.h"
+#include "tests/unit/idle-images.h"
 
 #define WAIT_USEC ((uint64_t) 60 * 1000000)
 #define FOLDER "/tmp/test-cluster-XXXXXX"
@@ -43,27 +44,13 @@ static void on_reachable(void *userdata) {
         f.n_reached++;
 }
 
-static PullKeysAsk *drop_keys(PullKeysAsk *ask) {
-        return NULL;
-}
-
 static int set_up(void **state) {
         f = (struct Fixture){ .folder = FOLDER };
         assert_non_null(mkdtemp(f.folder));
         (void) snprintf(f.kubeconfig, sizeof(f.kubeconfig), "%s/config", f.folder);
         assert_true(sd_event_new(&f.event) >= 0);
         assert_int_equal(log_new(LOG_FORMAT_TEXT, -1, &f.log), 0);
-        assert_int_equal(completion_queue_new(f.event, &f.completions), 0);
-        assert_int_equal(runtimes_new(f.completions, &(RuntimesOptions){ .n_paths = 0 },
-                                      &f.runtimes),
-                         0);
-        assert_int_equal(images_new(&(ImagesOptions){ .completions = f.completions,
-                                                      .log = f.log,
-                                                      .runtimes = f.runtimes,
-                                                      .limits = { .max_parallel_pulls = 1 },
-                                                      .keys = { .drop = drop_keys } },
-                                    &f.images),
-                         0);
+        idle_images_new(f.event, f.log, &f.completions, &f.runtimes, &f.images);
         return 0;
 }
 

@@ -20,6 +20,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/node/folder.h"
+#include "tests/unit/idle-images.h"
 #include "tests/unit/stderr-capture.h"
 
 #define WAIT_USEC ((uint64_t) 60 * 1000000)
@@ -44,27 +45,13 @@ static void on_changed(void *userdata) {
         f.n_changes++;
 }
 
-static PullKeysAsk *drop_keys(PullKeysAsk *ask) {
-        return NULL;
-}
-
 static int set_up(void **state) {
         f = (struct Fixture){ .path = PATH };
         assert_non_null(mkdtemp(f.path));
         stderr_pipe(&f.captured);
         assert_true(sd_event_new(&f.event) >= 0);
         assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &f.log), 0);
-        assert_int_equal(completion_queue_new(f.event, &f.completions), 0);
-        assert_int_equal(runtimes_new(f.completions, &(RuntimesOptions){ .n_paths = 0 },
-                                      &f.runtimes),
-                         0);
-        assert_int_equal(images_new(&(ImagesOptions){ .completions = f.completions,
-                                                      .log = f.log,
-                                                      .runtimes = f.runtimes,
-                                                      .limits = { .max_parallel_pulls = 1 },
-                                                      .keys = { .drop = drop_keys } },
-                                    &f.images),
-                         0);
+        idle_images_new(f.event, f.log, &f.completions, &f.runtimes, &f.images);
         return 0;
 }
 

@@ -20,6 +20,7 @@
 #include "agent/cluster/node-image.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-kube.h"
+#include "tests/unit/idle-images.h"
 #include "tests/unit/metric-value.h"
 
 #define STATUS_PATH "/apis/apps.kruise.io/v1beta1/nodeimages/node-1/status"
@@ -53,25 +54,11 @@ static void start(void) {
         assert_int_equal(cluster_node_image_new(&options, &f.node_image), 0);
 }
 
-static PullKeysAsk *drop_keys(PullKeysAsk *ask) {
-        return NULL;
-}
-
 static int set_up(void **state) {
         fake_kube_open();
         f = (struct Fixture){ .metrics = metrics_for_test() };
         assert_int_equal(log_new(LOG_FORMAT_TEXT, -1, &f.log), 0);
-        assert_int_equal(completion_queue_new(fake_kube.event, &f.completions), 0);
-        assert_int_equal(runtimes_new(f.completions, &(RuntimesOptions){ .n_paths = 0 },
-                                      &f.runtimes),
-                         0);
-        assert_int_equal(images_new(&(ImagesOptions){ .completions = f.completions,
-                                                      .log = f.log,
-                                                      .runtimes = f.runtimes,
-                                                      .limits = { .max_parallel_pulls = 1 },
-                                                      .keys = { .drop = drop_keys } },
-                                    &f.images),
-                         0);
+        idle_images_new(fake_kube.event, f.log, &f.completions, &f.runtimes, &f.images);
         assert_int_equal(kube_events_new(&(KubeEventsOptions){ .log = f.log,
                                                                .component = "test",
                                                                .node_name = "node-1" },
