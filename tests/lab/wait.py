@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 import time
 from collections.abc import Callable
@@ -43,8 +44,27 @@ def wait_until(
         time.sleep(max(pause, min(waited / 20, _PAUSE_MAX)))
 
 
+# Held until this process ends. Their names are of this network namespace, as ports are, and vanish
+# with the process.
+_reservations: list[socket.socket] = []
+
+_PORTS = range(20000, 30000)  # outgoing connections use higher ones, see ip_local_port_range
+
+
 def free_port() -> int:
-    """A port on the loopback address that no program listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port on the loopback address that no program listens on, and that no other call returns.
+
+    A server may be stopped and started on it: neither a connection nor another test takes it.
+    """
+    for port in random.sample(_PORTS, len(_PORTS)):
+        reservation = socket.socket(socket.AF_UNIX)
+        try:
+            reservation.bind(f"\0inplaced-tests-port-{port}")
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            reservation.close()
+            continue
+        _reservations.append(reservation)
+        return port
+    raise RuntimeError(f"no port from {_PORTS.start} to {_PORTS.stop - 1} is free")
