@@ -263,12 +263,12 @@ def test_connection_drops(agent, fake_runtime):
 def test_image_that_breaks_the_runtime(agent, fake_runtime):
     """An image over which the runtime goes away twice is asked for less often; others are not."""
     fake_runtime.on("PullImage", behaviours.hang(), BAD)
-    agent.request(BAD, file="bad.yaml")
+    agent.request(BAD, file="bad.yaml", backoffLimit=6)
     for number in (1, 2):
         wait_until(lambda n=number: len(fake_runtime.calls("PullImage", BAD)) == n, 5, "call")
         fake_runtime.front.drop()
     pull_another(agent)
-    wait_until(lambda: len(fake_runtime.calls("PullImage", BAD)) == 3, 5 * SLOWLY, "third call")
+    wait_until(lambda: len(fake_runtime.calls("PullImage", BAD)) == 3, 15 * SLOWLY, "third call")
     first, second, third = (call.began_at for call in fake_runtime.calls("PullImage", BAD))
     assert second - first < third - second
     assert third - second > 1.5  # the second back-off is 2 s, a fifth more or less

@@ -235,8 +235,8 @@ def test_nothing_is_polled_when_nothing_is_pulled(start_agent, fake_runtime):
     broken = behaviours.fail("UNKNOWN", "it is broken")
     released = threading.Event()
     fake_runtime.on("PullImage", behaviours.in_turn(broken, broken, behaviours.when(released)))
-    preload = Preload(agent, "demo/web:1")
-    wait_until(lambda: len(fake_runtime.calls("PullImage")) == 3, 15, "third attempt")
+    preload = Preload(agent, "demo/web:1", backoff_limit=6)
+    wait_until(lambda: len(fake_runtime.calls("PullImage")) == 3, 30, "third attempt")
     _, second, third = fake_runtime.calls("PullImage")
     wait_until(
         lambda: [call for call in _asked_for_bytes(fake_runtime) if call > third.began_at],
