@@ -176,7 +176,7 @@ void complain(const char *format, ...) {
         va_end(args);
 
         (void) fflush(stdout); /* what was said before comes before */
-        fprintf(stderr, "inplacectl: %s\n", text ?: "out of memory");
+        fprintf(stderr, "%s: %s\n", program_invocation_short_name, text ?: "out of memory");
 }
 
 bool terminal_is_capable(int fd) {

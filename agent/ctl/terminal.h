@@ -34,7 +34,7 @@ char *terminal_text_fit_end(const char *text, size_t width);
 /* printf() to stdout, with everything made safe for a terminal; ends the line. */
 int print_safe(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Prints "inplacectl: REASON" to stderr, safe for a terminal and in one line. */
+/* Prints "PROGRAM: REASON" to stderr, safe for a terminal and in one line. */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Whether lines can be drawn again in place. */

@@ -117,3 +117,29 @@ int kube_path_format(const KubePath *path, char **ret) {
         *ret = take_ptr(text);
         return 0;
 }
+
+int kube_path_select(const char *fields, const char *labels, char **ret) {
+        cleanup(free_p) char *its_fields = NULL;
+        cleanup(free_p) char *its_labels = NULL;
+        int r = 0;
+
+        if (fields)
+                r = kube_path_escape(fields, &its_fields);
+        if (r >= 0 && labels)
+                r = kube_path_escape(labels, &its_labels);
+        if (r < 0)
+                return r;
+
+        if (!fields && !labels) {
+                *ret = NULL;
+                return 0;
+        }
+        if (asprintf(ret, "%s%s%s%s%s", fields ? "fieldSelector=" : "", its_fields ?: "",
+                     fields && labels ? "&" : "", labels ? "labelSelector=" : "",
+                     its_labels ?: "") < 0) {
+                *ret = NULL;
+                return -ENOMEM;
+        }
+
+        return 0;
+}

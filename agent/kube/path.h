@@ -22,3 +22,7 @@ int kube_path_format(const KubePath *path, char **ret);
 
 /* One value of a query, escaped; the caller owns *ret. */
 int kube_path_escape(const char *text, char **ret);
+
+/* A query that chooses objects, such as "labelSelector=app%3Dweb"; NULL: not by that. *ret is NULL if it
+ * chooses all. The caller owns *ret. */
+int kube_path_select(const char *fields, const char *labels, char **ret);

@@ -335,29 +335,6 @@ int kube_resource_check(KubeResource *resource, size_t selection, const char *na
 
 /* All of it */
 
-static int format_selector(const KubeSelection *selection, char **ret) {
-        const char *kind = selection->fields ? "fieldSelector" : "labelSelector";
-        const char *text = selection->fields ?: selection->labels;
-        cleanup(free_p) char *escaped = NULL;
-        int r;
-
-        assert(!selection->fields || !selection->labels);
-
-        if (!text)
-                return 0;
-
-        r = kube_path_escape(text, &escaped);
-        if (r < 0)
-                return r;
-
-        if (asprintf(ret, "%s=%s", kind, escaped) < 0) {
-                *ret = NULL;
-                return -ENOMEM;
-        }
-
-        return 0;
-}
-
 static int resource_add_selections(KubeResource *resource) {
         KubeSelection *selections = resource->options.selections;
         int r = 0;
@@ -366,7 +343,7 @@ static int resource_add_selections(KubeResource *resource) {
                 SelectionWatch *watch = &resource->watches[resource->n_watches++];
 
                 *watch = (SelectionWatch){ .resource = resource, .selection = &selections[i] };
-                r = format_selector(&selections[i], &watch->selector);
+                r = kube_path_select(selections[i].fields, selections[i].labels, &watch->selector);
                 selections[i].fields = selections[i].labels = NULL;
         }
 

@@ -27,9 +27,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from fixtures import *  # noqa: E402, F401, F403
 from fixtures import StartAgent  # noqa: E402
 from lab.agent import Agent  # noqa: E402
-from lab.clients import find_clients
+from lab.clients import find_clients  # noqa: E402
 from lab.containerd import Containerd  # noqa: E402
 from lab.control_plane import ControlPlane, find_programs  # noqa: E402
+from lab.fleet import Inplace  # noqa: E402
 from lab.folder import LabFolder  # noqa: E402
 from lab.image import build_image  # noqa: E402
 from lab.kube import Kube  # noqa: E402
@@ -94,6 +95,12 @@ def node_image(kube: Kube, node_name: str) -> Iterator[NodeImage]:
 def kubeconfig(control_plane: ControlPlane, folder: LabFolder) -> Path:
     """The kubeconfig of the agent's service account, with a token."""
     return control_plane.write_agent_kubeconfig(folder / "agent.conf")
+
+
+@pytest.fixture
+def inplace(control_plane: ControlPlane, folder: LabFolder) -> Inplace:
+    """The tool for the cluster, called by one who may do everything."""
+    return Inplace(control_plane.admin_kubeconfig, folder)
 
 
 @pytest.fixture

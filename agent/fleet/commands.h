@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The commands that ask the API server
+ *
+ * Each returns an ExitStatus, or a negative errno for a local failure. The arguments are those after
+ * the words of the command.
+ */
+
+#include "agent/fleet/flags.h"
+#include "agent/fleet/session.h"
+
+/* Shows what each pod should run, and runs. */
+int command_status(Session *session, const Flags *flags);

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * kubectl-inplace
+ *
+ * The table of commands, help, and the exit status.
+ */
+
+#include <errno.h>
+#include <limits.h>
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/suggest.h"
+#include "agent/ctl/terminal.h"
+#include "agent/fleet/commands.h"
+#include "agent/fleet/flags.h"
+#include "agent/fleet/session.h"
+
+#define USEC_PER_SEC ((uint64_t) 1000000)
+
+typedef struct Command {
+        const char *words; /* "status", or several: "set image" */
+        FleetCommand id;
+        int n_arguments_min;
+        int n_arguments_max;
+        int (*run)(Session *session,
+                   const Flags *flags); /* NULL: main.c does it, without a server */
+        const char *usage;
+        const char *help; /* the first line is its summary */
+} Command;
+
+/* clang-format off */
+static const Command commands[] = {
+        { "status", FLEET_STATUS, 0, INT_MAX, command_status, "status [WORKLOAD|POD...]",
+          "Shows what each pod should run, what it runs, and whether that was verified.\n"
+          "A workload is KIND/NAME, such as deployment/web, sts/db, ds/logs, rs/web-5d9 or pod/web-0.\n" },
+        { "version", FLEET_VERSION, 0, 0, NULL, "version",
+          "Shows the version of this program.\n" },
+        { "help", FLEET_HELP, 0, 2, NULL, "help [COMMAND]",
+          "Explains a command.\n" },
+};
+/* clang-format on */
+
+#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static int count_words(const char *words) {
+        int n = 1;
+
+        for (; *words; words++)
+                n += *words == ' ';
+        return n;
+}
+
+/* Whether the arguments begin with the words of the command. */
+static bool is_called(const Command *command, char **arguments, int n_arguments) {
+        const char *rest = command->words;
+
+        for (int i = 0; i < n_arguments; i++) {
+                size_t size = strcspn(rest, " ");
+
+                if (strlen(arguments[i]) != size || strncmp(arguments[i], rest, size) != 0)
+                        return false;
+                if (rest[size] == '\0')
+                        return true;
+                rest += size + 1;
+        }
+
+        return false;
+}
+
+static const Command *command_find(char **arguments, int n_arguments) {
+        for (size_t i = 0; i < N_COMMANDS; i++)
+                if (is_called(&commands[i], arguments, n_arguments))
+                        return &commands[i];
+
+        return NULL;
+}
+
+static void print_flags(FleetCommand command, bool is_general) {
+        for (size_t i = 0; i < n_flag_specs; i++) {
+                const FlagSpec *spec = &flag_specs[i];
+                char name[64];
+
+                if (!(spec->commands & 1u << command) ||
+                    (spec->commands == FLAG_OF_ALL) != is_general)
+                        continue;
+
+                (void) snprintf(name, sizeof(name), "%s%c%s--%s%s%s", spec->letter ? "-" : "",
+                                spec->letter ?: ' ', spec->letter ? ", " : "   ", spec->name,
+                                spec->argument ? " " : "", spec->argument ?: "");
+                printf("  %-34s %s\n", name, spec->help);
+        }
+}
+
+static void print_end(void) {
+        printf("\n"
+               "Flags of all commands:\n");
+        print_flags(FLEET_HELP, true);
+        printf("\n"
+               "Exit status: 0 done, 1 failed, 2 wrong usage, 3 partly done, 124 timed out,\n"
+               "128 + N ended by signal N. See kubectl-inplace(1).\n");
+}
+
+static int print_overview(void) {
+        printf("Usage: kubectl inplace COMMAND [ARGUMENT...] [FLAG...]\n"
+               "\n"
+               "Updates, preloads, restarts and inspects what inplaced takes care of in a cluster.\n"
+               "\n"
+               "Commands:\n");
+        for (size_t i = 0; i < N_COMMANDS; i++)
+                printf("  %-24s %.*s\n", commands[i].words, (int) strcspn(commands[i].help, "\n"),
+                       commands[i].help);
+        print_end();
+        return EXIT_STATUS_DONE;
+}
+
+static int refuse_command(const char *name) {
+        Suggestion suggestion = suggest_for(name);
+
+        for (size_t i = 0; i < N_COMMANDS; i++)
+                suggest(&suggestion, commands[i].words);
+
+        if (suggestion.word)
+                complain("unknown command \"%s\" (did you mean \"%s\"?); try: kubectl inplace help",
+                         name, suggestion.word);
+        else
+                complain("unknown command \"%s\"; try: kubectl inplace help", name);
+        return EXIT_STATUS_USAGE;
+}
+
+static int print_help_of(char **arguments, int n_arguments) {
+        const Command *command = command_find(arguments, n_arguments);
+
+        if (!command)
+                return refuse_command(arguments[0]);
+
+        printf("Usage: kubectl inplace %s [FLAG...]\n\n%s\nFlags:\n", command->usage,
+               command->help);
+        print_flags(command->id, false);
+        print_end();
+        return EXIT_STATUS_DONE;
+}
+
+static int check_usage(const Command *command, const Flags *flags) {
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        if (flags->n_arguments < command->n_arguments_min)
+                complain(
+                        "too few arguments, it is: kubectl inplace %s; try: kubectl inplace help %s",
+                        command->usage, command->words);
+        else if (flags->n_arguments > command->n_arguments_max)
+                complain("superfluous argument \"%s\"; try: kubectl inplace help %s",
+                         flags->arguments[command->n_arguments_max], command->words);
+        else if (flags_check(flags, command->id, &error) < 0)
+                complain("%s; try: kubectl inplace help %s", error_message(&error), command->words);
+        else
+                return EXIT_STATUS_DONE;
+
+        return EXIT_STATUS_USAGE;
+}
+
+static int run_with_server(const Command *command, const Flags *flags) {
+        const SessionOptions options = {
+                .kubeconfig = flags->kubeconfig,
+                .context = flags->context,
+                .namespace = flags->namespace,
+                .timeout_usec = (uint64_t) flags->timeout_sec * USEC_PER_SEC,
+                .is_dry_run = flags->is_dry_run,
+        };
+        cleanup(session_free_p) Session *session = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        r = session_new(&options, &session, &error);
+        if (error.kind != ERROR_NONE) {
+                complain("%s", error_message(&error));
+                return EXIT_STATUS_FAILED;
+        }
+
+        return r < 0 ? r : command->run(session, flags);
+}
+
+static int run_alone(const Command *command, const Flags *flags) {
+        if (command->id == FLEET_HELP)
+                return flags->n_arguments > 0 ? print_help_of(flags->arguments, flags->n_arguments)
+                                              : print_overview();
+
+        printf("kubectl-inplace %s\n", INPLACED_VERSION);
+        return EXIT_STATUS_DONE;
+}
+
+static int run(Flags *flags) {
+        const Command *command;
+        int r;
+
+        if (flags->n_arguments == 0 && flags->wants_help)
+                return print_overview();
+        if (flags->n_arguments == 0) {
+                complain("no command was given; try: kubectl inplace help");
+                return EXIT_STATUS_USAGE;
+        }
+        if (flags->wants_help)
+                return print_help_of(flags->arguments, flags->n_arguments);
+
+        command = command_find(flags->arguments, flags->n_arguments);
+        if (!command)
+                return refuse_command(flags->arguments[0]);
+
+        flags->arguments += count_words(command->words);
+        flags->n_arguments -= count_words(command->words);
+        r = check_usage(command, flags);
+        if (r != EXIT_STATUS_DONE)
+                return r;
+
+        return command->run ? run_with_server(command, flags) : run_alone(command, flags);
+}
+
+int main(int argc, char **argv) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        Flags flags;
+        int r;
+
+        (void) setlocale(LC_CTYPE, ""); /* which characters the terminal shows */
+
+        if (flags_parse(argc, argv, &flags, &error) < 0) {
+                complain("%s; try: kubectl inplace help", error_message(&error));
+                return EXIT_STATUS_USAGE;
+        }
+
+        r = run(&flags);
+        if (r < 0) {
+                complain("%s", strerror(-r));
+                r = EXIT_STATUS_FAILED;
+        }
+
+        if (fflush(stdout) != 0 || ferror(stdout)) {
+                complain("cannot write the output: %s", strerror(errno));
+                return EXIT_STATUS_FAILED;
+        }
+
+        return r;
+}

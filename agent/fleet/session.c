@@ -1,0 +1,641 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/fleet/session.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <systemd/sd-event.h>
+
+#include "agent/base/loop.h"
+#include "agent/base/random.h"
+#include "agent/base/text.h"
+#include "agent/ctl/options.h"
+#include "agent/ctl/terminal.h"
+#include "agent/document/json-reader.h"
+#include "agent/kube/retry.h"
+#include "agent/kube/watch.h"
+
+#define USEC_PER_SEC ((uint64_t) 1000000)
+#define PAGE_OBJECTS 500u
+/* Of a page in memory. One that is larger is asked for again with fewer objects. */
+#define PAGE_BYTES_MAX ((size_t) 8 << 20)
+#define OBJECT_BYTES_MAX ((size_t) 4 << 20)
+#define ATTEMPTS_MAX 10u /* as client-go */
+#define REDRAW_USEC USEC_PER_SEC
+
+static const int signal_numbers[] = { SIGINT, SIGTERM };
+
+#define N_SIGNALS (sizeof(signal_numbers) / sizeof(signal_numbers[0]))
+
+struct Session {
+        sd_event *event;
+        sd_event_source *signals[N_SIGNALS];
+        Timer timeout;
+        KubeClient *client;
+        char *namespace;
+        char *user; /* NULL: not asked yet */
+        bool is_dry_run;
+
+        bool is_ended;  /* nothing more is sent */
+        int end_status; /* why it ended first, as an exit status; 0: it did not */
+};
+
+static int on_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata) {
+        Session *session = userdata;
+
+        session->is_ended = true;
+        if (session->end_status == 0)
+                session->end_status = EXIT_STATUS_SIGNAL + (int) info->ssi_signo;
+        return 0;
+}
+
+static int on_timeout(void *userdata) {
+        Session *session = userdata;
+
+        session->is_ended = true;
+        if (session->end_status == 0)
+                session->end_status = EXIT_STATUS_TIMEOUT;
+        return 0;
+}
+
+static int watch_signals(Session *session) {
+        sigset_t blocked;
+        int r = 0;
+
+        sigemptyset(&blocked);
+        for (size_t i = 0; i < N_SIGNALS; i++)
+                sigaddset(&blocked, signal_numbers[i]);
+        if (sigprocmask(SIG_BLOCK, &blocked, NULL) < 0)
+                return -errno;
+
+        for (size_t i = 0; r >= 0 && i < N_SIGNALS; i++)
+                r = loop_add_signal(session->event, &session->signals[i], signal_numbers[i],
+                                    on_signal, session);
+        return r;
+}
+
+static int set_namespace(Session *session, const char *name) {
+        session->namespace = strdup(name ?: "default");
+        return session->namespace ? 0 : -ENOMEM;
+}
+
+int session_new(const SessionOptions *options, Session **ret, Error *reterr) {
+        const KubeAccessOptions access = {
+                .kubeconfig = options->kubeconfig ?: getenv("KUBECONFIG"),
+                .context = options->context,
+        };
+        cleanup(session_free_p) Session *session = NULL;
+        int r;
+
+        session = calloc(1, sizeof(*session));
+        if (!session)
+                return -ENOMEM;
+
+        session->is_dry_run = options->is_dry_run;
+        r = sd_event_new(&session->event);
+        if (r < 0)
+                return r;
+
+        timer_init(&session->timeout, session->event, /* accuracy_usec= */ 0, on_timeout, session);
+        r = watch_signals(session) ?: set_namespace(session, options->namespace);
+        if (r >= 0 && options->timeout_usec > 0)
+                r = timer_start(&session->timeout, options->timeout_usec);
+        if (r < 0)
+                return r;
+
+        r = kube_client_new(&(KubeClientOptions){ .event = session->event, .access = &access },
+                            &session->client, reterr);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(session);
+        return 0;
+}
+
+Session *session_free(Session *session) {
+        if (!session)
+                return NULL;
+
+        kube_client_free(session->client);
+        timer_done(&session->timeout);
+        for (size_t i = 0; i < N_SIGNALS; i++)
+                sd_event_source_disable_unref(session->signals[i]);
+        sd_event_unref(session->event);
+        free(session->namespace);
+        free(session->user);
+        free(session);
+        return NULL;
+}
+
+const char *session_namespace(const Session *session) {
+        return session->namespace;
+}
+
+const char *session_target(const Session *session) {
+        return kube_client_target(session->client);
+}
+
+bool session_is_dry_run(const Session *session) {
+        return session->is_dry_run;
+}
+
+bool session_is_ended(const Session *session) {
+        return session->is_ended;
+}
+
+int session_end_status(const Session *session) {
+        return session->end_status;
+}
+
+int session_resume(Session *session, uint64_t timeout_usec) {
+        session->is_ended = false;
+        return timer_start(&session->timeout, timeout_usec);
+}
+
+int session_fail(const Session *session, int r, const Error *error) {
+        if (error->kind == ERROR_NONE)
+                return r;
+
+        complain("%s", error_message(error));
+        return session->end_status ?: EXIT_STATUS_FAILED;
+}
+
+static int refuse_ended(const Session *session, Error *reterr) {
+        if (session->end_status == EXIT_STATUS_TIMEOUT)
+                return error_set(reterr, ERROR_TIMEOUT, "timed out waiting");
+
+        return error_set(reterr, ERROR_CANCELED, "interrupted");
+}
+
+/* Runs the loop until that is true. */
+static int session_run(Session *session, const bool *is_done, Error *reterr) {
+        while (!*is_done) {
+                int code, r;
+
+                if (session->is_ended)
+                        return refuse_ended(session, reterr);
+
+                r = sd_event_run(session->event, UINT64_MAX);
+                if (r < 0)
+                        return r;
+                if (sd_event_get_exit_code(session->event, &code) >= 0)
+                        return code < 0 ? code : -EIO;
+        }
+
+        return 0;
+}
+
+typedef struct Pause {
+        Timer timer;
+        bool is_done;
+} Pause;
+
+static int on_paused(void *userdata) {
+        Pause *pause = userdata;
+
+        pause->is_done = true;
+        return 0;
+}
+
+static void pause_done(Pause *pause) {
+        timer_done(&pause->timer);
+}
+
+int session_pause(Session *session, uint64_t usec, Error *reterr) {
+        cleanup(pause_done) Pause pause = { .is_done = false };
+        int r;
+
+        timer_init(&pause.timer, session->event, /* accuracy_usec= */ 0, on_paused, &pause);
+        r = timer_start(&pause.timer, usec);
+        if (r < 0)
+                return r;
+
+        return session_run(session, &pause.is_done, reterr);
+}
+
+/* One request and its answer. */
+typedef struct Exchange {
+        KubeCall *call;
+        bool is_done;
+        int code;
+        uint64_t retry_after_usec;
+        json_object *body; /* NULL: there is none, or it does not matter */
+        bool has_body;     /* it matters */
+        Error error;
+} Exchange;
+
+static void exchange_done(Exchange *exchange) {
+        kube_call_unref(exchange->call);
+        json_object_put(exchange->body);
+        error_done(&exchange->error);
+}
+
+static int on_replied(const KubeReply *reply, const Error *error, void *userdata) {
+        Exchange *exchange = userdata;
+        int r;
+
+        exchange->is_done = true;
+        exchange->code = reply->code;
+        exchange->retry_after_usec = reply->retry_after_usec;
+        if (error)
+                return error_copy(&exchange->error, error), 0;
+        if (!exchange->has_body || reply->size == 0)
+                return 0;
+
+        r = json_parse(reply->body, reply->size, &exchange->body, &exchange->error);
+        return exchange->error.kind != ERROR_NONE ? 0 : r;
+}
+
+/* The body of the answer is a secret of nobody's: it needs no wiping. */
+static int session_ask_once(Session *session, const KubeRequest *request, Exchange *exchange,
+                            Error *reterr) {
+        KubeRequest complete = *request;
+        int r;
+
+        if (session->is_ended)
+                return refuse_ended(session, reterr);
+
+        complete.on_replied = on_replied;
+        complete.userdata = exchange;
+        r = kube_call(session->client, &complete, &exchange->call);
+        if (r < 0)
+                return r;
+
+        r = session_run(session, &exchange->is_done, reterr);
+        exchange->call = kube_call_unref(exchange->call);
+        return r;
+}
+
+/* *ret_code: the status of the answer, also of one that is an error; 0: none came. */
+static int session_ask(Session *session, const KubeRequest *request, json_object **ret,
+                       int *ret_code, Error *reterr) {
+        for (unsigned n = 1;; n++) {
+                cleanup(exchange_done) Exchange exchange = { .has_body = ret != NULL };
+                int r;
+
+                r = session_ask_once(session, request, &exchange, reterr);
+                if (r < 0)
+                        return r;
+
+                *ret_code = exchange.code;
+                if (exchange.error.kind == ERROR_NONE) {
+                        if (ret)
+                                *ret = take_ptr(exchange.body);
+                        return 0;
+                }
+                if (exchange.code == 0 || exchange.retry_after_usec == 0 || n >= ATTEMPTS_MAX)
+                        return error_copy(reterr, &exchange.error);
+
+                r = session_pause(session,
+                                  kube_retry_usec(n,
+                                                  &(KubeReply){ .code = exchange.code,
+                                                                .retry_after_usec =
+                                                                        exchange.retry_after_usec },
+                                                  random_number()),
+                                  reterr);
+                if (r < 0)
+                        return r;
+        }
+}
+
+/* A write says whether it is meant. */
+static int format_write(const Session *session, const KubePath *path, char **ret) {
+        cleanup(free_p) char *query = NULL;
+        KubePath complete = *path;
+
+        if (session->is_dry_run) {
+                if (asprintf(&query, "%s%sdryRun=All", path->query ?: "", path->query ? "&" : "") <
+                    0) {
+                        query = NULL;
+                        return -ENOMEM;
+                }
+                complete.query = query;
+        }
+
+        return kube_path_format(&complete, ret);
+}
+
+/* The request has its verb, its method and the type of its body. */
+static int session_write(Session *session, KubeRequest *request, const KubePath *path,
+                         json_object *body, json_object **ret, Error *reterr) {
+        cleanup(free_p) char *text = NULL;
+        int code, r;
+
+        r = format_write(session, path, &text);
+        if (r < 0)
+                return r;
+
+        request->path = text;
+        if (body) {
+                request->body = json_to_text(body);
+                if (!request->body)
+                        return -ENOMEM;
+        }
+
+        return session_ask(session, request, ret, &code, reterr);
+}
+
+int session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr) {
+        KubeRequest request = { .verb = "get", .method = "GET" };
+        cleanup(free_p) char *text = NULL;
+        int code, r;
+
+        r = kube_path_format(path, &text);
+        if (r < 0)
+                return r;
+
+        request.path = text;
+        return session_ask(session, &request, ret, &code, reterr);
+}
+
+int session_create(Session *session, const KubePath *path, json_object *body, json_object **ret,
+                   Error *reterr) {
+        KubeRequest request = { .verb = "create", .method = "POST", .content_type = KUBE_JSON };
+
+        return session_write(session, &request, path, body, ret, reterr);
+}
+
+int session_update(Session *session, const KubePath *path, json_object *body, json_object **ret,
+                   Error *reterr) {
+        KubeRequest request = { .verb = "update", .method = "PUT", .content_type = KUBE_JSON };
+
+        return session_write(session, &request, path, body, ret, reterr);
+}
+
+int session_patch(Session *session, const KubePath *path, const char *content_type,
+                  json_object *body, json_object **ret, Error *reterr) {
+        KubeRequest request = { .verb = "patch", .method = "PATCH", .content_type = content_type };
+
+        return session_write(session, &request, path, body, ret, reterr);
+}
+
+int session_delete(Session *session, const KubePath *path, json_object *options, Error *reterr) {
+        KubeRequest request = { .verb = "delete",
+                                .method = "DELETE",
+                                .content_type = options ? KUBE_JSON : NULL };
+
+        return session_write(session, &request, path, options, /* ret= */ NULL, reterr);
+}
+
+/* "labelSelector=app%3Dweb&limit=500&continue=..." */
+static int format_page(const KubePath *path, unsigned limit, const char *next, char **ret) {
+        cleanup(free_p) char *escaped = NULL;
+        cleanup(free_p) char *query = NULL;
+        KubePath page = *path;
+        int r;
+
+        r = kube_path_escape(next, &escaped);
+        if (r < 0)
+                return r;
+
+        if (asprintf(&query, "%s%slimit=%u%s%s", path->query ?: "", path->query ? "&" : "", limit,
+                     next[0] ? "&continue=" : "", escaped) < 0) {
+                query = NULL;
+                return -ENOMEM;
+        }
+
+        page.query = query;
+        return kube_path_format(&page, ret);
+}
+
+/* The page after *next, which then says what comes after it; "" is the first, and the end. */
+static int session_get_page(Session *session, const KubePath *path, unsigned *limit, char **next,
+                            json_object **ret, Error *reterr) {
+        cleanup(free_p) char *text = NULL;
+        KubeRequest request = { .verb = "list", .method = "GET" };
+        int code = 0, r;
+
+        r = format_page(path, *limit, *next, &text);
+        if (r < 0)
+                return r;
+
+        request.path = text;
+        request.reply_max = *limit > 1 ? PAGE_BYTES_MAX : PAGE_BYTES_MAX + OBJECT_BYTES_MAX;
+        for (;;) {
+                cleanup(error_done) Error error = ERROR_INIT;
+
+                r = session_ask(session, &request, ret, &code, &error);
+                if (error.kind != ERROR_INVALID || code != 200 || *limit == 1) {
+                        if (error.kind != ERROR_NONE)
+                                return error_copy(reterr, &error);
+                        break;
+                }
+
+                *limit /= 2;
+                free(take_ptr(text));
+                r = format_page(path, *limit, *next, &text);
+                if (r < 0)
+                        return r;
+                request.path = text;
+        }
+        if (r < 0)
+                return r;
+
+        return text_set(next,
+                        json_get_text(json_get(*ret, "metadata", json_type_object), "continue")
+                                ?: "");
+}
+
+static inline void put_json(json_object **object) {
+        json_object_put(*object);
+}
+
+int session_list(Session *session, const KubePath *path, SessionItem on_item, void *userdata,
+                 Error *reterr) {
+        cleanup(free_p) char *next = strdup("");
+        unsigned limit = PAGE_OBJECTS;
+
+        if (!next)
+                return -ENOMEM;
+
+        do {
+                cleanup(put_json) json_object *page = NULL;
+                json_object *items;
+                int r;
+
+                r = session_get_page(session, path, &limit, &next, &page, reterr);
+                if (r < 0)
+                        return r;
+
+                items = json_get(page, "items", json_type_array);
+                for (size_t i = 0; items && i < json_object_array_length(items); i++) {
+                        r = on_item(json_object_array_get_idx(items, i), userdata);
+                        if (r < 0)
+                                return r;
+                }
+        } while (next[0]);
+
+        return 0;
+}
+
+static json_object *make_review(void) {
+        static const char text[] =
+                "{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"SelfSubjectReview\"}";
+
+        return json_tokener_parse(text);
+}
+
+const char *session_user(Session *session) {
+        static const KubePath path = { .group = "authentication.k8s.io",
+                                       .version = "v1",
+                                       .resource = "selfsubjectreviews" };
+        cleanup(put_json) json_object *review = make_review();
+        cleanup(put_json) json_object *answer = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        json_object *status;
+
+        if (session->user)
+                return session->user;
+
+        if (review)
+                (void) session_create(session, &path, review, &answer, &error);
+        status = json_get(answer, "status", json_type_object);
+        (void) text_set(&session->user,
+                        json_get_filled(json_get(status, "userInfo", json_type_object),
+                                        "username"));
+        return session->user ?: "an unknown user";
+}
+
+/* Of a wait. */
+typedef struct Follow {
+        Session *session;
+        const SessionWait *wait;
+        KubeWatch *watches[SESSION_WATCHES_MAX];
+        struct FollowedWatch {
+                struct Follow *follow;
+                const SessionWatch *watch;
+                char *selector;
+                bool was_synced;
+        } followed[SESSION_WATCHES_MAX];
+        Deferred check; /* once for all that comes in one turn of the loop */
+        Timer redraw;
+        bool is_done;
+        Error error; /* why it cannot go on */
+} Follow;
+
+static void follow_done(Follow *follow) {
+        for (size_t i = 0; i < SESSION_WATCHES_MAX; i++) {
+                kube_watch_free(follow->watches[i]);
+                free(follow->followed[i].selector);
+        }
+        deferred_done(&follow->check);
+        timer_done(&follow->redraw);
+        error_done(&follow->error);
+}
+
+static bool follow_is_synced(const Follow *follow) {
+        for (size_t i = 0; i < follow->wait->n_watches; i++)
+                if (!follow->followed[i].was_synced)
+                        return false;
+
+        return true;
+}
+
+static int on_check(void *userdata) {
+        Follow *follow = userdata;
+        int r;
+
+        if (follow->is_done || !follow_is_synced(follow))
+                return 0;
+
+        r = follow->wait->is_done(follow->wait->userdata);
+        if (r > 0)
+                follow->is_done = true;
+        return r < 0 ? r : 0;
+}
+
+static int on_redraw(void *userdata) {
+        Follow *follow = userdata;
+        int r;
+
+        r = on_check(follow);
+        if (r < 0)
+                return r;
+
+        return timer_start(&follow->redraw, REDRAW_USEC);
+}
+
+static int on_object(const KubeObject *object, void *userdata) {
+        struct FollowedWatch *followed = userdata;
+        int r;
+
+        r = followed->watch->on_object(object, followed->follow->wait->userdata);
+        return r < 0 ? r : deferred_request(&followed->follow->check);
+}
+
+static int on_gone(const KubeObject *object, void *userdata) {
+        struct FollowedWatch *followed = userdata;
+        int r = 0;
+
+        if (followed->watch->on_gone)
+                r = followed->watch->on_gone(object, followed->follow->wait->userdata);
+        return r < 0 ? r : deferred_request(&followed->follow->check);
+}
+
+/* What the server refuses will not be granted by waiting. */
+static int on_state(KubeWatchState state, void *userdata) {
+        struct FollowedWatch *followed = userdata;
+        Follow *follow = followed->follow;
+        size_t i = (size_t) (followed - follow->followed);
+
+        if (state == KUBE_WATCH_SYNCED)
+                followed->was_synced = true;
+        if (state == KUBE_WATCH_TROUBLED && follow->watches[i]) {
+                const Error *error = kube_watch_error(follow->watches[i]);
+
+                if (error->kind == ERROR_DENIED || error->kind == ERROR_NOT_FOUND) {
+                        if (follow->error.kind == ERROR_NONE)
+                                (void) error_copy(&follow->error, error);
+                        follow->is_done = true;
+                }
+        }
+
+        return deferred_request(&follow->check);
+}
+
+static int follow_begin(Follow *follow, size_t i) {
+        const SessionWatch *watch = &follow->wait->watches[i];
+        struct FollowedWatch *followed = &follow->followed[i];
+        int r;
+
+        *followed = (struct FollowedWatch){ .follow = follow, .watch = watch };
+        r = kube_path_select(watch->fields, watch->labels, &followed->selector);
+        if (r < 0)
+                return r;
+
+        return kube_watch_new(&(KubeWatchOptions){ .client = follow->session->client,
+                                                   .path = watch->path,
+                                                   .selector = followed->selector,
+                                                   .on_object = on_object,
+                                                   .on_gone = on_gone,
+                                                   .on_state = on_state,
+                                                   .userdata = followed },
+                              &follow->watches[i]);
+}
+
+int session_wait(Session *session, const SessionWait *wait, Error *reterr) {
+        cleanup(follow_done) Follow follow = { .session = session, .wait = wait };
+        int r = 0;
+
+        if (session->is_ended)
+                return refuse_ended(session, reterr);
+
+        deferred_init(&follow.check, session->event, on_check, &follow);
+        timer_init(&follow.redraw, session->event, /* accuracy_usec= */ 0, on_redraw, &follow);
+        for (size_t i = 0; r >= 0 && i < wait->n_watches; i++)
+                r = follow_begin(&follow, i);
+        if (r >= 0)
+                r = on_redraw(&follow);
+        if (r < 0)
+                return r;
+
+        r = session_run(session, &follow.is_done, reterr);
+        if (r < 0)
+                return r;
+
+        return follow.error.kind == ERROR_NONE ? 0 : error_copy(reterr, &follow.error);
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A person's connection to the API server, for the length of one command
+ *
+ * A command is straight-line code: each function sends its request and runs the loop until it is
+ * answered. What ends a command early (SIGINT, SIGTERM, --timeout) ends the function that waits with
+ * ERROR_CANCELED or ERROR_TIMEOUT, and each one after it at once, so that nothing more is sent; unless
+ * session_resume() allows what still has to be cleared up. The kinds of other errors are those of
+ * agent/kube/client.h. A negative return with an unset error is a local failure.
+ */
+
+#include <json-c/json_types.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/error.h"
+#include "agent/kube/client.h"
+#include "agent/kube/object.h"
+#include "agent/kube/path.h"
+
+typedef struct Session Session;
+
+/* Texts are NULL where nothing was given; they are copied. */
+typedef struct SessionOptions {
+        const char *kubeconfig; /* the only file; NULL: those of $KUBECONFIG */
+        const char *context;
+        const char *namespace;
+        uint64_t timeout_usec; /* of the command; 0: none */
+        bool is_dry_run;       /* writes are sent with dryRun=All */
+} SessionOptions;
+
+/* Sends nothing yet. Blocks SIGINT and SIGTERM. */
+int session_new(const SessionOptions *options, Session **ret, Error *reterr);
+/* Takes NULL. Returns NULL. */
+Session *session_free(Session *session);
+
+/* --namespace, else the context's, else "default"; borrowed. */
+const char *session_namespace(const Session *session);
+
+/* Who the server says we are, asked once; where it does not say, the kubeconfig's name for it.
+ * For people and records; borrowed. */
+const char *session_user(Session *session);
+
+/* "https://10.96.0.1:6443 by kubeconfig /root/.kube/config, context lab"; borrowed. */
+const char *session_target(const Session *session);
+
+bool session_is_dry_run(const Session *session);
+
+/* One request each. *ret is owned by the caller, and may be NULL if the answer does not matter. What the
+ * server refuses because it is busy (Retry-After) is sent again, a few times. */
+int session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr);
+int session_create(Session *session, const KubePath *path, json_object *body, json_object **ret,
+                   Error *reterr);
+int session_update(Session *session, const KubePath *path, json_object *body, json_object **ret,
+                   Error *reterr);
+/* content_type: KUBE_MERGE_PATCH ... */
+int session_patch(Session *session, const KubePath *path, const char *content_type,
+                  json_object *body, json_object **ret, Error *reterr);
+/* options: a DeleteOptions, such as preconditions; NULL: none. */
+int session_delete(Session *session, const KubePath *path, json_object *options, Error *reterr);
+
+/* Each item of a collection, in pages of 500, of which one at a time is in memory, smaller ones where
+ * objects are large. The path may have a query, see kube_path_select(). Items are borrowed during the
+ * call; a negative return ends the list. */
+typedef int (*SessionItem)(json_object *item, void *userdata);
+int session_list(Session *session, const KubePath *path, SessionItem on_item, void *userdata,
+                 Error *reterr);
+
+/* A collection that is followed while session_wait() waits. Objects are JSON. on_gone may be NULL. */
+typedef struct SessionWatch {
+        KubePath path;      /* group, version, namespace, resource; borrowed */
+        const char *fields; /* "metadata.name=web-0", or NULL */
+        const char *labels; /* "app=web", or NULL */
+        int (*on_object)(const KubeObject *object, void *userdata);
+        int (*on_gone)(const KubeObject *object, void *userdata);
+} SessionWatch;
+
+typedef struct SessionWait {
+        const SessionWatch *watches; /* SESSION_WATCHES_MAX at most */
+        size_t n_watches;
+        /* 1: the wait is over. 0: not yet. Negative: a local failure. Asked when all that is there was
+         * shown, then after each change, and every second. */
+        int (*is_done)(void *userdata);
+        void *userdata; /* of all callbacks */
+} SessionWait;
+
+#define SESSION_WATCHES_MAX 4
+
+/* Goes on while the server is away. Refused when the server refuses a watch, or has no such kind. */
+int session_wait(Session *session, const SessionWait *wait, Error *reterr);
+
+/* Waits that long; for pauses that the user asked for, and before trying again. */
+int session_pause(Session *session, uint64_t usec, Error *reterr);
+
+/* SIGINT, SIGTERM or the timeout came. */
+bool session_is_ended(const Session *session);
+
+/* Requests are sent again for at most that long; the next signal ends that too. */
+int session_resume(Session *session, uint64_t timeout_usec);
+
+/* Prints the error and returns the exit status that it means: EXIT_STATUS_FAILED, EXIT_STATUS_TIMEOUT or
+ * EXIT_STATUS_SIGNAL + number, or r for a local failure (the error is unset). */
+int session_fail(const Session *session, int r, const Error *error);
+
+/* The exit status that a signal or the timeout asks for; 0: none came. */
+int session_end_status(const Session *session);
+
+DEFINE_CLEANUP(Session *, session_free)

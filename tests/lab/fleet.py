@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tool for a whole cluster, as a person at a terminal calls it: kubectl-inplace."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import sanitizers
+from lab.cleanup import MARKER
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a call ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+class Inplace:
+    """Calls it as one user. Nothing of this machine's kubeconfigs is found."""
+
+    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+        """`folder` is the home of that user, and what is running is ended with it."""
+        self.program = Path(os.environ["INPLACED_BUILD_DIR"]) / "agent" / "kubectl-inplace"
+        self.kubeconfig = kubeconfig
+        self.folder = folder
+
+    def run(self, *arguments: str, timeout: float = 60, **environment: str | Path | None) -> Ran:
+        """Calls it and waits for its end; `environment` as for `start`."""
+        with self.start(*arguments, **environment) as child:
+            try:
+                output, errors = child.communicate(timeout=timeout)
+            except BaseException:
+                child.kill()
+                raise
+        return Ran(child.returncode, output, errors)
+
+    def start(self, *arguments: str, **environment: str | Path | None) -> subprocess.Popen[str]:
+        """Calls it beside the test, which has to wait for it. None: the variable is not set."""
+        variables = {
+            **os.environ,
+            **sanitizers.environment(),
+            MARKER: str(self.folder),
+            "HOME": str(self.folder),
+            "KUBECONFIG": str(self.kubeconfig),
+            **environment,
+        }
+        return subprocess.Popen(
+            [str(self.program), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={name: str(value) for name, value in variables.items() if value is not None},
+        )
