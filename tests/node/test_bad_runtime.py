@@ -271,7 +271,9 @@ def test_image_that_breaks_the_runtime(agent, fake_runtime):
     wait_until(lambda: len(fake_runtime.calls("PullImage", BAD)) == 3, 15 * SLOWLY, "third call")
     first, second, third = (call.began_at for call in fake_runtime.calls("PullImage", BAD))
     assert second - first < third - second
-    assert third - second > 1.5  # the second back-off is 2 s, a fifth more or less
+    # The second back-off is 2 s, a fifth more or less; the first would be 1.2 s at most. A busy fake
+    # notes a call somewhat later than it comes.
+    assert third - second > 1.3
 
 
 @pytest.mark.parametrize("line", [Line.MUTE, Line.JUNK, Line.CLOSE])
