@@ -140,10 +140,11 @@ typedef struct InPlaceKubelet {
 } InPlaceKubelet;
 
 /* What is written to a pod. Each has a fate of its own: who refuses one of them may accept the
- * other. */
+ * others. */
 typedef enum InPlaceFieldKind {
         INPLACE_FIELD_ANNOTATION,
         INPLACE_FIELD_CONDITION,
+        INPLACE_FIELD_GATE,
         _INPLACE_FIELD_MAX,
 } InPlaceFieldKind;
 
@@ -163,6 +164,7 @@ typedef struct InPlaceText {
         char *status; /* of the condition, or NULL */
         char *reason;
         char *message;
+        const char *gate; /* why it is opened, or NULL */
 } InPlaceText;
 
 typedef enum InPlaceWriteState {

@@ -13,6 +13,7 @@
 #include "agent/inplace/containers-meta-spec.h"
 #include "agent/inplace/inplace-pod.h"
 #include "agent/inplace/pod-patch-spec.h"
+#include "agent/pod/gate-spec.h"
 
 /* A container that ends by itself is back soon, as a rule. */
 #define NOT_RUNNING_USEC (10 * USEC_PER_SEC)
@@ -25,7 +26,7 @@
 /* And the news of a restart for the images' IDs that belong into its message. */
 #define INSPECTION_USEC ((uint64_t) 250 * 1000)
 
-/* What the annotation and the condition of a pod should be, and what they are. */
+/* What the annotation and the conditions of a pod should be, and what they are. */
 
 static const char *pod_annotation(const InPlacePod *pod) {
         const InPlaceText *written = inplace_pod_written(pod);
@@ -200,7 +201,7 @@ static int pod_condition(const InPlacePod *pod, Condition *ret) {
 
 static bool wants_condition(const InPlacePod *pod) {
         return pod->pod->verified_status || pod->pod->restart_on_metadata || pod->has_new_image ||
-               pod->pod->update != POD_UPDATE_NONE;
+               pod->pod->update != POD_UPDATE_NONE || pod->pod->gate == POD_GATE_UPDATING;
 }
 
 /* States that pass by themselves within moments are not written. */
@@ -282,21 +283,84 @@ static int make_condition(InPlacePod *pod, InPlaceText *ret) {
         return 0;
 }
 
+static bool is_image_current(const InPlaceContainer *container) {
+        return inplace_container_is_known(container) && !container_is_restarting(container) &&
+               inplace_container_verdict(container) == VERDICT_CURRENT;
+}
+
+/* By what the pod's status says alone: also the kubelet's word on their readiness is then about these
+ * containers. */
+static bool is_gate_due(const InPlacePod *pod) {
+        bool is_update = pod->pod->gate == POD_GATE_UPDATING;
+
+        if (is_update ? !inplace_pod_is_settled(pod) : pod->pod->gate != POD_GATE_UNSET)
+                return false;
+
+        for (size_t i = 0; i < pod->n_containers; i++) {
+                const InPlaceContainer *container = &pod->containers[i];
+                const PodContainer *state = inplace_container_state(container);
+
+                if (state->kind != POD_CONTAINER_INIT &&
+                    (!state->is_running || (is_update && !is_image_current(container))))
+                        return false;
+        }
+
+        return true;
+}
+
+/* Its write is guarded by the version of the pod, since an update may begin at any time: so the watch
+ * has to show what was written before. */
+static void make_gate(const InPlacePod *pod, InPlaceText *ret) {
+        if (inplace_pod_written(pod) || !is_gate_due(pod))
+                return;
+
+        ret->gate = pod->pod->gate == POD_GATE_UNSET ? GATE_REASON_STARTED : GATE_REASON_UPDATED;
+        ret->digests[INPLACE_FIELD_GATE] = repeat_digest(pod->pod->gate_digest, ret->gate);
+}
+
 /* The writing of what differs. */
 
 static bool text_has(const InPlaceText *text, InPlaceFieldKind kind) {
-        return kind == INPLACE_FIELD_ANNOTATION ? text->meta : text->status;
+        switch (kind) {
+        case INPLACE_FIELD_ANNOTATION: return text->meta;
+        case INPLACE_FIELD_CONDITION: return text->status;
+        case INPLACE_FIELD_GATE: return text->gate;
+        case _INPLACE_FIELD_MAX: break;
+        }
+
+        return false;
+}
+
+static bool text_has_any(const InPlaceText *text) {
+        return text->meta || text->status || text->gate;
 }
 
 static void text_drop(InPlaceText *text, InPlaceFieldKind kind) {
-        if (kind == INPLACE_FIELD_ANNOTATION) {
-                text->meta = (free(text->meta), NULL);
-                return;
+        switch (kind) {
+        case INPLACE_FIELD_ANNOTATION: text->meta = (free(text->meta), NULL); break;
+        case INPLACE_FIELD_CONDITION:
+                text->status = (free(text->status), NULL);
+                text->reason = (free(text->reason), NULL);
+                text->message = (free(text->message), NULL);
+                break;
+        case INPLACE_FIELD_GATE: text->gate = NULL; break;
+        case _INPLACE_FIELD_MAX: break;
         }
+}
 
-        text->status = (free(text->status), NULL);
-        text->reason = (free(text->reason), NULL);
-        text->message = (free(text->message), NULL);
+/* Leaves the first of several. */
+static void text_split(InPlaceText *text) {
+        bool has_one = false;
+
+        for (InPlaceFieldKind kind = 0; kind < _INPLACE_FIELD_MAX; kind++) {
+                if (has_one)
+                        text_drop(text, kind);
+                has_one = has_one || text_has(text, kind);
+        }
+}
+
+static bool text_has_several(const InPlaceText *text) {
+        return !!text->meta + !!text->status + !!text->gate > 1;
 }
 
 /* It concerns this pod alone: it is gone, has changed meanwhile, or its new state is not accepted. */
@@ -388,14 +452,14 @@ static int pod_remember(InPlacePod *pod, InPlaceText *text) {
         return 0;
 }
 
-/* Of two fields that are refused together, one may be accepted alone, and at once. One alone waits
+/* Of fields that are refused together, one may be accepted alone, and at once. One alone waits
  * for as long as a person takes to change something; what the pod must not be like longer each time. */
 static void pod_refused(InPlacePod *pod, const KubePatchAnswer *answer, const InPlaceText *text) {
         uint64_t now = inplace_now(pod->inplace);
 
         kube_patch_rest(&pod->write, 0);
 
-        if (text_has(text, INPLACE_FIELD_ANNOTATION) && text_has(text, INPLACE_FIELD_CONDITION)) {
+        if (text_has_several(text)) {
                 pod->is_split = true;
                 return;
         }
@@ -432,6 +496,9 @@ static void pod_write_failed(InPlacePod *pod, const KubePatchAnswer *answer,
                 pod->write_state = INPLACE_WRITE_DROPPED;
                 inplace_pod_forget_refusal(pod);
         }
+        /* A gate's guard fails whenever the pod changes: the next write follows soon. */
+        if (answer->outcome == KUBE_PATCH_CONFLICT && text->gate)
+                return;
         if (answer->outcome == KUBE_PATCH_REFUSED)
                 pod_refused(pod, answer, text);
         else if (answer->outcome != KUBE_PATCH_UNKNOWN)
@@ -506,16 +573,21 @@ void inplace_pod_write_init(InPlacePod *pod) {
         };
 }
 
+static int64_t now_sec(const InPlace *inplace) {
+        uint64_t usec = 0;
+
+        (void) sd_event_now(inplace->event, CLOCK_REALTIME, &usec);
+        return (int64_t) (usec / USEC_PER_SEC);
+}
+
 static int64_t changed_sec(const InPlacePod *pod, const InPlaceText *text) {
         const InPlaceText *written = inplace_pod_written(pod);
         const char *before = written ? written->status : pod->pod->verified_status;
-        uint64_t usec = 0;
 
         if (!text->status || (before && strcmp(before, text->status) == 0))
                 return -1;
 
-        (void) sd_event_now(pod->inplace->event, CLOCK_REALTIME, &usec);
-        return (int64_t) (usec / USEC_PER_SEC);
+        return now_sec(pod->inplace);
 }
 
 static int pod_send(InPlacePod *pod, const InPlaceText *text) {
@@ -525,6 +597,8 @@ static int pod_send(InPlacePod *pod, const InPlaceText *text) {
                 .reason = text->reason,
                 .message = text->message,
                 .changed_sec = changed_sec(pod, text),
+                .gate = text->gate,
+                .opened_sec = now_sec(pod->inplace),
         };
         cleanup(json_object_put_p) struct json_object *body = NULL;
         int r;
@@ -533,17 +607,19 @@ static int pod_send(InPlacePod *pod, const InPlaceText *text) {
         if (r < 0)
                 return r;
 
-        r = kube_patch_send(&pod->write, &(KubePatchRequest){
-                                                 .verb = KUBE_PATCH_STRATEGIC,
-                                                 .path = { .version = "v1",
-                                                           .namespace = pod->pod->namespace,
-                                                           .resource = "pods",
-                                                           .name = pod->pod->name,
-                                                           .subresource = "status" },
-                                                 .body = body,
-                                                 .uid = pod->pod->uid,
-                                                 .on_answered = on_answered,
-                                         });
+        r = kube_patch_send(&pod->write,
+                            &(KubePatchRequest){
+                                    .verb = KUBE_PATCH_STRATEGIC,
+                                    .path = { .version = "v1",
+                                              .namespace = pod->pod->namespace,
+                                              .resource = "pods",
+                                              .name = pod->pod->name,
+                                              .subresource = "status" },
+                                    .body = body,
+                                    .uid = pod->pod->uid,
+                                    .version = text->gate ? pod->pod->resource_version : NULL,
+                                    .on_answered = on_answered,
+                            });
         if (r < 0)
                 return r;
 
@@ -572,7 +648,7 @@ static uint64_t not_before_usec(InPlacePod *pod, const InPlaceText *text, uint64
         if (is_restart_news(text))
                 return inplace_pod_is_inspecting(pod) ? pod->inspection.began_usec + INSPECTION_USEC
                                                       : 0;
-        if (text->status || !is_any_restarting(pod))
+        if (text->status || text->gate || !is_any_restarting(pod))
                 return 0;
 
         if (pod->unwritten_usec == 0)
@@ -582,7 +658,7 @@ static uint64_t not_before_usec(InPlacePod *pod, const InPlaceText *text, uint64
 
 /* Leaves what may be written now. */
 static void pod_hold_back(InPlacePod *pod, InPlaceText *text, uint64_t now) {
-        bool is_any_refused = false, is_split;
+        bool is_any_refused = false;
 
         for (InPlaceFieldKind kind = 0; kind < _INPLACE_FIELD_MAX; kind++) {
                 const InPlaceField *field = &pod->fields[kind];
@@ -598,9 +674,8 @@ static void pod_hold_back(InPlacePod *pod, InPlaceText *text, uint64_t now) {
                 text_drop(text, kind);
         }
 
-        is_split = pod->is_split || is_any_refused;
-        if (is_split && text_has(text, INPLACE_FIELD_ANNOTATION))
-                text_drop(text, INPLACE_FIELD_CONDITION);
+        if (pod->is_split || is_any_refused)
+                text_split(text);
 }
 
 static int pod_write_text(InPlacePod *pod, InPlaceText *text) {
@@ -608,7 +683,7 @@ static int pod_write_text(InPlacePod *pod, InPlaceText *text) {
         int r;
 
         pod_hold_back(pod, text, now);
-        if (!text->meta && !text->status)
+        if (!text_has_any(text))
                 return 0;
 
         when = not_before_usec(pod, text, now);
@@ -652,7 +727,8 @@ int inplace_pod_write(InPlacePod *pod) {
         r = make_annotation(pod, &text);
         if (r >= 0)
                 r = make_condition(pod, &text);
-        if (r >= 0 && (text.meta || text.status))
+        make_gate(pod, &text);
+        if (r >= 0 && text_has_any(&text))
                 r = pod_write_text(pod, &text);
         else
                 pod_has_nothing(pod);

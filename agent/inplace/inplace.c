@@ -102,6 +102,7 @@ static bool container_equal(const PodContainer *a, const PodContainer *b) {
 static bool pod_equal(const Pod *a, const Pod *b) {
         if (a->is_deleted != b->is_deleted || a->is_finished != b->is_finished ||
             a->is_ready != b->is_ready || a->is_kruise != b->is_kruise || a->update != b->update ||
+            a->gate != b->gate || a->gate_digest != b->gate_digest ||
             !text_equal(a->restart_on_metadata, b->restart_on_metadata) ||
             !text_equal(a->meta, b->meta) || !text_equal(a->verified_status, b->verified_status) ||
             !text_equal(a->verified_reason, b->verified_reason) ||

@@ -17,6 +17,9 @@ typedef struct PodPatch {
         const char *reason;
         const char *message;
         int64_t changed_sec; /* when the status changed, since 1970; -1: it did not */
+
+        const char *gate; /* why the gate is opened, see pod/gate-spec.h; NULL: it stays as it is */
+        int64_t opened_sec;
 } PodPatch;
 
 /* The caller owns *ret. */

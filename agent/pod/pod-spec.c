@@ -7,9 +7,11 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/repeat.h"
 #include "agent/base/slice.h"
 #include "agent/kube/protobuf.h"
 #include "agent/pod/env-hash.h"
+#include "agent/pod/gate-spec.h"
 
 #define NAME_SIZE_MAX ((size_t) 253)
 #define TEXT_SIZE_MAX ((size_t) 4096)
@@ -405,9 +407,14 @@ static int64_t read_grace(const SpecMessage *spec) {
 
 static void read_spec(const SpecMessage *spec, Pod *pod) {
         pod->grace_sec = read_grace(spec);
-        for (size_t i = 0; i < spec->n_readinessgates; i++)
-                if (is_text(spec->readinessgates[i]->conditiontype, KRUISE_GATE))
+        for (size_t i = 0; i < spec->n_readinessgates; i++) {
+                const char *type = spec->readinessgates[i]->conditiontype;
+
+                if (is_text(type, KRUISE_GATE))
                         pod->has_kruise_gate = true;
+                if (is_text(type, GATE_CONDITION))
+                        pod->gate = POD_GATE_UNSET;
+        }
 }
 
 static int read_verified(const ConditionMessage *condition, Pod *pod, Error *reterr) {
@@ -437,6 +444,30 @@ static int read_gate(const ConditionMessage *condition, Pod *pod, Error *reterr)
                          &pod->kruise_message, reterr);
 }
 
+/* Of a gate that another one has closed nothing is known but that. */
+static int read_own_gate(const ConditionMessage *condition, Pod *pod) {
+        bool is_asked_for;
+        int r;
+
+        if (pod->gate == POD_GATE_NONE)
+                return 0;
+
+        pod->gate = POD_GATE_OTHER;
+        pod->gate_digest = 0;
+        if (!is_text(condition->status, "False") ||
+            !is_text(condition->reason, GATE_REASON_UPDATE) || !condition->message ||
+            strlen(condition->message) > POD_ANNOTATIONS_SIZE_MAX)
+                return 0;
+
+        r = gate_is_asked_for(condition->message, pod, &is_asked_for);
+        if (r < 0)
+                return r;
+
+        pod->gate = is_asked_for ? POD_GATE_UPDATING : POD_GATE_CLOSED;
+        pod->gate_digest = repeat_digest(0, condition->message);
+        return 0;
+}
+
 static int read_condition(const ConditionMessage *condition, Pod *pod, Error *reterr) {
         if (is_text(condition->type, "InPlaceUpdateReady"))
                 pod->update =
@@ -447,6 +478,8 @@ static int read_condition(const ConditionMessage *condition, Pod *pod, Error *re
                 return read_verified(condition, pod, reterr);
         else if (is_text(condition->type, KRUISE_GATE))
                 return read_gate(condition, pod, reterr);
+        else if (is_text(condition->type, GATE_CONDITION))
+                return read_own_gate(condition, pod);
 
         return 0;
 }

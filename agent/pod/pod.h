@@ -56,6 +56,16 @@ typedef enum PodUpdate {
         _POD_UPDATE_MAX,
 } PodUpdate;
 
+/* The readiness gate inplaced.io/Ready, see gate-spec.h. */
+typedef enum PodGate {
+        POD_GATE_NONE,     /* the pod has no such gate */
+        POD_GATE_UNSET,    /* nothing has opened it yet */
+        POD_GATE_CLOSED,   /* for images that the pod does not ask for */
+        POD_GATE_UPDATING, /* for images that the pod asks for now */
+        POD_GATE_OTHER,    /* it is open, or closed by something else */
+        _POD_GATE_MAX,
+} PodGate;
+
 typedef struct Pod {
         char *namespace;
         char *name;
@@ -71,6 +81,8 @@ typedef struct Pod {
         bool has_kruise_gate; /* it has the readiness gate KruisePodReady */
         char *kruise_message; /* of that condition while it is False: who keeps it so; or NULL */
         PodUpdate update;
+        PodGate gate;
+        uint64_t gate_digest; /* of the message that it was closed with; else 0 */
         char *restart_on_metadata; /* the annotation inplaced.io/restart-on-metadata-change; NULL: none, or
                              * one that is False */
         char *meta; /* the annotation apps.kruise.io/runtime-containers-meta, or NULL */

@@ -189,6 +189,14 @@ _POD_ROWS: dict[str, tuple[str, str, Callable[[Kube, str], object], str | None]]
         lambda kube, path: kube.patch(f"{path}/status", condition("KruisePodReady"), "strategic"),
         None,
     ),
+    "own-gate": (
+        "agent",
+        "mine",
+        lambda kube, path: kube.patch(
+            f"{path}/status", condition("inplaced.io/Ready"), "strategic"
+        ),
+        None,
+    ),
     "both": (
         "agent",
         "mine",

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/pod/gate-spec.h"
 #include "agent/pod/pod.h"
 #include "tests/unit/fake-kube.h"
 #include "tests/unit/pod-message.h"
@@ -46,6 +47,8 @@ typedef struct ShownPod {
         int64_t grace_sec;
         bool is_deleted, is_finished, is_ready, is_kruise, has_kruise_gate;
         const char *kruise_message;
+        bool has_gate;
+        const char *gate_status, *gate_reason, *gate_message; /* of its condition; none */
         PodUpdate update;
         const char *restart_on_metadata, *meta; /* annotations */
         const char *verified_status, *verified_reason, *verified_message;
@@ -122,6 +125,11 @@ static inline void shown_conditions_pack(const ShownPod *from, PodMessage *to) {
                 condition->reason = (char *) from->verified_reason;
                 condition->message = (char *) from->verified_message;
         }
+        if (from->gate_status) {
+                condition = pod_message_add_condition(to, GATE_CONDITION, from->gate_status);
+                condition->reason = (char *) from->gate_reason;
+                condition->message = (char *) from->gate_message;
+        }
         if (from->kruise_message) {
                 condition = pod_message_add_condition(to, "KruisePodReady", "False");
                 condition->message = (char *) from->kruise_message;
@@ -170,8 +178,8 @@ static inline void shown_pod_pack(const ShownPod *from, Bytes *to) {
                 message->meta.ownerreferences = owners;
                 message->meta.n_ownerreferences = 1;
         }
-        if (from->has_kruise_gate) {
-                gate.conditiontype = (char *) "KruisePodReady";
+        if (from->has_kruise_gate || from->has_gate) {
+                gate.conditiontype = (char *) (from->has_gate ? GATE_CONDITION : "KruisePodReady");
                 message->spec.readinessgates = gates;
                 message->spec.n_readinessgates = 1;
         }

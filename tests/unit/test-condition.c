@@ -175,11 +175,29 @@ static void test_patch(void **state) {
         assert_null(strstr(text_of(same), "lastTransitionTime"));
 }
 
+static void test_patch_of_gate(void **state) {
+        PodPatch patch = { .gate = "Started", .opened_sec = 0, .changed_sec = -1 };
+        cleanup(json_object_put_p) json_object *gate = NULL, *both = NULL;
+
+        assert_int_equal(pod_patch_make(&patch, &gate), 0);
+        assert_string_equal(text_of(gate),
+                            "{\"status\":{\"conditions\":[{\"type\":\"inplaced.io/Ready\","
+                            "\"status\":\"True\",\"reason\":\"Started\",\"message\":\"\","
+                            "\"lastTransitionTime\":\"1970-01-01T00:00:00Z\"}]}}");
+
+        patch.status = "True";
+        patch.reason = "Verified";
+        patch.message = "m";
+        assert_int_equal(pod_patch_make(&patch, &both), 0);
+        assert_non_null(strstr(text_of(both), "\"reason\":\"Verified\""));
+        assert_non_null(strstr(text_of(both), "\"reason\":\"Started\""));
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_verdict),    cmocka_unit_test(test_of_one),
                 cmocka_unit_test(test_of_several), cmocka_unit_test(test_long_message),
-                cmocka_unit_test(test_patch),
+                cmocka_unit_test(test_patch),      cmocka_unit_test(test_patch_of_gate),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "agent/inplace/inplace.h"
+#include "agent/kube/patch.h"
 #include "agent/pod/env-hash.h"
 #include "agent/pod/stop-journal.h"
 #include "tests/unit/fake-clock.h"
@@ -45,7 +46,8 @@ typedef struct Fixture {
         unsigned n_changed;
         char stop_id[64];                                   /* see stop_id() */
         const char *annotation, *status, *reason, *message; /* as the server has them */
-        void *kept[KEPT_MAX];                               /* until the end */
+        const char *gate_status, *gate_reason, *gate_message;
+        void *kept[KEPT_MAX]; /* until the end */
         size_t n_kept;
 } Fixture;
 
@@ -341,6 +343,17 @@ static void take(Fixture *fixture, const char **text, json_object *object, const
                 *text = keep_text(fixture, json_object_get_string(value));
 }
 
+static void apply_condition(Fixture *fixture, json_object *condition) {
+        json_object *type;
+        bool is_gate;
+
+        assert_true(json_object_object_get_ex(condition, "type", &type));
+        is_gate = strcmp(json_object_get_string(type), GATE_CONDITION) == 0;
+        take(fixture, is_gate ? &fixture->gate_status : &fixture->status, condition, "status");
+        take(fixture, is_gate ? &fixture->gate_reason : &fixture->reason, condition, "reason");
+        take(fixture, is_gate ? &fixture->gate_message : &fixture->message, condition, "message");
+}
+
 static void apply_patch(Fixture *fixture) {
         json_object *json = json_tokener_parse(patch()), *part;
 
@@ -350,10 +363,8 @@ static void apply_patch(Fixture *fixture) {
                 take(fixture, &fixture->annotation, part, POD_META_ANNOTATION);
         if (json_object_object_get_ex(json, "status", &part)) {
                 assert_true(json_object_object_get_ex(part, "conditions", &part));
-                part = json_object_array_get_idx(part, 0);
-                take(fixture, &fixture->status, part, "status");
-                take(fixture, &fixture->reason, part, "reason");
-                take(fixture, &fixture->message, part, "message");
+                for (size_t i = 0; i < json_object_array_length(part); i++)
+                        apply_condition(fixture, json_object_array_get_idx(part, i));
         }
         json_object_put(json);
 }
@@ -1935,6 +1946,138 @@ static void test_first_list(void **state) {
         accept_patch(fixture);
 }
 
+/* A pod of a workload that OpenKruise does not know, with the gate as the server has it. */
+static ShownPod *make_gated_pod(Fixture *fixture, const char *id, const char *image) {
+        ShownPod *pod = make_named_pod(fixture, "web", id, NULL);
+
+        pod->is_kruise = false;
+        pod->containers[0].image = image;
+        pod->has_gate = true;
+        pod->gate_status = fixture->gate_status;
+        pod->gate_reason = fixture->gate_reason;
+        pod->gate_message = fixture->gate_message;
+        pod->verified_status = fixture->status;
+        pod->verified_reason = fixture->reason;
+        pod->verified_message = fixture->message;
+        return pod;
+}
+
+static bool patch_opens(const char *reason) {
+        char text[64];
+
+        (void) snprintf(text, sizeof(text), "\"status\":\"True\",\"reason\":\"%s\"", reason);
+        return patch() && strstr(patch(), GATE_CONDITION) && strstr(patch(), text);
+}
+
+static void close_gate(Fixture *fixture, const char *reason, const char *image) {
+        char text[64];
+
+        (void) snprintf(text, sizeof(text), "{\"images\":{\"app\":\"%s\"}}", image);
+        fixture->gate_status = "False";
+        fixture->gate_reason = reason;
+        fixture->gate_message = keep_text(fixture, text);
+}
+
+/* Opens when all containers run, under the version of the pod in which they do; and only once. */
+static void test_gate_opens(void **state) {
+        Fixture *fixture = *state;
+        ShownPod *pod = make_gated_pod(fixture, "c1", "nginx:1");
+        char guard[64];
+
+        fake_runtime.containers[0] = model("c1", NULL, 1);
+        pod->containers[0].is_running = false;
+        show_and_run(fixture, pod);
+        assert_null(patch());
+
+        pod = make_gated_pod(fixture, "c1", "nginx:1");
+        show_and_run(fixture, pod);
+        assert_true(patch_opens(GATE_REASON_STARTED));
+        (void) snprintf(guard, sizeof(guard), "\"resourceVersion\":\"%s\"", pod->resource_version);
+        assert_non_null(strstr(patch(), guard));
+        assert_null(strstr(patch(), POD_VERIFIED_CONDITION));
+        accept_patch(fixture);
+        assert_null(patch_after(fixture, 10000));
+
+        show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:1"));
+        assert_null(patch_after(fixture, 10000));
+        assert_int_equal(n_counted(fixture, "succeeded"), 1);
+}
+
+/* What is closed between a state of the pod and the write that follows from it stays closed. */
+static void test_gate_is_guarded(void **state) {
+        Fixture *fixture = *state;
+
+        fake_runtime.containers[0] = model("c1", NULL, 1);
+        show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:1"));
+        assert_true(patch_opens(GATE_REASON_STARTED));
+        refuse_patch(409);
+        assert_null(patch());
+        show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:1"));
+        assert_null(patch());
+        pass(KUBE_PATCH_CONFLICT_USEC);
+        assert_true(patch_opens(GATE_REASON_STARTED));
+        refuse_patch(409);
+
+        close_gate(fixture, GATE_REASON_UPDATE, "nginx:2");
+        show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:1"));
+        assert_null(patch_after(fixture, 10000));
+}
+
+/* From closing to opening: the agent may be restarted at any point. */
+static void test_gate_of_an_update(void **state) {
+        Fixture *fixture = *state;
+
+        fake_runtime.containers[0] = model("c1", NULL, 1);
+        close_gate(fixture, GATE_REASON_UPDATE, "nginx:2");
+        show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:1"));
+        assert_null(patch());
+
+        /* The images are patched: the old container still runs. */
+        show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:2"));
+        assert_false(patch_opens(GATE_REASON_UPDATED));
+        assert_non_null(strstr(patch(), "\"Restarting\""));
+        accept_patch(fixture);
+        show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:2"));
+
+        /* Its successor runs, and the pod's status does not name it yet. */
+        end_agent(fixture);
+        fake_runtime.containers[0].is_running = false;
+        fake_runtime.containers[1] = model("c2", NULL, 2);
+        fake_runtime.containers[1].image_ref = ID_B;
+        begin_agent(fixture);
+        run_runtime(fixture);
+        rest();
+        assert_false(patch_opens(GATE_REASON_UPDATED));
+        if (patch())
+                accept_patch(fixture);
+
+        show_and_run(fixture, make_gated_pod(fixture, "c2", "nginx:2"));
+        assert_true(patch_opens(GATE_REASON_UPDATED));
+        assert_string_equal(fixture->status, "True");
+}
+
+/* An update that is given up is one to the images that the pod has. */
+static void test_gate_of_an_update_undone(void **state) {
+        Fixture *fixture = *state;
+
+        fake_runtime.containers[0] = model("c1", NULL, 1);
+        close_gate(fixture, GATE_REASON_UPDATE, "nginx:2");
+        show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:1"));
+        assert_null(patch());
+        close_gate(fixture, GATE_REASON_UPDATE, "nginx:1");
+        show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:1"));
+        assert_true(patch_opens(GATE_REASON_UPDATED));
+}
+
+static void test_gate_of_another(void **state) {
+        Fixture *fixture = *state;
+
+        fake_runtime.containers[0] = model("c1", NULL, 1);
+        close_gate(fixture, "Drained", "nginx:1");
+        show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:1"));
+        assert_null(patch_after(fixture, 10000));
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -1949,6 +2092,11 @@ int main(void) {
                 TEST(test_polls_are_bounded),
                 TEST(test_sidecar),
                 TEST(test_not_healed),
+                TEST(test_gate_opens),
+                TEST(test_gate_is_guarded),
+                TEST(test_gate_of_an_update),
+                TEST(test_gate_of_an_update_undone),
+                TEST(test_gate_of_another),
                 TEST(test_not_healed_in_a_previous_run),
                 TEST(test_kubelet_was_late),
                 TEST(test_kubelet_was_late_once),

@@ -14,16 +14,14 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/document/json-cleanup.h"
 #include "agent/pod/env-hash.h"
+#include "agent/pod/gate-spec.h"
 #include "agent/pod/pod-spec.h"
 #include "tests/unit/container-vectors.h"
 #include "tests/unit/pod-message.h"
 
 DEFINE_CLEANUP(Pod *, pod_free)
-
-static inline void json_put_p(json_object **json) {
-        json_object_put(*json);
-}
 
 static PodMessage message;
 
@@ -90,7 +88,7 @@ static void add_vector(json_object *vector) {
 
 /* The names in the text that was hashed are the container's, but for their order. */
 static void check_names(json_object *vector, const PodContainer *container) {
-        cleanup(json_put_p) json_object *canonical =
+        cleanup(json_object_put_p) json_object *canonical =
                 json_tokener_parse(vector_text(vector, "canonicalEnvJSON"));
         size_t n = canonical ? json_object_array_length(canonical) : 0, n_names = 0;
 
@@ -108,7 +106,7 @@ static void check_names(json_object *vector, const PodContainer *container) {
 }
 
 static void test_vectors(void **state) {
-        cleanup(json_put_p) json_object *vectors = vectors_read();
+        cleanup(json_object_put_p) json_object *vectors = vectors_read();
 
         for (size_t i = 0; i < json_object_array_length(vectors); i++) {
                 json_object *vector = json_object_array_get_idx(vectors, i);
@@ -515,6 +513,90 @@ static void test_kruise_gate(void **state) {
         }
 }
 
+/* The pod asks for app:2 and log:1. */
+static const struct {
+        const char *name, *status, *reason, *message;
+        PodGate gate;
+} own_gates[] = {
+        { "none yet", NULL, NULL, NULL, POD_GATE_UNSET },
+        { "open", "True", "Started", "", POD_GATE_OTHER },
+        { "closed by another", "False", "Drained", "{\"images\":{\"app\":\"app:2\"}}",
+          POD_GATE_OTHER },
+        { "no reason", "False", NULL, "{\"images\":{\"app\":\"app:2\"}}", POD_GATE_OTHER },
+        { "unknown", "Unknown", "InPlaceUpdate", "{\"images\":{\"app\":\"app:2\"}}",
+          POD_GATE_OTHER },
+        { "no message", "False", "InPlaceUpdate", NULL, POD_GATE_OTHER },
+        { "not JSON", "False", "InPlaceUpdate", "soon", POD_GATE_CLOSED },
+        { "no object", "False", "InPlaceUpdate", "[]", POD_GATE_CLOSED },
+        { "no images", "False", "InPlaceUpdate", "{\"by\":\"me\"}", POD_GATE_CLOSED },
+        { "empty", "False", "InPlaceUpdate", "{\"images\":{}}", POD_GATE_CLOSED },
+        { "no text", "False", "InPlaceUpdate", "{\"images\":{\"app\":2}}", POD_GATE_CLOSED },
+        { "not yet", "False", "InPlaceUpdate", "{\"images\":{\"app\":\"app:3\"}}",
+          POD_GATE_CLOSED },
+        { "one of two", "False", "InPlaceUpdate",
+          "{\"images\":{\"app\":\"app:2\",\"log\":\"log:2\"}}", POD_GATE_CLOSED },
+        { "no container", "False", "InPlaceUpdate", "{\"images\":{\"web\":\"app:2\"}}",
+          POD_GATE_CLOSED },
+        { "asked for", "False", "InPlaceUpdate", "{\"images\":{\"app\":\"app:2\"}}",
+          POD_GATE_UPDATING },
+        { "both", "False", "InPlaceUpdate",
+          "{\"by\":\"me\",\"images\":{\"app\":\"app:2\",\"log\":\"log:1\"}}", POD_GATE_UPDATING },
+};
+
+static void test_gate(void **state) {
+        for (size_t i = 0; i < 2 * sizeof(own_gates) / sizeof(own_gates[0]); i++) {
+                const __typeof__(own_gates[0]) *row = &own_gates[i / 2];
+                Kubernetes__V1__PodReadinessGate gate = KUBERNETES__V1__POD_READINESS_GATE__INIT;
+                Kubernetes__V1__PodReadinessGate *list[] = { &gate };
+                bool has_gate = i % 2 == 0;
+                cleanup(pod_free_p) Pod *pod = NULL;
+
+                begin();
+                gate.conditiontype = (char *) GATE_CONDITION;
+                message.spec.readinessgates = list;
+                message.spec.n_readinessgates = has_gate;
+                pod_message_add_container(&message, false, "app", "app:2");
+                pod_message_add_container(&message, true, "log", "log:1");
+                if (row->status) {
+                        Kubernetes__V1__PodCondition *condition =
+                                pod_message_add_condition(&message, GATE_CONDITION, row->status);
+
+                        condition->reason = (char *) row->reason;
+                        condition->message = (char *) row->message;
+                }
+                pod = parse();
+                if (pod->gate != (has_gate ? row->gate : POD_GATE_NONE))
+                        fail_msg("%s: %d", row->name, pod->gate);
+                assert_int_equal(pod->gate_digest != 0,
+                                 pod->gate == POD_GATE_CLOSED || pod->gate == POD_GATE_UPDATING);
+        }
+}
+
+/* What closes the gate is what it is opened for. */
+static void test_closed_gate(void **state) {
+        PodContainer containers[] = { { .name = (char *) "app", .image = (char *) "app:2" } };
+        const Pod pod = { .containers = containers, .n_containers = 1 };
+        cleanup(json_object_put_p) json_object *images = json_tokener_parse("{\"app\":\"app:2\"}");
+        cleanup(json_object_put_p) json_object *condition = NULL;
+        json_object *text;
+        bool is_asked_for;
+
+        assert_int_equal(gate_close("me", 0, images, &condition), 0);
+        assert_true(json_object_object_get_ex(condition, "message", &text));
+        assert_string_equal(json_object_get_string(text),
+                            "{\"by\":\"me\",\"since\":\"1970-01-01T00:00:00Z\",\"images\":{"
+                            "\"app\":\"app:2\"}}");
+        assert_int_equal(gate_is_asked_for(json_object_get_string(text), &pod, &is_asked_for), 0);
+        assert_true(is_asked_for);
+        json_object_object_del(condition, "message");
+        assert_string_equal(json_object_to_json_string_ext(condition,
+                                                           JSON_C_TO_STRING_PLAIN |
+                                                                   JSON_C_TO_STRING_NOSLASHESCAPE),
+                            "{\"type\":\"inplaced.io/Ready\",\"status\":\"False\","
+                            "\"reason\":\"InPlaceUpdate\","
+                            "\"lastTransitionTime\":\"1970-01-01T00:00:00Z\"}");
+}
+
 static void test_status(void **state) {
         static const char *const phases[] = { "Succeeded", "Failed" };
         Kubernetes__V1__PodReadinessGate gate = KUBERNETES__V1__POD_READINESS_GATE__INIT;
@@ -666,6 +748,8 @@ int main(void) {
                 cmocka_unit_test(test_owners),
                 cmocka_unit_test(test_conditions),
                 cmocka_unit_test(test_kruise_gate),
+                cmocka_unit_test(test_gate),
+                cmocka_unit_test(test_closed_gate),
                 cmocka_unit_test(test_status),
                 cmocka_unit_test(test_refusals),
                 cmocka_unit_test(test_too_many),
