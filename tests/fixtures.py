@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests of the whole program have at hand, with and without a cluster.
 
-One real containerd and one real registry serve all tests, so a test names its images after itself
-(fixture `image_name`) and removes what it leaves in containerd (fixture `push` does that).
+One real runtime and one real registry serve all tests, so a test names its images after itself
+(fixture `image_name`) and removes what it leaves in the runtime (fixture `push` does that).
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from fake.registry import FakeRegistry
 from fake.runtime import FakeRuntime
 from lab import sanitizers
 from lab.agent import Agent
-from lab.containerd import Containerd
 from lab.folder import LabFolder
 from lab.image import build_image
 from lab.layers import random_layer
 from lab.registry import PushedImage, Registry
+from lab.runtime import Runtime
+from lab.runtimes import make_runtime
 
 _TESTS = Path(__file__).parent
 _UNSANITIZED = set(read_reasons((_TESTS / "unsanitized").read_text()))
@@ -112,9 +113,15 @@ def auth_registry(session_folder: LabFolder) -> Iterator[Registry]:
 
 
 @pytest.fixture(scope="session")
-def containerd(session_folder: LabFolder) -> Iterator[Containerd]:
-    with Containerd(session_folder / "containerd") as made:
+def runtime(session_folder: LabFolder) -> Iterator[Runtime]:
+    """The one that INPLACED_RUNTIME names."""
+    with make_runtime(session_folder / "runtime") as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def containerd(runtime: Runtime) -> Runtime:
+    return runtime
 
 
 @pytest.fixture
@@ -125,7 +132,7 @@ def image_name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def push(registry: Registry, containerd: Containerd, image_name: str) -> Iterator[PushImage]:
+def push(registry: Registry, runtime: Runtime, image_name: str) -> Iterator[PushImage]:
     """push([sizes], tag=…, busybox=…, …) as Registry.push_image, for the session's registry."""
     pushed: list[PushedImage] = []
 
@@ -138,7 +145,7 @@ def push(registry: Registry, containerd: Containerd, image_name: str) -> Iterato
 
     yield push_image
     for image in pushed:
-        containerd.remove_image(image.image_id)
+        runtime.remove_image(image.image_id)
 
 
 @pytest.fixture
@@ -177,12 +184,12 @@ class Gate:
 
 
 @pytest.fixture
-def gate(fake_registry: FakeRegistry, containerd: Containerd, image_name: str) -> Iterator[Gate]:
+def gate(fake_registry: FakeRegistry, runtime: Runtime, image_name: str) -> Iterator[Gate]:
     """A pull that is under way for as long as the test wants."""
     made = Gate(fake_registry, image_name, 2 << 20)
     yield made
     made.open()
-    containerd.remove_image(made.reference)
+    runtime.remove_image(made.reference)
 
 
 @pytest.fixture
@@ -220,6 +227,6 @@ def start_agent(make_agent: StartAgent) -> StartAgent:
 
 
 @pytest.fixture
-def agent(start_agent: StartAgent, containerd: Containerd) -> Agent:
-    """An agent on the session's containerd, with nothing to do yet."""
-    return start_agent(containerd.endpoint)
+def agent(start_agent: StartAgent, runtime: Runtime) -> Agent:
+    """An agent on the session's runtime, with nothing to do yet."""
+    return start_agent(runtime.endpoint)

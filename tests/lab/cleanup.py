@@ -12,6 +12,7 @@ It therefore imports nothing but the standard library.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -29,7 +30,10 @@ CONTROL_GROUP_FILE = "control-group"
 _CONTROL_GROUPS = Path("/sys/fs/cgroup")
 _CONTAINER_LOGS = Path("/var/log/containers")
 _SHIM_SOCKETS = Path("/run/containerd/s")
-_SHIM_ADDRESSES = "state/io.containerd.runtime.v2.task/*/*/address"
+_SHIM_FOLDERS = "state/io.containerd.runtime.v2.task/*/*"
+
+# Where runtimes put the control groups of containers that are in no pod's.
+_RUNTIME_GROUPS = ("/k8s.io/", "/crio/")
 
 
 def sweep(folder: Path, grace_seconds: float = 5) -> None:
@@ -117,7 +121,7 @@ def _container_groups(pid: int) -> set[str]:
     except OSError:
         return set()
     paths = (line.split(":", 2)[2] for line in lines)
-    return {path for path in paths if path.startswith("/k8s.io/")}
+    return {path for path in paths if path.startswith(_RUNTIME_GROUPS)}
 
 
 def _remove_control_groups(groups: set[str]) -> None:
@@ -164,12 +168,21 @@ def _mount_points(folder: Path) -> list[str]:
 
 
 def _remove_shim_sockets(folder: Path) -> None:
-    """containerd's shims listen outside of its folders; each one's address file says where."""
+    """containerd's shims listen outside of its folders; each one's own says where."""
     for depth in ("", "*/", "*/*/"):
-        for address in folder.glob(depth + _SHIM_ADDRESSES):
-            socket = Path(address.read_text().strip().removeprefix("unix://"))
+        for shim in folder.glob(depth + _SHIM_FOLDERS):
+            socket = Path(_read_shim_address(shim).removeprefix("unix://"))
             if socket.parent == _SHIM_SOCKETS:
                 socket.unlink(missing_ok=True)
+
+
+def _read_shim_address(shim: Path) -> str:
+    """Of containerd 2, or of an earlier one."""
+    with suppress(OSError, ValueError):
+        return str(json.loads((shim / "bootstrap.json").read_text())["address"])
+    with suppress(OSError):
+        return (shim / "address").read_text().strip()
+    return ""
 
 
 def _remove_log_links(folder: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real kubelet with a containerd of its own: a node on which pods run."""
+"""A real kubelet with a runtime of its own: a node on which pods run."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from types import TracebackType
 from typing import Any
 
 from lab.cleanup import CONTROL_GROUP_FILE, list_hierarchies, sweep
-from lab.containerd import Containerd
 from lab.control_plane import ControlPlane, find_programs
 from lab.interface import Interface
 from lab.kube import Object
 from lab.part import Part, says_ok
 from lab.registry import Registry
+from lab.runtime import Runtime
+from lab.runtimes import make_runtime
 from lab.wait import free_port
 
 _PAUSE = ("/bin/sh", "-c", "trap exit TERM; while :; do sleep 3600 & wait; done")
@@ -55,7 +56,7 @@ class Kubelet:
         self.control_plane = control_plane
         self.path = f"/api/v1/nodes/{name}"
         pause = registry.push_image("lab/pause", "1", busybox=True, command=_PAUSE)
-        self.containerd = Containerd(folder / "containerd", sandbox_image=pause.reference)
+        self.runtime = make_runtime(folder / "runtime", sandbox_image=pause.reference)
         self.interface = Interface(folder)
         self._write_network()
         self.health_address = f"127.0.0.1:{free_port()}"
@@ -73,16 +74,20 @@ class Kubelet:
     ) -> None:
         self.close()
 
+    @property
+    def containerd(self) -> Runtime:
+        return self.runtime
+
     def start(self, timeout: float = 30) -> float:
         """Returns how long it took until the node was ready, in seconds."""
         began = time.monotonic()
-        self.containerd.start()
+        self.runtime.start()
         self.kubelet.start()
         self.control_plane.admin.wait_for(self.path, is_ready, timeout)
         return time.monotonic() - began
 
     def close(self) -> None:
-        self.containerd.close()
+        self.runtime.close()
         sweep(self.folder)
 
     def run_pod(
@@ -122,8 +127,8 @@ class Kubelet:
         }
         plugins = [{"type": "ptp", "ipMasq": False, "ipam": addresses}, {"type": "loopback"}]
         network = {"cniVersion": "0.4.0", "name": "lab", "plugins": plugins}
-        self.containerd.cni.mkdir()
-        (self.containerd.cni / "lab.conflist").write_text(json.dumps(network))
+        self.runtime.cni.mkdir()
+        (self.runtime.cni / "lab.conflist").write_text(json.dumps(network))
 
     def _make_control_group(self) -> str:
         group = f"/inplaced-{self.interface.name}"
@@ -136,7 +141,7 @@ class Kubelet:
         config: dict[str, Any] = {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
-            "containerRuntimeEndpoint": self.containerd.endpoint,
+            "containerRuntimeEndpoint": self.runtime.endpoint,
             "address": self.interface.address,
             "port": free_port(),
             "healthzPort": int(self.health_address.rpartition(":")[2]),

