@@ -191,6 +191,15 @@ def readiness(agent: Agent) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
+def wait_unready(agent: Agent, reason: str) -> None:
+    """While the agent has not heard from the runtime yet, that is the reason."""
+    wait_until(
+        lambda: reason in (answer := readiness(agent))[1] and answer[0] == 503,
+        10 * SLOWLY,
+        lambda: f"{reason!r} in {readiness(agent)}",
+    )
+
+
 def phases(request: Request) -> dict[str, str]:
     """The phases in a write of the status, by image and tag."""
     statuses = request.json()["status"].get("imageStatuses") or {}

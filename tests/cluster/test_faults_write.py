@@ -207,8 +207,7 @@ def test_right_is_missing(make_member, server, proxy, desired, verbs, subject):
     agent = make_member()
     agent.start()
     assert "nodeimages" in wait_problem(agent, subject, "cannot")
-    code, text = readiness(agent)
-    assert code == 503 and "cannot" in text
+    wait_unready(agent, "cannot")
     assert agent.ctl("doctor").returncode == 3
     assert "cannot" in the_complaint(agent, timeout=15)
     assert_pulls_locally(agent)
