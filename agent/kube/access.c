@@ -728,8 +728,9 @@ struct KubeAccess {
         KubeAccessChanged on_changed;
         void *userdata;
 
-        AccessFile config;      /* its path is NULL in a pod */
-        char *folder;           /* where it is */
+        AccessFile *configs; /* none in a pod */
+        size_t n_configs;
+        char *config_name;      /* for people: the path, or all of them */
         bool is_config_waiting; /* for files that it names */
         Error trouble;          /* why what it says is not in force */
 
@@ -757,7 +758,7 @@ static int get_folder(const char *path, char **ret) {
 
 /* Says which file it is that refuses something inside. */
 static int refuse_config(const KubeAccess *access, const Error *error, Error *reterr) {
-        return error_set(reterr, error->kind, "%s: %s", access->config.path, error_message(error));
+        return error_set(reterr, error->kind, "%s: %s", access->config_name, error_message(error));
 }
 
 static int set_source(KubeAccess *access, KubeconfigSpec *spec, Error *reterr) {
@@ -765,9 +766,9 @@ static int set_source(KubeAccess *access, KubeconfigSpec *spec, Error *reterr) {
         CredentialSource *source;
         int r;
 
-        if (!access->config.path)
+        if (access->n_configs == 0)
                 name = strdup("the pod's service account");
-        else if (asprintf(&name, "kubeconfig %s, context %s", access->config.path, spec->context) <
+        else if (asprintf(&name, "kubeconfig %s, context %s", access->config_name, spec->context) <
                  0)
                 name = NULL;
         if (!name)
@@ -786,6 +787,42 @@ static int set_source(KubeAccess *access, KubeconfigSpec *spec, Error *reterr) {
         return 0;
 }
 
+static void free_files(KubeconfigFile **files) {
+        free(*files);
+}
+
+static void free_folders(char ***folders) {
+        for (char **folder = *folders; folder && *folder; folder++)
+                free(*folder);
+        free(*folders);
+}
+
+static int parse_configs(const KubeAccess *access, KubeconfigSpec *ret, Error *reterr) {
+        cleanup(free_files) KubeconfigFile *files = NULL;
+        cleanup(free_folders) char **folders = NULL;
+
+        files = calloc(access->n_configs, sizeof(*files));
+        folders = calloc(access->n_configs + 1, sizeof(*folders));
+        if (!files || !folders)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < access->n_configs; i++) {
+                const AccessFile *config = &access->configs[i];
+                int r;
+
+                r = get_folder(config->path, &folders[i]);
+                if (r < 0)
+                        return r;
+
+                files[i] = (KubeconfigFile){ .text = config->text,
+                                             .size = strlen(config->text),
+                                             .folder = folders[i],
+                                             .path = config->path };
+        }
+
+        return kubeconfig_spec_parse(files, access->n_configs, access->context, ret, reterr);
+}
+
 /* What is in the kubeconfig comes into force as a whole, with the files that it names. */
 static int adopt_config(KubeAccess *access, Error *reterr) {
         cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
@@ -793,10 +830,7 @@ static int adopt_config(KubeAccess *access, Error *reterr) {
         int r;
 
         access->is_config_waiting = false;
-        r = kubeconfig_spec_parse(access->config.text, strlen(access->config.text), access->folder,
-                                  access->context, &spec, &error);
-        if (error.kind != ERROR_NONE)
-                return refuse_config(access, &error, reterr);
+        r = parse_configs(access, &spec, reterr);
         if (r < 0)
                 return r;
 
@@ -808,14 +842,30 @@ static int adopt_config(KubeAccess *access, Error *reterr) {
         return refuse_config(access, &error, reterr);
 }
 
+/* 1: one of them is new. As access_file_read(). */
+static int read_configs(KubeAccess *access, Error *reterr) {
+        bool is_new = false;
+
+        for (size_t i = 0; i < access->n_configs; i++) {
+                int r;
+
+                r = access_file_read(&access->configs[i], reterr);
+                if (r < 0)
+                        return r;
+                is_new = is_new || r > 0;
+        }
+
+        return is_new;
+}
+
 /* No call waits for a program that belongs to what is no longer in force. */
 static int follow_config(KubeAccess *access) {
         int r;
 
-        if (!access->config.path || credential_source_is_waiting(access->source))
+        if (access->n_configs == 0 || credential_source_is_waiting(access->source))
                 return 0;
 
-        r = access_file_read(&access->config, NULL);
+        r = read_configs(access, NULL);
         if (r < 0 || (r == 0 && !access->is_config_waiting))
                 return r;
 
@@ -824,26 +874,86 @@ static int follow_config(KubeAccess *access) {
         return access->trouble.kind != ERROR_NONE ? 0 : r;
 }
 
-static int start_with_config(KubeAccess *access, const char *path, Error *reterr) {
+static int add_config(KubeAccess *access, const char *path) {
+        AccessFile *more =
+                reallocarray(access->configs, access->n_configs + 1, sizeof(*access->configs));
+
+        if (!more)
+                return -ENOMEM;
+
+        access->configs = more;
+        return access_file_init(&access->configs[access->n_configs++], ACCESS_FILE_DOCUMENT, path);
+}
+
+/* Those that are there. */
+static int add_listed_configs(KubeAccess *made, const char *list, Error *reterr) {
+        cleanup(free_p) char *copy = strdup(list);
+        char *rest = copy;
+
+        if (!copy)
+                return -ENOMEM;
+
+        for (char *path; (path = strsep(&rest, ":"));) {
+                int r;
+
+                if (!path[0] || (access(path, F_OK) < 0 && errno == ENOENT))
+                        continue;
+
+                r = add_config(made, path);
+                if (r < 0)
+                        return r;
+        }
+
+        return made->n_configs > 0
+                       ? 0
+                       : error_set(reterr, ERROR_NOT_FOUND, "%s: %s", list, strerror(ENOENT));
+}
+
+static int start_with_config(KubeAccess *access, const KubeAccessOptions *options, Error *reterr) {
         int r;
 
-        r = access_file_init(&access->config, ACCESS_FILE_DOCUMENT, path)
-                    ?: get_folder(path, &access->folder);
+        access->config_name = strdup(options->kubeconfig ?: options->kubeconfig_list);
+        if (!access->config_name)
+                return -ENOMEM;
+
+        r = options->kubeconfig ? add_config(access, options->kubeconfig)
+                                : add_listed_configs(access, options->kubeconfig_list, reterr);
         if (r < 0)
                 return r;
 
-        r = access_file_read(&access->config, reterr);
+        r = read_configs(access, reterr);
         if (r < 0)
                 return r;
 
         return adopt_config(access, reterr);
 }
 
+/* Where it runs; a pod of old may not have the file. */
+static int read_pod_namespace(const char *folder, KubeconfigSpec *spec, Error *reterr) {
+        cleanup(access_file_done) AccessFile file = ACCESS_FILE_INIT;
+        cleanup(error_done) Error ignored = ERROR_INIT;
+        cleanup(free_p) char *path = NULL;
+        int r;
+
+        r = format_file(folder, "namespace", &path)
+                    ?: access_file_init(&file, ACCESS_FILE_TOKEN, path);
+        if (r < 0)
+                return r;
+
+        r = access_file_read(&file, &ignored);
+        if (r < 0)
+                return ignored.kind == ERROR_NONE ? r : 0;
+
+        spec->namespace = take_ptr(file.text);
+        return 0;
+}
+
 static int start_as_pod(KubeAccess *access, const char *folder, Error *reterr) {
         cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
         int r;
 
-        r = credential_source_read_pod(folder, &spec, reterr);
+        r = credential_source_read_pod(folder, &spec, reterr)
+                    ?: read_pod_namespace(folder, &spec, reterr);
         if (r < 0)
                 return r;
 
@@ -867,8 +977,9 @@ int kube_access_new(const KubeAccessOptions *options, KubeAccess **ret, Error *r
                         return -ENOMEM;
         }
 
-        r = options->kubeconfig ? start_with_config(access, options->kubeconfig, reterr)
-                                : start_as_pod(access, options->pod_folder ?: POD_FOLDER, reterr);
+        r = options->kubeconfig || options->kubeconfig_list
+                    ? start_with_config(access, options, reterr)
+                    : start_as_pod(access, options->pod_folder ?: POD_FOLDER, reterr);
         if (r < 0)
                 return r;
 
@@ -881,10 +992,12 @@ KubeAccess *kube_access_free(KubeAccess *access) {
                 return NULL;
 
         credential_source_free(access->source);
-        access_file_done(&access->config);
+        for (size_t i = 0; i < access->n_configs; i++)
+                access_file_done(&access->configs[i]);
+        free(access->configs);
         error_done(&access->trouble);
         free(access->source_name);
-        free(access->folder);
+        free(access->config_name);
         free(access->context);
         sd_event_unref(access->event);
         free(access);
@@ -915,7 +1028,8 @@ int kube_access_get(KubeAccess *access, const KubeCredentials **ret, Error *rete
 }
 
 void kube_access_refuse_token(KubeAccess *access) {
-        access_file_forget(&access->config);
+        for (size_t i = 0; i < access->n_configs; i++)
+                access_file_forget(&access->configs[i]);
         credential_source_refuse_token(access->source);
 }
 
@@ -924,8 +1038,9 @@ void kube_access_accept_token(KubeAccess *access) {
 }
 
 const Error *kube_access_trouble(const KubeAccess *access) {
-        if (access->config.trouble.kind != ERROR_NONE)
-                return &access->config.trouble;
+        for (size_t i = 0; i < access->n_configs; i++)
+                if (access->configs[i].trouble.kind != ERROR_NONE)
+                        return &access->configs[i].trouble;
         if (access->trouble.kind != ERROR_NONE)
                 return &access->trouble;
 
@@ -934,4 +1049,12 @@ const Error *kube_access_trouble(const KubeAccess *access) {
 
 const char *kube_access_source(const KubeAccess *access) {
         return access->source_name;
+}
+
+const char *kube_access_namespace(const KubeAccess *access) {
+        return access->source->spec.namespace;
+}
+
+const char *kube_access_user(const KubeAccess *access) {
+        return access->source->spec.user;
 }

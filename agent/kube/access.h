@@ -42,9 +42,13 @@ typedef void (*KubeAccessChanged)(void *userdata);
 
 typedef struct KubeAccessOptions {
         sd_event *event;
-        const char *kubeconfig; /* a path; NULL: as a pod */
-        const char *context;    /* NULL: current-context */
-        const char *pod_folder; /* NULL: /var/run/secrets/kubernetes.io/serviceaccount */
+        const char *kubeconfig; /* a path */
+        const char *
+                kubeconfig_list; /* several, as in $KUBECONFIG: separated by ":", the first that says
+                                      * something counts, and those that are missing are skipped. Both
+                                      * NULL: as a pod */
+        const char *context;     /* NULL: current-context */
+        const char *pod_folder;  /* NULL: /var/run/secrets/kubernetes.io/serviceaccount */
         KubeAccessChanged on_changed;
         void *userdata;
 } KubeAccessOptions;
@@ -53,7 +57,7 @@ typedef struct KubeAccessOptions {
 bool kube_access_is_pod(const char *pod_folder);
 
 /* Refused with one line if it cannot be used, which names the file and, where there is one, the path
- * inside it. Options are copied. */
+ * inside it. ERROR_NOT_FOUND: of the list, no file is there. Options are copied. */
 int kube_access_new(const KubeAccessOptions *options, KubeAccess **ret, Error *reterr);
 KubeAccess *kube_access_free(KubeAccess *access);
 
@@ -75,3 +79,7 @@ const Error *kube_access_trouble(const KubeAccess *access);
 /* "kubeconfig /etc/kubernetes/kubelet.conf, context default" or "the pod's service account"; for
  * people; borrowed. */
 const char *kube_access_source(const KubeAccess *access);
+
+/* What the context says, or the pod's own; NULL: nothing. Borrowed. */
+const char *kube_access_namespace(const KubeAccess *access);
+const char *kube_access_user(const KubeAccess *access);

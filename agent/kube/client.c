@@ -679,6 +679,10 @@ bool kube_client_server_usec(const KubeClient *client, int64_t *ret) {
         return client->clock.is_known;
 }
 
+const KubeAccess *kube_client_access(const KubeClient *client) {
+        return client->access;
+}
+
 const char *kube_client_target(const KubeClient *client) {
         return client->target;
 }

@@ -58,6 +58,9 @@ bool kube_client_is_in_trouble(const KubeClient *client);
  * false: no answer has said so. To be compared with what the server has written into objects. */
 bool kube_client_server_usec(const KubeClient *client, int64_t *ret);
 
+/* How it knows what to send; borrowed. */
+const KubeAccess *kube_client_access(const KubeClient *client);
+
 /* "https://10.96.0.1:443 by the pod's service account"; for people; borrowed. */
 const char *kube_client_target(const KubeClient *client);
 

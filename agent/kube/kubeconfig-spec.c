@@ -19,8 +19,17 @@
 
 #define EXTENSION "client.authentication.k8s.io/exec"
 
+/* All files, in the order in which they count. */
+typedef struct KubeconfigRoots {
+        const KubeconfigFile *files;
+        Documents *documents; /* of each file */
+        size_t n_files;
+        size_t current; /* the file that is read, and that a refusal is about */
+} KubeconfigRoots;
+
 /* Points into itself, so it must not be copied. */
 typedef struct KubeconfigEntry {
+        size_t file;   /* that has it */
         JsonPath list; /* "users" */
         JsonPath item; /* [2] */
         JsonPath path; /* .user */
@@ -221,9 +230,10 @@ static int kubeconfig_exec_read_cluster(struct json_object *cluster, const JsonP
         return 0;
 }
 
-/* For "users", "user". *ret_found is false if there is none of the name. */
-static int kubeconfig_find(struct json_object *root, const char *list_key, const char *key,
-                           const char *name, KubeconfigEntry *ret, bool *ret_found, Error *reterr) {
+/* For "users", "user", in one file. *ret_found is false if there is none of the name. */
+static int kubeconfig_find_in(struct json_object *root, const char *list_key, const char *key,
+                              const char *name, KubeconfigEntry *ret, bool *ret_found,
+                              Error *reterr) {
         struct json_object *list;
         bool is_found = false;
         int r;
@@ -263,8 +273,30 @@ static int kubeconfig_find(struct json_object *root, const char *list_key, const
         return 0;
 }
 
+/* The first file that has it. */
+static int kubeconfig_find(KubeconfigRoots *roots, const char *list_key, const char *key,
+                           const char *name, KubeconfigEntry *ret, bool *ret_found, Error *reterr) {
+        bool is_found = false;
+        size_t before = roots->current;
+
+        for (size_t i = 0; !is_found && i < roots->n_files; i++) {
+                int r;
+
+                roots->current = ret->file = i;
+                r = kubeconfig_find_in(roots->documents[i].items[0], list_key, key, name, ret,
+                                       &is_found, reterr);
+                if (r < 0)
+                        return r;
+        }
+
+        if (!is_found)
+                roots->current = before;
+        *ret_found = is_found;
+        return 0;
+}
+
 /* What the context's member of that name points to. *ret_found is false if it points nowhere. */
-static int kubeconfig_follow(struct json_object *root, const KubeconfigEntry *context,
+static int kubeconfig_follow(KubeconfigRoots *roots, const KubeconfigEntry *context,
                              const char *list_key, const char *key, KubeconfigEntry *ret,
                              bool *ret_found, Error *reterr) {
         const JsonPath path = { .parent = &context->path, .key = key };
@@ -280,7 +312,8 @@ static int kubeconfig_follow(struct json_object *root, const KubeconfigEntry *co
                 return 0;
         }
 
-        r = kubeconfig_find(root, list_key, key, name, ret, &is_found, reterr);
+        roots->current = context->file;
+        r = kubeconfig_find(roots, list_key, key, name, ret, &is_found, reterr);
         if (r < 0)
                 return r;
         if (!is_found)
@@ -494,33 +527,34 @@ static int read_user(const KubeconfigEntry *user, const char *folder, Kubeconfig
         return 0;
 }
 
-static int read_cluster_and_user(struct json_object *root, const KubeconfigEntry *context,
-                                 const char *folder, KubeconfigSpec *spec, Error *reterr) {
+static int read_cluster_and_user(KubeconfigRoots *roots, const KubeconfigEntry *context,
+                                 KubeconfigSpec *spec, Error *reterr) {
         const JsonPath path = { .parent = &context->path, .key = "cluster" };
         KubeconfigEntry cluster = { .object = NULL }, user = { .object = NULL };
         bool is_found;
         int r;
 
-        r = kubeconfig_follow(root, context, "clusters", "cluster", &cluster, &is_found, reterr);
+        r = kubeconfig_follow(roots, context, "clusters", "cluster", &cluster, &is_found, reterr);
         if (r < 0)
                 return r;
         if (!is_found)
                 return json_refuse(&path, reterr, "is missing");
-        r = read_cluster(&cluster, folder, spec, reterr);
+        r = read_cluster(&cluster, roots->files[cluster.file].folder, spec, reterr);
         if (r < 0)
                 return r;
 
-        r = kubeconfig_follow(root, context, "users", "user", &user, &is_found, reterr);
+        r = kubeconfig_follow(roots, context, "users", "user", &user, &is_found, reterr);
         if (r < 0)
                 return r;
         if (is_found) {
-                r = read_user(&user, folder, spec, reterr);
+                r = read_user(&user, roots->files[user.file].folder, spec, reterr);
                 if (r < 0)
                         return r;
         }
         if (!spec->exec.wants_cluster)
                 return 0;
 
+        roots->current = cluster.file;
         return kubeconfig_exec_read_cluster(cluster.object, &cluster.path, &spec->exec, reterr);
 }
 
@@ -538,7 +572,8 @@ static int check_kind(struct json_object *root, Error *reterr) {
         return 0;
 }
 
-static int choose_context(struct json_object *root, const char *name, char **ret, Error *reterr) {
+/* The first file that names one. */
+static int choose_context(KubeconfigRoots *roots, const char *name, char **ret, Error *reterr) {
         const JsonPath path = { .key = "current-context" };
         int r;
 
@@ -547,27 +582,38 @@ static int choose_context(struct json_object *root, const char *name, char **ret
                 return *ret ? 0 : -ENOMEM;
         }
 
-        r = access_json_read_text(root, NULL, path.key, ret, reterr);
-        if (r < 0)
-                return r;
+        for (size_t i = 0; !*ret && i < roots->n_files; i++) {
+                roots->current = i;
+                r = access_json_read_text(roots->documents[i].items[0], NULL, path.key, ret,
+                                          reterr);
+                if (r < 0)
+                        return r;
+        }
 
-        if (!*ret)
+        if (!*ret) {
+                roots->current = 0;
                 return json_refuse(&path, reterr, "is missing, and no context was chosen");
+        }
         return 0;
 }
 
-static int read_config(struct json_object *root, const char *folder, const char *name,
-                       KubeconfigSpec *spec, Error *reterr) {
+static int read_context(const KubeconfigEntry *context, KubeconfigSpec *spec, Error *reterr) {
+        return kubeconfig_read_line(context, "namespace", &spec->namespace, reterr)
+                       ?: kubeconfig_read_line(context, "user", &spec->user, reterr);
+}
+
+static int read_config(KubeconfigRoots *roots, const char *name, KubeconfigSpec *spec,
+                       Error *reterr) {
         const JsonPath path = { .key = "current-context" };
         KubeconfigEntry context = { .object = NULL };
         bool is_found;
         int r;
 
-        r = check_kind(root, reterr) ?: choose_context(root, name, &spec->context, reterr);
+        r = choose_context(roots, name, &spec->context, reterr);
         if (r < 0)
                 return r;
 
-        r = kubeconfig_find(root, "contexts", "context", spec->context, &context, &is_found,
+        r = kubeconfig_find(roots, "contexts", "context", spec->context, &context, &is_found,
                             reterr);
         if (r < 0)
                 return r;
@@ -575,20 +621,56 @@ static int read_config(struct json_object *root, const char *folder, const char 
                 return json_refuse(name ? NULL : &path, reterr, "there is no context %s",
                                    quote(spec->context, (char[QUOTE_SIZE]){ 0 }));
 
-        return read_cluster_and_user(root, &context, folder, spec, reterr);
+        r = read_context(&context, spec, reterr);
+        return r < 0 ? r : read_cluster_and_user(roots, &context, spec, reterr);
 }
 
-int kubeconfig_spec_parse(const char *text, size_t size, const char *folder, const char *context,
+static void roots_done(KubeconfigRoots *roots) {
+        for (size_t i = 0; roots->documents && i < roots->n_files; i++)
+                documents_wipe(&roots->documents[i]);
+        free(roots->documents);
+}
+
+static int roots_init(KubeconfigRoots *roots, Error *reterr) {
+        roots->documents = calloc(roots->n_files, sizeof(*roots->documents));
+        if (!roots->documents)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < roots->n_files; i++) {
+                const KubeconfigFile *file = &roots->files[i];
+                int r;
+
+                roots->current = i;
+                r = access_json_parse(file->text, file->size, &roots->documents[i], reterr);
+                if (r < 0)
+                        return r;
+                r = check_kind(roots->documents[i].items[0], reterr);
+                if (r < 0)
+                        return r;
+        }
+
+        roots->current = 0;
+        return 0;
+}
+
+/* Says which file it is about. */
+static int refuse_file(const KubeconfigRoots *roots, const Error *error, Error *reterr) {
+        const char *path = roots->files[roots->current].path;
+
+        return path ? error_set(reterr, error->kind, "%s: %s", path, error_message(error))
+                    : error_copy(reterr, error);
+}
+
+int kubeconfig_spec_parse(const KubeconfigFile *files, size_t n_files, const char *context,
                           KubeconfigSpec *ret, Error *reterr) {
+        cleanup(roots_done) KubeconfigRoots roots = { .files = files, .n_files = n_files };
         cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
-        cleanup(documents_wipe) Documents documents = DOCUMENTS_INIT;
+        cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
-        r = access_json_parse(text, size, &documents, reterr);
-        if (r < 0)
-                return r;
-
-        r = read_config(documents.items[0], folder, context, &spec, reterr);
+        r = roots_init(&roots, &error) ?: read_config(&roots, context, &spec, &error);
+        if (error.kind != ERROR_NONE)
+                return refuse_file(&roots, &error, reterr);
         if (r < 0)
                 return r;
 
@@ -604,6 +686,8 @@ static void source_done(KubeconfigSource *source) {
 
 void kubeconfig_spec_done(KubeconfigSpec *spec) {
         free(spec->context);
+        free(spec->namespace);
+        free(spec->user);
         free(spec->server);
         source_done(&spec->ca);
         free(spec->tls_server_name);

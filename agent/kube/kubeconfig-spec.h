@@ -4,8 +4,11 @@
 /*
  * What a kubeconfig says, for one of its contexts
  *
- * Files that are named in it are not read here; their paths are made relative to its folder, as
- * kubectl does. What kubectl refuses is refused, such as two ways to say the same, and besides what
+ * It may be spread over several files, as in $KUBECONFIG: of the entries of one name, and of the current
+ * contexts, the first counts, as a whole.
+ *
+ * Files that are named in it are not read here; their paths are made relative to the folder of the
+ * file that names them, as kubectl does. What kubectl refuses is refused, such as two ways to say the same, and besides what
  * would silently be another access than the one that is meant: impersonation, the old
  * "auth-provider", a program that needs a terminal. Unknown fields are passed over.
  *
@@ -37,7 +40,9 @@ typedef struct KubeconfigExec {
 
 /* Texts are NULL or not empty. */
 typedef struct KubeconfigSpec {
-        char *context; /* its name */
+        char *context;   /* its name */
+        char *namespace; /* that it chooses; NULL: none */
+        char *user;      /* the name of its user */
 
         char *server; /* without a slash at the end */
         KubeconfigSource ca;
@@ -56,9 +61,17 @@ typedef struct KubeconfigSpec {
 
 #define KUBECONFIG_SPEC_INIT ((KubeconfigSpec){ .context = NULL })
 
-/* folder: where the kubeconfig is. context: NULL is its current-context. The text need not end with
- * a NUL. A refusal is one line such as "contexts[1].context.cluster: there is no cluster "x"". */
-int kubeconfig_spec_parse(const char *text, size_t size, const char *folder, const char *context,
+/* One file. The text need not end with a NUL. */
+typedef struct KubeconfigFile {
+        const char *text;
+        size_t size;
+        const char *folder; /* where it is */
+        const char *path;   /* for errors; NULL: they do not name it */
+} KubeconfigFile;
+
+/* At least one file. context: NULL is the current one. A refusal is one line such as
+ * "/etc/x.conf: contexts[1].context.cluster: there is no cluster "x"". */
+int kubeconfig_spec_parse(const KubeconfigFile *files, size_t n_files, const char *context,
                           KubeconfigSpec *ret, Error *reterr);
 
 void kubeconfig_spec_done(KubeconfigSpec *spec);

@@ -69,9 +69,14 @@ static void check_exec(const KubeconfigExec *exec, const KubeconfigSpec *spec) {
 static void check_kubeconfig(const char *text, size_t size) {
         cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
         cleanup(error_done) Error error = ERROR_INIT;
+        const KubeconfigFile files[] = { { text, size / 2, "/folder", "/folder/one" },
+                                         { text, size, "/folder", "/folder/two" } };
         int r;
 
-        r = kubeconfig_spec_parse(text, size, "/folder", NULL, &spec, &error);
+        (void) kubeconfig_spec_parse(files, 2, NULL, &spec, NULL);
+        kubeconfig_spec_done(&spec);
+        r = kubeconfig_spec_parse(&(KubeconfigFile){ text, size, "/folder", NULL }, 1, NULL, &spec,
+                                  &error);
         check_error(r, &error);
         if (r < 0) {
                 check(!spec.context && !spec.server && !spec.token && !spec.exec.command);

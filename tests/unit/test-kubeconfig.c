@@ -42,12 +42,19 @@
 #define USER_AT "users[1].user"
 #define EXEC_AT USER_AT ".exec"
 
+static int parse_one(const char *text, size_t size, const char *context, KubeconfigSpec *ret,
+                     Error *reterr) {
+        const KubeconfigFile file = { .text = text, .size = size, .folder = FOLDER };
+
+        return kubeconfig_spec_parse(&file, 1, context, ret, reterr);
+}
+
 static KubeconfigSpec read_spec(const char *text) {
         KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
-        r = kubeconfig_spec_parse(text, strlen(text), FOLDER, NULL, &spec, &error);
+        r = parse_one(text, strlen(text), NULL, &spec, &error);
         if (r < 0)
                 print_error("%s\n", error_message(&error));
         assert_int_equal(r, 0);
@@ -169,8 +176,7 @@ static void test_refusal(void **state) {
         cleanup(error_done) Error error = ERROR_INIT;
         KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
 
-        assert_true(kubeconfig_spec_parse(refusal->text, strlen(refusal->text), FOLDER, NULL, &spec,
-                                          &error) < 0);
+        assert_true(parse_one(refusal->text, strlen(refusal->text), NULL, &spec, &error) < 0);
         assert_int_equal(error.kind, ERROR_INVALID);
         if (refusal->message)
                 assert_string_equal(error_message(&error), refusal->message);
@@ -255,12 +261,72 @@ static void test_chosen_context(void **state) {
         cleanup(error_done) Error error = ERROR_INIT;
         KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
 
-        assert_true(kubeconfig_spec_parse(text, strlen(text), FOLDER, "zero", &spec, &error) < 0);
+        assert_true(parse_one(text, strlen(text), "zero", &spec, &error) < 0);
         assert_string_equal(error.message,
                             "contexts[0].context.cluster: there is no cluster \"none\"");
         error_done(&error);
-        assert_true(kubeconfig_spec_parse(text, strlen(text), FOLDER, "x", &spec, &error) < 0);
+        assert_true(parse_one(text, strlen(text), "x", &spec, &error) < 0);
         assert_string_equal(error.message, "there is no context \"x\"");
+}
+
+#define FILE_OF(path_, text_) \
+        { .text = (text_), .size = strlen(text_), .folder = "/" path_, .path = "/" path_ "/config" }
+
+/* Of what several files say, the first counts, as a whole, and names files beside itself. */
+static void test_several_files(void **state) {
+        const KubeconfigFile files[] = {
+                FILE_OF("one", "users: [{name: u, user: {tokenFile: t1}}]\n"
+                               "contexts: [{name: only, context: {cluster: c, user: u}}]"),
+                FILE_OF("two", "current-context: both\n"
+                               "users: [{name: u, user: {token: t2}}]\n"
+                               "contexts: [{name: both, context: {cluster: c, user: u, "
+                               "namespace: space}}]"),
+                FILE_OF("three", "current-context: only\n"
+                                 "contexts: [{name: both, context: {cluster: d, user: v}}]\n"
+                                 "clusters: [{name: c, cluster: {server: 'https://h', "
+                                 "certificate-authority: ca}}]"),
+        };
+        cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
+
+        assert_int_equal(kubeconfig_spec_parse(files, 3, NULL, &spec, NULL), 0);
+        assert_string_equal(spec.context, "both");
+        assert_string_equal(spec.namespace, "space");
+        assert_string_equal(spec.user, "u");
+        assert_string_equal(spec.token_file, "/one/t1");
+        assert_null(spec.token);
+        assert_string_equal(spec.ca.file, "/three/ca");
+}
+
+/* A refusal names the file that is wrong. */
+static void test_wrong_file(void **state) {
+        static const struct {
+                const char *second;
+                const char *context;
+                const char *message;
+        } cases[] = {
+                { "kind: Pod", NULL, "/two/config: kind: expected \"Config\"" },
+                { "clusters: [{name: c, cluster: {}}]", "x",
+                  "/two/config: clusters[0].cluster.server: is missing" },
+                { "{}", "x",
+                  "/one/config: contexts[0].context.cluster: there is no cluster \"c\"" },
+                { "{}", "y", "/one/config: there is no context \"y\"" },
+                { "current-context: z", NULL,
+                  "/two/config: current-context: there is no context \"z\"" },
+                { "{}", NULL,
+                  "/one/config: current-context: is missing, and no context was chosen" },
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                const KubeconfigFile files[] = {
+                        FILE_OF("one", "contexts: [{name: x, context: {cluster: c}}]"),
+                        FILE_OF("two", cases[i].second),
+                };
+                cleanup(error_done) Error error = ERROR_INIT;
+                KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
+
+                assert_true(kubeconfig_spec_parse(files, 2, cases[i].context, &spec, &error) < 0);
+                assert_string_equal(error_message(&error), cases[i].message);
+        }
 }
 
 static void test_exec(void **state) {
@@ -318,13 +384,13 @@ static void test_truncated(void **state) {
 
                 assert_non_null(copy);
                 memcpy(copy, text, size);
-                r = kubeconfig_spec_parse(copy, size, FOLDER, NULL, &spec, NULL);
+                r = parse_one(copy, size, NULL, &spec, NULL);
                 assert_true((r < 0) == !spec.server);
         }
 }
 
 int main(void) {
-        struct CMUnitTest tests[10 + N_REFUSALS] = {
+        struct CMUnitTest tests[12 + N_REFUSALS] = {
                 cmocka_unit_test(test_servers),
                 cmocka_unit_test(test_commands),
                 cmocka_unit_test(test_cluster),
@@ -332,17 +398,19 @@ int main(void) {
                 cmocka_unit_test(test_password),
                 cmocka_unit_test(test_json),
                 cmocka_unit_test(test_chosen_context),
+                cmocka_unit_test(test_several_files),
+                cmocka_unit_test(test_wrong_file),
                 cmocka_unit_test(test_exec),
                 cmocka_unit_test(test_exec_beside_others),
                 cmocka_unit_test(test_truncated),
         };
 
         for (size_t i = 0; i < N_REFUSALS; i++)
-                tests[10 + i] = (struct CMUnitTest){
+                tests[12 + i] = (struct CMUnitTest){
                         .name = refusals[i].name,
                         .test_func = test_refusal,
                         .initial_state = (void *) &refusals[i],
                 };
 
-        return _cmocka_run_group_tests("kubeconfig", tests, 10 + N_REFUSALS, NULL, NULL);
+        return _cmocka_run_group_tests("kubeconfig", tests, 12 + N_REFUSALS, NULL, NULL);
 }
