@@ -41,7 +41,7 @@ const FlagSpec flag_specs[] = {
         { "timeout", 0, FLAG_DURATION, FIELD(timeout_sec), FLAG_OF_ALL, "DURATION",
           "of the whole command, such as 30s or 10m; default: none" },
         { "kubeconfig", 0, FLAG_TEXT, FIELD(kubeconfig), FLAG_OF_ALL, "FILE",
-          "instead of $KUBECONFIG" },
+          "instead of $KUBECONFIG, ~/.kube/config" },
         { "context", 0, FLAG_TEXT, FIELD(context), FLAG_OF_ALL, "NAME",
           "of the kubeconfig" },
         { "help", 'h', FLAG_BOOL, FIELD(wants_help), FLAG_OF_ALL, NULL,

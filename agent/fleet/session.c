@@ -3,7 +3,6 @@
 #include "agent/fleet/session.h"
 
 #include <errno.h>
-#include <json-c/json.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include "agent/base/text.h"
 #include "agent/ctl/options.h"
 #include "agent/ctl/terminal.h"
+#include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 #include "agent/kube/retry.h"
 #include "agent/kube/watch.h"
@@ -24,6 +24,7 @@
 /* Of a page in memory. One that is larger is asked for again with fewer objects. */
 #define PAGE_BYTES_MAX ((size_t) 8 << 20)
 #define OBJECT_BYTES_MAX ((size_t) 4 << 20)
+#define METADATA_LIST "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 #define ATTEMPTS_MAX 10u /* as client-go */
 #define REDRAW_USEC USEC_PER_SEC
 
@@ -78,16 +79,61 @@ static int watch_signals(Session *session) {
         return r;
 }
 
+static int connect_with(Session *session, const KubeAccessOptions *access, Error *reterr) {
+        return kube_client_new(&(KubeClientOptions){ .event = session->event, .access = access },
+                               &session->client, reterr);
+}
+
+static int connect_with_list(Session *session, const char *context, const char *list,
+                             Error *reterr) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        r = connect_with(session,
+                         &(KubeAccessOptions){ .kubeconfig_list = list, .context = context },
+                         &error);
+        if (error.kind == ERROR_NONE)
+                return r;
+
+        /* As kubectl: without any file it may still run in a pod. */
+        if (error.kind == ERROR_NOT_FOUND && !context && kube_access_is_pod(NULL))
+                return connect_with(session, &(KubeAccessOptions){ .context = NULL }, reterr);
+        if (error.kind == ERROR_NOT_FOUND)
+                return error_set(reterr, error.kind,
+                                 "there is no kubeconfig: %s; name one by --kubeconfig or "
+                                 "$KUBECONFIG",
+                                 error_message(&error));
+
+        return error_copy(reterr, &error);
+}
+
+/* --kubeconfig, else $KUBECONFIG, else ~/.kube/config, else what a pod has. */
+static int session_connect(Session *session, const SessionOptions *options, Error *reterr) {
+        const char *list = getenv("KUBECONFIG"), *home = getenv("HOME");
+        cleanup(free_p) char *usual = NULL;
+
+        if (options->kubeconfig)
+                return connect_with(session,
+                                    &(KubeAccessOptions){ .kubeconfig = options->kubeconfig,
+                                                          .context = options->context },
+                                    reterr);
+
+        if (asprintf(&usual, "%s/.kube/config", home ?: "") < 0) {
+                usual = NULL;
+                return -ENOMEM;
+        }
+
+        return connect_with_list(session, options->context, list && list[0] ? list : usual, reterr);
+}
+
 static int set_namespace(Session *session, const char *name) {
-        session->namespace = strdup(name ?: "default");
+        const KubeAccess *access = kube_client_access(session->client);
+
+        session->namespace = strdup(name ?: kube_access_namespace(access) ?: "default");
         return session->namespace ? 0 : -ENOMEM;
 }
 
 int session_new(const SessionOptions *options, Session **ret, Error *reterr) {
-        const KubeAccessOptions access = {
-                .kubeconfig = options->kubeconfig ?: getenv("KUBECONFIG"),
-                .context = options->context,
-        };
         cleanup(session_free_p) Session *session = NULL;
         int r;
 
@@ -101,14 +147,16 @@ int session_new(const SessionOptions *options, Session **ret, Error *reterr) {
                 return r;
 
         timer_init(&session->timeout, session->event, /* accuracy_usec= */ 0, on_timeout, session);
-        r = watch_signals(session) ?: set_namespace(session, options->namespace);
+        r = watch_signals(session);
         if (r >= 0 && options->timeout_usec > 0)
                 r = timer_start(&session->timeout, options->timeout_usec);
         if (r < 0)
                 return r;
 
-        r = kube_client_new(&(KubeClientOptions){ .event = session->event, .access = &access },
-                            &session->client, reterr);
+        r = session_connect(session, options, reterr);
+        if (r < 0)
+                return r;
+        r = set_namespace(session, options->namespace);
         if (r < 0)
                 return r;
 
@@ -403,10 +451,10 @@ static int format_page(const KubePath *path, unsigned limit, const char *next, c
 }
 
 /* The page after *next, which then says what comes after it; "" is the first, and the end. */
-static int session_get_page(Session *session, const KubePath *path, unsigned *limit, char **next,
-                            json_object **ret, Error *reterr) {
+static int session_get_page(Session *session, const KubePath *path, const char *accept,
+                            unsigned *limit, char **next, json_object **ret, Error *reterr) {
         cleanup(free_p) char *text = NULL;
-        KubeRequest request = { .verb = "list", .method = "GET" };
+        KubeRequest request = { .verb = "list", .method = "GET", .accept = accept };
         int code = 0, r;
 
         r = format_page(path, *limit, *next, &text);
@@ -440,12 +488,8 @@ static int session_get_page(Session *session, const KubePath *path, unsigned *li
                                 ?: "");
 }
 
-static inline void put_json(json_object **object) {
-        json_object_put(*object);
-}
-
-int session_list(Session *session, const KubePath *path, SessionItem on_item, void *userdata,
-                 Error *reterr) {
+static int list_as(Session *session, const KubePath *path, const char *accept, SessionItem on_item,
+                   void *userdata, Error *reterr) {
         cleanup(free_p) char *next = strdup("");
         unsigned limit = PAGE_OBJECTS;
 
@@ -453,11 +497,11 @@ int session_list(Session *session, const KubePath *path, SessionItem on_item, vo
                 return -ENOMEM;
 
         do {
-                cleanup(put_json) json_object *page = NULL;
+                cleanup(json_object_put_p) json_object *page = NULL;
                 json_object *items;
                 int r;
 
-                r = session_get_page(session, path, &limit, &next, &page, reterr);
+                r = session_get_page(session, path, accept, &limit, &next, &page, reterr);
                 if (r < 0)
                         return r;
 
@@ -472,6 +516,49 @@ int session_list(Session *session, const KubePath *path, SessionItem on_item, vo
         return 0;
 }
 
+int session_list(Session *session, const KubePath *path, SessionItem on_item, void *userdata,
+                 Error *reterr) {
+        return list_as(session, path, /* accept= */ NULL, on_item, userdata, reterr);
+}
+
+int session_list_metadata(Session *session, const KubePath *path, SessionItem on_item,
+                          void *userdata, Error *reterr) {
+        return list_as(session, path, METADATA_LIST, on_item, userdata, reterr);
+}
+
+static bool serves(json_object *list, const char *resource) {
+        json_object *resources = json_get(list, "resources", json_type_array);
+
+        for (size_t i = 0; resources && i < json_object_array_length(resources); i++)
+                if (json_is(json_object_array_get_idx(resources, i), "name", resource))
+                        return true;
+
+        return false;
+}
+
+int session_find_version(Session *session, const char *group, const char *const *versions,
+                         const char *resource, const char **ret, Error *reterr) {
+        for (; *versions; versions++) {
+                const KubePath path = { .group = group, .version = *versions };
+                cleanup(json_object_put_p) json_object *list = NULL;
+                cleanup(error_done) Error error = ERROR_INIT;
+                int r;
+
+                r = session_get(session, &path, &list, &error);
+                if (error.kind != ERROR_NONE && error.kind != ERROR_NOT_FOUND)
+                        return error_copy(reterr, &error);
+                if (r < 0 && error.kind == ERROR_NONE)
+                        return r;
+                if (serves(list, resource)) {
+                        *ret = *versions;
+                        return 0;
+                }
+        }
+
+        *ret = NULL;
+        return 0;
+}
+
 static json_object *make_review(void) {
         static const char text[] =
                 "{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"SelfSubjectReview\"}";
@@ -483,8 +570,8 @@ const char *session_user(Session *session) {
         static const KubePath path = { .group = "authentication.k8s.io",
                                        .version = "v1",
                                        .resource = "selfsubjectreviews" };
-        cleanup(put_json) json_object *review = make_review();
-        cleanup(put_json) json_object *answer = NULL;
+        cleanup(json_object_put_p) json_object *review = make_review();
+        cleanup(json_object_put_p) json_object *answer = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
         json_object *status;
 
@@ -497,7 +584,9 @@ const char *session_user(Session *session) {
         (void) text_set(&session->user,
                         json_get_filled(json_get(status, "userInfo", json_type_object),
                                         "username"));
-        return session->user ?: "an unknown user";
+        return session->user
+               ?: kube_access_user(kube_client_access(session->client))
+               ?: "an unknown user";
 }
 
 /* Of a wait. */

@@ -25,7 +25,8 @@ typedef struct Session Session;
 
 /* Texts are NULL where nothing was given; they are copied. */
 typedef struct SessionOptions {
-        const char *kubeconfig; /* the only file; NULL: those of $KUBECONFIG */
+        const char *
+                kubeconfig; /* the only file; NULL: as kubectl: $KUBECONFIG, ~/.kube/config, a pod */
         const char *context;
         const char *namespace;
         uint64_t timeout_usec; /* of the command; 0: none */
@@ -68,6 +69,14 @@ int session_delete(Session *session, const KubePath *path, json_object *options,
 typedef int (*SessionItem)(json_object *item, void *userdata);
 int session_list(Session *session, const KubePath *path, SessionItem on_item, void *userdata,
                  Error *reterr);
+
+/* The same of their metadata alone, which is little. */
+int session_list_metadata(Session *session, const KubePath *path, SessionItem on_item,
+                          void *userdata, Error *reterr);
+
+/* The first of the versions, ended by NULL, in which the group has the resource; NULL: none has. */
+int session_find_version(Session *session, const char *group, const char *const *versions,
+                         const char *resource, const char **ret, Error *reterr);
 
 /* A collection that is followed while session_wait() waits. Objects are JSON. on_gone may be NULL. */
 typedef struct SessionWatch {

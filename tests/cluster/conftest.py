@@ -100,7 +100,7 @@ def kubeconfig(control_plane: ControlPlane, folder: LabFolder) -> Path:
 @pytest.fixture
 def inplace(control_plane: ControlPlane, folder: LabFolder) -> Inplace:
     """The tool for the cluster, called by one who may do everything."""
-    return Inplace(control_plane.admin_kubeconfig, folder)
+    return Inplace(control_plane.admin_kubeconfig, folder.path)
 
 
 @pytest.fixture

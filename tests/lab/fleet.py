@@ -29,6 +29,7 @@ class Inplace:
         self.program = Path(os.environ["INPLACED_BUILD_DIR"]) / "agent" / "kubectl-inplace"
         self.kubeconfig = kubeconfig
         self.folder = folder
+        self.prefix: list[str] = []  # runs it as a part of another program
 
     def run(self, *arguments: str, timeout: float = 60, **environment: str | Path | None) -> Ran:
         """Calls it and waits for its end; `environment` as for `start`."""
@@ -51,7 +52,7 @@ class Inplace:
             **environment,
         }
         return subprocess.Popen(
-            [str(self.program), *arguments],
+            [*self.prefix, str(self.program), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Workloads as the API server shows them
+ *
+ * Deployments, ReplicaSets, StatefulSets, DaemonSets and pods have a template of the same form (a pod is its
+ * own), and so have ControllerRevisions. What is asked of them here is read from their JSON; what is missing
+ * in it, or of another type, is not there. Pure.
+ */
+
+#include <json-c/json_types.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/base/error.h"
+#include "agent/kube/path.h"
+
+typedef enum WorkloadKind {
+        WORKLOAD_DEPLOYMENT,
+        WORKLOAD_REPLICA_SET,
+        WORKLOAD_STATEFUL_SET,
+        WORKLOAD_DAEMON_SET,
+        WORKLOAD_POD,
+        _WORKLOAD_KIND_MAX,
+} WorkloadKind;
+
+/* "deployment/web", with kubectl's short names and plurals; *ret_name is borrowed from the text. */
+int workload_name_parse(const char *text, WorkloadKind *ret_kind, const char **ret_name,
+                        Error *reterr);
+
+/* "deployment.apps" */
+const char *workload_kind_to_string(WorkloadKind kind);
+
+/* Borrows namespace and name, which may be NULL. */
+KubePath workload_path(WorkloadKind kind, const char *namespace, const char *name);
+
+/* A member however deep: "spec.template.spec"; NULL: there is none. Borrowed. */
+json_object *object_at(json_object *object, const char *path);
+const char *object_text(json_object *object, const char *path);
+int64_t object_integer(json_object *object, const char *path);
+const char *object_name(json_object *object);
+
+/* Its controller has seen the object as it is. */
+bool object_is_observed(json_object *object);
+/* The controller that owns it, a uid; NULL: none. */
+const char *object_owner(json_object *object);
+bool object_is_deleted(json_object *object);
+
+/* The item of a list that has this name; NULL: none. */
+json_object *list_find(json_object *list, const char *key, const char *name);
+
+/* The template of a workload, a ControllerRevision, or a pod. */
+json_object *object_template(json_object *object);
+
+/* NULL: it has no such container. Init containers that keep running count as containers, others do not. */
+const char *template_image(json_object *template, const char *container);
+/* An init container that has ended when the pod runs. */
+bool template_ends(json_object *template, const char *container);
+
+/* All images that the object of container names and images has are the template's. */
+bool template_has_images(json_object *template, json_object *images);
+
+/* {"containers": [{"name", "image"}], "initContainers": ...}: for a strategic merge patch of the template's
+ * spec. NULL: no memory. */
+json_object *template_image_patch(json_object *template, json_object *images);
+
+/* The first place where they differ in more than images and what controllers add, such as
+ * "spec.containers[0].env"; NULL: nowhere. The caller owns *ret. */
+int template_compare(json_object *a, json_object *b, char **ret);
+
+/* A label selector as a query has it; the caller owns *ret. */
+int selector_format(json_object *selector, char **ret);
+/* An empty one matches everything, none nothing. */
+bool selector_matches(json_object *selector, json_object *labels);
+
+/* "2" or "25%" of a number, rounded up. */
+int share_parse(const char *text, int64_t whole, int64_t *ret, Error *reterr);
