@@ -499,7 +499,7 @@ static int kube_call_send(KubeCall *call, const KubeCredentials *credentials) {
         call->n_refused = client->n_refused;
         call->sent_usec = call->heard_usec = kube_client_now(client);
         client->n_sent++;
-        return http_send(client->peer, &request, &call->transfer);
+        return http_send(client->peer, &request, &call->transfer, /* reterr= */ NULL);
 }
 
 static int kube_client_set_target(KubeClient *client, const char *server) {

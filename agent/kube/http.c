@@ -35,6 +35,7 @@
  * lasts; of those there are a handful. */
 #define CONNECTIONS_MAX 8L
 #define ACTIONS_MAX 4
+#define READY_MAX 64
 
 /* Where the server is, and under which name it has to prove who it is. With a name of its own for TLS
  * ("tls-server-name") the requests are addressed to that name, since it is what goes into the handshake and
@@ -54,13 +55,23 @@ struct HttpPeer {
         unsigned n_refs; /* the owner, each transfer, and each caller of callbacks */
         sd_event *event;
         HttpLibrary curl;
-        CURLM *multi;
+        CURLM *multi; /* NULL: curl is not loaded yet */
         Timer timer;
+        Deferred due;        /* curl has to be called in the next turn of the loop */
         bool is_initialised; /* curl is, on our behalf */
         bool is_inside;      /* curl runs, and must not be called again from its callbacks */
         bool is_due;         /* it has to be called again at once */
+        bool has_freed;      /* a transfer from inside curl: http_peer_reap() does the rest */
         HttpTransfer *transfers;
 
+        /* The sockets have one source in the loop: the loop serves one source in each turn, and asks the
+         * kernel about all that are ready again before the next one. */
+        int sockets; /* epoll */
+        sd_event_source *source;
+        struct epoll_event ready[READY_MAX]; /* in this turn */
+        int n_ready;
+
+        bool is_for_any; /* server; else for the target */
         HttpTarget target;
         char *ca;
         char *certificate;
@@ -74,6 +85,7 @@ struct HttpPeer {
 struct HttpTransfer {
         LIST_LINKS(HttpTransfer);
         HttpPeer *peer;
+        char *server; /* NULL: the peer's */
         CURL *easy;
         struct curl_slist *headers;
         struct curl_slist *connect_to;
@@ -403,7 +415,8 @@ static bool set_up_request(HttpTransfer *transfer, const HttpRequest *request) {
         char *url;
         bool is_set;
 
-        if (asprintf(&url, "%s%s", transfer->peer->target.base, request->path) < 0)
+        if (asprintf(&url, "%s%s", transfer->server ?: transfer->peer->target.base, request->path) <
+            0)
                 return false;
 
         is_set = http_set(transfer, CURLOPT_URL, url) &&
@@ -419,12 +432,27 @@ static bool set_up_request(HttpTransfer *transfer, const HttpRequest *request) {
         return is_set && http_set(transfer, CURLOPT_CUSTOMREQUEST, request->method);
 }
 
+/* A shared connection has to notice that its peer is gone. A peer for any server shares nothing: as with
+ * the kubelet, that a server still accepts connections is a part of what a probe asks. */
+static bool set_up_sharing(HttpTransfer *transfer) {
+        if (!transfer->peer->is_for_any)
+                return http_set(transfer, CURLOPT_SOCKOPTFUNCTION, on_socket_made);
+
+        return http_set(transfer, CURLOPT_FRESH_CONNECT, 1L) &&
+               http_set(transfer, CURLOPT_FORBID_REUSE, 1L) &&
+               http_set(transfer, CURLOPT_DNS_CACHE_TIMEOUT, 0L) &&
+               http_set(transfer, CURLOPT_SSL_SESSIONID_CACHE, 0L);
+}
+
 /* A transfer that begins while there is no connection yet waits for it rather than to make another one,
  * since the handshake of TLS shows whether it can be shared. Without TLS only the first answer does, and
  * that may be long in coming. Ending a transfer does not wait until the thread in which curl resolves a
  * name has given up. */
 static bool set_up_connection(HttpTransfer *transfer) {
-        long waits = !transfer->peer->target.is_plain;
+        long waits = !transfer->server && !transfer->peer->target.is_plain;
+
+        if (!set_up_sharing(transfer))
+                return false;
 
         return http_set(transfer, CURLOPT_NOSIGNAL, 1L) &&
                http_set(transfer, CURLOPT_QUICK_EXIT, 1L) &&
@@ -432,7 +460,6 @@ static bool set_up_connection(HttpTransfer *transfer) {
                http_set(transfer, CURLOPT_CONNECTTIMEOUT, (long) HTTP_CONNECT_SECONDS) &&
                http_set(transfer, CURLOPT_BUFFERSIZE, BUFFER_SIZE) &&
                http_set(transfer, CURLOPT_UPLOAD_BUFFERSIZE, BUFFER_SIZE) &&
-               http_set(transfer, CURLOPT_SOCKOPTFUNCTION, on_socket_made) &&
                http_set(transfer, CURLOPT_ERRORBUFFER, transfer->trouble);
 }
 
@@ -508,7 +535,10 @@ static HttpPeer *http_peer_free(HttpPeer *peer) {
 
         if (peer->multi)
                 (void) peer->curl.multi_cleanup(peer->multi);
+        sd_event_source_disable_unref(peer->source);
+        close_p(&peer->sockets);
         timer_done(&peer->timer);
+        deferred_done(&peer->due);
         sd_event_unref(peer->event);
         http_target_done(&peer->target);
         free(peer->ca);
@@ -551,6 +581,7 @@ static void http_transfer_destroy(HttpTransfer *transfer) {
                 explicit_bzero(header->data, strlen(header->data));
         curl->slist_free_all(transfer->headers);
         curl->slist_free_all(transfer->connect_to);
+        free(transfer->server);
         http_peer_unref(transfer->peer);
         free(transfer);
 }
@@ -560,7 +591,7 @@ HttpTransfer *http_transfer_free(HttpTransfer *transfer) {
                 return NULL;
 
         if (transfer->is_running && transfer->peer->is_inside)
-                transfer->is_freed = true; /* http_peer_reap() does the rest */
+                transfer->is_freed = transfer->peer->has_freed = true;
         else
                 http_transfer_destroy(transfer);
         return NULL;
@@ -570,6 +601,10 @@ HttpTransfer *http_transfer_free(HttpTransfer *transfer) {
 static void http_peer_reap(HttpPeer *peer) {
         HttpTransfer *next;
 
+        if (!peer->has_freed)
+                return;
+
+        peer->has_freed = false;
         for (HttpTransfer *transfer = peer->transfers; transfer; transfer = next) {
                 next = transfer->next;
                 if (transfer->is_freed)
@@ -580,13 +615,14 @@ static void http_peer_reap(HttpPeer *peer) {
 static void http_transfer_describe(HttpTransfer *transfer, CURLcode code, Error *ret) {
         const HttpLibrary *curl = &transfer->peer->curl;
         const char *text = transfer->trouble[0] ? transfer->trouble : curl->easy_strerror(code);
+        const char *server = transfer->server ?: transfer->peer->target.server;
         long os_errno = 0;
 
         (void) curl->easy_getinfo(transfer->easy, CURLINFO_OS_ERRNO, &os_errno);
         if (transfer->is_cut)
                 (void) error_set(ret, ERROR_CANCELED, "the rest of it is not needed");
         else if (code != CURLE_OK)
-                http_error_describe(code, transfer->peer->target.server, text, (int) os_errno, ret);
+                http_error_describe(code, server, text, (int) os_errno, ret);
 }
 
 /* A server may say any number. */
@@ -703,47 +739,6 @@ static int http_transfer_set_callbacks(HttpTransfer *transfer) {
         return is_set ? 0 : -ENOMEM;
 }
 
-int http_send(HttpPeer *peer, const HttpRequest *request, HttpTransfer **ret) {
-        cleanup(http_transfer_free_p) HttpTransfer *transfer = NULL;
-        int r;
-
-        transfer = malloc(sizeof(*transfer));
-        if (!transfer)
-                return -ENOMEM;
-
-        peer->n_refs++;
-        *transfer = (HttpTransfer){
-                .peer = peer,
-                .easy = peer->curl.easy_init(),
-                .on_head = request->on_head,
-                .on_data = request->on_data,
-                .on_end = request->on_end,
-                .userdata = request->userdata,
-        };
-        if (!transfer->easy)
-                return -ENOMEM;
-
-        r = http_set_up(transfer, request);
-        if (r < 0)
-                return r;
-
-        r = http_transfer_set_callbacks(transfer);
-        if (r < 0)
-                return r;
-
-        if (peer->curl.multi_add_handle(peer->multi, transfer->easy) != CURLM_OK)
-                return -ENOMEM;
-
-        list_prepend(&peer->transfers, transfer);
-        transfer->is_running = true;
-        *ret = take_ptr(transfer);
-        return 0;
-}
-
-static int http_peer_arm(HttpPeer *peer, uint64_t usec) {
-        return timer_start(&peer->timer, usec);
-}
-
 /* After most of what it reads, curl has to be called again at once: that need not go through the
  * loop, which has others to serve, but can, later. */
 static int http_peer_act(HttpPeer *peer, curl_socket_t fd, int what) {
@@ -758,7 +753,7 @@ static int http_peer_act(HttpPeer *peer, curl_socket_t fd, int what) {
         }
         peer->is_inside = false;
 
-        return peer->is_due ? http_peer_arm(peer, 0) : 0;
+        return peer->is_due ? deferred_request(&peer->due) : 0;
 }
 
 static int http_peer_run(HttpPeer *peer, curl_socket_t fd, int what) {
@@ -772,62 +767,79 @@ static int http_peer_run(HttpPeer *peer, curl_socket_t fd, int what) {
         return r;
 }
 
-static int on_io(sd_event_source *source, int fd, uint32_t events, void *userdata) {
-        int what = (events & (EPOLLIN | EPOLLHUP) ? CURL_CSELECT_IN : 0) |
-                   (events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
-                   (events & EPOLLERR ? CURL_CSELECT_ERR : 0);
+/* While one of them is served another one may be closed, and a new one get its number. */
+static int on_sockets_ready(sd_event_source *source, int fd, uint32_t events, void *userdata) {
+        HttpPeer *peer = userdata;
+        int r = 0;
 
-        return http_peer_run(userdata, fd, what);
+        peer->n_refs++;
+        peer->n_ready = epoll_wait(fd, peer->ready, READY_MAX, 0);
+        for (int i = 0; i < peer->n_ready && r >= 0; i++) {
+                uint32_t what = peer->ready[i].events;
+
+                if (peer->ready[i].data.fd >= 0)
+                        r = http_peer_run(peer, peer->ready[i].data.fd,
+                                          (what & (EPOLLIN | EPOLLHUP) ? CURL_CSELECT_IN : 0) |
+                                                  (what & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
+                                                  (what & EPOLLERR ? CURL_CSELECT_ERR : 0));
+        }
+        peer->n_ready = 0;
+        http_peer_unref(peer);
+        return r;
 }
 
-static int on_timer(void *userdata) {
+static int on_time(void *userdata) {
         return http_peer_run(userdata, CURL_SOCKET_TIMEOUT, 0);
 }
 
-static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *userdata,
-                            void *socket_userdata) {
+static int forget_socket(HttpPeer *peer, int fd) {
+        for (int i = 0; i < peer->n_ready; i++)
+                if (peer->ready[i].data.fd == fd)
+                        peer->ready[i].data.fd = -1;
+
+        (void) epoll_ctl(peer->sockets, EPOLL_CTL_DEL, fd, NULL);
+        return 0;
+}
+
+/* known: not NULL if it was asked for before. */
+static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *userdata, void *known) {
         HttpPeer *peer = userdata;
-        sd_event_source *source = socket_userdata;
-        uint32_t events =
-                (what & CURL_POLL_IN ? EPOLLIN : 0u) | (what & CURL_POLL_OUT ? EPOLLOUT : 0u);
-        int r;
+        struct epoll_event event = {
+                .events = (what & CURL_POLL_IN ? EPOLLIN : 0u) |
+                          (what & CURL_POLL_OUT ? EPOLLOUT : 0u),
+                .data.fd = fd,
+        };
 
-        if (what == CURL_POLL_REMOVE) {
-                sd_event_source_disable_unref(source);
-                return 0;
-        }
-        if (source)
-                return sd_event_source_set_io_events(source, events) < 0 ? -1 : 0;
-
-        r = loop_add_io(peer->event, &source, fd, events, on_io, peer);
-        if (r < 0)
+        if (what == CURL_POLL_REMOVE)
+                return forget_socket(peer, fd);
+        if (epoll_ctl(peer->sockets, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event) < 0)
                 return -1;
 
-        (void) sd_event_source_set_description(source, "http-socket");
-        return peer->curl.multi_assign(peer->multi, fd, source) == CURLM_OK ? 0 : -1;
+        return known || peer->curl.multi_assign(peer->multi, fd, peer) == CURLM_OK ? 0 : -1;
 }
 
 static int on_timer_wanted(CURLM *multi, long timeout_msec, void *userdata) {
         HttpPeer *peer = userdata;
 
         peer->is_due = timeout_msec == 0;
-        if (peer->is_due && peer->is_inside)
-                return 0;
+        if (peer->is_due)
+                return peer->is_inside || deferred_request(&peer->due) >= 0 ? 0 : -1;
         if (timeout_msec < 0) {
                 timer_stop(&peer->timer);
                 return 0;
         }
 
-        return http_peer_arm(peer, (uint64_t) timeout_msec * 1000) < 0 ? -1 : 0;
+        return timer_start(&peer->timer, (uint64_t) timeout_msec * 1000) < 0 ? -1 : 0;
 }
 
 /* Curl runs when the loop says so. */
 static bool http_run_set_up(HttpPeer *peer) {
         CURLMcode (*set)(CURLM * multi, CURLMoption option, ...) = peer->curl.multi_setopt;
         CURLM *multi = peer->multi;
+        long n_max = peer->is_for_any ? 0 /* no limit */ : CONNECTIONS_MAX;
 
         return set(multi, CURLMOPT_PIPELINING, CURLPIPE_MULTIPLEX) == CURLM_OK &&
-               set(multi, CURLMOPT_MAX_HOST_CONNECTIONS, CONNECTIONS_MAX) == CURLM_OK &&
+               set(multi, CURLMOPT_MAX_HOST_CONNECTIONS, n_max) == CURLM_OK &&
                set(multi, CURLMOPT_MAXCONNECTS, CONNECTIONS_MAX) == CURLM_OK &&
                set(multi, CURLMOPT_SOCKETFUNCTION, on_socket_wanted) == CURLM_OK &&
                set(multi, CURLMOPT_SOCKETDATA, peer) == CURLM_OK &&
@@ -870,9 +882,27 @@ static int http_peer_copy_credentials(HttpPeer *peer, const KubeCredentials *cre
         return is_copied ? 0 : -ENOMEM;
 }
 
+static int http_peer_add_sockets(HttpPeer *peer) {
+        int r;
+
+        peer->sockets = epoll_create1(EPOLL_CLOEXEC);
+        if (peer->sockets < 0)
+                return -errno;
+
+        r = loop_add_io(peer->event, &peer->source, peer->sockets, EPOLLIN, on_sockets_ready, peer);
+        if (r >= 0)
+                (void) sd_event_source_set_description(peer->source, "http-sockets");
+        return r;
+}
+
 /* curl counts how often it was initialised, and does that under a lock of its own. */
 static int http_peer_start_library(HttpPeer *peer) {
         const HttpLibrary *curl = &peer->curl;
+        int r;
+
+        r = http_peer_add_sockets(peer);
+        if (r < 0)
+                return r;
 
         peer->is_initialised = curl->global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
         peer->multi = peer->is_initialised ? curl->multi_init() : NULL;
@@ -885,18 +915,29 @@ int http_load(Error *reterr) {
         return http_library_load(HTTP_LIBRARY_NAME, &ignored, reterr);
 }
 
+static int http_peer_make(sd_event *event, HttpPeer **ret) {
+        HttpPeer *peer = malloc(sizeof(*peer));
+
+        if (!peer)
+                return -ENOMEM;
+
+        *peer = (HttpPeer){ .n_refs = 1, .event = sd_event_ref(event), .sockets = -1 };
+        timer_init(&peer->timer, event, /* accuracy_usec= */ 1, on_time, peer);
+        deferred_init(&peer->due, event, on_time, peer);
+        *ret = peer;
+        return 0;
+}
+
 int http_peer_new(sd_event *event, const KubeCredentials *credentials, HttpPeer **ret,
                   Error *reterr) {
 
         cleanup(http_peer_unref_p) HttpPeer *peer = NULL;
         int r;
 
-        peer = malloc(sizeof(*peer));
-        if (!peer)
-                return -ENOMEM;
+        r = http_peer_make(event, &peer);
+        if (r < 0)
+                return r;
 
-        *peer = (HttpPeer){ .n_refs = 1, .event = sd_event_ref(event) };
-        timer_init(&peer->timer, event, /* accuracy_usec= */ 1, on_timer, peer);
         r = http_library_load(HTTP_LIBRARY_NAME, &peer->curl, reterr);
         if (r < 0)
                 return r;
@@ -915,6 +956,69 @@ int http_peer_new(sd_event *event, const KubeCredentials *credentials, HttpPeer 
                 return r;
 
         *ret = take_ptr(peer);
+        return 0;
+}
+
+int http_peer_new_for_any(sd_event *event, HttpPeer **ret) {
+        HttpPeer *peer;
+        int r;
+
+        r = http_peer_make(event, &peer);
+        if (r < 0)
+                return r;
+
+        peer->is_for_any = true;
+        peer->is_unverified = true;
+        *ret = peer;
+        return 0;
+}
+
+int http_send(HttpPeer *peer, const HttpRequest *request, HttpTransfer **ret, Error *reterr) {
+        cleanup(http_transfer_free_p) HttpTransfer *transfer = NULL;
+        int r;
+
+        if (!peer->multi) {
+                r = http_library_load(HTTP_LIBRARY_NAME, &peer->curl, reterr);
+                if (r >= 0)
+                        r = http_peer_start_library(peer);
+                if (r < 0)
+                        return r;
+        }
+
+        transfer = malloc(sizeof(*transfer));
+        if (!transfer)
+                return -ENOMEM;
+
+        peer->n_refs++;
+        *transfer = (HttpTransfer){
+                .peer = peer,
+                .easy = peer->curl.easy_init(),
+                .on_head = request->on_head,
+                .on_data = request->on_data,
+                .on_end = request->on_end,
+                .userdata = request->userdata,
+        };
+        if (!transfer->easy)
+                return -ENOMEM;
+
+        r = text_copy(request->server, &transfer->server);
+        if (r < 0)
+                return r;
+
+        r = http_set_up(transfer, request);
+        if (r < 0)
+                return r;
+
+        r = http_transfer_set_callbacks(transfer);
+        if (r < 0)
+                return r;
+
+        if (peer->curl.multi_add_handle(peer->multi, transfer->easy) != CURLM_OK)
+                return -ENOMEM;
+
+        list_prepend(&peer->transfers, transfer);
+        transfer->is_running = true;
+        *ret = take_ptr(transfer);
         return 0;
 }
 

@@ -6,8 +6,8 @@
  *
  * This is where libcurl is, which is loaded when it is first needed. A peer keeps connections to its
  * server and lets as many requests as possible share one. It never changes: other credentials need
- * another one. Nothing is tried again, no redirect is followed, and no
- * time limit is kept here but those of connecting: 15 s, and 30 s until a connection that has died is
+ * another one. There is also a peer for any server, which shares nothing but what curl needs for itself.
+ * Nothing is tried again, no redirect is followed, and no time limit is kept here but those of connecting: 15 s, and 30 s until a connection that has died is
  * noticed.
  *
  * Callbacks run from the event loop only. In any of them any transfer may be freed.
@@ -31,6 +31,10 @@ int http_load(Error *reterr);
 int http_peer_new(sd_event *event, const KubeCredentials *credentials, HttpPeer **ret,
                   Error *reterr);
 
+/* For requests to servers of their own, each on a connection of its own, without credentials or a proxy; who the
+ * server is is not verified. libcurl is loaded for the first request. */
+int http_peer_new_for_any(sd_event *event, HttpPeer **ret);
+
 /* Transfers that still run keep the peer alive. Returns NULL. */
 HttpPeer *http_peer_unref(HttpPeer *peer);
 
@@ -46,6 +50,7 @@ typedef struct HttpEnd {
 } HttpEnd;
 
 typedef struct HttpRequest {
+        const char *server; /* "http://10.0.0.7:8080" if the peer is for any; else NULL */
         const char *method;
         const char *path;  /* and query */
         const char *token; /* NULL: none */
@@ -65,8 +70,9 @@ typedef struct HttpRequest {
         void *userdata;
 } HttpRequest;
 
-/* Not from within on_head or on_data. Everything is copied. */
-int http_send(HttpPeer *peer, const HttpRequest *request, HttpTransfer **ret);
+/* Not from within on_head or on_data. Everything is copied. Refused with one line, only by a peer for any
+ * server, if libcurl cannot be loaded. */
+int http_send(HttpPeer *peer, const HttpRequest *request, HttpTransfer **ret, Error *reterr);
 
 /* Ends it if it still runs; no callback runs after that. Returns NULL. */
 HttpTransfer *http_transfer_free(HttpTransfer *transfer);

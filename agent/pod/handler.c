@@ -33,7 +33,6 @@
 typedef int (*HandlerHttpDone)(int status, const Error *error, void *userdata);
 
 typedef struct HandlerHttp {
-        sd_event *event;
         char *host; /* as it stands in an address: with brackets if it needs them */
         unsigned port;
         char *path;
@@ -44,7 +43,7 @@ typedef struct HandlerHttp {
         unsigned n_redirects;
         char *body; /* its beginning */
         size_t body_size;
-        HttpPeer *peer;
+        HttpPeer *peer; /* borrowed */
         HttpTransfer *transfer;
         HandlerHttpDone on_done;
         void *userdata;
@@ -55,7 +54,6 @@ static HandlerHttp *handler_http_free(HandlerHttp *http) {
                 return NULL;
 
         http_transfer_free(http->transfer);
-        http_peer_unref(http->peer);
         for (char **header = http->headers; header && *header; header++)
                 free(*header);
         free(http->headers);
@@ -63,7 +61,6 @@ static HandlerHttp *handler_http_free(HandlerHttp *http) {
         free(http->host);
         free(http->plain_host);
         free(http->body);
-        sd_event_unref(http->event);
         free(http);
         return NULL;
 }
@@ -146,7 +143,6 @@ static int copy_headers(HandlerHttp *http, const HandlerSpec *spec, const char *
 
 static int http_end(HandlerHttp *http, int status, const Error *error) {
         http->transfer = http_transfer_free(http->transfer);
-        http->peer = http_peer_unref(http->peer);
         return http->on_done(status, error, http->userdata);
 }
 
@@ -157,15 +153,16 @@ static int on_head(int code, void *userdata) {
 /* Without memory for it the body is cut earlier, which changes nothing but the output. */
 static int on_data(const char *data, size_t size, void *userdata) {
         HandlerHttp *http = userdata;
-        size_t room = HANDLER_OUTPUT_MAX - http->body_size;
+        size_t room = HANDLER_OUTPUT_MAX - http->body_size, n = size < room ? size : room;
+        char *body;
 
-        if (!http->body)
-                http->body = malloc(HANDLER_OUTPUT_MAX);
-        if (!http->body)
+        body = realloc(http->body, http->body_size + n + 1);
+        if (!body)
                 return -ECANCELED;
 
-        memcpy(http->body + http->body_size, data, size < room ? size : room);
-        http->body_size += size < room ? size : room;
+        http->body = body;
+        memcpy(body + http->body_size, data, n);
+        http->body_size += n;
         return size > room ? -ECANCELED : 0;
 }
 
@@ -196,7 +193,6 @@ static int http_request_plainly(HandlerHttp *http) {
 
         drop_authorization(http);
         http->transfer = http_transfer_free(http->transfer);
-        http->peer = http_peer_unref(http->peer);
         r = http_request(http, "http", &error);
         return r < 0 && error.kind != ERROR_NONE ? http_end(http, 0, &error) : r;
 }
@@ -284,7 +280,6 @@ static int http_follow(HandlerHttp *http, const Redirect *redirect, int status) 
         http->port = redirect->port;
         http->body_size = 0;
         http->transfer = http_transfer_free(http->transfer);
-        http->peer = http_peer_unref(http->peer);
         r = http_request(http, redirect->scheme, &error);
         return r < 0 && error.kind != ERROR_NONE ? http_end(http, 0, &error) : r;
 }
@@ -304,7 +299,7 @@ static int on_end(const HttpEnd *end, void *userdata) {
 }
 
 static int http_request(HandlerHttp *http, const char *scheme, Error *reterr) {
-        const HttpRequest request = {
+        HttpRequest request = {
                 .method = "GET",
                 .path = http->path,
                 .headers = (const char *const *) http->headers,
@@ -314,17 +309,14 @@ static int http_request(HandlerHttp *http, const char *scheme, Error *reterr) {
                 .userdata = http,
         };
         cleanup(free_p) char *server = NULL;
-        KubeCredentials anonymous = { .proxy = "", .is_unverified = true };
-        int r;
 
         if (asprintf(&server, "%s://%s:%u", scheme, http->host, http->port) < 0) {
                 server = NULL;
                 return -ENOMEM;
         }
 
-        anonymous.server = server;
-        r = http_peer_new(http->event, &anonymous, &http->peer, reterr);
-        return r < 0 ? r : http_send(http->peer, &request, &http->transfer);
+        request.server = server;
+        return http_send(http->peer, &request, &http->transfer, reterr);
 }
 
 static int http_copy(HandlerHttp *http, const HandlerSpec *spec, const char *host,
@@ -356,7 +348,7 @@ static int handler_http_new(const HandlerOptions *options, HandlerHttpDone on_do
                 return -ENOMEM;
 
         *http = (HandlerHttp){
-                .event = sd_event_ref(options->event),
+                .peer = options->http,
                 .allows_plain = options->allows_plain,
                 .redirects_max = options->redirects_max,
                 .on_done = on_done,

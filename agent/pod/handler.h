@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <systemd/sd-event.h>
 
+#include "agent/kube/http.h"
 #include "agent/pod/handler-spec.h"
 #include "agent/rpc/client.h"
 
@@ -56,6 +57,7 @@ typedef struct HandlerOptions {
         RpcClient *client;            /* of the runtime, for exec; NULL: it is not there */
         const char *container_id;     /* of the runtime */
         CompletionQueue *completions; /* for grpc; else it may be NULL */
+        HttpPeer *http;               /* for any server, for httpGet; outlives the handler */
         const char *address;          /* of the pod, for a spec without a host; NULL: unknown */
         const char *user_agent;       /* unless the spec has one */
         bool allows_plain; /* asks a server again that was asked by https and speaks plain HTTP, without

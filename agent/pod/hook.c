@@ -13,6 +13,7 @@
 
 struct Hook {
         HandlerKind kind;
+        HttpPeer *http;
         Handler *handler;
         HookDone on_done;
         void *userdata;
@@ -75,6 +76,11 @@ int hook_run(sd_event *event, const HandlerSpec *spec, const HookTarget *target,
                 return -ENOMEM;
 
         *hook = (Hook){ .kind = spec->kind, .on_done = on_done, .userdata = userdata };
+        r = http_peer_new_for_any(event, &hook->http);
+        if (r < 0)
+                return r;
+
+        options.http = hook->http;
         options.userdata = hook;
         r = handler_run(&options, &hook->handler);
         if (r < 0)
@@ -89,6 +95,7 @@ Hook *hook_free(Hook *hook) {
                 return NULL;
 
         handler_free(hook->handler);
+        http_peer_unref(hook->http);
         free(hook);
         return NULL;
 }

@@ -25,6 +25,7 @@ typedef struct Probe Probe;
 typedef struct ProbeOptions {
         sd_event *event;
         CompletionQueue *completions;
+        HttpPeer *http; /* for any server */
         Log *log;
         uint64_t first_delay_usec; /* for the first probe, in which many begin */
 

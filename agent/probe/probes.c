@@ -42,6 +42,7 @@
 struct Probes {
         ProbesOptions options;
         char *node_name;
+        HttpPeer *http; /* of all probes by HTTP */
         PodsWatcher watcher;
         KubeResource *resource;
 
@@ -455,6 +456,7 @@ static int add_probe(Probes *probes, ProbeSpec *spec, size_t i_new, Probe **ret)
         ProbeOptions options = {
                 .event = probes->options.event,
                 .completions = probes->options.completions,
+                .http = probes->http,
                 .log = probes->options.log,
                 .first_delay_usec = i_new * SPREAD_USEC,
                 .find_client = find_client,
@@ -676,7 +678,9 @@ int probes_new(const ProbesOptions *options, Probes **ret) {
         if (!probes->node_name)
                 return -ENOMEM;
 
-        r = add_resource(probes);
+        r = http_peer_new_for_any(options->event, &probes->http);
+        if (r >= 0)
+                r = add_resource(probes);
         if (r < 0)
                 return r;
 
@@ -694,6 +698,7 @@ Probes *probes_free(Probes *probes) {
         for (size_t i = 0; i < probes->n_items; i++)
                 probe_free(probes->items[i]);
         free(probes->items);
+        http_peer_unref(probes->http);
         timer_done(&probes->list_due);
         timer_done(&probes->write_due);
         kube_patch_done(&probes->write);

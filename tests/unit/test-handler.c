@@ -39,6 +39,7 @@ typedef struct Fixture {
 
         HandlerSpec spec;
         HandlerOptions options;
+        HttpPeer *http;
         Handler *handler;
         unsigned n_done;
         HandlerOutcome outcome;
@@ -76,11 +77,13 @@ static int set_up(void **state) {
         assert_true(sd_event_new(&f->event) >= 0);
         plain_server_open(&f->server, f->event, 1, 0);
         f->port = f->server.port;
+        assert_int_equal(http_peer_new_for_any(f->event, &f->http), 0);
         f->options = (HandlerOptions){
                 .event = f->event,
                 .spec = &f->spec,
                 .client = (RpcClient *) &fake_runtime,
                 .container_id = "c1",
+                .http = f->http,
                 .address = "127.0.0.1",
                 .user_agent = "tester/1",
                 .allows_plain = true,
@@ -100,6 +103,7 @@ static int tear_down(void **state) {
         Fixture *f = *state;
 
         handler_free(f->handler);
+        http_peer_unref(f->http);
         handler_spec_done(&f->spec);
         plain_server_close(&f->server);
         sd_event_unref(f->event);
@@ -691,6 +695,37 @@ static void test_sleep(void **state) {
         finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it did not finish within 0 s");
 }
 
+/* A probe asks, too, whether the server still accepts connections. */
+static void test_http_connections(void **state) {
+        Fixture *f = *state;
+
+        f->server.answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        f->server.stays_open = true;
+        for (unsigned i = 1; i <= 3; i++) {
+                start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
+                finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
+                assert_int_equal(f->server.n_connections, i);
+        }
+}
+
+/* Requests to one server that does not answer wait for each other in no way. */
+static void test_http_many(void **state) {
+        Fixture *f = *state;
+        Handler *handlers[20];
+
+        for (unsigned i = 0; i < 20; i++) {
+                start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
+                handlers[i] = take_ptr(f->handler);
+        }
+        while (f->server.n_connections < 20)
+                assert_true(sd_event_run(f->event, WAIT_USEC) > 0);
+        f->server.answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
+        finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
+        for (unsigned i = 0; i < 20; i++)
+                handler_free(handlers[i]);
+}
+
 static void test_dropped(void **state) {
         static const char *const handlers[] = {
                 EXEC,
@@ -724,6 +759,8 @@ int main(void) {
                 TEST(test_http_statuses),
                 TEST(test_http_redirects),
                 TEST(test_http_redirect_headers),
+                TEST(test_http_connections),
+                TEST(test_http_many),
                 TEST(test_exec_flood),
                 TEST(test_https),
                 TEST(test_tcp),
