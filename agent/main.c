@@ -23,6 +23,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/loop.h"
 #include "agent/components.h"
+#include "agent/layer-status.h"
 #include "agent/options.h"
 
 #define EXIT_USAGE 2
@@ -295,6 +296,9 @@ int main(int argc, char **argv) {
                 .userdata = &n_problems,
         };
         int r;
+
+        if (argc == 2 && strcmp(argv[1], "--print-layer-status") == 0)
+                return layer_status_print(LAYER_STATUS_MOUNTS, stdout);
 
         prevent_core_dumps();
         r = options_read(argv, &program.options, &visitor);

@@ -70,6 +70,8 @@ const char *const cri_method_names[] = {
         "ListStatuses",
         "List",
         "Read",
+        "Info",
+        "Stat",
         "Subscribe",
         NULL,
 };

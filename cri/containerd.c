@@ -16,6 +16,7 @@
 
 static const RpcMethod list_ingests_method = CONTENT_METHOD("ListStatuses", list_statuses_response);
 static const RpcMethod list_method = CONTENT_METHOD("List", list_content_response);
+static const RpcMethod info_method = CONTENT_METHOD("Info", info_response);
 static const RpcMethod read_method = CONTENT_METHOD("Read", read_content_response);
 
 int content_list_ingests(RpcClient *client, RpcDone done, void *userdata, RpcCall **ret) {
@@ -37,6 +38,16 @@ int content_list(RpcClient *client, const char *const *filters, size_t n_filters
                                done, userdata, ret);
 }
 
+int content_info(RpcClient *client, const char *digest, RpcDone done, void *userdata,
+                 RpcCall **ret) {
+        Containerd__Services__Content__V1__InfoRequest request =
+                CONTAINERD__SERVICES__CONTENT__V1__INFO_REQUEST__INIT;
+
+        request.digest = (char *) digest;
+        return rpc_call_unary(client, &info_method, &request.base, CONTENT_TIMEOUT_USEC, done,
+                              userdata, ret);
+}
+
 int content_read(RpcClient *client, const char *digest, RpcMessage on_part, RpcDone done,
                  void *userdata, RpcCall **ret) {
         Containerd__Services__Content__V1__ReadContentRequest request =
@@ -45,6 +56,24 @@ int content_read(RpcClient *client, const char *digest, RpcMessage on_part, RpcD
         request.digest = (char *) digest;
         return rpc_call_stream(client, &read_method, &request.base, CONTENT_TIMEOUT_USEC, on_part,
                                done, userdata, ret);
+}
+
+static const RpcMethod stat_method = {
+        .path = "/containerd.services.snapshots.v1.Snapshots/Stat",
+        .reply = &containerd__services__snapshots__v1__stat_snapshot_response__descriptor,
+        .metadata_key = "containerd-namespace",
+        .metadata_value = "k8s.io",
+};
+
+int snapshot_stat(RpcClient *client, const char *snapshotter, const char *name, RpcDone done,
+                  void *userdata, RpcCall **ret) {
+        Containerd__Services__Snapshots__V1__StatSnapshotRequest request =
+                CONTAINERD__SERVICES__SNAPSHOTS__V1__STAT_SNAPSHOT_REQUEST__INIT;
+
+        request.snapshotter = (char *) snapshotter;
+        request.key = (char *) name;
+        return rpc_call_unary(client, &stat_method, &request.base, CONTENT_TIMEOUT_USEC, done,
+                              userdata, ret);
 }
 
 static const RpcMethod subscribe_method = {

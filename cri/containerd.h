@@ -25,9 +25,24 @@ int content_list_ingests(RpcClient *client, RpcDone done, void *userdata, RpcCal
 int content_list(RpcClient *client, const char *const *filters, size_t n_filters,
                  RpcMessage on_list, RpcDone done, void *userdata, RpcCall **ret);
 
+/* ContentInfoReply: a complete blob with its labels; NOT_FOUND if there is none. */
+int content_info(RpcClient *client, const char *digest, RpcDone done, void *userdata,
+                 RpcCall **ret);
+
 /* A stream of ContentPart: the bytes of a blob. */
 int content_read(RpcClient *client, const char *digest, RpcMessage on_part, RpcDone done,
                  void *userdata, RpcCall **ret);
+
+/*
+ * Snapshots (containerd.services.snapshots.v1)
+ *
+ * How a snapshotter keeps the unpacked layers of images: most have them on the disk, some fetch them when
+ * their files are read.
+ */
+
+/* SnapshotReply: a snapshot with its labels; NOT_FOUND if the snapshotter has none of that name. */
+int snapshot_stat(RpcClient *client, const char *snapshotter, const char *name, RpcDone done,
+                  void *userdata, RpcCall **ret);
 
 /*
  * Events of images (containerd.services.events.v1)

@@ -6,6 +6,7 @@
  */
 
 #include "proto/containerd/services/content/v1/content.pb-c.h"
+#include "proto/containerd/services/snapshots/v1/snapshots.pb-c.h"
 #include "proto/runtime/v1/api.pb-c.h"
 
 typedef Runtime__V1__VersionResponse CriVersion;
@@ -31,3 +32,9 @@ typedef Containerd__Services__Content__V1__Status ContentIngest;
 typedef Containerd__Services__Content__V1__ListContentResponse ContentList;
 typedef Containerd__Services__Content__V1__Info ContentInfo;
 typedef Containerd__Services__Content__V1__ReadContentResponse ContentPart;
+typedef Containerd__Services__Content__V1__InfoResponse ContentInfoReply;
+typedef Containerd__Services__Content__V1__Info__LabelsEntry ContentLabel;
+
+typedef Containerd__Services__Snapshots__V1__StatSnapshotResponse SnapshotReply;
+typedef Containerd__Services__Snapshots__V1__Info SnapshotInfo;
+typedef Containerd__Services__Snapshots__V1__Info__LabelsEntry SnapshotLabel;

@@ -242,3 +242,16 @@ void make_plain_text(char *text) {
                 if ((unsigned char) *text < ' ' || (unsigned char) *text >= 0x7f)
                         *text = '?';
 }
+
+Inplaced__V1__OnDemand *on_demand_message(const ImageOnDemand *found, Inplaced__V1__OnDemand *ret) {
+        if (found->n_layers == 0)
+                return NULL;
+
+        inplaced__v1__on_demand__init(ret);
+        ret->layers = found->n_layers;
+        ret->all_layers = found->n_layers_all;
+        ret->counted = found->is_counted;
+        ret->bytes_present = found->bytes_present;
+        ret->bytes_total = found->bytes_total;
+        return ret;
+}

@@ -82,6 +82,9 @@ typedef struct RequestedBy {
 int requested_by_add(RequestedBy *requested, const Image *image);
 void requested_by_done(RequestedBy *requested);
 
+/* Fills the message and returns it; NULL if no layer is fetched on demand. */
+Inplaced__V1__OnDemand *on_demand_message(const ImageOnDemand *found, Inplaced__V1__OnDemand *ret);
+
 /* Borrows from the runtime. */
 int runtime_message_init(Inplaced__V1__Runtime *message, const Api *api, const Runtime *runtime);
 void runtime_message_done(Inplaced__V1__Runtime *message);

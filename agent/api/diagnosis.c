@@ -88,6 +88,37 @@ static int visit_runtime(const DiagnosisSubject *subject, const DiagnosisVisitor
                                 visitor->userdata);
 }
 
+/* Images that are requested, and of which a part may not be on the node. */
+static int visit_on_demand(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {
+        cleanup(free_p) char *text = NULL;
+        uint64_t present = 0, total = 0;
+        size_t n = 0, n_hidden = 0;
+
+        for (size_t i = 0; i < images_count(subject->images); i++) {
+                const ImageStatus *status = image_status(images_get(subject->images, i));
+                const ImageOnDemand *found = &status->on_demand;
+
+                n += found->n_layers > 0;
+                n_hidden += found->n_layers > 0 && !found->is_counted;
+                present += found->bytes_present;
+                total += found->bytes_total;
+        }
+        if (n == 0)
+                return 0;
+
+        if (asprintf(
+                    &text,
+                    "layers of %zu images; %.1f of %.1f MB of them were on the node when they were "
+                    "pulled, and of %zu images this cannot be seen; a request with complete waits "
+                    "for all",
+                    n, (double) present / 1e6, (double) total / 1e6, n_hidden) < 0) {
+                text = NULL;
+                return -ENOMEM;
+        }
+
+        return visitor->on_fact("fetched on demand", text, visitor->userdata);
+}
+
 /* A container or a sandbox may hide the runtime's folder. The runtime is not affected. */
 static int visit_hidden_disk(const char *path, int number, const DiagnosisVisitor *visitor) {
         cleanup(free_p) char *text = NULL;
@@ -281,6 +312,8 @@ int diagnosis_visit(const DiagnosisSubject *subject, const DiagnosisVisitor *vis
                 r = visit_runtime(subject, visitor);
         if (r >= 0 && subject->images)
                 r = visit_disk(subject, visitor);
+        if (r >= 0 && subject->images)
+                r = visit_on_demand(subject, visitor);
         if (r >= 0 && subject->cluster.visit)
                 r = subject->cluster.visit(subject->cluster.source, visitor);
         if (r >= 0 && subject->pods.visit)

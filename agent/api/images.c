@@ -6,6 +6,7 @@
 
 #include "agent/api/calls.h"
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 
 typedef Inplaced__V1__Image ImageMessage;
 
@@ -28,6 +29,7 @@ void listing_drop(ImageListing *listing) {
 typedef struct ImageEntry {
         ImageMessage message;
         RequestedBy requested;
+        Inplaced__V1__OnDemand on_demand;
 } ImageEntry;
 
 typedef struct ImageMessages {
@@ -43,8 +45,8 @@ static void image_messages_done(ImageMessages *messages) {
         free(messages->list);
 }
 
-/* The owners of the image under one of its names. */
-static int add_owners_of(RequestedBy *requested, const Api *api, const char *reference) {
+/* What is known of the image under one of its names. */
+static int add_known(ImageEntry *entry, const Api *api, const char *reference) {
         cleanup(free_p) char *name = NULL;
         const Image *image;
         ImageRef ref;
@@ -58,7 +60,13 @@ static int add_owners_of(RequestedBy *requested, const Api *api, const char *ref
                 return r;
 
         image = images_find(api->images, name, image_ref_tag_or_digest(&ref));
-        return image ? requested_by_add(requested, image) : 0;
+        if (!image)
+                return 0;
+
+        if (text_equal(image_status(image)->image_id, entry->message.id))
+                entry->message.on_demand =
+                        on_demand_message(&image_status(image)->on_demand, &entry->on_demand);
+        return requested_by_add(&entry->requested, image);
 }
 
 /* Moves the texts that can be passed on to the front and counts them. */
@@ -91,9 +99,9 @@ static int image_entry_init(ImageEntry *entry, const Api *api, CriImage *image) 
         message->size_bytes = image->size;
         message->pinned = image->pinned;
         for (size_t i = 0; r >= 0 && i < message->n_repo_tags; i++)
-                r = add_owners_of(&entry->requested, api, message->repo_tags[i]);
+                r = add_known(entry, api, message->repo_tags[i]);
         for (size_t i = 0; r >= 0 && i < message->n_repo_digests; i++)
-                r = add_owners_of(&entry->requested, api, message->repo_digests[i]);
+                r = add_known(entry, api, message->repo_digests[i]);
         message->requested_by = entry->requested.words;
         message->n_requested_by = entry->requested.n_words;
         return r;

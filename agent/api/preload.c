@@ -162,9 +162,16 @@ static size_t count_plain(char **texts) {
         return n;
 }
 
+/* An event and what it points to. */
+typedef struct PreloadNews {
+        Inplaced__V1__PreloadEvent event;
+        Inplaced__V1__OnDemand on_demand;
+} PreloadNews;
+
 /* Borrows everything that it is given for the life of the event. */
-static void preload_event_init(Inplaced__V1__PreloadEvent *event, const Preload *preload,
-                               const char *image, const ImageStatus *status) {
+static void preload_news_init(PreloadNews *news, const Preload *preload, const char *image,
+                              const ImageStatus *status) {
+        Inplaced__V1__PreloadEvent *event = &news->event;
         bool has_failed = status->reason != PULL_REASON_NONE;
 
         inplaced__v1__preload_event__init(event);
@@ -183,6 +190,7 @@ static void preload_event_init(Inplaced__V1__PreloadEvent *event, const Preload 
         }
         event->reason = (char *) (has_failed ? pull_reason_to_string(status->reason) : "");
         event->message = status->message ?: (char *) "";
+        event->on_demand = on_demand_message(&status->on_demand, &news->on_demand);
         if (status->step == IMAGE_STEP_WAITING_FOR_RUNTIME)
                 event->message = plain_text(diagnosis_runtime_sentence(preload->api->runtimes));
         if (status->phase != IMAGE_SUCCEEDED)
@@ -196,16 +204,16 @@ static void preload_event_init(Inplaced__V1__PreloadEvent *event, const Preload 
 
 static int preload_send(Preload *preload, PreloadItem *item) {
         ImageStatus status = status_of(preload, item);
-        Inplaced__V1__PreloadEvent event;
+        PreloadNews news;
 
-        preload_event_init(&event, preload, item->asked, &status);
+        preload_news_init(&news, preload, item->asked, &status);
         item->is_pending = false;
         if (image_phase_is_final(status.phase) || preload->detach) {
                 item->is_finished = true;
                 preload->n_unfinished--;
         }
 
-        return rpc_request_send(preload->request, &event.base);
+        return rpc_request_send(preload->request, &news.event.base);
 }
 
 static int on_ready(RpcRequest *request, void *userdata) {
@@ -507,6 +515,7 @@ static void read_limits(const PreloadMessage *message, DesiredImage *desired) {
         desired->policy = message->pull_policy == INPLACED__V1__PULL_POLICY__PULL_POLICY_ALWAYS
                                   ? PULL_POLICY_ALWAYS
                                   : PULL_POLICY_IF_NOT_PRESENT;
+        desired->is_complete = message->complete;
         if (message->timeout_seconds > 0)
                 desired->timeout_sec = message->timeout_seconds;
         if (message->backoff_limit_presence_case ==

@@ -65,21 +65,40 @@ static char *short_names(const Inplaced__V1__Image *image) {
         return names;
 }
 
+/* "10.1 MB", or, if only a part may be there, "0.1/10.1 MB on demand". NULL: no memory. */
+static char *size_text(const Inplaced__V1__Image *image) {
+        const Inplaced__V1__OnDemand *on_demand = image->on_demand;
+        uint64_t size = image->size_bytes, missing;
+        char *text;
+
+        if (!on_demand)
+                return strdup(format_size(size, FORMAT_BUFFER));
+
+        missing = on_demand->bytes_total - on_demand->bytes_present;
+        missing = missing < size ? missing : size;
+        return asprintf(&text, "%s%s on demand", on_demand->counted ? "" : "?/",
+                        on_demand->counted ? format_share(size - missing, size, FORMAT_BUFFER)
+                                           : format_size(size, FORMAT_BUFFER)) < 0
+                       ? NULL
+                       : text;
+}
+
 static int add_row(Table *table, const Inplaced__V1__Image *image, bool is_wide) {
         cleanup(free_p) char *names =
                 is_wide ? text_join(image->repo_tags, image->n_repo_tags) : short_names(image);
         cleanup(free_p) char *digests = text_join(image->repo_digests, image->n_repo_digests);
         cleanup(free_p) char *requested_by = text_join(image->requested_by, image->n_requested_by);
-        FormatBuffer id, size;
+        cleanup(free_p) char *size = size_text(image);
+        FormatBuffer id;
 
-        if (!names || !digests || !requested_by)
+        if (!names || !digests || !requested_by || !size)
                 return -ENOMEM;
 
         return table_add_row(table, (const char *const[]){
                                             is_wide ? image->id : format_short_id(image->id, &id),
                                             names[0] ? names : "-",
                                             digests[0] ? digests : "-",
-                                            format_size(image->size_bytes, &size),
+                                            size,
                                             image->pinned ? "yes" : "no",
                                             requested_by[0] ? requested_by : "-",
                                     });
@@ -111,7 +130,9 @@ static json_object *image_json(const Inplaced__V1__Image *image) {
                                 image->n_repo_digests) ||
             !output_add_number(object, "sizeBytes", image->size_bytes) ||
             !output_add_bool(object, "pinned", image->pinned) ||
-            !output_add_strings(object, "requestedBy", image->requested_by, image->n_requested_by))
+            !output_add_strings(object, "requestedBy", image->requested_by,
+                                image->n_requested_by) ||
+            !output_add_on_demand(object, image->on_demand))
                 return NULL;
 
         return take_ptr(object);

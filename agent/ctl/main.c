@@ -105,6 +105,7 @@ static const Command commands[] = {
           "An image is tried until it is there, unless that is limited.\n"
           "\n"
           "  --pull-policy Always|IfNotPresent   default IfNotPresent\n"
+          "  --complete                          wait for layers that are fetched on demand\n"
           "  --timeout DURATION                  of one attempt, such as 30s or 10m\n"
           "  --deadline DURATION                 of all attempts together\n"
           "  --attempts NUMBER                   at most\n"

@@ -17,6 +17,7 @@ enum {
         OPTION_SOCKET = 0x100,
         OPTION_VERSION,
         OPTION_PULL_POLICY,
+        OPTION_COMPLETE,
         OPTION_NO_WAIT,
         OPTION_TIMEOUT,
         OPTION_DEADLINE,
@@ -36,6 +37,7 @@ static const struct option long_options[] = {
         { "help",        no_argument,       NULL, 'h'                },
         { "version",     no_argument,       NULL, OPTION_VERSION     },
         { "pull-policy", required_argument, NULL, OPTION_PULL_POLICY },
+        { "complete",    no_argument,       NULL, OPTION_COMPLETE    },
         { "no-wait",     no_argument,       NULL, OPTION_NO_WAIT     },
         { "timeout",     required_argument, NULL, OPTION_TIMEOUT     },
         { "deadline",    required_argument, NULL, OPTION_DEADLINE    },
@@ -56,6 +58,7 @@ static const struct {
         bool is_in[_OPTION_GROUP_MAX];
 } owned_options[] = {
         { OPTION_PULL_POLICY, { [OPTION_GROUP_PULL]    = true } },
+        { OPTION_COMPLETE,    { [OPTION_GROUP_PULL]    = true } },
         { OPTION_NO_WAIT,     { [OPTION_GROUP_PULL]    = true } },
         { OPTION_DEADLINE,    { [OPTION_GROUP_PULL]    = true } },
         { OPTION_ATTEMPTS,    { [OPTION_GROUP_PULL]    = true } },
@@ -170,6 +173,7 @@ static int parse_one(int option, const char *argument, Options *options, Error *
         case 'h': options->wants_help = true; return 0;
         case OPTION_VERSION: options->wants_version = true; return 0;
         case OPTION_PULL_POLICY: return parse_policy(argument, &options->always_pull, reterr);
+        case OPTION_COMPLETE: options->complete = true; return 0;
         case OPTION_NO_WAIT: options->no_wait = true; return 0;
         case OPTION_TIMEOUT: return parse_timeout(argument, &options->timeout_sec, reterr);
         case OPTION_DEADLINE:

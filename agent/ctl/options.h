@@ -56,6 +56,7 @@ typedef struct Options {
 
         /* of "pull" */
         bool always_pull;
+        bool complete; /* also the content of layers that are fetched on demand */
         bool no_wait;
         bool quiet;
         int64_t deadline_sec; /* of all attempts together; 0: none */

@@ -227,6 +227,8 @@ int pull_list_apply(PullList *list, const Inplaced__V1__PreloadEvent *event, uin
                            INPLACED__V1__PRELOAD_EVENT__BYTES_FETCHED_PRESENCE_BYTES_FETCHED;
         item->bytes_fetched = item->is_counted ? event->bytes_fetched : 0;
         item->was_present = event->was_present;
+        item->on_demand =
+                event->on_demand ? *event->on_demand : (Inplaced__V1__OnDemand){ .layers = 0 };
         item->ended_usec = now_usec;
         *ret_item = item;
         return 0;
@@ -336,6 +338,7 @@ static const char *phase_to_string(Inplaced__V1__Phase phase) {
 /* What is not known is a dash: a hole would shift the columns behind it. */
 static char *succeeded_text(const PullItem *item, bool has_full_id) {
         cleanup(free_p) char *id = terminal_text_escape(item->image_id[0] ? item->image_id : "-");
+        cleanup(free_p) char *note = terminal_text_escape(item->message);
         const char *size = "-";
         FormatBuffer buffer;
         char *text;
@@ -345,9 +348,10 @@ static char *succeeded_text(const PullItem *item, bool has_full_id) {
         else if (item->is_counted)
                 size = format_size(item->bytes_fetched, &buffer);
 
-        if (!id ||
-            asprintf(&text, "%.*s  %s  %s", has_full_id ? (int) strlen(id) : SHORT_ID_WIDTH, id,
-                     size, format_elapsed(item->ended_usec - item->begun_usec, FORMAT_BUFFER)) < 0)
+        if (!id || !note ||
+            asprintf(&text, "%.*s  %s  %s%s%s", has_full_id ? (int) strlen(id) : SHORT_ID_WIDTH, id,
+                     size, format_elapsed(item->ended_usec - item->begun_usec, FORMAT_BUFFER),
+                     note[0] ? "  " : "", note) < 0)
                 return NULL;
 
         return text;
@@ -421,7 +425,8 @@ static json_object *item_json(const PullItem *item) {
             !output_add_string(object, "message", item->message) ||
             (item->is_counted && !output_add_number(object, "bytes", item->bytes_fetched)) ||
             !output_add(object, "seconds", seconds_json(usec)) ||
-            !output_add_bool(object, "wasPresent", item->was_present))
+            !output_add_bool(object, "wasPresent", item->was_present) ||
+            !output_add_on_demand(object, &item->on_demand))
                 return NULL;
 
         return take_ptr(object);

@@ -48,7 +48,8 @@ typedef struct PullItem {
         bool is_counted; /* bytes_fetched is known */
         uint64_t bytes_fetched;
         bool was_present;
-        char *image_id; /* "" while it is not known, as are the next two */
+        Inplaced__V1__OnDemand on_demand; /* without layers if none is */
+        char *image_id;                   /* "" while it is not known, as are the next two */
         char *reason;
         char *message;
         const char *option; /* the time limit of ours that has ended it, "--deadline"; or NULL */

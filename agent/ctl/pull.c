@@ -429,6 +429,7 @@ static int pull_ask(Pull *pull) {
                                       : INPLACED__V1__PULL_POLICY__PULL_POLICY_IF_NOT_PRESENT;
         request.timeout_seconds = pull->options->timeout_sec;
         request.active_deadline_seconds = pull->options->deadline_sec;
+        request.complete = pull->options->complete;
         request.detach = pull->options->no_wait;
         if (pull->options->n_attempts > 0) {
                 request.backoff_limit_presence_case =

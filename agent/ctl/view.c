@@ -531,3 +531,17 @@ json_object *problems_json(Inplaced__V1__Problem *const *problems, size_t n_prob
 
         return take_ptr(array);
 }
+
+bool output_add_on_demand(json_object *object, const Inplaced__V1__OnDemand *on_demand) {
+        json_object *member;
+
+        if (!on_demand || on_demand->layers == 0)
+                return true;
+
+        member = json_object_new_object();
+        return output_add(object, "onDemand", member) &&
+               output_add_number(member, "layers", on_demand->layers) &&
+               (!on_demand->counted ||
+                (output_add_number(member, "bytesPresent", on_demand->bytes_present) &&
+                 output_add_number(member, "bytesTotal", on_demand->bytes_total)));
+}

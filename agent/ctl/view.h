@@ -81,6 +81,9 @@ bool output_add_number(json_object *object, const char *key, uint64_t value);
 bool output_add_bool(json_object *object, const char *key, bool value);
 bool output_add_strings(json_object *object, const char *key, char *const *values, size_t n);
 
+/* As the member "onDemand", unless it is NULL or without layers. */
+bool output_add_on_demand(json_object *object, const Inplaced__V1__OnDemand *on_demand);
+
 /* Prints "problem: SUBJECT: MESSAGE; ADVICE" for each, to stdout. */
 int problems_print(Inplaced__V1__Problem *const *problems, size_t n_problems);
 

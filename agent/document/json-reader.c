@@ -155,6 +155,18 @@ int json_read_list(struct json_object *object, const JsonPath *path, const char 
         return read_member(object, &here, json_type_array, "a list", ret, reterr);
 }
 
+int json_read_boolean(struct json_object *object, const JsonPath *path, const char *key, bool *ret,
+                      Error *reterr) {
+        const JsonPath here = { .parent = path, .key = key };
+        struct json_object *value = NULL;
+        int r;
+
+        r = read_member(object, &here, json_type_boolean, "true or false", &value, reterr);
+        if (r >= 0 && value)
+                *ret = json_object_get_boolean(value);
+        return r;
+}
+
 int json_read_text(struct json_object *object, const JsonPath *path, const char *key,
                    const char **ret, Error *reterr) {
         const JsonPath here = { .parent = path, .key = key };

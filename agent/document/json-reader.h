@@ -62,6 +62,10 @@ int json_read_text(struct json_object *object, const JsonPath *path, const char 
 int json_read_integer(struct json_object *object, const JsonPath *path, const char *key,
                       int64_t *ret, Error *reterr);
 
+/* *ret is as it was if the member is not there. */
+int json_read_boolean(struct json_object *object, const JsonPath *path, const char *key, bool *ret,
+                      Error *reterr);
+
 /* What follows is for what may be missing or of any type, such as what the agent wrote itself: then it
  * is NULL, or 0. What is no object has no members. A text with a NUL in it is none; an empty one is. */
 struct json_object *json_get(struct json_object *object, const char *key, enum json_type type);

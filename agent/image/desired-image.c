@@ -150,6 +150,7 @@ int desired_image_copy(const DesiredImage *desired, DesiredImage *ret) {
         copy.backoff_limit = desired->backoff_limit;
         copy.active_deadline_sec = desired->active_deadline_sec;
         copy.ttl_sec = desired->ttl_sec;
+        copy.is_complete = desired->is_complete;
 
         r = copy_lists(desired, &copy);
         if (r < 0)
@@ -237,8 +238,8 @@ int desired_image_add_owner(DesiredImage *desired, const OwnerRef *owner) {
 
 static bool equal_numbers(const DesiredImage *a, const DesiredImage *b) {
         return a->version == b->version && a->created_at == b->created_at &&
-               a->policy == b->policy && a->timeout_sec == b->timeout_sec &&
-               a->backoff_limit == b->backoff_limit &&
+               a->policy == b->policy && a->is_complete == b->is_complete &&
+               a->timeout_sec == b->timeout_sec && a->backoff_limit == b->backoff_limit &&
                a->active_deadline_sec == b->active_deadline_sec && a->ttl_sec == b->ttl_sec &&
                a->n_secrets == b->n_secrets && a->n_labels == b->n_labels &&
                a->n_annotations == b->n_annotations && a->n_owners == b->n_owners;
@@ -371,6 +372,7 @@ static int merge_one(DesiredImage *into, const DesiredImage *from) {
         into->ttl_sec = wider(into->ttl_sec, from->ttl_sec);
         if (from->policy == PULL_POLICY_ALWAYS)
                 into->policy = PULL_POLICY_ALWAYS;
+        into->is_complete = into->is_complete || from->is_complete;
 
         r = merge_secrets(into, from);
         if (r < 0)

@@ -19,6 +19,7 @@
 
 #define PAIRS_MAX 256 /* labels or annotations of one image */
 
+#define ANNOTATION_COMPLETE "inplaced.io/complete"
 #define BACKOFF_LIMIT_DEFAULT 3 /* of an object: OpenKruise's */
 
 typedef struct Spec {
@@ -100,6 +101,13 @@ static int parse_pairs(struct json_object *config, const JsonPath *path, const c
         return 0;
 }
 
+/* The API server drops members that its schema does not have, but for these. */
+static void read_annotations(DesiredImage *desired) {
+        for (size_t i = 0; i < desired->n_annotations; i++)
+                if (strcmp(desired->annotations[i].key, ANNOTATION_COMPLETE) == 0)
+                        desired->is_complete = strcmp(desired->annotations[i].value, "true") == 0;
+}
+
 static int parse_sandbox_config(struct json_object *image, const JsonPath *path,
                                 DesiredImage *desired, Error *reterr) {
         const JsonPath config_path = { .parent = path, .key = "sandboxConfig" };
@@ -114,8 +122,11 @@ static int parse_sandbox_config(struct json_object *image, const JsonPath *path,
         if (r < 0)
                 return r;
 
-        return parse_pairs(config, &config_path, "annotations", desired_image_add_annotation,
-                           desired, reterr);
+        r = parse_pairs(config, &config_path, "annotations", desired_image_add_annotation, desired,
+                        reterr);
+        if (r >= 0)
+                read_annotations(desired);
+        return r;
 }
 
 /* What the spec has once per image: its pull secrets and its sandbox config. */
@@ -278,6 +289,9 @@ static int desired_spec_read_tag(struct json_object *item, const JsonPath *path,
         if (r < 0)
                 return r;
         r = parse_policy(item, path, is_lenient, desired, reterr);
+        if (r < 0)
+                return r;
+        r = json_read_boolean(item, path, "complete", &desired->is_complete, reterr);
         if (r < 0)
                 return r;
         return parse_limits(item, path, desired, reterr);
@@ -624,6 +638,7 @@ static const KnownKey tag_keys[] = {
         { .name = "version" },
         { .name = "imagePullPolicy" },
         { .name = "pullPolicy", policy_keys },
+        { .name = "complete" },
         { .name = "createdAt" },
         { .name = "ownerReferences", owner_keys },
         { .name = NULL },

@@ -301,3 +301,16 @@ int image_status_set_past_deadline(ImageStatus *status, int64_t deadline_sec) {
 void image_status_clear_failure(ImageStatus *status) {
         set_reason(status, PULL_REASON_NONE, NULL);
 }
+
+int image_status_set_success(ImageStatus *status) {
+        char *message = NULL;
+
+        if (status->on_demand.n_layers > 0) {
+                message = on_demand_describe(&status->on_demand);
+                if (!message)
+                        return -ENOMEM;
+        }
+
+        set_reason(status, PULL_REASON_NONE, message);
+        return 0;
+}

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "agent/base/error.h"
+#include "agent/image/on-demand-spec.h"
 #include "agent/image/pull-reason.h"
 
 typedef enum ImagePhase {
@@ -52,6 +53,7 @@ typedef struct ImageStatus {
         bool is_counted;         /* bytes_fetched is known */
         uint64_t bytes_fetched;  /* by this pull and no other, by all its attempts */
         bool was_present;
+        ImageOnDemand on_demand; /* as of its success */
         PullReason reason;
         char *message;       /* owned; one line, or NULL */
         char *image_id;      /* owned; what the runtime has under the reference, or NULL */
@@ -93,3 +95,6 @@ int image_status_set_pause(ImageStatus *status, PullReason reason, const char *t
 int image_status_set_past_deadline(ImageStatus *status, int64_t deadline_sec);
 
 void image_status_clear_failure(ImageStatus *status);
+
+/* The same, and says of layers that are fetched on demand what is known. */
+int image_status_set_success(ImageStatus *status);

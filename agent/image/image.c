@@ -807,6 +807,51 @@ static int image_take_failure(Image *image) {
         return image_set_status(image, &status);
 }
 
+/* What is there suffices for some, while the pull goes on for others. */
+static bool is_satisfied(const Image *image, const ImageRequest *request) {
+        return request->is_syncing && !request->is_done &&
+               pull_satisfies(image->pull, &request->desired);
+}
+
+static int image_take_success(Image *image) {
+        cleanup(image_status_done) ImageStatus status = { 0 };
+        int r;
+
+        r = image_status_copy(pull_status(image->pull), &status);
+        if (r < 0)
+                return r;
+
+        status.phase = IMAGE_SUCCEEDED;
+        status.step = IMAGE_STEP_NONE;
+        status.completed_at = time(NULL);
+        status.next_attempt_at = 0;
+        r = image_status_set_success(&status);
+        return r < 0 ? r : image_set_status(image, &status);
+}
+
+/* Requests that need not have all layers succeed, while the sync goes on for the others. */
+static int image_end_satisfied(Image *image) {
+        bool has_taken = false;
+        int r;
+
+        for (ImageRequest *request = image->requests.first; request; request = request->next) {
+                if (!is_satisfied(image, request))
+                        continue;
+
+                r = has_taken ? 0 : image_take_success(image);
+                if (r < 0)
+                        return r;
+                has_taken = true;
+
+                r = request_set_done(request, NULL);
+                if (r < 0)
+                        return r;
+                request->is_unreported = request->is_alone = true;
+        }
+
+        return 0;
+}
+
 /* Requests that have used up their attempts fail, while the sync goes on for the others. */
 static int image_end_impatient(Image *image) {
         int r;
@@ -833,6 +878,10 @@ static int image_end_impatient(Image *image) {
 
 int image_reconcile(Image *image, const PullContext *context) {
         int r;
+
+        r = image->pull && !image->must_restart ? image_end_satisfied(image) : 0;
+        if (r < 0)
+                return r;
 
         /* The outcome is reported before the next sync changes the status. */
         if (image->pull && !image->must_restart && has_syncing_requests(image) &&

@@ -36,6 +36,7 @@ typedef struct ImageIndex {
 
 struct Images {
         PullContext context;
+        OnDemandContext on_demand; /* part of it */
         Metrics *metrics;
         uint64_t bytes_counted;
         ImagesOutcome on_outcome;
@@ -357,6 +358,7 @@ int images_new(const ImagesOptions *options, Images **ret) {
 
         *images = (Images) {
                 .keeps_served = options->limits.keeps_served,
+                .on_demand = { event, options->runtimes, options->limits.stall_usec, 0 },
                 .metrics = options->metrics,
                 .on_outcome = options->on_outcome,
                 .on_done = options->on_done,
@@ -365,6 +367,7 @@ int images_new(const ImagesOptions *options, Images **ret) {
                         .event = event,
                         .log = options->log,
                         .runtimes = options->runtimes,
+                        .on_demand = &images->on_demand,
                         .keys = options->keys,
                         .on_answered = on_answered,
                         .userdata = images,
@@ -531,6 +534,7 @@ int images_set_limits(Images *images, const ImagesLimits *limits) {
 
         queue_set_slots(images->context.pulls, limits->max_parallel_pulls);
         progress_tracker_set_stall(images->context.progress, limits->stall_usec);
+        images->on_demand.stall_usec = limits->stall_usec;
         disk_guard_set_floor(images->context.disk, &limits->disk_floor);
         (void) deferred_request(&images->pass);
         images->keeps_served = limits->keeps_served;

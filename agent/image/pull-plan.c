@@ -20,7 +20,7 @@ static const struct Rule {
 } rules[] = {
         /* in this state       when this happens     do this               and go there        */
         { PULL_QUEUED,         PULL_ON_SLOT,         PULL_DO_INSPECT,      PULL_INSPECTING     },
-        { PULL_INSPECTING,     PULL_ON_PRESENT,      PULL_DO_REPORT,       PULL_SUCCEEDED      },
+        { PULL_INSPECTING,     PULL_ON_PRESENT,      PULL_DO_ASSESS,       PULL_ASSESSING      },
         { PULL_INSPECTING,     PULL_ON_ABSENT,       PULL_DO_WAIT,         PULL_WAITING        },
         { PULL_WAITING,        PULL_ON_SLOT,         PULL_DO_AUTHENTICATE, PULL_AUTHENTICATING },
         { PULL_AUTHENTICATING, PULL_ON_KEYS,         PULL_DO_PULL,         PULL_PULLING        },
@@ -28,7 +28,10 @@ static const struct Rule {
         { PULL_PULLING,        PULL_ON_PULLED,       PULL_DO_COUNT,        PULL_COUNTING       },
         { PULL_COUNTING,       PULL_ON_COUNTED,      PULL_DO_IDENTIFY,     PULL_IDENTIFYING    },
         /* Nothing counts as pulled before the runtime shows it. */
-        { PULL_IDENTIFYING,    PULL_ON_IDENTIFIED,   PULL_DO_REPORT,       PULL_SUCCEEDED      },
+        { PULL_IDENTIFYING,    PULL_ON_IDENTIFIED,   PULL_DO_ASSESS,       PULL_ASSESSING      },
+        { PULL_ASSESSING,      PULL_ON_ENOUGH,       PULL_DO_REPORT,       PULL_SUCCEEDED      },
+        { PULL_ASSESSING,      PULL_ON_INCOMPLETE,   PULL_DO_WAIT_FOR_LAYERS, PULL_COMPLETING  },
+        { PULL_COMPLETING,     PULL_ON_TIMER,        PULL_DO_ASSESS,       PULL_ASSESSING      },
 
         /* A full disk refuses nothing: that is no attempt. What was fetched goes with the pull, and must not be
          * fetched again at once. */
@@ -59,6 +62,7 @@ static const struct Rule {
 #define RETRY    PULL_HOLDS_RETRY
 #define DEADLINE PULL_HOLDS_DEADLINE
 #define DISK     PULL_HOLDS_DISK
+#define LAYERS   PULL_HOLDS_LAYERS
 
 static const struct StateRow {
         const char *name;
@@ -72,6 +76,8 @@ static const struct StateRow {
         [PULL_PULLING]        = { "pulling",        IMAGE_STEP_RESOLVING,           DEADLINE | SLOT | CALL | REQUEST | PROGRESS | DISK },
         [PULL_COUNTING]       = { "counting",       IMAGE_STEP_UNPACKING,           DEADLINE | SLOT | PROGRESS },
         [PULL_IDENTIFYING]    = { "identifying",    IMAGE_STEP_UNPACKING,           DEADLINE | SLOT | CALL     },
+        [PULL_ASSESSING]      = { "assessing",      IMAGE_STEP_UNPACKING,           DEADLINE | QUEUE | SLOT | LAYERS },
+        [PULL_COMPLETING]     = { "completing",     IMAGE_STEP_DOWNLOADING,         DEADLINE | RETRY           },
         [PULL_CRAMPED]        = { "cramped",        IMAGE_STEP_WAITING_FOR_DISK,    DEADLINE | DISK            },
         [PULL_BACKING_OFF]    = { "backing-off",    IMAGE_STEP_BACKING_OFF,         DEADLINE | RETRY           },
         [PULL_PARKED]         = { "parked",         IMAGE_STEP_WAITING_FOR_RUNTIME, DEADLINE                   },

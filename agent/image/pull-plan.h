@@ -21,6 +21,8 @@ typedef enum PullState {
         PULL_PULLING,
         PULL_COUNTING,    /* asking the runtime what was fetched */
         PULL_IDENTIFYING, /* asking the runtime for the ID of what it has */
+        PULL_ASSESSING,   /* asking the runtime how it keeps the layers */
+        PULL_COMPLETING,  /* until the runtime has fetched them all */
         PULL_CRAMPED,     /* until the disk has room */
         PULL_BACKING_OFF,
         PULL_PARKED, /* until the runtime is back */
@@ -38,6 +40,8 @@ typedef enum PullEvent {
         PULL_ON_PULLED,
         PULL_ON_COUNTED,
         PULL_ON_IDENTIFIED,
+        PULL_ON_ENOUGH,        /* as much is there as was asked for */
+        PULL_ON_INCOMPLETE,    /* the runtime goes on fetching */
         PULL_ON_DENIED,        /* these credentials do not do, and there are others */
         PULL_ON_REFUSED,       /* with attempts left */
         PULL_ON_EXHAUSTED,     /* and that was the last attempt */
@@ -61,6 +65,8 @@ typedef enum PullAction {
         PULL_DO_PULL,
         PULL_DO_COUNT,
         PULL_DO_IDENTIFY,
+        PULL_DO_ASSESS,
+        PULL_DO_WAIT_FOR_LAYERS,
         PULL_DO_WAIT_FOR_ROOM,
         PULL_DO_BACK_OFF,
         PULL_DO_PARK,
@@ -78,6 +84,7 @@ typedef enum PullHolding {
         PULL_HOLDS_RETRY = 1 << 6,    /* a timer */
         PULL_HOLDS_DEADLINE = 1 << 7, /* the timer of all attempts together */
         PULL_HOLDS_DISK = 1 << 8,     /* a place among those that the disk's state concerns */
+        PULL_HOLDS_LAYERS = 1 << 9,   /* a question for how the layers are kept */
 } PullHolding;
 
 /* Moves *state by one event and returns what has to be done now. An event that the state does not

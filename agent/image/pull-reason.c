@@ -46,6 +46,9 @@ static const struct {
                 "check what removes images on this node, and whether its disk is full" },
         [PULL_REASON_NO_PROGRESS] = { "NoProgress", PULL_REMEDY_NETWORK,
                 "check the network between node and registry" },
+        [PULL_REASON_INCOMPLETE] = { "Incomplete", PULL_REMEDY_NONE,
+                "give the agent sight of the snapshotter's mounts, request it without complete, or "
+                "have it unpacked by another snapshotter" },
         [PULL_REASON_DEADLINE] = { "DeadlineExceeded", PULL_REMEDY_NETWORK,
                 "allow more time, or check the network between node and registry" },
         [PULL_REASON_CANCELED] = { "Canceled", PULL_REMEDY_TIME,

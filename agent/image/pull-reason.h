@@ -27,6 +27,7 @@ typedef enum PullReason {
         PULL_REASON_REMOVED,       /* not by us, after it had been pulled */
         PULL_REASON_DISK_PRESSURE, /* less is free than has to stay free: pulls wait */
         PULL_REASON_NO_PROGRESS,   /* no byte arrived for a while */
+        PULL_REASON_INCOMPLETE,    /* layers are fetched on demand, and have to be there */
         PULL_REASON_DEADLINE,      /* of the attempt, or of all attempts */
         PULL_REASON_CANCELED,
         PULL_REASON_RUNTIME_UNAVAILABLE,

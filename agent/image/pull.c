@@ -14,6 +14,7 @@
 #include "cri/client.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
+#define LAYERS_POLL_USEC USEC_PER_SEC
 
 struct Pull {
         Ticket ticket; /* first, see serve() */
@@ -36,6 +37,8 @@ struct Pull {
         char *answered_id;     /* what PullImage answered */
         PullReason logged;     /* of the pause before */
         uint64_t bytes_before; /* fetched by earlier attempts */
+        bool is_held;          /* the runtime has the image, though not yet all of its layers */
+        uint64_t arrived_usec; /* when bytes of its layers were last seen to arrive */
 
         /* What pull-plan.h calls holdings; the ticket is one as well. */
         PullKeysAsk *ask;
@@ -43,6 +46,7 @@ struct Pull {
         PullRequest request;
         Progress *progress;
         DiskTicket disk;
+        OnDemandAsk *layers;
         Retry retry; /* counts every pause, whatever its reason */
         Timer deadline;
 };
@@ -170,6 +174,69 @@ static int pull_identify(Pull *pull, PullEvent *ret_event) {
 
         *ret_event = PULL_ON_RUNTIME_AWAY;
         return 0;
+}
+
+/* What the snapshotter has fetched of the layers since the last time. */
+static void pull_take_layers(Pull *pull, const ImageOnDemand *found) {
+        ImageStatus *status = &pull->status;
+
+        if (!pull->is_held || found->bytes_present != status->on_demand.bytes_present)
+                pull->arrived_usec = pull_now(pull);
+        status->on_demand = *found;
+        if (!pull->desired.is_complete || on_demand_is_complete(found))
+                return;
+
+        pull->is_held = true;
+        status->bytes_done = found->bytes_present;
+        status->bytes_total = found->bytes_total;
+}
+
+/* Where it cannot be seen how much has arrived, it is no use to wait. */
+static int pull_judge_layers(Pull *pull) {
+        cleanup(free_p) char *text = NULL;
+        uint64_t stall_usec = pull->context->on_demand->stall_usec;
+
+        if (!pull->desired.is_complete || on_demand_is_complete(&pull->status.on_demand))
+                return pull_handle(pull, PULL_ON_ENOUGH);
+        if (pull->status.on_demand.is_counted &&
+            (stall_usec == 0 || pull_now(pull) < pull->arrived_usec + stall_usec))
+                return pull_handle(pull, PULL_ON_INCOMPLETE);
+
+        text = on_demand_describe(&pull->status.on_demand);
+        if (!text)
+                return -ENOMEM;
+
+        return pull_refused(pull,
+                            pull->status.on_demand.is_counted ? PULL_REASON_NO_PROGRESS
+                                                              : PULL_REASON_INCOMPLETE,
+                            text);
+}
+
+/* A runtime that does not answer has refused nothing but what was asked for beyond the image. */
+static int on_layers(const ImageOnDemand *found, const Error *error, void *userdata) {
+        Pull *pull = userdata;
+
+        pull_take_layers(pull, found);
+        pull->layers = on_demand_drop(pull->layers);
+        if (error && pull->desired.is_complete)
+                return pull_failed(pull, error);
+
+        return pull_judge_layers(pull);
+}
+
+static int pull_assess(Pull *pull, PullEvent *ret_event) {
+        int r;
+
+        if (pull_runtime_is_away(pull)) {
+                *ret_event = PULL_ON_RUNTIME_AWAY;
+                return 0;
+        }
+
+        r = on_demand_ask(pull->context->on_demand, pull->status.image_id, on_layers, pull,
+                          &pull->layers);
+        if (r == 0)
+                *ret_event = PULL_ON_ENOUGH;
+        return r < 0 ? r : 0;
 }
 
 /* Others may be waiting for this. */
@@ -486,7 +553,17 @@ static int pull_claim(Pull *pull) {
         return r;
 }
 
+/* Like a pull it has a deadline. */
+static int pull_wait_for_layers(Pull *pull) {
+        int r;
+
+        r = pull_begin(pull);
+        return r < 0 ? r : timer_start(&pull->retry.timer, LAYERS_POLL_USEC);
+}
+
 static int pull_report(Pull *pull) {
+        int r;
+
         pull->status.phase = pull->state == PULL_SUCCEEDED ? IMAGE_SUCCEEDED : IMAGE_FAILED;
         pull->status.completed_at = time(NULL);
         if (pull->began_usec > 0)
@@ -496,7 +573,10 @@ static int pull_report(Pull *pull) {
         if (pull->state != PULL_SUCCEEDED)
                 return 0;
 
-        image_status_clear_failure(&pull->status);
+        r = image_status_set_success(&pull->status);
+        if (r < 0)
+                return r;
+
         pull->status.is_counted |= pull->status.was_present;
         return pull->status.was_present ? 0 : pull_claim(pull);
 }
@@ -508,6 +588,8 @@ static void pull_release(Pull *pull, unsigned holdings) {
                 pull->ask = pull->context->keys.drop(pull->ask);
         if (holdings & PULL_HOLDS_CALL)
                 pull->call = rpc_call_unref(pull->call);
+        if (holdings & PULL_HOLDS_LAYERS)
+                pull->layers = on_demand_drop(pull->layers);
         if (holdings & PULL_HOLDS_REQUEST)
                 pull_request_done(&pull->request);
         if (holdings & PULL_HOLDS_PROGRESS) {
@@ -537,6 +619,8 @@ static int pull_act(Pull *pull, PullAction action, PullState left, PullEvent *re
         case PULL_DO_PULL: return pull_pull(pull, ret_event);
         case PULL_DO_COUNT: return pull_count(pull, ret_event);
         case PULL_DO_IDENTIFY: return pull_identify(pull, ret_event);
+        case PULL_DO_ASSESS: return pull_assess(pull, ret_event);
+        case PULL_DO_WAIT_FOR_LAYERS: return pull_wait_for_layers(pull);
         case PULL_DO_WAIT_FOR_ROOM: return pull_wait_for_room(pull);
         case PULL_DO_BACK_OFF: return pull_back_off(pull);
         case PULL_DO_PARK: return pull_park(pull, left, ret_event);
@@ -663,6 +747,7 @@ Pull *pull_free(Pull *pull) {
         queue_leave(&pull->ticket);
         pull->context->keys.drop(pull->ask);
         rpc_call_unref(pull->call);
+        on_demand_drop(pull->layers);
         progress_end(pull->progress);
         disk_guard_leave(&pull->disk);
         retry_done(&pull->retry);
@@ -717,6 +802,8 @@ static Queue *pull_queue(const Pull *pull) {
         case PULL_PULLING:
         case PULL_COUNTING:
         case PULL_IDENTIFYING:
+        case PULL_ASSESSING:
+        case PULL_COMPLETING:
         case PULL_SUCCEEDED:
         case PULL_FAILED:
         case _PULL_STATE_MAX: break;
@@ -745,6 +832,7 @@ int pull_join(Pull *pull, const char *owner) {
 
 bool pull_covers(const Pull *pull, const DesiredImage *desired) {
         return desired->version <= pull->desired.version &&
+               (pull->desired.is_complete || !desired->is_complete) &&
                (pull->desired.policy == PULL_POLICY_ALWAYS ||
                 desired->policy == pull->desired.policy);
 }
@@ -752,7 +840,12 @@ bool pull_covers(const Pull *pull, const DesiredImage *desired) {
 bool pull_fails_for(const Pull *pull, const DesiredImage *desired, bool is_late) {
         bool is_short = is_late && pull->status.reason == PULL_REASON_DEADLINE;
 
-        return desired_image_is_within(desired, &pull->desired) && !is_short;
+        return desired_image_is_within(desired, &pull->desired) && !is_short &&
+               !pull_satisfies(pull, desired);
+}
+
+bool pull_satisfies(const Pull *pull, const DesiredImage *desired) {
+        return pull->is_held && !desired->is_complete;
 }
 
 bool pull_is_over_for(const Pull *pull, const DesiredImage *desired, unsigned n_before) {

@@ -14,6 +14,7 @@
 #include "agent/image/disk.h"
 #include "agent/image/image-ref.h"
 #include "agent/image/image-status.h"
+#include "agent/image/on-demand.h"
 #include "agent/image/progress.h"
 #include "agent/image/pull-request.h"
 #include "agent/image/queue.h"
@@ -31,6 +32,7 @@ typedef struct PullContext {
         Queue *pulls;
         ProgressTracker *progress;
         DiskGuard *disk;
+        OnDemandContext *on_demand;
         PullKeySource keys;
 
         /* A registry has answered, be it with a refusal; registry NULL: one that could not be reached
@@ -65,6 +67,9 @@ bool pull_covers(const Pull *pull, const DesiredImage *desired);
 /* Whether its failure is one of this desired image too, which joined it; late: when it had its turn already, so
  * that there was less time left for the desired image than it gives itself. */
 bool pull_fails_for(const Pull *pull, const DesiredImage *desired, bool is_late);
+
+/* Whether this desired image, which joined it, has all that it asks for, while others ask for more. */
+bool pull_satisfies(const Pull *pull, const DesiredImage *desired);
 
 /* Whether it has failed as often as this desired image allows, without the first n_before failures. */
 bool pull_is_over_for(const Pull *pull, const DesiredImage *desired, unsigned n_before);

@@ -106,6 +106,7 @@ static json_object *desired_tag_to_json(const DesiredImage *desired, const Image
               add(tag, "version", json_object_new_int64(desired->version))) &&
              add_text(tag, "imagePullPolicy", policy) &&
              add(tag, "pullPolicy", policy_to_json(desired)) &&
+             (!desired->is_complete || add(tag, "complete", json_object_new_boolean(true))) &&
              add(tag, "ownerReferences", owners_to_json(desired, image));
         return ok ? take_ptr(tag) : NULL;
 }

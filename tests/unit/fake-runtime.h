@@ -23,6 +23,7 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/program.h"
 #include "agent/pod/runtime-pods.h"
 #include "cri/client.h"
 #include "cri/containerd.h"
@@ -91,6 +92,9 @@ struct FakeRuntime {
                 unsigned n; /* calls so far */
         } asked[FAKE_METHODS_MAX];
         bool is_away;
+        bool shows_layers;    /* "Info" is to be answered by hand */
+        ProgramDone on_files; /* the snapshotter's files are to be read */
+        void *files_userdata;
         bool returns;           /* as soon as that was noticed */
         const char *image_path; /* NULL: it names none */
         FakeContainer containers[FAKE_CONTAINERS_MAX];
@@ -246,6 +250,33 @@ int content_read(RpcClient *client, const char *digest, RpcMessage on_part, RpcD
         return fake_runtime_call("Read", digest, done, userdata, ret);
 }
 
+int content_info(RpcClient *client, const char *digest, RpcDone done, void *userdata,
+                 RpcCall **ret) {
+        return fake_runtime_call("Info", digest, done, userdata, ret);
+}
+
+int snapshot_stat(RpcClient *client, const char *snapshotter, const char *name, RpcDone done,
+                  void *userdata, RpcCall **ret) {
+        return fake_runtime_call("Stat", name, done, userdata, ret);
+}
+
+/* Another process that reads what the snapshotter shows. */
+int program_run(sd_event *event, const ProgramOptions *options, ProgramDone on_done, void *userdata,
+                Program **ret) {
+        assert_string_equal(options->arguments[0], "--print-layer-status");
+        assert_null(fake_runtime.on_files);
+        fake_runtime.on_files = on_done;
+        fake_runtime.files_userdata = userdata;
+        *ret = (Program *) &fake_runtime.on_files;
+        return 0;
+}
+
+Program *program_free(Program *program) {
+        if (program)
+                fake_runtime.on_files = NULL;
+        return NULL;
+}
+
 int rpc_client_adopt(CompletionQueue *queue, int fd, const char *authority, size_t reply_max,
                      RpcClient **ret) {
         assert_int_equal(close(fd), 0);
@@ -367,6 +398,49 @@ static inline void fake_runtime_refuse(const char *method, ErrorKind kind, const
         fake_runtime_answer(method, NULL, &error);
 }
 
+/* It does not say how it keeps the layers, if it was asked. */
+static inline int fake_runtime_hide_layers(void) {
+        const Error error = { .kind = ERROR_UNSUPPORTED, .message = (char *) "unknown service" };
+        RpcCall *call = fake_runtime_find("Info");
+
+        return call && !fake_runtime.shows_layers ? call->done(NULL, &error, call->userdata) : 0;
+}
+
+/* The image has one layer, which is fetched on demand, and the snapshotter shows this of it: one line of
+ * JSON about "sha256:layer". */
+static inline void fake_runtime_answer_layers(const char *files) {
+        ContentLabel owner = CONTAINERD__SERVICES__CONTENT__V1__INFO__LABELS_ENTRY__INIT;
+        SnapshotLabel mark = CONTAINERD__SERVICES__SNAPSHOTS__V1__INFO__LABELS_ENTRY__INIT;
+        SnapshotLabel digest = CONTAINERD__SERVICES__SNAPSHOTS__V1__INFO__LABELS_ENTRY__INIT;
+        ContentLabel *owners[] = { &owner };
+        SnapshotLabel *marks[] = { &mark, &digest };
+        ContentInfo config = CONTAINERD__SERVICES__CONTENT__V1__INFO__INIT;
+        SnapshotInfo layer = CONTAINERD__SERVICES__SNAPSHOTS__V1__INFO__INIT;
+        ContentInfoReply info = CONTAINERD__SERVICES__CONTENT__V1__INFO_RESPONSE__INIT;
+        SnapshotReply snapshot = CONTAINERD__SERVICES__SNAPSHOTS__V1__STAT_SNAPSHOT_RESPONSE__INIT;
+
+        owner.key = (char *) "containerd.io/gc.ref.snapshot.stargz";
+        owner.value = (char *) "sha256:top";
+        config.labels = owners;
+        config.n_labels = 1;
+        info.info = &config;
+        fake_runtime_answer("Info", &info, NULL);
+
+        mark.key = (char *) "containerd.io/snapshot/remote";
+        digest.key = (char *) "containerd.io/snapshot/cri.layer-digest";
+        digest.value = (char *) "sha256:layer";
+        layer.labels = marks;
+        layer.n_labels = 2;
+        snapshot.info = &layer;
+        assert_string_equal(fake_runtime_find("Stat")->target, "sha256:top");
+        fake_runtime_answer("Stat", &snapshot, NULL);
+
+        assert_non_null(fake_runtime.on_files);
+        assert_int_equal(fake_runtime.on_files(files, strlen(files), NULL,
+                                               fake_runtime.files_userdata),
+                         0);
+}
+
 /* The image under the reference that is asked for; NULL: there is none. */
 static inline void fake_runtime_answer_status(const char *id) {
         CriImage image = RUNTIME__V1__IMAGE__INIT;
@@ -375,6 +449,7 @@ static inline void fake_runtime_answer_status(const char *id) {
         image.id = (char *) id;
         status.image = id ? &image : NULL;
         fake_runtime_answer("ImageStatus", &status, NULL);
+        assert_int_equal(fake_runtime_hide_layers(), 0);
 }
 
 static inline void fake_runtime_answer_pull(const char *id) {
@@ -553,7 +628,7 @@ static inline int fake_runtime_serve_image(RpcCall *call) {
                         reply.image = &image;
                 }
 
-        return call->done(&reply, NULL, call->userdata);
+        return call->done(&reply, NULL, call->userdata) ?: fake_runtime_hide_layers();
 }
 
 static inline int fake_runtime_serve_sandbox(RpcCall *call) {

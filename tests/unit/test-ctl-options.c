@@ -47,7 +47,8 @@ static void test_options_stand_anywhere(void **state) {
         Options options;
 
         assert_int_equal(parse(WORDS("--socket", "unix:///run/s", "pull", "--timeout=10m", "a",
-                                     "-o", "json", "b", "--pull-policy", "Always", "-q"),
+                                     "-o", "json", "b", "--pull-policy", "Always", "--complete",
+                                     "-q"),
                                &options, NULL),
                          0);
         assert_string_equal(options.socket_path, "/run/s");
@@ -58,6 +59,7 @@ static void test_options_stand_anywhere(void **state) {
         assert_int_equal(options.format, OUTPUT_JSON);
         assert_int_equal(options.timeout_sec, 600);
         assert_true(options.always_pull);
+        assert_true(options.complete);
         assert_true(options.quiet);
         assert_string_equal(options.misplaced[OPTION_GROUP_NONE], "quiet");
         assert_null(options.misplaced[OPTION_GROUP_PULL]);

@@ -428,6 +428,48 @@ static void test_each(void **state) {
                 assert_string_equal(error_message(&skipped), row->skipped);
 }
 
+#define COMPLETE(value) \
+        "\"sandboxConfig\":{\"annotations\":{\"inplaced.io/complete\":\"" value "\"}}"
+
+/* A member where documents may have it, an annotation where an API server drops the member. */
+static void test_complete(void **state) {
+        static const struct {
+                const char *json;
+                bool is_complete;
+                const char *fault;
+        } rows[] = {
+                { TAG("\"version\":1"), false, NULL },
+                { TAG("\"complete\":true"), true, NULL },
+                { TAG("\"complete\":false"), false, NULL },
+                { TAG("\"complete\":null"), false, NULL },
+                { TAG("\"complete\":\"yes\""), false, "expected true or false, got \"yes\"" },
+                { IMAGES("\"nginx\":{" COMPLETE("true") ",\"tags\":[{\"tag\":\"1\"}]}"), true,
+                  NULL },
+                { IMAGES("\"nginx\":{" COMPLETE("false") ",\"tags\":[{\"tag\":\"1\"}]}"), false,
+                  NULL },
+                { IMAGES("\"nginx\":{" COMPLETE("true") ",\"tags\":[{\"tag\":\"1\","
+                                                        "\"complete\":false}]}"),
+                  false, NULL },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                cleanup(json_object_put_p) struct json_object *object =
+                        json_tokener_parse(rows[i].json);
+                cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
+                cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
+
+                assert_int_equal(image_spec_parse_each(object, &desired_images, &skipped, &error),
+                                 0);
+                assert_int_equal(desired_images.n_items, 1);
+                assert_int_equal(desired_images.items[0].is_complete, rows[i].is_complete);
+                assert_int_equal(!desired_images.items[0].fault, !rows[i].fault);
+                if (rows[i].fault)
+                        assert_non_null(strstr(desired_images.items[0].fault, rows[i].fault));
+        }
+}
+
+#undef COMPLETE
+
 /* As OpenKruise does it: three more attempts where nothing is said. */
 static void test_attempts_of_each(void **state) {
         static const struct {
@@ -539,6 +581,7 @@ int main(void) {
                         .initial_state = (void *) &each[i],
                 };
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_attempts_of_each);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_complete);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_each_of_a_large_object);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_each_of_no_node_image);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_nothing);

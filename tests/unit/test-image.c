@@ -53,6 +53,7 @@ static PullKeysAsk *keys_drop(PullKeysAsk *ask) {
 typedef struct Fixture {
         sd_event *event;
         PullContext context;
+        OnDemandContext on_demand; /* part of it */
         Image *image;
         bool is_dirty;
 } Fixture;
@@ -68,6 +69,8 @@ static void fixture_init_named(Fixture *fixture, const char *name, const char *t
         fake_runtime_reset();
         assert_true(sd_event_new(&fixture->event) >= 0);
         fixture->context.event = fixture->event;
+        fixture->on_demand.event = fixture->event;
+        fixture->context.on_demand = &fixture->on_demand;
         assert_int_equal(queue_new(1, &fixture->context.inspections), 0);
         assert_int_equal(queue_new(1, &fixture->context.pulls), 0);
         assert_int_equal(progress_tracker_new(fixture->event, NULL, 0, &fixture->context.progress),
@@ -299,6 +302,39 @@ static void set_limit(Fixture *fixture, const char *owner, int64_t backoff_limit
         assert_int_equal(desired_image_init(&desired, "nginx", "1.25"), 0);
         desired.backoff_limit = backoff_limit;
         assert_int_equal(image_set_request(fixture->image, owner, &desired, REQUEST_SERVED), 0);
+}
+
+/* One requests all layers, the other one is content with the image. */
+static void test_requests_of_different_completeness(void **state) {
+        static const char part[] = "{\"digest\":\"sha256:layer\",\"size\":4,\"fetchedSize\":1}\n";
+        static const char all[] = "{\"digest\":\"sha256:layer\",\"size\":4,\"fetchedSize\":4}\n";
+        cleanup(desired_image_done) DesiredImage desired;
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        fake_runtime.shows_layers = true;
+        assert_int_equal(desired_image_init(&desired, "nginx", "1.25"), 0);
+        desired.is_complete = true;
+        assert_int_equal(image_set_request(fixture.image, "all", &desired, REQUEST_SERVED), 0);
+        request(&fixture, "plain", 1);
+        reconcile(&fixture);
+        begin(&fixture);
+        fake_runtime_answer_pull(ID);
+        fake_runtime_answer_status(ID);
+        fake_runtime_answer_layers(part);
+        reconcile(&fixture);
+        assert_requests(&fixture, "all:syncing plain:done ");
+        assert_outcome(&fixture, "all", "nginx", "Pulling");
+        assert_outcome(&fixture, "plain", "nginx", "Succeeded");
+        assert_results(&fixture, "plain ");
+
+        while (!fake_runtime_find("Info"))
+                assert_true(sd_event_run(fixture.event, UINT64_MAX) >= 0);
+        fake_runtime_answer_layers(all);
+        reconcile(&fixture);
+        assert_requests(&fixture, "all:done plain:done ");
+        assert_outcome(&fixture, "all", "nginx", "Succeeded");
+        assert_results(&fixture, "all ");
 }
 
 /* One attempt. */
@@ -1144,6 +1180,7 @@ static const struct CMUnitTest stories[] = {
         cmocka_unit_test(test_done_once),
         cmocka_unit_test(test_failure_is_an_outcome),
         cmocka_unit_test(test_requests_of_different_patience),
+        cmocka_unit_test(test_requests_of_different_completeness),
         cmocka_unit_test(test_the_patient_leaves),
         cmocka_unit_test(test_only_the_impatient_are_left),
         cmocka_unit_test(test_retry),

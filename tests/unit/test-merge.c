@@ -130,6 +130,15 @@ static void test_policy(void **state) {
         assert_int_equal(merged.policy, policy->merged);
 }
 
+static void test_one_asks_for_all_layers(void **state) {
+        cleanup(desired_image_done) DesiredImage a = make_desired(), b = make_desired();
+        cleanup(desired_image_done) DesiredImage merged;
+
+        b.is_complete = true;
+        merged = merge_two(&a, &b);
+        assert_true(merged.is_complete);
+}
+
 static void test_one_request_stays_as_it_is(void **state) {
         cleanup(desired_image_done) DesiredImage desired = make_desired();
         cleanup(desired_image_done) DesiredImage merged;
@@ -248,6 +257,7 @@ static void test_order_of_numbers_means_nothing(void **state) {
 
 int main(void) {
         struct CMUnitTest tests[7 + N_RULES + N_POLICIES] = {
+                cmocka_unit_test(test_one_asks_for_all_layers),
                 cmocka_unit_test(test_one_request_stays_as_it_is),
                 cmocka_unit_test(test_names_of_the_first),
                 cmocka_unit_test(test_secrets_are_united),

@@ -186,6 +186,7 @@ static void test_remedies(void **state) {
                 assert_int_equal(remedy == PULL_REMEDY_NONE,
                                  reason == PULL_REASON_INVALID_REFERENCE ||
                                          reason == PULL_REASON_INVALID_SPEC ||
+                                         reason == PULL_REASON_INCOMPLETE ||
                                          reason == PULL_REASON_UNSUPPORTED);
         }
 }

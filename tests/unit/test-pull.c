@@ -25,11 +25,13 @@
 typedef struct Fixture {
         sd_event *event;
         PullContext context;
-        Ticket others[N_OTHERS]; /* of other owners, in the same queue */
+        OnDemandContext on_demand; /* part of it */
+        Ticket others[N_OTHERS];   /* of other owners, in the same queue */
         Pull *pull;
         bool is_changed;
         PullKeysReady on_keys; /* while the source of credentials is asked */
         int64_t backoff_limit;
+        bool is_complete;
         unsigned n_answers; /* of the registry */
         bool was_away;      /* it is, before it answers */
 } Fixture;
@@ -76,6 +78,8 @@ static int set_up(void **state) {
         assert_true(sd_event_new(&fixture->event) >= 0);
         fake_runtime_reset();
         fixture->context.event = fixture->event;
+        fixture->on_demand.event = fixture->event;
+        fixture->context.on_demand = &fixture->on_demand;
         fixture->context.keys =
                 (PullKeySource){ .ask = keys_ask, .drop = keys_drop, .source = fixture };
         assert_int_equal(queue_new(1, &fixture->context.inspections), 0);
@@ -121,6 +125,7 @@ static void start(Fixture *fixture, const char *owner, int64_t version, PullPoli
 
         make_desired(&desired, version, policy);
         desired.backoff_limit = fixture->backoff_limit;
+        desired.is_complete = fixture->is_complete;
         assert_int_equal(image_ref_from_node_image("nginx", "1.25", &ref, NULL), 0);
         assert_int_equal(pull_new(&fixture->context, &desired, &ref, owner, on_changed, fixture,
                                   &fixture->pull),
@@ -279,6 +284,101 @@ static void test_is_there(void **state) {
         assert_true(pull_status(fixture->pull)->was_present);
         assert_slots(fixture, 0, 0);
         assert_int_equal(fake_runtime_n_asked("PullImage"), 0);
+}
+
+#define PART "{\"digest\":\"sha256:layer\",\"size\":4000000,\"fetchedSize\":1000000}\n"
+#define MORE "{\"digest\":\"sha256:layer\",\"size\":4000000,\"fetchedSize\":2000000}\n"
+#define ALL "{\"digest\":\"sha256:layer\",\"size\":4000000,\"fetchedSize\":4000000}\n"
+
+/* Until the runtime has said how it keeps the layers. */
+static void find_on_demand(Fixture *fixture, bool is_complete, const char *files) {
+        fake_runtime.shows_layers = true;
+        fixture->is_complete = is_complete;
+        start(fixture, "a", 1, PULL_POLICY_IF_NOT_PRESENT);
+        serve(fixture);
+        fake_runtime_answer_status(ID);
+        assert_int_equal(pull_status(fixture->pull)->phase, IMAGE_WAITING);
+        fake_runtime_answer_layers(files);
+}
+
+/* It is no failure, and no secret. */
+static void test_is_on_demand(void **state) {
+        Fixture *fixture = *state;
+
+        find_on_demand(fixture, false, PART);
+        assert_status(fixture, IMAGE_SUCCEEDED, IMAGE_STEP_NONE);
+        assert_string_equal(pull_status(fixture->pull)->message,
+                            "1 of 1 layers are fetched on demand, 1.0 of 4.0 MB of them are on the "
+                            "node");
+        assert_int_equal(pull_status(fixture->pull)->on_demand.bytes_present, 1000000);
+        assert_slots(fixture, 0, 0);
+}
+
+static void ask_again(Fixture *fixture, const char *files) {
+        while (!fake_runtime_find("Info"))
+                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+        fake_runtime_answer_layers(files);
+}
+
+/* It keeps no slot meanwhile. */
+static void test_is_completed(void **state) {
+        Fixture *fixture = *state;
+
+        find_on_demand(fixture, true, PART);
+        assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_DOWNLOADING);
+        assert_slots(fixture, 0, 0);
+        assert_int_equal(pull_status(fixture->pull)->bytes_done, 1000000);
+        assert_int_equal(pull_status(fixture->pull)->bytes_total, 4000000);
+        ask_again(fixture, MORE);
+        assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_DOWNLOADING);
+        assert_int_equal(pull_status(fixture->pull)->bytes_done, 2000000);
+        ask_again(fixture, ALL);
+        assert_status(fixture, IMAGE_SUCCEEDED, IMAGE_STEP_NONE);
+        assert_true(pull_status(fixture->pull)->was_present);
+}
+
+/* Waiting for what cannot be seen would have no end. */
+static void test_cannot_be_completed(void **state) {
+        Fixture *fixture = *state;
+
+        find_on_demand(fixture, true, "");
+        assert_status(fixture, IMAGE_FAILED, IMAGE_STEP_NONE);
+        assert_int_equal(pull_status(fixture->pull)->reason, PULL_REASON_INCOMPLETE);
+        assert_int_equal(pull_n_failures(fixture->pull), 1);
+}
+
+static void test_fetches_no_more(void **state) {
+        Fixture *fixture = *state;
+
+        fixture->on_demand.stall_usec = 500 * 1000; /* less than the pause between two questions */
+        find_on_demand(fixture, true, PART);
+        ask_again(fixture, MORE);
+        assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_DOWNLOADING);
+        ask_again(fixture, MORE);
+        assert_status(fixture, IMAGE_BACKING_OFF, IMAGE_STEP_BACKING_OFF);
+        assert_int_equal(pull_status(fixture->pull)->reason, PULL_REASON_NO_PROGRESS);
+}
+
+static void test_layers_cannot_be_asked_for(void **state) {
+        Fixture *fixture = *state;
+
+        fake_runtime.shows_layers = true;
+        fixture->is_complete = true;
+        start(fixture, "a", 1, PULL_POLICY_IF_NOT_PRESENT);
+        serve(fixture);
+        fake_runtime_answer_status(ID);
+        fake_runtime_refuse("Info", ERROR_INTERNAL, "the database is broken");
+        assert_status(fixture, IMAGE_BACKING_OFF, IMAGE_STEP_BACKING_OFF);
+}
+
+static void test_is_dropped_while_it_fetches(void **state) {
+        Fixture *fixture = *state;
+
+        find_on_demand(fixture, true, PART);
+        while (!fake_runtime_find("Info"))
+                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+        fixture->pull = pull_free(fixture->pull);
+        assert_int_equal(fake_runtime_n_calls(), 0);
 }
 
 /* It keeps no slot meanwhile, and costs no attempt. */
@@ -622,6 +722,24 @@ static int set_up_cover(void **state) {
         return set_up(state);
 }
 
+/* What waits for all layers does for those that ask for less. */
+static void test_covers_complete(void **state) {
+        cleanup(desired_image_done) DesiredImage desired;
+        Fixture *fixture = *state;
+
+        start(fixture, "a", 1, PULL_POLICY_ALWAYS);
+        make_desired(&desired, 1, PULL_POLICY_ALWAYS);
+        desired.is_complete = true;
+        assert_false(pull_covers(fixture->pull, &desired));
+        fixture->pull = pull_free(fixture->pull);
+
+        fixture->is_complete = true;
+        start(fixture, "a", 1, PULL_POLICY_ALWAYS);
+        assert_true(pull_covers(fixture->pull, &desired));
+        desired.is_complete = false;
+        assert_true(pull_covers(fixture->pull, &desired));
+}
+
 static void test_covers(void **state) {
         cleanup(desired_image_done) DesiredImage desired;
         Fixture *fixture = *state;
@@ -645,6 +763,12 @@ int main(void) {
                 TEST(test_join_of_an_idle_owner),
                 TEST(test_join_of_a_busy_owner),
                 TEST(test_is_there),
+                TEST(test_is_on_demand),
+                TEST(test_is_completed),
+                TEST(test_cannot_be_completed),
+                TEST(test_fetches_no_more),
+                TEST(test_layers_cannot_be_asked_for),
+                TEST(test_is_dropped_while_it_fetches),
                 TEST(test_is_pulled),
                 TEST(test_is_refused),
                 TEST(test_is_not_shown),
@@ -658,6 +782,7 @@ int main(void) {
                 TEST(test_is_hopeless),
                 TEST(test_is_over_for_another),
                 TEST(test_is_dropped),
+                TEST(test_covers_complete),
         };
         struct CMUnitTest rows[N_COVERS];
 

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Which layers are fetched on demand
+ *
+ * A remote snapshotter (containerd's docs/remote-snapshotter.md) prepares a layer without its content, and
+ * fetches that when files are read, and in the background. What is known of it is in labels: those of the
+ * image's configuration name the snapshotters that have its layers, those of a snapshot say how it is
+ * kept. How much has arrived is in no label; stargz-snapshotter and SOCI show it in files.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Layers whose content the runtime fetches when it is read. */
+typedef struct ImageOnDemand {
+        unsigned n_layers;      /* 0: none, or the runtime does not say it */
+        unsigned n_layers_all;  /* of the image */
+        bool is_counted;        /* the bytes are known */
+        uint64_t bytes_present; /* of bytes_total */
+        uint64_t bytes_total;   /* of these layers, as in the registry */
+} ImageOnDemand;
+
+/* A label of an image's configuration: the snapshotter that has its layers, as the end of the label, and
+ * as its value the topmost snapshot. NULL: another label, or a snapshotter of containerd's own, which has
+ * all that it unpacked on the disk. */
+const char *on_demand_snapshotter(const char *label);
+
+/* Labels of a snapshot. */
+bool on_demand_is_mark(const char *label);   /* its content is fetched on demand */
+bool on_demand_is_digest(const char *label); /* of the layer's blob */
+
+/* What the snapshotters' files say of these layers, one JSON object per line. found is known only if they
+ * say something of each. */
+int on_demand_count(const char *lines, size_t size, char *const *digests, size_t n_digests,
+                    ImageOnDemand *found);
+
+/* Nothing is fetched on demand, or all of it has arrived. */
+bool on_demand_is_complete(const ImageOnDemand *found);
+
+/* "2 of 3 layers are fetched on demand, 0.1 of 10.1 MB of them are on the node". NULL: no memory. The
+ * caller owns the text. */
+char *on_demand_describe(const ImageOnDemand *found);

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/layer-status.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <mntent.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/base/cleanup.h"
+
+#define FILE_SIZE_MAX 1024 /* about 160 bytes */
+
+DEFINE_CLEANUP(DIR *, closedir)
+DEFINE_CLEANUP(FILE *, endmntent)
+
+static const struct {
+        const char *source; /* of the mounts */
+        const char *folder; /* hidden, at their root */
+} snapshotters[] = {
+        { "stargz", ".stargz-snapshotter" },
+        { "soci", ".soci-snapshotter" },
+};
+
+/* Of a mount by root: any user may call one "stargz". NULL: it is none of these. */
+static const char *folder_of(const struct mntent *mount) {
+        const char *user = hasmntopt(mount, "user_id");
+
+        if (strncmp(mount->mnt_type, "fuse", 4) != 0 || !user ||
+            atoi(user + strlen("user_id=")) != 0)
+                return NULL;
+
+        for (size_t i = 0; i < sizeof(snapshotters) / sizeof(snapshotters[0]); i++)
+                if (strcmp(mount->mnt_fsname, snapshotters[i].source) == 0)
+                        return snapshotters[i].folder;
+
+        return NULL;
+}
+
+static void print_file(int folder, const char *name, FILE *file) {
+        cleanup(close_p) int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        char text[FILE_SIZE_MAX];
+        ssize_t size;
+
+        if (fd < 0)
+                return;
+
+        size = read(fd, text, sizeof(text));
+        for (ssize_t i = 0; i < size; i++)
+                (void) putc(text[i] == '\n' ? ' ' : text[i], file);
+        if (size > 0)
+                (void) putc('\n', file);
+}
+
+static void print_folder(const char *mount, const char *folder, FILE *file) {
+        cleanup(free_p) char *path = NULL;
+        cleanup(closedir_p) DIR *opened = NULL;
+        struct dirent *entry;
+
+        if (asprintf(&path, "%s/%s", mount, folder) < 0) {
+                path = NULL;
+                return;
+        }
+
+        opened = opendir(path);
+        while (opened && (entry = readdir(opened)))
+                if (entry->d_name[0] != '.')
+                        print_file(dirfd(opened), entry->d_name, file);
+}
+
+int layer_status_print(const char *mounts_path, FILE *file) {
+        cleanup(endmntent_p) FILE *mounts = setmntent(mounts_path, "re");
+        struct mntent *mount;
+
+        if (!mounts)
+                return EXIT_FAILURE;
+
+        while ((mount = getmntent(mounts))) {
+                const char *folder = folder_of(mount);
+
+                if (folder)
+                        print_folder(mount->mnt_dir, folder, file);
+        }
+
+        return fflush(file) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

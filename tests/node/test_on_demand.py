@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A snapshotter that has an image pulled before its content is there, with the real one for eStargz."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lab.containerd import Containerd
+from lab.documents import node_image, write_whole
+from lab.stargz import Stargz, push_lazy
+
+_READ = ("/bin/sh", "-c", "cat /data/* | wc -c")
+_LAYER = 3_000_000
+
+pytestmark = [pytest.mark.containers]
+
+
+@pytest.fixture(scope="module")
+def lazy_image(session_folder, registry):
+    """An image in the form that can be mounted before it is there."""
+    plain = registry.push_image("t/on-demand", "plain", [_LAYER], busybox=True)
+    reference = f"{registry.host}/t/on-demand:1"
+    with Containerd(session_folder / "converts") as containerd:
+        push_lazy(containerd, plain.reference, reference)
+    return reference
+
+
+@pytest.fixture
+def start_stargz(folder):
+    """start_stargz(no_background_fetch=…): the runtime, ready."""
+    started = []
+
+    def start(**options):
+        stargz = Stargz(folder / "stargz", snapshotter_options=options)
+        started.append(stargz)
+        stargz.start()
+        return stargz
+
+    yield start
+    for stargz in started:
+        stargz.close()
+
+
+def _on_demand(agent, image):
+    images = json.loads(agent.ctl("images", "-o", "json").stdout)["images"]
+    return next(i for i in images if image in i["repoTags"])["onDemand"]
+
+
+def test_says_what_is_on_the_node(start_stargz, start_agent, lazy_image):
+    stargz = start_stargz(no_background_fetch=True)
+    agent = start_agent(stargz.endpoint)
+    pulled = agent.ctl("pull", lazy_image)
+    assert pulled.returncode == 0
+    assert "2 of 2 layers are fetched on demand, 0." in pulled.stdout
+
+    found = _on_demand(agent, lazy_image)
+    assert found["layers"] == 2
+    assert 0 < found["bytesPresent"] < found["bytesTotal"] / 10
+    assert found["bytesTotal"] > _LAYER
+    assert "MB on demand" in agent.ctl("images").stdout
+    assert agent.tag_status(lazy_image)["message"].startswith("2 of 2 layers are fetched on demand")
+    assert "layers are fetched on demand" in agent.ctl("status").stdout
+    facts = agent.ctl("doctor").stdout
+    assert "fetched on demand" in facts and "layers of 1 images" in facts
+
+
+def test_complete_waits_for_all(start_stargz, start_agent, lazy_image, registry):
+    """Then its files can be read without the registry."""
+    stargz = start_stargz()
+    agent = start_agent(stargz.endpoint)
+    pulled = agent.ctl("pull", "--complete", "-o", "json", lazy_image)
+    assert pulled.returncode == 0
+    (result,) = json.loads(pulled.stdout)["results"]
+    assert result["onDemand"]["bytesPresent"] == result["onDemand"]["bytesTotal"] > _LAYER
+
+    registry.stop()
+    try:
+        read = stargz.run(lazy_image, *_READ, name="reads")
+    finally:
+        registry.start()
+    assert read.returncode == 0 and int(read.stdout) == _LAYER
+
+
+def test_a_document_asks_for_all(start_stargz, make_agent, lazy_image):
+    stargz = start_stargz()
+    agent = make_agent(stargz.endpoint)
+    document = node_image((lazy_image,))
+    for image in document["spec"]["images"].values():
+        image["tags"][0]["complete"] = True
+    write_whole(agent.images_dir / "all.yaml", document)
+    agent.start()
+    status = agent.wait_status(lazy_image, "Succeeded", timeout=60)
+    assert "2 of 2 layers are fetched on demand, all 4." in status["message"]
+
+
+def test_a_snapshotter_that_fetches_nothing(start_stargz, start_agent, lazy_image):
+    stargz = start_stargz(no_background_fetch=True)
+    agent = start_agent(stargz.endpoint, stall_timeout=1)
+    pulled = agent.ctl("pull", "--complete", "--attempts=1", lazy_image)
+    assert pulled.returncode == 1
+    assert "NoProgress" in pulled.stderr
+    assert agent.ctl("pull", lazy_image).returncode == 0
+
+
+def test_mounts_that_the_agent_does_not_see(start_stargz, make_agent, lazy_image):
+    """As in a container without the snapshotter's folder."""
+    stargz = start_stargz()
+    agent = make_agent(stargz.endpoint)
+    agent.argv = ["unshare", "--mount", "--propagation=private", *agent.argv]
+    agent.start()
+    pulled = agent.ctl("pull", "--complete", lazy_image)
+    assert pulled.returncode == 1
+    assert "Incomplete" in pulled.stderr
+    assert "cannot be seen" in agent.ctl("pull", lazy_image).stdout
+    assert "?/" in agent.ctl("images").stdout
+
+
+def test_a_snapshotter_that_unpacks(agent, push):
+    """Nothing is said of layers, and there is nothing to wait for."""
+    image = push(busybox=True)
+    pulled = agent.ctl("pull", "--complete", "-o", "json", image.reference)
+    assert pulled.returncode == 0
+    (result,) = json.loads(pulled.stdout)["results"]
+    assert "onDemand" not in result and result["message"] == ""
