@@ -23,6 +23,7 @@ from lab.wait import wait_until
 
 def test_spec_is_of_no_use_at_start(make_member, proxy, desired, fake_runtime):
     """The agent writes no status while it cannot read the spec."""
+    fake_runtime.hold("demo/done:1")
     done = {"tag": "1", "phase": "Succeeded", "progress": 100, "imageID": "x@sha256:0a"}
     done |= {"startTime": "2026-01-02T03:04:05Z", "completionTime": "2026-01-02T03:04:05Z"}
     desired.request("demo/done:1", policy="Always")

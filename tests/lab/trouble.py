@@ -29,6 +29,13 @@ def complaints(agent: Agent, about: str = "") -> list[str]:
     ]
 
 
+def without_hints(errors: str) -> str:
+    """What inplacectl wrote, without what it adds only when something takes more than a second."""
+    hints = ("waiting for an answer", "waits for a turn", "wait for a turn")
+    lines = errors.splitlines(keepends=True)
+    return "".join(line for line in lines if not any(hint in line for hint in hints))
+
+
 def the_complaint(agent: Agent, about: str = "", timeout: float = 5) -> str:
     """Waits until there is one about this; fails if there are more, or if it is not one line."""
     wait_until(

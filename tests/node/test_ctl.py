@@ -16,6 +16,7 @@ from fake import behaviours
 from fake import registry as fakes
 from lab.image import build_image
 from lab.layers import random_layer
+from lab.trouble import without_hints
 from lab.user import NOBODY
 from lab.wait import wait_until
 
@@ -67,8 +68,9 @@ def test_runtime_without_a_name(start_agent, fake_runtime):
     """A runtime that does not say its name leaves no hole in the first line of the status."""
     fake_runtime.name = fake_runtime.version = ""
     agent = start_agent(fake_runtime.endpoint)
-    first = agent.ctl("status").stdout.splitlines()[0]
-    assert first == f"Node lab, an unknown runtime at {fake_runtime.endpoint}"
+    first_line = lambda: agent.ctl("status").stdout.splitlines()[0]  # noqa: E731
+    wait_until(lambda: "no container runtime" not in first_line(), 10, first_line)
+    assert first_line() == f"Node lab, an unknown runtime at {fake_runtime.endpoint}"
 
 
 def test_exit_status_of_pull(start_agent, fake_runtime):
@@ -77,7 +79,7 @@ def test_exit_status_of_pull(start_agent, fake_runtime):
         fake_runtime.on("PullImage", behaviours.fail(code, "no such image"), image=name)
     agent = start_agent(fake_runtime.endpoint)
     good = agent.ctl("pull", "good:1", "good:2")
-    assert (good.returncode, good.stderr) == (0, "")
+    assert (good.returncode, without_hints(good.stderr)) == (0, "")
     # No option limits the retries, so the deadline does, which leaves time for an answer.
     bad = agent.ctl("pull", "--deadline=2", "bad:1")
     assert bad.returncode == 1
@@ -248,7 +250,7 @@ def test_agent_restarts_meanwhile(start_agent, fake_runtime):
         output, errors = child.communicate(timeout=60)
     assert child.returncode == 0, errors
     assert "demo/web:1" in output
-    assert errors == "inplacectl: inplaced went away, connecting again\n"
+    assert without_hints(errors) == "inplacectl: inplaced went away, connecting again\n"
 
 
 def test_status(agent, push):
