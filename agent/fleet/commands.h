@@ -13,3 +13,12 @@
 
 /* Shows what each pod should run, and runs. */
 int command_status(Session *session, const Flags *flags);
+
+/* Shows which images are on which nodes. */
+int command_images(Session *session, const Flags *flags);
+
+/* Restarts containers in place, and waits for it. */
+int command_restart(Session *session, const Flags *flags);
+
+/* Says what the cluster lacks, and what to do. */
+int command_doctor(Session *session, const Flags *flags);

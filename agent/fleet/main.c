@@ -37,6 +37,17 @@ static const Command commands[] = {
         { "status", FLEET_STATUS, 0, INT_MAX, command_status, "status [WORKLOAD|POD...]",
           "Shows what each pod should run, what it runs, and whether that was verified.\n"
           "A workload is KIND/NAME, such as deployment/web, sts/db, ds/logs, rs/web-5d9 or pod/web-0.\n" },
+        { "images", FLEET_IMAGES, 0, INT_MAX, command_images, "images [IMAGE...]",
+          "Shows which images are on which nodes, by the status of their NodeImages.\n"
+          "An image without tag and digest means all its tags. Labels are those of the nodes.\n" },
+        { "restart", FLEET_RESTART, 0, INT_MAX, command_restart, "restart POD[/CONTAINER]...|-l SELECTOR",
+          "Restarts containers in place, and waits until their pods are ready again.\n"
+          "KIND/NAME stands for all pods of a workload, KIND/NAME/CONTAINER for one container of\n"
+          "each. Without --containers, all main containers of a pod are restarted. Ctrl-C leaves what\n"
+          "has begun alone.\n" },
+        { "doctor", FLEET_DOCTOR, 0, 0, command_doctor, "doctor",
+          "Says what the cluster lacks for the other commands, and what to do.\n"
+          "The exit status is 3 if anything was found.\n" },
         { "version", FLEET_VERSION, 0, 0, NULL, "version",
           "Shows the version of this program.\n" },
         { "help", FLEET_HELP, 0, 2, NULL, "help [COMMAND]",

@@ -19,6 +19,9 @@
 #include "agent/kube/retry.h"
 #include "agent/kube/watch.h"
 
+/* The API server takes the name before the slash as the writer's: it is not the agent's. */
+#define USER_AGENT "User-Agent: kubectl-inplace/" INPLACED_VERSION
+
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define PAGE_OBJECTS 500u
 /* Of a page in memory. One that is larger is asked for again with fewer objects. */
@@ -80,7 +83,9 @@ static int watch_signals(Session *session) {
 }
 
 static int connect_with(Session *session, const KubeAccessOptions *access, Error *reterr) {
-        return kube_client_new(&(KubeClientOptions){ .event = session->event, .access = access },
+        return kube_client_new(&(KubeClientOptions){ .event = session->event,
+                                                     .access = access,
+                                                     .user_agent_header = USER_AGENT },
                                &session->client, reterr);
 }
 

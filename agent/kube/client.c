@@ -27,6 +27,7 @@ struct KubeClient {
         Metrics *metrics;
         KubeReachable on_reachable;
         void *userdata;
+        const char *headers[2]; /* of each request; ended by NULL */
 
         char *target;
         HttpPeer *peer;      /* for what is sent from now on; NULL: to be made */
@@ -487,6 +488,7 @@ static int kube_call_send(KubeCall *call, const KubeCredentials *credentials) {
                 .accept = call->request.accept ?: KUBE_JSON,
                 .content_type = call->request.content_type,
                 .body = call->request.body,
+                .headers = client->headers,
                 .on_head = on_head,
                 .on_data = on_data,
                 .on_end = on_end,
@@ -626,6 +628,7 @@ int kube_client_new(const KubeClientOptions *options, KubeClient **ret, Error *r
                 .metrics = options->metrics,
                 .on_reachable = options->on_reachable,
                 .userdata = options->userdata,
+                .headers = { options->user_agent_header },
         };
         deferred_init(&client->sender, client->event, on_turn, client);
         r = http_load(reterr);

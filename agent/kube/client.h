@@ -35,6 +35,7 @@ typedef struct KubeClientOptions {
         sd_event *event;
         const KubeAccessOptions *access; /* event, on_changed and userdata are set by the client */
         Metrics *metrics;                /* counts requests; may be NULL */
+        const char *user_agent_header;   /* "User-Agent: ..."; NULL: the agent's. Borrowed */
         KubeReachable on_reachable;
         void *userdata;
 } KubeClientOptions;

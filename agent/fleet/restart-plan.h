@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What a request to restart containers says, and what became of it
+ *
+ * A ContainerRecreateRequest for one pod, and how its status and the pod read. Pure.
+ */
+
+#include <json-c/json_types.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/base/error.h"
+
+#define RESTART_LABEL "inplaced.io/restart" /* the requests of one command have one value of it */
+
+/* An argument. Borrowed from the text that it was read from. */
+typedef struct RestartTarget {
+        char *pods;      /* for pod_choice_of_name(): "web-0", "deployment/web"; owned */
+        char *container; /* NULL: all that --containers names, or all; owned */
+} RestartTarget;
+
+#define RESTART_TARGET_INIT ((RestartTarget){ .pods = NULL })
+
+/* "web-0", "web-0/main", "deployment/web", "deployment/web/main". */
+int restart_target_parse(const char *text, RestartTarget *ret, Error *reterr);
+void restart_target_done(RestartTarget *target);
+
+/* Which of its main containers and native sidecars: names are separated by commas, NULL is all of the main
+ * ones. *ret is a list of texts, owned by the caller. Refused if the pod has none of that name. */
+int restart_plan_containers(json_object *pod, const char *names, json_object **ret, Error *reterr);
+
+typedef struct RestartRequest {
+        const char *version; /* of apps.kruise.io */
+        const char *pod;
+        const char *run;         /* the value of the label */
+        json_object *containers; /* a list of texts */
+        int64_t keep_sec;        /* after its end */
+} RestartRequest;
+
+/* The body of it; the caller owns *ret. */
+int restart_plan_body(const RestartRequest *request, json_object **ret);
+
+typedef enum RestartEnd {
+        RESTART_RUNNING,
+        RESTART_SUCCEEDED,
+        RESTART_FAILED,
+} RestartEnd;
+
+/* How far a request is. *ret_why: of a failure, owned by the caller; NULL: nothing is said. */
+int restart_plan_read(json_object *request, RestartEnd *ret_end, char **ret_why);
+
+/* The pod has ended, or is about to be removed: nothing restarts in it. */
+bool restart_plan_is_over(json_object *pod);
+bool restart_plan_is_ready(json_object *pod);

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Which nodes doctor puts together, and what it asks about rights. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <json-c/json.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/fleet/doctor-plan.h"
+
+static json_object *parse(const char *text) {
+        cleanup(free_p) char *copy = strdup(text);
+        json_object *object;
+
+        for (char *c = copy; *c; c++)
+                if (*c == '\'')
+                        *c = '"';
+        object = json_tokener_parse(copy);
+        assert_non_null(object);
+        return object;
+}
+
+#define AGENT(node_, version_, is_ready_, trouble_)                                        \
+        {                                                                                  \
+                .node = (char *) (node_), .has_pod = true, .version = (char *) (version_), \
+                .is_ready = (is_ready_), .trouble = (char *) (trouble_)                    \
+        }
+
+static void test_nodes(void **state) {
+        static const char *const names[] = { "a", "b", "c", "d", "e", "f", "g" };
+        NodeAgent agents[] = {
+                AGENT("a", "2", true, NULL),
+                AGENT("b", "1", true, NULL),
+                AGENT("c", "2", true, NULL),
+                AGENT("d", "2", false, "no runtime"),
+                { .node = (char *) "e", .wrote_at = 1 },
+        };
+        NodeAgent *items[] = { &agents[0], &agents[1], &agents[2], &agents[3], &agents[4] };
+        const Agents all = { .items = items, .n_items = 5 };
+        cleanup(doctor_nodes_done) DoctorNodes nodes = { .items = NULL };
+        cleanup(doctor_groups_done) DoctorGroups groups = DOCTOR_GROUPS_INIT;
+        cleanup(free_p) char *listed = NULL;
+        cleanup(free_p) char *cut = NULL;
+
+        for (size_t i = 0; i < 7; i++) {
+                cleanup(json_object_put_p) json_object *node = json_object_new_object();
+                json_object *metadata = json_object_new_object();
+
+                json_object_object_add(metadata, "name", json_object_new_string(names[i]));
+                json_object_object_add(node, "metadata", metadata);
+                assert_int_equal(doctor_nodes_add(&nodes, node), 0);
+        }
+
+        assert_int_equal(doctor_plan_nodes(&nodes, &all, &groups), 0);
+        assert_int_equal(groups.n_with_agent, 5);
+        assert_string_equal(groups.version, "2");
+        assert_int_equal(groups.n_items, 3);
+        assert_string_equal(groups.items[0].message,
+                            "the agent is of version 1, most others are of 2");
+        assert_string_equal(groups.items[1].message, "the agent is not ready: no runtime");
+        assert_string_equal(groups.items[2].message, "there is no agent");
+        listed = doctor_group_names(&groups.items[2], 5);
+        assert_string_equal(listed, "f, g");
+        cut = doctor_group_names(&groups.items[2], 1);
+        assert_string_equal(cut, "f and 1 more");
+}
+
+static void test_other_nodes(void **state) {
+        static const char *const texts[] = {
+                "{'metadata':{'name':'w','labels':{'kubernetes.io/os':'windows'}}}",
+                "{'metadata':{'name':'v','labels':{'type':'virtual-kubelet'}}}",
+        };
+        cleanup(doctor_nodes_done) DoctorNodes nodes = { .items = NULL };
+
+        for (size_t i = 0; i < 2; i++) {
+                cleanup(json_object_put_p) json_object *node = parse(texts[i]);
+
+                assert_int_equal(doctor_nodes_add(&nodes, node), 0);
+        }
+
+        assert_int_equal(nodes.n_items, 0);
+}
+
+static void test_reviews(void **state) {
+        static const DoctorRight rights[] = {
+                { "patch", NULL, "pods", "status", true, "" },
+                { "list", "g", "things", NULL, false, "" },
+        };
+        static const char *const expected[] = {
+                "{'verb':'patch','group':'','resource':'pods','subresource':'status','namespace':'n'}",
+                "{'verb':'list','group':'g','resource':'things'}",
+        };
+
+        for (size_t i = 0; i < 2; i++) {
+                cleanup(json_object_put_p) json_object *review = NULL;
+                cleanup(json_object_put_p) json_object *attributes = parse(expected[i]);
+                json_object *spec, *found;
+
+                assert_int_equal(doctor_plan_review(&rights[i], "n", &review), 0);
+                assert_true(json_object_object_get_ex(review, "spec", &spec));
+                assert_true(json_object_object_get_ex(spec, "resourceAttributes", &found));
+                assert_true(json_object_equal(found, attributes));
+        }
+}
+
+static void test_answers(void **state) {
+        static const struct {
+                const char *text;
+                bool is_allowed;
+        } cases[] = {
+                { "{'status':{'allowed':true}}", true },
+                { "{'status':{'allowed':false}}", false },
+                { "{'status':{'allowed':'true'}}", false },
+                { "{}", false },
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                cleanup(json_object_put_p) json_object *review = parse(cases[i].text);
+
+                assert_int_equal(doctor_plan_is_allowed(review), cases[i].is_allowed);
+        }
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_nodes),
+                cmocka_unit_test(test_other_nodes),
+                cmocka_unit_test(test_reviews),
+                cmocka_unit_test(test_answers),
+        };
+
+        return cmocka_run_group_tests_name("doctor-plan", tests, NULL, NULL);
+}
