@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,20 @@ import pytest
 from count import read_reasons
 from fake.registry import FakeRegistry
 from fake.runtime import FakeRuntime
-from lab import sanitizers
+from lab import runtimes, sanitizers
 from lab.agent import Agent
 from lab.folder import LabFolder
 from lab.image import build_image
 from lab.layers import random_layer
 from lab.registry import PushedImage, Registry
 from lab.runtime import Runtime
-from lab.runtimes import make_runtime
+from lab.wait import wait_until
 
 _TESTS = Path(__file__).parent
 _UNSANITIZED = set(read_reasons((_TESTS / "unsanitized").read_text()))
+_ELSEWHERE = _TESTS / "not-on" / runtimes.NAME
+_NOT_HERE = set(read_reasons(_ELSEWHERE.read_text())) if _ELSEWHERE.exists() else set()
+_RUNTIME_FIXTURES = {"runtime", "new_runtime", "node"}
 _TIMEOUT_SECONDS = 60
 _PATIENCE = 3
 _AGENTS = pytest.StashKey[list[Agent]]()
@@ -44,10 +47,20 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "handover: goes through the threads of gRPC and of the loop")
 
 
-def _runs_with_sanitizers(item: pytest.Item) -> bool:
+def _is_in(names: Set[str], item: pytest.Item) -> bool:
     file = str(item.path.relative_to(_TESTS))
     function = getattr(item, "originalname", item.name)
-    return _UNSANITIZED.isdisjoint({file, f"{file}::{function}", f"{file}::{item.name}"})
+    return not names.isdisjoint({file, f"{file}::{function}", f"{file}::{item.name}"})
+
+
+def _is_wanted(item: pytest.Item) -> bool:
+    """On further runtimes only what has to do with one that is real."""
+    if sanitizers.NAME and _is_in(_UNSANITIZED, item):
+        return False
+    if runtimes.NAME == runtimes.DEFAULT:
+        return True
+    fixtures = set(getattr(item, "fixturenames", ()))
+    return not _RUNTIME_FIXTURES.isdisjoint(fixtures) and not _is_in(_NOT_HERE, item)
 
 
 def _seconds_of(item: pytest.Item) -> float:
@@ -60,9 +73,8 @@ def _seconds_of(item: pytest.Item) -> float:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What takes longest begins first, since each of several workers runs a file at a time."""
-    if sanitizers.NAME:
-        config.hook.pytest_deselected(items=[i for i in items if not _runs_with_sanitizers(i)])
-        items[:] = [item for item in items if _runs_with_sanitizers(item)]
+    config.hook.pytest_deselected(items=[item for item in items if not _is_wanted(item)])
+    items[:] = [item for item in items if _is_wanted(item)]
     sizes: dict[Path, float] = {}
     for item in items:
         sizes[item.path] = sizes.get(item.path, 0) + _seconds_of(item)
@@ -115,13 +127,14 @@ def auth_registry(session_folder: LabFolder) -> Iterator[Registry]:
 @pytest.fixture(scope="session")
 def runtime(session_folder: LabFolder) -> Iterator[Runtime]:
     """The one that INPLACED_RUNTIME names."""
-    with make_runtime(session_folder / "runtime") as made:
+    with runtimes.make_runtime(session_folder / "runtime") as made:
         yield made
 
 
-@pytest.fixture(scope="session")
-def containerd(runtime: Runtime) -> Runtime:
-    return runtime
+@pytest.fixture
+def new_runtime(folder: LabFolder) -> Callable[..., Runtime]:
+    """`with new_runtime(name, …) as runtime`: another one, which the test may kill or fill up."""
+    return lambda name, **options: runtimes.make_runtime(folder / name, **options)
 
 
 @pytest.fixture
@@ -168,10 +181,21 @@ class Gate:
         self.image = registry.add(name, "1", build_image([layer], labels={"test": name}))
         self.reference = self.image.reference
         self._opened = threading.Event()
+        self._registry, self._name = registry, name
         registry.on("layer", self._send, name)
 
     def open(self) -> None:
         self._opened.set()
+
+    def wait_fetched(self, timeout: float = 10) -> None:
+        """Waits until a runtime fetches the layer."""
+        wait_until(lambda: self._registry.is_fetched_from(self._name), timeout, "pull in a runtime")
+
+    def wait_left(self, timeout: float = 10) -> None:
+        """Waits until none does any more."""
+        wait_until(
+            lambda: not self._registry.is_fetched_from(self._name), timeout, "end of the pull"
+        )
 
     def _send(self, connection: Any, request: Any, reply: Any) -> None:
         connection.send_head(reply)

@@ -8,6 +8,8 @@ Groups of figures, each with parts of its own on this machine (a containerd, a r
   large  The same for an image of 500 MB, through the local API; and, as a figure that the noise of
          long pulls does not reach, the time that the agent spends before and after its own
          PullImage call.
+  runtimes
+         "small" and "large", with 400 MB, through the local API, on each runtime that the tests run on.
   start  From exec to READY=1, beside a program that only starts the same libraries (floor.c).
   idle   Memory, context switches and CPU time when nothing happens, beside that program.
   many   The same with 1,000 images in the folder that have all been pulled, and again after a
@@ -99,6 +101,7 @@ def measure_probes(node: Node) -> list[Row]:
 GROUPS: dict[str, Group] = {
     "small": pulls.measure_small,
     "large": pulls.measure_large,
+    "runtimes": pulls.measure_runtimes,
     "start": starting.measure,
     "idle": resting.measure_idle,
     "many": resting.measure_many,

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from lab import runtimes
 from lab.agent import Agent
-from lab.containerd import Containerd
 from lab.folder import LabFolder
 from lab.registry import Registry
 
@@ -25,15 +25,18 @@ _IMAGES_MEBIBYTES = 3 << 10
 
 
 class Node:
-    """A containerd and a registry of its own; agents and floors run beside them until it is closed.
+    """A runtime and a registry of its own; agents and floors run beside them until it is closed.
 
     With `quick`, measurements are short.
     """
 
-    def __init__(self, folder: LabFolder, build_dir: Path, quick: bool) -> None:
+    def __init__(
+        self, folder: LabFolder, build_dir: Path, quick: bool, runtime: str = runtimes.NAME
+    ) -> None:
         self.folder = folder
         self.build_dir = build_dir
         self.quick = quick
+        self._runtime_name = runtime
         self._stack = ExitStack()
         self._count = 0
 
@@ -42,8 +45,10 @@ class Node:
         size = _IMAGES_MEBIBYTES if has_room else None
         try:
             self.registry = self._stack.enter_context(Registry(self.folder / "r"))
-            containerd = Containerd(self.folder / "c", root_megabytes=size)
-            self.containerd = self._stack.enter_context(containerd)
+            runtime = runtimes.make_runtime(
+                self.folder / "c", self._runtime_name, root_megabytes=size
+            )
+            self.runtime = self._stack.enter_context(runtime)
         except BaseException:
             self._stack.close()
             raise
@@ -65,7 +70,7 @@ class Node:
         """Run as the service is; to be started by the caller. `options` are more of Agent's."""
         return Agent(
             self._new_path("a"),
-            runtime_endpoint or self.containerd.endpoint,
+            runtime_endpoint or self.runtime.endpoint,
             build_dir=self.build_dir,
             watchdog_seconds=_WATCHDOG_SECONDS,
             log_level="info",
@@ -75,4 +80,4 @@ class Node:
 
     def make_floor(self, server: ApiServer | None = None) -> Floor:
         """To be started by the caller. With a server it is that of an agent in a cluster."""
-        return Floor(self._new_path("f"), self.containerd.socket, _ENVIRONMENT, server)
+        return Floor(self._new_path("f"), self.runtime.socket, _ENVIRONMENT, server)

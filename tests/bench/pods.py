@@ -54,7 +54,7 @@ class PodNode:
             self.agent = stack.enter_context(self._make_agent())
             self._stack = stack.pop_all()
         self.kube: Kube = self.control_plane.admin
-        self.cri = self.kubelet.containerd.cri
+        self.cri = self.kubelet.runtime.cri
         self.audit = Audit(self.control_plane, _NAME)
         self.image = self.push_version("1")
         self._relists = self._read_relists()
@@ -82,7 +82,7 @@ class PodNode:
         cluster.make_node_image(_NAME)
         return cluster.make_agent(
             _NAME,
-            self.kubelet.containerd.endpoint,
+            self.kubelet.runtime.endpoint,
             flags=[f"--kubelet-health-address={self.kubelet.health_address}"],
         )
 

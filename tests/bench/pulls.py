@@ -12,9 +12,10 @@ from typing import Any
 import grpc
 from grpc.experimental import ChannelOptions
 
-from lab import stubs
+from lab import runtimes, stubs
 from lab.agent import Agent
 from lab.cri import CHANNEL_OPTIONS
+from lab.folder import LabFolder
 
 from node import Node
 from table import Estimate, Limit, Row, estimate
@@ -106,28 +107,45 @@ class Rounds:
 
 
 def measure_small(node: Node) -> list[Row]:
-    agent = node.make_agent()
-    with agent:
-        api, folder = LocalApi(agent), Folder(agent)
-        ways: dict[str, Way] = {
-            "bare": lambda reference: node.containerd.pull(reference).seconds,
-            "socket": api.time_pull,
-            "folder": folder.time_pull,
-        }
-
-        rounds = _run_rounds(node, ways, [_MEGABYTE], 5 if node.quick else 31)
-        api.close()
-        folder.close()
+    rounds = _time_small(node)
     return [
-        _small_row("1 MB image, request → event Succeeded", rounds, "socket"),
-        _small_row("1 MB image, document → status Succeeded", rounds, "folder"),
+        _small_row("1 MB image, request → event Succeeded", rounds, "socket", 20),
+        _small_row("1 MB image, document → status Succeeded", rounds, "folder", 20),
     ]
 
 
 def measure_large(node: Node) -> list[Row]:
+    return _measure_large(node, "500 MB image", [125 * _MEGABYTE] * 4, 15)
+
+
+def measure_runtimes(node: Node) -> list[Row]:
+    """Each with a node of its own."""
+    rows = []
+    for name in runtimes.NAMES:
+        with LabFolder() as folder, Node(folder, node.build_dir, node.quick, name) as other:
+            small = _time_small(other)
+            rows.append(_small_row(f"{name}: 1 MB image", small, "socket", 60))
+            rows += _measure_large(other, f"{name}: 400 MB image", [100 * _MEGABYTE] * 4, 7)
+    return rows
+
+
+def _time_small(node: Node) -> Rounds:
+    with node.make_agent() as agent:
+        api, folder = LocalApi(agent), Folder(agent)
+        ways: dict[str, Way] = {
+            "bare": lambda reference: node.runtime.pull(reference).seconds,
+            "socket": api.time_pull,
+            "folder": folder.time_pull,
+        }
+        rounds = _run_rounds(node, ways, [_MEGABYTE], 5 if node.quick else 31)
+        api.close()
+        folder.close()
+    return rounds
+
+
+def _measure_large(node: Node, what: str, layers: list[int], n: int) -> list[Row]:
     outside: list[float] = []
-    agent = node.make_agent()
-    with agent:
+    with node.make_agent() as agent:
         api = LocalApi(agent)
 
         def pull_through_agent(reference: str) -> float:
@@ -137,15 +155,15 @@ def measure_large(node: Node) -> list[Row]:
             return taken
 
         ways: dict[str, Way] = {
-            "bare": lambda reference: node.containerd.pull(reference).seconds,
+            "bare": lambda reference: node.runtime.pull(reference).seconds,
             "socket": pull_through_agent,
         }
-        rounds = _run_rounds(node, ways, [125 * _MEGABYTE] * 4, 3 if node.quick else 15)
+        rounds = _run_rounds(node, ways, layers, 3 if node.quick else n)
         api.close()
     bare = rounds.median("bare")
     return [
         Row(
-            "500 MB image, request → event Succeeded",
+            f"{what}, request → event Succeeded",
             rounds.median("socket"),
             bare,
             "s",
@@ -154,7 +172,7 @@ def measure_large(node: Node) -> list[Row]:
             digits=2,
         ),
         Row(
-            "500 MB image, outside of the agent's PullImage",
+            f"{what}, outside of the agent's PullImage",
             median(outside[1:]) * 1e3,
             bare * 1e3,
             "ms",
@@ -169,13 +187,13 @@ def _seconds_in_pull_image(agent: Agent) -> float:
     return agent.metrics().total(name, method="PullImage")
 
 
-def _small_row(name: str, rounds: Rounds, way: str) -> Row:
+def _small_row(name: str, rounds: Rounds, way: str, limit: int) -> Row:
     return Row(
         name,
         rounds.median(way) * 1e3,
         rounds.median("bare") * 1e3,
         "ms",
-        Limit(20, "≤ 20 ms more", "excess"),
+        Limit(limit, f"≤ {limit} ms more", "excess"),
         ratio=rounds.ratio(way),
         excess=rounds.excess(way).scale(1e3),
     )
@@ -192,7 +210,7 @@ def _run_rounds(node: Node, ways: dict[str, Way], layers: list[int], n: int) -> 
     for number in range(-1, n):
         for way in order:
             taken = ways[way](tags[way])
-            node.containerd.remove_image(tags[way])
+            node.runtime.remove_image(tags[way])
             if number >= 0:
                 seconds[way].append(taken)
         order.append(order.pop(0))

@@ -126,7 +126,7 @@ def _time_by_hand(node_image: NodeImage, node: Node, reference: str) -> float:
     name, tag = split_reference(reference)
     began = time.monotonic()
     node_image.request(reference)
-    image_id = node.containerd.pull(reference).image_id
+    image_id = node.runtime.pull(reference).image_id
     status = {"tag": tag, "phase": "Succeeded", "progress": 100, "imageID": image_id}
     counts = {"desired": 1, "succeeded": 1, "failed": 0, "pulling": 0, "waiting": 0}
     node_image.patch_status({**counts, "imageStatuses": {name: {"tags": [status]}}})

@@ -28,7 +28,7 @@ from fixtures import *  # noqa: E402, F401, F403
 from fixtures import StartAgent  # noqa: E402
 from lab.agent import Agent  # noqa: E402
 from lab.clients import find_clients  # noqa: E402
-from lab.containerd import Containerd  # noqa: E402
+from lab.runtime import Runtime  # noqa: E402
 from lab.control_plane import ControlPlane, find_programs  # noqa: E402
 from lab.fleet import Inplace  # noqa: E402
 from lab.folder import LabFolder  # noqa: E402
@@ -133,13 +133,13 @@ def pull_secret(kube: Kube) -> Iterator[PullSecret]:
 @pytest.fixture
 def cluster_agent(
     start_agent: StartAgent,
-    containerd: Containerd,
+    runtime: Runtime,
     kubeconfig: Path,
     node_name: str,
     node_image: NodeImage,
 ) -> Agent:
     """The agent of that node, on the session's containerd, with no image to pull yet."""
-    return start_agent(containerd.endpoint, kubeconfig=kubeconfig, node_name=node_name)
+    return start_agent(runtime.endpoint, kubeconfig=kubeconfig, node_name=node_name)
 
 
 @pytest.fixture
@@ -176,8 +176,8 @@ def shared_node(
 def node(shared_node: Kubelet, kube: Kube) -> Iterator[Kubelet]:
     """A real node that all tests share; a part that a test kills is started again."""
     yield shared_node
-    if shared_node.containerd.process.code is not None:
-        shared_node.containerd.start()
+    if shared_node.runtime.process.code is not None:
+        shared_node.runtime.start()
     if shared_node.kubelet.process.code is not None:
         shared_node.kubelet.start()
         kube.wait_for(shared_node.path, is_ready, 30)
@@ -197,7 +197,7 @@ def start_node_agent(
     ) -> Agent:
         path = folder / "node.conf"
         return start_agent(
-            endpoint or node.containerd.endpoint,
+            endpoint or node.runtime.endpoint,
             kubeconfig=kubeconfig or control_plane.write_agent_kubeconfig(path, node=node.name),
             node_name=node.name,
             flags=[f"--kubelet-health-address={node.health_address}", *flags],

@@ -34,10 +34,10 @@ exec "$@"
 
 
 @pytest.fixture
-def start(start_agent, containerd, node_name, node_image):
+def start(start_agent, runtime, node_name, node_image):
     """start(kubeconfig) as Agent, ready."""
     return lambda kubeconfig: start_agent(
-        containerd.endpoint, kubeconfig=kubeconfig, node_name=node_name
+        runtime.endpoint, kubeconfig=kubeconfig, node_name=node_name
     )
 
 
@@ -69,7 +69,7 @@ def test_client_certificate(start, control_plane, folder, node_image, push, is_i
     assert problems(agent) == {}
 
 
-def test_one_of_several_contexts(start_agent, containerd, control_plane, folder, node_image, push):
+def test_one_of_several_contexts(start_agent, runtime, control_plane, folder, node_image, push):
     """The agent uses the named context, not the current one, which names no server."""
     path = folder / "agent.conf"
     document = yaml.safe_load(control_plane.write_agent_kubeconfig(path).read_text())
@@ -77,7 +77,7 @@ def test_one_of_several_contexts(start_agent, containerd, control_plane, folder,
     document["contexts"].append({"name": "away", "context": {"cluster": "away", "user": "lab"}})
     write_whole(path, yaml.safe_dump(document | {"current-context": "away"}))
     agent = start_agent(
-        containerd.endpoint,
+        runtime.endpoint,
         kubeconfig=path,
         node_name=node_image.name,
         flags=["--kubeconfig-context=lab"],
@@ -87,12 +87,12 @@ def test_one_of_several_contexts(start_agent, containerd, control_plane, folder,
 
 
 def test_kubeconfig_of_the_environment(
-    start_agent, containerd, control_plane, folder, node_image, push
+    start_agent, runtime, control_plane, folder, node_image, push
 ):
     """$KUBECONFIG alone is enough."""
     path = control_plane.write_agent_kubeconfig(folder / "agent.conf")
     agent = start_agent(
-        containerd.endpoint, node_name=node_image.name, environment={"KUBECONFIG": str(path)}
+        runtime.endpoint, node_name=node_image.name, environment={"KUBECONFIG": str(path)}
     )
     serves(node_image, push)
     assert problems(agent) == {}
@@ -199,14 +199,14 @@ def test_no_rights(start, control_plane, folder, kube, node_image):
 
 
 @pytest.mark.parametrize("mode", ["cluster", "auto"])
-def test_as_pod(make_agent, containerd, control_plane, folder, node_name, node_image, push, mode):
+def test_as_pod(make_agent, runtime, control_plane, folder, node_name, node_image, push, mode):
     """With the variables and files that Kubernetes gives to every pod."""
     given = folder / "given"
     given.mkdir()
     (given / "token").write_text(control_plane.agent_token())
     (given / "ca.crt").write_bytes(control_plane.authority.certificate.read_bytes())
     agent = make_agent(
-        containerd.endpoint,
+        runtime.endpoint,
         node_name=node_name,
         flags=[f"--mode={mode}"],
         environment={
@@ -231,7 +231,7 @@ def test_as_pod(make_agent, containerd, control_plane, folder, node_name, node_i
     ],
 )
 def test_proxy_of_the_environment(
-    start_agent, containerd, control_plane, folder, node_name, node_image, push, variables, is_asked
+    start_agent, runtime, control_plane, folder, node_name, node_image, push, variables, is_asked
 ):
     """Only the proxy resolves the server's name: the variables mean what they mean to kubectl."""
     path = control_plane.write_kubeconfig(
@@ -242,7 +242,7 @@ def test_proxy_of_the_environment(
     )
     with ConnectProxy(("127.0.0.1", control_plane.port)) as proxy:
         agent = start_agent(
-            containerd.endpoint,
+            runtime.endpoint,
             kubeconfig=path,
             node_name=node_name,
             environment={

@@ -53,9 +53,9 @@ def desired(mortal, node_name) -> Iterator[NodeImage]:
 
 
 @pytest.fixture
-def member(start_agent, containerd, mortal, folder, node_name, desired) -> Agent:
+def member(start_agent, runtime, mortal, folder, node_name, desired) -> Agent:
     path = mortal.write_agent_kubeconfig(folder / "member.conf")
-    agent = start_agent(containerd.endpoint, kubeconfig=path, node_name=node_name)
+    agent = start_agent(runtime.endpoint, kubeconfig=path, node_name=node_name)
     wait_until(desired.status, 10 * SLOWLY, "status")
     return agent
 
@@ -80,10 +80,10 @@ class Counted:
 
 
 @pytest.fixture
-def counted(fake_registry, containerd, image_name) -> Iterator[Counted]:
+def counted(fake_registry, runtime, image_name) -> Iterator[Counted]:
     made = Counted(fake_registry, f"{image_name}-counted")
     yield made
-    containerd.remove_image(made.image_id)
+    runtime.remove_image(made.image_id)
 
 
 def readiness(agent: Agent) -> tuple[int, str]:
@@ -239,7 +239,7 @@ def test_server_dies_in_mid_pull(member, mortal, desired, gate, counted, push, p
 
 @pytest.mark.parametrize("part", ["apiserver", "etcd"])
 def test_server_dies_in_a_burst(
-    member, mortal, desired, fake_registry, containerd, image_name, part
+    member, mortal, desired, fake_registry, runtime, image_name, part
 ):
     """Of many changes the agent loses none and carries out none twice."""
     images = [Counted(fake_registry, f"{image_name}-{number}") for number in range(_BURST)]
@@ -258,7 +258,7 @@ def test_server_dies_in_a_burst(
     assert [image.pulls() for image in images] == [1] * _BURST
     wait_well(member, 40)
     for image in images:
-        containerd.remove_image(image.image_id)
+        runtime.remove_image(image.image_id)
 
 
 def insist(ask):
@@ -274,7 +274,7 @@ def insist(ask):
 
 
 def test_status_of_an_old_object(
-    start_agent, containerd, mortal, folder, node_name, desired, counted
+    start_agent, runtime, mortal, folder, node_name, desired, counted
 ):
     """A status in flight when the object is created again is not written to the new object."""
     released, is_held = threading.Event(), threading.Event()
@@ -290,7 +290,7 @@ def test_status_of_an_old_object(
         token = mortal.agent_token()
         path = write_kubeconfig(folder / "agent.conf", proxy.url, proxy.authority, token=token)
         proxy.on(r"^PATCH \S*/status", hold_success)
-        agent = start_agent(containerd.endpoint, kubeconfig=path, node_name=node_name)
+        agent = start_agent(runtime.endpoint, kubeconfig=path, node_name=node_name)
         desired.request(counted.reference, policy="Always")
         assert is_held.wait(15 * SLOWLY)
         desired.delete()
@@ -312,12 +312,12 @@ def test_status_of_an_old_object(
 # Kinds that are not served
 
 
-def test_kind_comes_and_goes(start_agent, containerd, mortal, folder, node_name, push):
+def test_kind_comes_and_goes(start_agent, runtime, mortal, folder, node_name, push):
     """Without our custom resources the agent waits for them, and then starts by itself."""
     mortal.admin.delete(_DEFINITION)
     mortal.admin.wait_gone(_DEFINITION, 30)
     path = mortal.write_agent_kubeconfig(folder / "member.conf")
-    agent = start_agent(containerd.endpoint, kubeconfig=path, node_name=node_name)
+    agent = start_agent(runtime.endpoint, kubeconfig=path, node_name=node_name)
     try:
         wait_problem(agent, "nodeimages")
         assert "CRD" in agent.ctl("doctor").stdout
@@ -343,12 +343,12 @@ def assert_served(mortal, node_name, push, tag: str, version: str = "v1beta1") -
     desired.delete()
 
 
-def test_older_version_only(start_agent, containerd, mortal, folder, node_name, push):
+def test_older_version_only(start_agent, runtime, mortal, folder, node_name, push):
     """The agent serves the version of OpenKruise 1.8 and older."""
     serve_newer(mortal, False)
     try:
         path = mortal.write_agent_kubeconfig(folder / "member.conf")
-        agent = start_agent(containerd.endpoint, kubeconfig=path, node_name=node_name)
+        agent = start_agent(runtime.endpoint, kubeconfig=path, node_name=node_name)
         assert_served(mortal, node_name, push, "1", "v1alpha1")
         assert "v1alpha1" in agent.log_text()
         wait_well(agent)

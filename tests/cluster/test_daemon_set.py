@@ -118,7 +118,7 @@ def inplacectl(cluster: Cluster, *arguments: str) -> str:
 def process_of(cluster: Cluster) -> Path:
     """The agent's folder in /proc."""
     pod = agent_pod(cluster)
-    cri = cluster.node.containerd.cri
+    cri = cluster.node.runtime.cri
     (main,) = [
         one
         for one in cri.pod_containers(pod["metadata"]["uid"])
@@ -187,7 +187,7 @@ def test_what_its_process_may_do(cluster):
 def test_runtime_and_api_server_restart(cluster, node_image, push, make_pod, tools):
     """The pod of the agent keeps running; its folder of the socket has the new socket in it."""
     before = agent_pod(cluster)["metadata"]["uid"]
-    cluster.node.containerd.restart()
+    cluster.node.runtime.restart()
     assert_preloads(node_image, push())
     cluster.control_plane.apiserver.restart()
     cluster.control_plane.apiserver.wait_ready()
@@ -233,7 +233,7 @@ def test_rolling_update(
     request.delete()
     gate.open()
     local.open()
-    runtime = cluster.node.containerd
+    runtime = cluster.node.runtime
     wait_until(lambda: runtime.image_status(local.reference), 60 * SLOWLY, "local image", 0.1)
     node_image.wait_status(gate.reference, "Succeeded", 60 * SLOWLY)
     node_image.wait_status(done.reference, "Succeeded")
@@ -316,7 +316,7 @@ def test_another_architecture(cluster, registry, node_image, repaired):
 
 def test_no_runtime(cluster, images, repaired):
     """The pod runs, is not ready, and reports what it waits for."""
-    empty = cluster.node.containerd.folder / "empty"
+    empty = cluster.node.runtime.folder / "empty"
     empty.mkdir()
     deploy(cluster, images, replace("/spec/template/spec/volumes/0/hostPath/path", str(empty)))
     line = wait_described(cluster, "Readiness probe failed: HTTP probe failed with statuscode: 503")
@@ -363,7 +363,7 @@ def test_helm_install(cluster, images, push, make_pod, tools):
     """helm installs the same after the objects of kubectl were deleted; uninstalling leaves the CRDs."""
     kustomization = cluster.write_kustomization(images[0])
     cluster.kubectl("delete", "--wait=true", "-k", kustomization)
-    folder = cluster.node.containerd.folder
+    folder = cluster.node.runtime.folder
     name, _, tag = images[0].rpartition(":")
     values = {
         "image.repository": name,

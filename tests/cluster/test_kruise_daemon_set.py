@@ -128,7 +128,7 @@ def cluster(session_folder, registry, images) -> Iterator[Cluster]:
     with Cluster(session_folder / "k", registry) as made:
         made.kubectl("apply", "-k", MANIFESTS / "crds")
         made.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
-        for document in _objects(images[0], str(made.node.containerd.folder)):
+        for document in _objects(images[0], str(made.node.runtime.folder)):
             made.admin.create(document)
         yield made
 

@@ -75,7 +75,7 @@ def start(start_agent, node, certificates, folder):
     def start() -> Agent:
         pair = certificates.current, certificates.current
         return start_agent(
-            node.containerd.endpoint,
+            node.runtime.endpoint,
             kubeconfig=node.control_plane.write_kubeconfig(folder / "kubelet.conf", certificate=pair),
             node_name=node.name,
             flags=["--register-node", f"--kubelet-health-address={node.health_address}"],

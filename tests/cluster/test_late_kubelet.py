@@ -36,7 +36,7 @@ def late_node(make_node, line):
 @pytest.fixture
 def late_agent(late_node, start_agent, control_plane, folder):
     return start_agent(
-        late_node.containerd.endpoint,
+        late_node.runtime.endpoint,
         kubeconfig=control_plane.write_agent_kubeconfig(
             folder / "agent.conf", node=late_node.name
         ),

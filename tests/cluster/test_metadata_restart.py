@@ -191,7 +191,7 @@ def test_an_image_with_one_program_and_nothing_else(node_agent, make_pod, bare):
     main = {"name": "main", "image": bare.reference, "env": _COLOUR}
     pod = make_pod(main, annotations={"colour": "red"})
     with pytest.raises(grpc.RpcError):
-        pod.node.containerd.cri.execute(pod.runtime_container("main").id, "env")
+        pod.node.runtime.cri.execute(pod.runtime_container("main").id, "env")
     pod.wait_meta()
     pod.begin_update(annotations={"colour": "blue"})
     wait_blue(pod)
@@ -353,7 +353,7 @@ def test_the_report_is_about_the_container_that_runs(coloured, settle):
     pod = coloured()
     pod.change(annotations={"colour": "blue"})
     settle()
-    cri = pod.node.containerd.cri
+    cri = pod.node.runtime.cri
     request = cri.messages.StopContainerRequest(
         container_id=pod.runtime_container("main").id, timeout=5
     )

@@ -65,7 +65,7 @@ def agent_behind_api(start_node_agent, control_plane, node, folder, api):
 
 @pytest.fixture
 def runtime(node, folder):
-    with RuntimeProxy(folder / "runtime", node.containerd.socket) as proxy:
+    with RuntimeProxy(folder / "runtime", node.runtime.socket) as proxy:
         yield proxy
 
 
@@ -128,7 +128,7 @@ def test_a_container_that_dies_by_itself(agent_behind_runtime, runtime, coloured
     pod.begin_update(annotations=_BLUE)
     wait_until(lambda: len(runtime.calls(method, old)) > n_before, 10 * SLOWLY, method)
     os.kill(pod.process("main"), signal.SIGKILL)
-    cri = pod.node.containerd.cri
+    cri = pod.node.runtime.cri
     exited = cri.messages.CONTAINER_EXITED  # the newest may be its successor
     wait_until(lambda: cri.container_status(old)[0].state == exited, 10, "death")
     released.set()
@@ -266,8 +266,8 @@ def test_the_runtime_restarts_in_the_middle(node_agent, coloured, settle, node, 
     pod.wait_meta()
     pod.begin_update(annotations=_BLUE)
     wait_until(lambda: pod.lines("notes"), 10 * SLOWLY, "SIGTERM")
-    getattr(node.containerd, how)()
-    node.containerd.start()
+    getattr(node.runtime, how)()
+    node.runtime.start()
     assert_healed(pod, settle)
 
 

@@ -68,7 +68,7 @@ def test_two_nodes_run_pods(kube, make_node, push, folder):
         addresses.add(address)
         found = wait_until(lambda address=address: hostname_at(address), 10, f"answer at {address}")
         assert found == f"on-{node.name}"
-        running = node.containerd.image_status(image.reference)
+        running = node.runtime.image_status(image.reference)
         assert running.id == image.image_id
         assert kube.get(node.path)["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.")
         kube.delete(f"/api/v1/namespaces/default/pods/on-{node.name}", gracePeriodSeconds="0")

@@ -14,7 +14,6 @@ import pytest
 
 from fake import registry as fakes
 from lab import sanitizers
-from lab.containerd import Containerd
 from lab.documents import split_reference
 from lab.image import build_image
 from lab.layers import random_layer
@@ -65,7 +64,7 @@ def settle(node_image, push) -> str:
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1alpha1"])
 def test_pull_job(
-    cluster_agent, kube, node_image, auth_registry, containerd, image_name, pull_secret, version
+    cluster_agent, kube, node_image, auth_registry, runtime, image_name, pull_secret, version
 ):
     """The agent pulls with a pull secret, in either version of the object."""
     image = auth_registry.push_image(image_name, "1", [200_000], labels={"test": image_name})
@@ -78,7 +77,7 @@ def test_pull_job(
     written.set_spec(job_spec(image.reference, pullSecrets=[secret], sandboxConfig=sandbox))
     seen = written.wait_status(image.reference, "Succeeded")
     name, _ = split_reference(image.reference)
-    held = containerd.image_status(image.reference)
+    held = runtime.image_status(image.reference)
     assert held.id == image.image_id
     started, completed = assert_time(seen.pop("startTime")), assert_time(seen.pop("completionTime"))
     assert began <= started <= completed <= datetime.now(timezone.utc)
@@ -97,15 +96,15 @@ def test_pull_job(
     canceled = cluster_agent.ctl("cancel", image.reference)
     assert canceled.returncode == 1
     assert "requested by job default/job; withdraw it in the cluster" in canceled.stderr
-    containerd.remove_image(image.reference)
+    runtime.remove_image(image.reference)
 
 
 def test_acknowledged_at_once(
-    start_agent, containerd, kubeconfig, node_name, node_image, gate, push
+    start_agent, runtime, kubeconfig, node_name, node_image, gate, push
 ):
     """The agent reports each image before its pull ends: controllers fail tasks without a status."""
     start_agent(
-        containerd.endpoint, kubeconfig=kubeconfig, node_name=node_name, max_parallel_pulls=1
+        runtime.endpoint, kubeconfig=kubeconfig, node_name=node_name, max_parallel_pulls=1
     )
     second = push()
     node_image.wait_counts(0, 0, 0, 0, 0)
@@ -152,15 +151,15 @@ def test_new_version_repeats_it(cluster_agent, node_image, push):
     assert sum(event["count"] for event in node_image.events()) == 2
 
 
-def test_removal_stops_the_pull(cluster_agent, containerd, node_image, gate):
+def test_removal_stops_the_pull(cluster_agent, runtime, node_image, gate):
     node_image.request(gate.reference)
     node_image.wait_status(gate.reference, "Pulling")
-    wait_until(containerd.cri.ingests, 10 * SLOWLY, "ingest")
+    gate.wait_fetched(10 * SLOWLY)
     node_image.set_spec({"images": {}})
     status = node_image.wait_counts(0, 0, 0, 0, 0)
     assert not status.get("imageStatuses")
-    wait_until(lambda: not containerd.cri.ingests(), 10 * SLOWLY, "end of the ingest")
-    assert containerd.image_status(gate.reference) is None
+    gate.wait_left(10 * SLOWLY)
+    assert runtime.image_status(gate.reference) is None
     assert node_image.events() == []
 
 
@@ -174,14 +173,14 @@ def test_one_of_two_is_removed(cluster_agent, node_image, push):
     assert node_image.tag_status(images[1].reference)["phase"] == "Succeeded"
 
 
-def test_digest(cluster_agent, node_image, push, containerd):
+def test_digest(cluster_agent, node_image, push, runtime):
     image = push()
     node_image.request(image.digest_reference)
     seen = node_image.wait_status(image.digest_reference, "Succeeded")
     name, digest = split_reference(image.digest_reference)
     assert seen["tag"] == digest
     assert seen["imageID"] == f"{name}@{image.image_id}"
-    assert containerd.image_status(image.digest_reference).id == image.image_id
+    assert runtime.image_status(image.digest_reference).id == image.image_id
 
 
 @pytest.mark.parametrize("name", ["docker.io/library/nginx", "nginx", "index.docker.io/nginx"])
@@ -195,12 +194,12 @@ def test_spelling_is_kept(cluster_agent, node_image, name):
 # Other writers
 
 
-def test_controllers_verdict_stays(cluster_agent, containerd, node_image, gate, push):
+def test_controllers_verdict_stays(cluster_agent, runtime, node_image, gate, push):
     """The agent stops a pull that a controller has failed, and does not write its status again."""
     first_sync = {"syncAt": "2026-01-02T03:04:05Z", "status": "Succeeded", "message": "other"}
     node_image.request(gate.reference)
     node_image.wait_status(gate.reference, "Pulling")
-    wait_until(containerd.cri.ingests, 10 * SLOWLY, "ingest")
+    gate.wait_fetched(10 * SLOWLY)
     name, tag = split_reference(gate.reference)
     verdict = {
         "tag": tag,
@@ -210,7 +209,7 @@ def test_controllers_verdict_stays(cluster_agent, containerd, node_image, gate, 
     }
     status = {"imageStatuses": {name: {"tags": [verdict]}}, "firstSyncStatus": first_sync}
     node_image.patch_status(status)
-    wait_until(lambda: not containerd.cri.ingests(), 10 * SLOWLY, "end of the ingest")
+    gate.wait_left(10 * SLOWLY)
     node_image.wait_counts(1, 0, 1, 0, 0)
     gate.open()
     other = settle(node_image, push)
@@ -299,10 +298,10 @@ def test_made_again_and_again(cluster_agent, node_image, push):
                 break
 
 
-def test_disk_pressure(start_agent, kubeconfig, node_image, folder, registry, image_name):
+def test_disk_pressure(start_agent, kubeconfig, node_image, new_runtime, registry, image_name):
     """A pull that waits for room is `Waiting` as the protocol has it, and its message says why."""
     image = registry.push_image(image_name, "1", [1000])
-    with Containerd(folder / "small", root_megabytes=96) as small:
+    with new_runtime("small", root_megabytes=96) as small:
         filler = small.root / "filler"
         with filler.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, 80_000_000)

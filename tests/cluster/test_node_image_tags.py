@@ -93,14 +93,14 @@ def test_fault_is_one_of_its_tags(cluster_agent, node_image, push, fault):
 
 
 def test_fault_is_reported_once(
-    start_agent, containerd, kubeconfig, node_name, node_image, push
+    start_agent, runtime, kubeconfig, node_name, node_image, push
 ):
     """The agent reports it in one event and one log line, and not again after a restart without state."""
     image = push()
     images = {"a/bad": {"tags": [{"tag": "1"}], "pullSecrets": [{}]}, **entry(image.reference)}
     node_image.set_spec({"images": images})
     for n_agents in range(2):
-        agent = start_agent(containerd.endpoint, kubeconfig=kubeconfig, node_name=node_name)
+        agent = start_agent(runtime.endpoint, kubeconfig=kubeconfig, node_name=node_name)
         node_image.wait_counts(2, 1, 1, 0, 0)
         other = push(tag=f"other{n_agents}")
         node_image.set_spec({"images": images | entry(other.reference)})
@@ -119,12 +119,12 @@ def test_fault_is_reported_once(
 
 
 @pytest.fixture
-def hub_image(containerd, registry, image_name) -> Iterator[str]:
+def hub_image(runtime, registry, image_name) -> Iterator[str]:
     """The name of an image of Docker Hub, without a tag, which the lab's registry stands for."""
-    containerd.mirror("docker.io", registry)
+    runtime.mirror("docker.io", registry)
     name = image_name.replace("/", "-")[:60].rstrip("-")
     yield name
-    containerd.remove_image(f"docker.io/library/{name}:1")
+    runtime.remove_image(f"docker.io/library/{name}:1")
 
 
 def test_two_spellings_of_one_image(cluster_agent, node_image, registry, hub_image):
@@ -158,13 +158,13 @@ def proxy(folder, control_plane) -> Iterator[ApiProxy]:
 
 @pytest.mark.parametrize("is_restarted", [False, True], ids=["at-once", "after-a-restart"])
 def test_failure_of_another_is_not_its_own(
-    start_agent, containerd, proxy, control_plane, folder, node_name, node_image, gate, fake_registry,
+    start_agent, runtime, proxy, control_plane, folder, node_name, node_image, gate, fake_registry,
     is_restarted,
 ):
     """The NodeImage's pull stays Succeeded when a local caller's later pull fails."""
     token = control_plane.agent_token()
     kubeconfig = write_kubeconfig(folder / "agent.conf", proxy.url, proxy.authority, token=token)
-    agent = start_agent(containerd.endpoint, kubeconfig=kubeconfig, node_name=node_name)
+    agent = start_agent(runtime.endpoint, kubeconfig=kubeconfig, node_name=node_name)
     node_image.wait_counts(0, 0, 0, 0, 0)
     node_image.set_spec({"images": entry(gate.reference)})
     node_image.wait_status(gate.reference, "Pulling")

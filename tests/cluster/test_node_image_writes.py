@@ -145,14 +145,14 @@ def wait_quiet() -> None:
 
 
 def test_writes_do_not_grow(
-    start_agent, containerd, kubeconfig, control_plane, node_name, node_image, push
+    start_agent, runtime, kubeconfig, control_plane, node_name, node_image, push
 ):
     """An image among two hundred costs as few bytes as one alone."""
     done = {"tag": "1", "phase": "Succeeded", "progress": 100, "imageID": "x@sha256:0a"}
     done |= {"startTime": "2026-01-02T03:04:05Z", "completionTime": "2026-01-02T03:04:05Z"}
     names = [f"registry.example/image-{number:03}" for number in range(200)]
     alone, among = push(tag="alone"), push(tag="among")
-    agent = start_agent(containerd.endpoint, kubeconfig=kubeconfig, node_name=node_name)
+    agent = start_agent(runtime.endpoint, kubeconfig=kubeconfig, node_name=node_name)
     node_image.request(alone.reference)
     node_image.wait_status(alone.reference, "Succeeded")
     n_alone = len(wait_logged(control_plane, node_image, alone.reference))

@@ -132,7 +132,7 @@ def api(control_plane, folder) -> Iterator[ApiProxy]:
 
 @pytest.fixture
 def make_pod(
-    start_agent, containerd, control_plane, api, kube, node_name, folder
+    start_agent, runtime, control_plane, api, kube, node_name, folder
 ) -> Iterator[Callable[[int], MadePod]]:
     """make_pod(n): a pod with n containers, to which an agent is about to write."""
     pods: list[MadePod] = []
@@ -153,7 +153,7 @@ def make_pod(
         pod.begin()
         return pod
 
-    with RuntimeProxy(folder / "runtime", containerd.socket) as proxy:
+    with RuntimeProxy(folder / "runtime", runtime.socket) as proxy:
         proxy.on("ListContainers", list_containers)
         proxy.on("ImageStatus", answer(messages.ImageStatusResponse(image={"id": _IMAGE_ID})))
         token = control_plane.agent_token()

@@ -63,7 +63,7 @@ def writes(agent) -> float:
 
 
 def stop(pod) -> None:
-    cri = pod.node.containerd.cri
+    cri = pod.node.runtime.cri
     old = pod.runtime_container("main").id
     cri.runtime.StopContainer(cri.messages.StopContainerRequest(container_id=old, timeout=5))
 
@@ -289,9 +289,9 @@ def test_runtime_that_is_away(node_agent, requested, node, server_pod):
     pod = server_pod
     requested.request(probes_of(pod, probe("m#tcp", tcpSocket={"port": 8080})))
     requested.wait_state(pod, "m#tcp", "Succeeded")
-    node.containerd.process.kill9()
+    node.runtime.process.kill9()
     requested.wait_state(pod, "m#tcp", "Unknown", "the container runtime does not answer")
-    node.containerd.start()
+    node.runtime.start()
     requested.wait_state(pod, "m#tcp", "Succeeded")
 
 

@@ -18,10 +18,10 @@ _SPACE = "kruise-daemon-config"
 
 
 @pytest.fixture
-def image(auth_registry, containerd, image_name):
+def image(auth_registry, runtime, image_name):
     made = auth_registry.push_image(image_name, "1", [1000], labels={"test": image_name})
     yield made
-    containerd.remove_image(made.image_id)
+    runtime.remove_image(made.image_id)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def images(registry, node, image_name):
     ]
     yield made
     for one in made:
-        node.containerd.remove_image(one.image_id)
+        node.runtime.remove_image(one.image_id)
 
 
 def close_gate(pod, image: str, by: str = "a test") -> None:

@@ -49,7 +49,7 @@ def pair(make_pod, tools):
 
 @pytest.fixture
 def runtime(node, folder):
-    with RuntimeProxy(folder / "runtime", node.containerd.socket) as proxy:
+    with RuntimeProxy(folder / "runtime", node.runtime.socket) as proxy:
         yield proxy
 
 
@@ -270,7 +270,7 @@ def test_what_was_restarted_meanwhile_need_not_be_again(node_agent, make_pod, to
     wait_term(pod)
     waits, insists = ask(pod, "one"), ask(pod, "one", forceRecreate=True)
     waits.wait_phase("Pending", 10 * SLOWLY)
-    cri = pod.node.containerd.cri
+    cri = pod.node.runtime.cri
     old = pod.runtime_container("one").id
     cri.runtime.StopContainer(cri.messages.StopContainerRequest(container_id=old, timeout=2))
     pod.wait_restarted("one")

@@ -149,7 +149,7 @@ def test_a_static_pod(make_node, start_agent, control_plane, folder, tools, kube
     files.mkdir()
     node = make_node(config={"staticPodPath": str(files)})
     start_agent(
-        node.containerd.endpoint,
+        node.runtime.endpoint,
         kubeconfig=control_plane.write_agent_kubeconfig(
             folder / "static.conf", node=node.name
         ),

@@ -43,10 +43,10 @@ def object_of_node(kube, node_name):
 
 
 @pytest.fixture
-def make_registrar(make_agent, containerd, kubeconfig, node_name):
+def make_registrar(make_agent, runtime, kubeconfig, node_name):
     """An agent that registers its node; not started."""
     return lambda: make_agent(
-        containerd.endpoint,
+        runtime.endpoint,
         kubeconfig=kubeconfig,
         node_name=node_name,
         flags=["--register-node"],

@@ -18,8 +18,8 @@ def n_removed(agent) -> float:
     return agent.metrics().get_value("inplaced_images_removed_total")
 
 
-def is_held(containerd, image) -> bool:
-    held = containerd.image_status(image.reference)
+def is_held(runtime, image) -> bool:
+    held = runtime.image_status(image.reference)
     return held is not None and held.id == image.image_id
 
 
@@ -31,10 +31,10 @@ def served(cluster_agent, node_image, push):
     return image, node_image.wait_status(image.reference, "Succeeded")
 
 
-def test_protocol_is_kept(cluster_agent, node_image, containerd, push, served):
+def test_protocol_is_kept(cluster_agent, node_image, runtime, push, served):
     """The NodeImage says what was done, as its controllers expect; the node itself says Missing."""
     image, done = served
-    containerd.untag(image.reference)
+    runtime.untag(image.reference)
     status = cluster_agent.wait_status(image.reference, "Missing", 20 * SLOWLY)
     assert "only with keepImages" in status["message"] and "nextAttemptTime" not in status
     assert cluster_agent.metrics().get_value("inplaced_images_wanted", phase="missing") == 1
@@ -43,48 +43,48 @@ def test_protocol_is_kept(cluster_agent, node_image, containerd, push, served):
     node_image.request(image.reference, other.reference)
     node_image.wait_status(other.reference, "Succeeded")
     assert node_image.tag_status(image.reference) == done
-    assert n_removed(cluster_agent) == 1 and not is_held(containerd, image)
+    assert n_removed(cluster_agent) == 1 and not is_held(runtime, image)
 
 
-def test_images_are_kept(cluster_agent, node_image, containerd, served):
+def test_images_are_kept(cluster_agent, node_image, runtime, served):
     """With keepImages it is pulled again, also if that is set later; the status stays as it is."""
     image, done = served
-    containerd.untag(image.reference)
+    runtime.untag(image.reference)
     cluster_agent.wait_status(image.reference, "Missing", 20 * SLOWLY)
     cluster_agent.reload({"keepImages": True})
-    wait_until(lambda: is_held(containerd, image), 60 * SLOWLY, "image")
+    wait_until(lambda: is_held(runtime, image), 60 * SLOWLY, "image")
     cluster_agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
     assert node_image.tag_status(image.reference) == done
     assert len(node_image.wait_events()) == 1
 
 
-def test_own_node_image(start_agent, kube, containerd, kubeconfig, node_name, push):
+def test_own_node_image(start_agent, kube, runtime, kubeconfig, node_name, push):
     """Where no controller owns the NodeImage, what it requests stays on the node."""
     image = push()
     node_image = NodeImage(kube, node_name)
     node_image.create(labels=_OURS)
     try:
-        agent = start_agent(containerd.endpoint, kubeconfig=kubeconfig, node_name=node_name)
+        agent = start_agent(runtime.endpoint, kubeconfig=kubeconfig, node_name=node_name)
         node_image.request(image.reference)
         done = node_image.wait_status(image.reference, "Succeeded")
-        containerd.untag(image.reference)
+        runtime.untag(image.reference)
         status = agent.wait_status(image.reference, "Missing", 20 * SLOWLY)
         assert "it is pulled again" in status["message"] and "keepImages" not in status["message"]
-        wait_until(lambda: is_held(containerd, image), 60 * SLOWLY, "image")
+        wait_until(lambda: is_held(runtime, image), 60 * SLOWLY, "image")
         assert node_image.tag_status(image.reference) == done
     finally:
         node_image.delete()
 
 
 @pytest.mark.parametrize("has_state", [True, False])
-def test_restart_of_the_agent(cluster_agent, node_image, containerd, served, has_state):
+def test_restart_of_the_agent(cluster_agent, node_image, runtime, served, has_state):
     """What was removed while no agent ran is noticed at its start; the NodeImage stays as it is."""
     image, done = served
     cluster_agent.terminate()
-    containerd.untag(image.reference)
+    runtime.untag(image.reference)
     if not has_state:
         (cluster_agent.state_dir / "nodeimage.json").unlink()
     cluster_agent.start()
     cluster_agent.wait_status(image.reference, "Missing", 20 * SLOWLY)
     assert node_image.tag_status(image.reference) == done
-    assert not is_held(containerd, image)
+    assert not is_held(runtime, image)

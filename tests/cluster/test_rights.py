@@ -112,10 +112,10 @@ def wait_logged(agent: Agent, text: str) -> None:
 
 
 def test_right_to_write_the_status(
-    start_agent, containerd, member_kubeconfig, grant, node_name, node_image, push
+    start_agent, runtime, member_kubeconfig, grant, node_name, node_image, push
 ):
     """The agent logs the missing right once, and its grant once; then it writes the status."""
-    agent = start_agent(containerd.endpoint, kubeconfig=member_kubeconfig, node_name=node_name)
+    agent = start_agent(runtime.endpoint, kubeconfig=member_kubeconfig, node_name=node_name)
     image = push()
     node_image.request(image.reference)
     wait_logged(agent, "Cannot write the status")
@@ -140,11 +140,11 @@ def test_right_to_write_the_status(
 
 
 def test_right_to_write_events(
-    start_agent, containerd, member_kubeconfig, grant, node_name, node_image, push
+    start_agent, runtime, member_kubeconfig, grant, node_name, node_image, push
 ):
     """The agent drops events that are refused for long, logs that once, and writes the next ones."""
     grant("apps.kruise.io", "nodeimages/status", "patch")
-    agent = start_agent(containerd.endpoint, kubeconfig=member_kubeconfig, node_name=node_name)
+    agent = start_agent(runtime.endpoint, kubeconfig=member_kubeconfig, node_name=node_name)
     first, second, third = (push(tag=str(number)).reference for number in range(3))
     node_image.request(first)
     wait_logged(agent, "Dropped the event")
@@ -163,7 +163,7 @@ def test_right_to_write_events(
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_right_to_register(
-    start_agent, containerd, kube, member_kubeconfig, grant, account, node_name, push
+    start_agent, runtime, kube, member_kubeconfig, grant, account, node_name, push
 ):
     """The agent retries each minute without another log line."""
     made = NodeImage(kube, node_name)
@@ -174,7 +174,7 @@ def test_right_to_register(
     grant("", "nodes", "get")
     grant("apps.kruise.io", "nodeimages/status", "patch")
     agent = start_agent(
-        containerd.endpoint,
+        runtime.endpoint,
         kubeconfig=member_kubeconfig,
         node_name=node_name,
         flags=["--register-node"],

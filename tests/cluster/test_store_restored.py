@@ -41,9 +41,9 @@ def desired(restorable, node_name) -> NodeImage:
 
 
 @pytest.fixture
-def member(start_agent, containerd, restorable, folder, node_name, desired) -> Agent:
+def member(start_agent, runtime, restorable, folder, node_name, desired) -> Agent:
     path = restorable.write_agent_kubeconfig(folder / "member.conf")
-    agent = start_agent(containerd.endpoint, kubeconfig=path, node_name=node_name)
+    agent = start_agent(runtime.endpoint, kubeconfig=path, node_name=node_name)
     wait_until(desired.status, 10 * SLOWLY, "status")
     return agent
 

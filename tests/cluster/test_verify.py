@@ -40,7 +40,7 @@ def image(registry, node, image_name):
 
     yield push
     for made in pushed:
-        node.containerd.remove_image(made.image_id)
+        node.runtime.remove_image(made.image_id)
 
 
 def verify(agent, *arguments: str, pod=None) -> tuple[int, dict[str, dict]]:
@@ -91,14 +91,14 @@ def test_a_tag_that_has_moved_and_another_name(node_agent, make_pod, image, node
 
     alias = image("alias", "first")
     assert alias.image_id == first.image_id and alias.reference != first.reference
-    node.containerd.pull(alias.reference)
+    node.runtime.pull(alias.reference)
     assert verify(node_agent, pod.name)[0] == 0
 
     second = image("moving", "second")
     assert second.reference == first.reference and second.image_id != first.image_id
     # A new image in the registry does not count before it is on the node.
     assert verify(node_agent, pod.name)[0] == 0
-    node.containerd.pull(second.reference)
+    node.runtime.pull(second.reference)
     code, said = verify(node_agent, pod.name)
     assert code == 3
     assert said["main"]["verdict"] == "Stale" and said["main"]["message"]

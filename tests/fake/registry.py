@@ -195,6 +195,7 @@ class FakeRegistry:
         self._replies: dict[str, tuple[Kind, Reply]] = {"/v2/": ("ping", Reply(200, {}, b"{}"))}
         self._behaviours: dict[tuple[str, str | None], Behaviour] = {}
         self._requests: list[Request] = []
+        self._open: list[Request] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._make_handler())
         self._server.daemon_threads = True
         self.host = f"127.0.0.1:{self._server.server_address[1]}"
@@ -250,6 +251,10 @@ class FakeRegistry:
             if kind in (None, request.kind) and name in (None, request.name)
         ]
 
+    def is_fetched_from(self, name: str | None = None) -> bool:
+        """Whether a layer, of the repository or of any, is on its way: asked for, and the peer still listens."""
+        return any(one.kind == "layer" and name in (None, one.name) for one in list(self._open))
+
     def _add_blob(self, name: str, kind: Kind, digest: str, content: bytes) -> None:
         headers = {"Content-Type": "application/octet-stream", "Docker-Content-Digest": digest}
         self._replies[f"/v2/{name}/blobs/{digest}"] = kind, Reply(200, headers, content)
@@ -263,10 +268,14 @@ class FakeRegistry:
         self._requests.append(request)
         behaviour = self._behaviours.get((kind, name)) or self._behaviours.get((kind, None))
         connection = Connection(handler, method)
-        if behaviour is None:
-            connection.send(_part_of(reply, headers.get("Range")))
-        else:
-            behaviour(connection, request, _part_of(reply, headers.get("Range")))
+        self._open.append(request)
+        try:
+            if behaviour is None:
+                connection.send(_part_of(reply, headers.get("Range")))
+            else:
+                behaviour(connection, request, _part_of(reply, headers.get("Range")))
+        finally:
+            self._open.remove(request)
 
     def _make_handler(self) -> type[BaseHTTPRequestHandler]:
         registry = self

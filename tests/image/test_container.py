@@ -122,7 +122,7 @@ def run(make_pod, node, image, folder):
         usual += [f"--node-name={node.name}", *flags]
         inside = {
             "/etc/inplaced": secrets,
-            "/run/containerd": node.containerd.folder,
+            "/run/containerd": node.runtime.folder,
             "/run/inplaced": None,
             "/var/lib/inplaced": None,
             **(mounts or {}),
@@ -138,10 +138,10 @@ def write_inline(control_plane, node, path: Path, server: str | None = None) -> 
     return control_plane.write_kubeconfig(path, server, token=token, is_inline=True)
 
 
-def test_import(archive, containerd):
+def test_import(archive, runtime):
     """containerd takes the archive as it is, without a registry."""
-    argv = ["ctr", "--address", containerd.socket, "--namespace", "import", "images"]
-    taking = [*argv, "import", "--snapshotter", containerd.snapshotter, archive]
+    argv = ["ctr", "--address", runtime.socket, "--namespace", "import", "images"]
+    taking = [*argv, "import", "--snapshotter", runtime.snapshotter, archive]
     subprocess.run(taking, check=True)
     listed = subprocess.run([*argv, "ls"], capture_output=True, text=True, check=True).stdout
     assert "localhost/inplaced:" in listed and "linux/amd64" in listed

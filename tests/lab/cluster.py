@@ -47,7 +47,7 @@ class Cluster:
         )
         self.admin = self.control_plane.admin
         self.node = Kubelet(folder / "node", self.control_plane, registry, "lab", config=_HASTY)
-        _share(self.node.containerd.folder)
+        _share(self.node.runtime.folder)
         self.node.interface.add(self.control_plane.service_address)
         self._service = TcpProxy(
             ("127.0.0.1", self.control_plane.port), (self.control_plane.service_address, 443)
@@ -109,7 +109,7 @@ class Cluster:
         name, _, tag = image.rpartition(":")
         volumes = "/spec/template/spec/volumes"
         operations = [
-            replace(f"{volumes}/0/hostPath/path", str(self.node.containerd.folder)),
+            replace(f"{volumes}/0/hostPath/path", str(self.node.runtime.folder)),
             replace(f"{volumes}/1/hostPath/path", str(self.state)),
             *patches,
         ]

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from lab.registry import Registry
 from lab.runtime import Runtime, find_built
+from lab.wait import wait_until
 
 Release = Literal["1.6", "2.2"]
 
@@ -59,6 +60,7 @@ class Containerd(Runtime):
         if self.image_status(self.sandbox_image) is None:
             done = self.ctr("images", "tag", reference, self.sandbox_image)
             assert done.returncode == 0, done
+            wait_until(lambda: self.image_status(self.sandbox_image), 10, self.sandbox_image)
 
     def run(self, reference: str, *argv: str, name: str) -> subprocess.CompletedProcess[str]:
         """Runs a container of an image that is there, without network, until it ends."""

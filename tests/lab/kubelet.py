@@ -16,7 +16,6 @@ from lab.interface import Interface
 from lab.kube import Object
 from lab.part import Part, says_ok
 from lab.registry import Registry
-from lab.runtime import Runtime
 from lab.runtimes import make_runtime
 from lab.wait import free_port
 
@@ -73,10 +72,6 @@ class Kubelet:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    @property
-    def containerd(self) -> Runtime:
-        return self.runtime
 
     def start(self, timeout: float = 30) -> float:
         """Returns how long it took until the node was ready, in seconds."""

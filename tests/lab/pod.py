@@ -217,22 +217,22 @@ class Pod:
 
     def runtime_container(self, name: str) -> Any:
         """The newest of that name."""
-        found = self.node.containerd.cri.pod_containers(self.uid)
+        found = self.node.runtime.cri.pod_containers(self.uid)
         return [one for one in found if one.metadata.name == name][-1]
 
     def runtime_status(self, name: str, which: int = -1) -> Any:
         """Of the newest of that name; 0 is the oldest that the kubelet has kept."""
-        cri = self.node.containerd.cri
+        cri = self.node.runtime.cri
         found = [one for one in cri.pod_containers(self.uid) if one.metadata.name == name]
         return cri.container_status(found[which].id)[0]
 
     def is_running(self, name: str) -> bool:
-        running = self.node.containerd.cri.messages.CONTAINER_RUNNING
+        running = self.node.runtime.cri.messages.CONTAINER_RUNNING
         return self.runtime_container(name).state == running
 
     def process(self, name: str) -> int:
         """The container's first process, by its number on this machine."""
-        cri = self.node.containerd.cri
+        cri = self.node.runtime.cri
         return cri.container_status(self.runtime_container(name).id)[1]["pid"]
 
     def environment(self, name: str) -> dict[str, str]:

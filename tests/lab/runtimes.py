@@ -7,18 +7,20 @@ import os
 from pathlib import Path
 from typing import Any
 
-from lab.containerd import Containerd
+from lab.containerd import Containerd, Release
 from lab.crio import Crio
 from lab.runtime import Runtime
 
-NAME = os.environ.get("INPLACED_RUNTIME") or "containerd-1.6"
+NAMES = ("containerd-1.6", "containerd-2.2", "crio")
+DEFAULT = NAMES[0]
+NAME = os.environ.get("INPLACED_RUNTIME") or DEFAULT
 
 
-def make_runtime(folder: Path, **options: Any) -> Runtime:
+def make_runtime(folder: Path, name: str = NAME, **options: Any) -> Runtime:
     """Not started yet; `options` as of Runtime."""
-    if NAME == "crio":
+    if name not in NAMES:
+        raise ValueError(f'INPLACED_RUNTIME is "{name}": not one of {", ".join(NAMES)}')
+    if name == "crio":
         return Crio(folder, **options)
-    program, _, release = NAME.partition("-")
-    if program != "containerd" or release not in ("1.6", "2.2"):
-        raise ValueError(f'INPLACED_RUNTIME is "{NAME}": not containerd-1.6, containerd-2.2 or crio')
+    release: Release = "2.2" if name == "containerd-2.2" else "1.6"
     return Containerd(folder, release=release, **options)

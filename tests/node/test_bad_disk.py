@@ -12,7 +12,6 @@ import subprocess
 import pytest
 
 from lab import sanitizers
-from lab.containerd import Containerd
 from lab.trouble import complaints, facts, no_leak, node_stub, problems, pull_another, the_complaint
 from lab.wait import stretch, wait_until
 
@@ -40,12 +39,12 @@ def fill(folder) -> None:
             pass
 
 
-def test_runtime_out_of_space(start_agent, folder, registry, image_name):
+def test_runtime_out_of_space(start_agent, new_runtime, registry, image_name):
     """An image that does not fit fails for lack of space; a small one still fits; room helps."""
-    with Containerd(folder / "small", root_megabytes=40) as containerd:
+    with new_runtime("small", root_megabytes=40) as runtime:
         large = registry.push_image(image_name, "large", [30_000_000], seed=7)
         small = registry.push_image(image_name, "small", [1000], seed=8)
-        agent = start_agent(containerd.endpoint)
+        agent = start_agent(runtime.endpoint)
         with no_leak(agent):
             agent.request(large.reference, backoffLimit=0)
             status = agent.wait_status(large.reference, "Failed", 20 * SLOWLY)
@@ -54,21 +53,21 @@ def test_runtime_out_of_space(start_agent, folder, registry, image_name):
             assert "; free disk space on the node (" in status["message"]
             assert the_complaint(agent) == f'Cannot pull "{large.reference}": {status["message"]}'
         # containerd keeps what it has fetched for a while
-        subprocess.run(["mount", "-o", "remount,size=200m", str(containerd.root)], check=True)
+        subprocess.run(["mount", "-o", "remount,size=200m", str(runtime.root)], check=True)
         agent.request(small.reference, file="small.yaml")
         agent.wait_status(small.reference, "Succeeded", 20 * SLOWLY)
         agent.request(large.reference, version=1)
         agent.wait_status(large.reference, "Succeeded", 20 * SLOWLY)
-        assert containerd.image_status(large.reference).id == large.image_id
+        assert runtime.image_status(large.reference).id == large.image_id
         assert len(complaints(agent)) == 1
 
 
-def test_little_space_is_reported(start_agent, folder):
+def test_little_space_is_reported(start_agent, new_runtime):
     """Before anything fails, the diagnosis says that the disk of the images is nearly full."""
-    with Containerd(folder / "small", root_megabytes=24) as containerd:
-        agent = start_agent(containerd.endpoint)
+    with new_runtime("small", root_megabytes=24) as runtime:
+        agent = start_agent(runtime.endpoint)
         wait_until(lambda: problems(agent) == {}, 10 * SLOWLY, "runtime")
-        fill(containerd.root)
+        fill(runtime.root)
         assert "0.0 GB free (0 %)" in problems(agent)["disk"]
 
 

@@ -109,7 +109,7 @@ def assert_failed(agent, reference: str, reason: str, hint: str) -> None:
 
 
 @pytest.mark.parametrize("case", FAILING)
-def test_failing_registry(agent, containerd, fake_registry, fragile, good, case):
+def test_failing_registry(agent, runtime, fake_registry, fragile, good, case):
     """One failure of a registry is one failed image, one line, and no harm to the others."""
     failing = FAILING[case]
     fake_registry.on(failing.kind, failing.behaviour)
@@ -120,14 +120,14 @@ def test_failing_registry(agent, containerd, fake_registry, fragile, good, case)
         agent.request(fragile.reference, backoffLimit=0)
         assert_failed(agent, fragile.reference, failing.reason, failing.hint)
     assert agent.tag_status(good.reference)["phase"] == "Succeeded"
-    assert containerd.image_status(fragile.reference) is None
+    assert runtime.image_status(fragile.reference) is None
 
 
 @pytest.mark.parametrize("case", SILENT)
-def test_silent_registry(start_agent, containerd, fake_registry, fragile, good, case):
+def test_silent_registry(start_agent, runtime, fake_registry, fragile, good, case):
     """A registry that says nothing more is given up, in the runtime, too; others go on."""
     stall_timeout = 2
-    agent = start_agent(containerd.endpoint, stall_timeout=stall_timeout)
+    agent = start_agent(runtime.endpoint, stall_timeout=stall_timeout)
     kind, behaviour = SILENT[case]
     fake_registry.on(kind, behaviour)
     with no_leak(agent):
@@ -140,24 +140,24 @@ def test_silent_registry(start_agent, containerd, fake_registry, fragile, good, 
         # A slow machine may have come this far only when it was time to give up.
         assert phase == "Pulling" or time.monotonic() - began > stall_timeout
         assert_failed(agent, fragile.reference, "NoProgress", "no byte arrived")
-    wait_until(lambda: not containerd.cri.ingests(), 10, "end of the pull in the runtime")
+    wait_until(lambda: not fake_registry.is_fetched_from(), 10, "end of the pull in the runtime")
 
 
-def test_trickling_registry(start_agent, containerd, fake_registry, fragile):
+def test_trickling_registry(start_agent, runtime, fake_registry, fragile):
     """Bytes that come slowly are progress, but not more time than was given.
 
     containerd shows them a MiB at a time, so a stall is only what is slower than that.
     """
-    agent = start_agent(containerd.endpoint, stall_timeout=30)
+    agent = start_agent(runtime.endpoint, stall_timeout=30)
     fake_registry.on("layer", fakes.trickle(bytes_per_second=50_000, step=5000))
     agent.request(fragile.reference, backoffLimit=0, timeoutSeconds=2)
     assert_failed(agent, fragile.reference, "DeadlineExceeded", "timeoutSeconds")
-    wait_until(lambda: not containerd.cri.ingests(), 10, "end of the pull in the runtime")
+    wait_until(lambda: not fake_registry.is_fetched_from(), 10, "end of the pull in the runtime")
 
 
-def test_registry_that_recovers(start_agent, containerd, fake_registry, fragile):
+def test_registry_that_recovers(start_agent, runtime, fake_registry, fragile):
     """After what a registry did wrong once, the next request is done, with the right image."""
-    agent = start_agent(containerd.endpoint)
+    agent = start_agent(runtime.endpoint)
     fake_registry.on("layer", fakes.reset_after(1000))
     agent.request(fragile.reference, backoffLimit=0)
     agent.wait_status(fragile.reference, "Failed", 10 * sanitizers.SLOWNESS)
@@ -165,8 +165,8 @@ def test_registry_that_recovers(start_agent, containerd, fake_registry, fragile)
     agent.request(fragile.reference, version=1)
     status = agent.wait_status(fragile.reference, "Succeeded", 10 * sanitizers.SLOWNESS)
     assert "message" not in status
-    assert containerd.image_status(fragile.reference).id == fragile.image_id
-    containerd.remove_image(fragile.reference)
+    assert runtime.image_status(fragile.reference).id == fragile.image_id
+    runtime.remove_image(fragile.reference)
 
 
 @pytest.mark.parametrize("case", ["refuses", "no-address"])
@@ -224,13 +224,13 @@ def test_signed_url(agent, fake_registry, fragile, absent):
         assert secret not in published
 
 
-def test_registry_with_unknown_certificate(start_agent, containerd, folder):
+def test_registry_with_unknown_certificate(start_agent, runtime, folder):
     """A certificate that no authority vouches for is a failure of TLS."""
     with Registry(folder / "tls", tls=True) as registry:
         image = registry.push_image("t/tls", "1", [1000])
-        hosts = containerd.folder / "certs.d" / registry.host
+        hosts = runtime.folder / "certs.d" / registry.host
         hosts.mkdir(parents=True)
         write_whole(hosts / "hosts.toml", f'server = "{registry.url}"\n[host."{registry.url}"]\n')
-        agent = start_agent(containerd.endpoint)
+        agent = start_agent(runtime.endpoint)
         agent.request(image.reference, backoffLimit=0)
         assert_failed(agent, image.reference, "TLS", "certificate")

@@ -15,43 +15,39 @@ from lab.user import DAEMON, NOBODY, node_stub_of
 from lab.wait import wait_until
 
 
-def wait_ingests(containerd, there: bool) -> None:
-    wait_until(lambda: bool(containerd.cri.ingests()) == there, 10, f"ingests: {there}")
-
-
 @pytest.mark.handover
-def test_caller_that_goes_away_cancels(agent, containerd, gate):
+def test_caller_that_goes_away_cancels(agent, runtime, gate):
     """When the caller hangs up, the runtime stops fetching and the request is withdrawn."""
     preload = Preload(agent, gate.reference)
     preload.wait_phase("PULLING")
-    wait_ingests(containerd, True)
+    gate.wait_fetched()
     preload.cancel()
-    wait_ingests(containerd, False)
+    gate.wait_left()
     wait_until(lambda: agent.status()["status"]["desired"] == 0, 10, "end of the request")
-    assert containerd.image_status(gate.reference) is None
+    assert runtime.image_status(gate.reference) is None
 
 
-def test_caller_that_is_killed_cancels(agent, containerd, gate):
+def test_caller_that_is_killed_cancels(agent, runtime, gate):
     """It is the same when the caller is killed and cannot say goodbye."""
     with agent.start_ctl("pull", gate.reference) as child:
-        wait_ingests(containerd, True)
+        gate.wait_fetched()
         child.kill()
-        wait_ingests(containerd, False)
+        gate.wait_left()
 
 
 @pytest.mark.handover
 @pytest.mark.parametrize("by", ["request", "image"])
-def test_cancel(agent, containerd, gate, by):
+def test_cancel(agent, runtime, gate, by):
     """Cancel ends a request, by its ID or by its image; its stream reports that and ends."""
     preload = Preload(agent, gate.reference)
     request_id = preload.wait_phase("PULLING").request_id
-    wait_ingests(containerd, True)
+    gate.wait_fetched()
     fields = {"request_id": request_id} if by == "request" else {"image": gate.reference}
     answer = agent.node.Cancel(agent.messages.CancelRequest(**fields))
     assert answer.canceled == 1
     last = preload.wait_end()
     assert (last.phase, last.reason) == (agent.messages.PHASE_FAILED, "Canceled")
-    wait_ingests(containerd, False)
+    gate.wait_left()
     again = agent.node.Cancel(agent.messages.CancelRequest(**fields))
     assert again.canceled == 0
 

@@ -14,7 +14,6 @@ import pytest
 
 from fake import behaviours
 from lab import sanitizers
-from lab.containerd import Containerd
 from lab.documents import node_image, write_whole
 from lab.trouble import complaints, no_leak, problems, pull_another, the_complaint, without_hints
 from lab.wait import wait_until
@@ -23,10 +22,10 @@ SLOWLY = sanitizers.SLOWNESS
 
 
 @pytest.fixture
-def mortal(folder):
+def mortal(new_runtime):
     """A containerd of its own."""
-    with Containerd(folder / "mortal") as containerd:
-        yield containerd
+    with new_runtime("mortal") as runtime:
+        yield runtime
 
 
 @pytest.mark.parametrize("how", ["kill9", "stop"])
@@ -34,7 +33,7 @@ def test_runtime_dies_in_mid_pull(start_agent, mortal, gate, how):
     """The pull waits for the runtime to return, is taken up within a second, and succeeds."""
     agent = start_agent(mortal.endpoint)
     agent.request(gate.reference, backoffLimit=0)
-    wait_until(lambda: mortal.cri.ingests(), 10 * SLOWLY, "bytes on their way")
+    gate.wait_fetched(10 * SLOWLY)
     with no_leak(agent):
         getattr(mortal, how)()
         wait_until(lambda: "container runtime" in problems(agent), 5 * SLOWLY, "problem")

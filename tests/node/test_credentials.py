@@ -23,10 +23,10 @@ _REFUSED = behaviours.fail("UNKNOWN", "failed with status code [manifests 1]: 40
 
 
 @pytest.fixture
-def secret_image(auth_registry, containerd, image_name):
+def secret_image(auth_registry, runtime, image_name):
     image = auth_registry.push_image(image_name, "1", [1000], labels={"test": image_name})
     yield image
-    containerd.remove_image(image.image_id)
+    runtime.remove_image(image.image_id)
 
 
 def request_with_secrets(agent, reference: str, *secrets: str, file: str = "secret.yaml") -> None:
@@ -44,12 +44,12 @@ def used(fake_runtime) -> list[str]:
     return [call.request.auth.username for call in fake_runtime.calls("PullImage")]
 
 
-def test_right_credentials(agent, containerd, auth_registry, secret_image):
+def test_right_credentials(agent, runtime, auth_registry, secret_image):
     """With the right credentials the image of a closed registry is pulled."""
     agent.give_credentials(auth_registry.host, *auth_registry.credentials)
     agent.request(secret_image.reference)
     agent.wait_status(secret_image.reference, "Succeeded")
-    assert containerd.image_status(secret_image.reference).id == secret_image.image_id
+    assert runtime.image_status(secret_image.reference).id == secret_image.image_id
 
 
 @pytest.mark.parametrize("given", ["wrong", "none"])
@@ -134,7 +134,7 @@ def _token(registry, status: int) -> fakes.Behaviour:
         *(("token-server", status) for status in (400, 401, 403, 404, 429)),
     ],
 )
-def test_refusals_of_one_credential(agent, containerd, fake_registry, image_name, where, status):
+def test_refusals_of_one_credential(agent, runtime, fake_registry, image_name, where, status):
     """The next one is tried after whatever the first may have caused, within one attempt."""
     image = fake_registry.add(image_name, "1", build_image([random_layer(1000)]))
     behaviour = _basic(status) if where == "registry" else _token(fake_registry, status)
@@ -146,7 +146,7 @@ def test_refusals_of_one_credential(agent, containerd, fake_registry, image_name
     agent.wait_status(image.reference, "Succeeded")
     users = [_user_of(request) for request in fake_registry.requests()]
     assert users.index("first") < users.index("second")
-    containerd.remove_image(image.reference)
+    runtime.remove_image(image.reference)
 
 
 @pytest.mark.parametrize(
@@ -306,10 +306,10 @@ def provider_flags(folder, registry) -> list[str]:
 
 
 def test_credential_provider_plugin(
-    start_agent, containerd, auth_registry, secret_image, folder
+    start_agent, runtime, auth_registry, secret_image, folder
 ):
     """A plugin is asked as the kubelet asks it, and what it answers opens the registry."""
-    agent = start_agent(containerd.endpoint, flags=provider_flags(folder, auth_registry))
+    agent = start_agent(runtime.endpoint, flags=provider_flags(folder, auth_registry))
     agent.request(secret_image.reference)
     agent.wait_status(secret_image.reference, "Succeeded")
     request = json.loads((folder / "request").read_text())
@@ -319,7 +319,7 @@ def test_credential_provider_plugin(
 
 
 def test_plugin_that_requires_a_token(
-    start_agent, containerd, auth_registry, secret_image, folder
+    start_agent, runtime, auth_registry, secret_image, folder
 ):
     """A plugin that cannot be used here is one line, and the others are used."""
     flags = provider_flags(folder, auth_registry)
@@ -328,7 +328,7 @@ def test_plugin_that_requires_a_token(
     requiring = {**document["providers"][0], "name": "requiring", "tokenAttributes": attributes}
     document["providers"].insert(0, requiring)
     write_whole(folder / "providers.yaml", document)
-    agent = start_agent(containerd.endpoint, flags=flags)
+    agent = start_agent(runtime.endpoint, flags=flags)
     agent.request(secret_image.reference)
     agent.wait_status(secret_image.reference, "Succeeded")
     line = the_complaint(agent)
@@ -349,12 +349,12 @@ def test_broken_provider_configuration(start_agent, fake_runtime, folder):
     pull_another(agent)
 
 
-def test_docker_configuration(start_agent, containerd, auth_registry, secret_image, folder):
+def test_docker_configuration(start_agent, runtime, auth_registry, secret_image, folder):
     """What docker or podman would use of this user, is used, too."""
     (folder / "home/.docker").mkdir(parents=True)
     login = auths(*auth_registry.credentials, auth_registry.host)
     write_whole(folder / "home/.docker/config.json", login)
-    agent = start_agent(containerd.endpoint, environment={"HOME": str(folder / "home")})
+    agent = start_agent(runtime.endpoint, environment={"HOME": str(folder / "home")})
     agent.request(secret_image.reference)
     agent.wait_status(secret_image.reference, "Succeeded")
 

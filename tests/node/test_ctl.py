@@ -109,16 +109,16 @@ def test_wrong_usage(agent, arguments):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupt_cancels(start_agent, containerd, gate, number):
+def test_interrupt_cancels(start_agent, runtime, gate, number):
     """Ctrl-C and SIGTERM withdraw the request: the runtime stops, and the exit status names the signal."""
-    agent = start_agent(containerd.endpoint)
+    agent = start_agent(runtime.endpoint)
     with agent.start_ctl("pull", gate.reference) as child:
-        wait_until(lambda: containerd.cri.ingests(), 10, "ingest")
+        gate.wait_fetched()
         child.send_signal(number)
         output, errors = child.communicate(timeout=60)
     assert (child.returncode, errors) == (128 + number, "inplacectl: canceled\n")
     assert "Canceled" in output
-    wait_until(lambda: not containerd.cri.ingests(), 10, "end of the ingests")
+    gate.wait_left()
 
 
 def test_deadline_while_the_runtime_is_away(make_agent, folder):
@@ -170,13 +170,13 @@ def test_deadline_of_a_request_left_with_the_agent(make_agent, folder):
     ("status", "reason"), [(404, "NotFound"), (401, "Unauthorized")], ids=["404", "401"]
 )
 def test_deadline_says_what_failed(
-    start_agent, containerd, fake_registry, image_name, status, reason
+    start_agent, runtime, fake_registry, image_name, status, reason
 ):
     """The end by a deadline names the option and what the last attempt failed with; each attempt
     that fails is reported at once."""
     fake_registry.on("manifest", fakes.refuse(status))
     image = fake_registry.add(image_name, "1", build_image([random_layer(1000)])).reference
-    agent = start_agent(containerd.endpoint)
+    agent = start_agent(runtime.endpoint)
     with agent.start_ctl("pull", "--deadline=4s", image) as child:
         attempt = child.stderr.readline()
         assert child.poll() is None
@@ -327,16 +327,16 @@ def test_images(agent, push):
         assert found["requestedBy"] == ["folder:web.yaml"]
 
 
-def test_doctor(agent, containerd):
+def test_doctor(agent, runtime):
     """doctor finds nothing wrong where all is well, and lists what it checked."""
     agent.wait_runtime()
     table = agent.ctl("doctor")
     assert (table.returncode, table.stderr) == (0, "")
-    assert containerd.endpoint in table.stdout and "No problem was found." in table.stdout
+    assert runtime.endpoint in table.stdout and "No problem was found." in table.stdout
     for form, load in _LOAD.items():
         document = load(agent.ctl("doctor", "-o", form).stdout)
-        (runtime,) = document["runtimes"]
-        assert (runtime["endpoint"], runtime["ready"]) == (containerd.endpoint, True)
+        (found,) = document["runtimes"]
+        assert (found["endpoint"], found["ready"]) == (runtime.endpoint, True)
         assert document["problems"] == []
 
 
@@ -351,17 +351,17 @@ def test_doctor_finds_a_problem(make_agent, folder):
     assert "nowhere.sock" in problem["message"] and problem["advice"]
 
 
-def test_version(agent, containerd):
+def test_version(agent, runtime):
     """version prints those of the program, of the agent and of the runtime."""
     agent.wait_runtime()
     table = agent.ctl("version")
     assert table.returncode == 0
-    runtime = containerd.cri.version()
-    assert f"{runtime.runtime_name} {runtime.runtime_version}" in table.stdout
+    version = runtime.cri.version()
+    assert f"{version.runtime_name} {version.runtime_version}" in table.stdout
     for form, load in _LOAD.items():
         document = load(agent.ctl("version", "-o", form).stdout)
         assert document["clientVersion"] == document["serverVersion"]
-        assert document["runtimeVersion"] == runtime.runtime_version
+        assert document["runtimeVersion"] == version.runtime_version
     assert agent.ctl("--version").stdout.split()[1] == document["clientVersion"]
 
 
@@ -369,11 +369,11 @@ _COMMANDS = [["status"], ["images"], ["pull", "x:1"], ["restart", "x"], ["versio
 
 
 @pytest.mark.parametrize("command", _COMMANDS)
-def test_socket_of_another_program(agent, containerd, command):
+def test_socket_of_another_program(agent, runtime, command):
     """--socket with the runtime's socket is answered with what is wrong, not in gRPC's words."""
-    ran = agent.ctl(f"--socket={containerd.socket}", *command)
+    ran = agent.ctl(f"--socket={runtime.socket}", *command)
     assert ran.returncode == 1 and len(ran.stderr.splitlines()) == 1
-    assert f"what listens at {containerd.socket} is not inplaced" in ran.stderr
+    assert f"what listens at {runtime.socket} is not inplaced" in ran.stderr
     assert "check --socket" in ran.stderr
 
 

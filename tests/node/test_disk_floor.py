@@ -12,7 +12,7 @@ import pytest
 
 from fixtures import Gate
 from lab import sanitizers
-from lab.containerd import Containerd
+from lab.runtime import Runtime
 from lab.image import build_image
 from lab.layers import random_layer
 from lab.trouble import facts, problems, pull_another, the_complaint
@@ -23,22 +23,22 @@ MB = 1_000_000
 
 
 @pytest.fixture
-def small(folder) -> Iterator[Containerd]:
+def small(new_runtime) -> Iterator[Runtime]:
     """A containerd whose images have 100 MB, about all of it free."""
-    with Containerd(folder / "small", root_megabytes=96) as made:
+    with new_runtime("small", root_megabytes=96) as made:
         yield made
 
 
-def n_free(containerd: Containerd) -> int:
-    disk = os.statvfs(containerd.root)
+def n_free(runtime: Runtime) -> int:
+    disk = os.statvfs(runtime.root)
     return disk.f_bavail * disk.f_frsize
 
 
-def fill(containerd: Containerd, leave: int) -> Path:
+def fill(runtime: Runtime, leave: int) -> Path:
     """Something else than images takes all but so many bytes."""
-    filler = containerd.root / "filler"
+    filler = runtime.root / "filler"
     with filler.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, n_free(containerd) - leave)
+        os.posix_fallocate(file.fileno(), 0, n_free(runtime) - leave)
     return filler
 
 
@@ -106,7 +106,7 @@ def test_running_pull_is_canceled(start_agent, small, fake_registry, image_name)
     filler = fill(small, 5 * MB)
     status = wait_pressure(agent, gate.reference)
     assert status["phase"] in ("BackOff", "Pulling")  # the latter once it waits for room
-    wait_until(lambda: small.cri.ingests() == [], 20 * SLOWLY, "end of the pull in the runtime")
+    gate.wait_left(20 * SLOWLY)
     assert n_free(small) > 0
 
     gate.open()

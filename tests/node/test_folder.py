@@ -27,25 +27,25 @@ def wait_requested(agent, *references: str) -> None:
     )
 
 
-def test_file_is_added(agent, containerd, push):
+def test_file_is_added(agent, runtime, push):
     """A file that appears has its image pulled, and the status has the runtime's own ID."""
     image = push()
     agent.request(image.reference)
     status = agent.wait_status(image.reference, "Succeeded")
-    assert status["imageID"].endswith(f"@{containerd.image_status(image.reference).id}")
+    assert status["imageID"].endswith(f"@{runtime.image_status(image.reference).id}")
     assert agent.owners(image.reference) == [("File", "wanted.yaml")]
 
 
-def test_files_that_are_there_at_start(make_agent, containerd, push):
+def test_files_that_are_there_at_start(make_agent, runtime, push):
     """What stands in the folder before the agent starts is pulled as well."""
     image = push()
-    agent = make_agent(containerd.endpoint)
+    agent = make_agent(runtime.endpoint)
     agent.request(image.reference)
     agent.start()
     agent.wait_status(image.reference, "Succeeded")
 
 
-def test_file_is_changed_and_removed(agent, containerd, push):
+def test_file_is_changed_and_removed(agent, runtime, push):
     """A changed file requests other images, a removed one none; pulled images stay on the node."""
     first, second = push(tag="1"), push(tag="2")
     agent.request(first.reference)
@@ -56,7 +56,7 @@ def test_file_is_changed_and_removed(agent, containerd, push):
     os.unlink(agent.images_dir / "wanted.yaml")
     wait_requested(agent)
     assert agent.status()["status"]["desired"] == 0
-    assert containerd.image_status(first.reference).id == first.image_id
+    assert runtime.image_status(first.reference).id == first.image_id
 
 
 def test_file_is_renamed(start_agent, fake_runtime):

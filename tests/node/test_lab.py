@@ -13,7 +13,6 @@ from pathlib import Path
 import grpc
 import pytest
 
-from lab.containerd import Containerd
 from lab.cri import Cri, describe_error
 from lab.folder import LabFolder
 from lab.layers import random_layer
@@ -23,75 +22,75 @@ from lab.wait import wait_until
 TESTS = Path(__file__).resolve().parents[1]
 
 
-def test_containerd_starts_fast(folder):
-    with Containerd(folder / "containerd") as containerd:
-        seconds = containerd.process.began_at
-        containerd.kill9()
-        containerd.start(timeout=5)
-        assert containerd.process.began_at > seconds
-        assert containerd.cri.version().runtime_name == "containerd"
+def test_containerd_starts_fast(new_runtime):
+    with new_runtime("containerd") as runtime:
+        seconds = runtime.process.began_at
+        runtime.kill9()
+        runtime.start(timeout=5)
+        assert runtime.process.began_at > seconds
+        assert runtime.cri.version().runtime_name == "containerd"
 
 
 @pytest.mark.parametrize("image_format", ["docker", "oci"])
-def test_pull_by_tag_and_digest(containerd, push, image_format):
+def test_pull_by_tag_and_digest(runtime, push, image_format):
     image = push([30 << 20], image_format=image_format)
-    assert containerd.pull(image.reference).image_id == image.image_id
-    assert containerd.pull(image.digest_reference).image_id == image.image_id
-    status = containerd.image_status(image.reference)
+    assert runtime.pull(image.reference).image_id == image.image_id
+    assert runtime.pull(image.digest_reference).image_id == image.image_id
+    status = runtime.image_status(image.reference)
     assert status.id == image.image_id
     assert status.repo_tags == [image.reference]
     assert status.repo_digests == [image.digest_reference]
     assert image.size > 30 << 20
-    assert image.image_id in [held.id for held in containerd.list_images()]
-    containerd.remove_image(image.reference)
-    assert containerd.image_status(image.reference) is None
+    assert image.image_id in [held.id for held in runtime.list_images()]
+    runtime.remove_image(image.reference)
+    assert runtime.image_status(image.reference) is None
 
 
 @pytest.mark.containers
-def test_containers_run(containerd, push):
+def test_containers_run(runtime, push):
     image = push([], busybox=True, env={"GREETING": "hello"})
-    containerd.pull(image.reference)
-    ran = containerd.run(image.reference, "/bin/sh", "-c", "echo $GREETING", name="greeter")
+    runtime.pull(image.reference)
+    ran = runtime.run(image.reference, "/bin/sh", "-c", "echo $GREETING", name="greeter")
     assert (ran.returncode, ran.stdout) == (0, "hello\n"), ran.stderr
 
 
-def test_images_survive_kill9(folder, registry):
+def test_images_survive_kill9(new_runtime, registry):
     image = registry.push_image("t/survivor", "1", [1000])
-    with Containerd(folder / "containerd") as containerd:
-        containerd.pull(image.reference)
-        containerd.kill9()
-        containerd.start()
-        assert containerd.image_status(image.reference).id == image.image_id
+    with new_runtime("containerd") as runtime:
+        runtime.pull(image.reference)
+        runtime.kill9()
+        runtime.start()
+        assert runtime.image_status(image.reference).id == image.image_id
 
 
-def test_full_disk(folder, registry):
+def test_full_disk(new_runtime, registry):
     image = registry.push_image("t/too-large", "1", [20 << 20])
-    with Containerd(folder / "containerd", root_megabytes=16) as containerd:
+    with new_runtime("containerd", root_megabytes=16) as runtime:
         with pytest.raises(grpc.RpcError) as error:
-            containerd.pull(image.reference)
+            runtime.pull(image.reference)
     assert "no space left on device" in describe_error(error.value)
 
 
-def test_auth_registry_refuses_anonymous(containerd, auth_registry):
+def test_auth_registry_refuses_anonymous(runtime, auth_registry):
     image = auth_registry.push_image("t/secret", "1", [1000])
     with pytest.raises(grpc.RpcError) as error:
-        containerd.pull(image.reference)
+        runtime.pull(image.reference)
     assert "401 Unauthorized" in describe_error(error.value)
     with pytest.raises(grpc.RpcError):
-        containerd.pull(image.reference, ("lab-user", "wrong"))
-    pulled = containerd.pull(image.reference, auth_registry.credentials)
+        runtime.pull(image.reference, ("lab-user", "wrong"))
+    pulled = runtime.pull(image.reference, auth_registry.credentials)
     assert pulled.image_id == image.image_id
-    containerd.remove_image(image.reference)
+    runtime.remove_image(image.reference)
 
 
-def test_tls_registry(folder, containerd):
+def test_tls_registry(folder, runtime):
     with Registry(folder / "registry", tls=True) as registry:
         image = registry.push_image("t/tls", "1", [1000])
         with pytest.raises(grpc.RpcError):
-            containerd.pull(image.reference)
-        containerd.trust(registry)
-        assert containerd.pull(image.reference).image_id == image.image_id
-        containerd.remove_image(image.reference)
+            runtime.pull(image.reference)
+        runtime.trust(registry)
+        assert runtime.pull(image.reference).image_id == image.image_id
+        runtime.remove_image(image.reference)
 
 
 def test_many_images_are_pushed_fast(registry):

@@ -32,10 +32,10 @@ def fragile(fake_registry: FakeRegistry, image_name: str):
     return fake_registry.add("t/fragile", "1", build_image([layer]))
 
 
-def test_fake_registry_serves(containerd, fake_registry, fragile):
-    assert containerd.pull(fragile.reference).image_id == fragile.image_id
+def test_fake_registry_serves(runtime, fake_registry, fragile):
+    assert runtime.pull(fragile.reference).image_id == fragile.image_id
     assert len(fake_registry.requests("layer")) == 1
-    containerd.remove_image(fragile.reference)
+    runtime.remove_image(fragile.reference)
 
 
 @pytest.mark.parametrize(
@@ -53,32 +53,32 @@ def test_fake_registry_serves(containerd, fake_registry, fragile):
         ("layer", fakes.reset_after(1000), "connection reset by peer"),
     ],
 )
-def test_fake_registry_fails(containerd, fake_registry, fragile, kind, behaviour, text):
+def test_fake_registry_fails(runtime, fake_registry, fragile, kind, behaviour, text):
     fake_registry.on(kind, behaviour)
     with pytest.raises(grpc.RpcError) as error:
-        containerd.pull(fragile.reference)
+        runtime.pull(fragile.reference)
     assert text in describe_error(error.value), describe_error(error.value)
     assert fake_registry.requests(kind)
     fake_registry.behave()
-    assert containerd.pull(fragile.reference).image_id == fragile.image_id
-    containerd.remove_image(fragile.reference)
+    assert runtime.pull(fragile.reference).image_id == fragile.image_id
+    runtime.remove_image(fragile.reference)
 
 
-def test_fake_registry_truncates(containerd, fake_registry, fragile):
+def test_fake_registry_truncates(runtime, fake_registry, fragile):
     """containerd asks for the rest, as often as it takes."""
     fake_registry.on("layer", fakes.truncate(100_000))
-    assert containerd.pull(fragile.reference).image_id == fragile.image_id
+    assert runtime.pull(fragile.reference).image_id == fragile.image_id
     ranges = [request.headers.get("Range") for request in fake_registry.requests("layer")]
     assert ranges == [None, "bytes=100000-", "bytes=200000-", "bytes=300000-"]
-    containerd.remove_image(fragile.reference)
+    runtime.remove_image(fragile.reference)
 
 
 @pytest.mark.parametrize("kind", ["manifest", "layer"])
-def test_fake_registry_forges(containerd, fake_registry, fragile, kind):
+def test_fake_registry_forges(runtime, fake_registry, fragile, kind):
     """Such an image cannot be pulled later either: containerd keeps the forged bytes."""
     fake_registry.on(kind, fakes.forge())
     with pytest.raises(grpc.RpcError) as error:
-        containerd.pull(fragile.reference)
+        runtime.pull(fragile.reference)
     assert f'failed commit on ref "{kind}-sha256:' in describe_error(error.value)
     assert "unexpected commit digest" in describe_error(error.value)
 
@@ -93,11 +93,11 @@ def test_fake_registry_forges(containerd, fake_registry, fragile, kind):
     ],
     ids=["manifest", "layer", "layer-after-headers", "layer-trickles"],
 )
-def test_fake_registry_keeps_waiting(containerd, fake_registry, fragile, kind, behaviour):
+def test_fake_registry_keeps_waiting(runtime, fake_registry, fragile, kind, behaviour):
     fake_registry.on(kind, behaviour)
-    messages = containerd.cri.messages
+    messages = runtime.cri.messages
     request = messages.PullImageRequest(image=messages.ImageSpec(image=fragile.reference))
-    pull = containerd.cri.images.PullImage.future(request, timeout=60)
+    pull = runtime.cri.images.PullImage.future(request, timeout=60)
     wait_until(lambda: fake_registry.requests(kind), 10, "request")
     with pytest.raises(grpc.FutureTimeoutError):
         pull.result(timeout=0.5)

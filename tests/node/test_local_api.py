@@ -43,7 +43,7 @@ def test_proto_file_is_enough(agent, folder, push):
 
 
 @pytest.mark.handover
-def test_preload_reports_all_there_is(agent, containerd, push):
+def test_preload_reports_all_there_is(agent, runtime, push):
     """A stream of events leads from waiting to the runtime's own ID and digest, and then ends."""
     image = push([1 << 20])
     preload = Preload(agent, image.reference)
@@ -95,9 +95,9 @@ def test_slow_reader_gets_the_newest_state(start_agent, fake_runtime):
 
 
 @pytest.mark.handover
-def test_several_clients_share_one_pull(start_agent, containerd, gate):
+def test_several_clients_share_one_pull(start_agent, runtime, gate):
     """Requests for the same image, by stream or file, share one call to the runtime."""
-    agent = start_agent(containerd.endpoint)
+    agent = start_agent(runtime.endpoint)
     agent.request(gate.reference)
     preloads = [Preload(agent, gate.reference) for _ in range(5)]
     for preload in preloads:
@@ -105,7 +105,7 @@ def test_several_clients_share_one_pull(start_agent, containerd, gate):
     gate.open()
     ids = {preload.wait_end().image_id for preload in preloads}
     agent.wait_status(gate.reference, "Succeeded")
-    assert ids == {containerd.image_status(gate.reference).id}
+    assert ids == {runtime.image_status(gate.reference).id}
     assert agent.metrics().total("inplaced_cri_requests_total", method="PullImage") == 1
 
 
@@ -190,41 +190,41 @@ def test_get_status(agent, push):
     assert not answer.problems
 
 
-def test_list_images(agent, containerd, push):
+def test_list_images(agent, runtime, push):
     """ListImages gives what the runtime lists, and the owners of each image."""
     image = push()
     agent.request(image.reference, file="web.yaml")
     agent.wait_status(image.reference, "Succeeded")
     Preload(agent, image.reference).wait_end()
     images = agent.node.ListImages(agent.messages.ListImagesRequest()).images
-    assert {one.id for one in images} == {one.id for one in containerd.list_images()}
+    assert {one.id for one in images} == {one.id for one in runtime.list_images()}
     (found,) = [one for one in images if one.id == image.image_id]
     assert list(found.repo_tags) == [image.reference]
     assert list(found.repo_digests) == [image.digest_reference]
-    assert found.size_bytes == containerd.image_status(image.reference).size
+    assert found.size_bytes == runtime.image_status(image.reference).size
     # The local request is done: its status can be read, but it requests nothing any more.
     assert list(found.requested_by) == ["folder:web.yaml"]
 
 
-def test_diagnose(agent, containerd):
+def test_diagnose(agent, runtime):
     """Diagnose lists the sockets that were tried, what answered there, and what is fine."""
     agent.wait_runtime()
     answer = agent.node.Diagnose(agent.messages.DiagnoseRequest())
-    (runtime,) = answer.runtimes
-    assert runtime.endpoint == containerd.endpoint
-    assert runtime.ready and runtime.chosen and runtime.has_progress
+    (found,) = answer.runtimes
+    assert found.endpoint == runtime.endpoint
+    assert found.ready and found.chosen and found.has_progress
     facts = {fact.subject: fact.value for fact in answer.facts}
     assert str(agent.images_dir) in facts["images folder"]
     assert str(agent.state_dir) in facts["status file"]
     assert not answer.problems
 
 
-def test_get_version(agent, containerd):
+def test_get_version(agent, runtime):
     """GetVersion gives the versions of the agent and of the runtime."""
     agent.wait_runtime()
     answer = agent.node.GetVersion(agent.messages.GetVersionRequest())
-    runtime = containerd.cri.version()
+    version = runtime.cri.version()
     assert answer.version
-    assert answer.runtime_name == runtime.runtime_name
-    assert answer.runtime_version == runtime.runtime_version
+    assert answer.runtime_name == version.runtime_name
+    assert answer.runtime_version == version.runtime_version
     assert answer.runtime_api_version == "v1"

@@ -37,9 +37,9 @@ _HOOK = {"exec": {"command": ["/bin/touch", "/hook"]}}
 
 
 @pytest.fixture
-def agent(start_agent, containerd):
+def agent(start_agent, runtime):
     """The agent does not ask whether there is a kubelet: the tests play its part."""
-    return start_agent(containerd.endpoint, flags=["--kubelet-health-address="])
+    return start_agent(runtime.endpoint, flags=["--kubelet-health-address="])
 
 
 @pytest.fixture
@@ -48,13 +48,13 @@ def name(image_name):
 
 
 @pytest.fixture
-def make_pod(containerd, push, image_name):
+def make_pod(runtime, push, image_name):
     """make_pod(name, namespace, …) as Sandbox, started."""
     image = push([], busybox=True, command=_HEEDS)
     pods = []
 
     def make(name, namespace="default", **options):
-        pod = Sandbox(containerd, image.reference, name, namespace, **options)
+        pod = Sandbox(runtime, image.reference, name, namespace, **options)
         pods.append(pod)
         pod.start()
         return pod
@@ -283,18 +283,18 @@ def _verify(agent, name, **fields):
     return {found.container: found for found in answer.containers}
 
 
-def test_verdicts(agent, containerd, push, pod, name):
+def test_verdicts(agent, runtime, push, pod, name):
     """A tag that was moved is stale; the same content under another name is not."""
     pod.run("app", _HEEDS)
     current, stale = agent.messages.VERDICT_CURRENT, agent.messages.VERDICT_STALE
     found = _verify(agent, name, namespace="default")["app"]
     assert (found.pod, found.reference, found.verdict) == (name, pod.image, current)
-    assert found.reference_id == found.running_id == containerd.image_status(pod.image).id
+    assert found.reference_id == found.running_id == runtime.image_status(pod.image).id
     assert (found.environment, found.message) == ("", "")
     assert agent.ctl("verify", name).returncode == 0
 
     moved = push([2000], busybox=True)  # under the same tag
-    containerd.pull(moved.reference)
+    runtime.pull(moved.reference)
     found = _verify(agent, name)["app"]
     assert found.verdict == stale and found.message
     assert found.reference_id == moved.image_id != found.running_id
@@ -341,11 +341,11 @@ def _restart_as(agent, who, pod):
     ],
 )
 def test_restarting_is_a_right_of_its_own(
-    start_agent, containerd, folder, flags, who, refused_with
+    start_agent, runtime, folder, flags, who, refused_with
 ):
     """Who may ask for images may not therefore stop containers; the refusal names what to do."""
     folder.path.chmod(0o711)
-    agent = start_agent(containerd.endpoint, flags=flags)
+    agent = start_agent(runtime.endpoint, flags=flags)
     agent.wait_runtime()
     code, said = _restart_as(agent, who, "nowhere")
     if refused_with is None:
@@ -361,11 +361,11 @@ def test_restarting_is_a_right_of_its_own(
         assert (logged[0]["caller_user"], logged[0]["caller_pid"]) == ("nobody", str(os.getpid()))
 
 
-def test_socket_group_stops_nothing(start_agent, containerd, folder, pod, name):
+def test_socket_group_stops_nothing(start_agent, runtime, folder, pod, name):
     """A member of the socket's group cannot stop a container; one of both groups can."""
     folder.path.chmod(0o711)
     app = _run_heeding(pod, "app")
-    agent = start_agent(containerd.endpoint, flags=_GROUPS)
+    agent = start_agent(runtime.endpoint, flags=_GROUPS)
     agent.wait_runtime()
     assert _restart_as(agent, (NOBODY, DAEMON), name)[0] == "PERMISSION_DENIED"
     assert pod.state(app) == "RUNNING"

@@ -67,7 +67,7 @@ def test_text_log(make_agent, fake_runtime):
     assert line.count("demo/web:1") == line.count("sha256:") == 1 and "=" not in line, line
 
 
-def test_lines_of_a_pull(start_agent, containerd, fake_registry, image_name):
+def test_lines_of_a_pull(start_agent, runtime, fake_registry, image_name):
     """One line when a pull begins, one for each attempt that failed, one with the bytes at the end."""
     layer = random_layer(3_000_000, seed=931)
     image = fake_registry.add(image_name, "1", build_image([layer]))
@@ -75,7 +75,7 @@ def test_lines_of_a_pull(start_agent, containerd, fake_registry, image_name):
     fake_registry.on(
         "layer", lambda connection, request, reply: connection.send(next(answers, reply))
     )
-    agent = start_agent(containerd.endpoint, log_level="info")
+    agent = start_agent(runtime.endpoint, log_level="info")
     Preload(agent, image.reference).wait_end()
     pulled = wait_logged(agent, "Pulled ")
     lines = [line for line in agent.logs() if line.get("image") == image.reference]
@@ -87,7 +87,7 @@ def test_lines_of_a_pull(start_agent, containerd, fake_registry, image_name):
     assert ended == pulled and re.search(r" in [\d.]+ s, 3\.0 MB fetched\.$", ended["message"])
     assert 3_000_000 < int(ended["bytes"]) < 3_010_000
     assert len({line["message_id"] for line in lines}) == 3
-    containerd.remove_image(image.reference)
+    runtime.remove_image(image.reference)
 
 
 def test_debug_shows_each_step(start_agent, fake_runtime):

@@ -149,17 +149,17 @@ def test_watchdog(make_agent, fake_runtime):
 
 
 @pytest.mark.handover
-def test_end_while_pulling(start_agent, containerd, gate):
+def test_end_while_pulling(start_agent, runtime, gate):
     """SIGTERM ends it promptly in the middle of a pull, which the runtime sees cancelled."""
-    agent = start_agent(containerd.endpoint)
+    agent = start_agent(runtime.endpoint)
     agent.request(gate.reference)
     agent.wait_status(gate.reference, "Pulling")
-    wait_until(lambda: containerd.cri.ingests(), 10, "ingest")
+    gate.wait_fetched()
     preload = Preload(agent, gate.reference)
     preload.wait_phase("PULLING")
     ended = agent.terminate()
     assert ended.code == 0 and ended.seconds < 5 * sanitizers.SLOWNESS
-    wait_until(lambda: not containerd.cri.ingests(), 10, "end of the ingests")
+    gate.wait_left()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

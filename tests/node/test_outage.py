@@ -27,13 +27,13 @@ _LONG = 200  # seconds: in no test does a pause end by itself that is longer
 
 
 @pytest.fixture
-def outage(folder, containerd, image_name):
+def outage(folder, runtime, image_name):
     """A registry of the test's own, that has one image and is down."""
     with Registry(folder / "registry") as registry:
         registry.image = registry.push_image(image_name, "1", [1000], labels={"test": image_name})
         registry.stop()
         yield registry
-    containerd.remove_image(registry.image.image_id)
+    runtime.remove_image(registry.image.image_id)
 
 
 def rest(status: dict[str, Any]) -> float:
@@ -66,7 +66,7 @@ def make_patient(agent: Agent, reference: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.handover
-def test_registry_is_down_for_12_seconds(agent, containerd, outage):
+def test_registry_is_down_for_12_seconds(agent, runtime, outage):
     """The third attempt, later than that, fails as well; when the registry is up the image comes."""
     agent.request(outage.image.reference)
     status = wait_attempt(agent, outage.image.reference, 3)
@@ -75,7 +75,7 @@ def test_registry_is_down_for_12_seconds(agent, containerd, outage):
     outage.start()
     status = agent.wait_status(outage.image.reference, "Succeeded", 60)
     assert "nextAttemptTime" not in status and "message" not in status
-    assert containerd.image_status(outage.image.reference).id == outage.image.image_id
+    assert runtime.image_status(outage.image.reference).id == outage.image.image_id
 
 
 def test_local_request_without_a_limit(start_agent, fake_runtime):
@@ -126,7 +126,7 @@ def test_document_is_touched(agent, outage, touch):
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["changed", "new"])
-def test_credentials_change(agent, containerd, auth_registry, image_name, is_there):
+def test_credentials_change(agent, runtime, auth_registry, image_name, is_there):
     """A file in the folder of credentials that changes has pulls that were refused tried at once."""
     image = auth_registry.push_image(image_name, "1", [1000], labels={"test": image_name})
     if is_there:
@@ -135,10 +135,10 @@ def test_credentials_change(agent, containerd, auth_registry, image_name, is_the
     assert make_patient(agent, image.reference)["message"].startswith("Unauthorized: ")
     agent.give_credentials(auth_registry.host, *auth_registry.credentials)
     agent.wait_status(image.reference, "Succeeded")
-    containerd.remove_image(image.image_id)
+    runtime.remove_image(image.image_id)
 
 
-def test_registry_answers_another_pull(agent, containerd, outage, image_name):
+def test_registry_answers_another_pull(agent, runtime, outage, image_name):
     """What could not reach a registry is tried at once when another pull gets an answer from it."""
     agent.request(outage.image.reference)
     make_patient(agent, outage.image.reference)
@@ -162,12 +162,12 @@ def test_other_registry_does_not_count(start_agent, fake_runtime):
     wait_attempt(agent, "down.test/web:1", before["attempt"] + 1)
 
 
-def test_runtime_comes_back(agent, containerd, outage):
+def test_runtime_comes_back(agent, runtime, outage):
     """A runtime that was restarted may have other settings: all is tried at once."""
     agent.request(outage.image.reference)
     make_patient(agent, outage.image.reference)
     outage.start()
-    containerd.restart()
+    runtime.restart()
     agent.wait_status(outage.image.reference, "Succeeded")
 
 

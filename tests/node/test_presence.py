@@ -8,7 +8,6 @@ import os
 import pytest
 
 from lab import sanitizers
-from lab.containerd import Containerd
 from lab.trouble import complaints, the_complaint
 from lab.wait import wait_until
 
@@ -28,12 +27,12 @@ def hurry(agent, file: str = "wanted.yaml") -> None:
     os.utime(agent.images_dir / file)
 
 
-def test_removed_image(agent, containerd, push):
+def test_removed_image(agent, runtime, push):
     """Each place says that it is missing, and why; it is pulled again after a pause."""
     image = push()
     agent.request(image.reference)
     done = agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
-    containerd.untag(image.reference)
+    runtime.untag(image.reference)
     status = agent.wait_status(image.reference, "Missing", 20 * SLOWLY)
     assert status["message"].startswith("Removed: removed by something else than inplaced")
     assert "it is pulled again" in status["message"] and status["nextAttemptTime"]
@@ -45,30 +44,30 @@ def test_removed_image(agent, containerd, push):
 
     again = agent.wait_status(image.reference, "Succeeded", 60 * SLOWLY)
     assert again["imageID"] == done["imageID"] and "message" not in again
-    assert containerd.image_status(image.reference).id == image.image_id
+    assert runtime.image_status(image.reference).id == image.image_id
     assert (n_missing(agent), n_removed(agent)) == (0, 1)
     assert len(complaints(agent)) == 1
 
 
-def test_removed_by_digest(agent, containerd, push):
+def test_removed_by_digest(agent, runtime, push):
     """An image that is requested by its digest is verified as well."""
     image = push()
     agent.request(image.digest_reference)
     agent.wait_status(image.digest_reference, "Succeeded", 20 * SLOWLY)
-    containerd.remove_image(image.image_id)
+    runtime.remove_image(image.image_id)
     agent.wait_status(image.digest_reference, "Missing", 20 * SLOWLY)
     hurry(agent)
     agent.wait_status(image.digest_reference, "Succeeded", 20 * SLOWLY)
 
 
-def test_removed_again_and_again(agent, containerd, push):
+def test_removed_again_and_again(agent, runtime, push):
     """The reason says who probably removes it, and each pause is longer."""
     image = push()
     agent.request(image.reference)
     messages = []
     for _ in range(3):
         agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
-        containerd.remove_image(image.image_id)
+        runtime.remove_image(image.image_id)
         messages.append(agent.wait_status(image.reference, "Missing", 20 * SLOWLY)["message"])
         hurry(agent)
     agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
@@ -78,7 +77,7 @@ def test_removed_again_and_again(agent, containerd, push):
     assert n_removed(agent) == 3
 
 
-def test_many_removed_at_a_time(agent, containerd, push):
+def test_many_removed_at_a_time(agent, runtime, push):
     """A collector removes many: all are noticed, by a few lists, and others stay as they are."""
     images = [push(tag=str(n)) for n in range(20)]
     agent.request(*(image.reference for image in images))
@@ -86,7 +85,7 @@ def test_many_removed_at_a_time(agent, containerd, push):
         agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
     before = agent.metrics().total("inplaced_cri_requests_total", method="ListImages")
     for image in images[5:]:
-        containerd.untag(image.reference)
+        runtime.untag(image.reference)
     for image in images[5:]:
         wait_until(lambda: n_removed(agent) == 15, 30 * SLOWLY, lambda: f"15, {n_removed(agent)}")
     lists = agent.metrics().total("inplaced_cri_requests_total", method="ListImages") - before
@@ -95,38 +94,38 @@ def test_many_removed_at_a_time(agent, containerd, push):
         assert agent.tag_status(image.reference)["phase"] == "Succeeded"
 
 
-def test_local_request(agent, containerd, push):
+def test_local_request(agent, runtime, push):
     """What was requested through the socket is reported, and pulled again only if asked for again."""
     image = push()
     assert agent.ctl("pull", image.reference).returncode == 0
-    containerd.untag(image.reference)
+    runtime.untag(image.reference)
     status = agent.wait_status(image.reference, "Missing", 20 * SLOWLY)
     assert "nextAttemptTime" not in status
     advice = agent.ctl("doctor").stdout
     assert "try: inplacectl pull" in advice and "it is tried again" not in advice
     assert agent.ctl("pull", image.reference).returncode == 0
     agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
-    assert containerd.image_status(image.reference).id == image.image_id
+    assert runtime.image_status(image.reference).id == image.image_id
 
 
-def test_comes_back_by_itself(agent, containerd, push):
+def test_comes_back_by_itself(agent, runtime, push):
     """The kubelet may pull it as well: a reload verifies, and so the status is right."""
     image = push()
     assert agent.ctl("pull", image.reference).returncode == 0
-    containerd.untag(image.reference)
+    runtime.untag(image.reference)
     agent.wait_status(image.reference, "Missing", 20 * SLOWLY)
-    containerd.pull(image.reference)
+    runtime.pull(image.reference)
     agent.reload()
     assert "message" not in agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
 
 
-def test_another_image_of_the_name(agent, containerd, push):
+def test_another_image_of_the_name(agent, runtime, push):
     """A tag that is pulled anew by something else has another ID: a reload shows it."""
     image = push()
     agent.request(image.reference)
     agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
     other = push([2000])
-    containerd.pull(image.reference)
+    runtime.pull(image.reference)
     agent.reload()
     is_other = lambda: agent.tag_status(image.reference)["imageID"].endswith(  # noqa: E731
         other.image_id
@@ -135,13 +134,13 @@ def test_another_image_of_the_name(agent, containerd, push):
     assert n_removed(agent) == 0
 
 
-def test_removed_while_the_agent_was_away(agent, containerd, push):
+def test_removed_while_the_agent_was_away(agent, runtime, push):
     """At its start the agent verifies what the previous run has left in its state."""
     image = push()
     agent.request(image.reference)
     agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
     agent.terminate()
-    containerd.untag(image.reference)
+    runtime.untag(image.reference)
     agent.start()
     agent.wait_status(image.reference, "Missing", 20 * SLOWLY)
     hurry(agent)
@@ -166,23 +165,23 @@ def not_ready(agent) -> bool:
     return agent.metrics().get_value("inplaced_runtime_ready") == 0
 
 
-def test_all_subscribers_get_each_event(make_agent, containerd, push):
+def test_all_subscribers_get_each_event(make_agent, runtime, push):
     """containerd's image events are a broadcast: one agent takes none from another, or the kubelet."""
     image = push()
-    agents = [make_agent(containerd.endpoint) for _ in range(3)]
+    agents = [make_agent(runtime.endpoint) for _ in range(3)]
     for agent in agents:
         agent.start()
         agent.request(image.reference)
         agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
-    containerd.untag(image.reference)
+    runtime.untag(image.reference)
     for agent in agents:
         wait_until(lambda: n_removed(agent) == 1, 20 * SLOWLY, "event")  # noqa: B023
 
 
-def test_full_disk_comes_first(start_agent, folder, registry, image_name):
+def test_full_disk_comes_first(start_agent, new_runtime, registry, image_name):
     """What the garbage collector has removed from a full disk is not pulled before there is room."""
     image = registry.push_image(image_name, "1", [1000])
-    with Containerd(folder / "small", root_megabytes=96) as small:
+    with new_runtime("small", root_megabytes=96) as small:
         agent = start_agent(small.endpoint, min_free_disk="30MB")
         agent.request(image.reference)
         agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)

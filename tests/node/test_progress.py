@@ -29,20 +29,20 @@ def steps(preload) -> list[str]:
 
 
 @pytest.fixture
-def slow_image(fake_registry, containerd, image_name):
+def slow_image(fake_registry, runtime, image_name):
     """Two layers that take two seconds; with the sum of the sizes in its manifest."""
     layers = [random_layer(6 << 20, seed=901), random_layer(4 << 20, seed=902)]
     built = build_image(layers, labels={"test": image_name})
     image = fake_registry.add(image_name, "1", built)
     fake_registry.on("layer", fakes.trickle(3 << 20, step=1 << 18))
     yield image.reference, sum(layer.size for layer in layers) + len(built.config)
-    containerd.remove_image(image.reference)
+    runtime.remove_image(image.reference)
 
 
-def test_bytes_grow_to_the_manifests_total(start_agent, containerd, slow_image):
+def test_bytes_grow_to_the_manifests_total(start_agent, runtime, slow_image):
     """Bytes only grow, up to the sum of the manifest's sizes, which is known from the beginning."""
     reference, total = slow_image
-    agent = start_agent(containerd.endpoint)
+    agent = start_agent(runtime.endpoint)
     preload = Preload(agent, reference)
     last = preload.wait_end()
     reported = [event for event in preload.events if event.bytes_total]
@@ -66,10 +66,10 @@ def _counted(agent) -> int:
     return int(agent.metrics().get_value("inplaced_pull_bytes_total"))
 
 
-def test_an_unchanged_image_fetches_nothing(start_agent, containerd, push):
+def test_an_unchanged_image_fetches_nothing(start_agent, runtime, push):
     """What is there already is not fetched by a pull that asks the registry again."""
     image = push([5_000_000, 2_000_000])
-    agent = start_agent(containerd.endpoint)
+    agent = start_agent(runtime.endpoint)
     (first,) = _bytes_of(agent, image.reference)
     assert 7_000_000 < first < 7_100_000
     assert _counted(agent) == first
@@ -77,16 +77,16 @@ def test_an_unchanged_image_fetches_nothing(start_agent, containerd, push):
     assert _counted(agent) == first
     shown = agent.ctl("pull", "--pull-policy=Always", image.reference).stdout
     assert "  0 B  " in shown and "MB" not in shown, shown
-    containerd.remove_image(image.image_id)
+    runtime.remove_image(image.image_id)
     (again,) = _bytes_of(agent, image.reference)
     assert again in (0, first), "all of it if its blobs were collected meanwhile, else nothing"
 
 
-def test_shared_layers_are_fetched_once(start_agent, containerd, push):
+def test_shared_layers_are_fetched_once(start_agent, runtime, push):
     """A layer that is there, or that another pull fetches at the same time, counts once."""
     base = 6_000_000
     first, second, third = (push([base, 100_000 + n], tag=str(n)) for n in range(3))
-    agent = start_agent(containerd.endpoint)
+    agent = start_agent(runtime.endpoint)
     (whole,) = _bytes_of(agent, first.reference)
     assert base + 100_000 <= whole < base + 110_000
     (rest,) = _bytes_of(agent, second.reference)
@@ -95,7 +95,7 @@ def test_shared_layers_are_fetched_once(start_agent, containerd, push):
     assert 100_000 < _bytes_of(agent, third.reference)[0] < 110_000
 
 
-def test_simultaneous_pulls_share_a_layer(start_agent, containerd, fake_registry, image_name):
+def test_simultaneous_pulls_share_a_layer(start_agent, runtime, fake_registry, image_name):
     """The bytes of two pulls that wait for the same layer add up to what was fetched."""
     base = random_layer(6 << 20, seed=911)
     built = [build_image([base, random_layer(100_000, seed=912 + n)]) for n in range(2)]
@@ -103,26 +103,26 @@ def test_simultaneous_pulls_share_a_layer(start_agent, containerd, fake_registry
         fake_registry.add(f"{image_name}-{n}", "1", image).reference for n, image in enumerate(built)
     ]
     fake_registry.on("layer", fakes.trickle(6 << 20, step=1 << 18))
-    agent = start_agent(containerd.endpoint)
+    agent = start_agent(runtime.endpoint)
     fetched = _bytes_of(agent, *references)
     blobs = {layer.digest: layer.size for image in built for layer in image.layers}
     blobs.update({image.image_id: len(image.config) for image in built})
     assert sum(fetched) == _counted(agent) == sum(blobs.values())
     for reference in references:
-        containerd.remove_image(reference)
+        runtime.remove_image(reference)
 
 
-def test_names_of_one_image_at_once(start_agent, containerd, push):
+def test_names_of_one_image_at_once(start_agent, runtime, push):
     """Pulls of one image under several names all end, and fetch it once between them."""
     image = push([3_000_000])
     others = [push([3_000_000], tag=f"{n}", labels={"tag": "1"}) for n in range(2, 7)]
     assert {other.image_id for other in others} == {image.image_id}
-    agent = start_agent(containerd.endpoint, max_parallel_pulls=8)
+    agent = start_agent(runtime.endpoint, max_parallel_pulls=8)
     references = [image.digest_reference, image.reference, *(one.reference for one in others)]
     assert 3_000_000 < sum(_bytes_of(agent, *references)) < 3_010_000
 
 
-def test_an_attempt_that_failed_counts(start_agent, containerd, fake_registry, image_name):
+def test_an_attempt_that_failed_counts(start_agent, runtime, fake_registry, image_name):
     """What a failed attempt fetched is part of the sum, and is not counted again."""
     layers = [random_layer(2 << 20, seed=921), random_layer(3 << 20, seed=922)]
     built = build_image(layers)
@@ -141,13 +141,13 @@ def test_an_attempt_that_failed_counts(start_agent, containerd, fake_registry, i
 
     fake_registry.on("layer", send)
     fake_registry.on("config", send)
-    agent = start_agent(containerd.endpoint)
+    agent = start_agent(runtime.endpoint)
     preload = Preload(agent, image.reference)
     last = preload.wait_end()
     assert last.attempt > 1
     # containerd may have removed the first layer meanwhile, and fetches it again then.
     assert last.bytes_fetched == sum(sent) == _counted(agent)
-    containerd.remove_image(image.reference)
+    runtime.remove_image(image.reference)
 
 
 def test_download_and_unpacking_are_separate(start_agent, fake_runtime):
@@ -178,13 +178,13 @@ def test_download_and_unpacking_are_separate(start_agent, fake_runtime):
     assert unpacking.bytes_done == unpacking.bytes_total == last.bytes_done == 2_000_002
 
 
-def test_two_tags_of_one_repository(start_agent, containerd, fake_registry, slow_image):
+def test_two_tags_of_one_repository(start_agent, runtime, fake_registry, slow_image):
     """A second image of the same repository that is pulled meanwhile has its own total."""
     reference, total = slow_image
     other = build_image([random_layer(2 << 20, seed=903)])
     name = reference.removeprefix(f"{fake_registry.host}/").removesuffix(":1")
     second = fake_registry.add(name, "2", other)
-    agent = start_agent(containerd.endpoint)
+    agent = start_agent(runtime.endpoint)
     large = Preload(agent, reference)
     large.wait_step("DOWNLOADING")
     small = Preload(agent, second.reference)
@@ -193,7 +193,7 @@ def test_two_tags_of_one_repository(start_agent, containerd, fake_registry, slow
     assert {event.bytes_total for event in large.events} == {0, total}
     small_total = other.layers[0].size + len(other.config)
     assert {event.bytes_total for event in small.events} == {0, small_total}
-    containerd.remove_image(second.reference)
+    runtime.remove_image(second.reference)
 
 
 def test_runtime_without_numbers(folder, start_agent):

@@ -21,13 +21,13 @@ from lab.preload import Preload
 from lab.wait import stretch, wait_until
 
 
-def test_tag_and_digest(agent, containerd, push):
+def test_tag_and_digest(agent, runtime, push):
     """An image can be requested by tag and by digest; both names mean the same image afterwards."""
     image = push()
     agent.request(image.digest_reference)
     status = agent.wait_status(image.digest_reference, "Succeeded")
     assert status["tag"] == image.manifest_digest
-    assert containerd.image_status(image.digest_reference).id == image.image_id
+    assert runtime.image_status(image.digest_reference).id == image.image_id
     assert status["imageID"].endswith(f"@{image.image_id}")
 
 
@@ -64,17 +64,17 @@ def test_runtime_does_not_choose_the_registry(start_agent, fake_runtime, name):
 
 
 @pytest.mark.parametrize("policy", ["IfNotPresent", "Always"])
-def test_docker_hubs_images_in_containerd(agent, containerd, registry, image_name, policy):
+def test_docker_hubs_images_in_containerd(agent, runtime, registry, image_name, policy):
     """With containerd short and whole names of Docker Hub are the same image."""
-    containerd.mirror("docker.io", registry)
+    runtime.mirror("docker.io", registry)
     image = registry.push_image(f"library/{image_name[2:]}", "1", [1000], labels={"test": image_name})
     short, whole = f"{image_name[2:]}:1", f"docker.io/library/{image_name[2:]}:1"
     agent.request(short, file="short.yaml", policy=policy)
     assert agent.wait_status(short, "Succeeded")["imageID"] == f"{image_name[2:]}@{image.image_id}"
-    assert containerd.image_status(short).id == containerd.image_status(whole).id == image.image_id
+    assert runtime.image_status(short).id == runtime.image_status(whole).id == image.image_id
     for name in (short, whole):
         assert Preload(agent, name).wait_end().image_id == image.image_id
-    containerd.remove_image(image.image_id)
+    runtime.remove_image(image.image_id)
 
 
 def failing_when(released: threading.Event) -> behaviours.Behaviour:
@@ -121,7 +121,7 @@ def test_if_not_present(start_agent, fake_runtime):
     assert not fake_runtime.calls("PullImage")
 
 
-def test_always_sees_a_moved_tag(agent, containerd, push):
+def test_always_sees_a_moved_tag(agent, runtime, push):
     """Always asks the registry, so a tag that was moved meanwhile gives the new image."""
     old = push(labels={"build": "old"})
     agent.request(old.reference, policy="Always", version=1)
@@ -135,8 +135,8 @@ def test_always_sees_a_moved_tag(agent, containerd, push):
         20,
         lambda: f"new image, not {agent.tag_status(new.reference)}",
     )
-    assert containerd.image_status(new.reference).id == new.image_id
-    containerd.remove_image(old.image_id)
+    assert runtime.image_status(new.reference).id == new.image_id
+    runtime.remove_image(old.image_id)
 
 
 @pytest.mark.slow
@@ -335,9 +335,9 @@ def test_deadline_of_a_pull_that_was_joined_late(start_agent, fake_runtime):
     assert len(fake_runtime.calls("PullImage")) == 2
 
 
-def test_stalled_pull_ends(start_agent, containerd, fake_registry, gate):
+def test_stalled_pull_ends(start_agent, runtime, fake_registry, gate):
     """When a registry stops to send, the attempt ends, says so, and the next one succeeds."""
-    agent = start_agent(containerd.endpoint, stall_timeout=2)
+    agent = start_agent(runtime.endpoint, stall_timeout=2)
     preload = Preload(agent, gate.reference, backoff_limit=1)
     stalled = preload.wait_step("BACKING_OFF")
     assert stalled.reason == "NoProgress"
@@ -347,14 +347,14 @@ def test_stalled_pull_ends(start_agent, containerd, fake_registry, gate):
     assert len(layers) >= 2
 
 
-def test_slow_pull_is_not_stalled(start_agent, containerd, fake_registry, image_name):
+def test_slow_pull_is_not_stalled(start_agent, runtime, fake_registry, image_name):
     """A pull that gets some bytes now and then goes on, however long it takes in all."""
     # containerd counts what arrived by the megabyte.
     layer = random_layer(8 << 20, seed=77)
     image = fake_registry.add(image_name, "1", build_image([layer]))
     fake_registry.on("layer", fakes.trickle(3 << 19, step=1 << 18))
-    agent = start_agent(containerd.endpoint, stall_timeout=4)
+    agent = start_agent(runtime.endpoint, stall_timeout=4)
     preload = Preload(agent, image.reference, backoff_limit=0)
     assert preload.wait_end().phase == agent.messages.PHASE_SUCCEEDED, preload.events[-1]
     assert preload.times[-1] - preload.began_at > 4.5
-    containerd.remove_image(image.reference)
+    runtime.remove_image(image.reference)

@@ -15,7 +15,6 @@ from fake import behaviours
 from fake.front import Line
 from fake.runtime import FakeRuntime
 from lab import sanitizers
-from lab.containerd import Containerd
 from lab.preload import Preload
 from lab.wait import stretch, wait_until
 
@@ -89,20 +88,20 @@ def test_runtime_dies_and_returns(start_agent, fake_runtime):
 
 
 @pytest.mark.slow
-def test_containerd_dies_and_returns(folder, start_agent, fake_registry, gate):
+def test_containerd_dies_and_returns(new_runtime, start_agent, fake_registry, gate):
     """kill -9 of a real containerd in the middle of a pull costs none of the attempts."""
-    with Containerd(folder / "containerd") as containerd:
-        agent = start_agent(containerd.endpoint)
+    with new_runtime("containerd") as runtime:
+        agent = start_agent(runtime.endpoint)
         agent.request(gate.reference, backoffLimit=0)
         agent.wait_status(gate.reference, "Pulling")
-        wait_until(lambda: containerd.cri.ingests(), 10, "ingest")
-        containerd.kill9()
+        gate.wait_fetched()
+        runtime.kill9()
         wait_ready(agent, False)
         gate.open()
-        containerd.start()
+        runtime.start()
         wait_ready(agent, True, 5 * sanitizers.SLOWNESS)
         status = agent.wait_status(gate.reference, "Succeeded")
-        assert status["imageID"].endswith(containerd.image_status(gate.reference).id)
+        assert status["imageID"].endswith(runtime.image_status(gate.reference).id)
 
 
 def test_old_runtime(start_agent, fake_runtime):

@@ -56,7 +56,7 @@ def test_waiting_without_a_runtime(make_agent, folder):
     assert "nowhere.sock" in annotations["inplaced.io/runtime"]
 
 
-def test_image_id_is_the_runtimes_own(agent, containerd, push):
+def test_image_id_is_the_runtimes_own(agent, runtime, push):
     """For each reference, the ID in the status is what the runtime says of that reference."""
     image, other = push(tag="1"), push(tag="2", image_format="oci")
     references = [image.reference, image.digest_reference, other.reference]
@@ -64,7 +64,7 @@ def test_image_id_is_the_runtimes_own(agent, containerd, push):
     for reference in references:
         status = agent.wait_status(reference, "Succeeded")
         name = reference.partition("@")[0] if "@" in reference else reference.rpartition(":")[0]
-        assert status["imageID"] == f"{name}@{containerd.image_status(reference).id}"
+        assert status["imageID"] == f"{name}@{runtime.image_status(reference).id}"
         assert status["progress"] == 100
     wait_counts(agent, desired=3, succeeded=3)
 
@@ -145,17 +145,17 @@ def test_finished_work_survives_kill9(start_agent, fake_runtime):
     assert sorted(images) == ["demo/bad:1", "demo/new:1", "demo/web:1"]
 
 
-def test_unfinished_work_goes_on_after_kill9(start_agent, containerd, gate):
+def test_unfinished_work_goes_on_after_kill9(start_agent, runtime, gate):
     """After kill -9 in the middle of a pull, the next start pulls the image to its end."""
-    agent = start_agent(containerd.endpoint)
+    agent = start_agent(runtime.endpoint)
     agent.request(gate.reference)
     agent.wait_status(gate.reference, "Pulling")
-    wait_until(lambda: containerd.cri.ingests(), 10, "ingest")
+    gate.wait_fetched()
     agent.kill9()
     agent.start()
     gate.open()
     status = agent.wait_status(gate.reference, "Succeeded")
-    assert status["imageID"].endswith(containerd.image_status(gate.reference).id)
+    assert status["imageID"].endswith(runtime.image_status(gate.reference).id)
 
 
 def test_lost_or_broken_file(start_agent, fake_runtime):

@@ -81,16 +81,16 @@ def test_bytes_grow_to_the_total(agent, push):
     assert f"{image.size / 1e6:.1f} MB" in last
 
 
-def test_ctrl_c(start_agent, containerd, gate):
+def test_ctrl_c(start_agent, runtime, gate):
     """Ctrl-C on the terminal withdraws the request and leaves the terminal in order."""
-    agent = start_agent(containerd.endpoint)
+    agent = start_agent(runtime.endpoint)
     terminal = Terminal(agent, "pull", gate.reference)
     wait_until(lambda: "downloading" in terminal.text, 20, lambda: f"bar: {terminal.text!r}")
     terminal.press(b"\x03")
     assert terminal.wait_end(10) == 130
     assert "canceled" in terminal.text.lower()
     assert terminal.text.count("\x1b[?25l") == terminal.text.count("\x1b[?25h")
-    wait_until(lambda: not containerd.cri.ingests(), 10, "end of the ingests")
+    gate.wait_left()
 
 
 @pytest.mark.parametrize("term", ["xterm", "dumb"])
