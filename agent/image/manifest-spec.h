@@ -20,8 +20,10 @@ typedef struct ManifestBlob {
         uint64_t size;
 } ManifestBlob;
 
+#define MANIFEST_CONFIG 0 /* the place of the config among the blobs */
+
 typedef struct Manifest {
-        ManifestBlob *blobs; /* each digest once */
+        ManifestBlob *blobs; /* the config and the layers, each digest once */
         size_t n_blobs;
         uint64_t size; /* of all blobs */
 } Manifest;

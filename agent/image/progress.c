@@ -18,6 +18,9 @@
 
 #define POLL_USEC ((uint64_t) 100 * 1000)
 
+/* Between two layers there may be an instant without an ingest; so many polls without one are more. */
+#define QUIET_POLLS 5
+
 /* Of pulls that have ended; more than run at a time with the default settings. */
 #define CLAIMS_MAX 16
 
@@ -62,8 +65,9 @@ typedef struct ProgressFind {
 
         char *manifest_digest; /* NULL until it is found */
         bool is_old;           /* it was there before the pull: it counts only if it lacks a blob */
-        bool is_checked;       /* its blobs were asked for at least once */
-        char *text;            /* of the manifest, as far as it was read */
+        bool is_used;    /* by this pull: it, or one of its blobs, has come since the pull began */
+        bool is_checked; /* its blobs were asked for at least once */
+        char *text;      /* of the manifest, as far as it was read */
         size_t text_size;
         Manifest manifest;
         BlobState *blobs; /* of the manifest */
@@ -92,9 +96,9 @@ struct ProgressTracker {
         RpcCall *call;
         uint64_t answered_usec;  /* when the store was last seen */
         unsigned unsupported_by; /* the connection that reported so, counted from 1 */
-        uint64_t n_ingests;
-        uint64_t offsets; /* of all ingests at the last poll */
-        bool is_active;   /* some ingest has grown since the poll before */
+        size_t n_strays;         /* ingests that belong to no manifest that was found */
+        uint64_t offsets;        /* of these, at the last poll */
+        bool is_active;          /* some of them have grown since the poll before */
         uint64_t bytes;
         Counted **counted; /* by digest: blobs that came while any of the items ran */
         size_t n_counted;
@@ -114,8 +118,11 @@ struct Progress {
         ProgressFind find;
         ProgressReport report;
         uint64_t arrived; /* as the store reports; it may go back, unlike what is reported */
+        size_t n_ingests; /* of its blobs, now */
+        unsigned n_quiet; /* polls in a row without one */
         uint64_t begun_usec;
-        uint64_t changed_usec;
+        uint64_t
+                silent_usec; /* since the last byte, divided among the ingests; see progress_note_silence() */
         bool was_active;
         bool is_stalled;
 };
@@ -186,6 +193,7 @@ static void progress_find_forget(ProgressFind *find) {
         free(take_ptr(find->blobs));
         find->text_size = 0;
         find->is_checked = false;
+        find->is_used = false;
 }
 
 static void progress_find_done(ProgressFind *find) {
@@ -234,6 +242,7 @@ static int on_blobs(const void *message, void *userdata) {
 
                 find->blobs[blob].is_complete = true;
                 find->blobs[blob].was_there = is_before(created_at(list->info[i]), find->started);
+                find->is_used |= !find->blobs[blob].was_there;
         }
 
         return 0;
@@ -412,6 +421,7 @@ static int on_listed(const void *reply, const Error *error, void *userdata) {
         find->call = rpc_call_unref(find->call);
         tracker_note_error(find->progress->tracker, error);
         find->is_old = find->candidate_rank == RANK_OLD;
+        find->is_used = !is_before(find->candidate_created, find->started);
         find->manifest_digest = take_ptr(find->candidate);
         return find->manifest_digest ? progress_find_step(find) : progress_find_fail(find);
 }
@@ -572,8 +582,8 @@ bool progress_tracker_is_supported(const ProgressTracker *tracker) {
                tracker->unsupported_by != tracker_connection(tracker);
 }
 
-/* Bytes of a pull whose manifest is not found yet may be any pull's: as long as any arrive, or
- * after they have arrived and nothing is left to download, it is not stalled. */
+/* Bytes that belong to no manifest may be those of a pull whose manifest is not found yet: as long as
+ * any arrive, or after they have arrived and nothing is left to download, it is not stalled. */
 static bool progress_may_be_stalled(const Progress *progress) {
         const ProgressTracker *tracker = progress->tracker;
 
@@ -583,20 +593,30 @@ static bool progress_may_be_stalled(const Progress *progress) {
         if (progress->report.step == IMAGE_STEP_UNPACKING)
                 return false;
 
-        return progress->report.step == IMAGE_STEP_DOWNLOADING || !progress->was_active ||
-               tracker->n_ingests > 0;
+        return progress_find_is_done(&progress->find) || !progress->was_active ||
+               tracker->n_strays > 0;
 }
 
-/* A store that does not answer says nothing about bytes: only what was seen counts. */
 static int progress_check_stall(Progress *progress) {
-        const ProgressTracker *tracker = progress->tracker;
-
         if (!progress_may_be_stalled(progress) ||
-            tracker->answered_usec < progress->changed_usec + tracker->stall_usec)
+            progress->silent_usec < progress->tracker->stall_usec)
                 return 0;
 
         progress->is_stalled = true;
         return progress->on_stalled(progress->userdata);
+}
+
+/*
+ * containerd writes a layer in pieces of 1 MiB, and shows no byte of a piece before it has all of it. Layers
+ * that share a line fill their pieces at the same time, so that each of them makes the wait for the next
+ * visible byte longer: the time counts for each of them.
+ *
+ * A store that does not answer says nothing about bytes: only what was seen counts.
+ */
+static void progress_note_silence(Progress *progress, uint64_t since_usec, uint64_t now) {
+        uint64_t from = since_usec > progress->begun_usec ? since_usec : progress->begun_usec;
+
+        progress->silent_usec += (now - from) / (progress->n_ingests > 1 ? progress->n_ingests : 1);
 }
 
 static struct timespec began_at(const ContentIngest *ingest) {
@@ -647,6 +667,7 @@ static int progress_add_blob(Progress *progress, size_t i, const ContentIngests 
                 return 0;
 
         ingest = state->is_complete ? NULL : ingest_of(blob->digest, ingests);
+        progress->n_ingests += ingest != NULL;
         now = bytes_of(blob, state, ingest);
         state->most = now > state->most ? now : state->most;
         *arrived += now;
@@ -658,12 +679,28 @@ static int progress_add_blob(Progress *progress, size_t i, const ContentIngests 
         return progress_add_fetched(progress, blob->digest, now, ingest, &report->bytes_fetched);
 }
 
+/* Layers need not be fetched: those that were unpacked before, or that the snapshotter fetches while they are
+ * read. So it is the ingests that say whether something is being fetched. What was there before the pull says
+ * nothing: the registry may not have answered yet. */
+static ImageStep progress_step(const Progress *progress) {
+        const ProgressFind *find = &progress->find;
+        bool has_config = find->blobs[MANIFEST_CONFIG].is_complete;
+
+        if (!find->is_used && progress->n_ingests == 0)
+                return IMAGE_STEP_RESOLVING;
+        if (is_all_complete(find) || (has_config && progress->n_quiet >= QUIET_POLLS))
+                return IMAGE_STEP_UNPACKING;
+
+        return IMAGE_STEP_DOWNLOADING;
+}
+
 static int progress_compute(Progress *progress, const ContentIngests *ingests,
                             ProgressReport *ret) {
         ProgressReport report = { .step = IMAGE_STEP_RESOLVING };
         uint64_t arrived = 0;
         int r;
 
+        progress->n_ingests = 0;
         report.bytes_fetched = progress->report.bytes_fetched;
         if (!progress_find_is_done(&progress->find)) {
                 *ret = report;
@@ -676,16 +713,16 @@ static int progress_compute(Progress *progress, const ContentIngests *ingests,
                         return r;
         }
 
-        report.step =
-                is_all_complete(&progress->find) ? IMAGE_STEP_UNPACKING : IMAGE_STEP_DOWNLOADING;
+        progress->n_quiet = progress->n_ingests > 0 ? 0 : progress->n_quiet + 1;
+        report.step = progress_step(progress);
         if (arrived != progress->arrived)
-                progress->changed_usec = now_usec(progress->tracker);
+                progress->silent_usec = 0;
         progress->arrived = arrived;
         *ret = report;
         return 0;
 }
 
-static int progress_update(Progress *progress, const ContentIngests *ingests, uint64_t now) {
+static int progress_update(Progress *progress, const ContentIngests *ingests) {
         const ProgressReport *old = &progress->report;
         ProgressReport report;
         int r;
@@ -694,15 +731,21 @@ static int progress_update(Progress *progress, const ContentIngests *ingests, ui
         if (r < 0)
                 return r;
 
-        if (report.step == IMAGE_STEP_RESOLVING && progress->tracker->is_active) {
+        /* Not its manifest, or not known to be: an image that was there may lack a blob as well. */
+        if (progress_find_is_done(&progress->find) && report.step == IMAGE_STEP_RESOLVING) {
+                progress_find_forget(&progress->find);
+                report.bytes_done = report.bytes_total = 0;
+        }
+
+        if (!progress_find_is_done(&progress->find) && progress->tracker->is_active) {
                 progress->was_active = true;
-                progress->changed_usec = now;
+                progress->silent_usec = 0;
         }
         if (report.step == old->step && report.bytes_done == old->bytes_done &&
             report.bytes_total == old->bytes_total && report.bytes_fetched == old->bytes_fetched)
                 return 0;
 
-        progress->changed_usec = now;
+        progress->silent_usec = 0;
         progress->report = report;
         return progress->on_changed(&report, progress->userdata);
 }
@@ -720,15 +763,29 @@ static int progress_report_counted(Progress *progress) {
         return progress->on_counted(&report, progress->userdata);
 }
 
+static bool tracker_has_owner(const ProgressTracker *tracker, const ContentIngest *ingest) {
+        for (const Progress *progress = tracker->items; progress; progress = progress->next)
+                for (size_t i = 0; i < progress->find.manifest.n_blobs; i++)
+                        if (is_ingest_of(ingest, progress->find.manifest.blobs[i].digest))
+                                return true;
+
+        return false;
+}
+
 static void tracker_sum_up(ProgressTracker *tracker, const ContentIngests *ingests) {
         uint64_t offsets = 0;
 
-        for (size_t i = 0; i < ingests->n_statuses; i++)
+        tracker->n_strays = 0;
+        for (size_t i = 0; i < ingests->n_statuses; i++) {
+                if (tracker_has_owner(tracker, ingests->statuses[i]))
+                        continue;
+
                 offsets += (uint64_t) ingests->statuses[i]->offset;
+                tracker->n_strays++;
+        }
 
         tracker->is_active = offsets != tracker->offsets;
         tracker->offsets = offsets;
-        tracker->n_ingests = ingests->n_statuses;
 }
 
 static void claim_done(Claim *claim) {
@@ -769,6 +826,7 @@ int progress_tracker_claim(ProgressTracker *tracker, const ImageRef *ref, const 
 static int on_ingests(const void *reply, const Error *error, void *userdata) {
         ProgressTracker *tracker = userdata;
         const ContentIngests *ingests = reply;
+        uint64_t since_usec = tracker->answered_usec;
         Progress *next;
         int r;
 
@@ -788,7 +846,8 @@ static int on_ingests(const void *reply, const Error *error, void *userdata) {
                 if (r < 0)
                         return r;
 
-                r = progress_update(progress, ingests, now_usec(tracker));
+                progress_note_silence(progress, since_usec, tracker->answered_usec);
+                r = progress_update(progress, ingests);
                 if (r < 0)
                         return r;
         }
@@ -881,7 +940,7 @@ int progress_begin(ProgressTracker *tracker, const ImageRef *ref, ProgressChange
         progress->on_changed = on_changed;
         progress->on_stalled = on_stalled;
         progress->userdata = userdata;
-        progress->begun_usec = progress->changed_usec = now_usec(tracker);
+        progress->begun_usec = now_usec(tracker);
         progress->report.step = IMAGE_STEP_RESOLVING;
         list_prepend(&tracker->items, progress);
 

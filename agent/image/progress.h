@@ -14,7 +14,9 @@
  *   - what is complete is a blob, what is under way is an ingest with an offset;
  *   - a blob that is older than the pull is not fetched by it.
  *
- * When all blobs are there and the pull still runs, the runtime is unpacking. What a pull fetched is
+ * When all blobs are there and the pull still runs, the runtime is unpacking. So it is when only layers
+ * are missing, but none is on its way: what was unpacked before needs no layer, nor does a snapshotter that
+ * fetches what is read. What a pull fetched is
  * counted once more when it has ended, since the last bytes, and all of a quick pull, arrive between
  * two questions. Of a blob that several pulls need, each byte counts for the first that sees it.
  *
@@ -43,7 +45,8 @@ typedef int (*ProgressChanged)(const ProgressReport *report, void *userdata);
 /* NULL: the runtime does not say what was fetched. May end the progress. */
 typedef int (*ProgressCounted)(const ProgressReport *report, void *userdata);
 
-/* No byte arrived for the time that the tracker was made with. Runs once; may end the progress. */
+/* No byte arrived for the time that the tracker was made with, for each of the layers that were on their
+ * way. Runs once; may end the progress. */
 typedef int (*ProgressStalled)(void *userdata);
 
 /* stall_usec 0: never stalled. The runtimes have to outlive the tracker. */

@@ -282,6 +282,8 @@ class FakeRegistry:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # Clients that try TLS first know an answer in HTTP when they see its version.
+            default_request_version = "HTTP/1.0"
 
             def do_GET(self) -> None:
                 with suppress(ConnectionError):

@@ -77,8 +77,8 @@ class Containerd(Runtime):
         return [str(self.programs / "containerd"), "--config", str(self.folder / "config.toml")]
 
     def _environment(self) -> Mapping[str, str]:
-        """The shim must be the one that was built with it."""
-        return {"PATH": f"{self.programs}:{os.environ['PATH']}"}
+        """The shim must be the one that was built with it. What is in `bin` comes before all."""
+        return {"PATH": f"{self.folder}/bin:{self.programs}:{os.environ['PATH']}"}
 
     def _write_hosts(self, host: str, registry: Registry, more: str = "") -> None:
         folder = self.folder / "certs.d" / host

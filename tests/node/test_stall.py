@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pulls of which no byte arrives: those that are stalled, and those that only unpack or share a slow line."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from urllib.request import Request, urlopen
+
+import pytest
+
+from fake import registry as fakes
+from fake.registry import FakeRegistry
+from lab.containerd import Containerd
+from lab.folder import LabFolder
+from lab.image import Image, build_image, digest_of
+from lab.layers import Layer, random_layer
+from lab.preload import Preload
+from lab.registry import PushedImage, Registry
+from lab.stargz import Stargz, push_lazy
+from lab.wait import wait_until
+
+RELEASES = ["1.6", "2.2"]
+
+# With a stall time-out of a second this is long.
+_LONG_SECONDS = 2.5
+
+# containerd decompresses by this program where there is one.
+_SLOW_UNPIGZ = f'#!/bin/sh\nsleep {_LONG_SECONDS}\nexec gzip "$@"\n'
+
+
+_PLAIN = "application/vnd.oci.image.layer.v1.tar+gzip"
+
+
+def make_slow_to_unpack(containerd: Containerd) -> None:
+    program = containerd.folder / "bin" / "unpigz"
+    program.parent.mkdir()
+    program.write_text(_SLOW_UNPIGZ)
+    program.chmod(0o755)
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def discarding(request, session_folder: LabFolder) -> Iterator[Containerd]:
+    """Throws layers away once they are unpacked, which takes long."""
+    containerd = Containerd(session_folder / f"d{request.param}", release=request.param)
+    containerd.image_options["discard_unpacked_layers"] = True
+    make_slow_to_unpack(containerd)
+    with containerd:
+        yield containerd
+
+
+@pytest.fixture(params=RELEASES)
+def stargz(request, folder: LabFolder) -> Iterator[Stargz]:
+    options = {"blob": {"force_single_range_mode": True}, "no_background_fetch": True}
+    containerd = Stargz(folder / "lazy", release=request.param, snapshotter_options=options)
+    make_slow_to_unpack(containerd)
+    with containerd:
+        yield containerd
+
+
+def layers_of(name: str, n: int, size: int) -> list[Layer]:
+    """Which no other test has, since containerd keeps what it got of a pull."""
+    seed = zlib.crc32(name.encode())
+    return [random_layer(size, seed=seed + i) for i in range(n)]
+
+
+def add(registry: FakeRegistry, name: str, layers: list[Layer], tag: str = "1") -> PushedImage:
+    return registry.add(name, tag, build_image(layers, labels={"of": name + tag}))
+
+
+def assert_succeeds(agent, reference: str) -> None:
+    last = Preload(agent, reference, backoff_limit=0).wait_end(60)
+    assert last.phase == agent.messages.PHASE_SUCCEEDED, last
+
+
+def assert_stalls(agent, reference: str, **fields) -> None:
+    last = Preload(agent, reference, backoff_limit=0, **fields).wait_end(60)
+    assert (last.phase, last.reason) == (agent.messages.PHASE_FAILED, "NoProgress"), last
+    assert "no byte arrived for the stall time-out" in last.message
+
+
+def test_layers_that_share_a_slow_line(start_agent, discarding, fake_registry, image_name):
+    """Layers that arrive side by side show their bytes late, a MiB each, but are no stall together."""
+    image = add(fake_registry, image_name, layers_of(image_name, 3, 9 << 17))
+    fake_registry.on("layer", fakes.trickle((1 << 20) / 3, step=1 << 16))
+    agent = start_agent(discarding.endpoint, stall_timeout=2)
+    assert_succeeds(agent, image.reference)
+
+
+def test_layers_of_which_nothing_arrives(start_agent, discarding, fake_registry, image_name):
+    """A registry that stops in the middle of several layers is found all the same."""
+    image = add(fake_registry, image_name, layers_of(image_name, 3, 2 << 20))
+    fake_registry.on("layer", fakes.hang_after_headers(100_000))
+    agent = start_agent(discarding.endpoint, stall_timeout=1)
+    assert_stalls(agent, image.reference)
+
+
+def test_layers_that_were_unpacked_before(start_agent, discarding, fake_registry, image_name):
+    """A layer that is neither there nor fetched is not waited for while the others are unpacked."""
+    base, top = layers_of(image_name, 2, 10_000)
+    agent = start_agent(discarding.endpoint, stall_timeout=1)
+    assert_succeeds(agent, add(fake_registry, image_name, [base]).reference)
+    # What remains of that image is a manifest whose layer is not there.
+    wait_until(lambda: base.digest not in discarding.ctr("content", "ls", "--quiet").stdout, 20, "removal of a layer")
+    second = add(fake_registry, image_name, [base, top], tag="2")
+    assert_succeeds(agent, second.reference)
+    # It must not be taken for that of a pull whose manifest does not arrive.
+    third = add(fake_registry, image_name, [base, top, *layers_of("third", 1, 10_000)], tag="3")
+    fake_registry.on("manifest", fakes.hang())
+    assert_stalls(agent, third.reference)
+    assert_stalls(agent, second.reference, pull_policy=agent.messages.PULL_POLICY_ALWAYS)
+
+
+def read_json(url: str) -> dict:
+    accepted = {"Accept": "application/vnd.oci.image.manifest.v1+json"}
+    with urlopen(Request(url, headers=accepted), timeout=10) as answer:
+        return json.load(answer)
+
+
+@pytest.fixture(scope="module")
+def half_lazy(session_folder: LabFolder, registry: Registry) -> Image:
+    """An image of a layer that can be mounted before it is there, and of one that cannot."""
+    name, plain = "t/half-lazy", random_layer(10_000, seed=4711)
+    source = registry.push_image(name, "source", [300_000])
+    with Containerd(session_folder / "plain") as containerd:
+        push_lazy(containerd, source.reference, f"{registry.host}/{name}:lazy")
+    manifest = read_json(f"{registry.url}/v2/{name}/manifests/lazy")
+    config = read_json(f"{registry.url}/v2/{name}/blobs/{manifest['config']['digest']}")
+    (lazy,) = manifest["layers"]
+    with urlopen(f"{registry.url}/v2/{name}/blobs/{lazy['digest']}", timeout=10) as answer:
+        content = answer.read()
+    (diff_id,) = config["rootfs"]["diff_ids"]
+    config["rootfs"]["diff_ids"] = [diff_id, plain.diff_id]
+    config.pop("history", None)
+    config_bytes = json.dumps(config).encode()
+    manifest["config"].update(digest=digest_of(config_bytes), size=len(config_bytes))
+    manifest["layers"] = [lazy, {"mediaType": _PLAIN, "digest": plain.digest, "size": plain.size}]
+    layers = Layer(lazy["digest"], lazy["size"], diff_id, lambda: iter([content])), plain
+    return Image(layers, config_bytes, json.dumps(manifest).encode(), manifest["mediaType"])
+
+
+def send_parts_late(connection: fakes.Connection, request: fakes.Request, reply: fakes.Reply) -> None:
+    """What is asked for to mount a layer: its end, and the table of its files."""
+    if "Range" not in request.headers or not connection.wait_gone(1):
+        connection.send(reply)
+
+
+def test_layers_that_are_fetched_on_demand(start_agent, stargz, fake_registry, half_lazy, image_name):
+    """Neither mounting a layer early, be it after long, nor unpacking another one is a stall."""
+    image = fake_registry.add(image_name, "1", half_lazy)
+    fake_registry.on("layer", send_parts_late)
+    agent = start_agent(stargz.endpoint, stall_timeout=1)
+    assert_succeeds(agent, image.reference)
+    asked = {request.path.rpartition("/")[2]: request.headers for request in fake_registry.requests("layer")}
+    lazy, plain = half_lazy.layers
+    assert "Range" in asked[lazy.digest] and "Range" not in asked[plain.digest]
+    assert lazy.digest not in stargz.ctr("content", "ls", "--quiet").stdout
