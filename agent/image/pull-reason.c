@@ -198,7 +198,8 @@ static const struct {
         { "not found",                                   PULL_REASON_NOT_FOUND            },
 
         { "deadline exceeded",                           PULL_REASON_DEADLINE             },
-        { "context canceled",                            PULL_REASON_CANCELED             },
+        /* What the agent cancels has no answer: the runtime has a time-out of its own. */
+        { "context canceled",                            PULL_REASON_NO_PROGRESS          },
 };
 /* clang-format on */
 
@@ -209,7 +210,7 @@ static PullReason reason_from_kind(ErrorKind kind) {
         case ERROR_NOT_FOUND: return PULL_REASON_NOT_FOUND;
         case ERROR_DENIED: return PULL_REASON_UNAUTHORIZED;
         case ERROR_TIMEOUT: return PULL_REASON_DEADLINE;
-        case ERROR_CANCELED: return PULL_REASON_CANCELED;
+        case ERROR_CANCELED: return PULL_REASON_NO_PROGRESS;
         case ERROR_UNAVAILABLE: return PULL_REASON_RUNTIME_UNAVAILABLE;
         case ERROR_UNSUPPORTED: return PULL_REASON_UNSUPPORTED;
 
@@ -300,7 +301,7 @@ PullReason pull_reason_from_error(const Error *error) {
         cleanup(free_p) char *text = NULL;
 
         if (error->kind == ERROR_CANCELED)
-                return PULL_REASON_CANCELED;
+                return PULL_REASON_NO_PROGRESS;
 
         text = error->message ? strdup(error->message) : NULL;
         if (!text)

@@ -94,12 +94,28 @@ static int pull_refused(Pull *pull, PullReason reason, const char *text) {
                            pull_plan_judge(reason, pull->n_failures, pull->desired.backoff_limit));
 }
 
+static int pull_given_up(Pull *pull, const Error *error) {
+        cleanup(free_p) char *text = NULL;
+
+        if (asprintf(&text, "the runtime gave up, by a time-out of its own: %s",
+                     error_message(error)) < 0) {
+                text = NULL;
+                return -ENOMEM;
+        }
+
+        return pull_refused(pull, PULL_REASON_NO_PROGRESS, text);
+}
+
 /* A runtime that went away while it was asked has not refused anything. */
 static int pull_failed(Pull *pull, const Error *error) {
+        PullReason reason = pull_reason_from_error(error);
+
         if (error->kind == ERROR_UNAVAILABLE && pull_runtime_is_away(pull))
                 return pull_handle(pull, PULL_ON_RUNTIME_AWAY);
+        if (reason == PULL_REASON_NO_PROGRESS)
+                return pull_given_up(pull, error);
 
-        return pull_refused(pull, pull_reason_from_error(error), error_message(error));
+        return pull_refused(pull, reason, error_message(error));
 }
 
 /* An ID that differs from what the pull answered is rare and worth a line: the tag was moved

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
@@ -13,11 +14,13 @@ import pytest
 from fake import registry as fakes
 from fake.registry import FakeRegistry
 from lab.containerd import Containerd
+from lab.crio import Crio
 from lab.folder import LabFolder
 from lab.image import Image, build_image, digest_of
 from lab.layers import Layer, random_layer
 from lab.preload import Preload
 from lab.registry import PushedImage, Registry
+from lab.runtime import Runtime
 from lab.stargz import Stargz, push_lazy
 from lab.wait import wait_until
 
@@ -156,3 +159,33 @@ def test_layers_that_are_fetched_on_demand(start_agent, stargz, fake_registry, h
     lazy, plain = half_lazy.layers
     assert "Range" in asked[lazy.digest] and "Range" not in asked[plain.digest]
     assert lazy.digest not in stargz.ctr("content", "ls", "--quiet").stdout
+
+
+def _impatient_runtimes(folder: LabFolder) -> dict[str, Callable[[], Runtime]]:
+    def containerd(**options: Any) -> Runtime:
+        made = Containerd(folder / "impatient", release="2.2")
+        made.image_options.update(image_pull_progress_timeout="1s", **options)
+        return made
+
+    def crio() -> Runtime:
+        made = Crio(folder / "impatient")
+        made.image_options["pull_progress_timeout"] = "1s"
+        return made
+
+    return {
+        "containerd-2.2": containerd,
+        "containerd-2.2-local": lambda: containerd(use_local_image_pull=True),
+        "crio": crio,
+    }
+
+
+@pytest.mark.parametrize("kind", ["containerd-2.2", "containerd-2.2-local", "crio"])
+def test_time_out_of_the_runtime(start_agent, folder, fake_registry, image_name, kind):
+    """A pull that the runtime gives up has made no progress; nobody has canceled it."""
+    image = add(fake_registry, image_name, layers_of(image_name, 1, 4 << 20))
+    fake_registry.on("layer", fakes.hang_after_headers(5 << 18))
+    with _impatient_runtimes(folder)[kind]() as runtime:
+        agent = start_agent(runtime.endpoint, stall_timeout=0)
+        last = Preload(agent, image.reference, backoff_limit=0).wait_end(60)
+    assert (last.phase, last.reason) == (agent.messages.PHASE_FAILED, "NoProgress"), last
+    assert "the runtime gave up, by a time-out of its own: " in last.message
