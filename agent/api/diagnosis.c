@@ -68,6 +68,12 @@ static const char *runtime_advice(const Runtimes *runtimes) {
                          "it is there";
 }
 
+static const char *const progress_texts[] = {
+        [PROGRESS_UNKNOWN] = "not known yet",
+        [PROGRESS_SUPPORTED] = "yes",
+        [PROGRESS_UNSUPPORTED] = "no, this runtime does not report it",
+};
+
 static int visit_runtime(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {
         const Runtime *chosen = runtimes_chosen(subject->runtimes);
         const char *sentence = diagnosis_runtime_sentence(subject->runtimes);
@@ -82,9 +88,7 @@ static int visit_runtime(const DiagnosisSubject *subject, const DiagnosisVisitor
                 return r;
 
         return visitor->on_fact("progress in bytes",
-                                images_work(subject->images).has_progress
-                                        ? "yes"
-                                        : "no, this runtime does not report it",
+                                progress_texts[images_work(subject->images).progress],
                                 visitor->userdata);
 }
 

@@ -108,7 +108,8 @@ int runtime_message_init(RuntimeMessage *message, const Api *api, const Runtime 
         message->name = (char *) runtime_name(runtime);
         message->version = (char *) runtime_version(runtime);
         message->chosen = runtime == runtimes_chosen(api->runtimes);
-        message->has_progress = message->chosen && images_work(api->images).has_progress;
+        message->has_progress =
+                message->chosen && images_work(api->images).progress == PROGRESS_SUPPORTED;
         message->state = copy_plain(runtime_sentence(runtime));
         if (asprintf(&message->endpoint, "unix://%s", runtime_path(runtime)) < 0)
                 message->endpoint = NULL;

@@ -17,6 +17,7 @@
 #define LEFT_WIDTH 6   /* "59m59s" */
 #define BAR_WIDTH_MIN 10
 #define BAR_WIDTH_MAX 42
+#define LEFT_SEC_MAX (24 * 3600) /* a longer estimate says nothing */
 #define NAME_WIDTH_MIN 16
 #define BLOCK "<=>"
 
@@ -90,7 +91,8 @@ static void put_bar(FILE *line, const Bar *bar, size_t width) {
         switch (bar->kind) {
         case BAR_NONE: memset(cells, ' ', n); break;
         case BAR_BYTES: fill_bytes(cells, n, bar); break;
-        case BAR_MOVING: fill_moving(cells, n, bar->tick, ' '); break;
+        case BAR_MOVING:
+        case BAR_SIZE_UNKNOWN: fill_moving(cells, n, bar->tick, ' '); break;
         case BAR_UNPACKING: fill_moving(cells, n, bar->tick, '='); break;
         case _BAR_KIND_MAX: break;
         }
@@ -104,10 +106,10 @@ static void put_share(FILE *line, const Bar *bar) {
 
         if (bar->kind == BAR_BYTES && bar->bytes_total > 0)
                 text = format_share(bar->bytes_done, bar->bytes_total, &buffer);
-        else if (bar->kind == BAR_UNPACKING && bar->bytes_total > 0)
-                text = format_size(bar->bytes_total, &buffer);
-        else if (bar->bytes_done > 0)
+        else if (bar->kind == BAR_UNPACKING && bar->bytes_done > 0)
                 text = format_size(bar->bytes_done, &buffer);
+        else if (bar->kind == BAR_SIZE_UNKNOWN)
+                text = "size unknown";
 
         fprintf(line, "  %*s", SHARE_WIDTH, text);
 }
@@ -115,7 +117,7 @@ static void put_share(FILE *line, const Bar *bar) {
 static void put_rate(FILE *line, const Bar *bar) {
         FormatBuffer size, text = { "" };
 
-        if (bar->bytes_per_sec > 0 && bar->kind != BAR_UNPACKING)
+        if (bar->bytes_per_sec > 0 && bar->kind == BAR_BYTES)
                 snprintf(text.text, sizeof(text.text), "%s/s",
                          format_size(bar->bytes_per_sec, &size));
 
@@ -123,14 +125,15 @@ static void put_rate(FILE *line, const Bar *bar) {
 }
 
 static void put_left(FILE *line, const Bar *bar) {
-        uint64_t missing;
+        uint64_t left;
 
         if (bar->kind != BAR_BYTES || bar->bytes_per_sec == 0 ||
             bar->bytes_done >= bar->bytes_total)
                 return;
 
-        missing = bar->bytes_total - bar->bytes_done;
-        fprintf(line, "  %s", format_duration(missing / bar->bytes_per_sec + 1, FORMAT_BUFFER));
+        left = (bar->bytes_total - bar->bytes_done) / bar->bytes_per_sec + 1;
+        if (left <= LEFT_SEC_MAX)
+                fprintf(line, "  %s", format_duration(left, FORMAT_BUFFER));
 }
 
 static void put_padded(FILE *line, const char *text, size_t width) {
@@ -206,7 +209,7 @@ static const char *step_to_string(Inplaced__V1__Step step) {
 static BarKind bar_kind(const PullItem *item) {
         switch (item->step) {
         case INPLACED__V1__STEP__STEP_DOWNLOADING:
-                return item->bytes_total > 0 ? BAR_BYTES : BAR_MOVING;
+                return item->bytes_total > 0 ? BAR_BYTES : BAR_SIZE_UNKNOWN;
         case INPLACED__V1__STEP__STEP_UNPACKING: return BAR_UNPACKING;
         case INPLACED__V1__STEP__STEP_RESOLVING: return BAR_MOVING;
         default: return BAR_NONE;
@@ -414,9 +417,14 @@ static size_t longest_label(const PullList *list) {
 }
 
 static void update_rates(PullList *list, uint64_t now_usec) {
-        for (size_t i = 0; i < list->n_items; i++)
-                if (!pull_item_is_finished(&list->items[i]))
-                        rate_update(&list->items[i].rate, now_usec, list->items[i].bytes_done);
+        for (size_t i = 0; i < list->n_items; i++) {
+                PullItem *item = &list->items[i];
+
+                if (bar_kind(item) == BAR_BYTES)
+                        rate_update(&item->rate, now_usec, item->bytes_done);
+                else
+                        item->rate = RATE_INIT;
+        }
 }
 
 int progress_view_draw(ProgressView *view, PullList *list, bool is_agent_away, uint64_t now_usec) {

@@ -27,10 +27,11 @@
 #include "agent/ctl/pull-list.h"
 
 typedef enum BarKind {
-        BAR_NONE,      /* no bar: the note takes its place */
-        BAR_BYTES,     /* bytes_done of bytes_total */
-        BAR_MOVING,    /* something happens, how much is not known */
-        BAR_UNPACKING, /* everything has arrived and is being unpacked */
+        BAR_NONE,         /* no bar: the note takes its place */
+        BAR_BYTES,        /* bytes_done of bytes_total */
+        BAR_MOVING,       /* something happens that has no bytes */
+        BAR_SIZE_UNKNOWN, /* bytes arrive, but the runtime does not show them */
+        BAR_UNPACKING,    /* bytes_done have arrived and are being unpacked */
         _BAR_KIND_MAX,
 } BarKind;
 

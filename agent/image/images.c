@@ -516,9 +516,10 @@ void images_hint(Images *images, PullRemedy remedy) {
 int images_runtime_changed(Images *images) {
         bool is_away = !runtimes_are_alive(images->context.runtimes);
         bool is_back = images->runtime_was_away && !is_away;
-        int r = 0;
+        int r;
 
         images->runtime_was_away = is_away;
+        r = progress_tracker_runtime_changed(images->context.progress);
         for (size_t i = 0; r >= 0 && i < images->index.n_items; i++) {
                 Image *image = images->index.items[i];
 
@@ -597,7 +598,7 @@ ImagesWork images_work(const Images *images) {
                             disk_guard_n_waiting(images->context.disk),
                 .n_pulling = queue_n_served(images->context.pulls),
                 .bytes_pulled = progress_tracker_bytes(images->context.progress),
-                .has_progress = progress_tracker_is_supported(images->context.progress),
+                .progress = progress_tracker_support(images->context.progress),
         };
 }
 
@@ -620,7 +621,8 @@ void images_measure(Images *images) {
 
         metrics_set(images->metrics, METRIC_PULLS_QUEUED, NULL, (double) work.n_queued);
         metrics_set(images->metrics, METRIC_PULLS_RUNNING, NULL, (double) work.n_pulling);
-        metrics_add(images->metrics, METRIC_PULL_BYTES, NULL,
-                    (double) (work.bytes_pulled - images->bytes_counted));
+        if (work.progress == PROGRESS_SUPPORTED)
+                metrics_add(images->metrics, METRIC_PULL_BYTES, NULL,
+                            (double) (work.bytes_pulled - images->bytes_counted));
         images->bytes_counted = work.bytes_pulled;
 }

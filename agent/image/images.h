@@ -100,8 +100,8 @@ Image *images_find_key(const Images *images, const char *key);
 typedef struct ImagesWork {
         size_t n_queued; /* pulls that wait for their turn */
         size_t n_pulling;
-        uint64_t bytes_pulled; /* so far */
-        bool has_progress;     /* the runtime reports bytes */
+        uint64_t bytes_pulled;    /* so far */
+        ProgressSupport progress; /* whether the runtime reports bytes */
 } ImagesWork;
 
 ImagesWork images_work(const Images *images);

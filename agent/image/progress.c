@@ -94,11 +94,12 @@ struct ProgressTracker {
 
         Timer poll;
         RpcCall *call;
-        uint64_t answered_usec;  /* when the store was last seen */
-        unsigned unsupported_by; /* the connection that reported so, counted from 1 */
-        size_t n_strays;         /* ingests that belong to no manifest that was found */
-        uint64_t offsets;        /* of these, at the last poll */
-        bool is_active;          /* some of them have grown since the poll before */
+        uint64_t answered_usec; /* when the store was last seen */
+        unsigned asked_by;      /* the connection that answered, counted from 1 */
+        bool is_unsupported;
+        size_t n_strays;  /* ingests that belong to no manifest that was found */
+        uint64_t offsets; /* of these, at the last poll */
+        bool is_active;   /* some of them have grown since the poll before */
         uint64_t bytes;
         Counted **counted; /* by digest: blobs that came while any of the items ran */
         size_t n_counted;
@@ -410,16 +411,18 @@ static unsigned tracker_connection(const ProgressTracker *tracker) {
 }
 
 /* A runtime without such a store says so; the next connection may be to another one. */
-static void tracker_note_error(ProgressTracker *tracker, const Error *error) {
-        if (error && error->kind == ERROR_UNSUPPORTED)
-                tracker->unsupported_by = tracker_connection(tracker);
+static void tracker_note_answer(ProgressTracker *tracker, const Error *error) {
+        if (error && error->kind != ERROR_UNSUPPORTED)
+                return;
+
+        tracker->asked_by = tracker_connection(tracker);
+        tracker->is_unsupported = error != NULL;
 }
 
 static int on_listed(const void *reply, const Error *error, void *userdata) {
         ProgressFind *find = userdata;
 
         find->call = rpc_call_unref(find->call);
-        tracker_note_error(find->progress->tracker, error);
         find->is_old = find->candidate_rank == RANK_OLD;
         find->is_used = !is_before(find->candidate_created, find->started);
         find->manifest_digest = take_ptr(find->candidate);
@@ -577,9 +580,15 @@ static void tracker_forget_counted(ProgressTracker *tracker) {
                 }
 }
 
-bool progress_tracker_is_supported(const ProgressTracker *tracker) {
-        return tracker->unsupported_by == 0 ||
-               tracker->unsupported_by != tracker_connection(tracker);
+ProgressSupport progress_tracker_support(const ProgressTracker *tracker) {
+        if (tracker->asked_by == 0 || tracker->asked_by != tracker_connection(tracker))
+                return PROGRESS_UNKNOWN;
+
+        return tracker->is_unsupported ? PROGRESS_UNSUPPORTED : PROGRESS_SUPPORTED;
+}
+
+static bool tracker_is_blind(const ProgressTracker *tracker) {
+        return progress_tracker_support(tracker) == PROGRESS_UNSUPPORTED;
 }
 
 /* Bytes that belong to no manifest may be those of a pull whose manifest is not found yet: as long as
@@ -588,7 +597,7 @@ static bool progress_may_be_stalled(const Progress *progress) {
         const ProgressTracker *tracker = progress->tracker;
 
         if (tracker->stall_usec == 0 || progress->is_stalled || progress->on_counted ||
-            !progress_tracker_is_supported(tracker))
+            tracker_is_blind(tracker))
                 return false;
         if (progress->report.step == IMAGE_STEP_UNPACKING)
                 return false;
@@ -759,7 +768,6 @@ static int progress_report_counted(Progress *progress) {
         if (r < 0)
                 return r;
 
-        report.bytes_done = report.bytes_total;
         return progress->on_counted(&report, progress->userdata);
 }
 
@@ -823,6 +831,20 @@ int progress_tracker_claim(ProgressTracker *tracker, const ImageRef *ref, const 
         return tracker_keep_claim(tracker, manifest, reference);
 }
 
+/* The pulls that have begun before this was known. */
+static int tracker_report_blindness(ProgressTracker *tracker) {
+        Progress *next;
+        int r = 0;
+
+        for (Progress *progress = tracker->items; r >= 0 && progress; progress = next) {
+                next = progress->next;
+                if (!progress->on_counted)
+                        r = progress->on_changed(NULL, progress->userdata);
+        }
+
+        return r;
+}
+
 static int on_ingests(const void *reply, const Error *error, void *userdata) {
         ProgressTracker *tracker = userdata;
         const ContentIngests *ingests = reply;
@@ -831,9 +853,9 @@ static int on_ingests(const void *reply, const Error *error, void *userdata) {
         int r;
 
         tracker->call = rpc_call_unref(tracker->call);
-        tracker_note_error(tracker, error);
+        tracker_note_answer(tracker, error);
         if (error)
-                return 0;
+                return tracker_is_blind(tracker) ? tracker_report_blindness(tracker) : 0;
 
         tracker->answered_usec = now_usec(tracker);
         tracker_sum_up(tracker, ingests);
@@ -870,7 +892,7 @@ static int on_poll(void *userdata) {
                         return r;
         }
 
-        if (tracker->items && client && !tracker->call && progress_tracker_is_supported(tracker)) {
+        if (tracker->items && client && !tracker->call && !tracker_is_blind(tracker)) {
                 r = content_list_ingests(client, on_ingests, tracker, &tracker->call);
                 if (r < 0)
                         return r;
@@ -882,10 +904,19 @@ static int on_poll(void *userdata) {
 /* Polls only while images are pulled from a runtime that has a content store. */
 static int tracker_poll_later(ProgressTracker *tracker) {
         timer_stop(&tracker->poll);
-        if (!tracker->items || !progress_tracker_is_supported(tracker))
+        if (!tracker->items || tracker_is_blind(tracker))
                 return 0;
 
         return timer_start(&tracker->poll, POLL_USEC);
+}
+
+int progress_tracker_runtime_changed(ProgressTracker *tracker) {
+        RpcClient *client = runtimes_client(tracker->runtimes);
+
+        if (!client || tracker->call || progress_tracker_support(tracker) != PROGRESS_UNKNOWN)
+                return 0;
+
+        return content_list_ingests(client, on_ingests, tracker, &tracker->call);
 }
 
 int progress_tracker_new(sd_event *event, const Runtimes *runtimes, uint64_t stall_usec,
@@ -974,7 +1005,7 @@ int progress_count(Progress *progress, const char *image_id, ProgressCounted on_
 
         progress->on_counted = on_counted;
         find->call = rpc_call_unref(find->call);
-        if (!client || !progress_tracker_is_supported(progress->tracker))
+        if (!client || tracker_is_blind(progress->tracker))
                 return 0;
 
         find->image_id = strdup(image_id);

@@ -40,6 +40,7 @@ typedef struct ProgressReport {
         uint64_t bytes_fetched; /* by this pull and no other */
 } ProgressReport;
 
+/* NULL: the runtime shows no bytes, of any pull. */
 typedef int (*ProgressChanged)(const ProgressReport *report, void *userdata);
 
 /* NULL: the runtime does not say what was fetched. May end the progress. */
@@ -57,8 +58,16 @@ ProgressTracker *progress_tracker_free(ProgressTracker *tracker);
 
 void progress_tracker_set_stall(ProgressTracker *tracker, uint64_t stall_usec);
 
-/* False once it is known that the runtime has no content store. */
-bool progress_tracker_is_supported(const ProgressTracker *tracker);
+typedef enum ProgressSupport {
+        PROGRESS_UNKNOWN, /* not for long */
+        PROGRESS_SUPPORTED,
+        PROGRESS_UNSUPPORTED, /* the runtime has no content store */
+} ProgressSupport;
+
+ProgressSupport progress_tracker_support(const ProgressTracker *tracker);
+
+/* Asks a runtime that has come whether it has a content store, before anything is pulled. */
+int progress_tracker_runtime_changed(ProgressTracker *tracker);
 
 /* Bytes that were fetched for all pulls so far. */
 uint64_t progress_tracker_bytes(const ProgressTracker *tracker);

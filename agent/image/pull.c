@@ -299,8 +299,9 @@ static void pull_take_bytes(Pull *pull, const ProgressReport *report) {
 static int on_progress(const ProgressReport *report, void *userdata) {
         Pull *pull = userdata;
 
-        pull->status.step = report->step;
-        pull_take_bytes(pull, report);
+        pull->status.step = report ? report->step : IMAGE_STEP_DOWNLOADING;
+        if (report)
+                pull_take_bytes(pull, report);
         pull->on_changed(pull, pull->userdata);
         return 0;
 }
@@ -480,7 +481,12 @@ static int pull_pull(Pull *pull, PullEvent *ret_event) {
                                    pull, &pull->progress);
                 if (r < 0)
                         return r;
+
+                pull->status.bytes_done = pull->status.bytes_total = 0;
         }
+        /* Of all that PullImage does, the download takes longest. */
+        if (progress_tracker_support(pull->context->progress) == PROGRESS_UNSUPPORTED)
+                pull->status.step = IMAGE_STEP_DOWNLOADING;
 
         r = disk_guard_run(pull->context->disk, &pull->disk, on_disk_critical, pull);
         if (r < 0)

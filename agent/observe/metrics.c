@@ -62,6 +62,7 @@ typedef struct Metric {
         const double *bounds;           /* of a histogram, N_BUCKETS; +Inf goes without saying */
         MetricLabel labels[MAX_LABELS]; /* unused ones have no name */
         const char *help;
+        bool may_be_unknown; /* it appears once it was used, though it has no labels */
 } Metric;
 
 /* NULL for a set that is not known before metrics_new(). */
@@ -101,7 +102,8 @@ static const Metric metric_table[_METRIC_MAX] = {
                 "How long image pulls took, without the time in the queue." },
         [METRIC_PULL_BYTES] = {
                 "inplaced_pull_bytes_total", METRIC_TYPE_COUNTER, NULL, { { 0 } },
-                "Bytes that pulls fetched, of shared layers once; containerd only." },
+                "Bytes that pulls fetched, of shared layers once; containerd only.",
+                .may_be_unknown = true },
         [METRIC_PULLS_QUEUED] = {
                 "inplaced_pulls_queued", METRIC_TYPE_GAUGE, NULL, { { 0 } },
                 "Image pulls that wait for their turn." },
@@ -591,7 +593,7 @@ static void write_metric(FILE *file, const Metrics *metrics, MetricId id) {
         const Metric *metric = &metric_table[id];
         const Series *series = metrics->series[id];
 
-        if (!series && !metric->labels[0].name)
+        if (!series && !metric->labels[0].name && !metric->may_be_unknown)
                 series = &zero;
         if (!series)
                 return;

@@ -7,7 +7,8 @@
  * What the agent counts about itself, in the text format of Prometheus. Which metrics there are,
  * and which labels they have, is fixed in one table in metrics.c; the values of a label come
  * from closed sets, so that the number of series has a limit that no input can raise. A
- * series takes memory, and appears, once it was used; a metric without labels is always there.
+ * series takes memory, and appears, once it was used; a metric without labels is always there, but for
+ * those that the runtime may not show.
  *
  * Counting never fails. What cannot be counted (no memory, a label value of no set, a counter that
  * would go down) is counted in inplaced_metrics_dropped_total instead.

@@ -12,6 +12,7 @@ from fake import behaviours
 from fake import registry as fakes
 from fake.content import CONTENT, Ingest
 from fake.runtime import FakeRuntime
+from lab.crio import Crio
 from lab.image import build_image
 from lab.layers import random_layer
 from lab.preload import Preload
@@ -196,24 +197,46 @@ def test_two_tags_of_one_repository(start_agent, runtime, fake_registry, slow_im
     runtime.remove_image(second.reference)
 
 
+def assert_shows_no_bytes(agent) -> None:
+    """Nor invents them."""
+    document = json.loads(agent.ctl("doctor", "-o", "json").stdout)
+    assert document["runtimes"][0]["hasProgress"] is False
+    fact = {"subject": "progress in bytes", "value": "no, this runtime does not report it"}
+    assert fact in document["facts"]
+    assert document["problems"] == []
+    assert "inplaced_pull_bytes_total" not in {name for name, _ in agent.metrics()}
+
+
+def test_progress_of_crio(folder, start_agent, fake_registry, image_name):
+    """CRI-O only says when it has ended: what it does meanwhile is called a download of unknown size."""
+    layer = random_layer(1 << 20, seed=931)
+    image = fake_registry.add(image_name, "1", build_image([layer]))
+    fake_registry.on("layer", fakes.trickle(1 << 20, step=1 << 16))
+    with Crio(folder / "crio") as runtime:
+        agent = start_agent(runtime.endpoint)
+        assert_shows_no_bytes(agent)
+        preload = Preload(agent, image.reference)
+        preload.wait_step("DOWNLOADING")
+        last = preload.wait_end()
+        assert last.phase == agent.messages.PHASE_SUCCEEDED
+        assert not any(one.bytes_total or one.HasField("bytes_fetched") for one in preload.events)
+        assert_shows_no_bytes(agent)
+
+
 def test_runtime_without_numbers(folder, start_agent):
     """Where the runtime reports no bytes, a pull has no progress, and that is no error."""
     with FakeRuntime(folder / "crio", has_content=False) as runtime:
         runtime.name, runtime.version = "cri-o", "1.30.0"
         runtime.on("PullImage", behaviours.slow(0.5))
         agent = start_agent(runtime.endpoint, stall_timeout=1)
+        assert_shows_no_bytes(agent)
         preload = Preload(agent, "demo/web:1")
         last = preload.wait_end()
+        assert "DOWNLOADING" in steps(preload)
         assert last.phase == agent.messages.PHASE_SUCCEEDED
         assert {event.bytes_total for event in preload.events} == {0}
         assert not any(event.HasField("bytes_fetched") for event in preload.events)
-        assert agent.metrics().get_value("inplaced_pull_bytes_total") == 0
-        document = json.loads(agent.ctl("doctor", "-o", "json").stdout)
-        assert document["runtimes"][0]["hasProgress"] is False
-        assert {"subject": "progress in bytes", "value": "no, this runtime does not report it"} in (
-            document["facts"]
-        )
-        assert document["problems"] == []
+        assert_shows_no_bytes(agent)
         # The image's size is not what was fetched.
         line = agent.ctl("pull", "--pull-policy=Always", "demo/web:1").stdout
         assert line.split()[2] == "-", line

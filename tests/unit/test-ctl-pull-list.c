@@ -319,7 +319,7 @@ static void test_bars(void **state) {
                 { INPLACED__V1__STEP__STEP_QUEUED, 0, BAR_NONE, "queued" },
                 { INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME, 0, BAR_NONE, "waiting" },
                 { INPLACED__V1__STEP__STEP_RESOLVING, 0, BAR_MOVING, "resolving" },
-                { INPLACED__V1__STEP__STEP_DOWNLOADING, 0, BAR_MOVING, "downloading" },
+                { INPLACED__V1__STEP__STEP_DOWNLOADING, 0, BAR_SIZE_UNKNOWN, "downloading" },
                 { INPLACED__V1__STEP__STEP_DOWNLOADING, 9, BAR_BYTES, "downloading" },
                 { INPLACED__V1__STEP__STEP_UNPACKING, 9, BAR_UNPACKING, "unpacking" },
                 { INPLACED__V1__STEP__STEP_BACKING_OFF, 9, BAR_NONE, "retrying" },
