@@ -112,9 +112,8 @@ static int visit_on_demand(const DiagnosisSubject *subject, const DiagnosisVisit
 
         if (asprintf(
                     &text,
-                    "layers of %zu images; %.1f of %.1f MB of them were on the node when they were "
-                    "pulled, and of %zu images this cannot be seen; a request with complete waits "
-                    "for all",
+                    "layers of %zu images; %.1f of %.1f MB of them are on the node, and of %zu images "
+                    "this cannot be seen; a request with complete waits for all",
                     n, (double) present / 1e6, (double) total / 1e6, n_hidden) < 0) {
                 text = NULL;
                 return -ENOMEM;

@@ -53,7 +53,7 @@ typedef struct ImageStatus {
         bool is_counted;         /* bytes_fetched is known */
         uint64_t bytes_fetched;  /* by this pull and no other, by all its attempts */
         bool was_present;
-        ImageOnDemand on_demand; /* as of its success */
+        ImageOnDemand on_demand; /* as of its success, or a little later */
         PullReason reason;
         char *message;       /* owned; one line, or NULL */
         char *image_id;      /* owned; what the runtime has under the reference, or NULL */

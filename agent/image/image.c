@@ -1027,3 +1027,20 @@ int image_set_present(Image *image, const CriImage *found) {
         image->on_dirty(image, image->userdata);
         return 0;
 }
+
+bool image_is_arriving(const Image *image) {
+        return !image->pull && image_is_desired(image) && image->status.phase == IMAGE_SUCCEEDED &&
+               image->status.on_demand.is_counted &&
+               !on_demand_is_complete(&image->status.on_demand);
+}
+
+/* Outcomes that are another status stay as they were. */
+int image_set_on_demand(Image *image, const ImageOnDemand *found) {
+        if (!image_is_arriving(image) ||
+            found->bytes_present == image->status.on_demand.bytes_present)
+                return 0;
+
+        image->status.on_demand = *found;
+        image->on_dirty(image, image->userdata);
+        return image_status_set_success(&image->status);
+}

@@ -146,6 +146,11 @@ int image_pull_again(Image *image, bool keeps_served);
 /* The runtime has it: perhaps again, perhaps another one of this name. */
 int image_set_present(Image *image, const CriImage *found);
 
+/* It was pulled, and layers are fetched on demand of which not all has arrived, as far as is known. */
+bool image_is_arriving(const Image *image);
+/* What has arrived meanwhile. */
+int image_set_on_demand(Image *image, const ImageOnDemand *found);
+
 /* How often something has removed it, as far as is remembered. */
 unsigned image_n_removals(const Image *image);
 

@@ -25,6 +25,9 @@
 /* Of a name or a tag, which may be anything. */
 #define TEXT_SIZE_MAX 256
 
+/* How often to ask what was fetched on demand: no more often than a NodeImage is written for progress. */
+#define ARRIVALS_USEC (20 * USEC_PER_SEC)
+
 #define ALLOCATED_MIN 16 /* of an index */
 
 /* Images in the order of their keys. All zero: empty. The images are not owned by it. */
@@ -51,6 +54,9 @@ struct Images {
         bool keeps_served;
         Deferred pass;
         Timer expiry;
+        Timer arrivals; /* runs while an image is arriving, see image_is_arriving() */
+        OnDemandAsk *layers;
+        char *layers_of; /* the key of the image whose layers are asked for */
 };
 
 DEFINE_CLEANUP(Images *, images_free)
@@ -256,6 +262,55 @@ static void images_report_outcomes(Images *images, Image *image) {
         }
 }
 
+static int images_ask_arrivals(Images *images, const char *after);
+
+static int on_layers(const ImageOnDemand *found, const Error *error, void *userdata) {
+        Images *images = userdata;
+        cleanup(free_p) char *key = take_ptr(images->layers_of);
+        Image *image = images_find_key(images, key);
+        int r;
+
+        r = image && !error ? image_set_on_demand(image, found) : 0;
+        images->layers = on_demand_drop(images->layers);
+        return r < 0 ? r : images_ask_arrivals(images, key);
+}
+
+/* One after the other, in the order of their keys, and again after a while. */
+static int images_ask_arrivals(Images *images, const char *after) {
+        size_t i;
+        int r;
+
+        if (image_index_find(&images->index, after, &i))
+                i++;
+        while (i < images->index.n_items && !image_is_arriving(images->index.items[i]))
+                i++;
+        if (i == images->index.n_items)
+                return timer_start(&images->arrivals, ARRIVALS_USEC);
+
+        images->layers_of = strdup(image_key(images->index.items[i]));
+        if (!images->layers_of)
+                return -ENOMEM;
+
+        r = on_demand_ask(&images->on_demand, image_status(images->index.items[i])->image_id,
+                          on_layers, images, &images->layers);
+        if (r != 0)
+                return r;
+
+        free(take_ptr(images->layers_of));
+        return timer_start(&images->arrivals, ARRIVALS_USEC);
+}
+
+/* Until all has arrived. */
+static int on_arrivals(void *userdata) {
+        Images *images = userdata;
+
+        for (size_t i = 0; i < images->index.n_items; i++)
+                if (image_is_arriving(images->index.items[i]))
+                        return images_ask_arrivals(images, "");
+
+        return 0;
+}
+
 static int images_reconcile_one(Images *images, Image *image) {
         int r;
 
@@ -269,9 +324,11 @@ static int images_reconcile_one(Images *images, Image *image) {
         if (r < 0)
                 return r;
 
+        if (image_is_arriving(image) && !images->layers && !timer_is_running(&images->arrivals))
+                r = timer_start(&images->arrivals, ARRIVALS_USEC);
         if (!image_requests(image) && !image_marks(image)->is_dirty)
                 images_remove(images, image);
-        return 0;
+        return r;
 }
 
 /* An image that becomes dirty meanwhile has its turn in the next pass. */
@@ -374,10 +431,8 @@ int images_new(const ImagesOptions *options, Images **ret) {
                 },
         };
         r = queue_new(INSPECTIONS_MAX, &images->context.inspections);
-        if (r < 0)
-                return r;
-
-        r = queue_new(options->limits.max_parallel_pulls, &images->context.pulls);
+        if (r >= 0)
+                r = queue_new(options->limits.max_parallel_pulls, &images->context.pulls);
         if (r < 0)
                 return r;
 
@@ -392,6 +447,7 @@ int images_new(const ImagesOptions *options, Images **ret) {
 
         /* It exists from now on, so that no later request can fail. */
         timer_init(&images->expiry, event, 0, on_expiry, images);
+        timer_init(&images->arrivals, event, 0, on_arrivals, images);
         deferred_init(&images->pass, event, on_pass, images);
         r = deferred_request(&images->pass);
         if (r < 0)
@@ -415,6 +471,9 @@ Images *images_free(Images *images) {
         queue_free(images->context.pulls);
         deferred_done(&images->pass);
         timer_done(&images->expiry);
+        timer_done(&images->arrivals);
+        on_demand_drop(images->layers);
+        free(images->layers_of);
         free(images);
         return NULL;
 }

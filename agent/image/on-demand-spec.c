@@ -58,7 +58,8 @@ typedef struct Layer {
         uint64_t present, size;
 } Layer;
 
-/* A layer may be mounted more than once. */
+/* A layer may be mounted more than once, each time with content of its own, also by another runtime on this
+ * machine. Which mount is the image's is not known: what counts has arrived in all of them. */
 static void take_line(json_object *line, char *const *digests, Layer *layers, size_t n_layers) {
         const char *digest = json_get_text(line, "digest");
         int64_t size = json_get_integer(line, "size");
@@ -71,10 +72,10 @@ static void take_line(json_object *line, char *const *digests, Layer *layers, si
                 if (strcmp(digests[i], digest) != 0)
                         continue;
 
+                if (!layers[i].is_seen || (uint64_t) present < layers[i].present)
+                        layers[i].present = (uint64_t) present;
                 layers[i].is_seen = true;
                 layers[i].size = (uint64_t) size;
-                if ((uint64_t) present > layers[i].present)
-                        layers[i].present = (uint64_t) present;
         }
 }
 

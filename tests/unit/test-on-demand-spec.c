@@ -77,7 +77,11 @@ static const struct Lines {
         { "mounted twice, and another image's",
           LINE("sha256:a", "1000000", "1000000") LINE("sha256:b", "4000000", "4000000")
                   LINE("sha256:b", "4000000", "9") LINE("sha256:c", "4000000", "9"),
-          "2 of 3 layers are fetched on demand, all 5.0 MB of them are on the node", true },
+          "2 of 3 layers are fetched on demand, 1.0 of 5.0 MB of them are on the node", false },
+        { "mounted twice, the other way round",
+          LINE("sha256:a", "1000000", "1000000") LINE("sha256:b", "4000000", "9")
+                  LINE("sha256:b", "4000000", "4000000"),
+          "2 of 3 layers are fetched on demand, 1.0 of 5.0 MB of them are on the node", false },
         { "more than all", LINE("sha256:a", "1", "1") LINE("sha256:b", "4000000", "4000001"),
           "2 of 3 layers are fetched on demand, how much of them is on the node cannot be seen",
           false },
