@@ -242,7 +242,8 @@ static int check_reference(const char *path, const DesiredImage *desired,
         cleanup(error_done) Error error = ERROR_INIT;
         ImageRef ref;
 
-        if (image_ref_from_node_image(desired->name, desired->tag, &ref, &error) >= 0)
+        if (image_ref_from_node_image(desired->name, desired->tag, SHORT_NAMES_HUB, &ref, &error) >=
+            0)
                 return 0;
 
         return visitor->on_problem(path, error_message(&error), "correct the name or the tag",

@@ -30,6 +30,7 @@ typedef struct ImageEntry {
         ImageMessage message;
         RequestedBy requested;
         Inplaced__V1__OnDemand on_demand;
+        char *id;
 } ImageEntry;
 
 typedef struct ImageMessages {
@@ -39,34 +40,40 @@ typedef struct ImageMessages {
 } ImageMessages;
 
 static void image_messages_done(ImageMessages *messages) {
-        for (size_t i = 0; i < messages->n_items; i++)
+        for (size_t i = 0; i < messages->n_items; i++) {
                 requested_by_done(&messages->items[i].requested);
+                free(messages->items[i].id);
+        }
         free(messages->items);
         free(messages->list);
 }
 
 /* What is known of the image under one of its names. */
 static int add_known(ImageEntry *entry, const Api *api, const char *reference) {
-        cleanup(free_p) char *name = NULL;
-        const Image *image;
-        ImageRef ref;
-        int r;
+        const Image *image = images_find_reference(api->images, reference);
 
-        if (image_ref_parse(reference, &ref, NULL) < 0)
-                return 0;
-
-        r = image_ref_familiar_name(&ref, &name);
-        if (r < 0)
-                return r;
-
-        image = images_find(api->images, name, image_ref_tag_or_digest(&ref));
         if (!image)
                 return 0;
 
-        if (text_equal(image_status(image)->image_id, entry->message.id))
+        if (image_id_equal(image_status(image)->image_id, entry->id))
                 entry->message.on_demand =
                         on_demand_message(&image_status(image)->on_demand, &entry->on_demand);
         return requested_by_add(&entry->requested, image);
+}
+
+/* The owners of short names that the runtime has resolved to it. */
+static int add_owners_by_id(RequestedBy *requested, const Api *api, const char *id) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < images_count(api->images); i++) {
+                const Image *image = images_get(api->images, i);
+                const ImageStatus *status = image_status(image);
+
+                if (status->resolved && image_id_equal(status->image_id, id))
+                        r = requested_by_add(requested, image);
+        }
+
+        return r;
 }
 
 /* Moves the texts that can be passed on to the front and counts them. */
@@ -91,7 +98,8 @@ static int image_entry_init(ImageEntry *entry, const Api *api, CriImage *image) 
         int r = 0;
 
         inplaced__v1__image__init(message);
-        message->id = plain_text(image->id);
+        r = image_id_normalize(plain_text(image->id), &entry->id);
+        message->id = entry->id;
         message->repo_tags = image->repo_tags;
         message->n_repo_tags = keep_plain(image->repo_tags, image->n_repo_tags);
         message->repo_digests = image->repo_digests;
@@ -102,6 +110,8 @@ static int image_entry_init(ImageEntry *entry, const Api *api, CriImage *image) 
                 r = add_known(entry, api, message->repo_tags[i]);
         for (size_t i = 0; r >= 0 && i < message->n_repo_digests; i++)
                 r = add_known(entry, api, message->repo_digests[i]);
+        if (r >= 0)
+                r = add_owners_by_id(&entry->requested, api, entry->id);
         message->requested_by = entry->requested.words;
         message->n_requested_by = entry->requested.n_words;
         return r;

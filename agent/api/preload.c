@@ -189,7 +189,7 @@ static void preload_news_init(PreloadNews *news, const Preload *preload, const c
                 event->bytes_fetched = status->bytes_fetched;
         }
         event->reason = (char *) (has_failed ? pull_reason_to_string(status->reason) : "");
-        event->message = status->message ?: (char *) "";
+        event->message = plain_text(image_status_message(status) ?: "");
         event->on_demand = on_demand_message(&status->on_demand, &news->on_demand);
         if (status->step == IMAGE_STEP_WAITING_FOR_RUNTIME)
                 event->message = plain_text(diagnosis_runtime_sentence(preload->api->runtimes));
@@ -252,8 +252,12 @@ static int preload_on_image(Preload *preload, const Image *image) {
                 if (item->is_finished || item->image != image)
                         continue;
 
+                /* Its name may mean another one by now. */
+                if (!is_requested(preload, image))
+                        item->image = images_find(preload->api->images, item->name, item->tag);
+
                 item->is_pending = true;
-                if (!image_requests(image))
+                if (item->image == image && !image_requests(image))
                         item->image = NULL; /* this is the last that is heard of it */
         }
 
@@ -285,7 +289,7 @@ static int item_init(PreloadItem *item, const char *asked) {
                 return -ENOMEM;
 
         item->is_pending = true;
-        r = image_ref_parse(asked, &ref, &error);
+        r = image_ref_parse(asked, SHORT_NAMES_SEARCHED, &ref, &error);
         if (error.kind != ERROR_NONE) {
                 item->refusal.phase = IMAGE_FAILED;
                 return image_status_set_failure(&item->refusal, PULL_REASON_INVALID_REFERENCE,
@@ -295,7 +299,7 @@ static int item_init(PreloadItem *item, const char *asked) {
                 return r;
 
         item->tag = strdup(image_ref_tag_or_digest(&ref));
-        return item->tag ? image_ref_familiar_name(&ref, &item->name) : -ENOMEM;
+        return item->tag ? image_ref_canonical_name(&ref, &item->name) : -ENOMEM;
 }
 
 /* The first image that can be asked for, or NULL. */
@@ -329,7 +333,8 @@ static int preload_read_images(Preload *preload, const PreloadMessage *message, 
 
         preload->n_unfinished = preload->n_items;
         if (!preload_first(preload))
-                return image_ref_parse(message->images[0], &(ImageRef){ .tag = "" }, reterr);
+                return image_ref_parse(message->images[0], SHORT_NAMES_SEARCHED,
+                                       &(ImageRef){ .tag = "" }, reterr);
         return 0;
 }
 
@@ -727,20 +732,13 @@ static int cancel_request(Api *api, const Peer *peer, const char *id, Error *ret
 
 /* An image that was never requested is none. */
 static int find_image(const Api *api, const char *text, const Image **ret, Error *reterr) {
-        cleanup(free_p) char *name = NULL;
         ImageRef ref;
         int r;
 
-        r = image_ref_parse(text, &ref, reterr);
-        if (r < 0)
-                return r;
-
-        r = image_ref_familiar_name(&ref, &name);
-        if (r < 0)
-                return r;
-
-        *ret = images_find(api->images, name, image_ref_tag_or_digest(&ref));
-        return 0;
+        r = image_ref_parse(text, images_short_names(api->images), &ref, reterr);
+        if (r >= 0)
+                *ret = images_find_reference(api->images, text);
+        return r;
 }
 
 static int cancel(Api *api, const Peer *peer, const CancelMessage *message, RequestedBy *requested,

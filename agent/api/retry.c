@@ -87,21 +87,10 @@ static const char *why_not(const Image *image) {
         return "it is being tried";
 }
 
-static int retry_one(Api *api, const char *text, Results *results, Error *reterr) {
-        cleanup(free_p) char *name = NULL;
-        Image *image;
-        ImageRef ref;
+static int retry_one(Api *api, const char *text, Results *results) {
+        Image *image = images_find_reference(api->images, text);
         int r;
 
-        r = image_ref_parse(text, &ref, reterr);
-        if (r < 0)
-                return r;
-
-        r = image_ref_familiar_name(&ref, &name);
-        if (r < 0)
-                return r;
-
-        image = images_find(api->images, name, image_ref_tag_or_digest(&ref));
         r = image ? image_retry(image, may_be_retried, NULL) : 0;
         if (r < 0)
                 return r;
@@ -119,9 +108,10 @@ static int retry_named(Api *api, const RetryMessage *message, Results *results, 
 
         /* All or none. */
         for (size_t i = 0; r >= 0 && i < message->n_images; i++)
-                r = image_ref_parse(message->images[i], &ref, reterr);
+                r = image_ref_parse(message->images[i], images_short_names(api->images), &ref,
+                                    reterr);
         for (size_t i = 0; r >= 0 && i < message->n_images; i++)
-                r = retry_one(api, message->images[i], results, reterr);
+                r = retry_one(api, message->images[i], results);
         return r;
 }
 

@@ -118,6 +118,7 @@ int api_verify(RpcRequest *request, const void *message, void *userdata) {
         return verify_new(
                 &(VerifyOptions){
                         .client = runtimes_client(api->runtimes),
+                        .runtime_name = runtime_name(runtimes_chosen(api->runtimes)),
                         .pods = api->pods,
                         .namespace = asked->namespace_[0] ? asked->namespace_ : NULL,
                         .pod = asked->pod[0] ? asked->pod : NULL,

@@ -396,7 +396,7 @@ static int ask_providers(PullKeysAsk *ask, const ImageRef *ref) {
         cleanup(free_p) char *name = NULL;
         int r;
 
-        if (!ask->auth->options.providers)
+        if (!ask->auth->options.providers || image_ref_is_searched(ref))
                 return 0;
 
         r = image_ref_canonical_name(ref, &name);

@@ -157,8 +157,11 @@ static int set_desired_images(ClusterNodeImage *node_image, json_object *object)
 
         set_error(node_image, &skipped, true);
 
-        for (size_t i = 0; i < desired_images.n_items; i++)
+        /* OpenKruise's manager takes "docker.io/" out of the names. */
+        for (size_t i = 0; i < desired_images.n_items; i++) {
                 desired_images.items[i].ttl_sec = DESIRED_IMAGE_NO_LIMIT;
+                desired_images.items[i].is_hub = true;
+        }
 
         desired_images_done(&node_image->desired_images);
         node_image->desired_images = desired_images;
@@ -200,7 +203,7 @@ static int set_done(ClusterNodeImage *node_image) {
         for (size_t i = 0; i < node_image->desired_images.n_items; i++) {
                 const DesiredImage *desired = &node_image->desired_images.items[i];
                 cleanup(image_status_done) ImageStatus status = { 0 };
-                Image *image = images_find(node_image->images, desired->name, desired->tag);
+                Image *image = images_find_desired(node_image->images, desired);
                 json_object *entry = status_find_finished(node_image->status, desired->name,
                                                           desired->tag, desired->version);
                 int r;
@@ -278,7 +281,7 @@ static int drop_other_owners(ClusterNodeImage *node_image) {
 /* NULL: Waiting. */
 static const ImageStatus *status_of(const ClusterNodeImage *node_image,
                                     const DesiredImage *desired) {
-        const Image *image = images_find(node_image->images, desired->name, desired->tag);
+        const Image *image = images_find_desired(node_image->images, desired);
 
         return image ? image_status_for(image, node_image->owner, desired->name) : NULL;
 }

@@ -12,7 +12,8 @@
 #include "agent/document/json-reader.h"
 #include "agent/image/image-ref.h"
 
-/* One of the images that were typed. */
+/* One of the images that were typed. A short name selects Docker Hub's of that name as well, whatever
+ * the runtime makes of it. */
 typedef struct Pattern {
         ImageRef ref;
         bool is_any_tag;
@@ -29,7 +30,7 @@ static bool is_match(const Pattern *pattern, const char *name, const char *tag) 
         ImageRef ref;
 
         /* One that is no reference is shown as failed, and has no name to be selected by. */
-        if (image_ref_from_node_image(name, tag, &ref, NULL) < 0)
+        if (image_ref_from_node_image(name, tag, SHORT_NAMES_HUB, &ref, NULL) < 0)
                 return false;
         if (!pattern->is_any_tag)
                 return image_ref_equal(&pattern->ref, &ref);
@@ -46,7 +47,8 @@ static int read_patterns(const StatusSelection *selection, Pattern **ret, Error 
                 return -ENOMEM;
 
         for (size_t i = 0; i < selection->n_images; i++) {
-                r = image_ref_parse(selection->images[i], &patterns[i].ref, reterr);
+                r = image_ref_parse(selection->images[i], SHORT_NAMES_HUB, &patterns[i].ref,
+                                    reterr);
                 if (r < 0)
                         return r;
                 patterns[i].is_any_tag = !has_tag(selection->images[i]);

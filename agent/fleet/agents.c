@@ -91,7 +91,7 @@ static int read_version(json_object *pod, NodeAgent *agent) {
                 return 0;
         if (!name)
                 return -ENOMEM;
-        if (image_ref_parse(name, &ref, NULL) < 0 ||
+        if (image_ref_parse(name, SHORT_NAMES_HUB, &ref, NULL) < 0 ||
             (at && !strchr(strrchr(name, '/') ?: name, ':')))
                 return 0;
 

@@ -143,6 +143,7 @@ int desired_image_copy(const DesiredImage *desired, DesiredImage *ret) {
         if (text_copy(desired->fault, &copy.fault) < 0)
                 return -ENOMEM;
 
+        copy.is_hub = desired->is_hub;
         copy.version = desired->version;
         copy.created_at = desired->created_at;
         copy.policy = desired->policy;
@@ -237,9 +238,10 @@ int desired_image_add_owner(DesiredImage *desired, const OwnerRef *owner) {
 }
 
 static bool equal_numbers(const DesiredImage *a, const DesiredImage *b) {
-        return a->version == b->version && a->created_at == b->created_at &&
-               a->policy == b->policy && a->is_complete == b->is_complete &&
-               a->timeout_sec == b->timeout_sec && a->backoff_limit == b->backoff_limit &&
+        return a->is_hub == b->is_hub && a->version == b->version &&
+               a->created_at == b->created_at && a->policy == b->policy &&
+               a->is_complete == b->is_complete && a->timeout_sec == b->timeout_sec &&
+               a->backoff_limit == b->backoff_limit &&
                a->active_deadline_sec == b->active_deadline_sec && a->ttl_sec == b->ttl_sec &&
                a->n_secrets == b->n_secrets && a->n_labels == b->n_labels &&
                a->n_annotations == b->n_annotations && a->n_owners == b->n_owners;

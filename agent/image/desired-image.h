@@ -44,8 +44,9 @@ typedef struct KeyValue {
 } KeyValue;
 
 typedef struct DesiredImage {
-        char *name;  /* as the source spells it, without the tag */
-        char *tag;   /* a tag, or a digest such as "sha256:..." */
+        char *name; /* as the source spells it, without the tag */
+        char *tag;  /* a tag, or a digest such as "sha256:..." */
+        bool is_hub; /* a name without a registry is Docker Hub's, whatever the runtime makes of it */
         char *fault; /* why nothing can be done about it, one line; or NULL */
         int64_t version;
         int64_t created_at; /* since the epoch, 0 if unknown */

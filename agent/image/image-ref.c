@@ -28,6 +28,8 @@ static const struct {
         { "sha512:", 128 },
 };
 
+#define ID_ALGORITHM "sha256:"
+
 /* A text cut in pieces that are not checked yet. What is not there has no data. */
 typedef struct Parts {
         Slice name;
@@ -196,19 +198,22 @@ static void fill(char *to, Slice a, Slice b) {
 }
 
 /* Fills in registry and repository. */
-static const char *read_name(Slice name, ImageRef *ref) {
-        Slice registry = slice(HUB), official = slice("");
+static const char *read_name(Slice name, ShortNames short_names, ImageRef *ref) {
+        Slice registry = slice(short_names == SHORT_NAMES_HUB ? HUB : ""), official = slice("");
         const char *slash = slice_find(name, '/');
-        const char *problem;
+        const char *problem = NULL;
 
         if (slash && is_registry((Slice){ name.data, (size_t) (slash - name.data) })) {
                 Slice repository = slice_cut(&name, slash);
 
                 registry = name;
                 name = repository;
+                problem = check_registry(registry);
         }
 
-        problem = check_registry(registry) ?: check_repository(name);
+        problem = problem ?: check_repository(name);
+        if (!problem && !registry.size && is_image_id(name))
+                problem = "this is the ID of an image, not its name";
         if (problem)
                 return problem;
 
@@ -263,14 +268,18 @@ static Parts split(Slice text) {
         return parts;
 }
 
-int image_ref_parse(const char *text, ImageRef *ret, Error *reterr) {
+ShortNames short_names_of(const char *runtime_name) {
+        return strcmp(runtime_name, "cri-o") == 0 ? SHORT_NAMES_SEARCHED : SHORT_NAMES_HUB;
+}
+
+int image_ref_parse(const char *text, ShortNames short_names, ImageRef *ret, Error *reterr) {
         Parts parts = split(slice(text));
         ImageRef ref = { .tag = "" };
         const char *problem;
         char quoted[QUOTE_SIZE];
 
         problem = check_text(slice(text)) ?:
-                  read_name(parts.name, &ref) ?:
+                  read_name(parts.name, short_names, &ref) ?:
                   read_version(parts.tag, parts.digest, &ref);
         if (problem)
                 return error_set(reterr, ERROR_INVALID, "invalid image reference %s: %s",
@@ -280,7 +289,8 @@ int image_ref_parse(const char *text, ImageRef *ret, Error *reterr) {
         return 0;
 }
 
-int image_ref_from_node_image(const char *name, const char *tag, ImageRef *ret, Error *reterr) {
+int image_ref_from_node_image(const char *name, const char *tag, ShortNames short_names,
+                              ImageRef *ret, Error *reterr) {
         Parts parts = split(slice(name));
         Slice none = { .data = NULL };
         ImageRef ref = { .tag = "" };
@@ -291,7 +301,7 @@ int image_ref_from_node_image(const char *name, const char *tag, ImageRef *ret, 
         if (!problem && (parts.tag.data || parts.digest.data))
                 problem = "a tag or digest does not belong in the name";
         if (!problem)
-                problem = read_name(parts.name, &ref);
+                problem = read_name(parts.name, short_names, &ref);
         if (problem)
                 return error_set(reterr, ERROR_INVALID, "invalid image name %s: %s",
                                  quote(name, quoted), problem);
@@ -313,6 +323,19 @@ const char *image_ref_tag_or_digest(const ImageRef *ref) {
 bool image_ref_equal(const ImageRef *a, const ImageRef *b) {
         return strcmp(a->registry, b->registry) == 0 && strcmp(a->repository, b->repository) == 0 &&
                strcmp(image_ref_tag_or_digest(a), image_ref_tag_or_digest(b)) == 0;
+}
+
+bool image_ref_is_searched(const ImageRef *ref) {
+        return !ref->registry[0];
+}
+
+bool image_ref_may_resolve_to(const ImageRef *searched, const ImageRef *full) {
+        size_t size = strlen(full->repository), n = strlen(searched->repository);
+        const char *tail = full->repository + size - n;
+
+        return n <= size && strcmp(tail, searched->repository) == 0 &&
+               (n == size || tail[-1] == '/') &&
+               strcmp(image_ref_tag_or_digest(searched), image_ref_tag_or_digest(full)) == 0;
 }
 
 static int print(char **ret, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -356,8 +379,13 @@ static char separator(const ImageRef *ref) {
         return ref->digest[0] ? '@' : ':';
 }
 
+/* Between registry and repository. */
+static const char *slash_of(const ImageRef *ref) {
+        return image_ref_is_searched(ref) ? "" : "/";
+}
+
 int image_ref_canonical_name(const ImageRef *ref, char **ret) {
-        return print(ret, "%s/%s", ref->registry, ref->repository);
+        return print(ret, "%s%s%s", ref->registry, slash_of(ref), ref->repository);
 }
 
 int image_ref_familiar_name(const ImageRef *ref, char **ret) {
@@ -366,7 +394,32 @@ int image_ref_familiar_name(const ImageRef *ref, char **ret) {
         return familiar ? print(ret, "%s", familiar) : image_ref_canonical_name(ref, ret);
 }
 
+int image_ref_shown_name(const ImageRef *ref, ShortNames short_names, char **ret) {
+        return short_names == SHORT_NAMES_HUB ? image_ref_familiar_name(ref, ret)
+                                              : image_ref_canonical_name(ref, ret);
+}
+
 int image_ref_canonical_reference(const ImageRef *ref, char **ret) {
-        return print(ret, "%s/%s%c%s", ref->registry, ref->repository, separator(ref),
-                     image_ref_tag_or_digest(ref));
+        return print(ret, "%s%s%s%c%s", ref->registry, slash_of(ref), ref->repository,
+                     separator(ref), image_ref_tag_or_digest(ref));
+}
+
+/* The digits of an ID, or what is no ID as it is. */
+static Slice id_digits(const char *text) {
+        Slice id = slice(text);
+
+        return slice_starts_with(id, ID_ALGORITHM) ? slice_skip(id, strlen(ID_ALGORITHM)) : id;
+}
+
+bool image_id_is_valid(const char *text) {
+        return is_image_id(id_digits(text));
+}
+
+bool image_id_equal(const char *a, const char *b) {
+        return a && b && slice_equal(id_digits(a), id_digits(b).data);
+}
+
+int image_id_normalize(const char *id, char **ret) {
+        return print(ret, "%s%s", image_id_is_valid(id) ? ID_ALGORITHM : "",
+                     image_id_is_valid(id) ? id_digits(id).data : id);
 }

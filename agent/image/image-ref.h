@@ -16,9 +16,14 @@
  * over a tag: the reference then is NAME@DIGEST. Each form can be read again, and is the same image
  * then. Nothing here asks a registry or a runtime.
  *
- * A name without a registry is Docker Hub's, also where a runtime has a search list of its own for
- * such names: OpenKruise's manager takes "docker.io/library/" out of the keys of a NodeImage, so that
- * a key cannot say more, and a runtime that chose the registry would be given Docker Hub's password.
+ * What a name without a registry means depends on the runtime. containerd and cri-dockerd take it for
+ * Docker Hub's. CRI-O searches the registries of its configuration and knows aliases: there it is an
+ * image of its own, without a registry, whose canonical form is as short as it was written, and that
+ * is equal to none that names its registry. In a cluster it is always Docker Hub's: OpenKruise's
+ * manager takes "docker.io/library/" out of the keys of a NodeImage, so that a key cannot say more.
+ *
+ * The ID of an image is not its name. Runtimes write the same ID as "sha256:" and 64 digits
+ * (containerd) or as the digits alone (CRI-O).
  */
 
 #include <stdbool.h>
@@ -29,25 +34,43 @@
 #define IMAGE_TAG_SIZE 129
 #define IMAGE_DIGEST_SIZE 136 /* "sha512:" and 128 digits */
 
+/* What a runtime makes of a name without a registry. */
+typedef enum ShortNames {
+        SHORT_NAMES_HUB,      /* Docker Hub's */
+        SHORT_NAMES_SEARCHED, /* that of the first registry of a list that has it */
+} ShortNames;
+
+/* The one of that name, as it answers itself; "" (not known yet): Docker Hub's. */
+ShortNames short_names_of(const char *runtime_name);
+
 /* Holds its text itself: may be copied by assignment, and needs no cleaning up. */
 typedef struct ImageRef {
-        char registry[IMAGE_NAME_SIZE];   /* "docker.io", "reg.example.com:5000", "[::1]:5000" */
-        char repository[IMAGE_NAME_SIZE]; /* "library/nginx" */
+        char registry[IMAGE_NAME_SIZE];   /* "docker.io", "reg.example.com:5000", "[::1]:5000";
+                                           * empty if the runtime searches for it */
+        char repository[IMAGE_NAME_SIZE]; /* "library/nginx"; as written without a registry */
         char tag[IMAGE_TAG_SIZE];         /* "latest" if the text has neither tag nor digest;
                                            * empty if it has a digest only */
         char digest[IMAGE_DIGEST_SIZE];   /* "sha256:...", or empty */
 } ImageRef;
 
 /* Refuses with ERROR_INVALID and one line about what is wrong; *ret is left alone then. */
-int image_ref_parse(const char *text, ImageRef *ret, Error *reterr);
+int image_ref_parse(const char *text, ShortNames short_names, ImageRef *ret, Error *reterr);
 
 /* The same from an entry of a NodeImage: a name without tag, and a tag or a digest. */
-int image_ref_from_node_image(const char *name, const char *tag, ImageRef *ret, Error *reterr);
+int image_ref_from_node_image(const char *name, const char *tag, ShortNames short_names,
+                              ImageRef *ret, Error *reterr);
 
 /* The digest, or the tag if there is none: the tag field of a NodeImage. */
 const char *image_ref_tag_or_digest(const ImageRef *ref);
 
 bool image_ref_equal(const ImageRef *a, const ImageRef *b);
+
+/* The runtime chooses the registry. */
+bool image_ref_is_searched(const ImageRef *ref);
+
+/* Whether a searched name may stand for this one, which names its registry: the repository ends with it,
+ * and tag or digest are the same. Aliases may stand for more. */
+bool image_ref_may_resolve_to(const ImageRef *searched, const ImageRef *full);
 
 /* "docker.io/library/nginx": the key to look credentials up with. */
 int image_ref_canonical_name(const ImageRef *ref, char **ret);
@@ -55,5 +78,18 @@ int image_ref_canonical_name(const ImageRef *ref, char **ret);
 /* "nginx". */
 int image_ref_familiar_name(const ImageRef *ref, char **ret);
 
+/* The shortest name that is read as the same image again: the familiar one, or where short names are
+ * searched the canonical one. */
+int image_ref_shown_name(const ImageRef *ref, ShortNames short_names, char **ret);
+
 /* "docker.io/library/nginx:1.25": the identity, and what is sent to the runtime. */
 int image_ref_canonical_reference(const ImageRef *ref, char **ret);
+
+/* The text is an image's ID: "sha256:..." or its digits alone. */
+bool image_id_is_valid(const char *text);
+
+/* NULL is equal to nothing. */
+bool image_id_equal(const char *a, const char *b);
+
+/* As it is shown and kept, whatever the runtime: with "sha256:". What is no ID is copied as it is. */
+int image_id_normalize(const char *id, char **ret);

@@ -14,6 +14,9 @@
 #include "agent/base/text.h"
 #include "agent/document/json-reader.h"
 
+/* Begins what is said of a short name. */
+#define RESOLVED "resolved to "
+
 static const char *const phase_names[_IMAGE_PHASE_MAX] = {
         [IMAGE_WAITING] = "Waiting",     [IMAGE_PULLING] = "Pulling",
         [IMAGE_BACKING_OFF] = "BackOff", [IMAGE_SUCCEEDED] = "Succeeded",
@@ -30,6 +33,7 @@ void image_status_done(ImageStatus *status) {
         free_strings(status->repo_digests);
         free(status->image_id);
         free(status->message);
+        free(status->resolved);
         *status = (ImageStatus){ 0 };
 }
 
@@ -72,9 +76,14 @@ int image_status_copy(const ImageStatus *status, ImageStatus *ret) {
         int r;
 
         copy.message = NULL;
+        copy.resolved = NULL;
         copy.image_id = NULL;
         copy.repo_digests = NULL;
         r = text_copy(status->message, &copy.message);
+        if (r < 0)
+                return r;
+
+        r = text_copy(status->resolved, &copy.resolved);
         if (r < 0)
                 return r;
 
@@ -90,6 +99,13 @@ int image_status_copy(const ImageStatus *status, ImageStatus *ret) {
         *ret = copy;
         copy = (ImageStatus){ 0 };
         return 0;
+}
+
+const char *image_status_message(const ImageStatus *status) {
+        if (status->message || status->phase != IMAGE_SUCCEEDED)
+                return status->message;
+
+        return status->resolved;
 }
 
 bool image_phase_is_final(ImagePhase phase) {
@@ -137,6 +153,7 @@ static bool add_image_id(json_object *object, const char *name, const char *imag
 
 json_object *image_status_to_json(const ImageStatus *status, const char *name, const char *tag) {
         json_object *entry = json_object_new_object();
+        const char *message = image_status_message(status);
         int progress = image_status_progress(status);
         bool ok;
 
@@ -148,7 +165,7 @@ json_object *image_status_to_json(const ImageStatus *status, const char *name, c
              (status->version == 0 ||
               add(entry, "version", json_object_new_int64(status->version))) &&
              add_image_id(entry, name, status->image_id) &&
-             (!status->message || add(entry, "message", json_object_new_string(status->message)));
+             (!message || add(entry, "message", json_object_new_string(message)));
         if (ok)
                 return entry;
 
@@ -176,6 +193,8 @@ static PullReason reason_of_message(const char *message) {
 static int read_texts(json_object *entry, const char *name, ImageStatus *status) {
         const char *image_id = json_get_text(entry, "imageID");
         const char *message = json_get_text(entry, "message");
+        bool is_resolved = message && strncmp(message, RESOLVED, strlen(RESOLVED)) == 0;
+        char **text = is_resolved ? &status->resolved : &status->message;
         size_t prefix = strlen(name);
         int r;
 
@@ -188,11 +207,11 @@ static int read_texts(json_object *entry, const char *name, ImageStatus *status)
         if (status->phase == IMAGE_FAILED)
                 status->reason = message ? reason_of_message(message) : PULL_REASON_UNKNOWN;
 
-        r = text_copy(message, &status->message);
+        r = text_copy(message, text);
         if (r < 0)
                 return r;
-        if (status->message)
-                (void) redact_text(status->message); /* an older version did not */
+        if (*text)
+                (void) redact_text(*text); /* an older version did not */
         return 0;
 }
 
@@ -238,6 +257,24 @@ static int clean_line(const char *text, char **ret) {
                         *c = *c == '\n' || *c == '\t' ? ' ' : '?';
 
         *ret = line;
+        return 0;
+}
+
+int image_status_set_resolved(ImageStatus *status, const char *reference) {
+        cleanup(free_p) char *line = NULL;
+        char *text = NULL;
+        int r;
+
+        if (reference) {
+                r = clean_line(reference, &line);
+                if (r < 0)
+                        return r;
+                if (asprintf(&text, RESOLVED "%s", line) < 0)
+                        return -ENOMEM;
+        }
+
+        free(status->resolved);
+        status->resolved = text;
         return 0;
 }
 

@@ -56,6 +56,7 @@ typedef struct ImageStatus {
         ImageOnDemand on_demand; /* as of its success, or a little later */
         PullReason reason;
         char *message;       /* owned; one line, or NULL */
+        char *resolved;      /* owned; what a short name stands for, as one line, or NULL */
         char *image_id;      /* owned; what the runtime has under the reference, or NULL */
         char **repo_digests; /* owned, as are the strings; ended by NULL; or NULL */
 } ImageStatus;
@@ -71,6 +72,13 @@ int image_status_set_digests(ImageStatus *status, const char *const *digests, si
 
 bool image_phase_is_final(ImagePhase phase);
 const char *image_phase_to_string(ImagePhase phase);
+
+/* A short name was resolved to this reference; NULL: it is none, or that is not known. The text may be
+ * anything, it is cleaned and shortened. */
+int image_status_set_resolved(ImageStatus *status, const char *reference);
+
+/* Why it is as it is, else what it was resolved to; NULL: there is nothing to say. */
+const char *image_status_message(const ImageStatus *status);
 
 /* In percent: 100 only when it succeeded. */
 int image_status_progress(const ImageStatus *status);

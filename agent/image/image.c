@@ -277,11 +277,11 @@ static int requests_apply_restored(const Requests *requests, ImageRequest *reque
 
 /* The image */
 
-static int image_identify(Image *image, const char *name, const char *tag) {
+static int image_identify(Image *image, const char *name, const char *tag, ShortNames short_names) {
         ImageRef ref;
         int r;
 
-        r = image_ref_from_node_image(name, tag, &ref, &image->malformed);
+        r = image_ref_from_node_image(name, tag, short_names, &ref, &image->malformed);
         if (image->malformed.kind != ERROR_NONE) {
                 image->name = strdup(name);
                 image->tag = strdup(tag);
@@ -291,14 +291,39 @@ static int image_identify(Image *image, const char *name, const char *tag) {
                 return r;
 
         image->tag = strdup(image_ref_tag_or_digest(&ref));
-        return image->tag ? image_ref_familiar_name(&ref, &image->name) : -ENOMEM;
+        return image->tag ? image_ref_shown_name(&ref, short_names, &image->name) : -ENOMEM;
 }
 
-int image_key_of(const char *name, const char *tag, char **ret) {
+/* Of an image that is not malformed. Its key can be read whatever short names mean. */
+static int image_ref_of(const Image *image, ImageRef *ret) {
+        return image_ref_parse(image->key, SHORT_NAMES_SEARCHED, ret, NULL);
+}
+
+int image_rename(Image *image, ShortNames short_names) {
+        ImageRef ref;
+        char *name;
+        int r;
+
+        if (image->malformed.kind != ERROR_NONE)
+                return 0;
+
+        r = image_ref_of(image, &ref);
+        if (r >= 0)
+                r = image_ref_shown_name(&ref, short_names, &name);
+        if (r < 0)
+                return r;
+
+        free(image->name);
+        image->name = name;
+        image->on_dirty(image, image->userdata);
+        return 0;
+}
+
+int image_key_of(const char *name, const char *tag, ShortNames short_names, char **ret) {
         cleanup(error_done) Error error = ERROR_INIT;
         ImageRef ref;
 
-        if (image_ref_from_node_image(name, tag, &ref, &error) >= 0)
+        if (image_ref_from_node_image(name, tag, short_names, &ref, &error) >= 0)
                 return image_ref_canonical_reference(&ref, ret);
         if (error.kind == ERROR_NONE)
                 return -ENOMEM;
@@ -306,8 +331,8 @@ int image_key_of(const char *name, const char *tag, char **ret) {
         return asprintf(ret, " %zu %s %s", strlen(name), name, tag) < 0 ? -ENOMEM : 0;
 }
 
-int image_new(const char *name, const char *tag, ImageDirty on_dirty, void *userdata, Image **ret) {
-
+int image_new(const char *name, const char *tag, ShortNames short_names, ImageDirty on_dirty,
+              void *userdata, Image **ret) {
         cleanup(image_free_p) Image *image = NULL;
         int r;
 
@@ -317,11 +342,11 @@ int image_new(const char *name, const char *tag, ImageDirty on_dirty, void *user
 
         image->on_dirty = on_dirty;
         image->userdata = userdata;
-        r = image_key_of(name, tag, &image->key);
+        r = image_key_of(name, tag, short_names, &image->key);
         if (r < 0)
                 return r;
 
-        r = image_identify(image, name, tag);
+        r = image_identify(image, name, tag, short_names);
         if (r < 0)
                 return r;
 
@@ -538,6 +563,18 @@ int image_sweep_requests(Image *image, const char *owner) {
         return is_changed ? image_update_desired(image) : 0;
 }
 
+int image_move_request(Image *image, const ImageRequest *request, Image *to) {
+        int r;
+
+        r = image_set_request(to, request->owner, &request->desired, request->kind);
+        if (r < 0)
+                return r;
+
+        requests_find(&to->requests, request->owner, request->desired.name)->is_seen = false;
+        requests_remove(&image->requests, (ImageRequest *) request);
+        return image_update_desired(image);
+}
+
 int image_withdraw(Image *image, const char *owner) {
         ImageRequest *next;
         int n = 0;
@@ -709,7 +746,7 @@ static int image_start_sync(Image *image, const PullContext *context) {
         if (r < 0)
                 return r;
 
-        r = image_ref_from_node_image(image->name, image->tag, &ref, NULL);
+        r = image_ref_of(image, &ref);
         if (r < 0)
                 return r;
 
@@ -1009,11 +1046,11 @@ int image_set_present(Image *image, const CriImage *found) {
         if (!presence_is_suspect(&image->status, found->id))
                 return 0;
 
-        r = image_ref_from_node_image(image->name, image->tag, &ref, NULL);
+        r = image_ref_of(image, &ref);
         if (r >= 0)
                 r = image_status_copy(&image->status, &status);
         if (r >= 0)
-                r = pull_verify_take(found, ref.digest, &status, &refusal);
+                r = pull_verify_take(found, &ref, NULL, &status, &refusal);
         if (refusal.kind != ERROR_NONE || r < 0)
                 return refusal.kind != ERROR_NONE ? 0 : r;
 

@@ -63,15 +63,16 @@ typedef struct ImageMarks {
 typedef void (*ImageDirty)(Image *image, void *userdata);
 
 /* name and tag as spelled in the first desired image. A malformed reference is a failed image, no error. */
-int image_new(const char *name, const char *tag, ImageDirty on_dirty, void *userdata, Image **ret);
+int image_new(const char *name, const char *tag, ShortNames short_names, ImageDirty on_dirty,
+              void *userdata, Image **ret);
 Image *image_free(Image *image);
 
 /* What identifies an image, whatever it is called: its canonical reference. A malformed reference has a
  * key that is none, and that shows where its name ends. */
-int image_key_of(const char *name, const char *tag, char **ret);
+int image_key_of(const char *name, const char *tag, ShortNames short_names, char **ret);
 
 const char *image_key(const Image *image);
-const char *image_name(const Image *image); /* familiar, without the tag */
+const char *image_name(const Image *image); /* image_ref_shown_name() */
 const char *image_tag(const Image *image);  /* or the digest */
 
 /* Of the sync that runs, else of the last one. Borrowed until the next event. */
@@ -104,6 +105,11 @@ int image_set_request(Image *image, const char *owner, const DesiredImage *desir
 
 /* Removes the requests of one owner that were not set since the last time. */
 int image_sweep_requests(Image *image, const char *owner);
+
+/* Moves a request to the image that its name means now; there it is done anew. */
+int image_move_request(Image *image, const ImageRequest *request, Image *to);
+/* Short names mean something else from now on. */
+int image_rename(Image *image, ShortNames short_names);
 
 /* Removes the requests of one owner that are not done yet. Returns how many. */
 int image_withdraw(Image *image, const char *owner);

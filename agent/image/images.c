@@ -12,6 +12,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
 #include "agent/base/sorted.h"
+#include "agent/base/text.h"
 #include "agent/image/disk.h"
 #include "agent/image/progress.h"
 #include "agent/image/pull-reason.h"
@@ -118,7 +119,7 @@ static int images_add(Images *images, const char *name, const char *tag, size_t 
         if (r < 0)
                 return r;
 
-        r = image_new(name, tag, on_dirty, images, &image);
+        r = image_new(name, tag, images->context.short_names, on_dirty, images, &image);
         if (r < 0)
                 return r;
 
@@ -132,7 +133,7 @@ static int images_find_or_add(Images *images, const char *name, const char *tag,
         size_t at;
         int r;
 
-        r = image_key_of(name, tag, &key);
+        r = image_key_of(name, tag, images->context.short_names, &key);
         if (r < 0)
                 return r;
 
@@ -141,6 +142,25 @@ static int images_find_or_add(Images *images, const char *name, const char *tag,
 
         *ret = images->index.items[at];
         return 0;
+}
+
+/* The name without anything left to the runtime, where it is Docker Hub's for sure; else as it is. */
+static int full_name(const Images *images, const DesiredImage *desired, char **ret) {
+        ImageRef ref;
+
+        if (!desired->is_hub ||
+            image_ref_from_node_image(desired->name, desired->tag, SHORT_NAMES_HUB, &ref, NULL) < 0)
+                return text_copy(desired->name, ret);
+
+        return image_ref_canonical_name(&ref, ret);
+}
+
+static int images_find_or_add_desired(Images *images, const DesiredImage *desired, Image **ret) {
+        cleanup(free_p) char *name = NULL;
+        int r;
+
+        r = full_name(images, desired, &name);
+        return r < 0 ? r : images_find_or_add(images, name, desired->tag, ret);
 }
 
 static void images_remove(Images *images, Image *image) {
@@ -205,9 +225,10 @@ static void images_log_outcome(Log *log, const Image *image, const ImageStatus *
                          LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_PULLED }, { "IMAGE", reference },
                                     { "IMAGE_ID", status->image_id }, { "DURATION_SEC", duration },
                                     { "BYTES", status->is_counted ? bytes : NULL }),
-                         "%s \"%s\" as %s in %s s%s.", status->was_present ? "Found" : "Pulled",
+                         "%s \"%s\" as %s in %s s%s%s%s.", status->was_present ? "Found" : "Pulled",
                          reference, status->image_id ?: "an unknown image", duration,
-                         fetched_text(status, fetched));
+                         fetched_text(status, fetched), status->resolved ? ", " : "",
+                         status->resolved ?: "");
 }
 
 static int images_notify(Images *images, Image *image) {
@@ -494,7 +515,7 @@ int images_set_desired(Images *images, const char *owner, const DesiredImages *d
         for (size_t i = 0; i < desired_images->n_items; i++) {
                 const DesiredImage *desired = &desired_images->items[i];
 
-                r = images_find_or_add(images, desired->name, desired->tag, &image);
+                r = images_find_or_add_desired(images, desired, &image);
                 if (r < 0)
                         return r;
 
@@ -572,13 +593,56 @@ void images_hint(Images *images, PullRemedy remedy) {
         images_hint_of(images, remedy, NULL);
 }
 
+ShortNames images_short_names(const Images *images) {
+        return images->context.short_names;
+}
+
+static int images_move_requests(Images *images, Image *image) {
+        const ImageRequest *next;
+        int r = 0;
+
+        for (const ImageRequest *request = image_requests(image); r >= 0 && request;
+             request = next) {
+                Image *to;
+
+                next = request->next;
+                r = images_find_or_add_desired(images, &request->desired, &to);
+                if (r >= 0 && to != image)
+                        r = image_move_request(image, request, to);
+        }
+        return r < 0 ? r : image_rename(image, images->context.short_names);
+}
+
+int images_set_short_names(Images *images, ShortNames short_names) {
+        cleanup(free_p) Image **before = NULL;
+        size_t n = images->index.n_items;
+        int r = 0;
+
+        if (images->context.short_names == short_names)
+                return 0;
+
+        before = calloc(n + 1, sizeof(before[0]));
+        if (!before)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < n; i++)
+                before[i] = images->index.items[i];
+        images->context.short_names = short_names;
+        for (size_t i = 0; r >= 0 && i < n; i++)
+                r = images_move_requests(images, before[i]);
+        return r;
+}
+
 int images_runtime_changed(Images *images) {
+        const Runtime *runtime = runtimes_chosen(images->context.runtimes);
         bool is_away = !runtimes_are_alive(images->context.runtimes);
         bool is_back = images->runtime_was_away && !is_away;
         int r;
 
         images->runtime_was_away = is_away;
         r = progress_tracker_runtime_changed(images->context.progress);
+        if (r >= 0 && !is_away)
+                r = images_set_short_names(images, short_names_of(runtime_name(runtime)));
         for (size_t i = 0; r >= 0 && i < images->index.n_items; i++) {
                 Image *image = images->index.items[i];
 
@@ -639,10 +703,29 @@ Image *images_find(const Images *images, const char *name, const char *tag) {
         cleanup(free_p) char *key = NULL;
         size_t at;
 
-        if (image_key_of(name, tag, &key) < 0 || !image_index_find(&images->index, key, &at))
+        if (image_key_of(name, tag, images->context.short_names, &key) < 0 ||
+            !image_index_find(&images->index, key, &at))
                 return NULL;
 
         return images->index.items[at];
+}
+
+Image *images_find_desired(const Images *images, const DesiredImage *desired) {
+        cleanup(free_p) char *name = NULL;
+
+        return full_name(images, desired, &name) < 0 ? NULL
+                                                     : images_find(images, name, desired->tag);
+}
+
+Image *images_find_reference(const Images *images, const char *text) {
+        cleanup(free_p) char *key = NULL;
+        ImageRef ref;
+
+        if (image_ref_parse(text, images->context.short_names, &ref, NULL) < 0 ||
+            image_ref_canonical_reference(&ref, &key) < 0)
+                return NULL;
+
+        return images_find_key(images, key);
 }
 
 Image *images_find_key(const Images *images, const char *key) {

@@ -85,6 +85,12 @@ int images_runtime_changed(Images *images);
 
 int images_set_limits(Images *images, const ImagesLimits *limits);
 
+/* What the runtime makes of names without a registry, as far as is known: what the previous run knew, until
+ * the runtime has answered. Requests whose names mean other images then move to those, and are done
+ * anew. Requests with is_hub stay. */
+ShortNames images_short_names(const Images *images);
+int images_set_short_names(Images *images, ShortNames short_names);
+
 /* What verification has shown of an image, see image_set_missing() and image_set_present(). */
 int images_set_missing(Images *images, Image *image);
 
@@ -95,6 +101,9 @@ const DiskGuard *images_disk(const Images *images);
 size_t images_count(const Images *images);
 Image *images_get(const Images *images, size_t i);
 Image *images_find(const Images *images, const char *name, const char *tag);
+Image *images_find_desired(const Images *images, const DesiredImage *desired);
+/* By a reference as people write it. NULL: none, or not one. */
+Image *images_find_reference(const Images *images, const char *text);
 Image *images_find_key(const Images *images, const char *key);
 
 typedef struct ImagesWork {

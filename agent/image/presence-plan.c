@@ -4,9 +4,9 @@
 
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "agent/base/backoff.h"
+#include "agent/image/image-ref.h"
 
 #define SEC ((uint64_t) 1000000)
 
@@ -23,7 +23,8 @@
 bool presence_is_suspect(const ImageStatus *status, const char *listed_id) {
         switch (status->phase) {
         case IMAGE_SUCCEEDED:
-                return !listed_id || (status->image_id && strcmp(status->image_id, listed_id) != 0);
+                return !listed_id ||
+                       (status->image_id && !image_id_equal(status->image_id, listed_id));
         case IMAGE_MISSING: return listed_id;
         case IMAGE_WAITING:
         case IMAGE_PULLING:

@@ -50,12 +50,12 @@ static void listing_done(Listing *listing) {
 }
 
 /* A name that is none of ours to understand is none that we have asked for. */
-static int listing_add(Listing *listing, const char *name, const char *id) {
+static int listing_add(Listing *listing, ShortNames short_names, const char *name, const char *id) {
         Listed *listed = &listing->items[listing->n_items];
         ImageRef ref;
         int r;
 
-        if (image_ref_parse(name, &ref, NULL) < 0)
+        if (image_ref_parse(name, short_names, &ref, NULL) < 0)
                 return 0;
 
         r = image_ref_canonical_reference(&ref, &listed->reference);
@@ -71,7 +71,7 @@ static int by_reference(const void *a, const void *b) {
         return strcmp(((const Listed *) a)->reference, ((const Listed *) b)->reference);
 }
 
-static int listing_init(Listing *listing, const CriImageList *list) {
+static int listing_init(Listing *listing, ShortNames short_names, const CriImageList *list) {
         size_t n = 0;
         int r = 0;
 
@@ -85,9 +85,9 @@ static int listing_init(Listing *listing, const CriImageList *list) {
                 const CriImage *image = list->images[i];
 
                 for (size_t j = 0; r >= 0 && j < image->n_repo_tags; j++)
-                        r = listing_add(listing, image->repo_tags[j], image->id);
+                        r = listing_add(listing, short_names, image->repo_tags[j], image->id);
                 for (size_t j = 0; r >= 0 && j < image->n_repo_digests; j++)
-                        r = listing_add(listing, image->repo_digests[j], image->id);
+                        r = listing_add(listing, short_names, image->repo_digests[j], image->id);
         }
         qsort(listing->items, listing->n_items, sizeof(listing->items[0]), by_reference);
         return r;
@@ -186,7 +186,7 @@ static int on_listed(const void *reply, const Error *error, void *userdata) {
         if (error)
                 return presence_end(presence);
 
-        r = listing_init(&listing, reply);
+        r = listing_init(&listing, images_short_names(presence->images), reply);
         if (r >= 0)
                 r = presence_suspect(presence, &listing);
         return r < 0 ? r : presence_confirm_next(presence);

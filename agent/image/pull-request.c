@@ -3,6 +3,7 @@
 #include "agent/image/pull-request.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,6 +70,9 @@ static void drop_repeated(CredentialList *list) {
 static int find_credentials(PullRequest *request, const ImageRef *ref) {
         cleanup(free_p) char *name = NULL;
         int r;
+
+        if (image_ref_is_searched(ref))
+                return 0;
 
         r = image_ref_canonical_name(ref, &name);
         if (r < 0)
@@ -183,15 +187,6 @@ bool pull_request_next_credential(PullRequest *request) {
         return true;
 }
 
-#define SHA256_DIGITS 64
-
-bool pull_verify_is_image_id(const char *id) {
-        if (strncmp(id, "sha256:", strlen("sha256:")) == 0)
-                id += strlen("sha256:");
-
-        return strlen(id) == SHA256_DIGITS && strspn(id, "0123456789abcdef") == SHA256_DIGITS;
-}
-
 static bool has_digest(const CriImage *image, const char *digest) {
         for (size_t i = 0; i < image->n_repo_digests; i++) {
                 const char *at = strrchr(image->repo_digests[i], '@');
@@ -206,7 +201,7 @@ static bool has_digest(const CriImage *image, const char *digest) {
 int pull_verify_image(const CriImage *image, const char *digest, Error *reterr) {
         char quoted[QUOTE_SIZE];
 
-        if (!pull_verify_is_image_id(image->id))
+        if (!image_id_is_valid(image->id))
                 return error_set(reterr, ERROR_INVALID,
                                  "the runtime reported %s, which is not an image ID",
                                  quote(image->id, quoted));
@@ -218,21 +213,79 @@ int pull_verify_image(const CriImage *image, const char *digest, Error *reterr) 
         return 0;
 }
 
-int pull_verify_take(const CriImage *image, const char *digest, ImageStatus *status,
-                     Error *reterr) {
-        char *id;
+static bool is_full_reference(const char *text, ImageRef *ret) {
+        return text && image_ref_parse(text, SHORT_NAMES_SEARCHED, ret, NULL) >= 0 &&
+               !image_ref_is_searched(ret);
+}
+
+static bool is_same_repository(const ImageRef *a, const ImageRef *b) {
+        return strcmp(a->registry, b->registry) == 0 && strcmp(a->repository, b->repository) == 0;
+}
+
+/* Appends the names that the searched one may stand for, behind commas. answered: of that repository
+ * alone; or NULL. */
+static int add_candidates(const ImageRef *searched, const ImageRef *answered, char *const *names,
+                          size_t n_names, char **text) {
+        for (size_t i = 0; i < n_names; i++) {
+                char *longer;
+                ImageRef ref;
+
+                if (!is_full_reference(names[i], &ref) ||
+                    !image_ref_may_resolve_to(searched, &ref) ||
+                    (answered && !is_same_repository(answered, &ref)))
+                        continue;
+                if (asprintf(&longer, "%s%s%s", *text ?: "", *text ? ", " : "", names[i]) < 0)
+                        return -ENOMEM;
+
+                free(*text);
+                *text = longer;
+        }
+
+        return 0;
+}
+
+/* *ret is NULL if nothing shows it. */
+static int find_resolved(const CriImage *image, const ImageRef *searched, const char *answer,
+                         char **ret) {
+        ImageRef ref, *answered = is_full_reference(answer, &ref) ? &ref : NULL;
+        cleanup(free_p) char *text = NULL;
         int r;
 
-        r = pull_verify_image(image, digest, reterr);
+        r = add_candidates(searched, answered, image->repo_tags, image->n_repo_tags, &text);
+        if (r >= 0)
+                r = add_candidates(searched, answered, image->repo_digests, image->n_repo_digests,
+                                   &text);
+        if (r >= 0 && !text && answered) /* an alias for another repository */
+                r = text_copy(answer, &text);
+        else if (r >= 0 && !text && image->n_repo_digests > 0)
+                r = text_copy(image->repo_digests[0], &text);
         if (r < 0)
                 return r;
 
-        id = strdup(image->id);
-        if (!id)
-                return -ENOMEM;
+        *ret = take_ptr(text);
+        return 0;
+}
+
+int pull_verify_take(const CriImage *image, const ImageRef *ref, const char *answer,
+                     ImageStatus *status, Error *reterr) {
+        cleanup(free_p) char *id = NULL;
+        cleanup(free_p) char *resolved = NULL;
+        int r;
+
+        r = pull_verify_image(image, ref->digest, reterr);
+        if (r < 0)
+                return r;
+
+        r = image_id_normalize(image->id, &id);
+        if (r >= 0 && image_ref_is_searched(ref))
+                r = find_resolved(image, ref, answer, &resolved);
+        if (r >= 0)
+                r = image_status_set_resolved(status, resolved);
+        if (r < 0)
+                return r;
 
         free(status->image_id);
-        status->image_id = id;
+        status->image_id = take_ptr(id);
         return image_status_set_digests(status, (const char *const *) image->repo_digests,
                                         image->n_repo_digests);
 }

@@ -68,7 +68,8 @@ typedef struct PullRequest {
         SandboxAnnotation **annotation_list;
 } PullRequest;
 
-/* Takes the keys over. The desired image and the reference are borrowed as long as the request lives. */
+/* Takes the keys over. A name that the runtime searches for gets none: it would be given to each registry of
+ * the list in turn. The desired image and the reference are borrowed as long as the request lives. */
 int pull_request_init(PullRequest *request, const DesiredImage *desired, const ImageRef *ref,
                       const char *reference, PullKeys *keys);
 void pull_request_done(PullRequest *request);
@@ -81,14 +82,14 @@ const char *pull_request_source(const PullRequest *request);
 /* False: there is none left, and the request stays as it was. */
 bool pull_request_next_credential(PullRequest *request);
 
-/* "sha256:" and 64 hexadecimal digits, or the digits alone (CRI-O). */
-bool pull_verify_is_image_id(const char *id);
-
 /* Whether what the runtime shows can be reported as the truth: an ID only if it is one, and an image
  * that was asked for by digest only if the runtime holds that very digest.
  *
  * digest: what was asked for, or NULL or "" if it was a tag. Refuses with ERROR_INVALID. */
 int pull_verify_image(const CriImage *image, const char *digest, Error *reterr);
 
-/* The same, and then writes down ID and digests. */
-int pull_verify_take(const CriImage *image, const char *digest, ImageStatus *status, Error *reterr);
+/* The same, and then writes down ID and digests, and what a name that the runtime searches for was resolved
+ * to: the names of the image that it may stand for, of the repository that PullImage answered, if it did.
+ * answer: "repository@digest", an image ID, or NULL. */
+int pull_verify_take(const CriImage *image, const ImageRef *ref, const char *answer,
+                     ImageStatus *status, Error *reterr);

@@ -106,6 +106,21 @@ static int pull_given_up(Pull *pull, const Error *error) {
         return pull_refused(pull, PULL_REASON_NO_PROGRESS, text);
 }
 
+/* Where credentials may have helped, if the registry were known. */
+static int pull_denied_short(Pull *pull, PullReason reason, const char *text) {
+        cleanup(free_p) char *longer = NULL;
+
+        if (asprintf(&longer,
+                     "%s; no credentials are sent for a name without a registry, which the runtime "
+                     "searches in several: name the registry, as in docker.io/%s",
+                     text, pull->shown) < 0) {
+                longer = NULL;
+                return -ENOMEM;
+        }
+
+        return pull_refused(pull, reason, longer);
+}
+
 /* A runtime that went away while it was asked has not refused anything. */
 static int pull_failed(Pull *pull, const Error *error) {
         PullReason reason = pull_reason_from_error(error);
@@ -114,6 +129,9 @@ static int pull_failed(Pull *pull, const Error *error) {
                 return pull_handle(pull, PULL_ON_RUNTIME_AWAY);
         if (reason == PULL_REASON_NO_PROGRESS)
                 return pull_given_up(pull, error);
+        if (image_ref_is_searched(&pull->ref) &&
+            pull_reason_remedy(reason) == PULL_REMEDY_CREDENTIALS)
+                return pull_denied_short(pull, reason, error_message(error));
 
         return pull_refused(pull, reason, error_message(error));
 }
@@ -121,8 +139,8 @@ static int pull_failed(Pull *pull, const Error *error) {
 /* An ID that differs from what the pull answered is rare and worth a line: the tag was moved
  * meanwhile, or the runtime is not honest. */
 static void pull_compare_answer(const Pull *pull) {
-        if (!pull->answered_id || !pull_verify_is_image_id(pull->answered_id) ||
-            strcmp(pull->answered_id, pull->status.image_id) == 0)
+        if (!pull->answered_id || !image_id_is_valid(pull->answered_id) ||
+            image_id_equal(pull->answered_id, pull->status.image_id))
                 return;
 
         log_warning(pull->context->log, LOG_FIELDS({ "IMAGE", pull->shown }),
@@ -155,7 +173,7 @@ static int on_image_status(const void *reply, const Error *error, void *userdata
         if (!found->image)
                 return pull_found_nothing(pull);
 
-        r = pull_verify_take(found->image, pull->ref.digest, &pull->status, &refusal);
+        r = pull_verify_take(found->image, &pull->ref, pull->answered_id, &pull->status, &refusal);
         if (refusal.kind != ERROR_NONE)
                 return pull_refused(pull, PULL_REASON_WRONG_CONTENT, error_message(&refusal));
         if (r < 0)
@@ -705,11 +723,11 @@ static int pull_handle(Pull *pull, PullEvent event) {
         return 0;
 }
 
-static int show_reference(const ImageRef *ref, char **ret) {
+static int show_reference(const ImageRef *ref, ShortNames short_names, char **ret) {
         cleanup(free_p) char *name = NULL;
         int r;
 
-        r = image_ref_familiar_name(ref, &name);
+        r = image_ref_shown_name(ref, short_names, &name);
         if (r < 0)
                 return r;
 
@@ -754,7 +772,7 @@ int pull_new(const PullContext *context, const DesiredImage *desired, const Imag
         if (r < 0)
                 return r;
 
-        r = show_reference(ref, &pull->shown);
+        r = show_reference(ref, context->short_names, &pull->shown);
         if (r < 0)
                 return r;
 

@@ -34,6 +34,7 @@ typedef struct PullContext {
         DiskGuard *disk;
         OnDemandContext *on_demand;
         PullKeySource keys;
+        ShortNames short_names; /* of the chosen runtime */
 
         /* A registry has answered, be it with a refusal; registry NULL: one that could not be reached
          * before, so that others may be reachable, too. NULL: of no interest. */

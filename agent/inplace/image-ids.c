@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/image/image-ref.h"
 #include "cri/client.h"
 
 #define CALLS_MAX 8
-#define SHA256_DIGITS 64
 
 typedef struct Question {
         ImageIds *ids;
@@ -30,13 +30,6 @@ struct ImageIds {
 };
 
 DEFINE_CLEANUP(ImageIds *, image_ids_free)
-
-bool image_ids_is_id(const char *text) {
-        if (strncmp(text, "sha256:", strlen("sha256:")) == 0)
-                text += strlen("sha256:");
-
-        return strlen(text) == SHA256_DIGITS && strspn(text, "0123456789abcdef") == SHA256_DIGITS;
-}
 
 static int ids_finish(ImageIds *ids) {
         for (size_t i = 0; i < ids->n_questions; i++) {
@@ -69,9 +62,9 @@ static int on_status(const void *reply, const Error *error, void *userdata) {
                 if (ids->error.kind == ERROR_NONE)
                         (void) error_copy(&ids->error, error);
         } else {
-                answer = strdup(status->image ? status->image->id : "");
-                if (!answer)
-                        return -ENOMEM;
+                r = image_id_normalize(status->image ? status->image->id : "", &answer);
+                if (r < 0)
+                        return r;
                 ids->answers[question - ids->questions] = answer;
         }
 
@@ -164,20 +157,11 @@ ImageIds *image_ids_free(ImageIds *ids) {
         return NULL;
 }
 
-/* Some runtimes write IDs without the name of the algorithm. */
-static const char *skip_algorithm(const char *id) {
-        const char *name = "sha256:";
-
-        return strncmp(id, name, strlen(name)) == 0 ? id + strlen(name) : id;
-}
-
 Verdict verdict_of(const char *reference_id, const char *running_id) {
         if (!reference_id || !reference_id[0] || !running_id || !running_id[0])
                 return VERDICT_UNKNOWN;
 
-        return strcmp(skip_algorithm(reference_id), skip_algorithm(running_id)) == 0
-                       ? VERDICT_CURRENT
-                       : VERDICT_STALE;
+        return image_id_equal(reference_id, running_id) ? VERDICT_CURRENT : VERDICT_STALE;
 }
 
 const char *verdict_to_string(Verdict verdict) {

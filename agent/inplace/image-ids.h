@@ -17,7 +17,7 @@
 
 typedef struct ImageIds ImageIds;
 
-/* ids[i] is that of references[i]: "" if the runtime holds no such image, NULL if it could not be
+/* ids[i] is that of references[i], as image_id_normalize() makes it: "" if the runtime holds no such image, NULL if it could not be
  * asked; error is why the first of those could not. Borrowed during the call. */
 typedef int (*ImageIdsDone)(const char *const *ids, const Error *error, void *userdata);
 
@@ -26,9 +26,6 @@ typedef int (*ImageIdsDone)(const char *const *ids, const Error *error, void *us
 int image_ids_new(RpcClient *client, const char *const *references, size_t n_references,
                   ImageIdsDone on_done, void *userdata, ImageIds **ret);
 ImageIds *image_ids_free(ImageIds *ids);
-
-/* The text is an image's ID itself: "sha256:…", or its digits alone. */
-bool image_ids_is_id(const char *text);
 
 typedef enum Verdict {
         VERDICT_UNKNOWN, /* one of the two is not known */

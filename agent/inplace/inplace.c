@@ -232,42 +232,35 @@ int inplace_runtime_changed(InPlace *inplace) {
         return inplace_reconcile_all(inplace);
 }
 
-static int is_reference(const char *text, const char *canonical, bool *ret) {
-        cleanup(free_p) char *reference = NULL;
+/* A name that the runtime searches for may mean any image of that repository. */
+static bool may_mean(const char *text, ShortNames short_names, const ImageRef *image) {
         ImageRef ref;
-        int r;
 
-        *ret = false;
-        if (image_ref_parse(text, &ref, NULL) < 0)
-                return 0;
-
-        r = image_ref_canonical_reference(&ref, &reference);
-        if (r < 0)
-                return r;
-
-        *ret = strcmp(reference, canonical) == 0;
-        return 0;
+        return image_ref_parse(text, short_names, &ref, NULL) >= 0 &&
+               (image_ref_is_searched(&ref) ? image_ref_may_resolve_to(&ref, image)
+                                            : image_ref_equal(&ref, image));
 }
 
-static int pod_has_image(const InPlacePod *pod, const char *canonical, bool *ret) {
-        int r = 0;
+static bool pod_has_image(const InPlacePod *pod, ShortNames short_names, const ImageRef *image) {
+        for (size_t i = 0; i < pod->n_containers; i++)
+                if (may_mean(pod->pod->containers[i].image, short_names, image))
+                        return true;
 
-        *ret = false;
-        for (size_t i = 0; r >= 0 && !*ret && i < pod->n_containers; i++)
-                r = is_reference(pod->pod->containers[i].image, canonical, ret);
-
-        return r;
+        return false;
 }
 
 int inplace_image_changed(InPlace *inplace, const char *canonical) {
+        const Runtime *runtime = runtimes_chosen(inplace->runtimes);
+        ShortNames short_names = short_names_of(runtime ? runtime_name(runtime) : "");
+        ImageRef image;
+
+        if (image_ref_parse(canonical, SHORT_NAMES_SEARCHED, &image, NULL) < 0)
+                return 0;
+
         for (size_t i = 0; i < inplace->n_pods; i++) {
-                bool has_it;
                 int r;
 
-                r = pod_has_image(inplace->pods[i], canonical, &has_it);
-                if (r < 0)
-                        return r;
-                if (!has_it)
+                if (!pod_has_image(inplace->pods[i], short_names, &image))
                         continue;
 
                 inplace->pods[i]->inspection.must_refresh = true;

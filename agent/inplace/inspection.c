@@ -8,6 +8,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/text.h"
+#include "agent/image/image-ref.h"
 #include "agent/inplace/image-ids.h"
 #include "agent/inplace/running-env-spec.h"
 #include "agent/pod/runtime-pods.h"
@@ -206,10 +207,11 @@ static int item_take(Item *item, const RuntimeContainer *container) {
                 return 0;
 
         r = text_set(&item->image_ref, container->image_ref);
-        if (r < 0 || !image_ids_is_id(container->image_ref))
+        if (r < 0 || !image_id_is_valid(container->image_ref))
                 return r;
 
-        return text_set(&item->running_id, container->image_ref);
+        free(take_ptr(item->running_id));
+        return image_id_normalize(container->image_ref, &item->running_id);
 }
 
 static int on_list(RuntimePods *pods, const Error *error, void *userdata) {

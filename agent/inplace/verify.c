@@ -10,12 +10,15 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/base/text.h"
+#include "agent/image/image-ref.h"
 #include "agent/pod/runtime-pods.h"
+#include "cri/client.h"
 
 /* A container that runs. The texts are of the runtime's pods, unless they are owned. */
 typedef struct Item {
         const RuntimePod *pod;
         const RuntimeContainer *container;
+        bool is_recorded; /* the reference is a name that the image had, perhaps not what was asked for */
         char *reference; /* owned, and what follows */
         char *reference_id;
         char *running_id;
@@ -27,8 +30,11 @@ struct Verify {
         const Pods *api_pods;
         char *namespace;
         char *pod;
+        bool records_names; /* the runtime has a name of the image in ContainerStatus */
         RuntimePodsCall *call;
         RuntimePods pods;
+        RpcCall *status_call;
+        size_t at; /* the item whose name is asked for */
         Item *items;
         size_t n_items;
         ImageIds *ids;
@@ -82,13 +88,17 @@ static int item_say(Item *item, const Error *error) {
 
         if (verdict == VERDICT_STALE)
                 r = asprintf(&item->message,
-                             "it runs a different image from what %s is on this node",
-                             item->reference);
+                             "it runs a different image from what %s is on this node%s",
+                             item->reference,
+                             item->is_recorded ? ", which is one of the names that its image had "
+                                                 "when it was made"
+                                               : "");
         else if (!item->reference_id || !item->running_id)
                 r = asprintf(&item->message, "the runtime cannot be asked: %s",
                              error ? error_message(error) : "it reports no image");
         else if (!item->reference[0])
-                r = asprintf(&item->message, "it is not known which image is asked for");
+                r = asprintf(&item->message, "it is not known which image is asked for: the "
+                                             "runtime does not keep its name");
         else if (!item->reference_id[0])
                 r = asprintf(&item->message, "%s is not on this node", item->reference);
         else
@@ -103,7 +113,7 @@ static int item_say(Item *item, const Error *error) {
 }
 
 static bool asks_running_id(const Item *item) {
-        return item->container->image_ref[0] && !image_ids_is_id(item->container->image_ref);
+        return item->container->image_ref[0] && !image_id_is_valid(item->container->image_ref);
 }
 
 static int item_take(Item *item, const char *const *ids, size_t *at, const Error *error) {
@@ -114,7 +124,8 @@ static int item_take(Item *item, const char *const *ids, size_t *at, const Error
         if (r < 0)
                 return r;
 
-        r = text_copy(asks_running_id(item) ? ids[(*at)++] : image_ref, &item->running_id);
+        r = asks_running_id(item) ? text_copy(ids[(*at)++], &item->running_id)
+                                  : image_id_normalize(image_ref, &item->running_id);
         if (r < 0)
                 return r;
 
@@ -161,6 +172,53 @@ static int verify_ask_ids(Verify *verify) {
         return image_ids_new(verify->client, references, n, on_ids, verify, &verify->ids);
 }
 
+/* Whether a container may have been made from it because something that was asked for meant it then. On
+ * CRI-O the kubelet does that with digests as well. */
+static bool is_resolved(const Verify *verify, const char *image) {
+        return image_id_is_valid(image) || (verify->records_names && strchr(image, '@'));
+}
+
+static bool needs_name(const Verify *verify, const Item *item) {
+        return verify->records_names && !item->reference[0];
+}
+
+static int verify_ask_names(Verify *verify);
+
+/* A container that is gone by now has no name that is known. */
+static int on_container(const void *reply, const Error *error, void *userdata) {
+        Verify *verify = userdata;
+        Item *item = &verify->items[verify->at++];
+        const CriContainerStatus *status = reply;
+        const CriImageSpec *image = error || !status->status ? NULL : status->status->image;
+        int r = 0;
+
+        verify->status_call = rpc_call_unref(verify->status_call);
+        if (image && image->user_specified_image[0]) {
+                r = text_set(&item->reference, image->user_specified_image);
+        } else if (image && !image_id_is_valid(image->image)) {
+                item->is_recorded = true;
+                r = text_set(&item->reference, image->image);
+        }
+        return r < 0 ? r : verify_ask_names(verify);
+}
+
+/* One after another: with an API server there is none to ask for. */
+static int verify_ask_names(Verify *verify) {
+        while (verify->at < verify->n_items && !needs_name(verify, &verify->items[verify->at]))
+                verify->at++;
+        if (verify->at == verify->n_items)
+                return verify_ask_ids(verify);
+
+        return cri_container_status(verify->client, verify->items[verify->at].container->id,
+                                    /* is_verbose= */ false, on_container, verify,
+                                    &verify->status_call);
+}
+
+/* What the runtime remembers. */
+static const char *remembered(const Verify *verify, const RuntimeContainer *container) {
+        return is_resolved(verify, container->image) ? "" : container->image;
+}
+
 /* What the API server asks for, if it knows the pod; else what the runtime remembers. */
 static const char *find_reference(const Verify *verify, const RuntimePod *pod,
                                   const RuntimeContainer *container) {
@@ -170,10 +228,10 @@ static const char *find_reference(const Verify *verify, const RuntimePod *pod,
 
         if (!api_pod ||
             (strcmp(api_pod->runtime_uid, pod->uid) != 0 && strcmp(api_pod->uid, pod->uid) != 0))
-                return container->image;
+                return remembered(verify, container);
 
         state = pod_find(api_pod, container->name);
-        return state && state->image[0] ? state->image : container->image;
+        return state && state->image[0] ? state->image : remembered(verify, container);
 }
 
 static int verify_add(Verify *verify, const RuntimePod *pod, const RuntimeContainer *container) {
@@ -224,7 +282,8 @@ static int on_list(RuntimePods *pods, const Error *error, void *userdata) {
                         return r;
         }
 
-        return verify->n_items == 0 && verify->pod ? verify_refuse(verify) : verify_ask_ids(verify);
+        return verify->n_items == 0 && verify->pod ? verify_refuse(verify)
+                                                   : verify_ask_names(verify);
 }
 
 int verify_new(const VerifyOptions *options, Verify **ret) {
@@ -237,6 +296,7 @@ int verify_new(const VerifyOptions *options, Verify **ret) {
 
         *verify = (Verify){
                 .client = options->client,
+                .records_names = strcmp(options->runtime_name, "cri-o") == 0,
                 .api_pods = options->pods,
                 .on_done = options->on_done,
                 .userdata = options->userdata,
@@ -261,6 +321,7 @@ Verify *verify_free(Verify *verify) {
                 return NULL;
 
         runtime_pods_call_free(verify->call);
+        rpc_call_unref(verify->status_call);
         image_ids_free(verify->ids);
         for (size_t i = 0; i < verify->n_items; i++) {
                 free(verify->items[i].reference);

@@ -6,7 +6,9 @@
  *
  * Asks the runtime alone, now; from the API server's pods, where there are any, it takes the
  * reference that is asked for. A container without such a pod is compared with the reference that
- * the runtime remembers.
+ * the runtime remembers. The kubelet makes containers from image IDs: where the runtime does not
+ * remember the name either, the verdict is unknown. CRI-O forgets it as well, and has in its place a
+ * name that the image had when the container was made.
  */
 
 #include "agent/inplace/image-ids.h"
@@ -30,6 +32,7 @@ typedef struct VerifyRow {
 
 typedef struct VerifyOptions {
         RpcClient *client;
+        const char *runtime_name;
         const Pods *pods;      /* NULL: there is no API server */
         const char *namespace; /* NULL: any. Copied */
         const char *pod;       /* its name; NULL: all. Copied */

@@ -21,6 +21,8 @@
 /* Annotations. */
 #define NODE_IMAGE_EXPIRED "inplaced.io/expired"
 #define NODE_IMAGE_OUTCOMES "inplaced.io/outcomes"
+#define NODE_IMAGE_SHORT_NAMES "inplaced.io/short-names"
+#define SHORT_NAMES_ARE_SEARCHED "Searched" /* else they are Docker Hub's */
 
 /* A desired image as the object shows it: the reverse of image-spec.h. */
 
@@ -297,6 +299,10 @@ static int print_metadata(const NodeImageOptions *options, FILE *file) {
         if (r < 0)
                 return r;
 
+        if (images_short_names(options->images) == SHORT_NAMES_SEARCHED)
+                (void) fputs(",\n      \"" NODE_IMAGE_SHORT_NAMES "\": \"" SHORT_NAMES_ARE_SEARCHED
+                             "\"",
+                             file);
         for (size_t i = 0; r >= 0 && i < sizeof(notes) / sizeof(notes[0]); i++)
                 r = note_print(&notes[i], options, file);
         (void) fputs("\n    }\n  },\n", file);
@@ -454,7 +460,7 @@ uint64_t node_image_fingerprint(const Image *image) {
         sum = hash_number(sum, status->version);
         sum = hash_number(sum, status->attempt);
         sum = hash_number(sum, status->next_attempt_at);
-        sum = hash_text(sum, status->message);
+        sum = hash_text(sum, image_status_message(status));
         sum = hash_text(sum, status->image_id);
         for (const ImageRequest *request = image_requests(image); request;
              request = request->next) {
@@ -674,11 +680,16 @@ static int restore_done(Images *images, json_object *item) {
                                    !status, status ? &outcome : NULL);
 }
 
-static int restore_note(Images *images, json_object *root, const char *key) {
-        cleanup(json_object_put_p) json_object *list = NULL;
+static const char *find_annotation(json_object *root, const char *key) {
         json_object *metadata = json_get(root, "metadata", json_type_object);
         json_object *annotations = json_get(metadata, "annotations", json_type_object);
-        const char *text = json_get_text(annotations, key);
+
+        return json_get_text(annotations, key);
+}
+
+static int restore_note(Images *images, json_object *root, const char *key) {
+        cleanup(json_object_put_p) json_object *list = NULL;
+        const char *text = find_annotation(root, key);
         int r = 0;
 
         if (!text || json_parse(text, strlen(text), &list, NULL) < 0 ||
@@ -736,6 +747,9 @@ static int restore(Images *images, json_object *root, bool in_cluster, Error *re
         int r;
 
         r = image_spec_parse_own(root, &desired_images, reterr);
+        if (r >= 0 &&
+            text_equal(find_annotation(root, NODE_IMAGE_SHORT_NAMES), SHORT_NAMES_ARE_SEARCHED))
+                r = images_set_short_names(images, SHORT_NAMES_SEARCHED);
         if (r < 0)
                 return r;
 

@@ -95,10 +95,12 @@ class Sandbox:
         command: Sequence[str],
         *,
         image: str | None = None,
+        image_id: str | None = None,
         pre_stop: Mapping[str, Any] | None = None,
         env: Mapping[str, str] | None = None,
     ) -> str:
-        """Starts a container, for the second time as a kubelet would; returns the runtime's ID."""
+        """Starts a container, for the second time as a kubelet would; returns the runtime's ID. The
+        kubelet gives the runtime an `image_id`, and the name of the image beside that."""
         chosen = image or self.image
         attempt = self.attempts.get(name, -1) + 1
         self.attempts[name] = attempt
@@ -113,7 +115,7 @@ class Sandbox:
         security = self._messages.ContainerSecurity(namespace_options=options)
         config = self._messages.ContainerConfig(
             metadata=self._messages.ContainerMetadata(name=name, attempt=attempt),
-            image=self._messages.ImageSpec(image=chosen, user_specified_image=chosen),
+            image=self._messages.ImageSpec(image=image_id or chosen, user_specified_image=chosen),
             command=command,
             envs=[self._messages.KeyValue(key=k, value=v) for k, v in (env or {}).items()],
             labels={**self._labels, "io.kubernetes.container.name": name},

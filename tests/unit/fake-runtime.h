@@ -58,6 +58,7 @@ typedef struct FakeContainer {
         const char *uid;        /* "uid-1" */
         const char *image;      /* "" */
         const char *image_ref;  /* "" */
+        const char *recorded;   /* the image in its status; none */
         const char *value;      /* of VALUE in its environment; "" */
         const char *hash;       /* the kubelet's; none */
         const char *grace;      /* of the pod; none */
@@ -590,6 +591,7 @@ static inline int fake_runtime_serve_status(RpcCall *call) {
         Runtime__V1__ContainerStatusResponse__InfoEntry entries[2], *list[2];
         Runtime__V1__ContainerStatus status = RUNTIME__V1__CONTAINER_STATUS__INIT;
         CriContainerStatus reply = RUNTIME__V1__CONTAINER_STATUS_RESPONSE__INIT;
+        CriImageSpec image = RUNTIME__V1__IMAGE_SPEC__INIT;
         char info[256];
 
         if (fake_runtime.refuses_status)
@@ -612,6 +614,8 @@ static inline int fake_runtime_serve_status(RpcCall *call) {
         status.state = container->is_running ? RUNTIME__V1__CONTAINER_STATE__CONTAINER_RUNNING
                                              : RUNTIME__V1__CONTAINER_STATE__CONTAINER_EXITED;
         status.finished_at = container->finished_at;
+        image.image = (char *) container->recorded;
+        status.image = container->recorded ? &image : NULL;
         reply.status = &status;
         reply.info = list;
         return call->done(&reply, NULL, call->userdata);

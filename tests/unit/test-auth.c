@@ -150,7 +150,7 @@ static int set_up(void **state) {
         assert_int_equal(kube_secrets_new(&fake_kube, KEEP_USEC, &fixture->secrets), 0);
         assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_DEBUG, &fixture->log), 0);
         assert_int_equal(desired_image_init(&fixture->desired, "r.io/a", "1"), 0);
-        assert_int_equal(image_ref_parse("r.io/a:1", &fixture->ref, NULL), 0);
+        assert_int_equal(image_ref_parse("r.io/a:1", SHORT_NAMES_HUB, &fixture->ref, NULL), 0);
         *state = fixture;
         return 0;
 }

@@ -129,7 +129,7 @@ static void test_case(void **state) {
         ImageRef again;
         int r;
 
-        r = image_ref_parse(c->text, &ref, &error);
+        r = image_ref_parse(c->text, SHORT_NAMES_HUB, &ref, &error);
         if (!c->familiar_name) {
                 assert_true(r < 0);
                 assert_int_equal(error.kind, ERROR_INVALID);
@@ -144,8 +144,153 @@ static void test_case(void **state) {
         assert_printed(image_ref_canonical_name, &ref, c->canonical_name);
         assert_printed(image_ref_canonical_reference, &ref, c->canonical);
 
-        assert_int_equal(image_ref_parse(c->canonical, &again, NULL), 0);
+        assert_int_equal(image_ref_parse(c->canonical, SHORT_NAMES_HUB, &again, NULL), 0);
         assert_true(image_ref_equal(&ref, &again));
+}
+
+/* clang-format off */
+static const struct Searched {
+        const char *text;
+        const char *shown_name; /* NULL: refused */
+        const char *canonical;
+} searched[] = {
+        { "nginx",                       "nginx",                   "nginx:latest"                   },
+        { "nginx:1.25",                  "nginx",                   "nginx:1.25"                     },
+        { "foo/evil:1",                  "foo/evil",                "foo/evil:1"                     },
+        { "library/nginx:1",             "library/nginx",           "library/nginx:1"                },
+        { "nginx@" SHA256,               "nginx",                   "nginx@" SHA256                  },
+        { "docker.io/nginx:1.25",        "docker.io/library/nginx", "docker.io/library/nginx:1.25"   },
+        { "docker.io/library/nginx",     "docker.io/library/nginx", "docker.io/library/nginx:latest" },
+        { "index.docker.io/foo/evil:1",  "docker.io/foo/evil",      "docker.io/foo/evil:1"           },
+        { "localhost/x:1",               "localhost/x",             "localhost/x:1"                  },
+        { "reg.example.com:5000/a/b@" SHA256, "reg.example.com:5000/a/b", "reg.example.com:5000/a/b@" SHA256 },
+        { "localhost",                   "localhost",               "localhost:latest"               },
+        { "Nginx",                       NULL,                      "must be in lower case"          },
+        { HEX32 HEX32 ":1",              NULL,                      "this is the ID of an image"     },
+        { "a/",                          NULL,                      "between slashes is empty"       },
+};
+/* clang-format on */
+
+/* Where the runtime searches, a name stays as it was written: it cannot become another registry's, and one
+ * that names its registry is sent with it. */
+static void test_searched(void **state) {
+        for (size_t i = 0; i < sizeof(searched) / sizeof(searched[0]); i++) {
+                const struct Searched *c = &searched[i];
+                cleanup(error_done) Error error = ERROR_INIT;
+                cleanup(free_p) char *shown = NULL;
+                ImageRef ref, again;
+
+                if (!c->shown_name) {
+                        assert_true(image_ref_parse(c->text, SHORT_NAMES_SEARCHED, &ref, &error) <
+                                    0);
+                        assert_contains(error_message(&error), c->canonical);
+                        continue;
+                }
+
+                assert_int_equal(image_ref_parse(c->text, SHORT_NAMES_SEARCHED, &ref, NULL), 0);
+                assert_printed(image_ref_canonical_reference, &ref, c->canonical);
+                assert_printed(image_ref_canonical_name, &ref, c->shown_name);
+                assert_int_equal(image_ref_shown_name(&ref, SHORT_NAMES_SEARCHED, &shown), 0);
+                assert_string_equal(shown, c->shown_name);
+                assert_int_equal(image_ref_is_searched(&ref),
+                                 !strchr(shown, '.') && strcmp(shown, "localhost/x"));
+                assert_int_equal(image_ref_from_node_image(shown, image_ref_tag_or_digest(&ref),
+                                                           SHORT_NAMES_SEARCHED, &again, NULL),
+                                 0);
+                assert_true(image_ref_equal(&ref, &again));
+        }
+}
+
+static void test_short_names(void **state) {
+        ImageRef hub, full, asked;
+
+        assert_int_equal(short_names_of("cri-o"), SHORT_NAMES_SEARCHED);
+        assert_int_equal(short_names_of("containerd"), SHORT_NAMES_HUB);
+        assert_int_equal(short_names_of("docker"), SHORT_NAMES_HUB);
+        assert_int_equal(short_names_of(""), SHORT_NAMES_HUB);
+
+        assert_int_equal(image_ref_parse("nginx", SHORT_NAMES_HUB, &hub, NULL), 0);
+        assert_int_equal(image_ref_parse("nginx", SHORT_NAMES_SEARCHED, &asked, NULL), 0);
+        assert_int_equal(image_ref_parse("docker.io/nginx", SHORT_NAMES_SEARCHED, &full, NULL), 0);
+        assert_false(image_ref_equal(&hub, &asked));
+        assert_true(image_ref_equal(&hub, &full));
+}
+
+static void test_may_resolve_to(void **state) {
+        /* clang-format off */
+        static const struct {
+                const char *searched;
+                const char *full;
+                bool may;
+        } rows[] = {
+                { "nginx:1",        "docker.io/library/nginx:1",  true  },
+                { "nginx:1",        "quay.io/nginx:1",            true  },
+                { "nginx:1",        "quay.io/nginx:2",            false },
+                { "nginx:1",        "quay.io/mynginx:1",          false },
+                { "foo/evil:1",     "a.b:5000/foo/evil:1",        true  },
+                { "foo/evil:1",     "a.b:5000/evil:1",            false },
+                { "evil@" SHA256,   "a.b/evil@" SHA256,           true  },
+        };
+        /* clang-format on */
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                ImageRef name, full;
+
+                assert_int_equal(image_ref_parse(rows[i].searched, SHORT_NAMES_SEARCHED, &name,
+                                                 NULL),
+                                 0);
+                assert_int_equal(image_ref_parse(rows[i].full, SHORT_NAMES_SEARCHED, &full, NULL),
+                                 0);
+                assert_int_equal(image_ref_may_resolve_to(&name, &full), rows[i].may);
+        }
+}
+
+#define DIGITS "6efc10a0510f143a90b69dc564a914574973223e88418d65c1f8809e08dc0a1f"
+#define OTHER_DIGITS "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+/* clang-format off */
+static const struct Id {
+        const char *text;
+        bool is_id;
+} ids[] = {
+        { "sha256:" DIGITS,                              true  },
+        { DIGITS,                          true  },
+        { "sha256:" OTHER_DIGITS,                           true  },
+        { "",                              false },
+        { "sha256:",                       false },
+        { "sha256:" DIGITS "0",            false },
+        { DIGITS "0",                      false },
+        { "sha256:6efc10a0510f",           false },
+        { "6efc10a0510f",                  false },
+        { "SHA256:" DIGITS,                false },
+        { "sha512:" DIGITS,                false },
+        { "sha256:sha256:" DIGITS,         false },
+        { "nginx@sha256:" DIGITS,                     false },
+        { " sha256:" DIGITS,                          false },
+        { "sha256:" DIGITS "\n",                         false },
+        { "sha256:6EFC10A0510F143A90B69DC564A914574973223E88418D65C1F8809E08DC0A1F", false },
+        { "sha256:6efc10a0510f143a90b69dc564a914574973223e88418d65c1f8809e08dc0a1g", false },
+        { "sha256:zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz", false },
+};
+/* clang-format on */
+
+static void test_image_ids(void **state) {
+        for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+                cleanup(free_p) char *normal = NULL;
+
+                assert_int_equal(image_id_is_valid(ids[i].text), ids[i].is_id);
+                assert_int_equal(image_id_normalize(ids[i].text, &normal), 0);
+                if (ids[i].is_id)
+                        assert_true(strncmp(normal, "sha256:", 7) == 0 && strlen(normal) == 71);
+                else
+                        assert_string_equal(normal, ids[i].text);
+        }
+
+        assert_true(image_id_equal(DIGITS, "sha256:" DIGITS));
+        assert_true(image_id_equal("sha256:" DIGITS, DIGITS));
+        assert_false(image_id_equal(DIGITS, "sha256:" OTHER_DIGITS));
+        assert_false(image_id_equal(NULL, NULL));
+        assert_false(image_id_equal(DIGITS, NULL));
 }
 
 /* A NodeImage holds the familiar name and the tag apart; together they are the same image. */
@@ -156,15 +301,15 @@ static void test_from_node_image(void **state) {
                 if (!cases[i].familiar_name)
                         continue;
 
-                assert_int_equal(image_ref_parse(cases[i].text, &ref, NULL), 0);
+                assert_int_equal(image_ref_parse(cases[i].text, SHORT_NAMES_HUB, &ref, NULL), 0);
                 assert_int_equal(image_ref_from_node_image(cases[i].familiar_name,
-                                                           image_ref_tag_or_digest(&ref), &from,
-                                                           NULL),
+                                                           image_ref_tag_or_digest(&ref),
+                                                           SHORT_NAMES_HUB, &from, NULL),
                                  0);
                 assert_true(image_ref_equal(&ref, &from));
                 assert_int_equal(image_ref_from_node_image(cases[i].canonical_name,
-                                                           image_ref_tag_or_digest(&ref), &from,
-                                                           NULL),
+                                                           image_ref_tag_or_digest(&ref),
+                                                           SHORT_NAMES_HUB, &from, NULL),
                                  0);
                 assert_true(image_ref_equal(&ref, &from));
         }
@@ -191,8 +336,8 @@ static void test_node_image_is_refused(void **state) {
                 cleanup(error_done) Error error = ERROR_INIT;
                 ImageRef ref;
 
-                assert_true(image_ref_from_node_image(refused[i].name, refused[i].tag, &ref,
-                                                      &error) < 0);
+                assert_true(image_ref_from_node_image(refused[i].name, refused[i].tag,
+                                                      SHORT_NAMES_HUB, &ref, &error) < 0);
                 assert_contains(error_message(&error), refused[i].words);
         }
 }
@@ -208,8 +353,8 @@ static void test_different_images_differ(void **state) {
                 for (size_t j = 0; j < sizeof(texts) / sizeof(texts[0]); j++) {
                         ImageRef a, b;
 
-                        assert_int_equal(image_ref_parse(texts[i], &a, NULL), 0);
-                        assert_int_equal(image_ref_parse(texts[j], &b, NULL), 0);
+                        assert_int_equal(image_ref_parse(texts[i], SHORT_NAMES_HUB, &a, NULL), 0);
+                        assert_int_equal(image_ref_parse(texts[j], SHORT_NAMES_HUB, &b, NULL), 0);
                         assert_int_equal(image_ref_equal(&a, &b), i == j);
                 }
 }
@@ -222,7 +367,7 @@ static int parse_name_of_size(size_t size, Error *reterr) {
         for (size_t i = 2; i < size; i++)
                 text[i] = 'a';
         text[size - 2] = '/';
-        return image_ref_parse(text, &ref, reterr);
+        return image_ref_parse(text, SHORT_NAMES_HUB, &ref, reterr);
 }
 
 static void test_longest_name(void **state) {
@@ -241,11 +386,11 @@ static void test_longest_familiar_name(void **state) {
 
         memset(text, 'a', sizeof(text));
         text[255 - strlen("docker.io/library/")] = '\0';
-        assert_int_equal(image_ref_parse(text, &ref, NULL), 0);
+        assert_int_equal(image_ref_parse(text, SHORT_NAMES_HUB, &ref, NULL), 0);
 
         memset(text, 'a', sizeof(text));
         text[256 - strlen("docker.io/library/")] = '\0';
-        assert_true(image_ref_parse(text, &ref, NULL) < 0);
+        assert_true(image_ref_parse(text, SHORT_NAMES_HUB, &ref, NULL) < 0);
 }
 
 static void test_huge_text(void **state) {
@@ -255,15 +400,15 @@ static void test_huge_text(void **state) {
         assert_non_null(text);
         memset(text, '/', 1 << 20);
         text[(1 << 20) - 1] = '\0';
-        assert_true(image_ref_parse(text, &ref, NULL) < 0);
+        assert_true(image_ref_parse(text, SHORT_NAMES_HUB, &ref, NULL) < 0);
         memset(text, 'a', (1 << 20) - 1);
-        assert_true(image_ref_parse(text, &ref, NULL) < 0);
+        assert_true(image_ref_parse(text, SHORT_NAMES_HUB, &ref, NULL) < 0);
 }
 
 #define N_CASES (sizeof(cases) / sizeof(cases[0]))
 
 int main(void) {
-        struct CMUnitTest tests[N_CASES + 6];
+        struct CMUnitTest tests[N_CASES + 10];
         size_t n = 0;
 
         for (; n < N_CASES; n++)
@@ -272,6 +417,10 @@ int main(void) {
                         .test_func = test_case,
                         .initial_state = (void *) &cases[n],
                 };
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_searched);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_short_names);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_may_resolve_to);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_image_ids);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_from_node_image);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_node_image_is_refused);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_different_images_differ);

@@ -80,7 +80,8 @@ static void fixture_init_named(Fixture *fixture, const char *name, const char *t
                                                     .runtimes = (const Runtimes *) &fake_runtime },
                                &fixture->context.disk),
                 0);
-        assert_int_equal(image_new(name, tag, on_dirty, fixture, &fixture->image), 0);
+        assert_int_equal(image_new(name, tag, SHORT_NAMES_HUB, on_dirty, fixture, &fixture->image),
+                         0);
 }
 
 /* What a pull has pending, here and in the runtime. */
@@ -242,7 +243,7 @@ static void test_name(void **state) {
         assert_string_equal(image_key(fixture.image), row->key);
         assert_string_equal(image_name(fixture.image), row->familiar);
         assert_string_equal(image_tag(fixture.image), row->tag);
-        assert_int_equal(image_key_of(row->name, row->tag, &key), 0);
+        assert_int_equal(image_key_of(row->name, row->tag, SHORT_NAMES_HUB, &key), 0);
         assert_string_equal(key, row->key);
 }
 

@@ -54,7 +54,9 @@ typedef struct Fixture {
 static void fixture_init(Fixture *fixture) {
         *fixture = (Fixture){ .request = { .i_credential = 0 } };
         assert_int_equal(desired_image_init(&fixture->desired, "reg.example/team/app", "1"), 0);
-        assert_int_equal(image_ref_parse("reg.example/team/app:1", &fixture->ref, NULL), 0);
+        assert_int_equal(image_ref_parse("reg.example/team/app:1", SHORT_NAMES_HUB, &fixture->ref,
+                                         NULL),
+                         0);
 }
 
 static void fixture_done(Fixture *fixture) {
@@ -157,12 +159,29 @@ static void test_docker_hub(void **state) {
         };
 
         fixture_init(&fixture);
-        assert_int_equal(image_ref_parse("nginx", &fixture.ref, NULL), 0);
+        assert_int_equal(image_ref_parse("nginx", SHORT_NAMES_HUB, &fixture.ref, NULL), 0);
         assert_int_equal(pull_request_init(&fixture.request, &fixture.desired, &fixture.ref,
                                            "nginx", &pull_keys),
                          0);
         assert_string_equal(pull_request_message(&fixture.request)->auth->username, "hub");
         assert_string_equal(pull_request_message(&fixture.request)->image->image, "nginx");
+}
+
+/* A runtime that searches would give them to every registry of its list, in its order. */
+static void test_searched_name_gets_none(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+        PullKeys pull_keys = {
+                .named = make_keyring("{" ENTRY("docker.io", "named") "}", "y"),
+                .general = make_keyring("{" ENTRY("https://index.docker.io/v1/", "hub") "}", "x"),
+        };
+
+        fixture_init(&fixture);
+        assert_int_equal(image_ref_parse("nginx", SHORT_NAMES_SEARCHED, &fixture.ref, NULL), 0);
+        assert_int_equal(pull_request_init(&fixture.request, &fixture.desired, &fixture.ref,
+                                           "nginx:latest", &pull_keys),
+                         0);
+        assert_null(pull_request_message(&fixture.request)->auth);
+        assert_null(pull_request_source(&fixture.request));
 }
 
 static void print_sandbox(const CriSandboxConfig *sandbox, char *to) {
@@ -248,6 +267,7 @@ int main(void) {
                 cmocka_unit_test(test_no_credential_is_left),
                 cmocka_unit_test(test_tokens),
                 cmocka_unit_test(test_docker_hub),
+                cmocka_unit_test(test_searched_name_gets_none),
                 cmocka_unit_test(test_mark_alone),
                 cmocka_unit_test(test_sandbox_of_the_desired),
                 cmocka_unit_test(test_packs),

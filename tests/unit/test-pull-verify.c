@@ -21,30 +21,6 @@
 #define OTHER "sha256:" OTHER_DIGITS
 
 /* clang-format off */
-static const struct Id {
-        const char *text;
-        bool is_id;
-} ids[] = {
-        { ID,                              true  },
-        { DIGITS,                          true  },
-        { OTHER,                           true  },
-        { "",                              false },
-        { "sha256:",                       false },
-        { "sha256:" DIGITS "0",            false },
-        { DIGITS "0",                      false },
-        { "sha256:6efc10a0510f",           false },
-        { "6efc10a0510f",                  false },
-        { "SHA256:" DIGITS,                false },
-        { "sha512:" DIGITS,                false },
-        { "sha256:sha256:" DIGITS,         false },
-        { "nginx@" ID,                     false },
-        { " " ID,                          false },
-        { ID "\n",                         false },
-        { "sha256:6EFC10A0510F143A90B69DC564A914574973223E88418D65C1F8809E08DC0A1F", false },
-        { "sha256:6efc10a0510f143a90b69dc564a914574973223e88418d65c1f8809e08dc0a1g", false },
-        { "sha256:zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz", false },
-};
-
 /* What the runtime shows, and what was asked for. */
 static const struct Shown {
         const char *name;
@@ -74,12 +50,6 @@ static const struct Shown {
 
 #define N(array) (sizeof(array) / sizeof((array)[0]))
 
-static void test_id(void **state) {
-        const struct Id *id = *state;
-
-        assert_int_equal(pull_verify_is_image_id(id->text), id->is_id);
-}
-
 static void test_shown(void **state) {
         const struct Shown *row = *state;
         CriImage image = RUNTIME__V1__IMAGE__INIT;
@@ -104,16 +74,61 @@ static void test_shown(void **state) {
         assert_null(strchr(error_message(&error), '\n'));
 }
 
-int main(void) {
-        struct CMUnitTest tests[N(ids) + N(shown)];
+/* clang-format off */
+static const struct Resolved {
+        const char *asked;
+        const char *answer; /* of PullImage */
+        const char *tags[3];
+        const char *digests[3];
+        const char *resolved;
+} resolutions[] = {
+        { "foo/evil:1",           "evil.example/foo/evil@" OTHER, { "docker.io/foo/evil:1", "evil.example/foo/evil:1" }, { NULL }, "resolved to evil.example/foo/evil:1" },
+        { "ubi",                  "reg.example/ubi9@" OTHER, { "reg.example/ubi9:latest" }, { NULL }, "resolved to reg.example/ubi9@" OTHER },
+        { "foo/evil:1",           NULL, { "a.io/other:1", "evil.example/foo/evil:1" }, { NULL }, "resolved to evil.example/foo/evil:1" },
+        { "foo/evil:1",           ID,   { "evil.example/foo/evil:1" }, { NULL }, "resolved to evil.example/foo/evil:1" },
+        { "foo/evil:1",           NULL, { "docker.io/foo/evil:1", "evil.example/foo/evil:1" }, { NULL }, "resolved to docker.io/foo/evil:1, evil.example/foo/evil:1" },
+        { "nginx:1",              NULL, { "docker.io/library/nginx:2" }, { "docker.io/library/nginx@" OTHER }, "resolved to docker.io/library/nginx@" OTHER },
+        { "nginx@" OTHER,         NULL, { NULL }, { "docker.io/library/nginx@" OTHER }, "resolved to docker.io/library/nginx@" OTHER },
+        { "nginx:1",              NULL, { NULL }, { NULL }, NULL },
+        { "docker.io/foo/evil:1", "docker.io/foo/evil@" OTHER, { "docker.io/foo/evil:1" }, { NULL }, NULL },
+};
+/* clang-format on */
+
+static size_t count(const char *const *texts) {
         size_t n = 0;
 
-        for (size_t i = 0; i < N(ids); i++)
-                tests[n++] = (struct CMUnitTest){
-                        .name = ids[i].text,
-                        .test_func = test_id,
-                        .initial_state = (void *) &ids[i],
-                };
+        while (texts[n])
+                n++;
+        return n;
+}
+
+static void test_resolved(void **state) {
+        for (size_t i = 0; i < N(resolutions); i++) {
+                const struct Resolved *row = &resolutions[i];
+                cleanup(image_status_done) ImageStatus status = { .phase = IMAGE_SUCCEEDED };
+                CriImage image = RUNTIME__V1__IMAGE__INIT;
+                ImageRef ref;
+
+                image.id = (char *) DIGITS;
+                image.repo_tags = (char **) row->tags;
+                image.n_repo_tags = count(row->tags);
+                image.repo_digests = (char **) row->digests;
+                image.n_repo_digests = count(row->digests);
+                assert_int_equal(image_ref_parse(row->asked, SHORT_NAMES_SEARCHED, &ref, NULL), 0);
+                assert_int_equal(pull_verify_take(&image, &ref, row->answer, &status, NULL), 0);
+                assert_string_equal(status.image_id, ID);
+                if (row->resolved)
+                        assert_string_equal(image_status_message(&status), row->resolved);
+                else
+                        assert_null(image_status_message(&status));
+        }
+}
+
+int main(void) {
+        struct CMUnitTest tests[N(shown) + 1];
+        size_t n = 0;
+
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_resolved);
         for (size_t i = 0; i < N(shown); i++)
                 tests[n++] = (struct CMUnitTest){
                         .name = shown[i].name,

@@ -126,7 +126,8 @@ static void start(Fixture *fixture, const char *owner, int64_t version, PullPoli
         make_desired(&desired, version, policy);
         desired.backoff_limit = fixture->backoff_limit;
         desired.is_complete = fixture->is_complete;
-        assert_int_equal(image_ref_from_node_image("nginx", "1.25", &ref, NULL), 0);
+        assert_int_equal(image_ref_from_node_image("nginx", "1.25", SHORT_NAMES_HUB, &ref, NULL),
+                         0);
         assert_int_equal(pull_new(&fixture->context, &desired, &ref, owner, on_changed, fixture,
                                   &fixture->pull),
                          0);

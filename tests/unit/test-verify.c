@@ -18,6 +18,7 @@
 #define ID_B "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 
 typedef struct Fixture {
+        const char *runtime_name;
         Verify *verify;
         Pods *pods;
         VerifyRow rows[FAKE_CONTAINERS_MAX]; /* their texts are gone but for these */
@@ -84,6 +85,7 @@ static void run_runtime(void) {
 static void begin(Fixture *fixture, bool has_server, const char *pod) {
         const VerifyOptions options = {
                 .client = (RpcClient *) &fake_runtime,
+                .runtime_name = fixture->runtime_name ?: "containerd",
                 .pods = has_server ? fixture->pods : NULL,
                 .pod = pod,
                 .on_done = on_done,
@@ -138,6 +140,39 @@ static void test_verdicts(void **state) {
                             "it runs a different image from what nginx:2 is on this node");
         assert_int_equal(fixture->rows[4].verdict, VERDICT_UNKNOWN);
         assert_string_equal(fixture->messages[4], "nginx:3 is not on this node");
+}
+
+/* The kubelet makes containers from IDs. CRI-O has a name of the image beside that, containerd has one that
+ * the image has now, which says nothing. */
+static void test_made_from_id(void **state) {
+        static const struct {
+                const char *runtime, *image, *recorded;
+                Verdict verdict;
+                const char *reference;
+        } rows[] = {
+                { "containerd", ID_A, "nginx:1", VERDICT_UNKNOWN, "" },
+                { "containerd", "nginx@sha256:1", "nginx:2", VERDICT_CURRENT, "nginx@sha256:1" },
+                { "cri-o", ID_A, "nginx:1", VERDICT_CURRENT, "nginx:1" },
+                { "cri-o", ID_A, "nginx:2", VERDICT_STALE, "nginx:2" },
+                { "cri-o", ID_A + sizeof("sha256:") - 1, "nginx:2", VERDICT_STALE, "nginx:2" },
+                { "cri-o", "nginx@sha256:1", "nginx:2", VERDICT_STALE, "nginx:2" },
+                { "cri-o", ID_A, ID_A, VERDICT_UNKNOWN, "" },
+                { "cri-o", ID_A, NULL, VERDICT_UNKNOWN, "" },
+                { "cri-o", "nginx:1", "nginx:2", VERDICT_CURRENT, "nginx:1" },
+        };
+        Fixture *fixture = *state;
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                add(0, "web", "a", rows[i].image, ID_A + sizeof("sha256:") - 1);
+                fake_runtime.containers[0].recorded = rows[i].recorded;
+                fixture->runtime_name = rows[i].runtime;
+                begin(fixture, false, NULL);
+                run_runtime();
+                assert_int_equal(fixture->n_done, 1);
+                assert_int_equal(fixture->rows[0].verdict, rows[i].verdict);
+                assert_string_equal(fixture->references[0], rows[i].reference);
+                fixture->n_done = 0;
+        }
 }
 
 /* The pod's reference counts, if it is that pod. */
@@ -213,8 +248,8 @@ static void test_dropped(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-                TEST(test_verdicts), TEST(test_with_server), TEST(test_not_found),
-                TEST(test_refused),  TEST(test_dropped),
+                TEST(test_verdicts),  TEST(test_made_from_id), TEST(test_with_server),
+                TEST(test_not_found), TEST(test_refused),      TEST(test_dropped),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
