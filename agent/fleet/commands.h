@@ -22,3 +22,7 @@ int command_restart(Session *session, const Flags *flags);
 
 /* Says what the cluster lacks, and what to do. */
 int command_doctor(Session *session, const Flags *flags);
+
+/* Updates a workload and its pods in place, and goes on with an update that did not end. */
+int command_set_image(Session *session, const Flags *flags);
+int command_rollout(Session *session, const Flags *flags);

@@ -20,6 +20,8 @@ typedef enum FleetCommand {
         FLEET_STATUS,
         FLEET_IMAGES,
         FLEET_RESTART,
+        FLEET_SET_IMAGE,
+        FLEET_ROLLOUT,
         FLEET_DOCTOR,
         FLEET_VERSION,
         FLEET_HELP,
@@ -40,7 +42,10 @@ typedef struct Flags {
 
         bool all_namespaces;
         bool watch;
-        bool is_dry_run; /* --dry-run=server */
+        bool undo;
+        bool is_dry_run;       /* --dry-run=server */
+        const char *partition; /* a number */
+        int64_t grace_sec;
         const char *selector;
         const char *nodes;           /* separated by commas */
         const char *containers;      /* separated by commas */

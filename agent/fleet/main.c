@@ -37,6 +37,15 @@ static const Command commands[] = {
         { "status", FLEET_STATUS, 0, INT_MAX, command_status, "status [WORKLOAD|POD...]",
           "Shows what each pod should run, what it runs, and whether that was verified.\n"
           "A workload is KIND/NAME, such as deployment/web, sts/db, ds/logs, rs/web-5d9 or pod/web-0.\n" },
+        { "set image", FLEET_SET_IMAGE, 2, INT_MAX, command_set_image,
+          "set image WORKLOAD CONTAINER=IMAGE...",
+          "Updates the images of a workload and of its pods, without replacing the pods.\n"
+          "A workload is a deployment, replicaset, statefulset or daemonset, as in deployment/web, or a pod that\n"
+          "has none. An update that did not end goes on when the command is repeated.\n" },
+        { "rollout", FLEET_ROLLOUT, 1, 1, command_rollout, "rollout WORKLOAD [--undo]",
+          "Goes on with an update in place, or undoes it.\n"
+          "Where none has begun, it brings the pods to a template that its controller leaves alone: of a\n"
+          "Deployment that is paused, or a StatefulSet or DaemonSet with OnDelete.\n" },
         { "images", FLEET_IMAGES, 0, INT_MAX, command_images, "images [IMAGE...]",
           "Shows which images are on which nodes, by the status of their NodeImages.\n"
           "An image without tag and digest means all its tags. Labels are those of the nodes.\n" },

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What is to be written next, of an update of a workload in place
+ *
+ * Once a workload is taken over, the template that its pods come from gets the images, then each pod, and in
+ * the end the controller finds all as it should be and may act again. What comes next follows from the
+ * record and from what is there now, and from nothing else: so any program that plans
+ * again goes on where another stopped, forward or, if the record says so, back. Pure.
+ */
+
+#include <json-c/json_types.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/error.h"
+#include "agent/fleet/rollout-pod-plan.h"
+#include "agent/fleet/takeover-plan.h"
+
+typedef struct RolloutLimits {
+        const char *
+                max_unavailable; /* "1", "25%"; NULL: as the workload's own strategy has it, or 1 */
+        int64_t grace_sec;       /* between the gate and the update */
+        int64_t now_sec;
+} RolloutLimits;
+
+typedef enum RolloutAction {
+        ROLLOUT_WAIT,              /* for `message` */
+        ROLLOUT_PATCH_WORKLOAD,    /* its template */
+        ROLLOUT_PATCH_REPLICA_SET, /* the template its pods come from */
+        ROLLOUT_CLOSE_GATE,        /* of the pod, by its status */
+        ROLLOUT_PATCH_POD,
+        ROLLOUT_HAND_BACK, /* to the controller: all is done */
+        ROLLOUT_ABANDON,   /* the same, but it is not, because of `message` */
+        ROLLOUT_STOP,      /* nothing is written any more, because of `message` */
+        ROLLOUT_DONE,
+        _ROLLOUT_ACTION_MAX,
+} RolloutAction;
+
+typedef struct RolloutStep {
+        RolloutAction action;
+        const char *name;   /* of the pod or ReplicaSet; borrowed from the view */
+        json_object *patch; /* a strategic merge patch; owned */
+        char *message;      /* owned */
+} RolloutStep;
+
+#define ROLLOUT_STEP_INIT ((RolloutStep){ .action = ROLLOUT_WAIT })
+
+int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimits *limits,
+                 RolloutStep *ret, Error *reterr);
+/* The n-th of the writes that an update with this record will need, to be checked by the server beforehand;
+ * ROLLOUT_DONE: there are no more. */
+int rollout_rehearse(const RolloutView *view, json_object *record, unsigned n, RolloutStep *ret);
+
+void rollout_step_done(RolloutStep *step);

@@ -1,0 +1,637 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * kubectl inplace set image, and kubectl inplace rollout
+ *
+ * Watches the workload, its pods and what is between them until the plan has something to write, writes
+ * it, and plans again; what is written next is decided in rollout-plan.c.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/base/text.h"
+#include "agent/ctl/terminal.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/document/json-reader.h"
+#include "agent/fleet/commands.h"
+#include "agent/fleet/rollout-plan.h"
+#include "agent/fleet/workload.h"
+
+#define USEC_PER_SEC ((uint64_t) 1000000)
+#define CONFLICT_PAUSE_USEC (USEC_PER_SEC / 5)
+#define QUIET_SEC 5      /* before it is said what is awaited */
+#define PROGRESS_SEC 600 /* as a Deployment's progressDeadlineSeconds */
+
+typedef struct Rollout {
+        Session *session;
+        const Flags *flags;
+        const char *name;
+        char *selector; /* of its pods; NULL: it is a pod */
+        RolloutView view;
+        RolloutLimits limits;
+        json_object *record;
+        json_object *shown; /* {pod: phase}: what was printed last */
+        RolloutStep step;
+        char *awaited;        /* what was printed last */
+        int64_t progress_sec; /* when something changed last */
+        Error refusal;        /* why the update cannot go on */
+} Rollout;
+
+static void rollout_done(Rollout *rollout) {
+        rollout_step_done(&rollout->step);
+        free(rollout->selector);
+        free(rollout->awaited);
+        json_object_put(rollout->view.workload);
+        json_object_put(rollout->view.owned);
+        json_object_put(rollout->view.pods);
+        json_object_put(rollout->view.budgets);
+        json_object_put(rollout->record);
+        json_object_put(rollout->shown);
+        error_done(&rollout->refusal);
+}
+
+static KubePath path_of(const Rollout *rollout) {
+        return workload_path(rollout->view.kind, session_namespace(rollout->session),
+                             rollout->name);
+}
+
+/* "deployment.apps/web" */
+static const char *kind_of(const Rollout *rollout) {
+        return workload_kind_to_string(rollout->view.kind);
+}
+
+static bool is_ours(const Rollout *rollout, json_object *object) {
+        return text_equal(object_owner(object),
+                          object_text(rollout->view.workload, "metadata.uid"));
+}
+
+/* What there is, kept by name */
+
+static int keep(json_object *map, const KubeObject *object) {
+        return patch_add(map, object->name, json_object_get(object->json));
+}
+
+static int on_workload(const KubeObject *object, void *userdata) {
+        Rollout *rollout = userdata;
+
+        json_object_put(rollout->view.workload);
+        rollout->view.workload = json_object_get(object->json);
+        return 0;
+}
+
+static int on_workload_gone(const KubeObject *object, void *userdata) {
+        Rollout *rollout = userdata;
+
+        (void) object;
+        json_object_put(rollout->view.workload);
+        rollout->view.workload = NULL;
+        return 0;
+}
+
+static int on_owned(const KubeObject *object, void *userdata) {
+        Rollout *rollout = userdata;
+
+        return is_ours(rollout, object->json) ? keep(rollout->view.owned, object) : 0;
+}
+
+static int on_owned_gone(const KubeObject *object, void *userdata) {
+        Rollout *rollout = userdata;
+
+        json_object_object_del(rollout->view.owned, object->name);
+        return 0;
+}
+
+static int on_pod(const KubeObject *object, void *userdata) {
+        Rollout *rollout = userdata;
+
+        return keep(rollout->view.pods, object);
+}
+
+static int on_pod_gone(const KubeObject *object, void *userdata) {
+        Rollout *rollout = userdata;
+
+        json_object_object_del(rollout->view.pods, object->name);
+        return 0;
+}
+
+static int on_budget(const KubeObject *object, void *userdata) {
+        Rollout *rollout = userdata;
+
+        return keep(rollout->view.budgets, object);
+}
+
+static int on_budget_gone(const KubeObject *object, void *userdata) {
+        Rollout *rollout = userdata;
+
+        json_object_object_del(rollout->view.budgets, object->name);
+        return 0;
+}
+
+static int forget(json_object **map) {
+        json_object_put(*map);
+        *map = json_object_new_object();
+        return *map ? 0 : -ENOMEM;
+}
+
+/* A pod is shown as a workload and as its own pod. */
+static int on_workload_pod(const KubeObject *object, void *userdata) {
+        int r = on_workload(object, userdata);
+
+        return r < 0 ? r : on_pod(object, userdata);
+}
+
+/* Shows all of it, until is_done. */
+static int observe(Rollout *rollout, int (*is_done)(void *userdata), Error *reterr) {
+        const char *namespace = session_namespace(rollout->session);
+        bool is_pod = rollout->view.kind == WORKLOAD_POD;
+        bool has_revisions = rollout->view.kind == WORKLOAD_STATEFUL_SET ||
+                             rollout->view.kind == WORKLOAD_DAEMON_SET;
+        cleanup(free_p) char *field = NULL;
+        SessionWatch watches[SESSION_WATCHES_MAX];
+        size_t n = 0;
+
+        if (asprintf(&field, "metadata.name=%s", rollout->name) < 0) {
+                field = NULL;
+                return -ENOMEM;
+        }
+        if (forget(&rollout->view.owned) < 0 || forget(&rollout->view.pods) < 0 ||
+            forget(&rollout->view.budgets) < 0)
+                return -ENOMEM;
+
+        watches[n++] = (SessionWatch){ .path = workload_path(rollout->view.kind, namespace, NULL),
+                                       .fields = field,
+                                       .on_object = is_pod ? on_workload_pod : on_workload,
+                                       .on_gone = on_workload_gone };
+        watches[n++] = (SessionWatch){ .path = { .group = "policy",
+                                                 .version = "v1",
+                                                 .namespace = namespace,
+                                                 .resource = "poddisruptionbudgets" },
+                                       .on_object = on_budget,
+                                       .on_gone = on_budget_gone };
+        if (!is_pod)
+                watches[n++] = (SessionWatch){ .path = workload_path(WORKLOAD_POD, namespace, NULL),
+                                               .labels = rollout->selector,
+                                               .on_object = on_pod,
+                                               .on_gone = on_pod_gone };
+        if (has_revisions || rollout->view.kind == WORKLOAD_DEPLOYMENT)
+                watches[n++] = (SessionWatch){
+                        .path = { .group = "apps",
+                                  .version = "v1",
+                                  .namespace = namespace,
+                                  .resource =
+                                          has_revisions ? "controllerrevisions" : "replicasets" },
+                        .labels = rollout->selector,
+                        .on_object = on_owned,
+                        .on_gone = on_owned_gone,
+                };
+
+        return session_wait(rollout->session,
+                            &(SessionWait){ .watches = watches,
+                                            .n_watches = n,
+                                            .is_done = is_done,
+                                            .userdata = rollout },
+                            reterr);
+}
+
+static int is_listed(void *userdata) {
+        (void) userdata;
+        return 1;
+}
+
+/* Progress */
+
+static int64_t now_sec(void) {
+        return (int64_t) time(NULL);
+}
+
+static int show_pod(Rollout *rollout, const char *name, json_object *pod) {
+        const char *reason;
+        RolloutPhase phase = rollout_phase(&rollout->view, rollout->record, pod, &reason);
+        const char *text = rollout_phase_to_string(phase);
+        const char *before = json_get_text(rollout->shown, name);
+
+        if (text_equal(before, text))
+                return 0;
+        if (phase != ROLLOUT_LEFT && phase != ROLLOUT_OLD && (before || phase != ROLLOUT_UPDATED))
+                (void) print_safe("pod/%s %s%s%s", name, text, reason ? ": " : "",
+                                  reason ? reason : "");
+        (void) fflush(stdout);
+        rollout->progress_sec = now_sec();
+        return patch_add_text(rollout->shown, name, text);
+}
+
+static int show_pods(Rollout *rollout) {
+        json_object_object_foreach(rollout->view.pods, name, pod) {
+                if (show_pod(rollout, name, pod) < 0)
+                        return -ENOMEM;
+        }
+        return 0;
+}
+
+/* What takes long is explained. */
+static int show_wait(Rollout *rollout) {
+        if (now_sec() - rollout->progress_sec < QUIET_SEC ||
+            text_equal(rollout->awaited, rollout->step.message))
+                return 0;
+
+        (void) print_safe("waiting %s", rollout->step.message);
+        (void) fflush(stdout);
+        return text_set(&rollout->awaited, rollout->step.message);
+}
+
+/* What is to be written now. */
+static int plan(Rollout *rollout, Error *reterr) {
+        int r;
+
+        rollout_step_done(&rollout->step);
+        rollout->limits.now_sec = now_sec();
+        r = show_pods(rollout);
+        return r < 0 ? r
+                     : rollout_plan(&rollout->view, rollout->record, &rollout->limits,
+                                    &rollout->step, reterr);
+}
+
+/* Whether there is something to write. The record belongs to the workload, and another run may have changed it. */
+static int check(Rollout *rollout, Error *reterr) {
+        int r;
+
+        if (!rollout->view.workload)
+                return error_set(reterr, ERROR_NOT_FOUND, "it is gone");
+        json_object_put(rollout->record);
+        rollout->record = NULL;
+        r = rollout_record_read(rollout->view.workload, &rollout->record, reterr);
+        if (r < 0)
+                return r;
+        if (!rollout->record)
+                return error_set(reterr, ERROR_CONFLICT,
+                                 "another client has removed the annotation " ROLLOUT_ANNOTATION);
+
+        r = plan(rollout, reterr);
+        if (r < 0 || rollout->step.action != ROLLOUT_WAIT)
+                return r < 0 ? r : 1;
+        if (now_sec() - rollout->progress_sec > PROGRESS_SEC)
+                return error_set(reterr, ERROR_TIMEOUT, "waited %d s %s", PROGRESS_SEC,
+                                 rollout->step.message);
+        return show_wait(rollout);
+}
+
+/* Ends the wait also when the update cannot go on, for `refusal`. */
+static int is_due(void *userdata) {
+        Rollout *rollout = userdata;
+        int r = check(rollout, &rollout->refusal);
+
+        return r < 0 && rollout->refusal.kind != ERROR_NONE ? 1 : r;
+}
+
+/* Writing */
+
+static int patch_object(Rollout *rollout, const KubePath *path, json_object **ret, Error *reterr) {
+        return session_patch(rollout->session, path, KUBE_STRATEGIC_MERGE_PATCH,
+                             rollout->step.patch, ret, reterr);
+}
+
+/* The object as it is after the step's write takes the place of the one before. */
+static int write_step(Rollout *rollout, Error *reterr) {
+        RolloutStep *step = &rollout->step;
+        KubePath path = path_of(rollout);
+        cleanup(json_object_put_p) json_object *object = NULL;
+        json_object *map = NULL;
+        int r;
+
+        if (step->action == ROLLOUT_PATCH_REPLICA_SET) {
+                path = workload_path(WORKLOAD_REPLICA_SET, path.namespace, step->name);
+                map = rollout->view.owned;
+        } else if (step->action == ROLLOUT_PATCH_POD || step->action == ROLLOUT_CLOSE_GATE) {
+                path = workload_path(WORKLOAD_POD, path.namespace, step->name);
+                path.subresource = step->action == ROLLOUT_PATCH_POD ? NULL : "status";
+                map = rollout->view.pods;
+        }
+        r = patch_object(rollout, &path, &object, reterr);
+        if (r < 0)
+                return r;
+
+        if (!map || rollout->view.kind == WORKLOAD_POD) {
+                json_object_put(rollout->view.workload);
+                rollout->view.workload = json_object_get(object);
+        }
+        return map ? patch_add(map, object_name(object), json_object_get(object)) : 0;
+}
+
+/* What may be otherwise the next time it is read. */
+static bool is_temporary(const Rollout *rollout, const Error *error) {
+        if (session_is_ended(rollout->session))
+                return false;
+        return error->kind == ERROR_CONFLICT || error->kind == ERROR_NOT_FOUND ||
+               error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT;
+}
+
+static void explain(const Rollout *rollout, const char *reason) {
+        complain("%s/%s: %s", kind_of(rollout), rollout->name, reason);
+}
+
+static void offer_ways(const Rollout *rollout) {
+        const char *name = rollout->name, *kind = kind_of(rollout);
+
+        complain(
+                "the update of %s/%s has not ended: go on with \"kubectl inplace rollout %s/%s\", or go "
+                "back with \"kubectl inplace rollout %s/%s --undo\"",
+                kind, name, kind, name, kind, name);
+}
+
+static int end_early(const Rollout *rollout, int r, const Error *error) {
+        int status;
+
+        if (error->kind == ERROR_NONE)
+                return r;
+        status = session_end_status(rollout->session);
+        if (status == 0) {
+                explain(rollout, error_message(error));
+                status = EXIT_STATUS_PARTLY;
+        }
+        offer_ways(rollout);
+        return status;
+}
+
+static int end_well(const Rollout *rollout) {
+        bool is_undone = !json_is(rollout->record, "state", "done");
+
+        (void) print_safe("%s/%s image %s", kind_of(rollout), rollout->name,
+                          is_undone ? "update undone" : "updated");
+        return EXIT_STATUS_DONE;
+}
+
+static int stop(const Rollout *rollout) {
+        explain(rollout, rollout->step.message);
+        if (rollout->step.action == ROLLOUT_STOP)
+                offer_ways(rollout);
+        return EXIT_STATUS_PARTLY;
+}
+
+/* One write; *ret is set when it was the last. */
+static int act(Rollout *rollout, bool *ret_is_over, Error *reterr) {
+        RolloutAction action = rollout->step.action;
+        int r;
+
+        *ret_is_over = action == ROLLOUT_DONE || action == ROLLOUT_STOP;
+        if (*ret_is_over)
+                return 0;
+        r = write_step(rollout, reterr);
+        rollout->progress_sec = now_sec();
+        if (r >= 0)
+                *ret_is_over = action == ROLLOUT_ABANDON;
+        return r;
+}
+
+/* Writes until there is something to wait for, or nothing any more. */
+static int write_all(Rollout *rollout, bool *ret_is_over, Error *reterr) {
+        int r = 1;
+
+        while (r > 0 && !*ret_is_over && rollout->refusal.kind == ERROR_NONE) {
+                r = act(rollout, ret_is_over, reterr);
+                if (r >= 0 && !*ret_is_over)
+                        r = is_due(rollout);
+        }
+        return r;
+}
+
+static int go_on(Rollout *rollout) {
+        for (;;) {
+                cleanup(error_done) Error error = ERROR_INIT;
+                bool is_over = false;
+                int r = observe(rollout, is_due, &error);
+
+                if (r >= 0)
+                        r = write_all(rollout, &is_over, &error);
+                if (rollout->refusal.kind != ERROR_NONE)
+                        return end_early(rollout, r, &rollout->refusal);
+                if (is_over && r >= 0)
+                        return rollout->step.action == ROLLOUT_DONE ? end_well(rollout)
+                                                                    : stop(rollout);
+                if (r < 0 && !is_temporary(rollout, &error))
+                        return end_early(rollout, r, &error);
+                if (r < 0)
+                        (void) session_pause(rollout->session, CONFLICT_PAUSE_USEC, NULL);
+        }
+}
+
+/* The beginning */
+
+static int refuse(const Rollout *rollout, int r, const Error *error) {
+        if (error->kind == ERROR_NONE || session_is_ended(rollout->session))
+                return session_fail(rollout->session, r, error);
+        explain(rollout, error_message(error));
+        return EXIT_STATUS_FAILED;
+}
+
+/* The writes to come, which the server checks and forgets. */
+static int rehearse(Rollout *rollout, json_object *take_over, Error *reterr) {
+        KubePath path = path_of(rollout);
+        cleanup(json_object_put_p) json_object *record = NULL;
+        int r = rollout_record_read(take_over, &record, reterr);
+
+        for (unsigned n = 0; r >= 0; n++) {
+                RolloutStep step = ROLLOUT_STEP_INIT;
+
+                r = rollout_rehearse(&rollout->view, record, n, &step);
+                if (r < 0 || step.action == ROLLOUT_DONE)
+                        return r;
+                path = path_of(rollout);
+                if (step.action == ROLLOUT_PATCH_REPLICA_SET)
+                        path = workload_path(WORKLOAD_REPLICA_SET, path.namespace, step.name);
+                if (step.action == ROLLOUT_PATCH_POD)
+                        path = workload_path(WORKLOAD_POD, path.namespace, step.name);
+                path.query = session_is_dry_run(rollout->session) ? NULL : "dryRun=All";
+                r = session_patch(rollout->session, &path, KUBE_STRATEGIC_MERGE_PATCH, step.patch,
+                                  NULL, reterr);
+                rollout_step_done(&step);
+        }
+        return r;
+}
+
+static int begin(Rollout *rollout, const RolloutRequest *request) {
+        KubePath path = path_of(rollout);
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        cleanup(json_object_put_p) json_object *object = NULL;
+        int r = rollout_begin(&rollout->view, request, &patch, &error);
+
+        if (r >= 0 && !patch) {
+                (void) print_safe("%s/%s has these images already", kind_of(rollout),
+                                  rollout->name);
+                return EXIT_STATUS_DONE;
+        }
+        if (r >= 0)
+                r = rehearse(rollout, patch, &error);
+        if (r >= 0)
+                r = session_patch(rollout->session, &path, KUBE_STRATEGIC_MERGE_PATCH, patch,
+                                  &object, &error);
+        if (r < 0)
+                return refuse(rollout, r, &error);
+        if (!session_is_dry_run(rollout->session))
+                return go_on(rollout);
+
+        (void) print_safe("%s/%s image updated (server dry run)", kind_of(rollout), rollout->name);
+        return EXIT_STATUS_DONE;
+}
+
+static int refuse_open(const Rollout *rollout, const char *advice) {
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        (void) error_set(&error, ERROR_CONFLICT,
+                         "\"%s\" has begun an update at %s, which has not ended%s",
+                         json_get_text(rollout->record, "by"),
+                         json_get_text(rollout->record, "since"), advice);
+        explain(rollout, error_message(&error));
+        return EXIT_STATUS_FAILED;
+}
+
+static int turn(Rollout *rollout) {
+        KubePath path = path_of(rollout);
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        int r = rollout_turn(&rollout->view, rollout->record, &patch);
+
+        if (r >= 0)
+                r = session_patch(rollout->session, &path, KUBE_STRATEGIC_MERGE_PATCH, patch, NULL,
+                                  &error);
+        return r < 0 ? refuse(rollout, r, &error) : go_on(rollout);
+}
+
+static bool is_same_user(const Rollout *rollout) {
+        return json_is(rollout->record, "by", session_user(rollout->session));
+}
+
+static int parse_partition(const char *text, int64_t *ret, Error *reterr) {
+        *ret = -1;
+        if (!text)
+                return 0;
+        if (strchr(text, '%'))
+                return error_set(reterr, ERROR_INVALID, "--partition: \"%s\": expected a number",
+                                 text);
+        return share_parse(text, 0, ret, reterr);
+}
+
+/* Reads all that there is. */
+static int load(Rollout *rollout, const char *workload, Error *reterr) {
+        KubePath path;
+        int64_t ignored;
+        int r = workload_name_parse(workload, &rollout->view.kind, &rollout->name, reterr);
+
+        if (r >= 0 && rollout->limits.max_unavailable)
+                r = share_parse(rollout->limits.max_unavailable, 1, &ignored, reterr);
+        if (r < 0)
+                return r;
+        path = path_of(rollout);
+        r = session_get(rollout->session, &path, &rollout->view.workload, reterr);
+        if (r < 0)
+                return r;
+        if (rollout->view.kind != WORKLOAD_POD)
+                r = selector_format(object_at(rollout->view.workload, "spec.selector"),
+                                    &rollout->selector);
+        if (r >= 0)
+                r = observe(rollout, is_listed, reterr);
+        if (r >= 0)
+                r = rollout_record_read(rollout->view.workload, &rollout->record, reterr);
+        return r;
+}
+
+static int init(Rollout *rollout, Session *session, const Flags *flags) {
+        *rollout = (Rollout){
+                .session = session,
+                .flags = flags,
+                .limits = { .max_unavailable = flags->max_unavailable,
+                            .grace_sec = flags->grace_sec },
+                .shown = json_object_new_object(),
+                .progress_sec = now_sec(),
+        };
+        return rollout->shown ? 0 : -ENOMEM;
+}
+
+static int go_on_with(Rollout *rollout, json_object *images) {
+        if (!is_same_user(rollout))
+                return refuse_open(rollout, "");
+        if (session_is_dry_run(rollout->session))
+                return refuse_open(rollout, ": there is no dry run of the rest");
+        if (images && json_is(rollout->record, "state", "undo"))
+                return refuse_open(rollout, ", and is being undone");
+        if (images &&
+            !json_object_equal(images, json_get(rollout->record, "after", json_type_object)))
+                return refuse_open(rollout,
+                                   ", to other images: go on or undo it first, with \"rollout\"");
+        if (rollout->flags->undo && json_is(rollout->record, "state", "forward"))
+                return turn(rollout);
+        return go_on(rollout);
+}
+
+/* {container: image} of "container=image" */
+static int parse_images(const Flags *flags, json_object **ret, Error *reterr) {
+        cleanup(json_object_put_p) json_object *images = json_object_new_object();
+
+        for (int i = 1; i < flags->n_arguments; i++) {
+                const char *text = flags->arguments[i], *equal = strchr(text, '=');
+                cleanup(free_p) char *name = NULL;
+
+                if (!equal || equal == text || equal[1] == '\0')
+                        return error_set(reterr, ERROR_INVALID, "\"%s\": expected CONTAINER=IMAGE",
+                                         text);
+                name = strndup(text, (size_t) (equal - text));
+                if (!name || patch_add_text(images, name, equal + 1) < 0)
+                        return -ENOMEM;
+        }
+        *ret = take_ptr(images);
+        return 0;
+}
+
+static int run(Rollout *rollout, json_object *images) {
+        const Flags *flags = rollout->flags;
+        cleanup(error_done) Error error = ERROR_INIT;
+        RolloutRequest request = { .mode = images ? ROLLOUT_SET_IMAGE : ROLLOUT_FOLLOW,
+                                   .images = images,
+                                   .now_sec = now_sec() };
+        int r = parse_partition(flags->partition, &request.partition, &error);
+
+        if (r >= 0)
+                r = load(rollout, flags->arguments[0], &error);
+        if (r < 0)
+                return session_fail(rollout->session, r, &error);
+        if (rollout_record_is_open(rollout->record))
+                return go_on_with(rollout, images);
+
+        request.by = session_user(rollout->session);
+        if (flags->undo && !rollout_record_can_undo(&rollout->view, rollout->record)) {
+                explain(rollout, "there is no update in place to undo: set the images instead");
+                return EXIT_STATUS_FAILED;
+        }
+        if (flags->undo) {
+                request.mode = ROLLOUT_SET_IMAGE;
+                request.images = json_get(rollout->record, "before", json_type_object);
+        }
+        return begin(rollout, &request);
+}
+
+int command_set_image(Session *session, const Flags *flags) {
+        cleanup(rollout_done) Rollout rollout;
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(json_object_put_p) json_object *images = NULL;
+        int r = init(&rollout, session, flags);
+
+        if (r >= 0)
+                r = parse_images(flags, &images, &error);
+        if (error.kind != ERROR_NONE) {
+                complain("%s; try: kubectl inplace help set image", error_message(&error));
+                return EXIT_STATUS_USAGE;
+        }
+        return r < 0 ? r : run(&rollout, images);
+}
+
+int command_rollout(Session *session, const Flags *flags) {
+        cleanup(rollout_done) Rollout rollout;
+        int r = init(&rollout, session, flags);
+
+        return r < 0 ? r : run(&rollout, NULL);
+}

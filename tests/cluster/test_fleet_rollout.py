@@ -1,0 +1,492 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that `kubectl inplace set image` updates workloads in a real cluster without replacing a pod, that an
+update which is interrupted anywhere goes on or back, and that the workloads are as usable afterwards as before.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from fake import api_faults
+from fake.api_proxy import ApiProxy, Exchange
+from lab import sanitizers
+from lab.cluster import Cluster
+from lab.fleet import Inplace, Ran
+from lab.kube import Object
+from lab.kubeconfig import write_kubeconfig
+from lab.kubelet import is_ready
+from lab.pod import until_term
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+
+pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(300 * SLOWLY)]
+
+RECORD = "inplaced.io/rollout"
+PODS = "/api/v1/namespaces/default/pods"
+
+KINDS = {
+    "deployment": ("Deployment", "deployments"),
+    "statefulset": ("StatefulSet", "statefulsets"),
+    "daemonset": ("DaemonSet", "daemonsets"),
+    "replicaset": ("ReplicaSet", "replicasets"),
+}
+
+_numbers = itertools.count(1)
+
+
+class Workload:
+    """One with a container "main", all of whose pods are ready; there is one node for a DaemonSet."""
+
+    def __init__(self, cluster: Cluster, kind: str, image: str, replicas: int = 2, **spec: Any) -> None:
+        self.cluster = cluster
+        self.kube = cluster.admin
+        self.kind = kind
+        self.app = f"{kind}-{next(_numbers)}"
+        self.name = f"{kind}/{self.app}"
+        self.n_pods = 1 if kind == "daemonset" else replicas
+        self.path = f"/apis/apps/v1/namespaces/default/{KINDS[kind][1]}/{self.app}"
+        template = {
+            "metadata": {"labels": {"app": self.app}},
+            "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "automountServiceAccountToken": False,
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": image,
+                        "imagePullPolicy": "IfNotPresent",
+                        "command": until_term(),
+                    }
+                ],
+                **spec.pop("pod", {}),
+            },
+        }
+        whole = {"selector": {"matchLabels": {"app": self.app}}, "template": template, **spec}
+        if kind != "daemonset":
+            whole["replicas"] = replicas
+        if kind == "statefulset":
+            whole["serviceName"] = self.app
+        made = {"apiVersion": "apps/v1", "kind": KINDS[kind][0], "metadata": {"name": self.app}}
+        self.kube.create({**made, "spec": whole})
+        wait_until(lambda: len(self.ready()) == self.n_pods, 60 * SLOWLY, f"pods of {self.name}", 0.05)
+
+    def get(self) -> Object:
+        return self.kube.get(self.path)
+
+    def record(self) -> Object | None:
+        text = self.get()["metadata"].get("annotations", {}).get(RECORD)
+        return json.loads(text) if text is not None else None
+
+    def patch(self, body: Object, kind: str = "strategic") -> Object:
+        return self.kube.patch(self.path, body, kind)
+
+    def pods(self) -> list[Object]:
+        found = self.kube.list(PODS, labelSelector=f"app={self.app}")
+        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    def ready(self) -> list[Object]:
+        return [pod for pod in self.pods() if is_ready(pod)]
+
+    def uids(self) -> set[str]:
+        return {pod["metadata"]["uid"] for pod in self.pods()}
+
+    def strategy(self) -> Any:
+        spec = self.get()["spec"]
+        return spec.get("paused", False), spec.get("updateStrategy")
+
+    def assert_runs(self, image: str) -> None:
+        """Template and pods have the image, all are ready, and the controller has nothing left to do."""
+        assert image_of(self.get()["spec"]["template"]) == image
+        pods = self.pods()
+        assert [image_of(pod) for pod in pods] == [image] * self.n_pods
+        for pod in pods:
+            (status,) = pod["status"]["containerStatuses"]
+            assert (status["image"], status["ready"]) == (image, True)
+        assert not rollout_is_open(self)
+        if self.kind != "replicaset":
+            self.cluster.kubectl("rollout", "status", self.name, "--timeout=20s")
+
+    def delete(self) -> None:
+        self.kube.delete(self.path, propagationPolicy="Background")
+
+
+def image_of(owner: Object) -> str:
+    return owner["spec"]["containers"][0]["image"]
+
+
+def rollout_is_open(workload: Workload) -> bool:
+    record = workload.record()
+    return record is not None and record["state"] in ("forward", "undo")
+
+
+@pytest.fixture(scope="module")
+def cluster(session_folder, registry) -> Iterator[Cluster]:
+    with Cluster(session_folder / "rollout", registry) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def images(registry) -> list[str]:
+    """Three that have nothing but their first layer in common; one that does not exist."""
+    made = [registry.push_image("t/rollout", str(n), [1000 + n], busybox=True) for n in (1, 2, 3)]
+    return [one.reference for one in made] + [made[0].reference.rpartition(":")[0] + ":none"]
+
+
+@pytest.fixture
+def inplace(cluster, folder) -> Inplace:
+    return Inplace(cluster.control_plane.admin_kubeconfig, folder)
+
+
+@pytest.fixture
+def make(cluster, images) -> Iterator[Callable[..., Workload]]:
+    made: list[Workload] = []
+
+    def make_one(kind: str, *arguments: Any, **spec: Any) -> Workload:
+        made.append(Workload(cluster, kind, images[0], *arguments, **spec))
+        return made[-1]
+
+    yield make_one
+    for one in made:
+        one.delete()
+
+
+@pytest.fixture
+def proxy(cluster, folder) -> Iterator[ApiProxy]:
+    authority = cluster.control_plane.authority.certificate
+    with ApiProxy(folder / "proxy", cluster.control_plane.url, authority) as made:
+        yield made
+
+
+@pytest.fixture
+def by_proxy(cluster, proxy, folder) -> Inplace:
+    """The same person, through the proxy."""
+    path = write_kubeconfig(folder / "proxy.conf", proxy.url, proxy.authority, token="lab-admin")
+    return Inplace(path, folder)
+
+
+def assert_done(ran: Ran) -> Ran:
+    assert ran.code == 0, ran.stdout + ran.stderr
+    return ran
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_update_and_undo(make, inplace, images, kind):
+    """Pods, addresses and the strategy stay; kubectl's own commands work as before."""
+    workload = make(kind)
+    before, strategy = workload.uids(), workload.strategy()
+    addresses = {pod["status"]["podIP"] for pod in workload.pods()}
+    assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--dry-run=server"))
+    assert workload.record() is None and image_of(workload.pods()[0]) == images[0]
+
+    ran = assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
+    assert f"/{workload.app} image updated" in ran.stdout
+    workload.assert_runs(images[1])
+    again = assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
+    assert "already" in again.stdout
+    assert_done(inplace.run("rollout", workload.name, "--undo"))
+    workload.assert_runs(images[0])
+    assert_done(inplace.run("set", "image", workload.name, f"main={images[2]}"))
+    workload.assert_runs(images[2])
+    assert workload.uids() == before and workload.strategy() == strategy
+    assert {pod["status"]["podIP"] for pod in workload.pods()} == addresses
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
+def test_kubectl_afterwards(cluster, make, inplace, images, kind):
+    """Also the way back to the template whose hash the name of the ReplicaSet has."""
+    workload = make(kind)
+    assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
+    before = workload.uids()
+    cluster.kubectl("set", "image", workload.name, f"main={images[0]}")
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=60s")
+    wait_until(lambda: len(workload.ready()) == workload.n_pods, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[0])
+    assert not workload.uids() & before
+    cluster.kubectl("rollout", "undo", workload.name)
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=60s")
+    workload.assert_runs(images[1])
+    cluster.kubectl("rollout", "restart", workload.name)
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=60s")
+    before = workload.uids()
+    assert_done(inplace.run("set", "image", workload.name, f"main={images[2]}"))
+    workload.assert_runs(images[2])
+    assert workload.uids() == before
+
+
+def is_write(request_path: str) -> bool:
+    return "dryRun" not in request_path
+
+
+def stop_after(proxy: ApiProxy, n: int) -> threading.Event:
+    """The server does the n-th write, which is never answered; nor is anything after it."""
+    reached, counter = threading.Event(), itertools.count(1)
+
+    async def behave(exchange: Exchange) -> None:
+        number = next(counter) if is_write(exchange.request.path) else 0
+        if number < n:
+            await api_faults.behave_well(exchange)
+            return
+        if number == n:
+            await (await exchange.ask()).read()
+            reached.set()
+        await exchange.wait_over()
+
+    proxy.on("^PATCH ", behave)
+    return reached
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
+@pytest.mark.parametrize("way", ["on", "back"])
+def test_killed_after_each_write(make, inplace, by_proxy, proxy, images, kind, way):
+    """The same command, or --undo, from elsewhere ends it well: no pod is replaced."""
+    workload = make(kind)
+    uids, strategy = workload.uids(), workload.strategy()
+    now, other = images[:2]
+    for n in itertools.count(1):
+        proxy.behave()
+        reached = stop_after(proxy, n)
+        child = by_proxy.start("set", "image", workload.name, f"main={other}")
+        with child:
+            wait_until(
+                lambda child=child, reached=reached: reached.is_set() or child.poll() is not None,
+                60 * SLOWLY,
+                "the write",
+            )
+            child.kill()
+        if not reached.is_set():
+            break
+        if way == "on":
+            assert_done(inplace.run("set", "image", workload.name, f"main={other}"))
+            now, other = other, now
+        else:
+            assert_done(inplace.run("rollout", workload.name, "--undo"))
+        workload.assert_runs(now)
+        assert workload.uids() == uids and workload.strategy() == strategy
+    assert n == workload.n_pods + 4  # taken over, template, pods, handed back
+
+
+def interrupted(by_proxy: Inplace, proxy: ApiProxy, workload: Workload, image: str, n: int) -> None:
+    """An update whose program was killed after so many writes."""
+    reached = stop_after(proxy, n)
+    with by_proxy.start("set", "image", workload.name, f"main={image}") as child:
+        wait_until(reached.is_set, 60 * SLOWLY, "the write")
+        child.kill()
+    proxy.behave()
+
+
+def test_an_image_that_does_not_exist(make, inplace, images):
+    """The first pod stops the update, with the reason; the others go on serving."""
+    workload = make("deployment", 3)
+    before = workload.uids()
+    ran = inplace.run("set", "image", workload.name, f"main={images[3]}", timeout=90 * SLOWLY)
+    assert ran.code == 3
+    assert images[3] in ran.stderr and "--undo" in ran.stderr
+    (failed,) = (pod for pod in workload.pods() if image_of(pod) == images[3])
+    assert f'pod "{failed["metadata"]["name"]}"' in ran.stderr
+    assert len(workload.ready()) == 2
+    again = inplace.run("set", "image", workload.name, f"main={images[3]}")
+    assert again.code == 3 and images[3] in again.stderr
+    assert_done(inplace.run("rollout", workload.name, "--undo"))
+    workload.assert_runs(images[0])
+    assert workload.uids() == before
+
+
+def test_another_person(cluster, make, by_proxy, proxy, inplace, images, folder):
+    """Is refused, with the first one's name; and so is an update to other images."""
+    workload = make("deployment")
+    certificate = cluster.control_plane.authority.issue("bob", "/O=system:masters/CN=bob")
+    path = cluster.control_plane.write_kubeconfig(folder / "bob.conf", certificate=certificate)
+    interrupted(by_proxy, proxy, workload, images[1], 2)
+    record = workload.record()
+    for arguments in (["set", "image", workload.name, f"main={images[1]}"], ["rollout", workload.name, "--undo"]):
+        ran = Inplace(path, folder).run(*arguments)
+        assert (ran.code, "lab-admin" in ran.stderr) == (1, True), ran.stderr
+    ran = inplace.run("set", "image", workload.name, f"main={images[2]}")
+    assert ran.code == 1 and "other images" in ran.stderr
+    assert workload.record() == record
+    assert_done(inplace.run("rollout", workload.name))
+    workload.assert_runs(images[1])
+
+
+def test_signal(make, inplace, images):
+    """Ctrl-C leaves it where it is, and says how it goes on."""
+    workload = make("statefulset")
+    with inplace.start("set", "image", workload.name, f"main={images[1]}") as child:
+        assert "updating" in child.stdout.readline()
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=30 * SLOWLY)
+    assert child.returncode == 130
+    assert f"/{workload.app} --undo" in errors
+    assert_done(inplace.run("rollout", workload.name))
+    workload.assert_runs(images[1])
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
+def test_a_template_that_is_there(make, inplace, images, kind):
+    """A strategy that leaves the pods alone stays as it is."""
+    workload = make(kind)
+    held = {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}
+    workload.patch({"spec": {"paused": True} if kind == "deployment" else held})
+    wait_observed(workload)
+    before, strategy = workload.uids(), workload.strategy()
+    ran = inplace.run("rollout", workload.name)
+    assert ran.code == 0 and "already" in ran.stdout
+    workload.patch(set_template(images[1]))
+    wait_observed(workload)
+    assert_done(inplace.run("rollout", workload.name))
+    assert [image_of(pod) for pod in workload.ready()] == [images[1]] * workload.n_pods
+    assert workload.uids() == before and workload.strategy() == strategy
+    # A Deployment that is paused goes on without replacing a pod.
+    if kind == "deployment":
+        workload.patch({"spec": {"paused": False}})
+        workload.assert_runs(images[1])
+        assert workload.uids() == before
+
+
+def set_template(image: str, **more: Any) -> Object:
+    return {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": image, **more}]}}}}
+
+
+def wait_observed(workload: Workload) -> None:
+    workload.kube.wait_for(
+        workload.path,
+        lambda one: one["status"]["observedGeneration"] == one["metadata"]["generation"],
+        30 * SLOWLY,
+    )
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
+def test_edited_meanwhile(cluster, make, by_proxy, proxy, inplace, images, kind):
+    """Another client's template wins: the workload goes back to its controller, which brings the pods there."""
+    workload = make(kind)
+    strategy = workload.strategy()
+    interrupted(by_proxy, proxy, workload, images[1], 2)
+    workload.patch(set_template(images[2], env=[{"name": "A", "value": "b"}]))
+    ran = inplace.run("rollout", workload.name)
+    assert ran.code == 3
+    assert "another client has changed its template in spec.containers[0].env" in ran.stderr
+    assert workload.strategy() == strategy
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
+    wait_until(lambda: len(workload.ready()) == workload.n_pods, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[2])
+
+
+def test_resumed_meanwhile(cluster, make, by_proxy, proxy, inplace, images):
+    """Who resumes a Deployment gives it back to its controller."""
+    workload = make("deployment")
+    interrupted(by_proxy, proxy, workload, images[1], 3)
+    cluster.kubectl("rollout", "resume", workload.name)
+    ran = inplace.run("rollout", workload.name)
+    assert ran.code == 3 and "let its controller go on" in ran.stderr
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
+    wait_until(lambda: len(workload.ready()) == workload.n_pods, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[0])
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_scaled_and_deleted_meanwhile(cluster, make, by_proxy, proxy, inplace, images, kind):
+    """As by a HorizontalPodAutoscaler and an eviction: the pods that come have the new image in the end."""
+    workload = make(kind)
+    interrupted(by_proxy, proxy, workload, images[1], 3)
+    cluster.kubectl("scale", workload.name, "--replicas=3")
+    gone, kept = sorted(pod["metadata"]["name"] for pod in workload.pods())[:2]
+    uid = workload.kube.get(f"{PODS}/{kept}")["metadata"]["uid"]
+    workload.kube.delete(f"{PODS}/{gone}")
+    workload.n_pods = 3
+    assert_done(inplace.run("rollout", workload.name))
+    wait_until(lambda: len(workload.ready()) == 3, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[1])
+    assert uid in workload.uids()
+
+
+def test_disruption_budget(cluster, make, inplace, images):
+    """Nothing is taken out of service that the budget needs; a time-out leaves the rest to a next run."""
+    workload = make("deployment")
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": workload.app},
+        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": workload.app}}},
+    }
+    path = cluster.admin.path_of(cluster.admin.create(budget))
+    cluster.admin.wait_for(path, lambda one: one.get("status", {}).get("currentHealthy") == 2, 30 * SLOWLY)
+    ran = inplace.run("set", "image", workload.name, f"main={images[1]}", "--timeout=8s")
+    assert ran.code == 124 and f'PodDisruptionBudget "{workload.app}"' in ran.stdout
+    assert [image_of(pod) for pod in workload.pods()] == [images[0]] * 2
+    cluster.admin.patch(path, {"spec": {"minAvailable": 1}})
+    assert_done(inplace.run("rollout", workload.name))
+    workload.assert_runs(images[1])
+    cluster.admin.delete(path)
+
+
+def test_missing_rights(cluster, make, images, folder):
+    """Are found before anything has changed."""
+    workload = make("deployment")
+    names = {"name": workload.app}
+    rules = [
+        {"apiGroups": ["apps", "policy", ""], "resources": ["*"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": ["apps"], "resources": ["*"], "verbs": ["patch"]},
+    ]
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": names, "rules": rules}
+    subject = {"kind": "User", "name": "carol", "apiGroup": "rbac.authorization.k8s.io"}
+    binding = {**role, "kind": "RoleBinding", "subjects": [subject]}
+    binding["roleRef"] = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", **names}
+    del binding["rules"]
+    cluster.admin.create(role)
+    cluster.admin.create(binding)
+    certificate = cluster.control_plane.authority.issue("carol", "/CN=carol")
+    path = cluster.control_plane.write_kubeconfig(folder / "carol.conf", certificate=certificate)
+    ran = Inplace(path, folder).run("set", "image", workload.name, f"main={images[1]}")
+    assert ran.code == 1 and 'cannot patch resource "pods"' in ran.stderr
+    assert workload.record() is None and workload.strategy() == (False, None)
+
+
+def test_api_server_restarts_meanwhile(cluster, make, inplace, images):
+    workload = make("deployment", 3)
+    before = workload.uids()
+    with inplace.start("set", "image", workload.name, f"main={images[1]}") as child:
+        assert "updating" in child.stdout.readline()
+        cluster.control_plane.apiserver.kill9()
+        cluster.control_plane.apiserver.start()
+        _, errors = child.communicate(timeout=120 * SLOWLY)
+    assert child.returncode == 0, errors
+    workload.assert_runs(images[1])
+    assert workload.uids() == before
+
+
+def test_partition(make, inplace, images):
+    """Lower ordinals keep their image, also when they are made again; a second command updates them."""
+    workload = make("statefulset", 3)
+    before = workload.uids()
+    assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--partition=2"))
+    assert [image_of(pod) for pod in sorted(workload.ready(), key=lambda pod: pod["metadata"]["name"])] == [
+        images[0],
+        images[0],
+        images[1],
+    ]
+    assert workload.strategy()[1]["rollingUpdate"]["partition"] == 2
+    assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--partition=0"))
+    workload.assert_runs(images[1])
+    assert workload.uids() == before
+
+
+def test_bare_pod(cluster, make, inplace, images):
+    owned = make("deployment").pods()[0]["metadata"]["name"]
+    ran = inplace.run("set", "image", f"pod/{owned}", f"main={images[1]}")
+    assert ran.code == 1 and "a controller owns it" in ran.stderr
+    cluster.node.run_pod("bare", images[0], until_term())
+    before = cluster.admin.get(f"{PODS}/bare")["metadata"]["uid"]
+    assert_done(inplace.run("set", "image", "pod/bare", f"main={images[1]}"))
+    assert_done(inplace.run("rollout", "pod/bare", "--undo"))
+    pod = cluster.admin.get(f"{PODS}/bare")
+    assert (pod["metadata"]["uid"], image_of(pod)) == (before, images[0])
+    assert pod["status"]["containerStatuses"][0]["image"] == images[0]
+    cluster.admin.delete(f"{PODS}/bare")
