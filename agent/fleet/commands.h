@@ -14,6 +14,9 @@
 /* Shows what each pod should run, and runs. */
 int command_status(Session *session, const Flags *flags);
 
+/* Has images pulled on nodes, follows that, or takes it back. */
+int command_preload(Session *session, const Flags *flags);
+
 /* Shows which images are on which nodes. */
 int command_images(Session *session, const Flags *flags);
 

@@ -18,6 +18,7 @@
 
 typedef enum FleetCommand {
         FLEET_STATUS,
+        FLEET_PRELOAD,
         FLEET_IMAGES,
         FLEET_RESTART,
         FLEET_SET_IMAGE,
@@ -50,6 +51,10 @@ typedef struct Flags {
         const char *nodes;           /* separated by commas */
         const char *containers;      /* separated by commas */
         const char *max_unavailable; /* "2", "25%" */
+        const char *like;            /* a workload */
+        const char *parallelism, *max_failures;
+        int64_t ttl_sec;
+        bool withdraw;
 
         char **arguments; /* with the words of the command */
         int n_arguments;

@@ -46,6 +46,10 @@ static const Command commands[] = {
           "Goes on with an update in place, or undoes it.\n"
           "Where none has begun, it brings the pods to a template that its controller leaves alone: of a\n"
           "Deployment that is paused, or a StatefulSet or DaemonSet with OnDelete.\n" },
+        { "preload", FLEET_PRELOAD, 1, INT_MAX, command_preload, "preload IMAGE...",
+          "Has images pulled on nodes before they are needed, and waits for that.\n"
+          "Of all nodes, unless --nodes, --selector or --like says which. What ends this command does not\n"
+          "end the pulls: --watch follows them again, --withdraw takes the request back.\n" },
         { "images", FLEET_IMAGES, 0, INT_MAX, command_images, "images [IMAGE...]",
           "Shows which images are on which nodes, by the status of their NodeImages.\n"
           "An image without tag and digest means all its tags. Labels are those of the nodes.\n" },

@@ -196,6 +196,10 @@ bool session_is_dry_run(const Session *session) {
         return session->is_dry_run;
 }
 
+KubeClient *session_client(const Session *session) {
+        return session->client;
+}
+
 bool session_is_ended(const Session *session) {
         return session->is_ended;
 }

@@ -50,6 +50,9 @@ const char *session_target(const Session *session);
 
 bool session_is_dry_run(const Session *session);
 
+/* For requests that run while session_wait() waits. They are not sent as a dry run by themselves. */
+KubeClient *session_client(const Session *session);
+
 /* One request each. *ret is owned by the caller, and may be NULL if the answer does not matter. What the
  * server refuses because it is busy (Retry-After) is sent again, a few times. */
 int session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr);

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What a NodeImage says of an image that is to be preloaded, what is to be written into it, which nodes
+ * are next, and when it is over
+ *
+ * A request has a version: the status of another version is about something else. Each request raises
+ * it, but for one that goes on already, which is joined. Pure.
+ */
+
+#include <json-c/json_types.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/base/error.h"
+#include "agent/image/image-ref.h"
+
+#define PRELOAD_SECRETS_MAX ((size_t) 32)
+#define PRELOAD_IMAGES_MAX ((size_t) 64)
+
+typedef enum PreloadPhase {
+        PRELOAD_ABSENT,  /* the NodeImage does not have it */
+        PRELOAD_WAITING, /* the node has not begun */
+        PRELOAD_PULLING,
+        PRELOAD_SUCCEEDED,
+        PRELOAD_FAILED,
+        _PRELOAD_PHASE_MAX,
+} PreloadPhase;
+
+/* As a NodeImage calls it; owned. */
+typedef struct PreloadImage {
+        char *name; /* without tag */
+        char *tag;  /* or digest */
+} PreloadImage;
+
+int preload_image_parse(const char *reference, PreloadImage *ret, Error *reterr);
+void preload_image_done(PreloadImage *image);
+
+/* What each request has in common. Borrowed. */
+typedef struct PreloadTerms {
+        const char *namespace; /* of the secrets */
+        const char *const *secrets;
+        size_t n_secrets;
+        int64_t ttl_sec;
+        int64_t now_sec;
+} PreloadTerms;
+
+/* An image in a NodeImage. */
+typedef struct PreloadEntry {
+        bool has_images, has_name, has_secrets; /* these are in the spec */
+        size_t n_tags;                          /* of that name */
+        size_t tag_index;                       /* unless it is absent */
+        uint32_t missing_secrets;               /* bits, in the order of the terms */
+        int64_t version;                        /* in the spec */
+        int64_t next_version;
+        char *owner; /* the uid of the last ImagePullJob that requested it, or NULL; owned */
+        PreloadPhase phase;
+        int64_t percent;
+        char *message; /* why it failed, or waits; NULL: nothing is said. Owned. */
+} PreloadEntry;
+
+int preload_entry_read(json_object *node_image, const PreloadImage *image,
+                       const PreloadTerms *terms, PreloadEntry *ret);
+void preload_entry_done(PreloadEntry *entry);
+
+/* It can be waited for as it is. */
+bool preload_entry_is_under_way(const PreloadEntry *entry);
+
+/* A JSON patch of the NodeImage in that version, which requests those of its images that are not under
+ * way, or takes them back; NULL: nothing is to be done. The caller owns *ret. Of images with one name
+ * only one is taken back at a time. */
+int preload_patch_request(const PreloadImage *images, const PreloadEntry *entries, size_t n,
+                          const PreloadTerms *terms, const char *version, json_object **ret);
+int preload_patch_withdraw(const PreloadImage *images, const PreloadEntry *entries, size_t n,
+                           const char *version, json_object **ret);
+
+/* Of nodes. */
+typedef struct PreloadCounts {
+        size_t n_idle; /* not requested yet */
+        size_t n_running;
+        size_t n_done;
+        size_t n_failed;
+} PreloadCounts;
+
+typedef struct PreloadLimits {
+        size_t parallelism;
+        size_t max_failures;
+} PreloadLimits;
+
+/* How many more nodes may begin. */
+size_t preload_room(const PreloadCounts *counts, const PreloadLimits *limits);
+/* Nothing more will come. */
+bool preload_is_over(const PreloadCounts *counts, const PreloadLimits *limits);
+
+/* Why nodes have failed, each reason once: what a message begins with, if that is one word and a colon,
+ * as agents write it; else the whole message. */
+typedef struct PreloadReasons {
+        struct PreloadReason {
+                char *reason;
+                char *message; /* of the first node */
+                char *nodes;   /* some of them */
+                size_t n_nodes;
+        } * items;
+        size_t n_items;
+} PreloadReasons;
+
+#define PRELOAD_REASONS_INIT ((PreloadReasons){ .items = NULL })
+
+int preload_reasons_add(PreloadReasons *reasons, const char *node, const char *message);
+/* "NotFound on 3 nodes (node-1, node-2, node-5): ...", a line each. The caller owns *ret. */
+int preload_reasons_format(const PreloadReasons *reasons, char **ret);
+void preload_reasons_done(PreloadReasons *reasons);

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What is read from NodeImages and written into them to have an image preloaded, and on which nodes. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/fleet/preload-plan.h"
+
+static PreloadImage images[] = { { (char *) "r.io/app", (char *) "2" },
+                                 { (char *) "r.io/app", (char *) "3" },
+                                 { (char *) "nginx", (char *) "1" } };
+static const char *const secrets[] = { "one", "two" };
+static const PreloadTerms terms = { .namespace = "ns", .ttl_sec = 60, .now_sec = 0 };
+static const PreloadTerms with_secrets = {
+        .namespace = "ns", .secrets = secrets, .n_secrets = 2, .ttl_sec = 60
+};
+
+/* With ' for ". */
+static json_object *parse(const char *text) {
+        cleanup(free_p) char *copy = strdup(text);
+        json_object *json;
+
+        for (char *at = copy; *at; at++)
+                if (*at == '\'')
+                        *at = '"';
+        json = json_tokener_parse(copy);
+        if (!json)
+                fail_msg("not JSON: %s", copy);
+        return json;
+}
+
+static void assert_json(const char *name, json_object *json, const char *expected) {
+        cleanup(json_object_put_p) json_object *other = expected ? parse(expected) : NULL;
+
+        if (!json_object_equal(json, other))
+                fail_msg("%s: %s", name,
+                         json_object_to_json_string_ext(json,
+                                                        JSON_C_TO_STRING_PLAIN |
+                                                                JSON_C_TO_STRING_NOSLASHESCAPE));
+}
+
+#define SPEC(tags) "'spec':{'images':{'r.io/app':{'tags':[" tags "]}}}"
+#define STATUS(tags) ",'status':{'imageStatuses':{'r.io/app':{'tags':[" tags "]}}}"
+#define GUARD "{'op':'replace','path':'/metadata/resourceVersion','value':'7'}"
+#define PATH "/spec/images/r.io~1app"
+#define NEW(version)                                                       \
+        "{'tag':'2','createdAt':'1970-01-01T00:00:00Z','version':" version \
+        ",'imagePullPolicy':'IfNotPresent','pullPolicy':{'ttlSecondsAfterFinished':60}}"
+#define RAISE(index, version) \
+        "[" GUARD ",{'op':'add','path':'" PATH "/tags/" index "/version','value':" version "}]"
+
+/* clang-format off */
+static const struct {
+        const char *name, *node_image;
+        PreloadPhase phase;
+        int64_t version, next_version;
+        const char *request, *withdrawal; /* NULL: nothing is to be written */
+} entries[] = {
+        { "no spec", "{}", PRELOAD_ABSENT, 0, 0,
+          "[" GUARD ",{'op':'add','path':'/spec/images','value':{}},{'op':'add','path':'" PATH "','value':{}},"
+          "{'op':'add','path':'" PATH "/tags','value':[]},{'op':'add','path':'" PATH "/tags/-','value':" NEW("0") "}]", NULL },
+        { "other images", "{'spec':{'images':{'r.io/apps':{'tags':[{'tag':'2'}]}}}}", PRELOAD_ABSENT, 0, 0,
+          "[" GUARD ",{'op':'add','path':'" PATH "','value':{}},"
+          "{'op':'add','path':'" PATH "/tags','value':[]},{'op':'add','path':'" PATH "/tags/-','value':" NEW("0") "}]", NULL },
+        { "other tags", "{" SPEC("{'tag':'1'}") "}", PRELOAD_ABSENT, 0, 0,
+          "[" GUARD ",{'op':'add','path':'" PATH "/tags/-','value':" NEW("0") "}]", NULL },
+        { "withdrawn before", "{" SPEC("{'tag':'1'}") STATUS("{'tag':'2','version':4,'completionTime':'x','phase':'Succeeded'}") "}",
+          PRELOAD_ABSENT, 0, 5, "[" GUARD ",{'op':'add','path':'" PATH "/tags/-','value':" NEW("5") "}]", NULL },
+        { "requested", "{" SPEC("{'tag':'2'}") "}", PRELOAD_WAITING, 0, 1, NULL,
+          "[" GUARD ",{'op':'remove','path':'" PATH "'}]" },
+        { "of another version", "{" SPEC("{'tag':'1'},{'tag':'2','version':3}")
+          STATUS("{'tag':'2','version':2,'completionTime':'x','phase':'Failed'}") "}", PRELOAD_WAITING, 3, 4, NULL,
+          "[" GUARD ",{'op':'remove','path':'" PATH "/tags/1'}]" },
+        { "pulled", "{" SPEC("{'tag':'2'}") STATUS("{'tag':'2','phase':'Pulling','progress':7}") "}",
+          PRELOAD_PULLING, 0, 1, NULL, "[" GUARD ",{'op':'remove','path':'" PATH "'}]" },
+        { "waits", "{" SPEC("{'tag':'2'}") STATUS("{'tag':'2','phase':'Waiting'}") "}",
+          PRELOAD_WAITING, 0, 1, NULL, "[" GUARD ",{'op':'remove','path':'" PATH "'}]" },
+        { "there", "{" SPEC("{'tag':'2','version':1}") STATUS("{'tag':'2','phase':'Succeeded','version':1,'completionTime':'x'}") "}",
+          PRELOAD_SUCCEEDED, 1, 2, RAISE("0", "2"), "[" GUARD ",{'op':'remove','path':'" PATH "'}]" },
+        { "failed", "{" SPEC("{'tag':'1'},{'tag':'2'}") STATUS("{'tag':'2','phase':'Failed','completionTime':'x'}") "}",
+          PRELOAD_FAILED, 0, 1, RAISE("1", "1"), "[" GUARD ",{'op':'remove','path':'" PATH "/tags/1'}]" },
+        { "other types", "{'spec':{'images':{'r.io/app':[]}},'status':7}", PRELOAD_ABSENT, 0, 0,
+          "[" GUARD ",{'op':'add','path':'" PATH "','value':{}},"
+          "{'op':'add','path':'" PATH "/tags','value':[]},{'op':'add','path':'" PATH "/tags/-','value':" NEW("0") "}]", NULL },
+};
+/* clang-format on */
+
+static void test_entries(void **state) {
+        for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
+                cleanup(json_object_put_p) json_object *object = parse(entries[i].node_image);
+                cleanup(json_object_put_p) json_object *request = NULL, *withdrawal = NULL;
+                cleanup(preload_entry_done) PreloadEntry entry = { .owner = NULL };
+
+                assert_int_equal(preload_entry_read(object, &images[0], &terms, &entry), 0);
+                if (entry.phase != entries[i].phase || entry.version != entries[i].version ||
+                    entry.next_version != entries[i].next_version)
+                        fail_msg("%s: %d %lld %lld", entries[i].name, entry.phase,
+                                 (long long) entry.version, (long long) entry.next_version);
+                assert_int_equal(preload_patch_request(&images[0], &entry, 1, &terms, "7",
+                                                       &request),
+                                 0);
+                assert_json(entries[i].name, request, entries[i].request);
+                assert_int_equal(preload_patch_withdraw(&images[0], &entry, 1, "7", &withdrawal),
+                                 0);
+                assert_json(entries[i].name, withdrawal, entries[i].withdrawal);
+        }
+}
+
+static void read_all(const char *node_image, const PreloadTerms *of, PreloadEntry *ret) {
+        cleanup(json_object_put_p) json_object *object = parse(node_image);
+
+        for (size_t i = 0; i < 3; i++)
+                assert_int_equal(preload_entry_read(object, &images[i], of, &ret[i]), 0);
+}
+
+/* Later steps find what earlier ones have made. */
+static void test_several_images(void **state) {
+        PreloadEntry several[3];
+        cleanup(json_object_put_p) json_object *steps = NULL;
+        static const char *const paths[] = { "/metadata/resourceVersion",
+                                             "/spec/images",
+                                             PATH,
+                                             PATH "/tags",
+                                             PATH "/tags/-",
+                                             PATH "/tags/-",
+                                             "/spec/images/nginx",
+                                             "/spec/images/nginx/tags",
+                                             "/spec/images/nginx/tags/-" };
+
+        read_all("{}", &terms, several);
+        assert_int_equal(preload_patch_request(images, several, 3, &terms, "7", &steps), 0);
+        assert_int_equal(json_object_array_length(steps), 9);
+        for (size_t i = 0; i < 9; i++)
+                assert_string_equal(json_object_get_string(json_object_object_get(
+                                            json_object_array_get_idx(steps, i), "path")),
+                                    paths[i]);
+        for (size_t i = 0; i < 3; i++)
+                preload_entry_done(&several[i]);
+}
+
+/* Its index would be another one after the first step. */
+static void test_one_of_a_name_is_withdrawn_at_a_time(void **state) {
+        PreloadEntry several[3];
+        cleanup(json_object_put_p) json_object *steps = NULL;
+
+        read_all("{" SPEC("{'tag':'2'},{'tag':'3'}") "}", &terms, several);
+        assert_int_equal(preload_patch_withdraw(images, several, 3, "7", &steps), 0);
+        assert_json("two", steps, "[" GUARD ",{'op':'remove','path':'" PATH "/tags/0'}]");
+        for (size_t i = 0; i < 3; i++)
+                preload_entry_done(&several[i]);
+}
+
+/* clang-format off */
+static const struct {
+        const char *secrets; /* of the image */
+        const char *steps; /* for them */
+} kept[] = {
+        { "", "{'op':'add','path':'" PATH "/pullSecrets','value':[{'namespace':'ns','name':'one'},{'namespace':'ns','name':'two'}]}," },
+        { "{'namespace':'ns','name':'two'}", "{'op':'add','path':'" PATH "/pullSecrets/-','value':{'namespace':'ns','name':'one'}}," },
+        { "{'namespace':'other','name':'one'},{'namespace':'ns','name':'two'}",
+          "{'op':'add','path':'" PATH "/pullSecrets/-','value':{'namespace':'ns','name':'one'}}," },
+        { "{'namespace':'ns','name':'two'},{'namespace':'ns','name':'one'}", NULL },
+};
+/* clang-format on */
+
+/* One that goes on without a secret is requested anew. */
+static void test_secrets(void **state) {
+        for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+                cleanup(preload_entry_done) PreloadEntry entry = { .owner = NULL };
+                cleanup(json_object_put_p) json_object *object = NULL, *steps = NULL;
+                char text[1024];
+
+                (void) snprintf(text, sizeof(text),
+                                "{'spec':{'images':{'r.io/app':{'tags':[{'tag':'2'}]%s%s%s}}}}",
+                                kept[i].secrets[0] ? ",'pullSecrets':[" : "", kept[i].secrets,
+                                kept[i].secrets[0] ? "]" : "");
+                object = parse(text);
+                assert_int_equal(preload_entry_read(object, &images[0], &with_secrets, &entry), 0);
+                assert_int_equal(preload_entry_is_under_way(&entry), !kept[i].steps);
+                assert_int_equal(preload_patch_request(&images[0], &entry, 1, &with_secrets, "7",
+                                                       &steps),
+                                 0);
+                (void) snprintf(text, sizeof(text),
+                                "[" GUARD ",%s"
+                                "{'op':'add','path':'" PATH "/tags/0/version','value':1}]",
+                                kept[i].steps ?: "");
+                assert_json(kept[i].secrets, steps, kept[i].steps ? text : NULL);
+        }
+}
+
+static const struct {
+        PreloadCounts counts;
+        PreloadLimits limits;
+        size_t room;
+        bool is_over;
+} shares[] = {
+        /* idle, running, done, failed */
+        { { 0, 0, 0, 0 }, { 10, SIZE_MAX }, 0, true },
+        { { 5, 0, 0, 0 }, { 10, SIZE_MAX }, 5, false },
+        { { 50, 0, 0, 0 }, { 10, SIZE_MAX }, 10, false },
+        { { 50, 8, 0, 0 }, { 10, SIZE_MAX }, 2, false },
+        { { 50, 10, 9, 9 }, { 10, SIZE_MAX }, 0, false },
+        { { 50, 12, 0, 0 }, { 10, SIZE_MAX }, 0, false },
+        { { 0, 3, 9, 0 }, { 10, SIZE_MAX }, 0, false },
+        { { 0, 0, 9, 3 }, { 10, SIZE_MAX }, 0, true },
+        { { 5, 1, 0, 2 }, { 10, 2 }, 5, false },
+        { { 5, 1, 0, 3 }, { 10, 2 }, 0, false },
+        { { 5, 0, 0, 3 }, { 10, 2 }, 0, true },
+        { { 5, 0, 0, 1 }, { 10, 0 }, 0, true },
+        { { 5, 0, 3, 0 }, { 1, 0 }, 1, false },
+};
+
+static void test_next_nodes(void **state) {
+        for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++)
+                if (preload_room(&shares[i].counts, &shares[i].limits) != shares[i].room ||
+                    preload_is_over(&shares[i].counts, &shares[i].limits) != shares[i].is_over)
+                        fail_msg("row %zu", i);
+}
+
+static void test_reasons(void **state) {
+        cleanup(preload_reasons_done) PreloadReasons reasons = PRELOAD_REASONS_INIT;
+        cleanup(free_p) char *text = NULL, *empty = NULL;
+
+        assert_int_equal(preload_reasons_format(&reasons, &empty), 0);
+        assert_string_equal(empty, "");
+        for (int i = 1; i <= 7; i++) {
+                char node[8];
+
+                (void) snprintf(node, sizeof(node), "n%d", i);
+                assert_int_equal(preload_reasons_add(&reasons, node,
+                                                     i == 1 ? "NotFound: of n1"
+                                                            : "NotFound: other"),
+                                 0);
+        }
+        assert_int_equal(preload_reasons_add(&reasons, "m", "the disk: full"), 0);
+        assert_int_equal(preload_reasons_format(&reasons, &text), 0);
+        assert_string_equal(text, "NotFound on 7 nodes (n1, n2, n3, n4, n5, ...): of n1\n"
+                                  "the disk: full on 1 node (m)\n");
+}
+
+static void test_names(void **state) {
+        cleanup(preload_image_done) PreloadImage hub = { .name = NULL }, digest = { .name = NULL };
+        cleanup(error_done) Error error = ERROR_INIT;
+        PreloadImage bad;
+
+        assert_int_equal(preload_image_parse("docker.io/library/nginx", &hub, NULL), 0);
+        assert_string_equal(hub.name, "nginx");
+        assert_string_equal(hub.tag, "latest");
+        assert_int_equal(preload_image_parse(
+                                 "r.io/app:1@sha256:"
+                                 "0123456789012345678901234567890123456789012345678901234567890123",
+                                 &digest, NULL),
+                         0);
+        assert_string_equal(digest.name, "r.io/app");
+        assert_int_equal(strncmp(digest.tag, "sha256:", 7), 0);
+        assert_true(preload_image_parse("No Image", &bad, &error) < 0);
+        assert_int_equal(error.kind, ERROR_INVALID);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_entries),
+                cmocka_unit_test(test_several_images),
+                cmocka_unit_test(test_one_of_a_name_is_withdrawn_at_a_time),
+                cmocka_unit_test(test_secrets),
+                cmocka_unit_test(test_next_nodes),
+                cmocka_unit_test(test_reasons),
+                cmocka_unit_test(test_names),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
