@@ -565,7 +565,7 @@ int main(void) {
         const size_t n_each = sizeof(each) / sizeof(each[0]);
         const size_t n_refusals = sizeof(refusals) / sizeof(refusals[0]);
         struct CMUnitTest
-                tests[sizeof(refusals) / sizeof(refusals[0]) + sizeof(each) / sizeof(each[0]) + 12];
+                tests[sizeof(refusals) / sizeof(refusals[0]) + sizeof(each) / sizeof(each[0]) + 13];
         size_t n = 0;
 
         for (; n < n_refusals; n++)
