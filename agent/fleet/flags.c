@@ -221,6 +221,20 @@ int flags_parse(int argc, char **argv, Flags *ret, Error *reterr) {
         return 0;
 }
 
+const FlagSpec *flags_find_awaiting(const char *word) {
+        for (size_t i = 0; i < n_flag_specs; i++) {
+                const FlagSpec *spec = &flag_specs[i];
+                bool is_long = strncmp(word, "--", 2) == 0 && strcmp(word + 2, spec->name) == 0;
+                bool is_letter =
+                        spec->letter && word[0] == '-' && word[1] == spec->letter && !word[2];
+
+                if (spec->type != FLAG_BOOL && (is_long || is_letter))
+                        return spec;
+        }
+
+        return NULL;
+}
+
 int flags_check(const Flags *flags, FleetCommand command, Error *reterr) {
         for (size_t i = 0; i < n_flag_specs; i++)
                 if ((flags->given & UINT64_C(1) << i) && !(flag_specs[i].commands & 1u << command))

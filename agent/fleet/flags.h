@@ -26,7 +26,6 @@ typedef enum FleetCommand {
         FLEET_DOCTOR,
         FLEET_VERSION,
         FLEET_HELP,
-        FLEET_COMPLETE,
         _FLEET_COMMAND_MAX,
 } FleetCommand;
 
@@ -87,6 +86,9 @@ extern const size_t n_flag_specs;
 
 /* Moves the flags in argv to its front. */
 int flags_parse(int argc, char **argv, Flags *ret, Error *reterr);
+
+/* The flag of a word such as "-n" or "--namespace", whose value is the next word; NULL: it is none. */
+const FlagSpec *flags_find_awaiting(const char *word);
 
 /* Refused if a flag was given that the command does not have. */
 int flags_check(const Flags *flags, FleetCommand command, Error *reterr);

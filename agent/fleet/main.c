@@ -6,6 +6,7 @@
  * The table of commands, help, and the exit status.
  */
 
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <locale.h>
@@ -68,6 +69,7 @@ static const Command commands[] = {
 };
 /* clang-format on */
 
+#define MAX_COMMAND_WORDS 3 /* with "help" */
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
 static int count_words(const char *words) {
@@ -168,6 +170,88 @@ static int print_help_of(char **arguments, int n_arguments) {
         return EXIT_STATUS_DONE;
 }
 
+/* What cobra, and so kubectl, calls a directive. */
+#define COMPLETE_FILES ":0"
+#define COMPLETE_NO_FILES ":4"
+
+static bool begins_with(const char *text, const char *start) {
+        return strncmp(text, start, strlen(start)) == 0;
+}
+
+static void complete_flags(const Command *command, const char *current) {
+        for (size_t i = 0; i < n_flag_specs; i++) {
+                const FlagSpec *spec = &flag_specs[i];
+
+                if (command ? spec->commands & 1u << command->id : spec->commands == FLAG_OF_ALL)
+                        if (begins_with(spec->name, current + strspn(current, "-")))
+                                printf("--%s\t%s\n", spec->name, spec->help);
+        }
+}
+
+/* The word that follows those that are there; of "set image" it is "image" after "set". */
+static void complete_commands(char **words, int n_words, const char *current) {
+        const char *before = "";
+
+        for (size_t i = 0; i < N_COMMANDS; i++) {
+                const char *rest = commands[i].words;
+                int n = 0;
+
+                for (; n < n_words && begins_with(rest, words[n]) && rest[strlen(words[n])] == ' ';
+                     n++)
+                        rest += strlen(words[n]) + 1;
+                if (n < n_words || !begins_with(rest, current) || strcmp(rest, before) == 0)
+                        continue;
+
+                before = rest;
+                printf("%.*s\t%.*s\n", (int) strcspn(rest, " "), rest,
+                       (int) strcspn(commands[i].help, "\n"), commands[i].help);
+        }
+}
+
+/* "a|b|c"; false: its values are not known. */
+static bool complete_values(const FlagSpec *spec, const char *current) {
+        const char *rest = spec->argument;
+
+        if (!strchr(rest, '|') || !islower((unsigned char) rest[0]))
+                return false;
+
+        for (; rest; rest = strchr(rest, '|') ? strchr(rest, '|') + 1 : NULL)
+                if (begins_with(rest, current))
+                        printf("%.*s\n", (int) strcspn(rest, "|"), rest);
+        return true;
+}
+
+/* Words up to the one that is completed, which may be empty. */
+static int complete(char **words, int n_words) {
+        const char *current = n_words > 0 ? words[n_words - 1] : "";
+        const FlagSpec *awaiting = NULL; /* the flag whose value the next word is */
+        const Command *command;
+        char *plain[MAX_COMMAND_WORDS];
+        int n_plain = 0;
+
+        for (int i = 0; i < n_words - 1; i++) {
+                bool is_value = awaiting != NULL;
+
+                awaiting = is_value ? NULL : flags_find_awaiting(words[i]);
+                if (!is_value && words[i][0] != '-' && n_plain < MAX_COMMAND_WORDS)
+                        plain[n_plain++] = words[i];
+        }
+
+        command = command_find(plain, n_plain);
+        if (awaiting)
+                return puts(complete_values(awaiting, current) ? COMPLETE_NO_FILES
+                                                               : COMPLETE_FILES),
+                       EXIT_STATUS_DONE;
+        if (current[0] == '-')
+                complete_flags(command, current);
+        else if (!command)
+                complete_commands(plain, n_plain, current);
+        else if (command->id == FLEET_HELP)
+                complete_commands(plain + 1, n_plain - 1, current);
+        puts(COMPLETE_NO_FILES);
+        return EXIT_STATUS_DONE;
+}
+
 static int check_usage(const Command *command, const Flags *flags) {
         cleanup(error_done) Error error = ERROR_INIT;
 
@@ -249,6 +333,10 @@ int main(int argc, char **argv) {
 
         (void) setlocale(LC_CTYPE, ""); /* which characters the terminal shows */
 
+        if (argc > 1 && strcmp(argv[1], "__complete") == 0) {
+                r = complete(argv + 2, argc - 2);
+                return fflush(stdout) == 0 ? r : EXIT_STATUS_FAILED;
+        }
         if (flags_parse(argc, argv, &flags, &error) < 0) {
                 complain("%s; try: kubectl inplace help", error_message(&error));
                 return EXIT_STATUS_USAGE;

@@ -61,6 +61,13 @@ def package(packages):
 
 
 @pytest.fixture(scope="session")
+def kubectl_packages(artifacts):
+    """{architecture: the Debian package of kubectl-inplace}"""
+    found = artifacts("deb").glob("kubectl-inplace_*.deb")
+    return {path.stem.rpartition("_")[2]: path for path in found}
+
+
+@pytest.fixture(scope="session")
 def newer_package(session_folder, package):
     """The same tree as a higher version."""
     folder = session_folder / "newer"
@@ -69,8 +76,9 @@ def newer_package(session_folder, package):
 
 
 @pytest.fixture(scope="session")
-def installed(session_folder, package):
-    """The files of the package, unpacked and not installed."""
+def installed(session_folder, package, kubectl_packages):
+    """The files of both packages, unpacked and not installed."""
     folder = session_folder / "unpacked"
-    subprocess.run(["dpkg-deb", "--extract", package, folder], check=True)
+    for one in (package, kubectl_packages[NATIVE]):
+        subprocess.run(["dpkg-deb", "--extract", one, folder], check=True)
     return folder

@@ -16,7 +16,9 @@ from conftest import REPOSITORY
 
 _ARTIFACTS = [
     *(rf"inplaced_.*_{architecture}\.deb" for architecture in ("amd64", "arm64")),
+    *(rf"kubectl-inplace_.*_{architecture}\.deb" for architecture in ("amd64", "arm64")),
     *(rf"inplaced-.*\.{machine}\.rpm" for machine in ("x86_64", "aarch64")),
+    *(rf"kubectl-inplace-.*\.{machine}\.rpm" for machine in ("x86_64", "aarch64")),
     r"inplaced-[0-9.]*\.oci\.tar",
     r"inplaced-[0-9.]*\.tgz",
     *(rf"inplaced-{path.name}\.yaml" for path in (REPOSITORY / "packaging/kubernetes/overlays").iterdir()),
@@ -44,10 +46,10 @@ def options_of(program, *command):
     return set(re.findall(r"(?m)^  (?:-\w, )?(--[a-z-]+)", run(program, *command, "--help")))
 
 
-def test_lintian(packages):
+def test_lintian(packages, kubectl_packages):
     """It finds no error and gives no warning."""
-    assert set(packages) == {"amd64", "arm64"}
-    for package in packages.values():
+    assert set(packages) == set(kubectl_packages) == {"amd64", "arm64"}
+    for package in (*packages.values(), *kubectl_packages.values()):
         said = run("lintian", "--fail-on", "error,warning", "--allow-root", "--profile", "debian", package)
         assert said == ""
 
@@ -60,10 +62,29 @@ def test_dependencies(packages):
     assert names["amd64"] >= {"libcurl4", "systemd", "libgrpc29", "libsystemd0", "libc6"}
 
 
-def test_same_files(packages):
+def test_dependencies_of_kubectl_inplace(packages, kubectl_packages):
+    """Nothing that only a node needs. The agent's package recommends it, and has none of its files."""
+    for architecture, package in kubectl_packages.items():
+        depends = run("dpkg-deb", "--field", package, "Depends")
+        names = {entry.split()[0] for entry in depends.split(",")}
+        assert names >= {"libcurl4", "libjson-c5", "libc6"}
+        assert names.isdisjoint({"libgrpc29", "systemd", "libmicrohttpd12"})
+        agent = packages[architecture]
+        assert run("dpkg-deb", "--field", agent, "Recommends").strip() == "kubectl-inplace"
+        assert files_in(agent).isdisjoint(files_in(package))
+
+
+def files_in(package):
+    """All that are not folders."""
+    lines = run("dpkg-deb", "--contents", package).splitlines()
+    return {line.split()[5] for line in lines if not line.startswith("d")}
+
+
+@pytest.mark.parametrize("name", ["packages", "kubectl_packages"])
+def test_same_files(name, request):
     """The packages differ in their programs alone."""
     listed = {}
-    for architecture, package in packages.items():
+    for architecture, package in request.getfixturevalue(name).items():
         assert run("dpkg-deb", "--field", package, "Architecture").strip() == architecture
         lines = run("dpkg-deb", "--contents", package).splitlines()
         listed[architecture] = {(line.split()[0], line.split()[5]) for line in lines}
@@ -95,14 +116,14 @@ def test_delay_of_restarts(installed, folder, n_restarts, seconds):
 
 
 def test_hardening(installed):
-    """Both programs are position independent, and what the loader has resolved is read-only."""
-    for program in ("inplaced", "inplacectl"):
+    """The programs are position independent, and what the loader has resolved is read-only."""
+    for program in ("inplaced", "inplacectl", "kubectl-inplace"):
         said = run("readelf", "--headers", "--dynamic", "--wide", installed / "usr/bin" / program)
         assert "Position-Independent Executable" in said and "BIND_NOW" in said and "GNU_RELRO" in said
 
 
 def test_no_path_of_the_build(installed):
-    for program in ("inplaced", "inplacectl"):
+    for program in ("inplaced", "inplacectl", "kubectl-inplace"):
         assert str(REPOSITORY).encode() not in (installed / "usr/bin" / program).read_bytes()
 
 
@@ -201,6 +222,39 @@ def test_words_of_inplacectl(installed, path, complete):
     assert complete(installed, path, "inplacectl", "-o", "") == {"table", "wide", "json", "yaml"}
     assert complete(installed, path, "inplacectl", "status", "--output", "j") == {"json"}
     assert complete(installed, path, "inplacectl", "pull", "--pull-policy", "") == {"Always", "IfNotPresent"}
+
+
+def in_kubectl(installed, path, program, *words):
+    """As kubectl asks its plugin."""
+    said = run(installed / "usr/bin/kubectl_complete-inplace", *words, env={"PATH": path}).splitlines()
+    assert said[-1] in (":0", ":4")
+    return {line.split("\t")[0] for line in said[:-1]}
+
+
+FLEET_COMMANDS = ("status", "images", "restart", "doctor", "version")
+
+
+def in_fleet_bash(installed, path, program, *words):
+    file = installed / "usr/share/bash-completion/completions" / program
+    said = run("bash", "-c", BASH, "bash", file, "_kubectl_inplace", program, *words, env={"PATH": path})
+    return set(said.split())
+
+
+@pytest.mark.parametrize("complete", [in_fleet_bash, in_zsh, in_fish, in_kubectl])
+def test_words_of_kubectl_inplace(installed, path, complete):
+    """Each flag of --help, for each command; commands, and values that are known."""
+    program = "kubectl-inplace"
+    commands = {word for word in complete(installed, path, program, "") if word}
+    assert commands >= {*FLEET_COMMANDS, "help"}
+    assert complete(installed, path, program, "help", "") >= {*FLEET_COMMANDS}
+    assert complete(installed, path, program, "-n", "x", "stat") == {"status"}
+    assert complete(installed, path, program, "status", "-o", "") == {"wide", "json", "yaml", "name"}
+    assert complete(installed, path, program, "restart", "--dry-run", "s") == {"server"}
+    for command in FLEET_COMMANDS:
+        said = run(installed / "usr/bin" / program, command, "--help")
+        known = set(re.findall(r"(?m)^  (?:-\w, |    )(--[a-z-]+)", said))
+        assert known >= {"--namespace", "--kubeconfig", "--help"}
+        assert complete(installed, path, program, command, "--") == known
 
 
 def test_checksums_and_help():

@@ -22,7 +22,12 @@ pytestmark = pytest.mark.skipif(not shutil.which("rpmbuild"), reason="there is n
 @pytest.fixture(scope="module")
 def packages(artifacts):
     """{architecture: file}"""
-    return {path.name.split(".")[-2]: path for path in artifacts("rpm").glob("*.rpm")}
+    return {path.name.split(".")[-2]: path for path in artifacts("rpm").glob("inplaced-*.rpm")}
+
+
+@pytest.fixture(scope="module")
+def kubectl_packages(artifacts):
+    return {path.name.split(".")[-2]: path for path in artifacts("rpm").glob("kubectl-inplace-*.rpm")}
 
 
 def query(package, *options):
@@ -61,6 +66,27 @@ def test_same_files(packages):
     }
     # Folders of the system belong to its own packages.
     assert not files & {"/usr/bin", "/usr/lib/systemd/system", "/usr/share/man", "/etc"}
+
+
+def test_kubectl_inplace(packages, kubectl_packages):
+    """A static program of its own; no file is in both packages, and the agent's recommends it."""
+    listed = {a: query(package, "--list").split() for a, package in kubectl_packages.items()}
+    assert set(listed) == set(MACHINES)
+    assert listed["x86_64"] == listed["aarch64"]
+    assert set(listed["x86_64"]) >= {
+        "/usr/bin/kubectl-inplace", "/usr/bin/kubectl_complete-inplace",
+        "/usr/share/man/man1/kubectl-inplace.1.gz", "/usr/share/man/man1/kubectl_complete-inplace.1.gz",
+        "/usr/share/bash-completion/completions/kubectl-inplace",
+        "/usr/share/zsh/site-functions/_kubectl-inplace",
+        "/usr/share/fish/vendor_completions.d/kubectl-inplace.fish",
+        "/usr/share/licenses/kubectl-inplace/LICENSE", "/usr/share/doc/kubectl-inplace/sbom.spdx.json",
+    }
+    for architecture, package in kubectl_packages.items():
+        assert set(query(packages[architecture], "--list").split()).isdisjoint(listed[architecture])
+        assert query(packages[architecture], "--recommends").split() == ["kubectl-inplace"]
+        requires = query(package, "--requires").splitlines()
+        assert [line for line in requires if ".so" in line or "systemd" in line] == []
+        assert query(package, "--scripts") == ""
 
 
 def test_requirements(packages):

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# Completion of kubectl-inplace in bash. The program itself says what there is, as it does for kubectl.
+
+_kubectl_inplace() {
+    local current=${COMP_WORDS[COMP_CWORD]} said
+
+    said=$("${COMP_WORDS[0]}" __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null) || return
+    mapfile -t COMPREPLY < <(compgen -W "$(sed '/^:/d; s/\t.*//' <<<"$said")" -- "$current")
+}
+
+complete -o bashdefault -o default -F _kubectl_inplace kubectl-inplace
