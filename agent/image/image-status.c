@@ -215,6 +215,24 @@ static int read_texts(json_object *entry, const char *name, ImageStatus *status)
         return 0;
 }
 
+/* Only the agent's own file has it. */
+static void read_on_demand(json_object *entry, ImageOnDemand *found) {
+        json_object *object = json_get(entry, "onDemand", json_type_object);
+        int64_t present = json_get_integer(object, "bytesPresent");
+        int64_t total = json_get_integer(object, "bytesTotal");
+
+        if (!object)
+                return;
+
+        found->n_layers = (unsigned) json_get_integer(object, "layers");
+        found->n_layers_all = (unsigned) json_get_integer(object, "allLayers");
+        found->is_counted = total > 0 && present >= 0 && present <= total;
+        if (found->is_counted) {
+                found->bytes_present = (uint64_t) present;
+                found->bytes_total = (uint64_t) total;
+        }
+}
+
 int image_status_from_json(json_object *entry, const char *name, ImageStatus *ret, Error *reterr) {
         cleanup(image_status_done) ImageStatus status = { 0 };
         int r;
@@ -227,6 +245,7 @@ int image_status_from_json(json_object *entry, const char *name, ImageStatus *re
         status.started_at = json_get_time(entry, "startTime");
         status.completed_at = json_get_time(entry, "completionTime");
         status.attempt = (unsigned) json_get_integer(entry, "attempt");
+        read_on_demand(entry, &status.on_demand);
         r = read_texts(entry, name, &status);
         if (r < 0)
                 return r;

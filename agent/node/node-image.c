@@ -313,6 +313,19 @@ static int print_spec_tag(const Image *image, FILE *file) {
         return print_json(file, desired_tag_to_json(desired_image(image), image));
 }
 
+/* Layers that are fetched on demand. NULL: no memory. */
+static json_object *on_demand_to_json(const ImageOnDemand *found) {
+        cleanup(json_object_put_p) json_object *object = json_object_new_object();
+        bool ok;
+
+        ok = object && add(object, "layers", json_object_new_int64(found->n_layers)) &&
+             add(object, "allLayers", json_object_new_int64(found->n_layers_all)) &&
+             (!found->is_counted ||
+              (add(object, "bytesPresent", json_object_new_int64((int64_t) found->bytes_present)) &&
+               add(object, "bytesTotal", json_object_new_int64((int64_t) found->bytes_total))));
+        return ok ? take_ptr(object) : NULL;
+}
+
 /* With what OpenKruise's objects have no place for. */
 static json_object *status_tag_to_json(const Image *image) {
         const ImageStatus *status = image_status(image);
@@ -324,6 +337,8 @@ static json_object *status_tag_to_json(const Image *image) {
         ok = object &&
              (status->attempt == 0 ||
               add(object, "attempt", json_object_new_int64(status->attempt))) &&
+             (status->on_demand.n_layers == 0 ||
+              add(object, "onDemand", on_demand_to_json(&status->on_demand))) &&
              (status->next_attempt_at == 0 ||
               add_text(object, "nextAttemptTime", rfc3339_format(status->next_attempt_at, time)));
         return ok ? take_ptr(object) : NULL;

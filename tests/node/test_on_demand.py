@@ -31,11 +31,11 @@ def lazy_image(session_folder, registry):
 
 @pytest.fixture
 def start_stargz(folder):
-    """start_stargz(no_background_fetch=…): the runtime, ready."""
+    """start_stargz(no_background_fetch=…): the runtime, ready, with containerd of this release."""
     started = []
 
-    def start(**options):
-        stargz = Stargz(folder / "stargz", snapshotter_options=options)
+    def start(release="1.6", **options):
+        stargz = Stargz(folder / "stargz", release=release, snapshotter_options=options)
         started.append(stargz)
         stargz.start()
         return stargz
@@ -60,6 +60,7 @@ def _read_all(stargz):
 def test_says_what_is_on_the_node(start_stargz, start_agent, lazy_image):
     stargz = start_stargz(no_background_fetch=True)
     agent = start_agent(stargz.endpoint)
+    agent.request(lazy_image, file="stays.yaml")  # a request of inplacectl ends with it
     pulled = agent.ctl("pull", lazy_image)
     assert pulled.returncode == 0
     assert "2 of 2 layers are fetched on demand, 0." in pulled.stdout
@@ -72,13 +73,17 @@ def test_says_what_is_on_the_node(start_stargz, start_agent, lazy_image):
     message = agent.wait_status(lazy_image, "Succeeded")["message"]
     assert message.startswith("2 of 2 layers are fetched on demand")
     assert "layers are fetched on demand" in agent.ctl("status").stdout
+    agent.terminate()
+    agent.start()
+    assert _on_demand(agent, lazy_image) == found
     facts = agent.ctl("doctor").stdout
     assert "fetched on demand" in facts and "layers of 1 images" in facts
 
 
-def test_complete_waits_for_all(start_stargz, start_agent, lazy_image, registry):
+@pytest.mark.parametrize("release", ["1.6", "2.2"])
+def test_complete_waits_for_all(start_stargz, start_agent, lazy_image, registry, release):
     """Then its files can be read without the registry."""
-    stargz = start_stargz()
+    stargz = start_stargz(release)
     agent = start_agent(stargz.endpoint)
     pulled = agent.ctl("pull", "--complete", "-o", "json", lazy_image)
     assert pulled.returncode == 0
