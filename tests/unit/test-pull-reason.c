@@ -25,6 +25,8 @@
 #define DIGEST "sha256:ba0ea737864968452105fe8d89689393ff1d5c93fc2320c4a83610bb002f1b2a"
 #define STATUS "pulling from host reg.example.com failed with status code [manifests 1]: "
 #define APP "reg.example.com/a:1"
+#define ARTIFACT \
+        "unable to try pulling possible OCI artifact: build image source: reading manifest 1 in reg.example.com/a: "
 
 /* clang-format off */
 static const struct Case {
@@ -114,6 +116,13 @@ static const struct Case {
         { ERROR_INTERNAL, PULL_REASON_UNAUTHORIZED, "initializing source docker://reg.example.com/a:1: Requesting bearer token: received unexpected HTTP status: 400 Bad Request" },
         { ERROR_INTERNAL, PULL_REASON_NOT_FOUND, "initializing source docker://team/redirects: reading manifest 1 in team/redirects: manifest unknown" },
         { ERROR_INTERNAL, PULL_REASON_UNSUPPORTED, "choosing image instance: no image found in manifest list for architecture amd64, variant \"\", OS linux" },
+        { ERROR_INTERNAL, PULL_REASON_UNAUTHORIZED, ARTIFACT "StatusCode: 403, \"\"" },
+        { ERROR_INTERNAL, PULL_REASON_NOT_FOUND, ARTIFACT "StatusCode: 404, \"\"" },
+        { ERROR_INTERNAL, PULL_REASON_RATE_LIMITED, ARTIFACT "StatusCode: 429, \"\"" },
+        { ERROR_INTERNAL, PULL_REASON_REGISTRY_ERROR, ARTIFACT "StatusCode: 418, \"\"" },
+        { ERROR_INTERNAL, PULL_REASON_UNAUTHORIZED, "reading blob " DIGEST ": fetching blob: StatusCode: 403, \"\"" },
+        { ERROR_INTERNAL, PULL_REASON_REGISTRY_ERROR, "reading blob " DIGEST ": fetching blob: StatusCode: 404, \"\"" },
+        { ERROR_INTERNAL, PULL_REASON_WRONG_CONTENT, "parsing image configuration: Download config.json digest " DIGEST " does not match expected " DIGEST },
         { ERROR_INTERNAL, PULL_REASON_WRONG_CONTENT, "writing blob: Digest did not match, expected " DIGEST ", got " DIGEST },
         { ERROR_INTERNAL, PULL_REASON_INVALID_REFERENCE, "short-name \"nginx\" did not resolve to an alias and no unqualified-search registries are defined in \"/etc/containers/registries.conf\"" },
 
