@@ -180,7 +180,7 @@ def test_digest(cluster_agent, node_image, push, runtime):
     name, digest = split_reference(image.digest_reference)
     assert seen["tag"] == digest
     assert seen["imageID"] == f"{name}@{image.image_id}"
-    assert runtime.image_status(image.digest_reference).id == image.image_id
+    assert runtime.image_id(image.digest_reference) == image.image_id
 
 
 @pytest.mark.parametrize("name", ["docker.io/library/nginx", "nginx", "index.docker.io/nginx"])

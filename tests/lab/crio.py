@@ -87,6 +87,7 @@ class Crio(Runtime):
         image = {
             "pause_image": self.sandbox_image,
             "signature_policy": f"{self.folder}/policy.json",
+            "big_files_temporary_dir": str(self.root),
             **self.image_options,
         }
         (self.folder / "crio.conf").write_text(

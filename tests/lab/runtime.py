@@ -112,6 +112,11 @@ class Runtime(ABC):
     def image_status(self, reference: str) -> Any | None:
         return self.cri.image_status(reference)
 
+    def image_id(self, reference: str) -> str | None:
+        """Of the image that it holds under the reference, with the algorithm as in the image's manifest."""
+        image = self.image_status(reference)
+        return None if image is None else f"sha256:{image.id.removeprefix('sha256:')}"
+
     def pull(self, reference: str, credentials: tuple[str, str] | None = None) -> Pulled:
         return self.cri.pull(reference, credentials)
 

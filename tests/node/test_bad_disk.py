@@ -58,7 +58,7 @@ def test_runtime_out_of_space(start_agent, new_runtime, registry, image_name):
         agent.wait_status(small.reference, "Succeeded", 20 * SLOWLY)
         agent.request(large.reference, version=1)
         agent.wait_status(large.reference, "Succeeded", 20 * SLOWLY)
-        assert runtime.image_status(large.reference).id == large.image_id
+        assert runtime.image_id(large.reference) == large.image_id
         assert len(complaints(agent)) == 1
 
 

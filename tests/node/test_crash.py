@@ -43,7 +43,7 @@ def test_runtime_dies_in_mid_pull(start_agent, mortal, gate, how):
         mortal.start()
         wait_until(lambda: problems(agent) == {}, 5 * SLOWLY, "end of the problem")
         agent.wait_status(gate.reference, "Succeeded", 10 * SLOWLY)
-    assert mortal.image_status(gate.reference).id == gate.image.image_id
+    assert mortal.image_id(gate.reference) == gate.image.image_id
     assert len(complaints(agent)) == 1
     assert agent.metrics().total("inplaced_pulls_total", result="failed") == 0
 

@@ -49,7 +49,7 @@ def test_right_credentials(agent, runtime, auth_registry, secret_image):
     agent.give_credentials(auth_registry.host, *auth_registry.credentials)
     agent.request(secret_image.reference)
     agent.wait_status(secret_image.reference, "Succeeded")
-    assert runtime.image_status(secret_image.reference).id == secret_image.image_id
+    assert runtime.image_id(secret_image.reference) == secret_image.image_id
 
 
 @pytest.mark.parametrize("given", ["wrong", "none"])

@@ -32,7 +32,7 @@ def test_file_is_added(agent, runtime, push):
     image = push()
     agent.request(image.reference)
     status = agent.wait_status(image.reference, "Succeeded")
-    assert status["imageID"].endswith(f"@{runtime.image_status(image.reference).id}")
+    assert status["imageID"].endswith(f"@{runtime.image_id(image.reference)}")
     assert agent.owners(image.reference) == [("File", "wanted.yaml")]
 
 
@@ -56,7 +56,7 @@ def test_file_is_changed_and_removed(agent, runtime, push):
     os.unlink(agent.images_dir / "wanted.yaml")
     wait_requested(agent)
     assert agent.status()["status"]["desired"] == 0
-    assert runtime.image_status(first.reference).id == first.image_id
+    assert runtime.image_id(first.reference) == first.image_id
 
 
 def test_file_is_renamed(start_agent, fake_runtime):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,26 +23,26 @@ from lab.wait import wait_until
 TESTS = Path(__file__).resolve().parents[1]
 
 
-def test_containerd_starts_fast(new_runtime):
-    with new_runtime("containerd") as runtime:
+def test_runtime_starts_fast(new_runtime):
+    with new_runtime("again") as runtime:
         seconds = runtime.process.began_at
         runtime.kill9()
         runtime.start(timeout=5)
         assert runtime.process.began_at > seconds
-        assert runtime.cri.version().runtime_name == "containerd"
+        assert runtime.cri.version().runtime_api_version == "v1"
 
 
 @pytest.mark.parametrize("image_format", ["docker", "oci"])
 def test_pull_by_tag_and_digest(runtime, push, image_format):
     image = push([30 << 20], image_format=image_format)
-    assert runtime.pull(image.reference).image_id == image.image_id
-    assert runtime.pull(image.digest_reference).image_id == image.image_id
+    for reference in (image.reference, image.digest_reference):
+        runtime.pull(reference)
+        assert runtime.image_id(reference) == image.image_id
     status = runtime.image_status(image.reference)
-    assert status.id == image.image_id
     assert status.repo_tags == [image.reference]
     assert status.repo_digests == [image.digest_reference]
     assert image.size > 30 << 20
-    assert image.image_id in [held.id for held in runtime.list_images()]
+    assert status.id in [held.id for held in runtime.list_images()]
     runtime.remove_image(image.reference)
     assert runtime.image_status(image.reference) is None
 
@@ -56,16 +57,16 @@ def test_containers_run(runtime, push):
 
 def test_images_survive_kill9(new_runtime, registry):
     image = registry.push_image("t/survivor", "1", [1000])
-    with new_runtime("containerd") as runtime:
+    with new_runtime("small") as runtime:
         runtime.pull(image.reference)
         runtime.kill9()
         runtime.start()
-        assert runtime.image_status(image.reference).id == image.image_id
+        assert runtime.image_id(image.reference) == image.image_id
 
 
 def test_full_disk(new_runtime, registry):
     image = registry.push_image("t/too-large", "1", [20 << 20])
-    with new_runtime("containerd", root_megabytes=16) as runtime:
+    with new_runtime("small", root_megabytes=16) as runtime:
         with pytest.raises(grpc.RpcError) as error:
             runtime.pull(image.reference)
     assert "no space left on device" in describe_error(error.value)
@@ -75,11 +76,11 @@ def test_auth_registry_refuses_anonymous(runtime, auth_registry):
     image = auth_registry.push_image("t/secret", "1", [1000])
     with pytest.raises(grpc.RpcError) as error:
         runtime.pull(image.reference)
-    assert "401 Unauthorized" in describe_error(error.value)
+    assert re.search("401 Unauthorized|authentication required", describe_error(error.value))
     with pytest.raises(grpc.RpcError):
         runtime.pull(image.reference, ("lab-user", "wrong"))
-    pulled = runtime.pull(image.reference, auth_registry.credentials)
-    assert pulled.image_id == image.image_id
+    runtime.pull(image.reference, auth_registry.credentials)
+    assert runtime.image_id(image.reference) == image.image_id
     runtime.remove_image(image.reference)
 
 
@@ -89,7 +90,8 @@ def test_tls_registry(folder, runtime):
         with pytest.raises(grpc.RpcError):
             runtime.pull(image.reference)
         runtime.trust(registry)
-        assert runtime.pull(image.reference).image_id == image.image_id
+        runtime.pull(image.reference)
+        assert runtime.image_id(image.reference) == image.image_id
         runtime.remove_image(image.reference)
 
 

@@ -105,7 +105,7 @@ def test_several_clients_share_one_pull(start_agent, runtime, gate):
     gate.open()
     ids = {preload.wait_end().image_id for preload in preloads}
     agent.wait_status(gate.reference, "Succeeded")
-    assert ids == {runtime.image_status(gate.reference).id}
+    assert ids == {runtime.image_id(gate.reference)}
     assert agent.metrics().total("inplaced_cri_requests_total", method="PullImage") == 1
 
 

@@ -289,7 +289,7 @@ def test_verdicts(agent, runtime, push, pod, name):
     current, stale = agent.messages.VERDICT_CURRENT, agent.messages.VERDICT_STALE
     found = _verify(agent, name, namespace="default")["app"]
     assert (found.pod, found.reference, found.verdict) == (name, pod.image, current)
-    assert found.reference_id == found.running_id == runtime.image_status(pod.image).id
+    assert found.reference_id == found.running_id == runtime.image_id(pod.image)
     assert (found.environment, found.message) == ("", "")
     assert agent.ctl("verify", name).returncode == 0
 

@@ -75,7 +75,7 @@ def test_registry_is_down_for_12_seconds(agent, runtime, outage):
     outage.start()
     status = agent.wait_status(outage.image.reference, "Succeeded", 60)
     assert "nextAttemptTime" not in status and "message" not in status
-    assert runtime.image_status(outage.image.reference).id == outage.image.image_id
+    assert runtime.image_id(outage.image.reference) == outage.image.image_id
 
 
 def test_local_request_without_a_limit(start_agent, fake_runtime):

@@ -44,7 +44,7 @@ def test_removed_image(agent, runtime, push):
 
     again = agent.wait_status(image.reference, "Succeeded", 60 * SLOWLY)
     assert again["imageID"] == done["imageID"] and "message" not in again
-    assert runtime.image_status(image.reference).id == image.image_id
+    assert runtime.image_id(image.reference) == image.image_id
     assert (n_missing(agent), n_removed(agent)) == (0, 1)
     assert len(complaints(agent)) == 1
 
@@ -105,7 +105,7 @@ def test_local_request(agent, runtime, push):
     assert "try: inplacectl pull" in advice and "it is tried again" not in advice
     assert agent.ctl("pull", image.reference).returncode == 0
     agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
-    assert runtime.image_status(image.reference).id == image.image_id
+    assert runtime.image_id(image.reference) == image.image_id
 
 
 def test_comes_back_by_itself(agent, runtime, push):

@@ -27,7 +27,7 @@ def test_tag_and_digest(agent, runtime, push):
     agent.request(image.digest_reference)
     status = agent.wait_status(image.digest_reference, "Succeeded")
     assert status["tag"] == image.manifest_digest
-    assert runtime.image_status(image.digest_reference).id == image.image_id
+    assert runtime.image_id(image.digest_reference) == image.image_id
     assert status["imageID"].endswith(f"@{image.image_id}")
 
 
@@ -71,7 +71,7 @@ def test_docker_hubs_images_in_containerd(agent, runtime, registry, image_name, 
     short, whole = f"{image_name[2:]}:1", f"docker.io/library/{image_name[2:]}:1"
     agent.request(short, file="short.yaml", policy=policy)
     assert agent.wait_status(short, "Succeeded")["imageID"] == f"{image_name[2:]}@{image.image_id}"
-    assert runtime.image_status(short).id == runtime.image_status(whole).id == image.image_id
+    assert runtime.image_id(short) == runtime.image_id(whole) == image.image_id
     for name in (short, whole):
         assert Preload(agent, name).wait_end().image_id == image.image_id
     runtime.remove_image(image.image_id)
@@ -135,7 +135,7 @@ def test_always_sees_a_moved_tag(agent, runtime, push):
         20,
         lambda: f"new image, not {agent.tag_status(new.reference)}",
     )
-    assert runtime.image_status(new.reference).id == new.image_id
+    assert runtime.image_id(new.reference) == new.image_id
     runtime.remove_image(old.image_id)
 
 

@@ -88,9 +88,9 @@ def test_runtime_dies_and_returns(start_agent, fake_runtime):
 
 
 @pytest.mark.slow
-def test_containerd_dies_and_returns(new_runtime, start_agent, fake_registry, gate):
+def test_runtime_dies_and_returns(new_runtime, start_agent, fake_registry, gate):
     """kill -9 of a real containerd in the middle of a pull costs none of the attempts."""
-    with new_runtime("containerd") as runtime:
+    with new_runtime("mortal") as runtime:
         agent = start_agent(runtime.endpoint)
         agent.request(gate.reference, backoffLimit=0)
         agent.wait_status(gate.reference, "Pulling")
@@ -101,7 +101,7 @@ def test_containerd_dies_and_returns(new_runtime, start_agent, fake_registry, ga
         runtime.start()
         wait_ready(agent, True, 5 * sanitizers.SLOWNESS)
         status = agent.wait_status(gate.reference, "Succeeded")
-        assert status["imageID"].endswith(runtime.image_status(gate.reference).id)
+        assert status["imageID"].endswith(runtime.image_id(gate.reference))
 
 
 def test_old_runtime(start_agent, fake_runtime):

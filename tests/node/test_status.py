@@ -64,7 +64,7 @@ def test_image_id_is_the_runtimes_own(agent, runtime, push):
     for reference in references:
         status = agent.wait_status(reference, "Succeeded")
         name = reference.partition("@")[0] if "@" in reference else reference.rpartition(":")[0]
-        assert status["imageID"] == f"{name}@{runtime.image_status(reference).id}"
+        assert status["imageID"] == f"{name}@{runtime.image_id(reference)}"
         assert status["progress"] == 100
     wait_counts(agent, desired=3, succeeded=3)
 
@@ -155,7 +155,7 @@ def test_unfinished_work_goes_on_after_kill9(start_agent, runtime, gate):
     agent.start()
     gate.open()
     status = agent.wait_status(gate.reference, "Succeeded")
-    assert status["imageID"].endswith(runtime.image_status(gate.reference).id)
+    assert status["imageID"].endswith(runtime.image_id(gate.reference))
 
 
 def test_lost_or_broken_file(start_agent, fake_runtime):
