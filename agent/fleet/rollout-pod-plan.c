@@ -101,6 +101,9 @@ static bool runs_image(json_object *pod, json_object *former, const char *contai
 static bool is_verified(json_object *pod, json_object *former, json_object *images) {
         json_object *verified = condition_of(pod, POD_VERIFIED_CONDITION);
 
+        /* The kubelet may not have seen yet that the gate is closed. */
+        if (pod_gate_is_closed(pod))
+                return false;
         if (object_at(pod, "status.observedGeneration") && !object_is_observed(pod))
                 return false;
         json_object_object_foreach(images, container, image) {

@@ -22,7 +22,7 @@ from lab.fleet import Inplace, Ran
 from lab.kube import Object
 from lab.kubeconfig import write_kubeconfig
 from lab.kubelet import is_ready
-from lab.pod import until_term
+from lab.pod import VERIFIED, until_term
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -30,6 +30,7 @@ SLOWLY = sanitizers.SLOWNESS
 pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(300 * SLOWLY)]
 
 RECORD = "inplaced.io/rollout"
+GATE = "inplaced.io/Ready"
 PODS = "/api/v1/namespaces/default/pods"
 
 KINDS = {
@@ -490,3 +491,49 @@ def test_bare_pod(cluster, make, inplace, images):
     assert (pod["metadata"]["uid"], image_of(pod)) == (before, images[0])
     assert pod["status"]["containerStatuses"][0]["image"] == images[0]
     cluster.admin.delete(f"{PODS}/bare")
+
+
+@pytest.fixture
+def agent(cluster, start_agent, folder):
+    """The agent of the node, as a service."""
+    cluster.control_plane.install()
+    path = cluster.control_plane.write_agent_kubeconfig(folder / "agent.conf", node=cluster.node.name)
+    return start_agent(
+        cluster.node.runtime.endpoint,
+        kubeconfig=path,
+        node_name=cluster.node.name,
+        flags=[f"--kubelet-health-address={cluster.node.health_address}"],
+    )
+
+
+def condition(pod: Object, kind: str) -> Object:
+    found = pod["status"].get("conditions", [])
+    return next((one for one in found if one["type"] == kind), {})
+
+
+def test_readiness_gate(cluster, agent, make, inplace, by_proxy, proxy, images):
+    """A pod is out of service before its container ends, and returns when its agent has verified what runs."""
+    workload = make("deployment", pod={"readinessGates": [{"conditionType": GATE}]})
+    uids = workload.uids()
+    interrupted(by_proxy, proxy, workload, images[1], 3)
+    (closed,) = (pod for pod in workload.pods() if condition(pod, GATE)["status"] == "False")
+    assert image_of(closed) == images[0]
+    assert_done(inplace.run("rollout", workload.name, "--undo"))
+    workload.assert_runs(images[0])
+    assert {pod["status"]["containerStatuses"][0]["restartCount"] for pod in workload.pods()} == {0}
+
+    version = cluster.admin.get(PODS)["metadata"]["resourceVersion"]
+    assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--grace=1"))
+    workload.assert_runs(images[1])
+    assert workload.uids() == uids
+    assert {condition(pod, VERIFIED).get("status") for pod in workload.pods()} == {"True"}
+    served = set()
+    query = {"labelSelector": f"app={workload.app}", "resourceVersion": version}
+    for event in cluster.admin.watch(PODS, 60 * SLOWLY, **query):
+        pod = event["object"]
+        (status,) = pod["status"]["containerStatuses"]
+        if is_ready(pod) and image_of(pod) == images[1]:
+            assert status["image"] == images[1] and "running" in status["state"]
+            served.add(pod["metadata"]["uid"])
+        if served == uids:
+            break

@@ -418,6 +418,8 @@ static const PlanCase plan_rows[] = {
             .pods = { { .image = "A", .gate = CLOSED_FOR("B"), .is_unready = true } } }, ROLLOUT_CLOSE_GATE, "web-0",
           "\\\"app\\\":\\\"A\\\"" },
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo",
+            .pods = { { .image = "A", .gate = CLOSED_FOR("B") } } }, ROLLOUT_CLOSE_GATE, "web-0", NULL },
+        { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo",
             .pods = { { .image = "A", .gate = CLOSED_FOR("A"), .is_unready = true } } }, ROLLOUT_WAIT, "web-0", NULL },
 
         /* StatefulSet: the highest ordinal first, with the label of the new revision */
