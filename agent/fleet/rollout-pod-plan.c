@@ -141,13 +141,25 @@ static const char *failure_of(json_object *pod, json_object *former, const char 
         return NULL;
 }
 
-/* The kubelet has acted on the update before, so that what runs next is known to be for the next one. */
+/* The kubelet is about to start it for the first time. */
+static bool is_starting(json_object *pod, const char *container) {
+        const char *reason = object_text(status_of(pod, container), "state.waiting.reason");
+
+        return object_text(pod, "spec.nodeName") && !*id_of(pod, container) &&
+               (!reason || text_equal(reason, "ContainerCreating") ||
+                text_equal(reason, "PodInitializing"));
+}
+
+/* The kubelet has acted on what the pod asked for before, so that what runs next is known to be for the next
+ * image. */
 static bool is_settled(json_object *pod, json_object *former, json_object *images) {
         json_object_object_foreach(images, container, image) {
                 json_object *entry = json_get(former, container, json_type_object);
                 const char *now = template_image(pod, container);
 
                 (void) image;
+                if (is_starting(pod, container))
+                        return false;
                 if (entry && now && !json_is(entry, "image", now) &&
                     json_is(entry, "id", id_of(pod, container)) &&
                     !failure_of(pod, former, container, now))

@@ -31,6 +31,7 @@ typedef struct TestPod {
         const char *gate;    /* the condition of its gate, as JSON; NULL: it has no gate */
         const char *verified;
         bool is_unready, is_deleted, is_behind;
+        bool is_scheduled; /* to a node */
 } TestPod;
 
 typedef struct TestState {
@@ -238,6 +239,9 @@ static json_object *make_pod(const TestState *state, const TestPod *pod, int n) 
 
         json_object_object_add(made, "spec", json_object_get(object_at(template, "spec")));
         json_object_object_add(made, "status", make_status(pod));
+        if (pod->is_scheduled)
+                json_object_object_add(object_at(made, "spec"), "nodeName",
+                                       json_object_new_string("n"));
         if (pod->gate)
                 json_object_object_add(object_at(made, "spec"), "readinessGates",
                                        parse("[{'conditionType': 'inplaced.io/Ready'}]"));
@@ -377,6 +381,14 @@ static const PlanCase plan_rows[] = {
             .pods = { { .image = "A", .former = FROM_A, .is_behind = true }, OLD } }, ROLLOUT_WAIT, "web-0", NULL },
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", .n_updated = 2,
             .pods = { { .image = "A", .id = "2", .former = FROM_B }, OLD } }, ROLLOUT_WAIT, "web-0", NULL },
+
+        /* one that the kubelet is about to start, for the image before */
+        { { DEPLOYMENT, .source = "B", .pods = { { .image = "A", .id = "", .is_scheduled = true,
+            .waiting = "ContainerCreating: " } } }, ROLLOUT_WAIT, "web-0", NULL },
+        { { DEPLOYMENT, .source = "B", .pods = { { .image = "A", .id = "", .is_scheduled = true,
+            .waiting = "ErrImagePull: A" } } }, ROLLOUT_PATCH_POD, "web-0", NULL },
+        { { DEPLOYMENT, .source = "B", .pods = { { .image = "A", .id = "", .waiting = "ContainerCreating: " } } },
+          ROLLOUT_PATCH_POD, "web-0", NULL },
 
         /* one that the kubelet is about to restart for the update that is undone */
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", .pods = { { .image = "B", .former = FROM_A }, OLD } },
