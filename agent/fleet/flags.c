@@ -38,6 +38,8 @@ const FlagSpec flag_specs[] = {
           "only these nodes" },
         { "parallelism", 0, FLAG_TEXT, FIELD(parallelism), OF(PRELOAD), "N|%",
           "how many nodes at a time; default 10" },
+        { "no-preload", 0, FLAG_BOOL, FIELD(no_preload), OF(SET_IMAGE) | OF(ROLLOUT), NULL,
+          "do not have the images pulled before the update begins" },
         { "partition", 0, FLAG_TEXT, FIELD(partition), OF(SET_IMAGE), "N",
           "of a StatefulSet: pods with lower ordinals stay as they are" },
         { "selector", 'l', FLAG_TEXT, FIELD(selector), OF(STATUS) | OF(PRELOAD) | OF(IMAGES) | OF(RESTART), "SELECTOR",

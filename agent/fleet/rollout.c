@@ -19,6 +19,7 @@
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/fleet/commands.h"
+#include "agent/fleet/preload.h"
 #include "agent/fleet/rollout-plan.h"
 #include "agent/fleet/workload.h"
 
@@ -453,20 +454,141 @@ static int rehearse(Rollout *rollout, json_object *take_over, Error *reterr) {
         return r;
 }
 
+/* Borrowed texts. */
+typedef struct Texts {
+        const char **items;
+        size_t n;
+} Texts;
+
+static void texts_done(Texts *texts) {
+        free(texts->items);
+}
+
+static int texts_add(Texts *texts, const char *text) {
+        const char **items;
+
+        for (size_t i = 0; i < texts->n; i++)
+                if (strcmp(texts->items[i], text) == 0)
+                        return 0;
+        items = reallocarray(texts->items, texts->n + 1, sizeof(*items));
+        if (!items)
+                return -ENOMEM;
+        texts->items = items;
+        texts->items[texts->n++] = text;
+        return 0;
+}
+
+/* Nodes of pods that will be updated, and that have an agent which pulls images. */
+static int find_nodes(Rollout *rollout, json_object *record, Texts *ret, Error *reterr) {
+        cleanup(texts_done) Texts nodes = { .n = 0 };
+
+        json_object_object_foreach(rollout->view.pods, name, pod) {
+                const char *node = object_text(pod, "spec.nodeName"), *reason;
+
+                (void) name;
+                if (node && rollout_phase(&rollout->view, record, pod, &reason) == ROLLOUT_OLD &&
+                    texts_add(&nodes, node) < 0)
+                        return -ENOMEM;
+        }
+        for (size_t i = 0; i < nodes.n; i++) {
+                const KubePath path = { .group = "apps.kruise.io",
+                                        .version = "v1beta1",
+                                        .resource = "nodeimages",
+                                        .name = nodes.items[i] };
+                cleanup(error_done) Error error = ERROR_INIT;
+                int r = session_get(rollout->session, &path, NULL, &error);
+
+                if (r < 0 && error.kind != ERROR_NOT_FOUND)
+                        return error_copy(reterr, &error);
+                if (r >= 0 && texts_add(ret, nodes.items[i]) < 0)
+                        return -ENOMEM;
+        }
+        return 0;
+}
+
+/* What an update pulls is there before the first container ends. */
+static int preload_on(Rollout *rollout, json_object *record, const Texts *nodes, Error *reterr) {
+        json_object *secrets =
+                object_at(object_template(rollout->view.workload), "spec.imagePullSecrets");
+        cleanup(texts_done) Texts images = { .n = 0 };
+        cleanup(texts_done) Texts names = { .n = 0 };
+        cleanup(preload_result_done) PreloadResult result = { .n_nodes = 0 };
+        int r = 0;
+
+        json_object_object_foreach(record_images(record, false), container, image) {
+                (void) container;
+                if (texts_add(&images, json_object_get_string(image)) < 0)
+                        return -ENOMEM;
+        }
+        for (size_t i = 0; secrets && i < json_object_array_length(secrets); i++) {
+                const char *name = json_get_filled(json_object_array_get_idx(secrets, i), "name");
+
+                if (name && texts_add(&names, name) < 0)
+                        return -ENOMEM;
+        }
+        r = preload_run(rollout->session,
+                        &(PreloadRequest){ .images = images.items,
+                                           .n_images = images.n,
+                                           .nodes = nodes->items,
+                                           .n_nodes = nodes->n,
+                                           .secrets = names.items,
+                                           .n_secrets = names.n,
+                                           .is_shown = true },
+                        &result, reterr);
+        if (r < 0 || result.n_failed == 0)
+                return r;
+        return error_set(
+                reterr, ERROR_UNAVAILABLE,
+                "the images cannot be pulled on %zu of %zu nodes: %s; --no-preload updates "
+                "without that",
+                result.n_failed, result.n_nodes, result.reasons ? result.reasons : "");
+}
+
+static int preload(Rollout *rollout, json_object *take_over, bool *ret_is_done, Error *reterr) {
+        cleanup(texts_done) Texts nodes = { .n = 0 };
+        cleanup(json_object_put_p) json_object *record = NULL;
+        int r = rollout_record_read(take_over, &record, reterr);
+
+        if (r >= 0)
+                r = find_nodes(rollout, record, &nodes, reterr);
+        *ret_is_done = r >= 0 && nodes.n > 0;
+        return *ret_is_done ? preload_on(rollout, record, &nodes, reterr) : r;
+}
+
+/* Checks everything that can be checked, and has the images pulled. */
+static int prepare(Rollout *rollout, const RolloutRequest *request, json_object **ret,
+                   Error *reterr) {
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        bool has_preloaded = false;
+        int r = rollout_begin(&rollout->view, request, &patch, reterr);
+
+        if (r >= 0 && patch)
+                r = rehearse(rollout, patch, reterr);
+        if (r >= 0 && patch && !rollout->flags->no_preload && !session_is_dry_run(rollout->session))
+                r = preload(rollout, patch, &has_preloaded, reterr);
+        if (r < 0)
+                return r;
+        if (!has_preloaded) {
+                *ret = take_ptr(patch);
+                return 0;
+        }
+        /* That may have taken long. */
+        r = observe(rollout, is_listed, reterr);
+        return r < 0 ? r : rollout_begin(&rollout->view, request, ret, reterr);
+}
+
 static int begin(Rollout *rollout, const RolloutRequest *request) {
         KubePath path = path_of(rollout);
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(json_object_put_p) json_object *patch = NULL;
         cleanup(json_object_put_p) json_object *object = NULL;
-        int r = rollout_begin(&rollout->view, request, &patch, &error);
+        int r = prepare(rollout, request, &patch, &error);
 
         if (r >= 0 && !patch) {
                 (void) print_safe("%s/%s has these images already", kind_of(rollout),
                                   rollout->name);
                 return EXIT_STATUS_DONE;
         }
-        if (r >= 0)
-                r = rehearse(rollout, patch, &error);
         if (r >= 0)
                 r = session_patch(rollout->session, &path, KUBE_STRATEGIC_MERGE_PATCH, patch,
                                   &object, &error);

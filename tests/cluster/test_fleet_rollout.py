@@ -22,6 +22,7 @@ from lab.fleet import Inplace, Ran
 from lab.kube import Object
 from lab.kubeconfig import write_kubeconfig
 from lab.kubelet import is_ready
+from lab.node_image import NodeImage
 from lab.pod import VERIFIED, until_term
 from lab.wait import wait_until
 
@@ -537,3 +538,23 @@ def test_readiness_gate(cluster, agent, make, inplace, by_proxy, proxy, images):
             served.add(pod["metadata"]["uid"])
         if served == uids:
             break
+
+
+def test_preload(cluster, agent, make, inplace, registry, images):
+    """The image is on the node before the first container ends; one that does not exist changes nothing."""
+    node_image = NodeImage(cluster.admin, cluster.node.name)
+    node_image.create()
+    workload = make("deployment")
+    ran = inplace.run("set", "image", workload.name, f"main={images[3]}", timeout=90 * SLOWLY)
+    assert ran.code == 1 and "--no-preload" in ran.stderr
+    assert workload.record() is None and workload.strategy() == (False, None)
+    fresh = registry.push_image("t/rollout", "preloaded", [1 << 20], busybox=True).reference
+    assert_done(inplace.run("set", "image", workload.name, f"main={fresh}", timeout=90 * SLOWLY))
+    workload.assert_runs(fresh)
+    node_image.wait_status(fresh, "Succeeded")
+    events = cluster.admin.list("/api/v1/namespaces/default/events")
+    names = {pod["metadata"]["name"] for pod in workload.pods()}
+    said = [one["message"] for one in events if one["involvedObject"].get("name") in names]
+    assert any(f'"{fresh}" already present' in text for text in said)
+    assert not any(f'Pulling image "{fresh}"' in text for text in said)
+    node_image.delete()
