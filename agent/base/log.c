@@ -3,6 +3,7 @@
 #include "agent/base/log.h"
 
 #include <ctype.h>
+#include <endian.h>
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -12,14 +13,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
-#define SD_JOURNAL_SUPPRESS_LOCATION /* it would always name this file */
-#include <systemd/sd-journal.h>
-
+#include "agent/base/cleanup.h"
 #include "agent/base/utf8.h"
 
 /*
@@ -30,7 +30,7 @@
 #define LINE_MAX_SIZE PIPE_BUF
 #define MESSAGE_MAX_SIZE 2048
 #define JOURNAL_MAX_SIZE 16384
-#define JOURNAL_MAX_FIELDS 32
+#define JOURNAL_SOCKET "/run/systemd/journal/socket"
 
 /* How long a full pipe may hold up the agent. Once it did, lines are dropped until it moves. */
 #define WRITE_TIMEOUT_MSEC 100
@@ -41,7 +41,9 @@ struct Log {
         LogFormat format; /* never LOG_FORMAT_AUTO */
         int level;
         bool is_colored;
-        bool is_stuck; /* the last line did not get through in time */
+        bool is_stuck;             /* the last line did not get through in time */
+        int journal;               /* its socket, connected; -1: not yet */
+        unsigned long long n_lost; /* lines since the last one that got through */
 };
 
 /* How a text is written: control characters and invalid UTF-8 are escaped in both ways. */
@@ -250,45 +252,78 @@ static void line_put_text(const Log *log, Line *line, int level, const LogField 
         (void) line_puts(line, "\n");
 }
 
-static void log_to_stderr(Log *log, const Line *line) {
+static bool log_to_stderr(Log *log, const Line *line) {
         struct pollfd stderr_poll = { .fd = STDERR_FILENO, .events = POLLOUT };
 
         log->is_stuck = poll(&stderr_poll, 1, log->is_stuck ? 0 : WRITE_TIMEOUT_MSEC) <= 0;
-        if (!log->is_stuck)
-                (void) TEMP_FAILURE_RETRY(write(STDERR_FILENO, line->data, line->size));
+        return !log->is_stuck &&
+               TEMP_FAILURE_RETRY(write(STDERR_FILENO, line->data, line->size)) >= 0;
 }
 
-/* One field is one piece, "NAME=value"; the journal takes any bytes as the value. */
-static bool journal_put(Line *arena, struct iovec *ret, const char *name, const char *value) {
-        size_t start = arena->size;
-        size_t size;
+/*
+ * The journal's own protocol (https://systemd.io/JOURNAL_NATIVE_PROTOCOL): sd_journal_sendv() waits for as long as
+ * nothing reads the socket, and the loop with it.
+ */
 
-        if (!line_puts(arena, name) || !line_puts(arena, "=")) {
-                arena->size = start;
-                return false;
+/* Cut, or left out where not even its name fits. */
+static void journal_put(Line *line, const char *name, const char *value) {
+        size_t room = line->limit - line->size, rest = strlen(name) + sizeof(uint64_t) + 3;
+        size_t size;
+        uint64_t encoded;
+
+        if (room < rest)
+                return;
+
+        size = strnlen(value, room - rest);
+        encoded = htole64(size);
+        (void) line_puts(line, name);
+        if (memchr(value, '\n', size)) {
+                (void) line_puts(line, "\n");
+                (void) line_append(line, (const char *) &encoded, sizeof(encoded));
+        } else {
+                (void) line_puts(line, "=");
+        }
+        (void) line_append(line, value, size);
+        (void) line_puts(line, "\n");
+}
+
+static bool journal_connect(Log *log) {
+        const struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = JOURNAL_SOCKET };
+
+        if (log->journal < 0)
+                log->journal = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        return log->journal >= 0 &&
+               connect(log->journal, (const struct sockaddr *) &address, sizeof(address)) == 0;
+}
+
+/* A journal that was restarted may have another socket. */
+static bool journal_send(Log *log, const Line *line) {
+        bool is_connected = log->journal >= 0 || journal_connect(log);
+
+        while (is_connected) {
+                if (send(log->journal, line->data, line->size, MSG_NOSIGNAL) >= 0)
+                        return true;
+                if (errno != ECONNREFUSED && errno != ENOTCONN && errno != ECONNRESET)
+                        return false;
+                is_connected = journal_connect(log);
         }
 
-        size = strnlen(value, arena->limit - arena->size);
-        (void) line_append(arena, value, size);
-        *ret = (struct iovec){ arena->data + start, arena->size - start };
-        return true;
+        return false;
 }
 
-static void log_to_journal(int level, const LogField *fields, const char *message) {
+static bool log_to_journal(Log *log, int level, const LogField *fields, const char *message) {
         char data[JOURNAL_MAX_SIZE];
-        Line arena = { .data = data, .limit = sizeof(data) };
-        struct iovec pieces[JOURNAL_MAX_FIELDS];
+        Line line = { .data = data, .limit = sizeof(data) };
         char priority[] = { (char) ('0' + level), '\0' };
-        int n = 0;
 
-        n += journal_put(&arena, &pieces[n], "MESSAGE", message);
-        n += journal_put(&arena, &pieces[n], "PRIORITY", priority);
-        n += journal_put(&arena, &pieces[n], "SYSLOG_IDENTIFIER", "inplaced");
-        for (; fields && fields->name && n < JOURNAL_MAX_FIELDS; fields++)
+        journal_put(&line, "MESSAGE", message);
+        journal_put(&line, "PRIORITY", priority);
+        journal_put(&line, "SYSLOG_IDENTIFIER", "inplaced");
+        for (; fields && fields->name; fields++)
                 if (fields->value)
-                        n += journal_put(&arena, &pieces[n], fields->name, fields->value);
+                        journal_put(&line, fields->name, fields->value);
 
-        (void) sd_journal_sendv(pieces, n);
+        return journal_send(log, &line);
 }
 
 /* systemd says in JOURNAL_STREAM which stream is the journal; stderr may have been redirected. */
@@ -324,10 +359,11 @@ void log_set_level(Log *log, int level) {
 int log_new(LogFormat format, int level, Log **ret) {
         Log *log;
 
-        log = calloc(1, sizeof(*log));
+        log = malloc(sizeof(*log));
         if (!log)
                 return -ENOMEM;
 
+        *log = (Log){ .journal = -1 };
         log_set_level(log, level);
         log_set_format(log, format);
         *ret = log;
@@ -335,6 +371,8 @@ int log_new(LogFormat format, int level, Log **ret) {
 }
 
 Log *log_free(Log *log) {
+        if (log)
+                close_p(&log->journal);
         free(log);
         return NULL;
 }
@@ -344,10 +382,39 @@ static void end_with_ellipsis(char *message, size_t size) {
         memcpy(message + utf8_cut(message, size - sizeof(ELLIPSIS)), ELLIPSIS, sizeof(ELLIPSIS));
 }
 
-void log_write(Log *log, int level, const LogField *fields, const char *format, ...) {
-        char message[MESSAGE_MAX_SIZE];
+static bool log_put(Log *log, int level, const LogField *fields, const char *message) {
         char data[LINE_MAX_SIZE];
         Line line = { .data = data, .limit = sizeof(data) };
+
+        if (log->format == LOG_FORMAT_JOURNAL)
+                return log_to_journal(log, level, fields, message);
+
+        if (log->format == LOG_FORMAT_JSON)
+                line_put_json(&line, level, fields, message);
+        else
+                line_put_text(log, &line, level, fields, message);
+        return log_to_stderr(log, &line);
+}
+
+/* Before the next line that gets through. */
+static bool log_put_lost(Log *log) {
+        char message[128];
+
+        if (log->n_lost == 0)
+                return true;
+
+        (void) snprintf(message, sizeof(message),
+                        "Lost %llu lines of this log, because nothing read it; check what does.",
+                        log->n_lost);
+        if (!log_put(log, LOG_WARNING, NULL, message))
+                return false;
+
+        log->n_lost = 0;
+        return true;
+}
+
+void log_write(Log *log, int level, const LogField *fields, const char *format, ...) {
+        char message[MESSAGE_MAX_SIZE];
         int saved_errno = errno;
         va_list args;
         int size;
@@ -363,14 +430,8 @@ void log_write(Log *log, int level, const LogField *fields, const char *format, 
         if ((size_t) size >= sizeof(message))
                 end_with_ellipsis(message, sizeof(message));
 
-        if (log->format == LOG_FORMAT_JOURNAL)
-                log_to_journal(level, fields, message);
-        else if (log->format == LOG_FORMAT_JSON)
-                line_put_json(&line, level, fields, message);
-        else
-                line_put_text(log, &line, level, fields, message);
-        if (line.size > 0)
-                log_to_stderr(log, &line);
+        if (!log_put_lost(log) || !log_put(log, level, fields, message))
+                log->n_lost++;
         errno = saved_errno;
 }
 

@@ -9,7 +9,8 @@
  * container), or text on stderr (on a terminal), with those fields that the sentence does not say.
  * Never pass credentials or environment values.
  *
- * Writing never fails and never blocks for long: a log that cannot be written is dropped.
+ * Writing never fails and never blocks for long, the journal not at all: a line that cannot be written is
+ * dropped, and counted in the next one that can.
  */
 
 #include <syslog.h> /* LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG ... */

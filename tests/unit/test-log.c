@@ -3,10 +3,11 @@
 /*
  * The log, as a reader of stderr or of the journal sees it
  *
- * While a line is written, stderr is a pipe or a pseudo-terminal of the test. The journal is the
- * sd_journal_sendv() below, which takes the place of libsystemd's.
+ * While a line is written, stderr is a pipe or a pseudo-terminal of the test. The journal is a socket of the
+ * test, to which the connect() below leads.
  */
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -19,14 +20,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#define SD_JOURNAL_SUPPRESS_LOCATION
-#include <systemd/sd-journal.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/log.h"
@@ -34,15 +33,40 @@
 
 DEFINE_CLEANUP(Log *, log_free)
 
-static char journal[32768];
+/* The journal's socket while a test has one, else -1; and what came to it last. */
+static int journal = -1;
+static char entry[32768];
 
-int sd_journal_sendv(const struct iovec *pieces, int n) {
-        size_t size = strlen(journal);
+/* In place of libc's. */
+int connect(int fd, const struct sockaddr *address, socklen_t size) {
+        int (*original)(int, const struct sockaddr *, socklen_t) = dlsym(RTLD_NEXT, "connect");
+        const struct sockaddr_un *path = (const struct sockaddr_un *) address;
+        struct sockaddr_storage own;
+        socklen_t own_size = sizeof(own);
 
-        for (int i = 0; i < n; i++)
-                size += (size_t) snprintf(journal + size, sizeof(journal) - size, "%.*s|",
-                                          (int) pieces[i].iov_len, (char *) pieces[i].iov_base);
-        return 0;
+        assert_string_equal(path->sun_path, "/run/systemd/journal/socket");
+        assert_int_equal(getsockname(journal, (struct sockaddr *) &own, &own_size), 0);
+        return original(fd, (struct sockaddr *) &own, own_size);
+}
+
+/* On an address that the kernel chooses. */
+static void open_journal(void) {
+        const struct sockaddr_un any = { .sun_family = AF_UNIX };
+
+        journal = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        assert_int_equal(bind(journal, (const struct sockaddr *) &any, sizeof(any.sun_family)), 0);
+}
+
+static size_t read_journal(void) {
+        ssize_t size = recv(journal, entry, sizeof(entry) - 1, 0);
+
+        entry[size > 0 ? size : 0] = '\0';
+        return size > 0 ? (size_t) size : 0;
+}
+
+static void assert_journal(const char *expected, size_t size) {
+        assert_int_equal(read_journal(), size);
+        assert_memory_equal(entry, expected, size);
 }
 
 static void assert_matches(const char *text, const char *pattern) {
@@ -276,8 +300,10 @@ static void test_full_pipe(void **state) {
         while (read(e.reader, byte, sizeof(byte)) > 0)
                 ;
         log_info(log, NULL, "kept");
-        assert_matches(stderr_restore(&e),
-                       JSON_START "\"level\":\"info\",\"message\":\"kept\"}\n$");
+        assert_matches(stderr_restore(&e), JSON_START
+                       "\"level\":\"warning\",\"message\":\"Lost 1000 lines of this log, "
+                       "because nothing read it; check what does.\"}\n.*"
+                       "\"level\":\"info\",\"message\":\"kept\"}\n$");
 }
 
 static void test_closed_stderr(void **state) {
@@ -312,6 +338,9 @@ static void test_terminal(void **state) {
 
 /* The journal is taken only if stderr is the very stream that systemd made. */
 static void test_journal(void **state) {
+        static const char expected[] = "MESSAGE=It failed.\nPRIORITY=3\n"
+                                       "SYSLOG_IDENTIFIER=inplaced\nMESSAGE_ID=6f\n"
+                                       "IMAGE\n\3\0\0\0\0\0\0\0a\nb\n";
         cleanup(log_free_p) Log *log = NULL;
         char stream[64];
         struct stat st;
@@ -322,18 +351,19 @@ static void test_journal(void **state) {
         (void) snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long) st.st_dev,
                         (unsigned long long) st.st_ino);
         assert_int_equal(setenv("JOURNAL_STREAM", stream, 1), 0);
+        open_journal();
         assert_int_equal(log_new(LOG_FORMAT_AUTO, LOG_INFO, &log), 0);
         log_error(log, LOG_FIELDS({ "MESSAGE_ID", "6f" }, { "IMAGE", "a\nb" }, { "POD", NULL }),
                   "It %s.", "failed");
         assert_string_equal(stderr_restore(&e), "");
-        assert_string_equal(journal, "MESSAGE=It failed.|PRIORITY=3|SYSLOG_IDENTIFIER=inplaced|"
-                                     "MESSAGE_ID=6f|IMAGE=a\nb|");
+        assert_journal(expected, sizeof(expected) - 1);
 
         stderr_pipe(&e); /* now it is another pipe */
         log_set_format(log, LOG_FORMAT_AUTO);
         log_error(log, NULL, "elsewhere");
         assert_matches(stderr_restore(&e), JSON_START);
         assert_int_equal(unsetenv("JOURNAL_STREAM"), 0);
+        close(journal);
 }
 
 static void test_journal_takes_what_fits(void **state) {
@@ -346,16 +376,55 @@ static void test_journal_takes_what_fits(void **state) {
         memset(value, 'x', sizeof(value) - 1);
         fields[3].value = value;
 
-        journal[0] = '\0';
+        open_journal();
         assert_int_equal(log_new(LOG_FORMAT_JOURNAL, LOG_INFO, &log), 0);
         log_info(log, fields, "m");
-        assert_non_null(strstr(journal, "|F=v|F=v|F=v|F=xxx"));
-        assert_true(strlen(journal) > 16000 && strlen(journal) < 17000);
+        assert_true(read_journal() > 16000);
+        assert_non_null(strstr(entry, "\nF=v\nF=v\nF=v\nF=xxx"));
 
         fields[3].value = "v";
-        journal[0] = '\0';
         log_info(log, fields, "m");
-        assert_true(strlen(journal) < 300);
+        assert_true(read_journal() < 400);
+        close(journal);
+}
+
+/* It does not stop the agent; when it is read again, it says how much is missing. */
+static void test_journal_that_is_not_read(void **state) {
+        static const char lost[] = "MESSAGE=Lost ";
+        cleanup(log_free_p) Log *log = NULL;
+        unsigned n_kept = 0, n_lost = 0;
+
+        open_journal();
+        assert_int_equal(log_new(LOG_FORMAT_JOURNAL, LOG_INFO, &log), 0);
+        for (unsigned i = 0; i < 20000; i++)
+                log_info(log, NULL, "line");
+        while (read_journal() > 0)
+                n_kept++;
+        assert_in_range(n_kept, 1, 19999);
+        log_info(log, NULL, "kept");
+        assert_true(read_journal() > 0);
+        assert_memory_equal(entry, lost, sizeof(lost) - 1);
+        assert_int_equal(sscanf(entry + sizeof(lost) - 1, "%u lines", &n_lost), 1);
+        assert_int_equal(n_kept + n_lost, 20000);
+        assert_true(read_journal() > 0);
+        assert_non_null(strstr(entry, "MESSAGE=kept\n"));
+        assert_int_equal(read_journal(), 0);
+        close(journal);
+}
+
+/* Another one takes its place. */
+static void test_journal_that_is_restarted(void **state) {
+        cleanup(log_free_p) Log *log = NULL;
+
+        open_journal();
+        assert_int_equal(log_new(LOG_FORMAT_JOURNAL, LOG_INFO, &log), 0);
+        log_info(log, NULL, "one");
+        close(journal);
+        open_journal();
+        log_info(log, NULL, "two");
+        assert_true(read_journal() > 0);
+        assert_non_null(strstr(entry, "MESSAGE=two\n"));
+        close(journal);
 }
 
 static void test_words(void **state) {
@@ -394,6 +463,8 @@ int main(void) {
                 cmocka_unit_test(test_terminal),
                 cmocka_unit_test(test_journal),
                 cmocka_unit_test(test_journal_takes_what_fits),
+                cmocka_unit_test(test_journal_that_is_not_read),
+                cmocka_unit_test(test_journal_that_is_restarted),
                 cmocka_unit_test(test_words),
         };
         struct CMUnitTest tests[sizeof(cases) / sizeof(cases[0])];
