@@ -45,7 +45,7 @@ typedef struct ImageStatus {
         int64_t version;
         int64_t started_at; /* seconds since the epoch; 0: not yet */
         int64_t completed_at;
-        uint64_t duration_usec;  /* from its first turn to the end; 0 if unknown */
+        uint64_t duration_usec;  /* without that in queues; 0 if unknown */
         unsigned attempt;        /* the one that runs, or was the last one; 0: none yet */
         int64_t next_attempt_at; /* seconds since the epoch; 0: none is planned */
         uint64_t bytes_done;     /* that are there, of bytes_total */

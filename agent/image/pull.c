@@ -30,8 +30,8 @@ struct Pull {
 
         PullState state;
         ImageStatus status;
-        bool is_again;       /* what something has removed */
-        uint64_t began_usec; /* when it had its first turn */
+        bool is_again;         /* what something has removed */
+        uint64_t entered_usec; /* when the state began; 0: with the pull */
         unsigned n_failures;
         unsigned n_losses;     /* how often the runtime went away while it pulled this */
         char *answered_id;     /* what PullImage answered */
@@ -192,8 +192,6 @@ static int pull_ask_status(Pull *pull) {
 
 /* Asks whether the image is there already. */
 static int pull_inspect(Pull *pull, PullEvent *ret_event) {
-        if (pull->began_usec == 0)
-                pull->began_usec = pull_now(pull);
         if (!pull_runtime_is_away(pull) && pull->desired.policy != PULL_POLICY_ALWAYS)
                 return pull_ask_status(pull);
 
@@ -606,8 +604,6 @@ static int pull_report(Pull *pull) {
 
         pull->status.phase = pull->state == PULL_SUCCEEDED ? IMAGE_SUCCEEDED : IMAGE_FAILED;
         pull->status.completed_at = time(NULL);
-        if (pull->began_usec > 0)
-                pull->status.duration_usec = pull_now(pull) - pull->began_usec;
         if (pull->status.started_at == 0)
                 pull->status.started_at = pull->status.completed_at;
         if (pull->state != PULL_SUCCEEDED)
@@ -670,6 +666,15 @@ static int pull_act(Pull *pull, PullAction action, PullState left, PullEvent *re
         abort();
 }
 
+/* What it waits for in a queue is other images. */
+static void pull_count_time(Pull *pull, PullState left) {
+        uint64_t now = pull_now(pull);
+
+        if (pull->entered_usec > 0 && left != PULL_QUEUED && left != PULL_WAITING)
+                pull->status.duration_usec += now - pull->entered_usec;
+        pull->entered_usec = now;
+}
+
 /* One step of the plan. Returns whether there was one. */
 static int pull_step(Pull *pull, PullEvent event, PullEvent *ret_event) {
         PullState left = pull->state;
@@ -681,6 +686,7 @@ static int pull_step(Pull *pull, PullEvent event, PullEvent *ret_event) {
 
         pull_release(pull, pull_plan_release(left, pull->state));
         if (pull->state != left) {
+                pull_count_time(pull, left);
                 pull->status.step = pull_plan_step_shown(pull->state);
                 log_debug(pull->context->log, LOG_FIELDS({ "IMAGE", pull->shown }),
                           "The pull of \"%s\" is %s.", pull->shown,

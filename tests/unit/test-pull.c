@@ -5,6 +5,7 @@
  * its status meanwhile
  */
 
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,6 +36,17 @@ typedef struct Fixture {
         unsigned n_answers; /* of the registry */
         bool was_away;      /* it is, before it answers */
 } Fixture;
+
+/* So much later the pull believes it to be. */
+static uint64_t later_usec;
+
+int sd_event_now(sd_event *event, clockid_t clock, uint64_t *ret) {
+        int (*original)(sd_event *, clockid_t, uint64_t *) = dlsym(RTLD_NEXT, "sd_event_now");
+        int r = original(event, clock, ret);
+
+        *ret += later_usec;
+        return r;
+}
 
 /* The fixture is the source, and the question. */
 static int keys_ask(void *source, const PullKeysQuestion *question, PullKeysReady on_ready,
@@ -71,6 +83,7 @@ static void on_answered(const char *registry, void *userdata) {
 static int set_up(void **state) {
         Fixture *fixture = calloc(1, sizeof(*fixture));
 
+        later_usec = 0;
         fixture->backoff_limit = 1;
         fixture->context.on_answered = on_answered;
         fixture->context.userdata = fixture;
@@ -450,6 +463,30 @@ static void test_is_pulled(void **state) {
         assert_slots(fixture, 0, 0);
 }
 
+/* What it waits for in the queues belongs to others. */
+static void test_duration(void **state) {
+        const uint64_t hour = (uint64_t) 3600 * 1000000;
+        Fixture *fixture = *state;
+
+        start(fixture, "a", 1, PULL_POLICY_IF_NOT_PRESENT);
+        assert_int_equal(queue_enter(fixture->context.pulls, &fixture->others[0], "b"), 0);
+        assert_non_null(queue_serve(fixture->context.pulls));
+        later_usec += 16 * hour;
+        serve(fixture);
+        later_usec += hour;
+        fake_runtime_answer_status(NULL);
+        serve(fixture);
+        assert_status(fixture, IMAGE_WAITING, IMAGE_STEP_QUEUED);
+        later_usec += 32 * hour;
+        queue_leave(&fixture->others[0]);
+        serve(fixture);
+        answer_keys(fixture);
+        later_usec += 2 * hour;
+        fake_runtime_answer_pull(ID);
+        fake_runtime_answer_status(ID);
+        assert_int_equal(pull_status(fixture->pull)->duration_usec / hour, 3);
+}
+
 static void wait_for_the_next_attempt(Fixture *fixture) {
         while (queue_n_waiting(fixture->context.inspections) == 0)
                 assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
@@ -755,6 +792,7 @@ static void test_covers(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 TEST(test_waits_for_its_turn),
+                TEST(test_duration),
                 TEST(test_waits_for_the_runtime),
                 TEST(test_leaves_the_queue),
                 TEST(test_runtime_goes_while_it_waits),
