@@ -58,9 +58,10 @@ static int read_patterns(const StatusSelection *selection, Pattern **ret, Error 
         return 0;
 }
 
-/* For good, or the last attempt. */
+/* For good, or the last attempt; or it was removed and is not back. */
 static bool has_failed(const StatusRow *row) {
-        return strcmp(row->phase, "Failed") == 0 || strcmp(row->phase, "BackOff") == 0;
+        return strcmp(row->phase, "Failed") == 0 || strcmp(row->phase, "BackOff") == 0 ||
+               strcmp(row->phase, "Missing") == 0;
 }
 
 static bool is_selected(const StatusSelection *selection, Pattern *patterns, const StatusRow *row) {

@@ -26,6 +26,7 @@ static const char node_image[] =
         "\"status\":{\"desired\":4,\"imageStatuses\":{"
         "\"nginx\":{\"tags\":[{\"tag\":\"1\",\"phase\":\"Succeeded\"},{\"tag\":\"2\",\"phase\":\"Failed\"}]},"
         "\"reg.example:5000/app\":{\"tags\":[{\"tag\":\"2\",\"phase\":\"BackOff\"}]},"
+        "\"gone\":{\"tags\":[{\"tag\":\"1\",\"phase\":\"Missing\"}]},"
         "\"UPPER\":{\"tags\":[{\"tag\":\"1\",\"phase\":\"Failed\"}]}}}}";
 
 /* clang-format off */
@@ -40,7 +41,7 @@ static const struct Row {
         { { "docker.io/library/nginx:2" },   false, ERROR_NONE,      "nginx:2 Failed," },
         { { "nginx" },                       true,  ERROR_NONE,      "nginx:2 Failed," },
         { { "nginx:1" },                     true,  ERROR_NONE,      "" },
-        { { NULL },                          true,  ERROR_NONE,      "UPPER:1 Failed,nginx:2 Failed,reg.example:5000/app:2 BackOff," },
+        { { NULL },                          true,  ERROR_NONE,      "UPPER:1 Failed,gone:1 Missing,nginx:2 Failed,reg.example:5000/app:2 BackOff," },
         { { "reg.example:5000/app" },        false, ERROR_NONE,      "reg.example:5000/app:1 Waiting,reg.example:5000/app:2 BackOff," },
         { { "nginx:1", "reg.example:5000/app:1" }, false, ERROR_NONE, "nginx:1 Succeeded,reg.example:5000/app:1 Waiting," },
         { { "nginx:3" },                     false, ERROR_NOT_FOUND, NULL },
