@@ -251,6 +251,7 @@ def test_exposed_files(make_agent, fake_runtime):
     for path in (agent.folder.parent, agent.folder):  # else none of them could come near
         path.chmod(0o755)
     agent.start()
+    agent.wait_runtime()
     exposed = {
         str(agent.auth_dir / "all.json"): "other users may read it (mode 0644)",
         str(agent.config_path): "other users may write it (mode 0666)",

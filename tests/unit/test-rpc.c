@@ -778,7 +778,8 @@ static void test_server_is_freed(void **state) {
         unsigned n_served;
 
         call_many(fixture);
-        wait_for(fixture, &fixture->n_served, 2);
+        while (fixture->n_served < 2) /* one turn of the loop may serve more */
+                assert_true(sd_event_run(fixture->event, 100000) >= 0);
 
         n_served = fixture->n_served;
         fixture->server = rpc_server_free(fixture->server);
