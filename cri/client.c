@@ -29,6 +29,7 @@ static const RpcMethod list_images_method = {
 static const RpcMethod pull_image_method = {
         .path = "/runtime.v1.ImageService/PullImage",
         .reply = &runtime__v1__pull_image_response__descriptor,
+        .metadata_key = "containerd-lease",
 };
 
 static const RpcMethod list_containers_method = {
@@ -113,11 +114,11 @@ int cri_list_images(RpcClient *client, RpcDone done, void *userdata, RpcCall **r
                               userdata, ret);
 }
 
-int cri_pull_image(RpcClient *client, const CriPullRequest *request, uint64_t timeout_usec,
-                   RpcDone done, void *userdata, RpcCall **ret) {
+int cri_pull_image(RpcClient *client, const CriPullRequest *request, const char *lease_id,
+                   uint64_t timeout_usec, RpcDone done, void *userdata, RpcCall **ret) {
 
-        return rpc_call_unary(client, &pull_image_method, &request->base, timeout_usec, done,
-                              userdata, ret);
+        return rpc_call_unary_with(client, &pull_image_method, lease_id, &request->base,
+                                   timeout_usec, done, userdata, ret);
 }
 
 int cri_list_containers(RpcClient *client, const CriContainerFilter *filter, RpcDone done,

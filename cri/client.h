@@ -31,9 +31,10 @@ int cri_image_status(RpcClient *client, const char *reference, RpcDone done, voi
 /* CriImageList */
 int cri_list_images(RpcClient *client, RpcDone done, void *userdata, RpcCall **ret);
 
-/* CriPullReply. Unreferencing the call makes the runtime give up the pull. */
-int cri_pull_image(RpcClient *client, const CriPullRequest *request, uint64_t timeout_usec,
-                   RpcDone done, void *userdata, RpcCall **ret);
+/* CriPullReply. Unreferencing the call makes the runtime give up the pull. lease_id: see cri/containerd.h;
+ * NULL: none. */
+int cri_pull_image(RpcClient *client, const CriPullRequest *request, const char *lease_id,
+                   uint64_t timeout_usec, RpcDone done, void *userdata, RpcCall **ret);
 
 /* CriContainerList, in all states. filter may be NULL: all containers. */
 int cri_list_containers(RpcClient *client, const CriContainerFilter *filter, RpcDone done,

@@ -3,6 +3,7 @@
 #include "cri/containerd.h"
 
 #include "proto/containerd/services/events/v1/events.pb-c.h"
+#include "proto/containerd/services/leases/v1/leases.pb-c.h"
 
 /* Progress is a nicety: an answer that takes longer is not waited for. */
 #define CONTENT_TIMEOUT_USEC ((uint64_t) 5 * 1000000)
@@ -74,6 +75,52 @@ int snapshot_stat(RpcClient *client, const char *snapshotter, const char *name, 
         request.key = (char *) name;
         return rpc_call_unary(client, &stat_method, &request.base, CONTENT_TIMEOUT_USEC, done,
                               userdata, ret);
+}
+
+#define LEASES_METHOD(name, type)                                                   \
+        {                                                                           \
+                .path = "/containerd.services.leases.v1.Leases/" name,              \
+                .reply = &containerd__services__leases__v1__##type##__descriptor,   \
+                .metadata_key = "containerd-namespace", .metadata_value = "k8s.io", \
+        }
+
+static const RpcMethod create_lease_method = LEASES_METHOD("Create", create_response);
+static const RpcMethod delete_lease_method = LEASES_METHOD("Delete", delete_response);
+static const RpcMethod list_leased_method = LEASES_METHOD("ListResources", list_resources_response);
+
+int leases_create(RpcClient *client, const char *id, const char *expires, RpcDone done,
+                  void *userdata, RpcCall **ret) {
+        Containerd__Services__Leases__V1__CreateRequest request =
+                CONTAINERD__SERVICES__LEASES__V1__CREATE_REQUEST__INIT;
+        Containerd__Services__Leases__V1__CreateRequest__LabelsEntry label =
+                CONTAINERD__SERVICES__LEASES__V1__CREATE_REQUEST__LABELS_ENTRY__INIT;
+        Containerd__Services__Leases__V1__CreateRequest__LabelsEntry *labels[] = { &label };
+
+        label.key = (char *) "containerd.io/gc.expire";
+        label.value = (char *) expires;
+        request.id = (char *) id;
+        request.labels = labels;
+        request.n_labels = 1;
+        return rpc_call_unary(client, &create_lease_method, &request.base, CONTENT_TIMEOUT_USEC,
+                              done, userdata, ret);
+}
+
+int leases_delete(RpcClient *client, const char *id, RpcDone done, void *userdata, RpcCall **ret) {
+        Containerd__Services__Leases__V1__DeleteRequest request =
+                CONTAINERD__SERVICES__LEASES__V1__DELETE_REQUEST__INIT;
+
+        request.id = (char *) id;
+        return rpc_call_unary(client, &delete_lease_method, &request.base, CONTENT_TIMEOUT_USEC,
+                              done, userdata, ret);
+}
+
+int leases_list(RpcClient *client, const char *id, RpcDone done, void *userdata, RpcCall **ret) {
+        Containerd__Services__Leases__V1__ListResourcesRequest request =
+                CONTAINERD__SERVICES__LEASES__V1__LIST_RESOURCES_REQUEST__INIT;
+
+        request.id = (char *) id;
+        return rpc_call_unary(client, &list_leased_method, &request.base, CONTENT_TIMEOUT_USEC,
+                              done, userdata, ret);
 }
 
 static const RpcMethod subscribe_method = {

@@ -45,6 +45,21 @@ int snapshot_stat(RpcClient *client, const char *snapshotter, const char *name, 
                   void *userdata, RpcCall **ret);
 
 /*
+ * Leases (containerd.services.leases.v1)
+ *
+ * What one refers to is not collected as garbage. cri_pull_image() takes the ID of one.
+ */
+
+/* Until the time, as in RFC 3339, or leases_delete(). */
+int leases_create(RpcClient *client, const char *id, const char *expires, RpcDone done,
+                  void *userdata, RpcCall **ret);
+
+int leases_delete(RpcClient *client, const char *id, RpcDone done, void *userdata, RpcCall **ret);
+
+/* Leased: what it refers to. */
+int leases_list(RpcClient *client, const char *id, RpcDone done, void *userdata, RpcCall **ret);
+
+/*
  * Events of images (containerd.services.events.v1)
  *
  * CRI says nothing about an image that is removed. Each subscriber gets each event. Events of containers

@@ -6,6 +6,7 @@
  */
 
 #include "proto/containerd/services/content/v1/content.pb-c.h"
+#include "proto/containerd/services/leases/v1/leases.pb-c.h"
 #include "proto/containerd/services/snapshots/v1/snapshots.pb-c.h"
 #include "proto/runtime/v1/api.pb-c.h"
 
@@ -38,3 +39,5 @@ typedef Containerd__Services__Content__V1__Info__LabelsEntry ContentLabel;
 typedef Containerd__Services__Snapshots__V1__StatSnapshotResponse SnapshotReply;
 typedef Containerd__Services__Snapshots__V1__Info SnapshotInfo;
 typedef Containerd__Services__Snapshots__V1__Info__LabelsEntry SnapshotLabel;
+
+typedef Containerd__Services__Leases__V1__ListResourcesResponse Leased;

@@ -457,6 +457,10 @@ int images_new(const ImagesOptions *options, Images **ret) {
         if (r < 0)
                 return r;
 
+        r = leases_new(options->runtimes, &images->context.leases);
+        if (r < 0)
+                return r;
+
         r = progress_tracker_new(event, options->runtimes, options->limits.stall_usec,
                                  &images->context.progress);
         if (r < 0)
@@ -487,6 +491,7 @@ Images *images_free(Images *images) {
         image_index_done(&images->index);
         image_index_done(&images->dirty);
         progress_tracker_free(images->context.progress);
+        leases_free(images->context.leases);
         disk_guard_free(images->context.disk);
         queue_free(images->context.inspections);
         queue_free(images->context.pulls);

@@ -12,6 +12,7 @@
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
 #include "agent/base/sorted.h"
+#include "agent/base/text.h"
 #include "agent/image/manifest-spec.h"
 #include "cri/containerd.h"
 #include "cri/types.h"
@@ -116,6 +117,7 @@ struct Progress {
         void *userdata;
 
         char *reference;
+        char *lease_id; /* or NULL */
         ProgressFind find;
         ProgressReport report;
         uint64_t arrived; /* as the store reports; it may go back, unlike what is reported */
@@ -268,20 +270,41 @@ static int progress_find_fail(ProgressFind *find) {
 /* All is known of the blobs. */
 static int progress_report_counted(Progress *progress);
 
+/* An image that was whole before the pull began is not the one that is being pulled. */
+static void progress_find_accept(ProgressFind *find) {
+        if (!find->is_checked && find->is_old && !find->is_used && is_all_complete(find))
+                progress_find_forget(find);
+        else
+                find->is_checked = true;
+}
+
+/* Unless the pull has come across it, as its lease shows: an earlier attempt has fetched it. */
+static int on_leased(const void *reply, const Error *error, void *userdata) {
+        const Leased *leased = reply;
+        ProgressFind *find = userdata;
+
+        find->call = rpc_call_unref(find->call);
+        for (size_t i = 0; !error && i < leased->n_resources; i++)
+                find->is_used |= strcmp(leased->resources[i]->id, find->manifest_digest) == 0;
+
+        progress_find_accept(find);
+        return 0;
+}
+
 static int on_checked(const void *reply, const Error *error, void *userdata) {
         ProgressFind *find = userdata;
+        const char *lease_id = find->progress->lease_id;
+        RpcClient *client = runtimes_client(find->progress->tracker->runtimes);
 
         find->call = rpc_call_unref(find->call);
         if (find->image_id)
                 return error ? progress_find_fail(find) : progress_report_counted(find->progress);
         if (error)
                 return 0;
+        if (client && lease_id && !find->is_used)
+                return leases_list(client, lease_id, on_leased, find, &find->call);
 
-        /* An image that was whole before the pull began is not the one that is being pulled. */
-        if (!find->is_checked && find->is_old && is_all_complete(find))
-                progress_find_forget(find);
-        else
-                find->is_checked = true;
+        progress_find_accept(find);
         return 0;
 }
 
@@ -957,8 +980,9 @@ uint64_t progress_tracker_bytes(const ProgressTracker *tracker) {
         return tracker->bytes;
 }
 
-int progress_begin(ProgressTracker *tracker, const ImageRef *ref, ProgressChanged on_changed,
-                   ProgressStalled on_stalled, void *userdata, Progress **ret) {
+int progress_begin(ProgressTracker *tracker, const ImageRef *ref, const char *lease_id,
+                   ProgressChanged on_changed, ProgressStalled on_stalled, void *userdata,
+                   Progress **ret) {
 
         cleanup(progress_end_p) Progress *progress = NULL;
         int r;
@@ -976,6 +1000,10 @@ int progress_begin(ProgressTracker *tracker, const ImageRef *ref, ProgressChange
         list_prepend(&tracker->items, progress);
 
         r = image_ref_canonical_reference(ref, &progress->reference);
+        if (r < 0)
+                return r;
+
+        r = text_copy(lease_id, &progress->lease_id);
         if (r < 0)
                 return r;
 
@@ -1026,6 +1054,7 @@ Progress *progress_end(Progress *progress) {
         tracker_forget_counted(progress->tracker);
         progress_find_done(&progress->find);
         free(progress->reference);
+        free(progress->lease_id);
         free(progress);
         return NULL;
 }

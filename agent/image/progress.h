@@ -12,7 +12,8 @@
  *     with the digests of what belongs to it: that is how the manifest of a pull is found;
  *   - the manifest has the sizes;
  *   - what is complete is a blob, what is under way is an ingest with an offset;
- *   - a blob that is older than the pull is not fetched by it.
+ *   - a blob that is older than the pull is not fetched by it;
+ *   - a manifest that is older is the pull's if its lease refers to it.
  *
  * When all blobs are there and the pull still runs, the runtime is unpacking. So it is when only layers
  * are missing, but none is on its way: what was unpacked before needs no layer, nor does a snapshotter that
@@ -75,9 +76,10 @@ uint64_t progress_tracker_bytes(const ProgressTracker *tracker);
 /* What a pull has brought, as it turned out: it belongs to no other pull. */
 int progress_tracker_claim(ProgressTracker *tracker, const ImageRef *ref, const char *manifest);
 
-/* To be called when the pull starts. */
-int progress_begin(ProgressTracker *tracker, const ImageRef *ref, ProgressChanged on_changed,
-                   ProgressStalled on_stalled, void *userdata, Progress **ret);
+/* To be called when the pull starts. lease_id: the pull has this lease, and no other pull has; or NULL. */
+int progress_begin(ProgressTracker *tracker, const ImageRef *ref, const char *lease_id,
+                   ProgressChanged on_changed, ProgressStalled on_stalled, void *userdata,
+                   Progress **ret);
 
 /* To be called when the runtime has pulled the image, whose ID this is, as it calls its config. From
  * now on nothing else is reported. 1: the callback will run; 0: the runtime does not say it. */

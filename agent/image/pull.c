@@ -37,6 +37,7 @@ struct Pull {
         char *answered_id;     /* what PullImage answered */
         PullReason logged;     /* of the pause before */
         uint64_t bytes_before; /* fetched by earlier attempts */
+        bool has_fetched;      /* the last attempt got beyond the registry's first answer */
         bool is_held;          /* the runtime has the image, though not yet all of its layers */
         uint64_t arrived_usec; /* when bytes of its layers were last seen to arrive */
 
@@ -45,6 +46,9 @@ struct Pull {
         RpcCall *call;
         PullRequest request;
         Progress *progress;
+        Lease *lease;      /* of the last attempt, */
+        Lease *kept;       /* and of the last one before that has fetched something; or NULL */
+        bool awaits_lease; /* it is not there yet */
         DiskTicket disk;
         OnDemandAsk *layers;
         Retry retry; /* counts every pause, whatever its reason */
@@ -80,9 +84,19 @@ static uint64_t pull_n_attempts(const Pull *pull, PullReason reason) {
                        : (uint64_t) pull->desired.backoff_limit + 1;
 }
 
+/* What was fetched so far may be removed. */
+static void pull_end_leases(Pull *pull) {
+        pull->lease = lease_end(pull->lease);
+        pull->kept = lease_end(pull->kept);
+}
+
 /* Remembers why it failed and finds out whether that was the last time. */
 static int pull_refused(Pull *pull, PullReason reason, const char *text) {
         int r;
+
+        /* What is wrong, or too large, must not be kept. */
+        if (pull_reason_remedy(reason) != PULL_REMEDY_NETWORK)
+                pull_end_leases(pull);
 
         pull->status.attempt = ++pull->n_failures;
         r = image_status_set_failure(&pull->status, reason, text, pull->n_failures,
@@ -297,6 +311,7 @@ static int on_pulled(const void *reply, const Error *error, void *userdata) {
         if (error)
                 return pull_failed(pull, error);
 
+        pull_end_leases(pull); /* the image refers to it now */
         free(pull->answered_id);
         pull->answered_id = strdup(answer->image_ref);
         if (!pull->answered_id)
@@ -318,6 +333,7 @@ static int on_progress(const ProgressReport *report, void *userdata) {
         pull->status.step = report ? report->step : IMAGE_STEP_DOWNLOADING;
         if (report)
                 pull_take_bytes(pull, report);
+        pull->has_fetched |= report && report->step != IMAGE_STEP_RESOLVING;
         pull->on_changed(pull, pull->userdata);
         return 0;
 }
@@ -463,6 +479,7 @@ static int on_room(void *userdata) {
 }
 
 static int pull_wait_for_room(Pull *pull) {
+        pull_end_leases(pull);
         return disk_guard_wait(pull->context->disk, &pull->disk, pull->status.message, on_room,
                                pull);
 }
@@ -473,7 +490,12 @@ static int on_disk_critical(void *userdata) {
         int r;
 
         r = pull_check_disk(pull, &is_low);
-        return r < 0 ? r : pull_handle(pull, PULL_ON_DISK_CRITICAL);
+        if (r < 0)
+                return r;
+
+        r = pull_handle(pull, PULL_ON_DISK_CRITICAL);
+        pull_end_leases(pull);
+        return r;
 }
 
 /* The next attempts were announced by the end of the one before. */
@@ -483,35 +505,68 @@ static void pull_log_start(const Pull *pull) {
                   "Pulling \"%s\".", pull->shown);
 }
 
-static int pull_pull(Pull *pull, PullEvent *ret_event) {
+static int pull_call(Pull *pull) {
         int r;
 
-        if (pull_runtime_is_away(pull)) {
-                *ret_event = PULL_ON_RUNTIME_AWAY;
-                return 0;
-        }
-
         if (!pull->progress) {
-                pull_log_start(pull);
-                r = progress_begin(pull->context->progress, &pull->ref, on_progress, on_stalled,
-                                   pull, &pull->progress);
+                r = progress_begin(pull->context->progress, &pull->ref, lease_id(pull->lease),
+                                   on_progress, on_stalled, pull, &pull->progress);
                 if (r < 0)
                         return r;
-
-                pull->status.bytes_done = pull->status.bytes_total = 0;
         }
-        /* Of all that PullImage does, the download takes longest. */
-        if (progress_tracker_support(pull->context->progress) == PROGRESS_UNSUPPORTED)
-                pull->status.step = IMAGE_STEP_DOWNLOADING;
 
         r = disk_guard_run(pull->context->disk, &pull->disk, on_disk_critical, pull);
         if (r < 0)
                 return r;
 
         return cri_pull_image(runtimes_client(pull->context->runtimes),
-                              pull_request_message(&pull->request),
+                              pull_request_message(&pull->request), lease_id(pull->lease),
                               (uint64_t) pull->desired.timeout_sec * USEC_PER_SEC, on_pulled, pull,
                               &pull->call);
+}
+
+static int on_lease(void *userdata) {
+        Pull *pull = userdata;
+
+        pull->awaits_lease = false;
+        return pull_runtime_is_away(pull) ? pull_handle(pull, PULL_ON_RUNTIME_AWAY)
+                                          : pull_call(pull);
+}
+
+/* An attempt that came to nothing, since the registry was away, leaves nothing, but what an earlier one has
+ * fetched is there still. */
+static int pull_lease(Pull *pull) {
+        if (pull->has_fetched) {
+                lease_end(pull->kept);
+                pull->kept = pull->lease;
+        } else {
+                lease_end(pull->lease);
+        }
+
+        pull->lease = NULL;
+        pull->has_fetched = false;
+        if (progress_tracker_support(pull->context->progress) != PROGRESS_SUPPORTED)
+                return pull_call(pull);
+
+        pull->awaits_lease = true;
+        return lease_begin(pull->context->leases, on_lease, pull, &pull->lease);
+}
+
+static int pull_pull(Pull *pull, PullEvent *ret_event) {
+        if (pull_runtime_is_away(pull)) {
+                *ret_event = PULL_ON_RUNTIME_AWAY;
+                return 0;
+        }
+
+        /* Of all that PullImage does, the download takes longest. */
+        if (progress_tracker_support(pull->context->progress) == PROGRESS_UNSUPPORTED)
+                pull->status.step = IMAGE_STEP_DOWNLOADING;
+        if (pull->progress)
+                return pull_call(pull);
+
+        pull_log_start(pull);
+        pull->status.bytes_done = pull->status.bytes_total = 0;
+        return pull_lease(pull);
 }
 
 /* The last bytes of a pull, and all of a quick one, arrive between two measurements. */
@@ -602,6 +657,7 @@ static int pull_wait_for_layers(Pull *pull) {
 static int pull_report(Pull *pull) {
         int r;
 
+        pull_end_leases(pull);
         pull->status.phase = pull->state == PULL_SUCCEEDED ? IMAGE_SUCCEEDED : IMAGE_FAILED;
         pull->status.completed_at = time(NULL);
         if (pull->status.started_at == 0)
@@ -622,8 +678,12 @@ static void pull_release(Pull *pull, unsigned holdings) {
                 queue_leave(&pull->ticket);
         if (holdings & PULL_HOLDS_KEYS)
                 pull->ask = pull->context->keys.drop(pull->ask);
-        if (holdings & PULL_HOLDS_CALL)
+        if (holdings & PULL_HOLDS_CALL) {
                 pull->call = rpc_call_unref(pull->call);
+                if (pull->awaits_lease)
+                        pull->lease = lease_end(pull->lease);
+                pull->awaits_lease = false;
+        }
         if (holdings & PULL_HOLDS_LAYERS)
                 pull->layers = on_demand_drop(pull->layers);
         if (holdings & PULL_HOLDS_REQUEST)
@@ -795,6 +855,7 @@ Pull *pull_free(Pull *pull) {
         rpc_call_unref(pull->call);
         on_demand_drop(pull->layers);
         progress_end(pull->progress);
+        pull_end_leases(pull);
         disk_guard_leave(&pull->disk);
         retry_done(&pull->retry);
         timer_done(&pull->deadline);

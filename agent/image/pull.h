@@ -14,6 +14,7 @@
 #include "agent/image/disk.h"
 #include "agent/image/image-ref.h"
 #include "agent/image/image-status.h"
+#include "agent/image/lease.h"
 #include "agent/image/on-demand.h"
 #include "agent/image/progress.h"
 #include "agent/image/pull-request.h"
@@ -31,6 +32,7 @@ typedef struct PullContext {
         Queue *inspections; /* of pulls that ask whether their image is there */
         Queue *pulls;
         ProgressTracker *progress;
+        Leases *leases;
         DiskGuard *disk;
         OnDemandContext *on_demand;
         PullKeySource keys;

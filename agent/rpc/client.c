@@ -47,6 +47,7 @@ struct RpcCall {
         grpc_byte_buffer *request;
         grpc_byte_buffer *reply;
         grpc_metadata metadata;
+        size_t n_metadata; /* 0 or 1 */
         grpc_metadata_array header;
         grpc_metadata_array trailer;
         grpc_status_code status;
@@ -75,6 +76,8 @@ static RpcCall *rpc_call_free_if_done(RpcCall *call) {
         grpc_call_unref(call->grpc);
         grpc_byte_buffer_destroy(call->request);
         grpc_byte_buffer_destroy(call->reply);
+        if (call->n_metadata > 0)
+                grpc_slice_unref(call->metadata.value);
         grpc_metadata_array_destroy(&call->header);
         grpc_metadata_array_destroy(&call->trailer);
         grpc_slice_unref(call->details);
@@ -212,7 +215,7 @@ static void rpc_call_send(RpcCall *call) {
         grpc_op ops[6] = {
                 { .op = GRPC_OP_SEND_INITIAL_METADATA,
                   .data.send_initial_metadata = {
-                          .count = call->method->metadata_key ? 1 : 0,
+                          .count = call->n_metadata,
                           .metadata = &call->metadata,
                   } },
                 { .op = GRPC_OP_SEND_MESSAGE,
@@ -244,9 +247,9 @@ static gpr_timespec deadline_from_now(uint64_t timeout_usec) {
                             gpr_time_from_micros((int64_t) timeout_usec, GPR_TIMESPAN));
 }
 
-int rpc_call_stream(RpcClient *client, const RpcMethod *method, const ProtobufCMessage *request,
-                    uint64_t timeout_usec, RpcMessage on_message, RpcDone done, void *userdata,
-                    RpcCall **ret) {
+static int rpc_call_start(RpcClient *client, const RpcMethod *method, const char *metadata_value,
+                          const ProtobufCMessage *request, uint64_t timeout_usec,
+                          RpcMessage on_message, RpcDone done, void *userdata, RpcCall **ret) {
 
         RpcCall *call;
 
@@ -271,9 +274,10 @@ int rpc_call_stream(RpcClient *client, const RpcMethod *method, const ProtobufCM
                                                  grpc_slice_from_static_string(method->path), NULL,
                                                  deadline_from_now(timeout_usec), NULL),
         };
-        if (method->metadata_key) {
+        if (metadata_value) {
                 call->metadata.key = grpc_slice_from_static_string(method->metadata_key);
-                call->metadata.value = grpc_slice_from_static_string(method->metadata_value);
+                call->metadata.value = grpc_slice_from_copied_string(metadata_value);
+                call->n_metadata = 1;
         }
         grpc_metadata_array_init(&call->header);
         grpc_metadata_array_init(&call->trailer);
@@ -284,10 +288,27 @@ int rpc_call_stream(RpcClient *client, const RpcMethod *method, const ProtobufCM
         return 0;
 }
 
+int rpc_call_stream(RpcClient *client, const RpcMethod *method, const ProtobufCMessage *request,
+                    uint64_t timeout_usec, RpcMessage on_message, RpcDone done, void *userdata,
+                    RpcCall **ret) {
+
+        return rpc_call_start(client, method, method->metadata_value, request, timeout_usec,
+                              on_message, done, userdata, ret);
+}
+
+int rpc_call_unary_with(RpcClient *client, const RpcMethod *method, const char *metadata_value,
+                        const ProtobufCMessage *request, uint64_t timeout_usec, RpcDone done,
+                        void *userdata, RpcCall **ret) {
+
+        return rpc_call_start(client, method, metadata_value, request, timeout_usec, NULL, done,
+                              userdata, ret);
+}
+
 int rpc_call_unary(RpcClient *client, const RpcMethod *method, const ProtobufCMessage *request,
                    uint64_t timeout_usec, RpcDone done, void *userdata, RpcCall **ret) {
 
-        return rpc_call_stream(client, method, request, timeout_usec, NULL, done, userdata, ret);
+        return rpc_call_unary_with(client, method, method->metadata_value, request, timeout_usec,
+                                   done, userdata, ret);
 }
 
 static grpc_channel *channel_new(int fd, const char *authority, size_t reply_max) {

@@ -35,8 +35,8 @@ typedef struct RpcCall RpcCall;
 typedef struct RpcMethod {
         const char *path; /* "/runtime.v1.RuntimeService/Version" */
         const ProtobufCMessageDescriptor *reply;
-        const char *metadata_key; /* sent with each call; NULL for none */
-        const char *metadata_value;
+        const char *metadata_key;   /* sent with each call; NULL for none */
+        const char *metadata_value; /* NULL: see rpc_call_unary_with() */
 } RpcMethod;
 
 /* The connection ended. The client is dead from now on, and may be freed here. */
@@ -75,6 +75,11 @@ void rpc_client_set_observer(RpcClient *client, RpcObserver observer, void *user
 /* The request is packed at once. The caller owns *ret and keeps it until it no longer cares. */
 int rpc_call_unary(RpcClient *client, const RpcMethod *method, const ProtobufCMessage *request,
                    uint64_t timeout_usec, RpcDone done, void *userdata, RpcCall **ret);
+
+/* The value of the method's metadata, copied; NULL: this call has none. */
+int rpc_call_unary_with(RpcClient *client, const RpcMethod *method, const char *metadata_value,
+                        const ProtobufCMessage *request, uint64_t timeout_usec, RpcDone done,
+                        void *userdata, RpcCall **ret);
 
 int rpc_call_stream(RpcClient *client, const RpcMethod *method, const ProtobufCMessage *request,
                     uint64_t timeout_usec, RpcMessage on_message, RpcDone done, void *userdata,

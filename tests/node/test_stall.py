@@ -30,7 +30,12 @@ RELEASES = ["1.6", "2.2"]
 _LONG_SECONDS = 2.5
 
 # containerd decompresses by this program where there is one.
-_SLOW_UNPIGZ = f'#!/bin/sh\nsleep {_LONG_SECONDS}\nexec gzip "$@"\n'
+_SLOW_UNPIGZ = f"""\
+#!/bin/sh
+if [ -e "$0.late" ]; then rm "$0.late"; sleep 6; fi
+sleep {_LONG_SECONDS}
+exec gzip "$@"
+"""
 
 
 _PLAIN = "application/vnd.oci.image.layer.v1.tar+gzip"
@@ -189,3 +194,50 @@ def test_time_out_of_the_runtime(start_agent, folder, fake_registry, image_name,
         last = Preload(agent, image.reference, backoff_limit=0).wait_end(60)
     assert (last.phase, last.reason) == (agent.messages.PHASE_FAILED, "NoProgress"), last
     assert "the runtime gave up, by a time-out of its own: " in last.message
+
+
+def leases_of(containerd: Containerd) -> list[str]:
+    return containerd.ctr("leases", "ls", "--quiet").stdout.split()
+
+
+def test_what_was_fetched_is_kept(start_agent, discarding, fake_registry, image_name):
+    """The next attempt goes on where the one before ended, also after one that did not get so far."""
+    layers = layers_of(image_name, 3, 3 << 20)
+    image = add(fake_registry, image_name, layers)
+    fake_registry.on("layer", fakes.hang_after_headers(3 << 19))
+    agent = start_agent(discarding.endpoint, stall_timeout=1)
+    preload = Preload(agent, image.reference, backoff_limit=5)
+    assert preload.wait_step("BACKING_OFF").reason == "NoProgress"
+    n_stalled = len(fake_registry.requests("layer"))
+    fake_registry.on("manifest", fakes.refuse(503))
+    preload.wait_event(lambda event: event.reason == "RegistryError", 30, "refusal")
+    fake_registry.behave()
+    last = preload.wait_end()
+    assert last.phase == agent.messages.PHASE_SUCCEEDED, last
+    resumed = fake_registry.requests("layer")[n_stalled:]
+    assert [one.headers.get("Range") for one in resumed] == [f"bytes={3 << 19}-"] * len(layers)
+    wait_until(lambda: not leases_of(discarding), 10, "end of the leases")
+
+
+def test_what_is_wrong_is_not_kept(start_agent, discarding, fake_registry, image_name):
+    """What does not match its digest is fetched again, all of it."""
+    image = add(fake_registry, image_name, layers_of(image_name, 1, 100_000))
+    fake_registry.on("layer", fakes.forge())
+    agent = start_agent(discarding.endpoint)
+    preload = Preload(agent, image.reference, backoff_limit=5)
+    assert preload.wait_step("BACKING_OFF").reason == "WrongContent"
+    fake_registry.behave()
+    assert preload.wait_end().phase == agent.messages.PHASE_SUCCEEDED
+    wait_until(lambda: not leases_of(discarding), 10, "end of the leases")
+
+
+def test_unpacking_what_an_earlier_attempt_fetched(start_agent, discarding, fake_registry, image_name):
+    """An image whose layers are all there is unpacked by the next attempt, which is no stall either."""
+    image = add(fake_registry, image_name, layers_of(image_name, 1, 10_000))
+    (discarding.folder / "bin" / "unpigz.late").touch()
+    agent = start_agent(discarding.endpoint, stall_timeout=1)
+    preload = Preload(agent, image.reference, backoff_limit=1, timeout_seconds=6)
+    assert preload.wait_step("BACKING_OFF").reason == "DeadlineExceeded"
+    last = preload.wait_end()
+    assert last.phase == agent.messages.PHASE_SUCCEEDED, last
+    assert len(fake_registry.requests("layer")) == 1

@@ -172,8 +172,8 @@ int cri_image_status(RpcClient *client, const char *reference, RpcDone done, voi
         return fake_runtime_call("ImageStatus", reference, done, userdata, ret);
 }
 
-int cri_pull_image(RpcClient *client, const CriPullRequest *request, uint64_t timeout_usec,
-                   RpcDone done, void *userdata, RpcCall **ret) {
+int cri_pull_image(RpcClient *client, const CriPullRequest *request, const char *lease_id,
+                   uint64_t timeout_usec, RpcDone done, void *userdata, RpcCall **ret) {
         return fake_runtime_call("PullImage", request->image->image, done, userdata, ret);
 }
 
@@ -254,6 +254,19 @@ int content_read(RpcClient *client, const char *digest, RpcMessage on_part, RpcD
 int content_info(RpcClient *client, const char *digest, RpcDone done, void *userdata,
                  RpcCall **ret) {
         return fake_runtime_call("Info", digest, done, userdata, ret);
+}
+
+int leases_create(RpcClient *client, const char *id, const char *expires, RpcDone done,
+                  void *userdata, RpcCall **ret) {
+        return fake_runtime_call("Create", id, done, userdata, ret);
+}
+
+int leases_delete(RpcClient *client, const char *id, RpcDone done, void *userdata, RpcCall **ret) {
+        return fake_runtime_call("Delete", id, done, userdata, ret);
+}
+
+int leases_list(RpcClient *client, const char *id, RpcDone done, void *userdata, RpcCall **ret) {
+        return fake_runtime_call("ListResources", id, done, userdata, ret);
 }
 
 int snapshot_stat(RpcClient *client, const char *snapshotter, const char *name, RpcDone done,
