@@ -270,11 +270,14 @@ static int on_layers(const ImageOnDemand *found, const Error *error, void *userd
         return pull_judge_layers(pull);
 }
 
+/* A runtime without a content store is asked once for that, not for snapshots as well. */
 static int pull_assess(Pull *pull, PullEvent *ret_event) {
+        bool is_supported =
+                progress_tracker_support(pull->context->progress) != PROGRESS_UNSUPPORTED;
         int r;
 
-        if (pull_runtime_is_away(pull)) {
-                *ret_event = PULL_ON_RUNTIME_AWAY;
+        if (pull_runtime_is_away(pull) || !is_supported) {
+                *ret_event = is_supported ? PULL_ON_RUNTIME_AWAY : PULL_ON_ENOUGH;
                 return 0;
         }
 
