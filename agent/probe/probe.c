@@ -37,6 +37,7 @@ struct Probe {
 
         Timer due;
         uint64_t due_usec;
+        bool is_begun;    /* the container has had its initial delay */
         Handler *handler; /* that runs now */
         uint64_t started_usec;
         uint64_t duration_usec;
@@ -270,12 +271,28 @@ static int probe_run(Probe *probe) {
         return handler_run(&options, &probe->handler);
 }
 
-/* A probe that takes longer than its period misses a turn. */
+/* How much of the initial delay is left: since the container's start where the kubelet has reported it, else
+ * since it was made, which was before that. */
+static uint64_t initial_rest_usec(const Probe *probe) {
+        int64_t since_sec = probe->options.find_started_sec(probe, probe->options.userdata);
+        int64_t age_sec = now_sec() - (since_sec > 0 ? since_sec : probe->created_sec);
+        int64_t rest_sec = (int64_t) probe->spec.initial_delay_sec - (age_sec > 0 ? age_sec : 0);
+
+        return rest_sec > 0 ? (uint64_t) rest_sec * USEC_PER_SEC : 0;
+}
+
+/* A probe that takes longer than its period misses a turn. The kubelet may have reported the start only since
+ * the probe was scheduled. */
 static int on_due(void *userdata) {
         Probe *probe = userdata;
         uint64_t now = clock_monotonic_usec(), next = probe->due_usec + period_usec(probe);
+        uint64_t rest = probe->is_begun ? 0 : initial_rest_usec(probe);
         int r;
 
+        if (rest > 0)
+                return probe_schedule(probe, now + rest);
+
+        probe->is_begun = true;
         r = probe_schedule(probe, next > now ? next : now + period_usec(probe));
         return r < 0 || probe->handler ? r : probe_run(probe);
 }
@@ -283,15 +300,13 @@ static int on_due(void *userdata) {
 /* The first one, after the container has had the time that it needs to begin. */
 static int probe_begin(Probe *probe) {
         uint64_t now = clock_monotonic_usec(), delay = probe->options.first_delay_usec;
-        int64_t age_sec = now_sec() - probe->created_sec;
-        int64_t wait_sec = (int64_t) probe->spec.initial_delay_sec - (age_sec > 0 ? age_sec : 0);
+        uint64_t rest = initial_rest_usec(probe);
 
         probe->options.first_delay_usec = 0;
+        probe->is_begun = false;
         if (probe->spec.refusal)
                 return probe_record_text(probe, PROBE_UNKNOWN, probe->spec.refusal);
-        if (wait_sec > 0 && (uint64_t) wait_sec * USEC_PER_SEC > delay)
-                delay = (uint64_t) wait_sec * USEC_PER_SEC;
-        return probe_schedule(probe, now + delay);
+        return probe_schedule(probe, now + (rest > delay ? rest : delay));
 }
 
 /* What the listings show */

@@ -33,6 +33,8 @@ typedef struct ProbeOptions {
          * pod's address, or NULL. */
         RpcClient *(*find_client)(const Probe *probe, void *userdata);
         const char *(*find_address)(const Probe *probe, void *userdata);
+        /* When its container began to run, in seconds since 1970; 0: not known. */
+        int64_t (*find_started_sec)(const Probe *probe, void *userdata);
         /* A result waits for a listing that begins now or later. */
         int (*on_doubt)(bool has_new_state, void *userdata);
         /* Another result counts from now on; before is its former state. */

@@ -233,6 +233,21 @@ static const char *find_address(const Probe *probe, void *userdata) {
         return pod && pod->ip[0] ? pod->ip : NULL;
 }
 
+/* The kubelet's word: the runtime's listings do not say it. It may still be about the container before. */
+static int64_t find_started_sec(const Probe *probe, void *userdata) {
+        const Pod *pod = find_pod(userdata, probe_spec(probe));
+        const PodContainer *container = pod ? pod_find(pod, probe_spec(probe)->container) : NULL;
+        const char *id;
+        char scheme[16];
+
+        if (!container ||
+            !pod_split_container_id(container->container_id, scheme, sizeof(scheme), &id) ||
+            !text_equal(id, probe_container_id(probe)))
+                return 0;
+
+        return container->started_at_sec;
+}
+
 static void count_states(const Probes *probes) {
         static const char *const labels[_PROBE_STATE_MAX] = {
                 [PROBE_UNKNOWN] = "unknown",
@@ -461,6 +476,7 @@ static int add_probe(Probes *probes, ProbeSpec *spec, size_t i_new, Probe **ret)
                 .first_delay_usec = i_new * SPREAD_USEC,
                 .find_client = find_client,
                 .find_address = find_address,
+                .find_started_sec = find_started_sec,
                 .on_doubt = on_doubt,
                 .on_recorded = on_recorded,
                 .on_run = on_run,

@@ -29,6 +29,7 @@ static struct Fixture {
         Log *log;
         Probe *probe;
         unsigned n_doubts, n_recorded, n_runs;
+        int64_t started_sec;
 } f;
 
 static RpcClient *find_client(const Probe *probe, void *userdata) {
@@ -37,6 +38,10 @@ static RpcClient *find_client(const Probe *probe, void *userdata) {
 
 static const char *find_address(const Probe *probe, void *userdata) {
         return NULL;
+}
+
+static int64_t find_started_sec(const Probe *probe, void *userdata) {
+        return f.started_sec;
 }
 
 static int on_doubt(bool has_new_state, void *userdata) {
@@ -93,6 +98,7 @@ static void start(ProbeSpec spec, ProbeResult *known) {
                 .log = f.log,
                 .find_client = find_client,
                 .find_address = find_address,
+                .find_started_sec = find_started_sec,
                 .on_doubt = on_doubt,
                 .on_recorded = on_recorded,
                 .on_run = on_run,
@@ -170,6 +176,32 @@ static void test_failure(void **state) {
         assert_result(PROBE_FAILED, "broken");
 }
 
+/* The initial delay counts from the start of the container, which may be long after it was made, and may be
+ * reported when the probe waits already. */
+static void test_initial_delay(void **state) {
+        for (unsigned i = 0; i < 2; i++) {
+                ProbeSpec spec = make_spec("delayed"), other = make_spec("check");
+                Probe *delayed;
+
+                spec.initial_delay_sec = other.period_sec = 3600;
+                f.started_sec = i == 0 ? time(NULL) : 0;
+                start(spec, NULL);
+                list_running("a");
+                f.started_sec = time(NULL);
+                delayed = f.probe;
+
+                /* One that begins later, without a delay. */
+                start(other, NULL);
+                list_running("a");
+                answer(0, "fine");
+                while (sd_event_run(f.event, 0) > 0)
+                        ;
+                assert_int_equal(fake_runtime_n_asked("ExecSync"), i + 1);
+                f.probe = probe_free(f.probe);
+                probe_free(delayed);
+        }
+}
+
 /* What the one has answered says nothing about the other. */
 static void test_another_container(void **state) {
         start(make_spec("check"), NULL);
@@ -245,6 +277,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_later_listing, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_failure, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_initial_delay, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_another_container, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_ends, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_other_handler, set_up, tear_down),
