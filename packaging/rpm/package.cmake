@@ -28,9 +28,9 @@ set(CPACK_RPM_KUBECTL_PACKAGE_DESCRIPTION ${INPLACED_KUBECTL_DESCRIPTION})
 # The program is static: nothing that rpmbuild could find in it. Users, folders and units need systemd's
 # programs.
 set(CPACK_RPM_PACKAGE_AUTOREQPROV OFF)
-set(CPACK_RPM_AGENT_PACKAGE_REQUIRES "systemd >= 252")
+# The second one is a line of its own: CPack drops weak dependencies with this release of rpm.
+set(CPACK_RPM_AGENT_PACKAGE_REQUIRES "systemd >= 252\nRecommends: kubectl-inplace")
 set(CPACK_RPM_AGENT_PACKAGE_REQUIRES_POST systemd)
-set(CPACK_RPM_AGENT_PACKAGE_RECOMMENDS kubectl-inplace)
 set(CPACK_RPM_AGENT_USER_FILELIST "%config(noreplace) /etc/inplaced/config.yaml")
 set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION
   /usr/lib/systemd /usr/lib/systemd/system /usr/lib/systemd/catalog /usr/lib/sysusers.d /usr/lib/tmpfiles.d
