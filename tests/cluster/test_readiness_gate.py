@@ -10,8 +10,10 @@ import json
 import pytest
 
 from lab import sanitizers
-from lab.kubelet import is_ready
-from lab.pod import VERIFIED, container, until_term
+from lab.control_plane import ControlPlane
+from lab.kubelet import Kubelet, is_ready
+from lab.node_image import NodeImage
+from lab.pod import VERIFIED, Pod, container, until_term
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -141,3 +143,50 @@ def test_the_agent_is_started_again_meanwhile(make_pod, start_node_agent, images
     agent.start()
     wait_ready(pod, True)
     assert pod.condition(READY)["reason"] == "Updated"
+
+
+@pytest.mark.slow
+def test_endpoints(folder, registry, start_agent, tools):
+    """With the real controller: a service has the pod while its gate is open, and only then."""
+    with ControlPlane(folder / "cp", controllers=True) as control_plane:
+        control_plane.install()
+        admin = control_plane.admin
+        NodeImage(admin, "gated").create()
+        account = "/api/v1/namespaces/default/serviceaccounts/default"
+        wait_until(lambda: admin.find(account), 30 * SLOWLY, "account of pods")
+        with Kubelet(folder / "node", control_plane, registry, "gated") as node:
+            service = {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": {"name": "web"},
+                "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+            }
+            admin.create(service)
+            pod = Pod(node, container("main", tools), labels={"app": "web"}, **GATED).create()
+
+            def wait_endpoint(is_ready: bool) -> None:
+                path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+
+                def states() -> list[bool]:
+                    label = "kubernetes.io/service-name=web"
+                    slices = admin.list(path, labelSelector=label)
+                    return [
+                        one["conditions"]["ready"]
+                        for found in slices
+                        for one in found.get("endpoints") or []
+                    ]
+
+                wait_until(lambda: states() == [is_ready], 30 * SLOWLY, states, 0.1)
+
+            wait_endpoint(False)
+            pod.wait(lambda state: condition(state, "ContainersReady").get("status") == "True")
+            start_agent(
+                node.runtime.endpoint,
+                kubeconfig=control_plane.write_agent_kubeconfig(folder / "a.conf", node="gated"),
+                node_name="gated",
+            )
+            wait_endpoint(True)
+            close_gate(pod, "no.such/image:1")
+            wait_endpoint(False)
+            close_gate(pod, tools)
+            wait_endpoint(True)
