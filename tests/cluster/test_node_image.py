@@ -14,6 +14,7 @@ import pytest
 
 from fake import registry as fakes
 from lab import sanitizers
+from lab.crio import Crio
 from lab.documents import split_reference
 from lab.image import build_image
 from lab.layers import random_layer
@@ -77,8 +78,7 @@ def test_pull_job(
     written.set_spec(job_spec(image.reference, pullSecrets=[secret], sandboxConfig=sandbox))
     seen = written.wait_status(image.reference, "Succeeded")
     name, _ = split_reference(image.reference)
-    held = runtime.image_status(image.reference)
-    assert held.id == image.image_id
+    assert runtime.image_id(image.reference) == image.image_id
     started, completed = assert_time(seen.pop("startTime")), assert_time(seen.pop("completionTime"))
     assert began <= started <= completed <= datetime.now(timezone.utc)
     assert seen == {
@@ -86,17 +86,32 @@ def test_pull_job(
         "phase": "Succeeded",
         "progress": 100,
         "version": 3,
-        "imageID": f"{name}@{held.id}",
+        "imageID": f"{name}@{image.image_id}",
     }
     assert written.counts() == (1, 1, 0, 0, 0)
     listed = json.loads(cluster_agent.ctl("images", "-o", "json").stdout)["images"]
-    (listed_image,) = [found for found in listed if found["id"] == held.id]
+    (listed_image,) = [found for found in listed if found["id"] == image.image_id]
     assert listed_image["requestedBy"] == ["job default/job"]
     assert "job default/job" in cluster_agent.ctl("status", "-o", "wide").stdout
     canceled = cluster_agent.ctl("cancel", image.reference)
     assert canceled.returncode == 1
     assert "requested by job default/job; withdraw it in the cluster" in canceled.stderr
     runtime.remove_image(image.reference)
+
+def test_a_name_without_docker_io(start_agent, kubeconfig, node_name, node_image, folder, image_name):
+    """OpenKruise leaves "docker.io/" out: on CRI-O, too, the image comes from there, although its search list
+    has another registry first."""
+    name = f"foo/{image_name}"
+    with fakes.FakeRegistry() as hub, fakes.FakeRegistry() as evil, Crio(folder / "crio") as crio:
+        right = hub.add(name, "1", build_image([random_layer(1000, 1)]))
+        evil.add(name, "1", build_image([random_layer(1000, 2)]))
+        crio.short_name_registries = [evil.host]
+        crio.mirror("docker.io", hub)
+        start_agent(crio.endpoint, kubeconfig=kubeconfig, node_name=node_name)
+        node_image.set_spec(job_spec(f"{name}:1"))
+        status = node_image.wait_status(f"{name}:1", "Succeeded")
+        assert status["imageID"] == f"{name}@{right.image_id}" and "message" not in status
+        assert crio.image_status(f"docker.io/{name}:1") is not None and not evil.requests(name=name)
 
 
 def test_acknowledged_at_once(

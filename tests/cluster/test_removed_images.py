@@ -19,8 +19,7 @@ def n_removed(agent) -> float:
 
 
 def is_held(runtime, image) -> bool:
-    held = runtime.image_status(image.reference)
-    return held is not None and held.id == image.image_id
+    return runtime.image_id(image.reference) == image.image_id
 
 
 @pytest.fixture
