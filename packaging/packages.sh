@@ -63,7 +63,7 @@ cluster_packages=(containernetworking-plugins etcd-server iproute2 prometheus)
 
 # For the runtimes that the tests build themselves: what CRI-O starts, and what makes images of layers that are
 # fetched while they are read.
-runtime_packages=(gcc libc6-dev conmon stargz-snapshotter)
+runtime_packages=(gcc libc6-dev conmon jq stargz-snapshotter)
 
 # To build those on a machine without Go.
 go_packages=(ca-certificates python3-pip python3-venv)

@@ -15,6 +15,19 @@ from lab.registry import Registry
 from lab.runtime import Runtime, find_built
 from lab.wait import wait_until
 
+# CRI-O sets limits of each controller in /proc/cgroups, mounted or not, and runc then refuses.
+_RUNC = """\
+#!/bin/sh
+for argument; do
+    if [ "$previous" = --bundle ]; then
+        jq 'del(.linux.resources.hugepageLimits)' "$argument/config.json" >"$argument/new.json"
+        mv "$argument/new.json" "$argument/config.json"
+    fi
+    previous=$argument
+done
+exec /usr/sbin/runc "$@"
+"""
+
 _RELOADED = "Applied new registry configuration"
 
 # Of any image, since it is not about signatures here.
@@ -36,6 +49,7 @@ class Crio(Runtime):
         self.image_options: dict[str, Any] = {}
         self.short_name_registries: list[str] = []
         self._mirrors: dict[str, Registry] = {}
+        self._runc = folder / "runc.sh"
 
     def image_status(self, reference: str) -> Any | None:
         return super().image_status(_without_algorithm(reference))
@@ -83,6 +97,8 @@ class Crio(Runtime):
 
     def _write_config(self) -> None:
         (self.folder / "policy.json").write_text(json.dumps(_POLICY))
+        self._runc.write_text(_RUNC)
+        self._runc.chmod(0o755)
         (self.folder / "registries.conf").write_text(self._registries())
         image = {
             "pause_image": self.sandbox_image,
@@ -120,7 +136,7 @@ log_level = "info"
 namespaces_dir = "{self.folder}/namespaces"
 pinns_path = "{self.programs}/pinns"
 [crio.runtime.runtimes.runc]
-runtime_path = "/usr/sbin/runc"
+runtime_path = "{self._runc}"
 runtime_root = "{self.folder}/runc"
 monitor_path = "/usr/bin/conmon"
 monitor_cgroup = "pod"

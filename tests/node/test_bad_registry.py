@@ -88,6 +88,7 @@ INSTEAD = {
         "wrong-config": ("WrongContent", "does not match expected"),
     },
 }
+_NOT_FOUND = "manifest unknown" if runtimes.NAME == "crio" else "not found"
 SILENT = {
     "manifest": ("manifest", fakes.hang()),
     "layer": ("layer", fakes.hang()),
@@ -219,7 +220,7 @@ def test_name_that_sounds_like_a_failure(agent, registry):
     """What an image is called does not decide what its failure is called."""
     reference = f"{registry.host}/t/401-unauthorized/no-space-left-on-device:x509"
     agent.request(reference, backoffLimit=0)
-    assert_failed(agent, reference, "NotFound", "not found")
+    assert_failed(agent, reference, "NotFound", _NOT_FOUND)
 
 
 def test_registry_requires_credentials(agent, auth_registry, image_name):

@@ -138,7 +138,7 @@ def test_refusals_of_one_credential(agent, runtime, fake_registry, image_name, w
     """The next one is tried after whatever the first may have caused, within one attempt."""
     image = fake_registry.add(image_name, "1", build_image([random_layer(1000)]))
     behaviour = _basic(status) if where == "registry" else _token(fake_registry, status)
-    for kind in ("manifest", "config", "layer", "other"):
+    for kind in ("ping", "manifest", "config", "layer", "other"):
         fake_registry.on(kind, behaviour)
     agent.give_credentials(f"{fake_registry.host}/t", "first", "x", file="a.json")
     agent.give_credentials(fake_registry.host, "second", "x", file="b.json")
