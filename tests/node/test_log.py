@@ -98,7 +98,7 @@ def test_debug_shows_each_step(start_agent, fake_runtime):
     said = [line["message"] for line in agent.logs() if line["level"] == "debug"]
     steps = [line.rpartition(" is ")[2] for line in said if line.startswith("The pull of ")]
     assert steps[:4] == ["inspecting.", "waiting.", "authenticating.", "pulling."]
-    assert steps[-2:] == ["identifying.", "succeeded."]
+    assert steps[-3:] == ["identifying.", "assessing.", "succeeded."]
 
 
 def test_the_end_is_logged(start_agent, fake_runtime):
