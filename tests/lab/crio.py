@@ -10,7 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import grpc
+
 from lab.cleanup import MARKER
+from lab.cri import describe_error
 from lab.registry import Registry
 from lab.runtime import Runtime, find_built
 from lab.wait import wait_until
@@ -55,7 +58,12 @@ class Crio(Runtime):
         return super().image_status(_without_algorithm(reference))
 
     def remove_image(self, reference: str) -> None:
-        super().remove_image(_without_algorithm(reference))
+        """What a container uses stays; containerd removes its name."""
+        try:
+            super().remove_image(_without_algorithm(reference))
+        except grpc.RpcError as error:
+            if "image is in use by a container" not in describe_error(error):
+                raise
 
     def trust(self, registry: Registry) -> None:
         assert registry.certificates is not None, "only a registry with TLS has to be trusted"
