@@ -270,7 +270,6 @@ static int run_command(const Options *options) {
 int main(int argc, char **argv) {
         cleanup(error_done) Error error = ERROR_INIT;
         Options options;
-        int r;
 
         (void) setlocale(LC_CTYPE, ""); /* which characters the terminal shows */
 
@@ -279,16 +278,5 @@ int main(int argc, char **argv) {
                 return EXIT_STATUS_USAGE;
         }
 
-        r = run_command(&options);
-        if (r < 0) {
-                complain("%s", strerror(-r));
-                r = EXIT_STATUS_FAILED;
-        }
-
-        if (fflush(stdout) != 0 || ferror(stdout)) {
-                complain("cannot write the output: %s", strerror(errno));
-                return EXIT_STATUS_FAILED;
-        }
-
-        return r;
+        return output_end(run_command(&options));
 }

@@ -432,6 +432,20 @@ int output_tree(OutputFormat format, json_object *tree) {
         return 0;
 }
 
+int output_end(int r) {
+        if (r < 0) {
+                complain("%s", strerror(-r));
+                r = EXIT_STATUS_FAILED;
+        }
+
+        if (fflush(stdout) != 0 || ferror(stdout)) {
+                complain("cannot write the output: %s", strerror(errno));
+                return EXIT_STATUS_FAILED;
+        }
+
+        return r;
+}
+
 int output_parse(const char *text, json_object **ret, Error *reterr) {
         cleanup(free_p) char *repaired = NULL;
         enum json_tokener_error e;

@@ -70,6 +70,10 @@ char *output_json(json_object *tree);
  * memory. */
 char *yaml_from_json(json_object *tree);
 
+/* The exit status of a program whose command returned that: an ExitStatus, or a negative errno, which is
+ * printed. So is it if the output cannot be written, which is a failure. */
+int output_end(int r);
+
 /* Reads a document that the agent sent. */
 int output_parse(const char *text, json_object **ret, Error *reterr);
 

@@ -7,7 +7,6 @@
  */
 
 #include <ctype.h>
-#include <errno.h>
 #include <limits.h>
 #include <locale.h>
 #include <stdio.h>
@@ -16,6 +15,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/suggest.h"
 #include "agent/ctl/terminal.h"
+#include "agent/ctl/view.h"
 #include "agent/fleet/commands.h"
 #include "agent/fleet/flags.h"
 #include "agent/fleet/session.h"
@@ -329,29 +329,15 @@ static int run(Flags *flags) {
 int main(int argc, char **argv) {
         cleanup(error_done) Error error = ERROR_INIT;
         Flags flags;
-        int r;
 
         (void) setlocale(LC_CTYPE, ""); /* which characters the terminal shows */
 
-        if (argc > 1 && strcmp(argv[1], "__complete") == 0) {
-                r = complete(argv + 2, argc - 2);
-                return fflush(stdout) == 0 ? r : EXIT_STATUS_FAILED;
-        }
+        if (argc > 1 && strcmp(argv[1], "__complete") == 0)
+                return output_end(complete(argv + 2, argc - 2));
         if (flags_parse(argc, argv, &flags, &error) < 0) {
                 complain("%s; try: kubectl inplace help", error_message(&error));
                 return EXIT_STATUS_USAGE;
         }
 
-        r = run(&flags);
-        if (r < 0) {
-                complain("%s", strerror(-r));
-                r = EXIT_STATUS_FAILED;
-        }
-
-        if (fflush(stdout) != 0 || ferror(stdout)) {
-                complain("cannot write the output: %s", strerror(errno));
-                return EXIT_STATUS_FAILED;
-        }
-
-        return r;
+        return output_end(run(&flags));
 }

@@ -307,7 +307,7 @@ static int on_replied(const KubeReply *reply, const Error *error, void *userdata
         return exchange->error.kind != ERROR_NONE ? 0 : r;
 }
 
-/* The body of the answer is a secret of nobody's: it needs no wiping. */
+/* The body of the answer is no secret: it needs no wiping. */
 static int session_ask_once(Session *session, const KubeRequest *request, Exchange *exchange,
                             Error *reterr) {
         KubeRequest complete = *request;

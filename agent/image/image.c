@@ -829,7 +829,7 @@ static bool has_requests_over(const Image *image) {
 }
 
 /* The pull that goes on has ended for some: its status is theirs, and what is left if the others leave. */
-static int image_take_failure(Image *image) {
+static int image_take_outcome(Image *image, ImagePhase phase) {
         cleanup(image_status_done) ImageStatus status = { 0 };
         int r;
 
@@ -837,33 +837,19 @@ static int image_take_failure(Image *image) {
         if (r < 0)
                 return r;
 
-        status.phase = IMAGE_FAILED;
+        status.phase = phase;
         status.step = IMAGE_STEP_NONE;
         status.completed_at = time(NULL);
         status.next_attempt_at = 0;
-        return image_set_status(image, &status);
+        if (phase == IMAGE_SUCCEEDED)
+                r = image_status_set_success(&status);
+        return r < 0 ? r : image_set_status(image, &status);
 }
 
 /* What is there suffices for some, while the pull goes on for others. */
 static bool is_satisfied(const Image *image, const ImageRequest *request) {
         return request->is_syncing && !request->is_done &&
                pull_satisfies(image->pull, &request->desired);
-}
-
-static int image_take_success(Image *image) {
-        cleanup(image_status_done) ImageStatus status = { 0 };
-        int r;
-
-        r = image_status_copy(pull_status(image->pull), &status);
-        if (r < 0)
-                return r;
-
-        status.phase = IMAGE_SUCCEEDED;
-        status.step = IMAGE_STEP_NONE;
-        status.completed_at = time(NULL);
-        status.next_attempt_at = 0;
-        r = image_status_set_success(&status);
-        return r < 0 ? r : image_set_status(image, &status);
 }
 
 /* Requests that need not have all layers succeed, while the sync goes on for the others. */
@@ -875,7 +861,7 @@ static int image_end_satisfied(Image *image) {
                 if (!is_satisfied(image, request))
                         continue;
 
-                r = has_taken ? 0 : image_take_success(image);
+                r = has_taken ? 0 : image_take_outcome(image, IMAGE_SUCCEEDED);
                 if (r < 0)
                         return r;
                 has_taken = true;
@@ -896,7 +882,7 @@ static int image_end_impatient(Image *image) {
         if (!has_requests_over(image))
                 return 0;
 
-        r = image_take_failure(image);
+        r = image_take_outcome(image, IMAGE_FAILED);
         if (r < 0)
                 return r;
 

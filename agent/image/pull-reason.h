@@ -29,7 +29,7 @@ typedef enum PullReason {
         PULL_REASON_NO_PROGRESS,   /* no byte arrived for a while, says the agent or the runtime */
         PULL_REASON_INCOMPLETE,    /* layers are fetched on demand, and have to be there */
         PULL_REASON_DEADLINE,      /* of the attempt, or of all attempts */
-        PULL_REASON_CANCELED,      /* nobody asks for it any more; never by the runtime */
+        PULL_REASON_CANCELED,      /* no request for it is left; never by the runtime */
         PULL_REASON_RUNTIME_UNAVAILABLE,
         PULL_REASON_UNSUPPORTED, /* no manifest for this platform, unknown media type */
         PULL_REASON_UNKNOWN,

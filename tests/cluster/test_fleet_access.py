@@ -144,7 +144,7 @@ def test_as_pod(inplace, folder, control_plane, kube, pods):
 
 
 def test_program_makes_token(inplace, folder, control_plane, pods):
-    """A program that is told of no terminal; one that needs one is refused, with the reason."""
+    """A program that gets no terminal; one that needs one is refused, with the reason."""
     program = folder / "program"
     answer = (
         '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",'
@@ -169,7 +169,7 @@ def test_wrong_token(inplace, folder, control_plane):
 
 
 def test_impersonation(inplace, folder, parts):
-    parts["users"][0]["user"]["as"] = "somebody"
+    parts["users"][0]["user"]["as"] = "another"
     ran = inplace.run("status", KUBECONFIG=write_part(folder / "config", parts))
     assert ran.code == 1
     assert "impersonation is not supported" in ran.stderr

@@ -186,7 +186,7 @@ def _impatient_runtimes(folder: LabFolder) -> dict[str, Callable[[], Runtime]]:
 
 @pytest.mark.parametrize("kind", ["containerd-2.2", "containerd-2.2-local", "crio"])
 def test_time_out_of_the_runtime(start_agent, folder, fake_registry, image_name, kind):
-    """A pull that the runtime gives up has made no progress; nobody has canceled it."""
+    """A pull that the runtime gives up has made no progress; it was not canceled."""
     image = add(fake_registry, image_name, layers_of(image_name, 1, 4 << 20))
     fake_registry.on("layer", fakes.hang_after_headers(5 << 18))
     with _impatient_runtimes(folder)[kind]() as runtime:
