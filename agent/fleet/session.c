@@ -30,6 +30,7 @@
 #define METADATA_LIST "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 #define ATTEMPTS_MAX 10u /* as client-go */
 #define REDRAW_USEC USEC_PER_SEC
+#define ANSWER_USEC (2 * USEC_PER_SEC)
 
 static const int signal_numbers[] = { SIGINT, SIGTERM };
 
@@ -228,22 +229,28 @@ static int refuse_ended(const Session *session, Error *reterr) {
         return error_set(reterr, ERROR_CANCELED, "interrupted");
 }
 
+static int session_step(Session *session) {
+        int code, r;
+
+        r = sd_event_run(session->event, UINT64_MAX);
+        if (r < 0)
+                return r;
+
+        return sd_event_get_exit_code(session->event, &code) < 0 ? 0 : code < 0 ? code : -EIO;
+}
+
 /* Runs the loop until that is true. */
 static int session_run(Session *session, const bool *is_done, Error *reterr) {
-        while (!*is_done) {
-                int code, r;
+        int r = 0;
 
+        while (r >= 0 && !*is_done) {
                 if (session->is_ended)
                         return refuse_ended(session, reterr);
 
-                r = sd_event_run(session->event, UINT64_MAX);
-                if (r < 0)
-                        return r;
-                if (sd_event_get_exit_code(session->event, &code) >= 0)
-                        return code < 0 ? code : -EIO;
+                r = session_step(session);
         }
 
-        return 0;
+        return r;
 }
 
 typedef struct Pause {
@@ -272,6 +279,26 @@ int session_pause(Session *session, uint64_t usec, Error *reterr) {
                 return r;
 
         return session_run(session, &pause.is_done, reterr);
+}
+
+/* The same for the answer to a write, which may be done by now: it is waited for a moment longer than
+ * other answers, or until the next signal. */
+static int session_run_write(Session *session, const bool *is_done, Error *reterr) {
+        cleanup(pause_done) Pause pause = { .is_done = false };
+        int r = 0;
+
+        timer_init(&pause.timer, session->event, /* accuracy_usec= */ 0, on_paused, &pause);
+        while (r >= 0 && !*is_done && !session->is_ended)
+                r = session_step(session);
+        if (r < 0 || *is_done)
+                return r;
+
+        session->is_ended = false;
+        r = timer_start(&pause.timer, ANSWER_USEC);
+        while (r >= 0 && !*is_done && !pause.is_done && !session->is_ended)
+                r = session_step(session);
+        session->is_ended = true;
+        return r < 0 || *is_done ? r : refuse_ended(session, reterr);
 }
 
 /* One request and its answer. */
@@ -322,7 +349,9 @@ static int session_ask_once(Session *session, const KubeRequest *request, Exchan
         if (r < 0)
                 return r;
 
-        r = session_run(session, &exchange->is_done, reterr);
+        r = strcmp(request->method, "GET") == 0
+                    ? session_run(session, &exchange->is_done, reterr)
+                    : session_run_write(session, &exchange->is_done, reterr);
         exchange->call = kube_call_unref(exchange->call);
         return r;
 }

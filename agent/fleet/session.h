@@ -7,7 +7,8 @@
  * A command is straight-line code: each function sends its request and runs the loop until it is
  * answered. What ends a command early (SIGINT, SIGTERM, --timeout) ends the function that waits with
  * ERROR_CANCELED or ERROR_TIMEOUT, and each one after it at once, so that nothing more is sent; unless
- * session_resume() allows what still has to be cleared up. The kinds of other errors are those of
+ * session_resume() allows what still has to be cleared up. A write that was sent gets two seconds more, so
+ * that it is known whether it was done. The kinds of other errors are those of
  * agent/kube/client.h. A negative return with an unset error is a local failure.
  */
 

@@ -20,12 +20,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fixtures import *  # noqa: E402, F401, F403
 from fixtures import StartAgent  # noqa: E402
+from fake.api_proxy import ApiProxy  # noqa: E402
 from lab.agent import Agent  # noqa: E402
 from lab.clients import find_clients  # noqa: E402
 from lab.runtime import Runtime  # noqa: E402
@@ -34,6 +36,7 @@ from lab.fleet import Inplace  # noqa: E402
 from lab.folder import LabFolder  # noqa: E402
 from lab.image import build_image  # noqa: E402
 from lab.kube import Kube  # noqa: E402
+from lab.kubeconfig import write_kubeconfig  # noqa: E402
 from lab.kubelet import Kubelet, is_ready  # noqa: E402
 from lab.layers import program_layer  # noqa: E402
 from lab.node_image import NodeImage  # noqa: E402
@@ -101,6 +104,17 @@ def kubeconfig(control_plane: ControlPlane, folder: LabFolder) -> Path:
 def inplace(control_plane: ControlPlane, folder: LabFolder) -> Inplace:
     """The tool for the cluster, called by one who may do everything."""
     return Inplace(control_plane.admin_kubeconfig, folder.path)
+
+
+@pytest.fixture
+def behind(control_plane, folder):
+    """A proxy before the API server, and the tool of one who connects through it."""
+    server = control_plane.url, control_plane.authority.certificate
+    with ApiProxy(folder / "api", *server) as api:
+        kubeconfig = yaml.safe_load(control_plane.admin_kubeconfig.read_text())
+        token = kubeconfig["users"][0]["user"]["token"]
+        path = write_kubeconfig(folder / "behind.conf", api.url, api.authority, token=token)
+        yield api, Inplace(path, folder.path)
 
 
 @pytest.fixture

@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
 from fake.api_server import Call, FakeApiServer
 from lab import sanitizers
-from lab.fleet import Ran
 from lab.kubeconfig import write_kubeconfig
 
 _NODE_IMAGES = "/apis/apps.kruise.io/v1beta1/nodeimages"
@@ -124,16 +122,13 @@ def test_a_thousand_nodes(inplace, folder, n_tags, n_pages):
         path = write_kubeconfig(
             folder / "many.conf", server.url, server.authority, token="lab-token"
         )
-        with inplace.start("images", KUBECONFIG=path) as child:
-            output = child.stdout.read()
-            _, state, usage = os.wait4(child.pid, 0)
-            child.returncode = os.waitstatus_to_exitcode(state)
-    ran = Ran(child.returncode, output, "")
+        ran, peak = inplace.measure("images", KUBECONFIG=path)
+    assert ran.code == 0, ran.stderr
     assert [row[0] for row in rows(ran)[::n_tags]] == names
     assert len(server.lists) == n_pages
     assert {query["limit"] for query in server.lists} <= {"500", "250", "125"}
     if not sanitizers.NAME:
-        assert usage.ru_maxrss < 96 * 1024
+        assert peak < 96 * 1024
 
 
 @pytest.fixture

@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
+import threading
+from pathlib import Path
 
 import pytest
 
+from fake import api_faults
 from lab.pod import container
 from lab.wait import wait_until
 
@@ -116,6 +120,29 @@ def test_interrupted(inplace, web, kube, node_agent):
     (request,) = kube.list(_REQUESTS)
     run = request["metadata"]["labels"]["inplaced.io/restart"]
     assert f"-l inplaced.io/restart={run}" in errors
+
+
+def test_interrupted_while_it_writes(behind, web, kube, node_agent):
+    """A request that the server has taken, but not confirmed yet, counts as begun."""
+    api, inplace = behind
+    node_agent.terminate()
+    confirmed = threading.Event()
+    api.on("^POST .*containerrecreaterequests", api_faults.answer_when(confirmed))
+    with inplace.start("restart", "-l", "app=fleet-restart") as child:
+        wait_until(lambda: kube.list(_REQUESTS), 30, "request")
+        child.send_signal(signal.SIGINT)
+        wait_until(lambda: not _has_signals(child.pid), 30, "end of the signal's way")
+        confirmed.set()
+        _, errors = child.communicate(timeout=60)
+    assert child.returncode == 128 + signal.SIGINT
+    assert "what has begun goes on" in errors
+    assert "1 of 2 pods were left alone" in errors
+
+
+def _has_signals(pid: int) -> bool:
+    """Some wait to be read by the process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"^ShdPnd:\s*(\w+)", status, re.MULTILINE)[1], 16) != 0
 
 
 def test_timeout(inplace, web, kube, node_agent):

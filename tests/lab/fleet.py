@@ -5,11 +5,25 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab import sanitizers
 from lab.cleanup import MARKER
+
+
+# The peak of a process counts what it was before it ran its program: a copy of the one that started it,
+# which had better be small.
+_MEASURE = """
+import os, sys
+if (pid := os.fork()) == 0:
+    os.execv(sys.argv[2], sys.argv[2:])
+_, status, usage = os.wait4(pid, 0)
+with open(sys.argv[1], "w") as file:
+    file.write(str(usage.ru_maxrss))
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
 
 
 @dataclass(frozen=True)
@@ -40,6 +54,16 @@ class Inplace:
                 child.kill()
                 raise
         return Ran(child.returncode, output, errors)
+
+    def measure(
+        self, *arguments: str, timeout: float = 60, **environment: str | Path | None
+    ) -> tuple[Ran, int]:
+        """The same, and the most memory that was resident, in KiB."""
+        peak = self.folder / "peak"
+        measured = Inplace(self.kubeconfig, self.folder)
+        measured.prefix = [sys.executable, "-I", "-S", "-c", _MEASURE, str(peak), *self.prefix]
+        ran = measured.run(*arguments, timeout=timeout, **environment)
+        return ran, int(peak.read_text())
 
     def start(self, *arguments: str, **environment: str | Path | None) -> subprocess.Popen[str]:
         """Calls it beside the test, which has to wait for it. None: the variable is not set."""

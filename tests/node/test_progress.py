@@ -138,7 +138,7 @@ def test_an_attempt_that_failed_counts(start_agent, runtime, fake_registry, imag
             return
         preload.wait_event(lambda event: event.bytes_done >= layers[0].size)
         released.set()
-        connection.send(fakes.Reply(500, {}, b"broken"))
+        connection.send(fakes.Reply(403, {}, b"broken"))  # 500: containerd 2.2 would ask again
 
     fake_registry.on("layer", send)
     fake_registry.on("config", send)
