@@ -33,6 +33,10 @@ Groups of figures, each with parts of its own on this machine (a containerd, a r
   inplace
          On a real node: how long it takes until a change of a label, and an image of 300 MB, are
          ready in place, beside a new pod in place of the old one.
+  workloads
+         On five real nodes: what it takes until all pods of a Deployment and of a StatefulSet run an
+         image of 300 MB from a registry with 50 MB/s, by `kubectl inplace set image`, beside
+         `kubectl set image`: time, pods that are missing meanwhile, and requests to the API server.
   probes On a real node: the CPU time and memory of 10, 100 and 500 probes that run every second, beside
          a loop that only makes the connections, and what is written about them.
 
@@ -92,6 +96,12 @@ def measure_inplace(node: Node) -> list[Row]:
     return updating.measure(node)
 
 
+def measure_workloads(node: Node) -> list[Row]:
+    import workloads
+
+    return workloads.measure(node)
+
+
 def measure_probes(node: Node) -> list[Row]:
     import probing
 
@@ -110,6 +120,7 @@ GROUPS: dict[str, Group] = {
     "restart": measure_restart,
     "pods": measure_pods,
     "inplace": measure_inplace,
+    "workloads": measure_workloads,
     "probes": measure_probes,
 }
 

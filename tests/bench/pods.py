@@ -14,6 +14,7 @@ import grpc
 
 from lab.agent import Agent
 from lab.control_plane import ControlPlane
+from lab.cri import Cri
 from lab.kube import Kube, Object
 from lab.kubelet import Kubelet, is_ready
 from lab.metrics import parse_metrics
@@ -153,26 +154,11 @@ class PodNode:
         for pod in pods:
             self.kube.wait_gone(pod.path, timeout)
         wait_until(
-            lambda: not any([self._remove_containers(uid) for uid in uids]),
+            lambda: not any([remove_containers(self.cri, uid) for uid in uids]),
             timeout,
             "end of all containers",
             pause=0.05,
         )
-
-    def _remove_containers(self, uid: str) -> bool:
-        """Whether there were any. The kubelet does the same, but not always at once."""
-        found = self.cri.pod_containers(uid)
-        for one in found:
-            if one.state == self.cri.messages.CONTAINER_EXITED:
-                self._remove_container(one.id)
-        return bool(found)
-
-    def _remove_container(self, container_id: str) -> None:
-        """The agent does not know of the call; its request is on the wire as that of a stop."""
-        kind = self.cri.messages.StopContainerRequest
-        remove = self.cri.channel.unary_unary(_REMOVE, request_serializer=kind.SerializeToString)
-        with suppress(grpc.RpcError):  # the kubelet is at it
-            remove(kind(container_id=container_id), timeout=self.cri.timeout)
 
     # The kubelet's clock
 
@@ -191,6 +177,23 @@ class PodNode:
         lines = [line for line in text.splitlines() if line.startswith(_RELIST)]
         metrics = parse_metrics("\n".join(lines))
         return metrics.total(f"{_RELIST}_sum"), metrics.total(f"{_RELIST}_count")
+
+
+def remove_containers(cri: Cri, uid: str) -> bool:
+    """Whether the pod, which is deleted, had any. The kubelet does the same, but not always at once."""
+    found = cri.pod_containers(uid)
+    for one in found:
+        if one.state == cri.messages.CONTAINER_EXITED:
+            _remove_container(cri, one.id)
+    return bool(found)
+
+
+def _remove_container(cri: Cri, container_id: str) -> None:
+    """The agent does not know of the call; its request is on the wire as that of a stop."""
+    kind = cri.messages.StopContainerRequest
+    remove = cri.channel.unary_unary(_REMOVE, request_serializer=kind.SerializeToString)
+    with suppress(grpc.RpcError):  # the kubelet is at it
+        remove(kind(container_id=container_id), timeout=cri.timeout)
 
 
 def _is_known(pod: Object) -> bool:

@@ -88,7 +88,11 @@ class TcpProxy(Listening):
                 await target.drain()
                 raise ConnectionResetError("cut as set")
             left = None if left is None else left - len(chunk)
+            await self._admit(len(chunk))
             self.n_bytes += len(chunk)
             target.write(chunk)
             await target.drain()
         await self._flows.wait()
+
+    async def _admit(self, n_bytes: int) -> None:
+        """Returns when so many bytes may go on. For subclasses that let through so many a second."""

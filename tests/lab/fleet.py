@@ -38,9 +38,13 @@ class Ran:
 class Inplace:
     """Calls it as one user. Nothing of this machine's kubeconfigs is found."""
 
-    def __init__(self, kubeconfig: Path, folder: Path) -> None:
-        """`folder` is the home of that user, and what is running is ended with it."""
-        self.program = Path(os.environ["INPLACED_BUILD_DIR"]) / "agent" / "kubectl-inplace"
+    def __init__(self, kubeconfig: Path, folder: Path, build_dir: Path | None = None) -> None:
+        """`folder` is the home of that user, and what is running is ended with it.
+
+        The program is that of INPLACED_BUILD_DIR, unless another build's is to run.
+        """
+        build_dir = build_dir or Path(os.environ["INPLACED_BUILD_DIR"])
+        self.program = build_dir / "agent" / "kubectl-inplace"
         self.kubeconfig = kubeconfig
         self.folder = folder
         self.prefix: list[str] = []  # runs it as a part of another program
