@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * How far a pod is in an update from image A to B: each row is a pod as the API server shows it
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/text.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/fleet/rollout-pod-plan.h"
+
+#define FROM_A "{'app': {'image': 'A', 'id': '1'}}"
+#define READY "{'type': 'Ready', 'status': 'True'}"
+#define UNREADY "{'type': 'Ready', 'status': 'False'}"
+#define OPEN "{'type': 'inplaced.io/Ready', 'status': 'True'}"
+#define CLOSED(reason, image)                                                                      \
+        "{'type': 'inplaced.io/Ready', 'status': 'False', 'reason': '" reason "', 'message': '{\\" \
+        "'images\\':{\\'app\\':\\'" image "\\'}}', 'lastTransitionTime': '2001-09-09T01:46:40Z'}"
+#define VERIFIED(status)                                                               \
+        "{'type': 'inplaced.io/InPlaceVerified', 'status': '" status "', 'message': '" \
+        "VALUE differs'}"
+#define RUNNING "'running': {}"
+#define WAITING(reason, message) "'waiting': {'reason': '" reason "', 'message': '" message "'}"
+
+/* What differs from a pod of the update that is ready and runs container "1". */
+typedef struct TestPod {
+        const char *image;      /* that it asks for */
+        const char *id;         /* of its container; NULL: "1" */
+        const char *state;      /* of its container; NULL: RUNNING */
+        const char *former;     /* the annotation; NULL: none */
+        const char *conditions; /* NULL: READY */
+        const char *metadata;   /* more of it, as ", 'key': value" */
+        const char *spec;       /* and of this */
+        bool is_behind;         /* the kubelet has not seen it as it is */
+        bool has_no_generation; /* the kubelet does not say what it has seen */
+} TestPod;
+
+static const char *or_else(const char *text, const char *other) {
+        return text ? text : other;
+}
+
+static json_object *parse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* JSON with ' for ". */
+static json_object *parse(const char *format, ...) {
+        cleanup(free_p) char *text = NULL;
+        json_object *json;
+        va_list arguments;
+
+        va_start(arguments, format);
+        assert_true(vasprintf(&text, format, arguments) >= 0);
+        va_end(arguments);
+        for (char *c = text; *c; c++)
+                if (*c == '\'')
+                        *c = '"';
+        json = json_tokener_parse(text);
+        if (!json)
+                fail_msg("%s", text);
+        return json;
+}
+
+static json_object *make_pod(const TestPod *pod) {
+        json_object *made = parse(
+                "{'metadata': {'name': 'web-1', 'generation': 2, 'labels': "
+                "{'controller-revision-hash': 'new'}, 'ownerReferences': [{'controller': true, "
+                "'uid': 'w'}], 'annotations': {}%s}, 'spec': {'containers': [{'name': 'app', "
+                "'image': '%s'}]%s}, 'status': {'conditions': [%s], 'containerStatuses': "
+                "[{'name': 'app', 'containerID': '%s', 'state': {%s}}]%s}}",
+                or_else(pod->metadata, ""), pod->image, or_else(pod->spec, ""),
+                or_else(pod->conditions, READY), or_else(pod->id, "1"),
+                or_else(pod->state, RUNNING),
+                pod->has_no_generation ? ""
+                : pod->is_behind       ? ", 'observedGeneration': 1"
+                                       : ", 'observedGeneration': 2");
+
+        if (pod->former) {
+                cleanup(json_object_put_p) json_object *former = parse("%s", pod->former);
+
+                json_object_object_add(object_at(made, "metadata.annotations"),
+                                       ROLLOUT_POD_ANNOTATION,
+                                       json_object_new_string(json_object_to_json_string(former)));
+        }
+        return made;
+}
+
+/* A StatefulSet with the pods "web-1" and up, if it is one. */
+static json_object *make_workload(void) {
+        return parse("{'metadata': {'name': 'web', 'uid': 'w'}, 'status': {'updateRevision': "
+                     "'new'}}");
+}
+
+static json_object *make_record(bool is_undo, int partition) {
+        return parse("{'state': '%s', 'mode': 'set-image', 'before': {'app': 'A'}, 'after': "
+                     "{'app': 'B'}, 'former': {'updateStrategy': {'rollingUpdate': {'partition': "
+                     "%d}}}}",
+                     is_undo ? "undo" : "forward", partition);
+}
+
+typedef struct PhaseCase {
+        const char *name;
+        TestPod pod;
+        RolloutPhase phase;
+        const char *reason; /* NULL: none */
+        bool is_stateful;   /* of a StatefulSet; otherwise alone */
+        int partition;
+        bool is_undo; /* back to A */
+} PhaseCase;
+
+/* clang-format off */
+static const PhaseCase phase_rows[] = {
+        { .name = "its turn has not come", { .image = "A" }, ROLLOUT_OLD },
+        { .name = "it is deleted", { .image = "A", .metadata = ", 'deletionTimestamp': 'now'" }, ROLLOUT_LEFT },
+        { .name = "it is another's",
+          { .image = "A", .metadata = ", 'ownerReferences': []" }, ROLLOUT_LEFT, .is_stateful = true },
+        { .name = "it is below the partition",
+          { .image = "A" }, ROLLOUT_LEFT, .is_stateful = true, .partition = 2 },
+        { .name = "it is the partition", { .image = "A" }, ROLLOUT_OLD, .is_stateful = true, .partition = 1 },
+        { .name = "it has the image, and the other revision",
+          { .image = "B", .id = "2", .former = FROM_A, .metadata = ", 'labels': {'controller-revision-hash': 'old'}" },
+          ROLLOUT_OLD, .is_stateful = true },
+        { .name = "it has both",
+          { .image = "B", .id = "2", .former = FROM_A }, ROLLOUT_UPDATED, .is_stateful = true },
+
+        /* the gate */
+        { .name = "the gate is open", { .image = "A", .conditions = READY "," OPEN }, ROLLOUT_OLD },
+        { .name = "it is closed for B",
+          { .image = "A", .conditions = UNREADY "," CLOSED("InPlaceUpdate", "B") }, ROLLOUT_DRAINING },
+        { .name = "it is closed for C",
+          { .image = "A", .conditions = UNREADY "," CLOSED("InPlaceUpdate", "C") }, ROLLOUT_OLD },
+        { .name = "it is closed for another reason",
+          { .image = "A", .conditions = UNREADY "," CLOSED("Maintenance", "B") }, ROLLOUT_OLD },
+        { .name = "the message is no JSON",
+          { .image = "A", .conditions = UNREADY ", {'type': 'inplaced.io/Ready', 'status': 'False', 'reason': "
+                               "'InPlaceUpdate', 'message': 'x'}" }, ROLLOUT_OLD },
+        { .name = "the kubelet has not seen that it is closed",
+          { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," CLOSED("InPlaceUpdate", "B") }, ROLLOUT_UPDATING },
+
+        /* the containers */
+        { .name = "the container is still the one before",
+          { .image = "B", .former = FROM_A }, ROLLOUT_UPDATING },
+        { .name = "another one runs", { .image = "B", .id = "2", .former = FROM_A }, ROLLOUT_UPDATED },
+        { .name = "the kubelet does not say what it has seen",
+          { .image = "B", .id = "2", .former = FROM_A, .has_no_generation = true },
+          ROLLOUT_UPDATED },
+        { .name = "another one runs, of an older version of the pod",
+          { .image = "B", .id = "2", .former = FROM_A, .is_behind = true },
+          ROLLOUT_UPDATING },
+        { .name = "it runs, and is not ready",
+          { .image = "B", .id = "2", .former = FROM_A, .conditions = UNREADY }, ROLLOUT_UPDATING },
+        { .name = "it does not run",
+          { .image = "B", .id = "2", .state = WAITING("ContainerCreating", ""), .former = FROM_A }, ROLLOUT_UPDATING,
+          "ContainerCreating" },
+        { .name = "it has ended",
+          { .image = "B", .id = "2", .state = "'terminated': {}", .former = FROM_A }, ROLLOUT_UPDATING },
+        { .name = "the agent has not verified it",
+          { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," VERIFIED("False") },
+          ROLLOUT_UPDATING, "VALUE differs" },
+        { .name = "the agent has",
+          { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," VERIFIED("True") }, ROLLOUT_UPDATED },
+        { .name = "its controller made it, and it is not ready",
+          { .image = "B", .conditions = UNREADY }, ROLLOUT_UPDATED },
+        { .name = "its controller made it, and the gate is closed",
+          { .image = "B", .conditions = UNREADY "," CLOSED("InPlaceUpdate", "B") }, ROLLOUT_UPDATING },
+        { .name = "the annotation is no JSON",
+          { .image = "B", .metadata = ", 'annotations': {'inplaced.io/updated-containers': '{'}" },
+          ROLLOUT_UPDATED },
+
+        /* failures */
+        { .name = "the image cannot be pulled",
+          { .image = "B", .id = "1", .state = WAITING("ImagePullBackOff", "pulling image B"), .former = FROM_A },
+          ROLLOUT_FAILED, "pulling image B" },
+        { .name = "the one before could not",
+          { .image = "B", .id = "1", .state = WAITING("ImagePullBackOff", "pulling image A"), .former = FROM_A },
+          ROLLOUT_UPDATING, "ImagePullBackOff" },
+        { .name = "the kubelet tries again",
+          { .image = "B", .id = "1", .state = WAITING("ErrImagePull", "pulling image B"), .former = FROM_A },
+          ROLLOUT_UPDATING, "ErrImagePull" },
+        { .name = "its name is no reference",
+          { .image = "B", .id = "1", .state = WAITING("InvalidImageName", "B is invalid"), .former = FROM_A },
+          ROLLOUT_FAILED, "B is invalid" },
+        { .name = "the new container crashes",
+          { .image = "B", .id = "2", .state = WAITING("CrashLoopBackOff", "back-off"), .former = FROM_A },
+          ROLLOUT_FAILED, "back-off" },
+        { .name = "the one before crashes",
+          { .image = "B", .id = "1", .state = WAITING("CrashLoopBackOff", "back-off"), .former = FROM_A },
+          ROLLOUT_UPDATING, "CrashLoopBackOff" },
+        { .name = "the image before cannot be pulled",
+          { .image = "A", .id = "1", .state = WAITING("ImagePullBackOff", "pulling image A") }, ROLLOUT_OLD },
+
+        /* what the kubelet does for the image before has to end first */
+        { .name = "the kubelet is about to start it",
+          { .image = "A", .id = "", .state = WAITING("ContainerCreating", ""), .spec = ", 'nodeName': 'n'" }, ROLLOUT_UPDATING },
+        { .name = "an init container comes first",
+          { .image = "A", .id = "", .state = WAITING("PodInitializing", ""), .spec = ", 'nodeName': 'n'" }, ROLLOUT_UPDATING },
+        { .name = "it has no node",
+          { .image = "A", .id = "", .state = WAITING("ContainerCreating", "") }, ROLLOUT_OLD },
+        { .name = "it tries, and cannot",
+          { .image = "A", .id = "", .state = WAITING("ErrImagePull", "A"), .spec = ", 'nodeName': 'n'" }, ROLLOUT_OLD },
+        { .name = "back, before the kubelet has replaced the container",
+          { .image = "B", .former = FROM_A }, ROLLOUT_UPDATING,
+          .is_undo = true },
+        { .name = "back, after that",
+          { .image = "B", .id = "2", .former = FROM_A }, ROLLOUT_OLD, .is_undo = true },
+        { .name = "back, since B cannot be pulled",
+          { .image = "B", .id = "1", .state = WAITING("ImagePullBackOff", "pulling image B"), .former = FROM_A },
+          ROLLOUT_OLD, .is_undo = true },
+        { .name = "back, and the container was never replaced",
+          { .image = "A", .former = FROM_A }, ROLLOUT_UPDATED, .is_undo = true },
+        { .name = "back, and the kubelet has not seen it",
+          { .image = "A", .former = FROM_A, .is_behind = true }, ROLLOUT_UPDATING,
+          .is_undo = true },
+};
+/* clang-format on */
+
+static void check_phase(const PhaseCase *row) {
+        cleanup(json_object_put_p) json_object *pod = make_pod(&row->pod);
+        cleanup(json_object_put_p) json_object *workload = make_workload();
+        cleanup(json_object_put_p) json_object *record = make_record(row->is_undo, row->partition);
+        const RolloutView view = {
+                .kind = row->is_stateful ? WORKLOAD_STATEFUL_SET : WORKLOAD_POD,
+                .workload = workload,
+        };
+        const char *reason;
+        RolloutPhase phase = rollout_phase(&view, record, pod, &reason);
+
+        if (phase != row->phase)
+                fail_msg("%s: it is %s, not %s", row->name, rollout_phase_to_string(phase),
+                         rollout_phase_to_string(row->phase));
+        if (!text_equal(reason, row->reason))
+                fail_msg("%s: \"%s\" instead of \"%s\"", row->name, or_else(reason, ""),
+                         or_else(row->reason, ""));
+}
+
+static void test_phase(void **state) {
+        for (size_t i = 0; i < sizeof(phase_rows) / sizeof(phase_rows[0]); i++)
+                check_phase(&phase_rows[i]);
+}
+
+#define GATE ", 'readinessGates': [{'conditionType': 'inplaced.io/Ready'}]"
+
+static void test_gate(void **state) {
+        static const struct {
+                const char *name;
+                TestPod pod;
+                bool is_closed, must_close; /* before it gets B */
+                int64_t closed_sec;
+        } rows[] = {
+                { "it has none", { .image = "A" }, false, false, 0 },
+                { "nothing was said of it", { .image = "A", .spec = GATE }, false, true, 0 },
+                { "open", { .image = "A", .spec = GATE, .conditions = OPEN }, false, true, 0 },
+                { "closed for B",
+                  { .image = "A", .spec = GATE, .conditions = CLOSED("InPlaceUpdate", "B") },
+                  true,
+                  false,
+                  1000000000 },
+                { "closed for C",
+                  { .image = "A", .spec = GATE, .conditions = CLOSED("InPlaceUpdate", "C") },
+                  true,
+                  true,
+                  1000000000 },
+                { "closed by another author",
+                  { .image = "A", .spec = GATE, .conditions = CLOSED("Maintenance", "C") },
+                  false,
+                  false,
+                  1000000000 },
+        };
+        cleanup(json_object_put_p) json_object *images = parse("{'app': 'B'}");
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                cleanup(json_object_put_p) json_object *pod = make_pod(&rows[i].pod);
+
+                if (pod_gate_is_closed(pod) != rows[i].is_closed)
+                        fail_msg("%s: is it closed?", rows[i].name);
+                if (pod_gate_must_close(pod, images) != rows[i].must_close)
+                        fail_msg("%s: must it be closed?", rows[i].name);
+                if (rows[i].closed_sec > 0)
+                        assert_int_equal(pod_gate_closed_sec(pod), rows[i].closed_sec);
+        }
+}
+
+static void test_is_ready(void **state) {
+        static const struct {
+                const char *conditions;
+                bool is_ready;
+        } rows[] = {
+                { READY, true },
+                { UNREADY, false },
+                { OPEN, false },
+                { OPEN "," READY, true },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                cleanup(json_object_put_p) json_object *pod =
+                        make_pod(&(TestPod){ .image = "A", .conditions = rows[i].conditions });
+
+                assert_int_equal(pod_is_ready(pod), rows[i].is_ready);
+        }
+}
+
+/* A container that has not been replaced is still what it was before the first of several updates. */
+static void test_former(void **state) {
+        static const struct {
+                TestPod pod;
+                const char *former;
+        } rows[] = {
+                { { .image = "A" }, "{'app': {'image': 'A', 'id': '1'}}" },
+                { { .image = "A", .id = "" }, "{'app': {'image': 'A', 'id': ''}}" },
+                { { .image = "B", .former = FROM_A }, "{'app': {'image': 'A', 'id': '1'}}" },
+                { { .image = "B", .id = "2", .former = FROM_A },
+                  "{'app': {'image': 'B', 'id': '2'}}" },
+        };
+        cleanup(json_object_put_p) json_object *images = parse("{'app': 'C'}");
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                cleanup(json_object_put_p) json_object *pod = make_pod(&rows[i].pod);
+                cleanup(json_object_put_p) json_object *expected = parse("%s", rows[i].former);
+                cleanup(json_object_put_p) json_object *former = pod_make_former(pod, images);
+
+                if (!json_object_equal(former, expected))
+                        fail_msg("row %zu: %s", i, json_object_to_json_string(former));
+        }
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_phase),
+                cmocka_unit_test(test_gate),
+                cmocka_unit_test(test_is_ready),
+                cmocka_unit_test(test_former),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
