@@ -42,6 +42,8 @@ struct RpcCall {
         char command[256];   /* of ExecSync: "program argument" */
         int64_t timeout_sec; /* of StopContainer and ExecSync */
         bool is_verbose;
+        char lease[192];  /* of PullImage its ID, "" without one */
+        char expires[32]; /* of Create: the lease */
         const char *path; /* of a call of another service, and its request */
         uint8_t request[128];
         size_t request_size;
@@ -93,6 +95,7 @@ struct FakeRuntime {
                 unsigned n; /* calls so far */
         } asked[FAKE_METHODS_MAX];
         bool is_away;
+        unsigned n_reconnects;
         bool shows_layers;    /* "Info" is to be answered by hand */
         ProgramDone on_files; /* the snapshotter's files are to be read */
         void *files_userdata;
@@ -174,7 +177,10 @@ int cri_image_status(RpcClient *client, const char *reference, RpcDone done, voi
 
 int cri_pull_image(RpcClient *client, const CriPullRequest *request, const char *lease_id,
                    uint64_t timeout_usec, RpcDone done, void *userdata, RpcCall **ret) {
-        return fake_runtime_call("PullImage", request->image->image, done, userdata, ret);
+        int r = fake_runtime_call("PullImage", request->image->image, done, userdata, ret);
+
+        snprintf((*ret)->lease, sizeof((*ret)->lease), "%s", lease_id ?: "");
+        return r;
 }
 
 int cri_list_containers(RpcClient *client, const CriContainerFilter *filter, RpcDone done,
@@ -258,7 +264,10 @@ int content_info(RpcClient *client, const char *digest, RpcDone done, void *user
 
 int leases_create(RpcClient *client, const char *id, const char *expires, RpcDone done,
                   void *userdata, RpcCall **ret) {
-        return fake_runtime_call("Create", id, done, userdata, ret);
+        int r = fake_runtime_call("Create", id, done, userdata, ret);
+
+        snprintf((*ret)->expires, sizeof((*ret)->expires), "%s", expires);
+        return r;
 }
 
 int leases_delete(RpcClient *client, const char *id, RpcDone done, void *userdata, RpcCall **ret) {
@@ -367,7 +376,7 @@ const char *runtime_image_path(const Runtime *runtime) {
 }
 
 unsigned runtime_n_connects(const Runtime *runtime) {
-        return 1;
+        return 1 + fake_runtime.n_reconnects;
 }
 
 /* The oldest call of this method that runs, or NULL; NULL: of any. */

@@ -117,6 +117,7 @@ static int tear_down(void **state) {
         for (size_t i = 0; i < N_OTHERS; i++)
                 queue_leave(&fixture->others[i]);
         progress_tracker_free(fixture->context.progress);
+        leases_free(fixture->context.leases);
         disk_guard_free(fixture->context.disk);
         queue_free(fixture->context.inspections);
         queue_free(fixture->context.pulls);
@@ -721,6 +722,131 @@ static void test_is_over_for_another(void **state) {
         }
 }
 
+/* The runtime has a content store, and with it leases. */
+static void have_leases(Fixture *fixture) {
+        ContentIngests none = CONTAINERD__SERVICES__CONTENT__V1__LIST_STATUSES_RESPONSE__INIT;
+
+        assert_int_equal(leases_new((const Runtimes *) &fake_runtime, &fixture->context.leases), 0);
+        assert_int_equal(progress_tracker_runtime_changed(fixture->context.progress), 0);
+        fake_runtime_answer("ListIngests", &none, NULL);
+}
+
+/* Until PullImage runs with a lease. */
+static void grant_lease(char *id, size_t size) {
+        assert_null(fake_runtime_find("PullImage"));
+        snprintf(id, size, "%s", fake_runtime_find("Create")->target);
+        fake_runtime_answer("Create", &fake_runtime, NULL);
+        assert_string_equal(fake_runtime_find("PullImage")->lease, id);
+}
+
+static void assert_lease_ends(const char *id) {
+        assert_string_equal(fake_runtime_find("Delete")->target, id);
+        fake_runtime_answer("Delete", &fake_runtime, NULL);
+        assert_null(fake_runtime_find("Delete"));
+}
+
+/* The image refers to what was fetched. */
+static void test_lease(void **state) {
+        Fixture *fixture = *state;
+        char id[192];
+
+        have_leases(fixture);
+        begin(fixture, PULL_POLICY_ALWAYS);
+        grant_lease(id, sizeof(id));
+        fake_runtime_answer_pull(ID);
+        assert_lease_ends(id);
+        fake_runtime_answer_status(ID);
+        assert_status(fixture, IMAGE_SUCCEEDED, IMAGE_STEP_NONE);
+        assert_int_equal(fake_runtime_n_asked("Create"), 1);
+}
+
+/* What a dead registry has sent is good for the next attempt, which has a lease of its own; what is wrong is
+ * not. */
+static void test_lease_of_a_failure(void **state) {
+        static const struct {
+                ErrorKind kind;
+                const char *message;
+                bool is_kept;
+        } rows[] = {
+                { ERROR_INTERNAL, "connection refused", true },
+                { ERROR_NOT_FOUND, "no such image", false },
+                { ERROR_INTERNAL, "no space left on device", false },
+        };
+        Fixture *fixture = *state;
+
+        have_leases(fixture);
+        fixture->backoff_limit = DESIRED_IMAGE_NO_LIMIT;
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                char first[192], second[192];
+
+                begin(fixture, PULL_POLICY_ALWAYS);
+                grant_lease(first, sizeof(first));
+                fake_runtime_refuse("PullImage", rows[i].kind, rows[i].message);
+                assert_status(fixture, IMAGE_BACKING_OFF, IMAGE_STEP_BACKING_OFF);
+                assert_int_equal(fake_runtime_count("Delete"), !rows[i].is_kept);
+                if (!rows[i].is_kept)
+                        assert_lease_ends(first);
+
+                assert_true(pull_kick(fixture->pull));
+                wait_for_the_next_attempt(fixture);
+                if (rows[i].is_kept)
+                        assert_lease_ends(first); /* not a byte had arrived */
+                grant_lease(second, sizeof(second));
+                assert_string_not_equal(first, second);
+                fixture->pull = pull_free(fixture->pull);
+                assert_lease_ends(second);
+        }
+}
+
+static void test_lease_of_the_last_failure(void **state) {
+        Fixture *fixture = *state;
+        char id[192];
+
+        have_leases(fixture);
+        fixture->backoff_limit = 0;
+        begin(fixture, PULL_POLICY_ALWAYS);
+        grant_lease(id, sizeof(id));
+        fake_runtime_refuse("PullImage", ERROR_INTERNAL, "connection refused");
+        assert_status(fixture, IMAGE_FAILED, IMAGE_STEP_NONE);
+        assert_lease_ends(id);
+}
+
+/* The runtime may have made it: the answer is not waited for. */
+static void test_is_dropped_before_its_lease(void **state) {
+        Fixture *fixture = *state;
+        char id[192];
+
+        have_leases(fixture);
+        begin(fixture, PULL_POLICY_ALWAYS);
+        snprintf(id, sizeof(id), "%s", fake_runtime_find("Create")->target);
+        fixture->pull = pull_free(fixture->pull);
+        assert_null(fake_runtime_find("Create"));
+        assert_lease_ends(id);
+}
+
+/* Without a lease, and where there is no content store without asking for one. */
+static void test_has_no_lease(void **state) {
+        Fixture *fixture = *state;
+
+        have_leases(fixture);
+        begin(fixture, PULL_POLICY_ALWAYS);
+        fake_runtime_refuse("Create", ERROR_UNSUPPORTED, "unknown service");
+        assert_string_equal(fake_runtime_find("PullImage")->lease, "");
+        fixture->pull = pull_free(fixture->pull);
+        assert_int_equal(fake_runtime_n_asked("Delete"), 0);
+
+        fake_runtime.n_reconnects++;
+        assert_int_equal(progress_tracker_runtime_changed(fixture->context.progress), 0);
+        fake_runtime_refuse("ListIngests", ERROR_UNSUPPORTED, "unknown service");
+        begin(fixture, PULL_POLICY_ALWAYS);
+        assert_string_equal(fake_runtime_find("PullImage")->lease, "");
+        assert_int_equal(fake_runtime_n_asked("Create"), 1);
+        fixture->pull = pull_free(fixture->pull);
+        begin(fixture, PULL_POLICY_ALWAYS);
+        assert_int_equal(progress_tracker_runtime_changed(fixture->context.progress), 0);
+        assert_int_equal(fake_runtime_n_asked("ListIngests"), 2);
+}
+
 /* A pull that is dropped drops what it asked. */
 static void test_is_dropped(void **state) {
         Fixture *fixture = *state;
@@ -821,6 +947,11 @@ int main(void) {
                 TEST(test_is_hopeless),
                 TEST(test_is_over_for_another),
                 TEST(test_is_dropped),
+                TEST(test_lease),
+                TEST(test_lease_of_a_failure),
+                TEST(test_lease_of_the_last_failure),
+                TEST(test_is_dropped_before_its_lease),
+                TEST(test_has_no_lease),
                 TEST(test_covers_complete),
         };
         struct CMUnitTest rows[N_COVERS];
