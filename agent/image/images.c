@@ -418,16 +418,41 @@ static void on_answered(const char *registry, void *userdata) {
         images_hint_of(userdata, PULL_REMEDY_NETWORK, registry);
 }
 
-int images_new(const ImagesOptions *options, Images **ret) {
-        cleanup(images_free_p) Images *images = NULL;
-        sd_event *event = completion_queue_get_event(options->completions);
+/* What all pulls share. */
+static int images_share(Images *images, const ImagesOptions *options) {
+        PullContext *context = &images->context;
         const DiskGuardOptions disk = {
-                .event = event,
+                .event = context->event,
                 .log = options->log,
                 .runtimes = options->runtimes,
                 .host_root = options->host_root,
                 .floor = options->limits.disk_floor,
         };
+        int r;
+
+        r = queue_new(INSPECTIONS_MAX, &context->inspections);
+        if (r < 0)
+                return r;
+
+        r = queue_new(options->limits.max_parallel_pulls, &context->pulls);
+        if (r < 0)
+                return r;
+
+        r = leases_new(options->runtimes, &context->leases);
+        if (r < 0)
+                return r;
+
+        r = progress_tracker_new(context->event, options->runtimes, options->limits.stall_usec,
+                                 &context->progress);
+        if (r < 0)
+                return r;
+
+        return disk_guard_new(&disk, &context->disk);
+}
+
+int images_new(const ImagesOptions *options, Images **ret) {
+        cleanup(images_free_p) Images *images = NULL;
+        sd_event *event = completion_queue_get_event(options->completions);
         int r;
 
         images = malloc(sizeof(*images));
@@ -451,22 +476,7 @@ int images_new(const ImagesOptions *options, Images **ret) {
                         .userdata = images,
                 },
         };
-        r = queue_new(INSPECTIONS_MAX, &images->context.inspections);
-        if (r >= 0)
-                r = queue_new(options->limits.max_parallel_pulls, &images->context.pulls);
-        if (r < 0)
-                return r;
-
-        r = leases_new(options->runtimes, &images->context.leases);
-        if (r < 0)
-                return r;
-
-        r = progress_tracker_new(event, options->runtimes, options->limits.stall_usec,
-                                 &images->context.progress);
-        if (r < 0)
-                return r;
-
-        r = disk_guard_new(&disk, &images->context.disk);
+        r = images_share(images, options);
         if (r < 0)
                 return r;
 
