@@ -48,6 +48,12 @@ static void read_spec(StatusRow *row, json_object *tag) {
         row->owners = json_get(tag, "ownerReferences", json_type_array);
 }
 
+static bool is_request(json_object *owner) {
+        const char *kind = text_or_empty(owner, "kind");
+
+        return strcmp(kind, "Request") == 0 || strcmp(kind, "Call") == 0;
+}
+
 static void put_owner(FILE *file, json_object *owner) {
         const char *kind = text_or_empty(owner, "kind"), *name = text_or_empty(owner, "name");
         const char *namespace = text_or_empty(owner, "namespace");
@@ -55,7 +61,7 @@ static void put_owner(FILE *file, json_object *owner) {
 
         if (strcmp(kind, "File") == 0)
                 fprintf(file, "folder:%s", name);
-        else if (strcmp(kind, "Request") == 0 || strcmp(kind, "Call") == 0)
+        else if (is_request(owner))
                 fprintf(file, "%s%srequest %s", caller, caller[0] ? ", " : "", name);
         else if (strcmp(kind, "NodeImage") == 0)
                 fputs(kind, file);
@@ -82,6 +88,20 @@ char *status_row_requested_by(const StatusRow *row) {
         if (fclose(file) != 0)
                 free(take_ptr(text));
         return text;
+}
+
+/* A reference names the version that is done. */
+bool status_row_is_left(const StatusRow *row) {
+        size_t n = row->owners ? json_object_array_length(row->owners) : 0;
+
+        for (size_t i = 0; i < n; i++) {
+                json_object *owner = json_object_array_get_idx(row->owners, i);
+
+                if (!is_request(owner) || !text_or_empty(owner, "resourceVersion")[0])
+                        return false;
+        }
+
+        return n > 0 && (strcmp(row->phase, "Succeeded") == 0 || strcmp(row->phase, "Failed") == 0);
 }
 
 static void read_status(StatusRow *row, json_object *tag) {

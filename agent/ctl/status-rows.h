@@ -9,6 +9,7 @@
  */
 
 #include <json-c/json.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,6 +42,9 @@ void status_rows_done(StatusRows *rows);
 /* Who requests it, as in the list of images: "folder:web.yaml", "job team/warm", "jo (uid 1000, pid
  * 4242), request 7f3a", joined with "; ". "" if that is not known; NULL if there is no memory. */
 char *status_row_requested_by(const StatusRow *row);
+
+/* It has ended, and only requests of users named it, which are over: nothing desires it any more. */
+bool status_row_is_left(const StatusRow *row);
 
 /* The message in few words, without those of the runtime: "NotFound (attempt 2 of 4): check the name
  * and the tag". One that begins with no reason is left as it is. NULL if there is no memory. */

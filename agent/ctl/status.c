@@ -133,11 +133,53 @@ static int print_table(json_object *node_image, bool is_wide) {
         return table_print(table);
 }
 
+typedef struct Counts {
+        int64_t desired, succeeded, failed, pulling, waiting;
+        int64_t left; /* by requests that are over; not among the others */
+} Counts;
+
+/* Of all images of the node. */
+static int count_images(json_object *node_image, Counts *ret) {
+        json_object *status = json_get(node_image, "status", json_type_object);
+        cleanup(status_rows_done) StatusRows rows = STATUS_ROWS_INIT;
+        int64_t n_succeeded = 0, n_failed = 0;
+        int r;
+
+        r = status_rows_read(node_image, &rows);
+        if (r < 0)
+                return r;
+
+        for (size_t i = 0; i < rows.n_items; i++)
+                if (status_row_is_left(&rows.items[i]))
+                        ++*(strcmp(rows.items[i].phase, "Failed") == 0 ? &n_failed : &n_succeeded);
+        *ret = (Counts){
+                .desired = json_get_integer(status, "desired") - n_succeeded - n_failed,
+                .succeeded = json_get_integer(status, "succeeded") - n_succeeded,
+                .failed = json_get_integer(status, "failed") - n_failed,
+                .pulling = json_get_integer(status, "pulling"),
+                .waiting = json_get_integer(status, "waiting"),
+                .left = n_succeeded + n_failed,
+        };
+        return 0;
+}
+
+static int print_counts(const Counts *counts) {
+        char left[64] = "";
+
+        if (counts->left > 0)
+                (void) snprintf(left, sizeof(left), "; %lld of finished requests",
+                                (long long) counts->left);
+        return print_safe("Images: %lld desired, %lld succeeded, %lld failed, %lld pulling, "
+                          "%lld waiting%s",
+                          (long long) counts->desired, (long long) counts->succeeded,
+                          (long long) counts->failed, (long long) counts->pulling,
+                          (long long) counts->waiting, left);
+}
+
 /* Two or three lines about the node. Without a runtime none is chosen; the address of the API server
  * may be "". */
-static int status_print_header(json_object *node_image, const Inplaced__V1__Runtime *runtime,
-                               const char *api_server) {
-        json_object *status = json_get(node_image, "status", json_type_object);
+static int status_print_header(json_object *node_image, const Counts *counts,
+                               const Inplaced__V1__Runtime *runtime, const char *api_server) {
         int r;
 
         r = print_safe("Node %s, %s%s%s%s%s%s",
@@ -159,21 +201,15 @@ static int status_print_header(json_object *node_image, const Inplaced__V1__Runt
                         return r;
         }
 
-        return print_safe("Images: %lld desired, %lld succeeded, %lld failed, %lld pulling, "
-                          "%lld waiting",
-                          (long long) json_get_integer(status, "desired"),
-                          (long long) json_get_integer(status, "succeeded"),
-                          (long long) json_get_integer(status, "failed"),
-                          (long long) json_get_integer(status, "pulling"),
-                          (long long) json_get_integer(status, "waiting"));
+        return print_counts(counts);
 }
 
 static int print_for_person(const Inplaced__V1__GetStatusResponse *reply, json_object *node_image,
-                            bool is_wide) {
+                            const Counts *counts, bool is_wide) {
 
         int r;
 
-        r = status_print_header(node_image, reply->runtime, reply->api_server);
+        r = status_print_header(node_image, counts, reply->runtime, reply->api_server);
         if (r < 0)
                 return r;
 
@@ -204,6 +240,7 @@ static int print_status(const void *message, const Options *options) {
         const Inplaced__V1__GetStatusResponse *reply = message;
         cleanup(json_put_p) json_object *node_image = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
+        Counts counts;
         int r;
 
         r = output_parse(reply->node_image_json, &node_image, &error);
@@ -212,6 +249,10 @@ static int print_status(const void *message, const Options *options) {
                          error_message(&error));
                 return EXIT_STATUS_FAILED;
         }
+        if (r < 0)
+                return r;
+
+        r = count_images(node_image, &counts);
         if (r < 0)
                 return r;
 
@@ -224,7 +265,7 @@ static int print_status(const void *message, const Options *options) {
                 return r;
 
         r = options_wants_table(options)
-                    ? print_for_person(reply, node_image, options->format == OUTPUT_WIDE)
+                    ? print_for_person(reply, node_image, &counts, options->format == OUTPUT_WIDE)
                     : output_tree(options->format, node_image);
         return r < 0 ? r : EXIT_STATUS_DONE;
 }
@@ -405,13 +446,20 @@ static int draw_rows(const StatusWatch *watch, json_object *selected, size_t n_m
 }
 
 /* What was on the screen is drawn over. */
-static int draw(const StatusWatch *watch, json_object *selected, const Event *event) {
+static int draw(const StatusWatch *watch, json_object *node_image, json_object *selected,
+                const Event *event) {
+
         size_t n_used = event->api_server[0] ? 5 : 4, rows, width; /* and the cursor's line */
+        Counts counts;
         int r;
+
+        r = count_images(node_image, &counts);
+        if (r < 0)
+                return r;
 
         terminal_get_size(STDOUT_FILENO, &rows, &width);
         fputs("\x1b[H\x1b[J", stdout);
-        r = status_print_header(selected, event->runtime, event->api_server);
+        r = status_print_header(selected, &counts, event->runtime, event->api_server);
         if (r < 0)
                 return r;
 
@@ -453,7 +501,7 @@ static int on_changed(json_object *node_image, json_object *changes, const Event
         if (r < 0)
                 return r;
 
-        r = watch->is_drawn                       ? draw(watch, selected, event)
+        r = watch->is_drawn                       ? draw(watch, node_image, selected, event)
             : options_wants_table(watch->options) ? append(watch, selected, event)
                                                   : print_document(watch, selected);
         watch->has_begun = true;

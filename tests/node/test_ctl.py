@@ -293,6 +293,21 @@ def test_status_of_some(start_agent, fake_runtime):
     assert "other:1 is not among the desired images" in missing.stderr
 
 
+def test_status_counts_what_is_desired(start_agent, fake_runtime):
+    """An image that only a finished request named is shown, but no longer desired."""
+    fake_runtime.on("PullImage", behaviours.fail("NOT_FOUND", "no such image"), "bad:1")
+    agent = start_agent(fake_runtime.endpoint)
+    agent.request("kept:1")
+    agent.wait_status("kept:1", "Succeeded")
+    agent.ctl("pull", "--attempts=1", "kept:1", "good:1", "bad:1")
+    for arguments in ((), ("good:1",)):
+        ran = agent.ctl("status", *arguments)
+        assert ran.stdout.splitlines()[1] == (
+            "Images: 1 desired, 1 succeeded, 0 failed, 0 pulling, 0 waiting; 2 of finished requests"
+        )
+        assert "good" in ran.stdout, ran
+
+
 def test_suggestions(agent):
     """A mistyped command or option is answered with the one that was meant."""
     assert 'did you mean "status"?' in agent.ctl("statsu").stderr

@@ -141,6 +141,43 @@ static void test_summary(void **state) {
         }
 }
 
+static void test_is_left(void **state) {
+        static const struct {
+                const char *owners; /* NULL: not known */
+                const char *phase;
+                bool is_left;
+        } rows[] = {
+                { "[{'kind': 'Call', 'resourceVersion': '0'}]", "Succeeded", true },
+                { "[{'kind': 'Request', 'resourceVersion': '0'}]", "Failed", true },
+                { "[{'kind': 'Call', 'resourceVersion': '0'}]", "Missing", false },
+                { "[{'kind': 'Call'}]", "Pulling", false },
+                { "[{'kind': 'Call', 'resourceVersion': '0'}, {'kind': 'Call'}]", "Succeeded",
+                  false },
+                { "[{'kind': 'Call', 'resourceVersion': '0'}, {'kind': 'File', "
+                  "'resourceVersion': '0'}]",
+                  "Succeeded", false },
+                { "[{'kind': 'ImagePullJob', 'resourceVersion': '0'}]", "Succeeded", false },
+                { "[1]", "Succeeded", false },
+                { "[]", "Succeeded", false },
+                { NULL, "Succeeded", false },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                char text[160] = "null";
+                cleanup(json_put_p) json_object *owners = NULL;
+
+                if (rows[i].owners)
+                        (void) snprintf(text, sizeof(text), "%s", rows[i].owners);
+                for (char *c = text; *c; c++)
+                        if (*c == '\'')
+                                *c = '"';
+                owners = json_tokener_parse(text);
+                if (status_row_is_left(&(StatusRow){ .phase = rows[i].phase, .owners = owners }) !=
+                    rows[i].is_left)
+                        fail_msg("%s of %s", rows[i].phase, text);
+        }
+}
+
 static void test_since(void **state) {
         assert_int_equal(status_row_since(&(StatusRow){ .created_at = 1 }), 1);
         assert_int_equal(status_row_since(&(StatusRow){ .created_at = 1, .started_at = 2 }), 2);
@@ -156,6 +193,7 @@ int main(void) {
                 cmocka_unit_test(test_wrong_types),
                 cmocka_unit_test(test_progress_is_a_percentage),
                 cmocka_unit_test(test_summary),
+                cmocka_unit_test(test_is_left),
                 cmocka_unit_test(test_since),
         };
 
