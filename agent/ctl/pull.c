@@ -35,8 +35,9 @@ typedef struct Pull {
         Timer waits;    /* --timeout, for what is no attempt yet */
         Timer goodbye;  /* when it is over, the end is not awaited any longer */
         bool was_heard; /* the agent has said something */
-        int signal;     /* that canceled it; 0: none */
-        Error refused;  /* why the request ended before its images did */
+        bool is_past_deadline;
+        int signal;    /* that canceled it; 0: none */
+        Error refused; /* why the request ended before its images did */
 } Pull;
 
 static const RpcMethod preload_method = {
@@ -311,9 +312,17 @@ static int on_queued(void *userdata) {
         return 0;
 }
 
+/* The agent ends the pulls at the deadline, too, if it can, and then its status says so: one that has
+ * answered gets a moment. But it may be away or hang, its clock runs from each image's turn, and another
+ * request may have more time. */
 static int on_deadline(void *userdata) {
         Pull *pull = userdata;
         int r;
+
+        if (pull->was_heard && !pull->is_past_deadline) {
+                pull->is_past_deadline = true;
+                return timer_start(&pull->deadline, DEADLINE_MARGIN_USEC);
+        }
 
         r = pull_list_end_at_deadline(&pull->list, clock_monotonic_usec());
         return r < 0 ? r : pull_end(pull);
@@ -335,15 +344,12 @@ static int on_waits(void *userdata) {
         return r < 0 ? r : timer_start_at(&pull->waits, next_usec);
 }
 
-/* The agent ends the pulls at the deadline, too, if it can, and then its status says so. But it may be
- * away, its clock runs from each image's turn, and another request may have more time. */
 static int pull_start_limits(Pull *pull) {
         const Options *options = pull->options;
         int r = 0;
 
         if (options->deadline_sec > 0)
-                r = timer_start(&pull->deadline, (uint64_t) options->deadline_sec * USEC_PER_SEC +
-                                                         DEADLINE_MARGIN_USEC);
+                r = timer_start(&pull->deadline, (uint64_t) options->deadline_sec * USEC_PER_SEC);
         if (r >= 0 && !pull->view && !options->no_wait)
                 r = timer_start(&pull->queued, QUEUED_USEC);
         if (r >= 0 && options->timeout_sec > 0)

@@ -216,6 +216,18 @@ def test_agent_does_not_answer(make_agent, fake_runtime, limit):
         assert option in last
 
 
+def test_deadline_of_an_agent_that_does_not_answer(make_agent, fake_runtime):
+    """The deadline is not extended for an agent that has never answered: the other limit, which is started
+    after it, does not end the images first."""
+    agent = make_agent(fake_runtime.endpoint)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(agent.socket))
+        listener.listen()
+        ran = agent.ctl("pull", "--deadline=2s", "--timeout=2s", "demo/web:1")
+        assert ran.returncode == 1
+        assert "within the 2s of --deadline; still waiting for inplaced" in ran.stdout
+
+
 def test_no_wait(start_agent, fake_runtime):
     """--no-wait leaves the request with the agent and returns at once."""
     fake_runtime.on("PullImage", behaviours.hang())
