@@ -616,7 +616,6 @@ static int agent_add_recreate(Agent *agent, const Options *options) {
                 .log = agent->log,
                 .metrics = agent->metrics,
                 .client = cluster_client(agent->cluster),
-                .events = cluster_events(agent->cluster),
                 .pods = agent->pods,
                 .runtimes = agent->runtimes,
                 .stops = agent->stops,

@@ -20,7 +20,6 @@ typedef struct RecreateOptions {
         Log *log;
         Metrics *metrics; /* may be NULL */
         KubeClient *client;
-        KubeEvents *events;
         Pods *pods;
         Runtimes *runtimes;
         Stops *stops;
