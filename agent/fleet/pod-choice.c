@@ -11,7 +11,6 @@
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
-#include "agent/fleet/workload.h"
 
 static int choose_pod(const char *name, PodChoice *choice) {
         if (asprintf(&choice->fields, "metadata.name=%s", name) < 0) {
@@ -22,13 +21,34 @@ static int choose_pod(const char *name, PodChoice *choice) {
         return 0;
 }
 
+int workload_find_path(Session *session, WorkloadKind kind, const char *name, KubePath *ret,
+                       Error *reterr) {
+        static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
+        KubePath path = workload_path(kind, session_namespace(session), name);
+        int r = 0;
+
+        if (!path.version)
+                r = session_find_version(session, path.group, versions, path.resource,
+                                         &path.version, reterr);
+        if (r < 0)
+                return r;
+        if (!path.version)
+                return error_set(reterr, ERROR_UNSUPPORTED,
+                                 "the cluster has no %s.%s: is OpenKruise installed?",
+                                 path.resource, path.group);
+
+        *ret = path;
+        return 0;
+}
+
 static int choose_workload(Session *session, WorkloadKind kind, const char *name, PodChoice *choice,
                            Error *reterr) {
-        const KubePath path = workload_path(kind, session_namespace(session), name);
         cleanup(json_object_put_p) json_object *workload = NULL;
-        int r;
+        KubePath path;
+        int r = workload_find_path(session, kind, name, &path, reterr);
 
-        r = session_get(session, &path, &workload, reterr);
+        if (r >= 0)
+                r = session_get(session, &path, &workload, reterr);
         if (r < 0)
                 return r;
 

@@ -8,6 +8,7 @@
  */
 
 #include "agent/fleet/session.h"
+#include "agent/fleet/workload.h"
 
 /* NULL: not by that. */
 typedef struct PodChoice {
@@ -27,3 +28,8 @@ void pod_choice_done(PodChoice *choice);
 /* Shows each of them; *ret_n is how many there are. namespace: NULL is all. */
 int pod_choice_list(Session *session, const PodChoice *choice, const char *namespace,
                     SessionItem on_pod, void *userdata, size_t *ret_n, Error *reterr);
+
+/* The path of a workload in the session's namespace, in a version that the server has; refused if it has
+ * none. Borrows the name. */
+int workload_find_path(Session *session, WorkloadKind kind, const char *name, KubePath *ret,
+                       Error *reterr);

@@ -134,6 +134,9 @@ bool workload_is_held(WorkloadKind kind, json_object *workload) {
         case WORKLOAD_DAEMON_SET: return !has_rolling_update(workload);
         case WORKLOAD_REPLICA_SET:
         case WORKLOAD_POD:
+        case WORKLOAD_CLONE_SET:
+        case WORKLOAD_ADVANCED_STATEFUL_SET:
+        case WORKLOAD_ADVANCED_DAEMON_SET:
         case _WORKLOAD_KIND_MAX: break;
         }
         return true;
@@ -176,6 +179,9 @@ static int make_hold(const RolloutView *view, int64_t partition, json_object **r
                 break;
         case WORKLOAD_REPLICA_SET:
         case WORKLOAD_POD:
+        case WORKLOAD_CLONE_SET:
+        case WORKLOAD_ADVANCED_STATEFUL_SET:
+        case WORKLOAD_ADVANCED_DAEMON_SET:
         case _WORKLOAD_KIND_MAX: break;
         }
         return *ret_hold && *ret_former ? 0 : -ENOMEM;

@@ -14,6 +14,8 @@
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 
+#define KRUISE_GROUP "apps.kruise.io"
+
 static const struct {
         const char *names[4]; /* what a person may call it */
         const char *shown;
@@ -37,12 +39,26 @@ static const struct {
                                   "apps",
                                   "daemonsets" },
         [WORKLOAD_POD] = { { "pod", "pods", "po", "pod" }, "pod", NULL, "pods" },
+        [WORKLOAD_CLONE_SET] = { { "cloneset", "clonesets", "clone", "cloneset.apps.kruise.io" },
+                                 "cloneset.apps.kruise.io",
+                                 KRUISE_GROUP,
+                                 "clonesets" },
+        [WORKLOAD_ADVANCED_STATEFUL_SET] = { { "asts", "statefulset.apps.kruise.io",
+                                               "statefulsets.apps.kruise.io" },
+                                             "statefulset.apps.kruise.io",
+                                             KRUISE_GROUP,
+                                             "statefulsets" },
+        [WORKLOAD_ADVANCED_DAEMON_SET] = { { "ads", "daemonset.apps.kruise.io",
+                                             "daemonsets.apps.kruise.io" },
+                                           "daemonset.apps.kruise.io",
+                                           KRUISE_GROUP,
+                                           "daemonsets" },
 };
 
 #define N_NAMES (sizeof(kinds[0].names) / sizeof(kinds[0].names[0]))
 
 static bool is_called(WorkloadKind kind, const char *text, size_t size) {
-        for (size_t i = 0; i < N_NAMES; i++)
+        for (size_t i = 0; i < N_NAMES && kinds[kind].names[i]; i++)
                 if (strlen(kinds[kind].names[i]) == size &&
                     strncmp(kinds[kind].names[i], text, size) == 0)
                         return true;
@@ -69,7 +85,7 @@ int workload_name_parse(const char *text, WorkloadKind *ret_kind, const char **r
         return error_set(
                 reterr, ERROR_INVALID,
                 "workload \"%s\": the kind is none of deployment, replicaset, statefulset, "
-                "daemonset, pod",
+                "daemonset, pod, cloneset, statefulset.apps.kruise.io, daemonset.apps.kruise.io",
                 text);
 }
 
@@ -77,9 +93,13 @@ const char *workload_kind_to_string(WorkloadKind kind) {
         return kinds[kind].shown;
 }
 
+bool workload_is_of_kruise(WorkloadKind kind) {
+        return text_equal(kinds[kind].group, KRUISE_GROUP);
+}
+
 KubePath workload_path(WorkloadKind kind, const char *namespace, const char *name) {
         return (KubePath){ .group = kinds[kind].group,
-                           .version = "v1",
+                           .version = workload_is_of_kruise(kind) ? NULL : "v1",
                            .namespace = namespace,
                            .resource = kinds[kind].resource,
                            .name = name };

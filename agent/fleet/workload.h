@@ -4,8 +4,8 @@
 /*
  * Workloads as the API server shows them
  *
- * Deployments, ReplicaSets, StatefulSets, DaemonSets and pods have a template of the same form (a pod is its
- * own), and so have ControllerRevisions. What is asked of them here is read from their JSON; what is missing
+ * Deployments, ReplicaSets, StatefulSets, DaemonSets, those of OpenKruise and pods have a template of the same
+ * form (a pod is its own), and so have ControllerRevisions. What is asked of them here is read from their JSON; what is missing
  * in it, or of another type, is not there. Pure.
  */
 
@@ -22,6 +22,9 @@ typedef enum WorkloadKind {
         WORKLOAD_STATEFUL_SET,
         WORKLOAD_DAEMON_SET,
         WORKLOAD_POD,
+        WORKLOAD_CLONE_SET, /* of OpenKruise, as the next ones */
+        WORKLOAD_ADVANCED_STATEFUL_SET,
+        WORKLOAD_ADVANCED_DAEMON_SET,
         _WORKLOAD_KIND_MAX,
 } WorkloadKind;
 
@@ -32,7 +35,11 @@ int workload_name_parse(const char *text, WorkloadKind *ret_kind, const char **r
 /* "deployment.apps" */
 const char *workload_kind_to_string(WorkloadKind kind);
 
-/* Borrows namespace and name, which may be NULL. */
+/* Its controller updates pods in place by itself. */
+bool workload_is_of_kruise(WorkloadKind kind);
+
+/* Borrows namespace and name, which may be NULL. The version of a kind of OpenKruise is NULL: which one the
+ * server has is to be asked, see workload_find_path(). */
 KubePath workload_path(WorkloadKind kind, const char *namespace, const char *name);
 
 /* A member however deep: "spec.template.spec"; NULL: there is none. Borrowed. */

@@ -130,6 +130,9 @@ static json_object *make_spec(const TestState *state) {
                              is_held ? "OnDelete" : "RollingUpdate");
         case WORKLOAD_REPLICA_SET:
         case WORKLOAD_POD:
+        case WORKLOAD_CLONE_SET:
+        case WORKLOAD_ADVANCED_STATEFUL_SET:
+        case WORKLOAD_ADVANCED_DAEMON_SET:
         case _WORKLOAD_KIND_MAX: break;
         }
         return parse("{}");
