@@ -199,3 +199,8 @@ void terminal_get_size(int fd, size_t *ret_rows, size_t *ret_columns) {
         *ret_rows = size.ws_row ?: number_from_environment("LINES", 24);
         *ret_columns = size.ws_col ?: number_from_environment("COLUMNS", 80);
 }
+
+void terminal_rewind(size_t n_lines) {
+        if (n_lines > 0)
+                (void) printf("\033[%zuA\033[J", n_lines);
+}

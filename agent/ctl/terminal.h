@@ -42,3 +42,6 @@ bool terminal_is_capable(int fd);
 
 /* What the terminal says, else what COLUMNS and LINES say, else 80 by 24. */
 void terminal_get_size(int fd, size_t *ret_rows, size_t *ret_columns);
+
+/* So many lines up, and all below is cleared: what is printed next takes the place of what was there. */
+void terminal_rewind(size_t n_lines);

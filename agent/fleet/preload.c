@@ -543,8 +543,7 @@ static int draw(Preload *preload, bool is_last) {
         if (r < 0)
                 return r;
 
-        if (preload->n_drawn > 0)
-                printf("\033[%zuA\033[J", preload->n_drawn);
+        terminal_rewind(preload->n_drawn);
         preload->drawn_usec = now_usec(preload);
         preload->n_drawn = preload->n_images + 1;
         r = table_print(table);

@@ -19,189 +19,41 @@
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/fleet/commands.h"
-#include "agent/fleet/preload.h"
 #include "agent/fleet/rollout-plan.h"
+#include "agent/fleet/rollout-preload.h"
+#include "agent/fleet/rollout-show.h"
+#include "agent/fleet/rollout-watch.h"
 #include "agent/fleet/workload.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define CONFLICT_PAUSE_USEC (USEC_PER_SEC / 5)
-#define QUIET_SEC 5      /* before it is said what is awaited */
-#define PROGRESS_SEC 600 /* as a Deployment's progressDeadlineSeconds */
 
 typedef struct Rollout {
         Session *session;
         const Flags *flags;
-        const char *name;
-        char *selector; /* of its pods; NULL: it is a pod */
-        RolloutView view;
+        RolloutWatch watch;
         RolloutLimits limits;
         json_object *record;
-        json_object *shown; /* {pod: phase}: what was printed last */
+        RolloutShow show;
         RolloutStep step;
-        char *awaited;        /* what was printed last */
-        int64_t progress_sec; /* when something changed last */
-        Error refusal;        /* why the update cannot go on */
+        Error refusal; /* why the update cannot go on */
 } Rollout;
 
 static void rollout_done(Rollout *rollout) {
         rollout_step_done(&rollout->step);
-        free(rollout->selector);
-        free(rollout->awaited);
-        json_object_put(rollout->view.workload);
-        json_object_put(rollout->view.owned);
-        json_object_put(rollout->view.pods);
-        json_object_put(rollout->view.budgets);
+        rollout_watch_done(&rollout->watch);
+        rollout_show_done(&rollout->show);
         json_object_put(rollout->record);
-        json_object_put(rollout->shown);
         error_done(&rollout->refusal);
 }
 
 static KubePath path_of(const Rollout *rollout) {
-        return workload_path(rollout->view.kind, session_namespace(rollout->session),
-                             rollout->name);
+        return rollout->watch.path;
 }
 
 /* "deployment.apps/web" */
 static const char *kind_of(const Rollout *rollout) {
-        return workload_kind_to_string(rollout->view.kind);
-}
-
-static bool is_ours(const Rollout *rollout, json_object *object) {
-        return text_equal(object_owner(object),
-                          object_text(rollout->view.workload, "metadata.uid"));
-}
-
-/* What there is, kept by name */
-
-static int keep(json_object *map, const KubeObject *object) {
-        return patch_add(map, object->name, json_object_get(object->json));
-}
-
-static int on_workload(const KubeObject *object, void *userdata) {
-        Rollout *rollout = userdata;
-
-        json_object_put(rollout->view.workload);
-        rollout->view.workload = json_object_get(object->json);
-        return 0;
-}
-
-static int on_workload_gone(const KubeObject *object, void *userdata) {
-        Rollout *rollout = userdata;
-
-        (void) object;
-        json_object_put(rollout->view.workload);
-        rollout->view.workload = NULL;
-        return 0;
-}
-
-static int on_owned(const KubeObject *object, void *userdata) {
-        Rollout *rollout = userdata;
-
-        return is_ours(rollout, object->json) ? keep(rollout->view.owned, object) : 0;
-}
-
-static int on_owned_gone(const KubeObject *object, void *userdata) {
-        Rollout *rollout = userdata;
-
-        json_object_object_del(rollout->view.owned, object->name);
-        return 0;
-}
-
-static int on_pod(const KubeObject *object, void *userdata) {
-        Rollout *rollout = userdata;
-
-        return keep(rollout->view.pods, object);
-}
-
-static int on_pod_gone(const KubeObject *object, void *userdata) {
-        Rollout *rollout = userdata;
-
-        json_object_object_del(rollout->view.pods, object->name);
-        return 0;
-}
-
-static int on_budget(const KubeObject *object, void *userdata) {
-        Rollout *rollout = userdata;
-
-        return keep(rollout->view.budgets, object);
-}
-
-static int on_budget_gone(const KubeObject *object, void *userdata) {
-        Rollout *rollout = userdata;
-
-        json_object_object_del(rollout->view.budgets, object->name);
-        return 0;
-}
-
-static int forget(json_object **map) {
-        json_object_put(*map);
-        *map = json_object_new_object();
-        return *map ? 0 : -ENOMEM;
-}
-
-/* A pod is shown as a workload and as its own pod. */
-static int on_workload_pod(const KubeObject *object, void *userdata) {
-        int r = on_workload(object, userdata);
-
-        return r < 0 ? r : on_pod(object, userdata);
-}
-
-/* Shows all of it, until is_done. */
-static int observe(Rollout *rollout, int (*is_done)(void *userdata), Error *reterr) {
-        const char *namespace = session_namespace(rollout->session);
-        bool is_pod = rollout->view.kind == WORKLOAD_POD;
-        bool has_revisions = rollout->view.kind == WORKLOAD_STATEFUL_SET ||
-                             rollout->view.kind == WORKLOAD_DAEMON_SET;
-        cleanup(free_p) char *field = NULL;
-        SessionWatch watches[SESSION_WATCHES_MAX];
-        size_t n = 0;
-
-        if (asprintf(&field, "metadata.name=%s", rollout->name) < 0) {
-                field = NULL;
-                return -ENOMEM;
-        }
-        if (forget(&rollout->view.owned) < 0 || forget(&rollout->view.pods) < 0 ||
-            forget(&rollout->view.budgets) < 0)
-                return -ENOMEM;
-
-        watches[n++] = (SessionWatch){ .path = workload_path(rollout->view.kind, namespace, NULL),
-                                       .fields = field,
-                                       .on_object = is_pod ? on_workload_pod : on_workload,
-                                       .on_gone = on_workload_gone };
-        watches[n++] = (SessionWatch){ .path = { .group = "policy",
-                                                 .version = "v1",
-                                                 .namespace = namespace,
-                                                 .resource = "poddisruptionbudgets" },
-                                       .on_object = on_budget,
-                                       .on_gone = on_budget_gone };
-        if (!is_pod)
-                watches[n++] = (SessionWatch){ .path = workload_path(WORKLOAD_POD, namespace, NULL),
-                                               .labels = rollout->selector,
-                                               .on_object = on_pod,
-                                               .on_gone = on_pod_gone };
-        if (has_revisions || rollout->view.kind == WORKLOAD_DEPLOYMENT)
-                watches[n++] = (SessionWatch){
-                        .path = { .group = "apps",
-                                  .version = "v1",
-                                  .namespace = namespace,
-                                  .resource =
-                                          has_revisions ? "controllerrevisions" : "replicasets" },
-                        .labels = rollout->selector,
-                        .on_object = on_owned,
-                        .on_gone = on_owned_gone,
-                };
-
-        return session_wait(rollout->session,
-                            &(SessionWait){ .watches = watches,
-                                            .n_watches = n,
-                                            .is_done = is_done,
-                                            .userdata = rollout },
-                            reterr);
-}
-
-static int is_listed(void *userdata) {
-        (void) userdata;
-        return 1;
+        return workload_kind_to_string(rollout->watch.view.kind);
 }
 
 /* Progress */
@@ -210,62 +62,29 @@ static int64_t now_sec(void) {
         return (int64_t) time(NULL);
 }
 
-static int show_pod(Rollout *rollout, const char *name, json_object *pod) {
-        const char *reason;
-        RolloutPhase phase = rollout_phase(&rollout->view, rollout->record, pod, &reason);
-        const char *text = rollout_phase_to_string(phase);
-        const char *before = json_get_text(rollout->shown, name);
-
-        if (text_equal(before, text))
-                return 0;
-        if (phase != ROLLOUT_LEFT && phase != ROLLOUT_OLD && (before || phase != ROLLOUT_UPDATED))
-                (void) print_safe("pod/%s %s%s%s", name, text, reason ? ": " : "",
-                                  reason ? reason : "");
-        (void) fflush(stdout);
-        rollout->progress_sec = now_sec();
-        return patch_add_text(rollout->shown, name, text);
-}
-
-static int show_pods(Rollout *rollout) {
-        json_object_object_foreach(rollout->view.pods, name, pod) {
-                if (show_pod(rollout, name, pod) < 0)
-                        return -ENOMEM;
-        }
-        return 0;
-}
-
-/* What takes long is explained. */
-static int show_wait(Rollout *rollout) {
-        if (now_sec() - rollout->progress_sec < QUIET_SEC ||
-            text_equal(rollout->awaited, rollout->step.message))
-                return 0;
-
-        (void) print_safe("waiting %s", rollout->step.message);
-        (void) fflush(stdout);
-        return text_set(&rollout->awaited, rollout->step.message);
-}
-
 /* What is to be written now. */
 static int plan(Rollout *rollout, Error *reterr) {
-        int r;
+        const RolloutView *view = &rollout->watch.view;
+        RolloutStep *step = &rollout->step;
+        int r, shown;
 
-        rollout_step_done(&rollout->step);
+        rollout_step_done(step);
         rollout->limits.now_sec = now_sec();
-        r = show_pods(rollout);
-        return r < 0 ? r
-                     : rollout_plan(&rollout->view, rollout->record, &rollout->limits,
-                                    &rollout->step, reterr);
+        r = rollout_plan(view, rollout->record, &rollout->limits, step, reterr);
+        shown = rollout_show(&rollout->show, view, rollout->record,
+                             step->action == ROLLOUT_WAIT ? step->message : NULL, now_sec());
+        return r < 0 ? r : shown;
 }
 
 /* Whether there is something to write. The record belongs to the workload, and another run may have changed it. */
 static int check(Rollout *rollout, Error *reterr) {
         int r;
 
-        if (!rollout->view.workload)
+        if (!rollout->watch.view.workload)
                 return error_set(reterr, ERROR_NOT_FOUND, "it is gone");
         json_object_put(rollout->record);
         rollout->record = NULL;
-        r = rollout_record_read(rollout->view.workload, &rollout->record, reterr);
+        r = rollout_record_read(rollout->watch.view.workload, &rollout->record, reterr);
         if (r < 0)
                 return r;
         if (!rollout->record)
@@ -275,10 +94,10 @@ static int check(Rollout *rollout, Error *reterr) {
         r = plan(rollout, reterr);
         if (r < 0 || rollout->step.action != ROLLOUT_WAIT)
                 return r < 0 ? r : 1;
-        if (now_sec() - rollout->progress_sec > PROGRESS_SEC)
-                return error_set(reterr, ERROR_TIMEOUT, "waited %d s %s", PROGRESS_SEC,
+        if (now_sec() - rollout->show.progress_sec > ROLLOUT_PROGRESS_SEC)
+                return error_set(reterr, ERROR_TIMEOUT, "waited %d s %s", ROLLOUT_PROGRESS_SEC,
                                  rollout->step.message);
-        return show_wait(rollout);
+        return 0;
 }
 
 /* Ends the wait also when the update cannot go on, for `refusal`. */
@@ -306,19 +125,19 @@ static int write_step(Rollout *rollout, Error *reterr) {
 
         if (step->action == ROLLOUT_PATCH_REPLICA_SET) {
                 path = workload_path(WORKLOAD_REPLICA_SET, path.namespace, step->name);
-                map = rollout->view.owned;
+                map = rollout->watch.view.owned;
         } else if (step->action == ROLLOUT_PATCH_POD || step->action == ROLLOUT_CLOSE_GATE) {
                 path = workload_path(WORKLOAD_POD, path.namespace, step->name);
                 path.subresource = step->action == ROLLOUT_PATCH_POD ? NULL : "status";
-                map = rollout->view.pods;
+                map = rollout->watch.view.pods;
         }
         r = patch_object(rollout, &path, &object, reterr);
         if (r < 0)
                 return r;
 
-        if (!map || rollout->view.kind == WORKLOAD_POD) {
-                json_object_put(rollout->view.workload);
-                rollout->view.workload = json_object_get(object);
+        if (!map || rollout->watch.view.kind == WORKLOAD_POD) {
+                json_object_put(rollout->watch.view.workload);
+                rollout->watch.view.workload = json_object_get(object);
         }
         return map ? patch_add(map, object_name(object), json_object_get(object)) : 0;
 }
@@ -332,11 +151,11 @@ static bool is_temporary(const Rollout *rollout, const Error *error) {
 }
 
 static void explain(const Rollout *rollout, const char *reason) {
-        complain("%s/%s: %s", kind_of(rollout), rollout->name, reason);
+        complain("%s/%s: %s", kind_of(rollout), rollout->watch.path.name, reason);
 }
 
 static void offer_ways(const Rollout *rollout) {
-        const char *name = rollout->name, *kind = kind_of(rollout);
+        const char *name = rollout->watch.path.name, *kind = kind_of(rollout);
 
         complain(
                 "the update of %s/%s has not ended: go on with \"kubectl inplace rollout %s/%s\", or go "
@@ -361,7 +180,7 @@ static int end_early(const Rollout *rollout, int r, const Error *error) {
 static int end_well(const Rollout *rollout) {
         bool is_undone = !json_is(rollout->record, "state", "done");
 
-        (void) print_safe("%s/%s image %s", kind_of(rollout), rollout->name,
+        (void) print_safe("%s/%s image %s", kind_of(rollout), rollout->watch.path.name,
                           is_undone ? "update undone" : "updated");
         return EXIT_STATUS_DONE;
 }
@@ -382,7 +201,7 @@ static int act(Rollout *rollout, bool *ret_is_over, Error *reterr) {
         if (*ret_is_over)
                 return 0;
         r = write_step(rollout, reterr);
-        rollout->progress_sec = now_sec();
+        rollout->show.progress_sec = now_sec();
         if (r >= 0)
                 *ret_is_over = action == ROLLOUT_ABANDON;
         return r;
@@ -403,17 +222,22 @@ static int write_all(Rollout *rollout, bool *ret_is_over, Error *reterr) {
 static int go_on(Rollout *rollout) {
         for (;;) {
                 cleanup(error_done) Error error = ERROR_INIT;
-                bool is_over = false;
-                int r = observe(rollout, is_due, &error);
+                bool is_over = false, is_again;
+                int r = rollout_watch_wait(&rollout->watch, is_due, rollout, &error);
 
                 if (r >= 0)
                         r = write_all(rollout, &is_over, &error);
+                is_again = !is_over && rollout->refusal.kind == ERROR_NONE &&
+                           (r >= 0 || is_temporary(rollout, &error));
+                if (!is_again && rollout_show_end(&rollout->show, &rollout->watch.view,
+                                                  rollout->record, now_sec()) < 0)
+                        return -ENOMEM;
                 if (rollout->refusal.kind != ERROR_NONE)
                         return end_early(rollout, r, &rollout->refusal);
                 if (is_over && r >= 0)
                         return rollout->step.action == ROLLOUT_DONE ? end_well(rollout)
                                                                     : stop(rollout);
-                if (r < 0 && !is_temporary(rollout, &error))
+                if (!is_again)
                         return end_early(rollout, r, &error);
                 if (r < 0)
                         (void) session_pause(rollout->session, CONFLICT_PAUSE_USEC, NULL);
@@ -438,7 +262,7 @@ static int rehearse(Rollout *rollout, json_object *take_over, Error *reterr) {
         for (unsigned n = 0; r >= 0; n++) {
                 RolloutStep step = ROLLOUT_STEP_INIT;
 
-                r = rollout_rehearse(&rollout->view, record, n, &step);
+                r = rollout_rehearse(&rollout->watch.view, record, n, &step);
                 if (r < 0 || step.action == ROLLOUT_DONE)
                         return r;
                 path = path_of(rollout);
@@ -454,105 +278,11 @@ static int rehearse(Rollout *rollout, json_object *take_over, Error *reterr) {
         return r;
 }
 
-/* Borrowed texts. */
-typedef struct Texts {
-        const char **items;
-        size_t n;
-} Texts;
-
-static void texts_done(Texts *texts) {
-        free(texts->items);
-}
-
-static int texts_add(Texts *texts, const char *text) {
-        const char **items;
-
-        for (size_t i = 0; i < texts->n; i++)
-                if (strcmp(texts->items[i], text) == 0)
-                        return 0;
-        items = reallocarray(texts->items, texts->n + 1, sizeof(*items));
-        if (!items)
-                return -ENOMEM;
-        texts->items = items;
-        texts->items[texts->n++] = text;
-        return 0;
-}
-
-/* Nodes of pods that will be updated, and that have an agent which pulls images. */
-static int find_nodes(Rollout *rollout, json_object *record, Texts *ret, Error *reterr) {
-        cleanup(texts_done) Texts nodes = { .n = 0 };
-
-        json_object_object_foreach(rollout->view.pods, name, pod) {
-                const char *node = object_text(pod, "spec.nodeName"), *reason;
-
-                (void) name;
-                if (node && rollout_phase(&rollout->view, record, pod, &reason) == ROLLOUT_OLD &&
-                    texts_add(&nodes, node) < 0)
-                        return -ENOMEM;
-        }
-        for (size_t i = 0; i < nodes.n; i++) {
-                const KubePath path = { .group = "apps.kruise.io",
-                                        .version = "v1beta1",
-                                        .resource = "nodeimages",
-                                        .name = nodes.items[i] };
-                cleanup(error_done) Error error = ERROR_INIT;
-                int r = session_get(rollout->session, &path, NULL, &error);
-
-                if (r < 0 && error.kind != ERROR_NOT_FOUND)
-                        return error_copy(reterr, &error);
-                if (r >= 0 && texts_add(ret, nodes.items[i]) < 0)
-                        return -ENOMEM;
-        }
-        return 0;
-}
-
-/* What an update pulls is there before the first container ends. */
-static int preload_on(Rollout *rollout, json_object *record, const Texts *nodes, Error *reterr) {
-        json_object *secrets =
-                object_at(object_template(rollout->view.workload), "spec.imagePullSecrets");
-        cleanup(texts_done) Texts images = { .n = 0 };
-        cleanup(texts_done) Texts names = { .n = 0 };
-        cleanup(preload_result_done) PreloadResult result = { .n_nodes = 0 };
-        int r = 0;
-
-        json_object_object_foreach(record_images(record, false), container, image) {
-                (void) container;
-                if (texts_add(&images, json_object_get_string(image)) < 0)
-                        return -ENOMEM;
-        }
-        for (size_t i = 0; secrets && i < json_object_array_length(secrets); i++) {
-                const char *name = json_get_filled(json_object_array_get_idx(secrets, i), "name");
-
-                if (name && texts_add(&names, name) < 0)
-                        return -ENOMEM;
-        }
-        r = preload_run(rollout->session,
-                        &(PreloadRequest){ .images = images.items,
-                                           .n_images = images.n,
-                                           .nodes = nodes->items,
-                                           .n_nodes = nodes->n,
-                                           .secrets = names.items,
-                                           .n_secrets = names.n,
-                                           .is_shown = true },
-                        &result, reterr);
-        if (r < 0 || result.n_failed == 0)
-                return r;
-        return error_set(
-                reterr, ERROR_UNAVAILABLE,
-                "the images cannot be pulled on %zu of %zu nodes: %s; --no-preload updates "
-                "without that",
-                result.n_failed, result.n_nodes, result.reasons ? result.reasons : "");
-}
-
 static int preload(Rollout *rollout, json_object *take_over, bool *ret_is_done, Error *reterr) {
-        cleanup(texts_done) Texts nodes = { .n = 0 };
         cleanup(json_object_put_p) json_object *record = NULL;
         int r = rollout_record_read(take_over, &record, reterr);
 
-        if (r >= 0)
-                r = find_nodes(rollout, record, &nodes, reterr);
-        *ret_is_done = r >= 0 && nodes.n > 0;
-        return *ret_is_done ? preload_on(rollout, record, &nodes, reterr) : r;
+        return r < 0 ? r : rollout_preload(&rollout->watch, record, ret_is_done, reterr);
 }
 
 /* Checks everything that can be checked, and has the images pulled. */
@@ -560,7 +290,7 @@ static int prepare(Rollout *rollout, const RolloutRequest *request, json_object 
                    Error *reterr) {
         cleanup(json_object_put_p) json_object *patch = NULL;
         bool has_preloaded = false;
-        int r = rollout_begin(&rollout->view, request, &patch, reterr);
+        int r = rollout_begin(&rollout->watch.view, request, &patch, reterr);
 
         if (r >= 0 && patch)
                 r = rehearse(rollout, patch, reterr);
@@ -573,8 +303,8 @@ static int prepare(Rollout *rollout, const RolloutRequest *request, json_object 
                 return 0;
         }
         /* That may have taken long. */
-        r = observe(rollout, is_listed, reterr);
-        return r < 0 ? r : rollout_begin(&rollout->view, request, ret, reterr);
+        r = rollout_watch_list(&rollout->watch, reterr);
+        return r < 0 ? r : rollout_begin(&rollout->watch.view, request, ret, reterr);
 }
 
 static int begin(Rollout *rollout, const RolloutRequest *request) {
@@ -586,7 +316,7 @@ static int begin(Rollout *rollout, const RolloutRequest *request) {
 
         if (r >= 0 && !patch) {
                 (void) print_safe("%s/%s has these images already", kind_of(rollout),
-                                  rollout->name);
+                                  rollout->watch.path.name);
                 return EXIT_STATUS_DONE;
         }
         if (r >= 0)
@@ -597,7 +327,8 @@ static int begin(Rollout *rollout, const RolloutRequest *request) {
         if (!session_is_dry_run(rollout->session))
                 return go_on(rollout);
 
-        (void) print_safe("%s/%s image updated (server dry run)", kind_of(rollout), rollout->name);
+        (void) print_safe("%s/%s image updated (server dry run)", kind_of(rollout),
+                          rollout->watch.path.name);
         return EXIT_STATUS_DONE;
 }
 
@@ -616,7 +347,7 @@ static int turn(Rollout *rollout) {
         KubePath path = path_of(rollout);
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(json_object_put_p) json_object *patch = NULL;
-        int r = rollout_turn(&rollout->view, rollout->record, &patch);
+        int r = rollout_turn(&rollout->watch.view, rollout->record, &patch);
 
         if (r >= 0)
                 r = session_patch(rollout->session, &path, KUBE_STRATEGIC_MERGE_PATCH, patch, NULL,
@@ -640,25 +371,15 @@ static int parse_partition(const char *text, int64_t *ret, Error *reterr) {
 
 /* Reads all that there is. */
 static int load(Rollout *rollout, const char *workload, Error *reterr) {
-        KubePath path;
         int64_t ignored;
-        int r = workload_name_parse(workload, &rollout->view.kind, &rollout->name, reterr);
+        int r = 0;
 
-        if (r >= 0 && rollout->limits.max_unavailable)
+        if (rollout->limits.max_unavailable)
                 r = share_parse(rollout->limits.max_unavailable, 1, &ignored, reterr);
-        if (r < 0)
-                return r;
-        path = path_of(rollout);
-        r = session_get(rollout->session, &path, &rollout->view.workload, reterr);
-        if (r < 0)
-                return r;
-        if (rollout->view.kind != WORKLOAD_POD)
-                r = selector_format(object_at(rollout->view.workload, "spec.selector"),
-                                    &rollout->selector);
         if (r >= 0)
-                r = observe(rollout, is_listed, reterr);
+                r = rollout_watch_load(rollout->session, workload, &rollout->watch, reterr);
         if (r >= 0)
-                r = rollout_record_read(rollout->view.workload, &rollout->record, reterr);
+                r = rollout_record_read(rollout->watch.view.workload, &rollout->record, reterr);
         return r;
 }
 
@@ -668,10 +389,8 @@ static int init(Rollout *rollout, Session *session, const Flags *flags) {
                 .flags = flags,
                 .limits = { .max_unavailable = flags->max_unavailable,
                             .grace_sec = flags->grace_sec },
-                .shown = json_object_new_object(),
-                .progress_sec = now_sec(),
         };
-        return rollout->shown ? 0 : -ENOMEM;
+        return rollout_show_init(&rollout->show, now_sec());
 }
 
 static int go_on_with(Rollout *rollout, json_object *images) {
@@ -725,7 +444,7 @@ static int run(Rollout *rollout, json_object *images) {
                 return go_on_with(rollout, images);
 
         request.by = session_user(rollout->session);
-        if (flags->undo && !rollout_record_can_undo(&rollout->view, rollout->record)) {
+        if (flags->undo && !rollout_record_can_undo(&rollout->watch.view, rollout->record)) {
                 explain(rollout, "there is no update in place to undo: set the images instead");
                 return EXIT_STATUS_FAILED;
         }

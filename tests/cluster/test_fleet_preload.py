@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import signal
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import pytest
 
@@ -19,6 +20,7 @@ from lab.fleet import Inplace
 from lab.kube import KubeError
 from lab.hollow import PATH, HollowNodes
 from lab.pod import container
+from lab.terminal import screen
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -41,16 +43,6 @@ def hollow(control_plane):
     yield make
     for nodes in made:
         nodes.__exit__()
-
-
-@contextmanager
-def running(inplace: Inplace, *arguments: str):
-    """The tool beside the test; what is left of it is killed."""
-    with inplace.start(*arguments) as child:
-        try:
-            yield child
-        finally:
-            child.kill()
 
 
 def rows(ran) -> dict[str, dict[str, str]]:
@@ -167,7 +159,7 @@ def test_interrupted_followed_and_withdrawn(inplace, hollow):
     nodes = hollow(5)
     nodes.hold()
     flags = ("-l", nodes.selector)
-    with running(inplace, "preload", "r.io/app:2", *flags, "--parallelism=2") as child:
+    with inplace.running("preload", "r.io/app:2", *flags, "--parallelism=2") as child:
         wait_until(lambda: len(nodes.tags("r.io/app")) == 2, 20 * SLOWLY, "requests")
         child.send_signal(signal.SIGINT)
         _, errors = child.communicate(timeout=20 * SLOWLY)
@@ -177,7 +169,7 @@ def test_interrupted_followed_and_withdrawn(inplace, hollow):
         assert f"kubectl inplace preload {way} r.io/app:2 --selector \"{nodes.selector}\"" in errors
     assert len(nodes.tags("r.io/app")) == 2
 
-    with running(inplace, "preload", "--watch", "r.io/app:2", *flags) as child:
+    with inplace.running("preload", "--watch", "r.io/app:2", *flags) as child:
         nodes.release()
         output, errors = child.communicate(timeout=20 * SLOWLY)
     assert child.returncode == 0, errors
@@ -189,6 +181,30 @@ def test_interrupted_followed_and_withdrawn(inplace, hollow):
     for way in ("--watch", "--withdraw"):
         ran = inplace.run("preload", way, "r.io/app:2", *flags)
         assert ran.code == 1 and "no node has such a request" in ran.stderr
+
+
+def test_on_a_terminal(inplace, hollow):
+    """The table is drawn again in place as nodes begin and end."""
+    nodes = hollow(3)
+    nodes.hold()
+    terminal = inplace.on_terminal("preload", "r.io/app:2", "-l", nodes.selector, "--parallelism=2")
+    try:
+        running = re.compile(r"\x1b\[2A\x1b\[JIMAGE .*\r\n.*r\.io/app:2 +3 +0 +2 ")
+        wait_until(lambda: running.search(terminal.text), 20 * SLOWLY, lambda: f"table: {terminal.text!r}")
+        nodes.release()
+        assert terminal.wait_end(20 * SLOWLY) == 0, terminal.text
+    finally:
+        terminal.child.kill()
+    heading, row, *rest = screen(terminal.text)
+    assert dict(zip(heading.split(), row.split(), strict=True)) == {
+        "IMAGE": "r.io/app:2",
+        "NODES": "3",
+        "DONE": "3",
+        "RUNNING": "0",
+        "FAILED": "0",
+        "PROGRESS": "100%",
+    }
+    assert rest == [""]
 
 
 def test_time_is_up(inplace, hollow):
@@ -273,7 +289,7 @@ def test_the_server_goes_away_meanwhile(behind, hollow):
     api, inplace = behind
     nodes = hollow(6)
     nodes.hold()
-    with running(inplace, "preload", "r.io/app:2", "-l", nodes.selector, "--parallelism=3") as child:
+    with inplace.running("preload", "r.io/app:2", "-l", nodes.selector, "--parallelism=3") as child:
         wait_until(lambda: len(nodes.tags("r.io/app")) == 3, 20 * SLOWLY, "requests")
         api.on("", api_faults.refuse(503))
         for watch in api.watches():
@@ -365,7 +381,7 @@ def test_an_image_pull_job(inplace, hollow, jobs, kube):
     nodes = hollow(3)
     nodes.outcome = lambda node, tag: "NotFound: x" if node.endswith("2") else None
     flags = ("--nodes", ",".join(nodes.names), "--parallelism", "50%", "--ttl", "90s")
-    with running(inplace, "preload", "r.io/app:2", *flags) as child:
+    with inplace.running("preload", "r.io/app:2", *flags) as child:
         (job,) = wait_until(jobs, 20 * SLOWLY, "job")
         spec = job["spec"]
         assert (spec["image"], spec["parallelism"]) == ("r.io/app:2", "50%")
@@ -390,7 +406,7 @@ def test_too_many_failures_of_a_job(inplace, hollow, jobs):
     nodes = hollow(3)
     nodes.outcome = lambda node, tag: "NotFound: x"
     flags = ("-l", nodes.selector, "--max-failures=0")
-    with running(inplace, "preload", "r.io/app:2", *flags) as child:
+    with inplace.running("preload", "r.io/app:2", *flags) as child:
         (job,) = wait_until(jobs, 20 * SLOWLY, "job")
         serve_job(nodes, job, nodes.names[:1])
         child.communicate(timeout=20 * SLOWLY)

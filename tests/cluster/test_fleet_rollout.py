@@ -24,6 +24,7 @@ from lab.kubeconfig import write_kubeconfig
 from lab.kubelet import is_ready
 from lab.node_image import NodeImage
 from lab.pod import VERIFIED, until_term
+from lab.terminal import screen
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -316,6 +317,25 @@ def test_another_person(cluster, make, by_proxy, proxy, inplace, images, folder)
     assert workload.record() == record
     assert_done(inplace.run("rollout", workload.name))
     workload.assert_runs(images[1])
+
+
+def test_on_a_terminal(make, inplace, images):
+    """One table, which is drawn again in place."""
+    workload = make("statefulset")
+    terminal = inplace.on_terminal("set", "image", workload.name, f"main={images[1]}")
+    try:
+        assert terminal.wait_end(120 * SLOWLY) == 0, terminal.text
+    finally:
+        terminal.child.kill()
+    assert "1 of 2 pods updated; waiting for pod" in terminal.text
+    assert "\x1b[4A\x1b[J" in terminal.text
+    heading, *pods, total, end, rest = screen(terminal.text)
+    assert heading.split() == ["POD", "NODE", "PHASE", "IMAGE", "SINCE"]
+    rows = sorted(line.split()[:4] for line in pods)
+    node = workload.cluster.node.name
+    assert rows == [[f"{workload.app}-{n}", node, "updated", images[1]] for n in range(2)]
+    assert (total, rest) == ("2 of 2 pods updated", "")
+    assert end.endswith(f"/{workload.app} image updated")
 
 
 def test_signal(make, inplace, images):

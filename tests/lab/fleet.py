@@ -6,11 +6,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab import sanitizers
 from lab.cleanup import MARKER
+from lab.terminal import Terminal
 
 
 # The peak of a process counts what it was before it ran its program: a copy of the one that started it,
@@ -71,19 +74,35 @@ class Inplace:
 
     def start(self, *arguments: str, **environment: str | Path | None) -> subprocess.Popen[str]:
         """Calls it beside the test, which has to wait for it. None: the variable is not set."""
-        variables = {
-            **os.environ,
-            **sanitizers.environment(),
-            MARKER: str(self.folder),
-            "HOME": str(self.folder),
-            "KUBECONFIG": str(self.kubeconfig),
-            **environment,
-        }
         return subprocess.Popen(
             [*self.prefix, str(self.program), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={name: str(value) for name, value in variables.items() if value is not None},
+            env=self._environment(environment),
         )
+
+    @contextmanager
+    def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """Calls it beside the test; what is left of it is killed."""
+        with self.start(*arguments) as child:
+            try:
+                yield child
+            finally:
+                child.kill()
+
+    def on_terminal(self, *arguments: str, columns: int = 120, rows: int = 40) -> Terminal:
+        """Calls it on a terminal, beside the test."""
+        return Terminal([str(self.program), *arguments], self._environment({}), columns=columns, rows=rows)
+
+    def _environment(self, more: dict[str, str | Path | None]) -> dict[str, str]:
+        variables = {
+            **os.environ,
+            **sanitizers.environment(),
+            MARKER: str(self.folder),
+            "HOME": str(self.folder),
+            "KUBECONFIG": str(self.kubeconfig),
+            **more,
+        }
+        return {name: str(value) for name, value in variables.items() if value is not None}

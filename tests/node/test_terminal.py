@@ -3,74 +3,35 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
 import re
-import signal
-import struct
-import subprocess
-import termios
-import threading
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
 from lab import sanitizers
+from lab.terminal import Terminal
 from lab.wait import wait_until
 
 _BYTES = re.compile(r"([\d.]+)\s*/\s*([\d.]+) ([kMG]?B)")
 
 
-class Terminal:
-    """Runs inplacectl on a terminal and keeps all that it writes."""
-
-    def __init__(self, agent, *arguments: str, term: str = "xterm", columns: int = 120) -> None:
-        self.text = ""
-        self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-        self.child = subprocess.Popen(
-            [str(agent.build_dir / "agent" / "inplacectl"), f"--socket={agent.socket}", *arguments],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env={**os.environ, **sanitizers.environment(), "TERM": term, "LANG": "C.UTF-8"},
-            preexec_fn=_become_foreground,
-        )
-        os.close(slave)
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def press(self, key: bytes) -> None:
-        os.write(self._master, key)
-
-    def wait_end(self, timeout: float = 40) -> int:
-        code = self.child.wait(timeout)
-        self._thread.join(5)
-        os.close(self._master)
-        return code
-
-    def _read(self) -> None:
-        try:
-            while chunk := os.read(self._master, 1 << 16):
-                self.text += chunk.decode(errors="replace")
-        except OSError:
-            pass  # the other end is closed
-
-
-def _become_foreground() -> None:
-    """So that Ctrl-C reaches it as it does from a keyboard."""
-    os.setsid()
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def open_terminal(agent, *arguments: str, **options) -> Terminal:
+    """Runs inplacectl on a terminal."""
+    program = str(agent.build_dir / "agent" / "inplacectl")
+    return Terminal(
+        [program, f"--socket={agent.socket}", *arguments],
+        {**os.environ, **sanitizers.environment()},
+        **options,
+    )
 
 
 @pytest.mark.slow
 def test_bytes_grow_to_the_total(agent, push):
     """While 400 MB arrive, the bar shows more and more bytes of the real total, then the ID."""
     image = push([50 << 20] * 8)
-    terminal = Terminal(agent, "pull", image.reference)
+    terminal = open_terminal(agent, "pull", image.reference)
     assert terminal.wait_end() == 0, terminal.text
     shown = [(float(done), total, unit) for done, total, unit in _BYTES.findall(terminal.text)]
     assert {(total, unit) for _, total, unit in shown} == {(f"{image.size / 1e6:.1f}", "MB")}, shown
@@ -84,7 +45,7 @@ def test_bytes_grow_to_the_total(agent, push):
 def test_ctrl_c(start_agent, runtime, gate):
     """Ctrl-C on the terminal withdraws the request and leaves the terminal in order."""
     agent = start_agent(runtime.endpoint)
-    terminal = Terminal(agent, "pull", gate.reference)
+    terminal = open_terminal(agent, "pull", gate.reference)
     wait_until(lambda: "downloading" in terminal.text, 20, lambda: f"bar: {terminal.text!r}")
     terminal.press(b"\x03")
     assert terminal.wait_end(10) == 130
@@ -97,7 +58,7 @@ def test_ctrl_c(start_agent, runtime, gate):
 def test_line_at_the_end(agent, push, term):
     """An image that is there soon is one line at the end; a dumb terminal gets nothing else."""
     image = push()
-    terminal = Terminal(agent, "pull", image.reference, term=term)
+    terminal = open_terminal(agent, "pull", image.reference, term=term)
     assert terminal.wait_end() == 0
     assert image.image_id[:19] in terminal.text.rstrip().splitlines()[-1]
     assert term != "dumb" or "\x1b" not in terminal.text
@@ -105,7 +66,7 @@ def test_line_at_the_end(agent, push, term):
 
 def _show(agent, *arguments: str) -> list[str]:
     """The lines of a command on a terminal of 80 columns."""
-    terminal = Terminal(agent, *arguments, columns=80)
+    terminal = open_terminal(agent, *arguments, columns=80)
     terminal.wait_end()
     return terminal.text.replace("\r", "").splitlines()
 

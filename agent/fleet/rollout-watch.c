@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/fleet/rollout-watch.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agent/base/text.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/fleet/pod-choice.h"
+
+static bool is_ours(const RolloutWatch *watch, json_object *object) {
+        return text_equal(object_owner(object), object_text(watch->view.workload, "metadata.uid"));
+}
+
+/* What there is, kept by name */
+
+static int keep(json_object *map, const KubeObject *object) {
+        return patch_add(map, object->name, json_object_get(object->json));
+}
+
+static int on_workload(const KubeObject *object, void *userdata) {
+        RolloutWatch *watch = userdata;
+
+        json_object_put(watch->view.workload);
+        watch->view.workload = json_object_get(object->json);
+        return 0;
+}
+
+static int on_workload_gone(const KubeObject *object, void *userdata) {
+        RolloutWatch *watch = userdata;
+
+        (void) object;
+        json_object_put(watch->view.workload);
+        watch->view.workload = NULL;
+        return 0;
+}
+
+static int on_owned(const KubeObject *object, void *userdata) {
+        RolloutWatch *watch = userdata;
+
+        return is_ours(watch, object->json) ? keep(watch->view.owned, object) : 0;
+}
+
+static int on_owned_gone(const KubeObject *object, void *userdata) {
+        RolloutWatch *watch = userdata;
+
+        json_object_object_del(watch->view.owned, object->name);
+        return 0;
+}
+
+static int on_pod(const KubeObject *object, void *userdata) {
+        RolloutWatch *watch = userdata;
+
+        return keep(watch->view.pods, object);
+}
+
+static int on_pod_gone(const KubeObject *object, void *userdata) {
+        RolloutWatch *watch = userdata;
+
+        json_object_object_del(watch->view.pods, object->name);
+        return 0;
+}
+
+static int on_budget(const KubeObject *object, void *userdata) {
+        RolloutWatch *watch = userdata;
+
+        return keep(watch->view.budgets, object);
+}
+
+static int on_budget_gone(const KubeObject *object, void *userdata) {
+        RolloutWatch *watch = userdata;
+
+        json_object_object_del(watch->view.budgets, object->name);
+        return 0;
+}
+
+static int forget(json_object **map) {
+        json_object_put(*map);
+        *map = json_object_new_object();
+        return *map ? 0 : -ENOMEM;
+}
+
+/* A pod is shown as a workload and as its own pod. */
+static int on_workload_pod(const KubeObject *object, void *userdata) {
+        int r = on_workload(object, userdata);
+
+        return r < 0 ? r : on_pod(object, userdata);
+}
+
+static int is_done(void *userdata) {
+        const RolloutWatch *watch = userdata;
+
+        return watch->is_done(watch->userdata);
+}
+
+int rollout_watch_wait(RolloutWatch *watch, int (*until)(void *userdata), void *userdata,
+                       Error *reterr) {
+        const char *namespace = watch->path.namespace;
+        WorkloadKind kind = watch->view.kind;
+        bool has_revisions = kind == WORKLOAD_STATEFUL_SET || kind == WORKLOAD_DAEMON_SET;
+        cleanup(free_p) char *field = NULL;
+        SessionWatch watches[SESSION_WATCHES_MAX];
+        size_t n = 0;
+
+        if (asprintf(&field, "metadata.name=%s", watch->path.name) < 0) {
+                field = NULL;
+                return -ENOMEM;
+        }
+        if (forget(&watch->view.owned) < 0 || forget(&watch->view.pods) < 0 ||
+            forget(&watch->view.budgets) < 0)
+                return -ENOMEM;
+
+        watch->is_done = until;
+        watch->userdata = userdata;
+        watches[n++] =
+                (SessionWatch){ .path = watch->path,
+                                .fields = field,
+                                .on_object = kind == WORKLOAD_POD ? on_workload_pod : on_workload,
+                                .on_gone = on_workload_gone };
+        watches[0].path.name = NULL;
+        if (!workload_is_of_kruise(kind))
+                watches[n++] = (SessionWatch){ .path = { .group = "policy",
+                                                         .version = "v1",
+                                                         .namespace = namespace,
+                                                         .resource = "poddisruptionbudgets" },
+                                               .on_object = on_budget,
+                                               .on_gone = on_budget_gone };
+        if (kind != WORKLOAD_POD)
+                watches[n++] = (SessionWatch){ .path = workload_path(WORKLOAD_POD, namespace, NULL),
+                                               .labels = watch->selector,
+                                               .on_object = on_pod,
+                                               .on_gone = on_pod_gone };
+        if (has_revisions || kind == WORKLOAD_DEPLOYMENT)
+                watches[n++] = (SessionWatch){
+                        .path = { .group = "apps",
+                                  .version = "v1",
+                                  .namespace = namespace,
+                                  .resource =
+                                          has_revisions ? "controllerrevisions" : "replicasets" },
+                        .labels = watch->selector,
+                        .on_object = on_owned,
+                        .on_gone = on_owned_gone,
+                };
+
+        return session_wait(watch->session,
+                            &(SessionWait){ .watches = watches,
+                                            .n_watches = n,
+                                            .is_done = is_done,
+                                            .userdata = watch },
+                            reterr);
+}
+
+static int is_listed(void *userdata) {
+        (void) userdata;
+        return 1;
+}
+
+int rollout_watch_list(RolloutWatch *watch, Error *reterr) {
+        return rollout_watch_wait(watch, is_listed, NULL, reterr);
+}
+
+int rollout_watch_load(Session *session, const char *workload, RolloutWatch *ret, Error *reterr) {
+        const char *name;
+        int r = workload_name_parse(workload, &ret->view.kind, &name, reterr);
+
+        ret->session = session;
+        if (r >= 0)
+                r = workload_find_path(session, ret->view.kind, name, &ret->path, reterr);
+        if (r >= 0)
+                r = session_get(session, &ret->path, &ret->view.workload, reterr);
+        if (r >= 0 && ret->view.kind != WORKLOAD_POD)
+                r = selector_format(object_at(ret->view.workload, "spec.selector"), &ret->selector);
+        return r < 0 ? r : rollout_watch_list(ret, reterr);
+}
+
+void rollout_watch_done(RolloutWatch *watch) {
+        free(watch->selector);
+        json_object_put(watch->view.workload);
+        json_object_put(watch->view.owned);
+        json_object_put(watch->view.pods);
+        json_object_put(watch->view.budgets);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A workload, its pods and what is between them, as the API server shows them now
+ *
+ * What there is is kept by name in a RolloutView, and is current while one waits.
+ */
+
+#include "agent/fleet/session.h"
+#include "agent/fleet/takeover-plan.h"
+
+typedef struct RolloutWatch {
+        Session *session;
+        KubePath path;    /* of the workload; its texts are borrowed */
+        char *selector;   /* of its pods; NULL: it is a pod */
+        RolloutView view; /* owned; workload: NULL if it is gone */
+        int (*is_done)(void *userdata);
+        void *userdata;
+} RolloutWatch;
+
+/* "deployment/web", whose text is borrowed. *ret is to be freed in any case. */
+int rollout_watch_load(Session *session, const char *workload, RolloutWatch *ret, Error *reterr);
+/* Reads all of it anew. */
+int rollout_watch_list(RolloutWatch *watch, Error *reterr);
+/* Follows it, as session_wait() does with is_done. */
+int rollout_watch_wait(RolloutWatch *watch, int (*until)(void *userdata), void *userdata,
+                       Error *reterr);
+void rollout_watch_done(RolloutWatch *watch);
