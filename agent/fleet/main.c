@@ -42,7 +42,8 @@ static const Command commands[] = {
           "set image WORKLOAD CONTAINER=IMAGE...",
           "Updates the images of a workload and of its pods, without replacing the pods.\n"
           "A workload is a deployment, replicaset, statefulset or daemonset, as in deployment/web, or a pod that\n"
-          "has none. An update that did not end goes on when the command is repeated.\n" },
+          "has none. An update that did not end goes on when the command is repeated. What OpenKruise updates in\n"
+          "place (cloneset/web, asts/db, ads/logs) gets the images in its template, and is followed.\n" },
         { "rollout", FLEET_ROLLOUT, 1, 1, command_rollout, "rollout WORKLOAD [--undo]",
           "Goes on with an update in place, or undoes it.\n"
           "Where none has begun, it brings the pods to a template that its controller leaves alone: of a\n"

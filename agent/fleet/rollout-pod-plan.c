@@ -210,7 +210,7 @@ RolloutPhase rollout_phase(const RolloutView *view, json_object *record, json_ob
                         return ROLLOUT_FAILED;
         }
         /* The controller made it as it is, and it does not wait for us. */
-        if (!former && !pod_gate_is_closed(pod))
+        if (!former && !pod_gate_is_closed(pod) && !workload_is_of_kruise(view->kind))
                 return ROLLOUT_UPDATED;
 
         *ret_reason = waiting_of(pod, images);

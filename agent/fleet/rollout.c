@@ -19,6 +19,7 @@
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/fleet/commands.h"
+#include "agent/fleet/kruise.h"
 #include "agent/fleet/rollout-plan.h"
 #include "agent/fleet/rollout-preload.h"
 #include "agent/fleet/rollout-show.h"
@@ -440,6 +441,8 @@ static int run(Rollout *rollout, json_object *images) {
                 r = load(rollout, flags->arguments[0], &error);
         if (r < 0)
                 return session_fail(rollout->session, r, &error);
+        if (workload_is_of_kruise(rollout->watch.view.kind))
+                return kruise_run(&rollout->watch, flags, images);
         if (rollout_record_is_open(rollout->record))
                 return go_on_with(rollout, images);
 

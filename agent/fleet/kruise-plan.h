@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * An update of a workload of OpenKruise, whose controller updates the pods in place by itself
+ *
+ * The template gets the images, and the controller does the rest as the workload's own strategy says: so there
+ * is nothing to take over, and nothing to give back. With the default strategy it replaces pods, which is
+ * refused here. Pure; see OpenKruise's API, apps.kruise.io.
+ */
+
+#include <json-c/json_types.h>
+
+#include "agent/base/error.h"
+#include "agent/fleet/takeover-plan.h"
+
+/* Checks that the controller will update in place, and makes the merge patch of the template, which the
+ * caller owns; NULL: it has these images. */
+int kruise_begin(const RolloutView *view, json_object *images, json_object **ret, Error *reterr);
+
+/* By which rollout_phase() judges the pods: {container: image} that they should have; NULL: as the template
+ * has them. Owned by the caller; NULL: no memory. */
+json_object *kruise_record(const RolloutView *view, json_object *images);
+
+typedef enum KruiseState {
+        KRUISE_WAITS,  /* for `message` */
+        KRUISE_FAILED, /* because of `message` */
+        KRUISE_DONE,
+        _KRUISE_STATE_MAX,
+} KruiseState;
+
+/* The caller owns *ret_message, which is NULL when it is done. */
+int kruise_state(const RolloutView *view, json_object *record, KruiseState *ret,
+                 char **ret_message);

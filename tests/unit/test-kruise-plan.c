@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * What is written to a workload of OpenKruise, and when its update is over
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <json-c/json.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-reader.h"
+#include "agent/fleet/kruise-plan.h"
+
+#define CLONE WORKLOAD_CLONE_SET
+#define STATEFUL WORKLOAD_ADVANCED_STATEFUL_SET
+#define DAEMON WORKLOAD_ADVANCED_DAEMON_SET
+
+/* JSON with ' for ". */
+static json_object *parse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static json_object *parse(const char *format, ...) {
+        cleanup(free_p) char *text = NULL;
+        json_object *json = NULL;
+        va_list arguments;
+
+        va_start(arguments, format);
+        assert_true(vasprintf(&text, format, arguments) >= 0);
+        va_end(arguments);
+        for (char *c = text; *c; c++)
+                if (*c == '\'')
+                        *c = '"';
+        json = json_tokener_parse(text);
+        if (!json)
+                fail_msg("%s", text);
+        return json;
+}
+
+typedef struct BeginCase {
+        WorkloadKind kind;
+        const char *strategy;  /* JSON */
+        const char *container; /* that gets "B"; NULL: "app" */
+        const char *metadata;  /* more of it, as JSON; NULL: none */
+        const char *refusal;   /* a part of it; NULL: it begins */
+        const char *patch;     /* a part of it */
+} BeginCase;
+
+#define IN_PLACE "{'type': 'InPlaceIfPossible'}"
+
+/* clang-format off */
+static const BeginCase begin_rows[] = {
+        { CLONE, IN_PLACE, NULL, NULL, NULL,
+          "{\"metadata\":{\"resourceVersion\":\"7\"},\"spec\":{\"template\":{\"spec\":{\"containers\":"
+          "[{\"name\":\"app\",\"image\":\"B\",\"env\":[]},{\"name\":\"side\",\"image\":\"S\"}]}}}}" },
+        { CLONE, "{'type': 'InPlaceOnly'}", NULL, NULL, NULL, "\"B\"" },
+        { CLONE, "{}", NULL, NULL, "since spec.updateStrategy.type is not set", NULL },
+        { CLONE, "{'type': 'ReCreate'}", NULL, NULL, "since spec.updateStrategy.type is ReCreate", NULL },
+        { CLONE, "{'type': 'InPlaceOnly', 'paused': true}", NULL, NULL, "updateStrategy.paused is true", NULL },
+        { CLONE, IN_PLACE, "none", NULL, "no container \"none\"", NULL },
+        { CLONE, IN_PLACE, "init", NULL, "\"init\" is an init container", NULL },
+        { CLONE, IN_PLACE, NULL, "{'deletionTimestamp': 'now'}", "being deleted", NULL },
+        { CLONE, IN_PLACE, NULL, "{'ownerReferences': [{'controller': true, 'uid': 'x'}]}", "a controller owns it", NULL },
+        { CLONE, "{'type': 'ReCreate'}", "same", NULL, NULL, "nothing" },
+        { STATEFUL, "{'rollingUpdate': {'podUpdatePolicy': 'InPlaceIfPossible'}}", NULL, NULL, NULL, "\"B\"" },
+        { STATEFUL, "{'type': 'RollingUpdate'}", NULL, NULL, "podUpdatePolicy is not set", NULL },
+        { STATEFUL, "{'type': 'OnDelete'}", NULL, NULL, "with OnDelete", NULL },
+        { STATEFUL, "{'rollingUpdate': {'podUpdatePolicy': 'InPlaceOnly', 'paused': true}}", NULL, NULL,
+          "rollingUpdate.paused is true", NULL },
+        { DAEMON, "{'rollingUpdate': {'rollingUpdateType': 'InPlaceIfPossible'}}", NULL, NULL, NULL, "\"B\"" },
+        { DAEMON, "{'rollingUpdate': {'rollingUpdateType': 'Standard'}}", NULL, NULL, "rollingUpdateType is Standard", NULL },
+        { DAEMON, "{'type': 'OnDelete'}", NULL, NULL, "with OnDelete", NULL },
+};
+/* clang-format on */
+
+static json_object *make_workload(const BeginCase *row) {
+        json_object *made = parse(
+                "{'metadata': {'name': 'web', 'uid': 'w', 'resourceVersion': '7'}, 'spec': "
+                "{'updateStrategy': %s, 'template': {'spec': {'containers': [{'name': 'app', 'image': "
+                "'A', 'env': []}, {'name': 'side', 'image': 'S'}], 'initContainers': [{'name': "
+                "'init', 'image': 'I'}]}}}}",
+                row->strategy);
+        cleanup(json_object_put_p) json_object *more = parse("%s", row->metadata ?: "{}");
+
+        json_object_object_foreach(more, key, value) {
+                json_object_object_add(object_at(made, "metadata"), key, json_object_get(value));
+        }
+        return made;
+}
+
+static void test_begin(void **state) {
+        (void) state;
+        for (size_t i = 0; i < sizeof(begin_rows) / sizeof(begin_rows[0]); i++) {
+                const BeginCase *row = &begin_rows[i];
+                bool is_same = row->container && strcmp(row->container, "same") == 0;
+                cleanup(json_object_put_p) json_object *workload = make_workload(row);
+                cleanup(json_object_put_p) json_object *images =
+                        is_same ? parse("{'app': 'A'}")
+                                : parse("{'%s': 'B'}", row->container ?: "app");
+                cleanup(json_object_put_p) json_object *patch = NULL;
+                cleanup(error_done) Error error = ERROR_INIT;
+                const RolloutView view = { .kind = row->kind, .workload = workload };
+                const char *text;
+                int r = kruise_begin(&view, images, &patch, &error);
+
+                if (row->refusal && (r >= 0 || !strstr(error_message(&error), row->refusal)))
+                        fail_msg("row %zu: \"%s\" instead of \"%s\"", i, error_message(&error),
+                                 row->refusal);
+                if (!row->refusal && r < 0)
+                        fail_msg("row %zu: %s", i, error_message(&error));
+                text = patch ? json_object_to_json_string_ext(patch, JSON_C_TO_STRING_PLAIN)
+                             : "nothing";
+                if (row->patch && !strstr(text, row->patch))
+                        fail_msg("row %zu: %s is not in %s", i, row->patch, text);
+        }
+}
+
+typedef struct StateCase {
+        WorkloadKind kind;
+        const char *template;  /* its image */
+        const char *partition; /* NULL: none */
+        int n_counted;         /* by the controller */
+        const char *pods; /* images, a lower case one is not ready, '!' one does not start; of 3 */
+        KruiseState state;
+        const char *message;
+        bool is_behind,
+                is_unready; /* the controller's count of those that are ready has one less */
+} StateCase;
+
+/* clang-format off */
+static const StateCase state_rows[] = {
+        { CLONE, "B", NULL, 0, "AAA", KRUISE_WAITS, "which has updated 0 of 3 pods", false, false },
+        { CLONE, "B", NULL, 1, "AAb", KRUISE_WAITS, "for pod \"web-2\"", false, false },
+        { CLONE, "B", NULL, 1, "AA!", KRUISE_FAILED, "pod \"web-2\": Back-off pulling B", false, false },
+        { CLONE, "B", NULL, 2, "BBB", KRUISE_WAITS, "2 of 3", false, false },
+        { CLONE, "B", NULL, 3, "BBB", KRUISE_WAITS, "3 of 3", true, false },
+        { CLONE, "B", NULL, 3, "BBB", KRUISE_WAITS, "3 of 3", false, true },
+        { CLONE, "B", NULL, 3, "BBB", KRUISE_DONE, NULL, false, false },
+        { CLONE, "B", "1", 2, "BBA", KRUISE_DONE, NULL, false, false },
+        { CLONE, "B", "'50%'", 1, "BAA", KRUISE_DONE, NULL, false, false },
+        { CLONE, "B", "'50%'", 0, "AAA", KRUISE_WAITS, "0 of 1", false, false },
+        { CLONE, "C", NULL, 3, "BBB", KRUISE_FAILED, "another client", false, false },
+        { STATEFUL, "B", NULL, 3, "BBB", KRUISE_DONE, NULL, false, false },
+        { STATEFUL, "B", "2", 1, "AAB", KRUISE_DONE, NULL, false, false },
+        { DAEMON, "B", NULL, 3, "BBB", KRUISE_DONE, NULL, false, false },
+        { DAEMON, "B", NULL, 2, "BBB", KRUISE_WAITS, "2 of 3", false, false },
+};
+/* clang-format on */
+
+static json_object *make_status(const StateCase *row) {
+        int n = row->n_counted;
+
+        if (row->kind == DAEMON)
+                return parse("{'observedGeneration': 2, 'updatedNumberScheduled': %d, "
+                             "'desiredNumberScheduled': 3}",
+                             n);
+        return parse(
+                "{'observedGeneration': %d, 'updatedReplicas': %d, 'updatedReadyReplicas': %d}",
+                row->is_behind ? 1 : 2, n, row->is_unready ? n - 1 : n);
+}
+
+static json_object *make_state(const StateCase *row) {
+        json_object *made = parse(
+                "{'metadata': {'name': 'web', 'uid': 'w', 'generation': 2}, 'spec': {'replicas': 3, "
+                "'updateStrategy': {}, 'template': {'spec': {'containers': [{'name': 'app', "
+                "'image': '%s'}]}}}}",
+                row->template);
+        json_object *strategy = object_at(made, "spec.updateStrategy");
+
+        json_object_object_add(made, "status", make_status(row));
+        if (row->partition && row->kind == CLONE)
+                json_object_object_add(strategy, "partition", parse("%s", row->partition));
+        else if (row->partition)
+                json_object_object_add(strategy, "rollingUpdate",
+                                       parse("{'partition': %s}", row->partition));
+        return made;
+}
+
+static json_object *make_pod(int n, char image) {
+        bool is_failed = image == '!', is_ready = image == 'A' || image == 'B';
+        json_object *made = parse(
+                "{'metadata': {'name': 'web-%d', 'ownerReferences': [{'controller': true, 'uid': 'w'}]}, 'spec': "
+                "{'containers': [{'name': 'app', 'image': '%c'}]}, 'status': {'conditions': [{'type': 'Ready', "
+                "'status': '%s'}]}}",
+                n, image == 'A' ? 'A' : 'B', is_ready ? "True" : "False");
+
+        json_object_object_add(
+                object_at(made, "status"), "containerStatuses",
+                parse("[{'name': 'app', 'containerID': 'i', 'state': {%s}}]",
+                      is_failed
+                              ? "'waiting': {'reason': 'ImagePullBackOff', 'message': 'Back-off pulling B'}"
+                              : "'running': {}"));
+        return made;
+}
+
+static void test_state(void **unused) {
+        (void) unused;
+        for (size_t i = 0; i < sizeof(state_rows) / sizeof(state_rows[0]); i++) {
+                const StateCase *row = &state_rows[i];
+                cleanup(json_object_put_p) json_object *workload = make_state(row);
+                cleanup(json_object_put_p) json_object *pods = json_object_new_object();
+                cleanup(json_object_put_p) json_object *images = parse("{'app': 'B'}");
+                cleanup(json_object_put_p) json_object *record = NULL;
+                cleanup(free_p) char *message = NULL;
+                const RolloutView view = { .kind = row->kind, .workload = workload, .pods = pods };
+                KruiseState state;
+                char name[16];
+
+                for (int n = 0; n < 3; n++) {
+                        (void) snprintf(name, sizeof(name), "web-%d", n);
+                        json_object_object_add(pods, name, make_pod(n, row->pods[n]));
+                }
+                record = kruise_record(&view, images);
+                assert_non_null(record);
+                assert_int_equal(kruise_state(&view, record, &state, &message), 0);
+                if (state != row->state || (row->message && !strstr(message ?: "", row->message)))
+                        fail_msg("row %zu: state %d, \"%s\"", i, state, message ?: "");
+        }
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_begin),
+                cmocka_unit_test(test_state),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
