@@ -429,6 +429,36 @@ static int parse_images(const Flags *flags, json_object **ret, Error *reterr) {
         return 0;
 }
 
+/* The template is another's: a repository may have it, and put it back whatever is written here. */
+static int explain_undo(const Rollout *rollout) {
+        const char *name = rollout->watch.path.name, *kind = kind_of(rollout);
+
+        explain(rollout,
+                "its template has these images, and this command leaves it as it is: put the images "
+                "before back where the template comes from, or by");
+        json_object_object_foreach(record_images(rollout->record, true), container, image) {
+                complain("  kubectl set image %s/%s %s=%s", kind, name, container,
+                         json_object_get_string(image));
+        }
+        complain("and then bring the pods there: kubectl inplace rollout %s/%s", kind, name);
+        return EXIT_STATUS_FAILED;
+}
+
+static int undo(Rollout *rollout, RolloutRequest *request) {
+        switch (rollout_record_undo(&rollout->watch.view, rollout->record)) {
+        case ROLLOUT_UNDO_SET_IMAGE:
+                request->mode = ROLLOUT_SET_IMAGE;
+                request->images = record_images(rollout->record, true);
+                return begin(rollout, request);
+        case ROLLOUT_UNDO_FOLLOW: return begin(rollout, request);
+        case ROLLOUT_UNDO_TEMPLATE: return explain_undo(rollout);
+        case ROLLOUT_UNDO_NOTHING:
+        case _ROLLOUT_UNDO_MAX: break;
+        }
+        explain(rollout, "there is no update in place to undo: set the images instead");
+        return EXIT_STATUS_FAILED;
+}
+
 static int run(Rollout *rollout, json_object *images) {
         const Flags *flags = rollout->flags;
         cleanup(error_done) Error error = ERROR_INIT;
@@ -447,15 +477,7 @@ static int run(Rollout *rollout, json_object *images) {
                 return go_on_with(rollout, images);
 
         request.by = session_user(rollout->session);
-        if (flags->undo && !rollout_record_can_undo(&rollout->watch.view, rollout->record)) {
-                explain(rollout, "there is no update in place to undo: set the images instead");
-                return EXIT_STATUS_FAILED;
-        }
-        if (flags->undo) {
-                request.mode = ROLLOUT_SET_IMAGE;
-                request.images = json_get(rollout->record, "before", json_type_object);
-        }
-        return begin(rollout, &request);
+        return flags->undo ? undo(rollout, &request) : begin(rollout, &request);
 }
 
 int command_set_image(Session *session, const Flags *flags) {

@@ -67,9 +67,18 @@ json_object *record_target(json_object *record) {
         return record_images(record, record_is_undo(record));
 }
 
-bool rollout_record_can_undo(const RolloutView *view, json_object *record) {
-        return record && json_is(record, "state", "done") && record_sets_images(record) &&
-               template_has_images(object_template(view->workload), record_images(record, false));
+RolloutUndo rollout_record_undo(const RolloutView *view, json_object *record) {
+        json_object *template = object_template(view->workload);
+        bool is_there;
+
+        if (!record || !json_is(record, "state", "done"))
+                return ROLLOUT_UNDO_NOTHING;
+        is_there = template_has_images(template, record_images(record, false));
+        if (record_sets_images(record))
+                return is_there ? ROLLOUT_UNDO_SET_IMAGE : ROLLOUT_UNDO_NOTHING;
+        if (template_has_images(template, record_images(record, true)))
+                return ROLLOUT_UNDO_FOLLOW;
+        return is_there ? ROLLOUT_UNDO_TEMPLATE : ROLLOUT_UNDO_NOTHING;
 }
 
 static json_object *annotate(json_object *record) {

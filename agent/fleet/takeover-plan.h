@@ -49,8 +49,17 @@ typedef struct RolloutRequest {
 int rollout_record_read(json_object *workload, json_object **ret, Error *reterr);
 /* An update has begun and has not ended. */
 bool rollout_record_is_open(json_object *record);
-/* It ended well, and the workload has the images that it had then. */
-bool rollout_record_can_undo(const RolloutView *view, json_object *record);
+
+typedef enum RolloutUndo {
+        ROLLOUT_UNDO_NOTHING, /* no update has ended well, or the template is another one by now */
+        ROLLOUT_UNDO_SET_IMAGE, /* by setting the images before */
+        ROLLOUT_UNDO_FOLLOW,    /* the template has them again: the pods have to follow */
+        ROLLOUT_UNDO_TEMPLATE,  /* where the template comes from, they have to be put back first */
+        _ROLLOUT_UNDO_MAX,
+} RolloutUndo;
+
+/* How an update that has ended is undone; record: NULL if there is none. */
+RolloutUndo rollout_record_undo(const RolloutView *view, json_object *record);
 
 /* Checks that the update is possible, and makes the patch that takes the workload over, which the caller
  * owns; NULL: it is as requested already. */

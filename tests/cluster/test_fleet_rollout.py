@@ -366,6 +366,17 @@ def test_a_template_that_is_there(make, inplace, images, kind):
     assert_done(inplace.run("rollout", workload.name))
     assert [image_of(pod) for pod in workload.ready()] == [images[1]] * workload.n_pods
     assert workload.uids() == before and workload.strategy() == strategy
+    refused = inplace.run("rollout", workload.name, "--undo")
+    assert refused.code == 1
+    assert f"/{workload.app} main={images[0]}" in refused.stderr and "kubectl set image" in refused.stderr
+    workload.patch(set_template(images[0]))
+    wait_observed(workload)
+    assert_done(inplace.run("rollout", workload.name, "--undo"))
+    assert [image_of(pod) for pod in workload.ready()] == [images[0]] * workload.n_pods
+    assert workload.uids() == before and workload.strategy() == strategy
+    workload.patch(set_template(images[1]))
+    wait_observed(workload)
+    assert_done(inplace.run("rollout", workload.name))
     # A Deployment that is paused goes on without replacing a pod.
     if kind == "deployment":
         workload.patch({"spec": {"paused": False}})

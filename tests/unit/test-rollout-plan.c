@@ -564,6 +564,38 @@ static void test_begin(void **state) {
                 check_begin(i, &begin_rows[i]);
 }
 
+typedef struct UndoCase {
+        const char *record, *template; /* as in TestState */
+        RolloutUndo undo;
+} UndoCase;
+
+/* clang-format off */
+static const UndoCase undo_rows[] = {
+        { NULL, "B", ROLLOUT_UNDO_NOTHING },
+        { "undone", "A", ROLLOUT_UNDO_NOTHING },
+        { "abandoned", "B", ROLLOUT_UNDO_NOTHING },
+        { "done", "B", ROLLOUT_UNDO_SET_IMAGE },
+        { "done", "A", ROLLOUT_UNDO_NOTHING },
+        { "done", "C", ROLLOUT_UNDO_NOTHING },
+        { "done rollout", "B", ROLLOUT_UNDO_TEMPLATE },
+        { "done rollout", "A", ROLLOUT_UNDO_FOLLOW },
+        { "done rollout", "C", ROLLOUT_UNDO_NOTHING },
+};
+/* clang-format on */
+
+static void test_undo(void **unused) {
+        (void) unused;
+        for (size_t i = 0; i < sizeof(undo_rows) / sizeof(undo_rows[0]); i++) {
+                const UndoCase *row = &undo_rows[i];
+                cleanup(view_done) TestView made =
+                        make_view(&(TestState){ .record = row->record, .template = row->template });
+                RolloutUndo undo = rollout_record_undo(&made.view, made.record);
+
+                if (undo != row->undo)
+                        fail_msg("row %zu: %d, not %d", i, undo, row->undo);
+        }
+}
+
 static void test_record(void **state) {
         static const char *const bad[] = { "", "[]", "{}", "{\"state\": \"forward\"}" };
 
@@ -585,6 +617,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_plan),
                 cmocka_unit_test(test_begin),
+                cmocka_unit_test(test_undo),
                 cmocka_unit_test(test_record),
         };
 
