@@ -45,6 +45,8 @@ class Crio(Runtime):
     """
 
     program = "crio"
+    cri_name = "cri-o"
+    has_own_api = False
 
     def __init__(self, folder: Path, **options: Any) -> None:
         super().__init__(folder, **options)

@@ -35,6 +35,8 @@ class Runtime(ABC):
     """
 
     program: str
+    cri_name = "containerd"  # as its answer to Version says
+    has_own_api = True  # beside CRI, with content and events
 
     def __init__(
         self,
