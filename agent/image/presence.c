@@ -234,17 +234,18 @@ static int on_image(Image *image, void *userdata) {
         return presence_soon(userdata);
 }
 
-/* With the connection, or because the runtime has no such events. */
+int presence_verify(Presence *presence) {
+        return presence_later(presence, 0);
+}
+
+/* With the connection, or because the runtime has no such events: perhaps before the list that follows the
+ * connection has begun, which must not wait for that. */
 static int on_events_end(const void *reply, const Error *error, void *userdata) {
         Presence *presence = userdata;
 
         presence->events = rpc_call_unref(presence->events);
         presence->has_events = false;
-        return presence->call ? 0 : presence_later(presence, presence_interval_usec(false));
-}
-
-int presence_verify(Presence *presence) {
-        return presence_later(presence, 0);
+        return presence->call ? 0 : presence_verify(presence);
 }
 
 /* What was removed while nothing was subscribed to is found by the list that follows. */

@@ -166,12 +166,26 @@ static void test_runtime_goes(void **state) {
         assert_int_equal(phase(), IMAGE_SUCCEEDED);
 }
 
+/* A runtime without such events says so before the list has begun, which does not wait a minute for that. */
+static void test_no_events(void **state) {
+        Error error = ERROR_INIT;
+
+        assert_int_equal(presence_runtime_changed(f.presence), 0);
+        assert_true(error_set(&error, ERROR_UNSUPPORTED, "unknown service") < 0);
+        fake_runtime_answer("Subscribe", NULL, &error);
+        error_done(&error);
+        await_call("ListImages");
+        answer_list(true);
+        assert_int_equal(phase(), IMAGE_SUCCEEDED);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_there, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_list_is_wrong, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_removed, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_runtime_goes, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_no_events, set_up, tear_down),
         };
 
         return cmocka_run_group_tests_name("presence", tests, NULL, NULL);
