@@ -106,7 +106,7 @@ static bool read_part(const char **text, uint64_t *nsec) {
                !__builtin_add_overflow(*nsec, part, nsec) && *nsec <= INT64_MAX;
 }
 
-int duration_parse(const char *text, int64_t *ret_usec, Error *reterr) {
+int go_duration_parse(const char *text, int64_t *ret_usec, Error *reterr) {
         bool is_negative = text[0] == '-';
         const char *at = text + (text[0] == '-' || text[0] == '+');
         uint64_t nsec = 0;
@@ -285,7 +285,7 @@ static int read_default_keep(struct json_object *object, const JsonPath *path, u
 
         if (!text)
                 return json_refuse(&here, reterr, "is missing; \"0s\" is to keep nothing");
-        r = duration_parse(text, &usec, &error);
+        r = go_duration_parse(text, &usec, &error);
         if (r < 0)
                 return json_refuse(&here, reterr, "%s", error_message(&error));
         if (usec < 0)
@@ -579,7 +579,7 @@ static int read_keep(struct json_object *response, CredentialProviderResponse *r
         if (r < 0 || !text)
                 return r;
 
-        r = duration_parse(text, &usec, &error);
+        r = go_duration_parse(text, &usec, &error);
         if (r < 0)
                 return json_refuse(&(JsonPath){ .key = key }, reterr, "%s", error_message(&error));
 

@@ -77,4 +77,4 @@ void credential_provider_response_done(CredentialProviderResponse *response);
 /* A duration as Kubernetes writes them, such as "12h0m0s", "1.5h", "300ms", "-5s" or "0", in
  * microseconds, cut to whole ones. Refused are other texts and more than 292 years; *ret is left
  * alone then. */
-int duration_parse(const char *text, int64_t *ret_usec, Error *reterr);
+int go_duration_parse(const char *text, int64_t *ret_usec, Error *reterr);

@@ -12,20 +12,20 @@
 #include "agent/fleet/session.h"
 
 /* Shows what each pod should run, and runs. */
-int command_status(Session *session, const Flags *flags);
+int fleet_status(Session *session, const Flags *flags);
 
 /* Has images pulled on nodes, follows that, or takes it back. */
-int command_preload(Session *session, const Flags *flags);
+int fleet_preload(Session *session, const Flags *flags);
 
 /* Shows which images are on which nodes. */
-int command_images(Session *session, const Flags *flags);
+int fleet_images(Session *session, const Flags *flags);
 
 /* Restarts containers in place, and waits for it. */
-int command_restart(Session *session, const Flags *flags);
+int fleet_restart(Session *session, const Flags *flags);
 
 /* Says what the cluster lacks, and what to do. */
-int command_doctor(Session *session, const Flags *flags);
+int fleet_doctor(Session *session, const Flags *flags);
 
 /* Updates a workload and its pods in place, and goes on with an update that did not end. */
-int command_set_image(Session *session, const Flags *flags);
-int command_rollout(Session *session, const Flags *flags);
+int fleet_set_image(Session *session, const Flags *flags);
+int fleet_rollout(Session *session, const Flags *flags);

@@ -227,7 +227,7 @@ static int print_document(const Doctor *doctor) {
         return output_tree(doctor->flags->format, tree);
 }
 
-int command_doctor(Session *session, const Flags *flags) {
+int fleet_doctor(Session *session, const Flags *flags) {
         cleanup(doctor_done) Doctor doctor = { .session = session,
                                                .flags = flags,
                                                .facts = json_object_new_array(),

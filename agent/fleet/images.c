@@ -244,7 +244,7 @@ static int images_init(Images *images) {
         return images->list ? 0 : -ENOMEM;
 }
 
-int command_images(Session *session, const Flags *flags) {
+int fleet_images(Session *session, const Flags *flags) {
         cleanup(images_done) Images images = { .session = session, .flags = flags };
         cleanup(error_done) Error error = ERROR_INIT;
         int r;

@@ -35,32 +35,32 @@ typedef struct Command {
 
 /* clang-format off */
 static const Command commands[] = {
-        { "status", FLEET_STATUS, 0, INT_MAX, command_status, "status [WORKLOAD|POD...]",
+        { "status", FLEET_STATUS, 0, INT_MAX, fleet_status, "status [WORKLOAD|POD...]",
           "Shows what each pod should run, what it runs, and whether that was verified.\n"
           "A workload is KIND/NAME, such as deployment/web, sts/db, ds/logs, rs/web-5d9 or pod/web-0.\n" },
-        { "set image", FLEET_SET_IMAGE, 2, INT_MAX, command_set_image,
+        { "set image", FLEET_SET_IMAGE, 2, INT_MAX, fleet_set_image,
           "set image WORKLOAD CONTAINER=IMAGE...",
           "Updates the images of a workload and of its pods, without replacing the pods.\n"
           "A workload is a deployment, replicaset, statefulset or daemonset, as in deployment/web, or a pod that\n"
           "has none. An update that did not end goes on when the command is repeated. What OpenKruise updates in\n"
           "place (cloneset/web, asts/db, ads/logs) gets the images in its template, and is followed.\n" },
-        { "rollout", FLEET_ROLLOUT, 1, 1, command_rollout, "rollout WORKLOAD [--undo]",
+        { "rollout", FLEET_ROLLOUT, 1, 1, fleet_rollout, "rollout WORKLOAD [--undo]",
           "Goes on with an update in place, or undoes it.\n"
           "Where none has begun, it brings the pods to a template that its controller leaves alone: of a\n"
           "Deployment that is paused, or a StatefulSet or DaemonSet with OnDelete.\n" },
-        { "preload", FLEET_PRELOAD, 1, INT_MAX, command_preload, "preload IMAGE...",
+        { "preload", FLEET_PRELOAD, 1, INT_MAX, fleet_preload, "preload IMAGE...",
           "Has images pulled on nodes before they are needed, and waits for that.\n"
           "Of all nodes, unless --nodes, --selector or --like says which. What ends this command does not\n"
           "end the pulls: --watch follows them again, --withdraw takes the request back.\n" },
-        { "images", FLEET_IMAGES, 0, INT_MAX, command_images, "images [IMAGE...]",
+        { "images", FLEET_IMAGES, 0, INT_MAX, fleet_images, "images [IMAGE...]",
           "Shows which images are on which nodes, by the status of their NodeImages.\n"
           "An image without tag and digest means all its tags. Labels are those of the nodes.\n" },
-        { "restart", FLEET_RESTART, 0, INT_MAX, command_restart, "restart POD[/CONTAINER]...|-l SELECTOR",
+        { "restart", FLEET_RESTART, 0, INT_MAX, fleet_restart, "restart POD[/CONTAINER]...|-l SELECTOR",
           "Restarts containers in place, and waits until their pods are ready again.\n"
           "KIND/NAME stands for all pods of a workload, KIND/NAME/CONTAINER for one container of\n"
           "each. Without --containers, all main containers of a pod are restarted. Ctrl-C leaves what\n"
           "has begun alone.\n" },
-        { "doctor", FLEET_DOCTOR, 0, 0, command_doctor, "doctor",
+        { "doctor", FLEET_DOCTOR, 0, 0, fleet_doctor, "doctor",
           "Says what the cluster lacks for the other commands, and what to do.\n"
           "The exit status is 3 if anything was found.\n" },
         { "version", FLEET_VERSION, 0, 0, NULL, "version",

@@ -235,7 +235,7 @@ static int preload(Session *session, const Flags *flags, const PreloadRequest *r
         return conclude(session, flags, &result);
 }
 
-int command_preload(Session *session, const Flags *flags) {
+int fleet_preload(Session *session, const Flags *flags) {
         cleanup(likeness_done) Likeness likeness = { .nodes = { .items = NULL } };
         cleanup(error_done) Error error = ERROR_INIT;
         PreloadRequest request = {

@@ -467,7 +467,7 @@ static int end_status(const Restarts *restarts) {
         return count(restarts, false) < restarts->n_items ? EXIT_STATUS_PARTLY : EXIT_STATUS_FAILED;
 }
 
-int command_restart(Session *session, const Flags *flags) {
+int fleet_restart(Session *session, const Flags *flags) {
         cleanup(restarts_done) Restarts restarts = { .session = session, .flags = flags };
         cleanup(error_done) Error error = ERROR_INIT;
         int r;

@@ -480,7 +480,7 @@ static int run(Rollout *rollout, json_object *images) {
         return flags->undo ? undo(rollout, &request) : begin(rollout, &request);
 }
 
-int command_set_image(Session *session, const Flags *flags) {
+int fleet_set_image(Session *session, const Flags *flags) {
         cleanup(rollout_done) Rollout rollout;
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(json_object_put_p) json_object *images = NULL;
@@ -495,7 +495,7 @@ int command_set_image(Session *session, const Flags *flags) {
         return r < 0 ? r : run(&rollout, images);
 }
 
-int command_rollout(Session *session, const Flags *flags) {
+int fleet_rollout(Session *session, const Flags *flags) {
         cleanup(rollout_done) Rollout rollout;
         int r = init(&rollout, session, flags);
 

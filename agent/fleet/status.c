@@ -299,7 +299,7 @@ static int status_init(Status *status) {
         return status->list ? 0 : -ENOMEM;
 }
 
-int command_status(Session *session, const Flags *flags) {
+int fleet_status(Session *session, const Flags *flags) {
         cleanup(status_done) Status status = { .session = session, .flags = flags };
         cleanup(error_done) Error error = ERROR_INIT;
         int r;

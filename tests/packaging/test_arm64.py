@@ -48,14 +48,14 @@ def test_it_starts(programs, emulator):
     assert '"many" is not a number from 1 to 1000' in wrong.stderr
 
 
-def test_it_pulls(programs, emulator, make_agent, containerd, push):
+def test_it_pulls(programs, emulator, make_agent, runtime, push):
     """From a real registry into a real runtime, asked by the other machine's inplacectl."""
-    agent = make_agent(containerd.endpoint)
+    agent = make_agent(runtime.endpoint)
     agent.argv[:1] = [*emulator, str(programs / "inplaced")]
     agent.start(120)
     reference = push().reference
     pulled = agent.ctl("pull", "--quiet", reference)
-    image = containerd.image_status(reference)
+    image = runtime.image_status(reference)
     assert image is not None and image.id in pulled.stdout
     asked = run(*emulator, programs / "inplacectl", "--socket", agent.socket, "-o", "json", "status")
     assert asked.returncode == 0 and reference.partition("/")[2].rpartition(":")[0] in asked.stdout

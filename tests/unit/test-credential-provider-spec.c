@@ -208,7 +208,7 @@ static void test_config(void **state) {
 static void test_durations(void **state) {
         for (size_t i = 0; i < N(durations); i++) {
                 int64_t usec = -1;
-                int r = duration_parse(durations[i].text, &usec, NULL);
+                int r = go_duration_parse(durations[i].text, &usec, NULL);
 
                 if (usec != durations[i].usec || (r < 0) != (usec == -1))
                         fail_msg("'%s' is %jd", durations[i].text, (intmax_t) usec);
