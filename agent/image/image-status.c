@@ -138,6 +138,12 @@ static bool add_time(json_object *object, const char *key, int64_t time) {
         return time == 0 || add(object, key, json_object_new_string(rfc3339_format(time, text)));
 }
 
+/* Of an image that is still being pulled the ID is known for a moment before it counts: that is not worth a
+ * write of its own to the API server. */
+static bool is_held(const ImageStatus *status) {
+        return status->phase != IMAGE_PULLING;
+}
+
 static bool add_image_id(json_object *object, const char *name, const char *image_id) {
         cleanup(free_p) char *text = NULL;
 
@@ -164,7 +170,7 @@ json_object *image_status_to_json(const ImageStatus *status, const char *name, c
              add_time(entry, "completionTime", status->completed_at) &&
              (status->version == 0 ||
               add(entry, "version", json_object_new_int64(status->version))) &&
-             add_image_id(entry, name, status->image_id) &&
+             add_image_id(entry, name, is_held(status) ? status->image_id : NULL) &&
              (!message || add(entry, "message", json_object_new_string(message)));
         if (ok)
                 return entry;

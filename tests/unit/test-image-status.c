@@ -57,6 +57,9 @@ static const struct Written {
             .bytes_total = 99 },
           "{\"tag\":\"1.25\",\"phase\":\"Pulling\",\"progress\":50,"
           "\"startTime\":\"2026-01-31T23:59:59Z\",\"version\":3}" },
+        { "is there, but not all of it is known",
+          { .phase = IMAGE_PULLING, .started_at = 1769903999, .image_id = (char *) ID },
+          "{\"tag\":\"1.25\",\"phase\":\"Pulling\",\"startTime\":\"2026-01-31T23:59:59Z\"}" },
         { "has succeeded",
           { .phase = IMAGE_SUCCEEDED, .version = 3, .started_at = 1769903999,
             .completed_at = 1769904000, .image_id = (char *) ID },
@@ -153,7 +156,8 @@ static void test_there_and_back(void **state) {
                 assert_int_equal(after.completed_at, before->completed_at);
                 assert_int_equal(after.reason, before->reason);
                 assert_string_equal(after.message ?: "", before->message ?: "");
-                assert_string_equal(after.image_id ?: "", before->image_id ?: "");
+                if (before->phase != IMAGE_PULLING)
+                        assert_string_equal(after.image_id ?: "", before->image_id ?: "");
         }
 }
 
