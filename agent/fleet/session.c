@@ -281,8 +281,8 @@ int session_pause(Session *session, uint64_t usec, Error *reterr) {
         return session_run(session, &pause.is_done, reterr);
 }
 
-/* The same for the answer to a write, which may be done by now: it is waited for a moment longer than
- * other answers, or until the next signal. */
+/* The same for the answer to a write, which may be done by now: after a signal or the time-out it gets
+ * a moment more, until the next signal. */
 static int session_run_write(Session *session, const bool *is_done, Error *reterr) {
         cleanup(pause_done) Pause pause = { .is_done = false };
         int r = 0;

@@ -19,30 +19,11 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 #include "agent/fleet/kruise-plan.h"
+#include "tests/unit/quoted-json.h"
 
 #define CLONE WORKLOAD_CLONE_SET
 #define STATEFUL WORKLOAD_ADVANCED_STATEFUL_SET
 #define DAEMON WORKLOAD_ADVANCED_DAEMON_SET
-
-/* JSON with ' for ". */
-static json_object *parse(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static json_object *parse(const char *format, ...) {
-        cleanup(free_p) char *text = NULL;
-        json_object *json = NULL;
-        va_list arguments;
-
-        va_start(arguments, format);
-        assert_true(vasprintf(&text, format, arguments) >= 0);
-        va_end(arguments);
-        for (char *c = text; *c; c++)
-                if (*c == '\'')
-                        *c = '"';
-        json = json_tokener_parse(text);
-        if (!json)
-                fail_msg("%s", text);
-        return json;
-}
 
 typedef struct BeginCase {
         WorkloadKind kind;

@@ -17,6 +17,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 #include "agent/fleet/rollout-plan.h"
+#include "tests/unit/quoted-json.h"
 
 #define NOW_SEC 1000000000
 #define HELD INT32_MAX
@@ -53,26 +54,6 @@ typedef struct TestState {
 
 static const char *or_else(const char *text, const char *other) {
         return text ? text : other;
-}
-
-static json_object *parse(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-/* JSON with ' for ". */
-static json_object *parse(const char *format, ...) {
-        cleanup(free_p) char *text = NULL;
-        json_object *json = NULL;
-        va_list arguments;
-
-        va_start(arguments, format);
-        assert_true(vasprintf(&text, format, arguments) >= 0);
-        va_end(arguments);
-        for (char *c = text; *c; c++)
-                if (*c == '\'')
-                        *c = '"';
-        json = json_tokener_parse(text);
-        if (!json)
-                fail_msg("%s", text);
-        return json;
 }
 
 static json_object *make_template(const char *image, const char *env) {

@@ -18,6 +18,7 @@
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/fleet/rollout-pod-plan.h"
+#include "tests/unit/quoted-json.h"
 
 #define FROM_A "{'app': {'image': 'A', 'id': '1'}}"
 #define READY "{'type': 'Ready', 'status': 'True'}"
@@ -47,26 +48,6 @@ typedef struct TestPod {
 
 static const char *or_else(const char *text, const char *other) {
         return text ? text : other;
-}
-
-static json_object *parse(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-/* JSON with ' for ". */
-static json_object *parse(const char *format, ...) {
-        cleanup(free_p) char *text = NULL;
-        json_object *json;
-        va_list arguments;
-
-        va_start(arguments, format);
-        assert_true(vasprintf(&text, format, arguments) >= 0);
-        va_end(arguments);
-        for (char *c = text; *c; c++)
-                if (*c == '\'')
-                        *c = '"';
-        json = json_tokener_parse(text);
-        if (!json)
-                fail_msg("%s", text);
-        return json;
 }
 
 static json_object *make_pod(const TestPod *pod) {

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * JSON in the rows of a table, with ' for ", made as printf() does
+ *
+ * The caller owns it. What is no JSON fails the test.
+ */
+
+#include <json-c/json.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+
+static json_object *parse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static json_object *parse(const char *format, ...) {
+        cleanup(free_p) char *text = NULL;
+        json_object *json = NULL;
+        va_list arguments;
+
+        va_start(arguments, format);
+        assert_true(vasprintf(&text, format, arguments) >= 0);
+        va_end(arguments);
+        for (char *c = text; *c; c++)
+                if (*c == '\'')
+                        *c = '"';
+        json = json_tokener_parse(text);
+        if (!json)
+                fail_msg("%s", text);
+        return json;
+}
