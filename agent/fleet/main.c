@@ -106,7 +106,8 @@ static const Command *command_find(char **arguments, int n_arguments) {
         return NULL;
 }
 
-static void print_flags(FleetCommand command, bool is_general) {
+/* Under the title, if there are any. */
+static void print_flags(const char *title, FleetCommand command, bool is_general) {
         for (size_t i = 0; i < n_flag_specs; i++) {
                 const FlagSpec *spec = &flag_specs[i];
                 char name[64];
@@ -115,6 +116,8 @@ static void print_flags(FleetCommand command, bool is_general) {
                     (spec->commands == FLAG_OF_ALL) != is_general)
                         continue;
 
+                (void) fputs(title, stdout);
+                title = "";
                 (void) snprintf(name, sizeof(name), "%s%c%s--%s%s%s", spec->letter ? "-" : "",
                                 spec->letter ?: ' ', spec->letter ? ", " : "   ", spec->name,
                                 spec->argument ? " " : "", spec->argument ?: "");
@@ -123,9 +126,7 @@ static void print_flags(FleetCommand command, bool is_general) {
 }
 
 static void print_end(void) {
-        printf("\n"
-               "Flags of all commands:\n");
-        print_flags(FLEET_HELP, true);
+        print_flags("\nFlags of all commands:\n", FLEET_HELP, true);
         printf("\n"
                "Exit status: 0 done, 1 failed, 2 wrong usage, 3 partly done, 124 timed out,\n"
                "128 + N ended by signal N. See kubectl-inplace(1).\n");
@@ -134,7 +135,7 @@ static void print_end(void) {
 static int print_overview(void) {
         printf("Usage: kubectl inplace COMMAND [ARGUMENT...] [FLAG...]\n"
                "\n"
-               "Updates, preloads, restarts and inspects what inplaced takes care of in a cluster.\n"
+               "Updates workloads in place, preloads images, and restarts and inspects pods of a cluster.\n"
                "\n"
                "Commands:\n");
         for (size_t i = 0; i < N_COMMANDS; i++)
@@ -164,9 +165,8 @@ static int print_help_of(char **arguments, int n_arguments) {
         if (!command)
                 return refuse_command(arguments[0]);
 
-        printf("Usage: kubectl inplace %s [FLAG...]\n\n%s\nFlags:\n", command->usage,
-               command->help);
-        print_flags(command->id, false);
+        printf("Usage: kubectl inplace %s [FLAG...]\n\n%s", command->usage, command->help);
+        print_flags("\nFlags:\n", command->id, false);
         print_end();
         return EXIT_STATUS_DONE;
 }
