@@ -138,7 +138,7 @@ int kruise_begin(const RolloutView *view, json_object *images, json_object **ret
 }
 
 static json_object *all_images(json_object *template) {
-        json_object *containers = object_at(template, "spec.containers");
+        json_object *containers = object_list(template, "spec.containers");
         cleanup(json_object_put_p) json_object *images = json_object_new_object();
 
         for (size_t i = 0; containers && i < json_object_array_length(containers); i++) {

@@ -97,11 +97,16 @@ static PreloadPhase phase_of(json_object *status) {
         return json_is(status, "phase", "Succeeded") ? PRELOAD_SUCCEEDED : PRELOAD_FAILED;
 }
 
+/* After the last one there is the first one again: only that it is another one matters. */
+static int64_t version_after(int64_t version) {
+        return version < INT64_MAX ? version + 1 : 1;
+}
+
 static int read_status(json_object *status, PreloadEntry *entry) {
         int64_t version = json_get_integer(status, "version");
 
         if (status && version >= entry->next_version)
-                entry->next_version = version + 1;
+                entry->next_version = version_after(version);
         if (entry->phase == PRELOAD_ABSENT || !status || version != entry->version)
                 return 0;
 
@@ -133,7 +138,7 @@ int preload_entry_read(json_object *node_image, const PreloadImage *image,
         if (tag) {
                 entry.phase = PRELOAD_WAITING;
                 entry.version = json_get_integer(tag, "version");
-                entry.next_version = entry.version + 1;
+                entry.next_version = version_after(entry.version);
                 r = read_owner(tag, &entry);
         }
         if (r >= 0)

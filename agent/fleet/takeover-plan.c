@@ -20,6 +20,20 @@
 /* The record: {"state", "mode", "by", "since", "before": {container: image}, "after": ..., "former": the part of
  * the spec that gives the workload back, "revision": of the pods before, or the name of their ReplicaSet}. */
 
+/* {container: image}, as any user who may write the workload has written it. */
+static bool has_images(json_object *record, const char *key) {
+        json_object *images = json_get(record, key, json_type_object);
+
+        if (!images)
+                return false;
+        json_object_object_foreach(images, container, image) {
+                (void) image;
+                if (!json_get_text(images, container))
+                        return false;
+        }
+        return true;
+}
+
 int rollout_record_read(json_object *workload, json_object **ret, Error *reterr) {
         json_object *annotations = object_at(workload, "metadata.annotations");
         const char *text = annotations ? json_get_text(annotations, ROLLOUT_ANNOTATION) : NULL;
@@ -34,9 +48,8 @@ int rollout_record_read(json_object *workload, json_object **ret, Error *reterr)
         r = json_parse(text, strlen(text), &record, &error);
         if (r < 0 && error.kind == ERROR_NONE)
                 return r;
-        if (r < 0 || !json_get(record, "before", json_type_object) ||
-            !json_get(record, "after", json_type_object) || !json_get_text(record, "state") ||
-            !json_get_text(record, "by"))
+        if (r < 0 || !has_images(record, "before") || !has_images(record, "after") ||
+            !json_get_text(record, "state") || !json_get_text(record, "by"))
                 return error_set(reterr, ERROR_INVALID,
                                  "the annotation " ROLLOUT_ANNOTATION
                                  " of \"%s\" cannot be read; see to its strategy, and remove it",
@@ -314,7 +327,7 @@ static json_object *images_changed(json_object *from, json_object *to) {
         cleanup(json_object_put_p) json_object *images = json_object_new_object();
 
         for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
-                json_object *list = object_at(to, lists[i]);
+                json_object *list = object_list(to, lists[i]);
 
                 for (size_t n = 0; list && n < json_object_array_length(list); n++) {
                         json_object *container = json_object_array_get_idx(list, n);

@@ -15,6 +15,7 @@
 #include "agent/document/json-reader.h"
 
 #define KRUISE_GROUP "apps.kruise.io"
+#define INTEGER_MAX (INT64_C(1) << 53) /* as in other JSON readers */
 
 static const struct {
         const char *names[4]; /* what a person may call it */
@@ -130,7 +131,18 @@ const char *object_text(json_object *object, const char *path) {
 int64_t object_integer(json_object *object, const char *path) {
         json_object *value = object_at(object, path);
 
-        return json_object_is_type(value, json_type_int) ? json_object_get_int64(value) : 0;
+        int64_t number =
+                json_object_is_type(value, json_type_int) ? json_object_get_int64(value) : 0;
+
+        if (number > INTEGER_MAX)
+                return INTEGER_MAX;
+        return number < -INTEGER_MAX ? -INTEGER_MAX : number;
+}
+
+json_object *object_list(json_object *object, const char *path) {
+        json_object *value = object_at(object, path);
+
+        return json_object_is_type(value, json_type_array) ? value : NULL;
 }
 
 const char *object_name(json_object *object) {

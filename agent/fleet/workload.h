@@ -45,7 +45,10 @@ KubePath workload_path(WorkloadKind kind, const char *namespace, const char *nam
 /* A member however deep: "spec.template.spec"; NULL: there is none. Borrowed. */
 json_object *object_at(json_object *object, const char *path);
 const char *object_text(json_object *object, const char *path);
+/* 0: there is none. So far from the ends of its type that sums do not overflow. */
 int64_t object_integer(json_object *object, const char *path);
+/* An array. */
+json_object *object_list(json_object *object, const char *path);
 const char *object_name(json_object *object);
 
 /* Its controller has seen the object as it is. */

@@ -12,6 +12,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 
+#define LAYER_SIZE_MAX (INT64_C(1) << 50) /* a petabyte; sums of layers do not overflow */
 #define LABEL_SNAPSHOT "containerd.io/gc.ref.snapshot."
 
 static bool is_one_of(const char *text, const char *const *texts) {
@@ -65,7 +66,7 @@ static void take_line(json_object *line, char *const *digests, Layer *layers, si
         int64_t size = json_get_integer(line, "size");
         int64_t present = json_get_integer(line, "fetchedSize");
 
-        if (!digest || size <= 0 || present < 0 || present > size)
+        if (!digest || size <= 0 || size > LAYER_SIZE_MAX || present < 0 || present > size)
                 return;
 
         for (size_t i = 0; i < n_layers; i++) {
