@@ -50,9 +50,9 @@ artifact_folder() {
 build_static() {
     local build=$2/static-$1 libraries
 
-    libraries=$(packaging/image/libraries "$1")
+    libraries=$(packaging/image/libraries "$1") || return
     cmake -S . -B "$build" --preset static "${package_options[@]}" -DINPLACED_PACKAGE=rpm \
-        "-DINPLACED_ARCHITECTURE=$1" "-DINPLACED_LIBRARIES=$libraries" >&2
-    cmake --build "$build" >&2
+        "-DINPLACED_ARCHITECTURE=$1" "-DINPLACED_LIBRARIES=$libraries" >&2 || return
+    cmake --build "$build" >&2 || return
     echo "$build"
 }

@@ -2,6 +2,9 @@
 """The pages refer to what there is: commands, other pages and their headings, the version."""
 
 import re
+import shutil
+
+import pytest
 
 from conftest import REPOSITORY
 
@@ -25,6 +28,20 @@ def test_commands_of_the_readme(run):
         *("packaging/quickstart", "tests/run"),
         *("packaging/build --native --only deb", "packaging/image/build"),
     ]
+
+
+@pytest.mark.parametrize("arguments", [(), ("made",)])
+def test_the_image_is_built_with_and_without_arguments(checkout, write_script, run, arguments):
+    """As README.md calls it, and as packaging/build does; as far as the libraries, which take minutes."""
+    for name in ("packaging/artifact.sh", "packaging/image/build"):
+        (checkout / name).parent.mkdir(exist_ok=True)
+        shutil.copy(REPOSITORY / name, checkout / name)
+    (checkout / "CMakeLists.txt").write_text("project(inplaced VERSION 1.2.3)\n")
+    write_script("checkout/packaging/image/libraries", "echo no libraries >&2; exit 1")
+    done = run("packaging/image/build", *arguments, cwd=checkout, INPLACED_ARCHITECTURES="amd64")
+    assert (done.returncode, done.stdout) == (1, "no libraries\n")
+    assert [path.name for path in checkout.rglob("made")] == list(arguments)
+    assert (checkout / "build/artifacts").is_dir() == (not arguments)
 
 
 def test_links():
