@@ -50,7 +50,7 @@ test_packages=(
 )
 
 # To test what users install: the packages' rules, shells that complete, a machine booted by systemd.
-packaging_packages=(lintian zsh fish binutils mmdebstrap systemd-container)
+packaging_packages=(lintian rpmlint zsh fish binutils mmdebstrap systemd-container)
 
 # To run programs of another architecture.
 foreign_packages=(qemu-user-static)

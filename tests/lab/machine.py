@@ -7,6 +7,7 @@ in it with `run`, as root. It ends with its folder.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -18,6 +19,7 @@ from lab.process import Process
 from lab.wait import wait_until
 
 _CONTROL_GROUPS = Path("/sys/fs/cgroup")
+_numbers = itertools.count(1)
 
 # systemd makes its groups below the one that it is started in, so that is one of its own.
 _START = """
@@ -40,7 +42,7 @@ class Machine:
 
     def boot(self, timeout: float) -> None:
         """Returns when all services of the machine have been started."""
-        name = f"machine-{os.getpid()}"
+        name = f"machine-{os.getpid()}-{next(_numbers)}"
         group = f"/inplaced-{name}"
         (self.folder / CONTROL_GROUP_FILE).write_text(group)
         hierarchies = [_CONTROL_GROUPS / kind for kind in ("systemd", "unified")]

@@ -7,6 +7,7 @@ The packages are built first, unless INPLACED_ARTIFACTS names a folder of packag
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,8 +22,20 @@ from fixtures import *  # noqa: E402, F401, F403
 
 VERSION_OF_UPGRADE = "0.1.0+upgrade"
 
+# On the machine that systemd boots, beside what the Debian package depends on.
+_MACHINE = ["systemd", "systemd-sysv", "dbus", "containerd", "runc", "docker-registry", "init-system-helpers", "rpm"]
 
+
+MACHINE = os.uname().machine
 NATIVE = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def list_files(machine):
+    """All files of the machine, but for those that change by themselves."""
+    changing = r"/(proc|sys|dev|run|tmp|srv|root)(/|$)|/var/(log|cache|tmp|lib/(apt|dpkg|containerd|systemd))(/|$)"
+    listed = machine.run("find", "/", "-xdev", "(", "-path", "/proc", "-o", "-path", "/sys", ")", "-prune",
+                         "-o", "-printf", "%p\\n").splitlines()
+    return {path for path in listed if not re.match(changing, path)}
 
 
 def build_artifacts(kind, folder, **environment):
@@ -73,6 +86,34 @@ def newer_package(session_folder, package):
     folder = session_folder / "newer"
     build_artifacts("deb", folder, INPLACED_PACKAGE_VERSION=VERSION_OF_UPGRADE, INPLACED_ARCHITECTURES=NATIVE)
     return next(folder.glob("inplaced_*.deb"))
+
+
+def _find_rpms(folder, architecture="*"):
+    return sorted(path for kind in ("inplaced", "kubectl-inplace") for path in folder.glob(f"{kind}-*.{architecture}.rpm"))
+
+
+@pytest.fixture(scope="session")
+def rpm_packages(artifacts):
+    """The RPMs for this machine."""
+    return _find_rpms(artifacts("rpm"), MACHINE)
+
+
+@pytest.fixture(scope="session")
+def newer_rpm_packages(session_folder, rpm_packages):
+    """The same tree as a higher version."""
+    folder = session_folder / "newer-rpm"
+    build_artifacts("rpm", folder, INPLACED_PACKAGE_VERSION=VERSION_OF_UPGRADE, INPLACED_ARCHITECTURES=NATIVE)
+    return _find_rpms(folder)
+
+
+@pytest.fixture(scope="session")
+def machine_archive(package):
+    """For lab.machine, with all that the packages depend on."""
+    depends = subprocess.run(["dpkg-deb", "--field", package, "Depends"], capture_output=True, text=True, check=True)
+    names = [entry.split()[0] for entry in depends.stdout.split(",")]
+    made = subprocess.run([REPOSITORY / "tests/packaging/make-root", *_MACHINE, *names],
+                          stdout=subprocess.PIPE, text=True, check=True)
+    return Path(made.stdout.strip())
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ import subprocess
 
 import pytest
 
-from conftest import REPOSITORY, VERSION_OF_UPGRADE
+from conftest import VERSION_OF_UPGRADE, list_files
 from lab.certificates import make_certificates
 from lab.machine import Machine
 from lab.registry import Registry, password_line
@@ -28,8 +28,6 @@ HIDDEN = "/root", "/home"
 AGENT, SOCKET = "inplaced.service", "inplaced.socket"
 CONFIG = "/etc/inplaced/config.yaml"
 PULLED = "MESSAGE_ID=6f0c1f4f2b6b4e0f9c1d3a50c8a6e101"
-
-PACKAGES = ["systemd", "systemd-sysv", "dbus", "containerd", "runc", "docker-registry", "init-system-helpers"]
 
 REGISTRY = """version: 0.1
 log: {level: warn, accesslog: {disabled: true}}
@@ -102,14 +100,6 @@ def images(session_folder):
         registry.stop()
         shutil.copytree(session_folder / "filler/data", session_folder / "images")
     return {name: image.image_id for name, image in pushed.items()}
-
-
-def list_files(machine):
-    """All files of the machine, but for those that change by themselves."""
-    changing = r"/(proc|sys|dev|run|tmp|srv|root)(/|$)|/var/(log|cache|tmp|lib/(apt|dpkg|containerd|systemd))(/|$)"
-    listed = machine.run("find", "/", "-xdev", "(", "-path", "/proc", "-o", "-path", "/sys", ")", "-prune",
-                         "-o", "-printf", "%p\\n").splitlines()
-    return {path for path in listed if not re.match(changing, path)}
 
 
 class Node:
@@ -195,13 +185,9 @@ class Node:
 
 
 @pytest.fixture(scope="module")
-def node(session_folder, package, newer_package, images):
+def node(session_folder, machine_archive, package, newer_package, images):
     """Booted, with the package at hand, which is not installed."""
-    depends = subprocess.run(["dpkg-deb", "--field", package, "Depends"], capture_output=True, text=True, check=True)
-    names = [entry.split()[0] for entry in depends.stdout.split(",")]
-    made = subprocess.run([REPOSITORY / "tests/packaging/make-root", *PACKAGES, *names],
-                          stdout=subprocess.PIPE, text=True, check=True)
-    machine = Machine(session_folder / "machine", made.stdout.strip())
+    machine = Machine(session_folder / "machine", machine_archive)
     node = Node(machine, images)
     shutil.move(session_folder / "images", machine.root / "srv/registry")
     node.write("/etc/docker/registry/config.yml", REGISTRY.replace("ADDRESS", OPEN))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -97,6 +98,20 @@ def test_requirements(packages):
         assert [line for line in requires if ".so" in line] == []
         assert query(package, "--queryformat", "%{ARCH}") == architecture
         assert query(package, "--configfiles").split() == ["/etc/inplaced/config.yaml"]
+
+
+def test_rpmlint(packages, kubectl_packages):
+    """It finds no error but these: the program is static on purpose, and who distributes a package signs it."""
+    done = subprocess.run(["rpmlint", *packages.values(), *kubectl_packages.values()], capture_output=True, text=True)
+    errors = re.findall(r"(?m)^(\S+): E: (\S+)", done.stdout)
+    assert {error for _, error in errors} == {"statically-linked-binary", "no-signature"}, done.stdout + done.stderr
+    assert len(errors) == 2 * (len(packages) + len(kubectl_packages))
+
+
+def test_maintainer(packages):
+    """As in the Debian package."""
+    said = query(packages["x86_64"], "--queryformat", "%{PACKAGER}")
+    assert said == os.environ.get("INPLACED_MAINTAINER", "local build of inplaced <inplaced@example.org>")
 
 
 def test_program(unpacked):
