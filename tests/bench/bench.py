@@ -38,7 +38,7 @@ Groups of figures, each with parts of its own on this machine (a containerd, a r
          image of 300 MB from a registry with 50 MB/s, by `kubectl inplace set image`, beside
          `kubectl set image`: time, pods that are missing meanwhile, and requests to the API server.
   probes On a real node: the CPU time and memory of 10, 100 and 500 probes that run every second, beside
-         a loop that only makes the connections, and what is written about them.
+         a program that only makes them (probe-floor.c), and what is written about them.
 
 A pull is compared with the call that did the same work a moment before or after, by the same
 process and thread: the order changes from round to round, and the image is removed in between. What

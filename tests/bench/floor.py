@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -87,19 +87,23 @@ class Floor:
 
 @cache
 def _build(in_cluster: bool) -> LabFolder:
-    """Linked with the same libraries and options as the agent; goes with this process."""
+    """Linked with the same libraries as the agent; goes with this process."""
     libraries = [*_LIBRARIES, "libcurl"] if in_cluster else _LIBRARIES
+    return build_program("floor.c", libraries, ["-DIN_CLUSTER"] if in_cluster else [])
+
+
+def build_program(source_name: str, libraries: list[str], options: Sequence[str] = ()) -> LabFolder:
+    """A folder with the program that such a file here is, compiled as the agent is."""
     output = LabFolder()
-    source = Path(__file__).with_name("floor.c")
+    source = Path(__file__).with_name(source_name)
     words = subprocess.run(
         ["pkg-config", "--cflags", "--libs", *libraries],
         check=True,
         capture_output=True,
         text=True,
     )
-    argv = ["cc", "-std=c17", "-D_GNU_SOURCE", "-O2", "-Wl,--as-needed", str(source)]
-    argv += ["-DIN_CLUSTER"] if in_cluster else []
-    argv += ["-o", str(output / "floor"), *words.stdout.split()]
+    argv = ["cc", "-std=c17", "-D_GNU_SOURCE", "-O2", "-Wl,--as-needed", *options, str(source)]
+    argv += ["-o", str(output / source.stem), *words.stdout.split()]
     if subprocess.run(argv).returncode != 0:
         raise RuntimeError(f"{source} cannot be built, see above")
     return output
