@@ -51,6 +51,8 @@ build_static() {
     local build=$2/static-$1 libraries
 
     libraries=$(packaging/image/libraries "$1") || return
+    # Where HOME is / the name begins with two slashes, and with one in what the linker says.
+    libraries=${libraries/#\/\//\/}
     cmake -S . -B "$build" --preset static "${package_options[@]}" -DINPLACED_PACKAGE=rpm \
         "-DINPLACED_ARCHITECTURE=$1" "-DINPLACED_LIBRARIES=$libraries" >&2 || return
     cmake --build "$build" >&2 || return
