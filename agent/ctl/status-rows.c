@@ -115,6 +115,7 @@ static void read_status(StatusRow *row, json_object *tag) {
         row->message = text_or_empty(tag, "message");
         row->started_at = json_get_time(tag, "startTime");
         row->completed_at = json_get_time(tag, "completionTime");
+        row->changed_at = json_get_time(tag, "lastTransitionTime");
         row->next_attempt_at = json_get_time(tag, "nextAttemptTime");
 }
 
@@ -216,8 +217,5 @@ char *status_row_summary(const StatusRow *row) {
 }
 
 int64_t status_row_since(const StatusRow *row) {
-        if (row->completed_at > 0)
-                return row->completed_at;
-
-        return row->started_at ?: row->created_at;
+        return row->changed_at ?: row->completed_at ?: row->started_at ?: row->created_at;
 }

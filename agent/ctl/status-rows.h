@@ -25,6 +25,7 @@ typedef struct StatusRow {
         int64_t created_at;  /* seconds since the epoch, 0 if unknown, as are the others */
         int64_t started_at;
         int64_t completed_at;
+        int64_t changed_at; /* the phase: only known of what waits, or is missing */
         int64_t next_attempt_at;
 } StatusRow;
 

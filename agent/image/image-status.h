@@ -43,7 +43,8 @@ typedef struct ImageStatus {
         ImagePhase phase;
         ImageStep step;
         int64_t version;
-        int64_t started_at; /* seconds since the epoch; 0: not yet */
+        int64_t waiting_at; /* seconds since the epoch: since when it is Waiting or Missing; 0: unknown */
+        int64_t started_at; /* likewise; 0: not yet */
         int64_t completed_at;
         uint64_t duration_usec;  /* without that in queues; 0 if unknown */
         unsigned attempt;        /* the one that runs, or was the last one; 0: none yet */

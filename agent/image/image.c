@@ -1001,6 +1001,7 @@ int image_set_missing(Image *image, bool keeps_served) {
                 return r;
 
         status.phase = IMAGE_MISSING;
+        status.waiting_at = time(NULL);
         r = image_set_status(image, &status);
         if (r < 0)
                 return r;

@@ -826,7 +826,8 @@ int pull_new(const PullContext *context, const DesiredImage *desired, const Imag
                 .state = PULL_QUEUED,
                 .status = { .phase = IMAGE_WAITING,
                             .step = IMAGE_STEP_QUEUED,
-                            .version = desired->version },
+                            .version = desired->version,
+                            .waiting_at = time(NULL) },
         };
         if (!pull->owner)
                 return -ENOMEM;
@@ -889,6 +890,7 @@ int pull_start_later(Pull *pull, const ImageStatus *missing, uint64_t pause_usec
         pull->state = PULL_BACKING_OFF;
         pull->status.step = pull_plan_step_shown(pull->state);
         pull->status.phase = IMAGE_MISSING;
+        pull->status.waiting_at = status.waiting_at;
         pull->status.reason = status.reason;
         pull->status.message = take_ptr(status.message);
         r = timer_start(&pull->retry.timer, pause_usec);

@@ -329,12 +329,15 @@ static json_object *on_demand_to_json(const ImageOnDemand *found) {
 /* With what OpenKruise's objects have no place for. */
 static json_object *status_tag_to_json(const Image *image) {
         const ImageStatus *status = image_status(image);
+        bool is_waiting = status->phase == IMAGE_WAITING || status->phase == IMAGE_MISSING;
         cleanup(json_object_put_p) json_object *object =
                 image_status_to_json(status, image_name(image), image_tag(image));
         char time[RFC3339_SIZE];
         bool ok;
 
         ok = object &&
+             (!is_waiting || status->waiting_at == 0 ||
+              add_text(object, "lastTransitionTime", rfc3339_format(status->waiting_at, time))) &&
              (status->attempt == 0 ||
               add(object, "attempt", json_object_new_int64(status->attempt))) &&
              (status->on_demand.n_layers == 0 ||
@@ -470,6 +473,7 @@ uint64_t node_image_fingerprint(const Image *image) {
 
         sum = hash_number(sum, status->phase);
         sum = hash_number(sum, image_status_progress(status));
+        sum = hash_number(sum, status->waiting_at);
         sum = hash_number(sum, status->started_at);
         sum = hash_number(sum, status->completed_at);
         sum = hash_number(sum, status->version);

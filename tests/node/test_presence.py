@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 
@@ -53,10 +54,12 @@ def test_removed_image(agent, runtime, push):
     assert (n_missing(agent), n_removed(agent)) == (1, 1)
     shown = agent.ctl("status").stdout
     assert "Missing" in shown and "Removed" in shown
+    assert status["lastTransitionTime"] and re.search(r" Missing +- +\d+s ", shown)
     assert the_complaint(agent).startswith(f'Missing "{image.reference}": Removed: ')
 
     again = agent.wait_status(image.reference, "Succeeded", 60 * SLOWLY)
     assert again["imageID"] == done["imageID"] and "message" not in again
+    assert "lastTransitionTime" not in again
     assert runtime.image_id(image.reference) == image.image_id
     assert (n_missing(agent), n_removed(agent)) == (0, 1)
     assert len(complaints(agent)) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from datetime import datetime, timedelta, timezone
 
@@ -43,6 +44,8 @@ def test_waiting_and_pulling_at_once(start_agent, fake_runtime):
     }
     assert "startTime" in tags["Pulling"] and "completionTime" not in tags["Pulling"]
     assert "startTime" not in tags["Waiting"]
+    assert tags["Waiting"]["lastTransitionTime"] and "lastTransitionTime" not in tags["Pulling"]
+    assert re.search(r" Waiting +- +\d+s *$", agent.ctl("status").stdout, re.MULTILINE)
     assert "imageID" not in tags["Pulling"]
 
 

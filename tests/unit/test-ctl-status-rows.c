@@ -184,6 +184,10 @@ static void test_since(void **state) {
         assert_int_equal(status_row_since(&(StatusRow){
                                  .created_at = 1, .started_at = 2, .completed_at = 3 }),
                          3);
+        /* It was there, and is missing now. */
+        assert_int_equal(status_row_since(&(StatusRow){
+                                 .started_at = 2, .completed_at = 3, .changed_at = 4 }),
+                         4);
         assert_int_equal(status_row_since(&(StatusRow){ .image = "a" }), 0);
 }
 
