@@ -505,6 +505,8 @@ static int compare_status(void *userdata) {
         uint64_t now = now_usec(node_image), when = kube_patch_when_usec(&writer->write, 0);
         int r;
 
+        if (writer->write.call)
+                write_pace_on_doubt(&writer->pace, now);
         if (!kube_resource_is_synced(node_image->resource) || writer->write.call)
                 return 0;
         if (when > now)

@@ -9,12 +9,14 @@
 #define SETTLE_USEC (10 * MSEC)
 #define COLLECT_USEC (820 * MSEC)
 #define PERIOD_USEC (850 * MSEC) /* between two writes; a write itself takes some time */
+#define HASTE_USEC (80 * MSEC)   /* so much sooner, while there is enough in the bucket */
 #define PROGRESS_USEC (10 * SEC)
 
 /* One image takes two writes: that it begins, and its end. */
 #define REFILL_USEC (1100 * MSEC) /* of one write, less often than a crowd writes */
 #define BUCKET_USEC (24 * REFILL_USEC)
 #define KEPT_BY_A_CROWD_USEC (22 * REFILL_USEC)
+#define KEPT_BY_HASTE_USEC (20 * REFILL_USEC)
 #define KEPT_BY_A_FEW_USEC (10 * REFILL_USEC)
 
 void write_pace_init(WritePace *pace) {
@@ -26,12 +28,19 @@ void write_pace_on_change(WritePace *pace, WriteChange change, uint64_t now_usec
 
         pace->n_in_work = change.n_in_work;
         if (*since_usec == 0)
-                *since_usec = now_usec;
+                *since_usec = pace->doubt_usec > 0 ? pace->doubt_usec : now_usec;
+        pace->doubt_usec = 0;
+}
+
+void write_pace_on_doubt(WritePace *pace, uint64_t now_usec) {
+        if (pace->doubt_usec == 0)
+                pace->doubt_usec = now_usec;
 }
 
 void write_pace_on_same(WritePace *pace) {
         pace->pending_usec = 0;
         pace->progress_usec = 0;
+        pace->doubt_usec = 0;
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b) {
@@ -75,13 +84,20 @@ static bool is_first(const WritePace *pace) {
         return !pace->was_in_work || pace->pending_usec >= pace->written_usec + QUIET_USEC;
 }
 
+/* So that a write that takes its time is still seen within a second. A crowd for which that means more
+ * than one write a second has it for a while only. */
+static uint64_t haste_usec(const WritePace *pace) {
+        return pace->bucket_usec > KEPT_BY_HASTE_USEC ? HASTE_USEC : 0;
+}
+
 static uint64_t pending_next_usec(const WritePace *pace) {
         uint64_t collected, next;
 
         if (pace->is_owed)
                 return pace->pending_usec;
 
-        collected = later(pace->pending_usec + COLLECT_USEC, pace->written_usec + PERIOD_USEC);
+        collected = later(pace->pending_usec + COLLECT_USEC, pace->written_usec + PERIOD_USEC) -
+                    haste_usec(pace);
         next = earlier(bucket_ready_usec(pace), collected);
         if (is_crowd(pace))
                 next = earlier(next, pace->written_usec + QUIET_USEC);

@@ -162,7 +162,7 @@ static void test_a_crowd_is_collected(void **state) {
         write_pace_on_change(&writer.pace, crowd, now);
         assert_true(write_pace_is_collecting(&writer.pace, now));
         write_pace_on_change(&writer.pace, crowd, now + 600 * MSEC);
-        assert_int_equal(write_pace_next_usec(&writer.pace, now), now + 820 * MSEC);
+        assert_int_equal(write_pace_next_usec(&writer.pace, now), now + 740 * MSEC);
         assert_int_equal(write_pace_next_usec(&writer.pace, now + SEC), now + SEC);
         assert_false(write_pace_is_collecting(&writer.pace, now + SEC));
 }
@@ -193,7 +193,47 @@ static void test_right_after_a_write(void **state) {
         writer_begin_crowd(&writer);
 
         write_pace_on_change(&writer.pace, crowd, BEGIN + 2);
-        assert_int_equal(write_pace_next_usec(&writer.pace, BEGIN + 2), BEGIN + 1 + 850 * MSEC);
+        assert_int_equal(write_pace_next_usec(&writer.pace, BEGIN + 2), BEGIN + 1 + 770 * MSEC);
+}
+
+/* What changes while a write is under way is compared when that has been answered, and waits since it
+ * changed: after a write that takes long as after any other. */
+static void test_during_a_write(void **state) {
+        Writer writer;
+
+        writer_begin_crowd(&writer);
+        write_pace_on_doubt(&writer.pace, BEGIN + 100 * MSEC);
+        write_pace_on_doubt(&writer.pace, BEGIN + 200 * MSEC);
+        assert_true(write_pace_next_usec(&writer.pace, BEGIN + 200 * MSEC) == UINT64_MAX);
+        write_pace_on_change(&writer.pace, crowd, BEGIN + 300 * MSEC);
+        assert_int_equal(write_pace_next_usec(&writer.pace, BEGIN + 300 * MSEC),
+                         BEGIN + 840 * MSEC);
+}
+
+/* It was not that, or is in what was written since. */
+static void test_a_doubt_that_is_settled(void **state) {
+        Writer writer;
+
+        writer_begin_crowd(&writer);
+        write_pace_on_doubt(&writer.pace, BEGIN + 20 * MSEC);
+        write_pace_on_same(&writer.pace);
+        write_pace_on_change(&writer.pace, crowd, BEGIN + 300 * MSEC);
+        assert_int_equal(write_pace_next_usec(&writer.pace, BEGIN + 300 * MSEC),
+                         BEGIN + 1040 * MSEC);
+}
+
+/* A crowd that never ends is written less often. */
+static void test_haste_ends(void **state) {
+        Writer writer;
+        unsigned n;
+
+        writer_begin_crowd(&writer);
+        for (uint64_t at = BEGIN; at < BEGIN + 100 * SEC; at += 10 * MSEC)
+                writer_change(&writer, at, crowd);
+        n = writer.n_writes;
+        for (uint64_t at = writer.now; writer.now < BEGIN + 185 * SEC; at += 10 * MSEC)
+                writer_change(&writer, at, crowd);
+        assert_in_range(writer.n_writes - n, 99, 100);
 }
 
 static void test_time_refills(void **state) {
@@ -292,7 +332,7 @@ static void test_changes_without_end(void **state) {
                 for (uint64_t at = BEGIN; at < BEGIN + 600 * SEC; at += every_msec * MSEC)
                         writer_change(&writer, at, changes[i % 3]);
 
-                if (writer.n_writes > 600 * 100 / 85 + (i % 3 == 0 ? 2 : 24))
+                if (writer.n_writes > 600 * 100 / 85 + (i % 3 == 0 ? 3 : 24))
                         fail_msg("%u writes, every %u ms, case %zu", writer.n_writes,
                                  (unsigned) every_msec, i % 3);
                 if (writer.age_max > SEC)
@@ -351,6 +391,9 @@ int main(void) {
                 cmocka_unit_test(test_a_crowd_leaves_enough_for_a_few),
                 cmocka_unit_test(test_time_refills),
                 cmocka_unit_test(test_right_after_a_write),
+                cmocka_unit_test(test_during_a_write),
+                cmocka_unit_test(test_a_doubt_that_is_settled),
+                cmocka_unit_test(test_haste_ends),
                 cmocka_unit_test(test_quiet_ends_the_delay),
                 cmocka_unit_test(test_progress_waits),
                 cmocka_unit_test(test_progress_goes_with_the_rest),
