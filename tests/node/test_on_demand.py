@@ -8,8 +8,11 @@ import random
 
 import pytest
 
+from fake import registry as fakes
 from lab.containerd import Containerd
 from lab.documents import node_image, write_whole
+from lab.image import build_image
+from lab.layers import random_layer
 from lab.stargz import Stargz, push_lazy
 from lab.wait import wait_until
 
@@ -167,3 +170,33 @@ def test_a_snapshotter_that_unpacks(agent, push):
     assert pulled.returncode == 0
     (result,) = json.loads(pulled.stdout)["results"]
     assert "onDemand" not in result and result["message"] == ""
+
+
+def test_cancel(start_stargz, start_agent, gate):
+    """Neither containerd nor the snapshotter fetches any more."""
+    agent = start_agent(start_stargz().endpoint)
+    with agent.start_ctl("pull", gate.reference) as child:
+        gate.wait_fetched()
+        child.kill()
+        gate.wait_left()
+
+
+def test_removed_by_others(start_stargz, start_agent, lazy_image):
+    """It is seen by the same event, and the image comes back."""
+    stargz = start_stargz(no_background_fetch=True)
+    agent = start_agent(stargz.endpoint)
+    agent.request(lazy_image)
+    agent.wait_status(lazy_image, "Succeeded")
+    stargz.untag(lazy_image)
+    agent.wait_status(lazy_image, "Missing")
+    agent.wait_status(lazy_image, "Succeeded", 60)
+
+
+def test_another_manifest_than_that_of_the_digest(
+    start_stargz, start_agent, fake_registry, image_name
+):
+    image = fake_registry.add(image_name, "1", build_image([random_layer(1000)]))
+    fake_registry.on("manifest", fakes.forge())
+    agent = start_agent(start_stargz().endpoint)
+    agent.request(image.reference, backoffLimit=0)
+    assert "WrongContent" in agent.wait_status(image.reference, "Failed")["message"]

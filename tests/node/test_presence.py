@@ -65,6 +65,16 @@ def test_removed_image(agent, runtime, push):
     assert len(complaints(agent)) == 1
 
 
+@pytest.mark.slow
+def test_removed_without_a_hint(agent, runtime, push):
+    """Nothing but the agent's own means: an event, or a list of the images within a minute."""
+    image = push()
+    agent.request(image.reference)
+    agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+    runtime.untag(image.reference)
+    agent.wait_status(image.reference, "Missing", 90 * SLOWLY)
+
+
 def test_removed_by_digest(agent, runtime, push):
     """An image that is requested by its digest is verified as well."""
     image = push()
