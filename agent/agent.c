@@ -256,7 +256,7 @@ static int agent_add_runtimes(Agent *agent, const Options *options, Error *reter
         int r;
 
         for (; options->n_endpoints == 0 && usual[n]; n++)
-                if (asprintf(&paths[n], "%s%s", options->host_root ?: "", usual[n]) < 0)
+                if (text_format(&paths[n], "%s%s", options->host_root ?: "", usual[n]) < 0)
                         return -ENOMEM;
 
         runtimes.paths = (const char *const *) (n > 0 ? paths : (char **) options->endpoints);
@@ -546,11 +546,9 @@ static int visit_pods(const void *source, const DiagnosisVisitor *visitor) {
                                                                          : "it is tried again",
                                            visitor->userdata);
 
-        if (asprintf(&text, "%zu of this node are %s", pods_count(agent->pods),
-                     pods_are_synced(agent->pods) ? "watched" : "known") < 0) {
-                text = NULL;
+        if (text_format(&text, "%zu of this node are %s", pods_count(agent->pods),
+                        pods_are_synced(agent->pods) ? "watched" : "known") < 0)
                 return -ENOMEM;
-        }
 
         r = visitor->on_fact("pods", text, visitor->userdata);
         if (r < 0)

@@ -3,6 +3,8 @@
 #include "agent/base/text.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +32,20 @@ int text_set(char **field, const char *text) {
         free(*field);
         *field = copy;
         return 0;
+}
+
+int text_format(char **ret, const char *format, ...) {
+        va_list arguments;
+        int n;
+
+        va_start(arguments, format);
+        n = vasprintf(ret, format, arguments);
+        va_end(arguments);
+        if (n >= 0)
+                return 0;
+
+        *ret = NULL;
+        return -ENOMEM;
 }
 
 bool text_equal(const char *a, const char *b) {

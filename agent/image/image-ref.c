@@ -3,12 +3,11 @@
 #include "agent/image/image-ref.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "agent/base/quote.h"
 #include "agent/base/slice.h"
+#include "agent/base/text.h"
 
 #define LOWER "abcdefghijklmnopqrstuvwxyz"
 #define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -338,23 +337,6 @@ bool image_ref_may_resolve_to(const ImageRef *searched, const ImageRef *full) {
                strcmp(image_ref_tag_or_digest(searched), image_ref_tag_or_digest(full)) == 0;
 }
 
-static int print(char **ret, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static int print(char **ret, const char *format, ...) {
-        char *text;
-        va_list args;
-        int r;
-
-        va_start(args, format);
-        r = vasprintf(&text, format, args);
-        va_end(args);
-        if (r < 0)
-                return -ENOMEM;
-
-        *ret = text;
-        return 0;
-}
-
 /* What can be left out in front of the repository without it becoming another image: "docker.io/"
  * stays where the next part looks like a registry, and "library/" where the rest looks like an ID.
  * Returns the rest, or NULL if nothing can. */
@@ -385,13 +367,13 @@ static const char *slash_of(const ImageRef *ref) {
 }
 
 int image_ref_canonical_name(const ImageRef *ref, char **ret) {
-        return print(ret, "%s%s%s", ref->registry, slash_of(ref), ref->repository);
+        return text_format(ret, "%s%s%s", ref->registry, slash_of(ref), ref->repository);
 }
 
 int image_ref_familiar_name(const ImageRef *ref, char **ret) {
         const char *familiar = familiar_repository(ref);
 
-        return familiar ? print(ret, "%s", familiar) : image_ref_canonical_name(ref, ret);
+        return familiar ? text_copy(familiar, ret) : image_ref_canonical_name(ref, ret);
 }
 
 int image_ref_shown_name(const ImageRef *ref, ShortNames short_names, char **ret) {
@@ -400,8 +382,8 @@ int image_ref_shown_name(const ImageRef *ref, ShortNames short_names, char **ret
 }
 
 int image_ref_canonical_reference(const ImageRef *ref, char **ret) {
-        return print(ret, "%s%s%s%c%s", ref->registry, slash_of(ref), ref->repository,
-                     separator(ref), image_ref_tag_or_digest(ref));
+        return text_format(ret, "%s%s%s%c%s", ref->registry, slash_of(ref), ref->repository,
+                           separator(ref), image_ref_tag_or_digest(ref));
 }
 
 /* The digits of an ID, or what is no ID as it is. */
@@ -420,6 +402,6 @@ bool image_id_equal(const char *a, const char *b) {
 }
 
 int image_id_normalize(const char *id, char **ret) {
-        return print(ret, "%s%s", image_id_is_valid(id) ? ID_ALGORITHM : "",
-                     image_id_is_valid(id) ? id_digits(id).data : id);
+        return text_format(ret, "%s%s", image_id_is_valid(id) ? ID_ALGORITHM : "",
+                           image_id_is_valid(id) ? id_digits(id).data : id);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,7 +86,8 @@ static int fact_set(InPlaceContainer *container, const InspectionAnswer *answer)
         char *full_id;
         int r;
 
-        if (asprintf(&full_id, "%.*s://%s", end ? (int) (end - named) : 0, named, answer->id) < 0)
+        if (text_format(&full_id, "%.*s://%s", end ? (int) (end - named) : 0, named, answer->id) <
+            0)
                 return -ENOMEM;
 
         free(fact->full_id);

@@ -8,6 +8,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/random.h"
+#include "agent/base/text.h"
 #include "agent/kube/protobuf.h"
 #include "agent/inplace/inplace-pod.h"
 #include "agent/inplace/pod-patch-spec.h"
@@ -418,11 +419,9 @@ static int container_failed(InPlaceContainer *container, const StopReport *repor
 
         container->attempts.n_failures++;
         container->attempts.retry_usec = inplace_now(container->pod->inplace) + usec;
-        if (asprintf(&message, "Cannot stop container %s, trying again: %s", state->name,
-                     report->message ?: "the runtime gives no reason") < 0) {
-                message = NULL;
+        if (text_format(&message, "Cannot stop container %s, trying again: %s", state->name,
+                        report->message ?: "the runtime gives no reason") < 0)
                 return -ENOMEM;
-        }
 
         return container_report(container, "InPlaceRestartFailed", message);
 }
@@ -510,41 +509,38 @@ static int container_stop(InPlaceContainer *container) {
                         .number = container->attempts.n_restarts + 1,
                 },
         };
-        if (asprintf(&cause,
-                     "Stopping container %s: its environment comes from labels or annotations that "
-                     "have changed",
-                     inplace_container_state(container)->name) < 0) {
-                cause = NULL;
+        if (text_format(
+                    &cause,
+                    "Stopping container %s: its environment comes from labels or annotations that "
+                    "have changed",
+                    inplace_container_state(container)->name) < 0)
                 return -ENOMEM;
-        }
 
         return container_add_stop(container, cause);
 }
 
-static char *explain_plan(const InPlaceContainer *container, RestartPlan plan) {
+static int explain_plan(const InPlaceContainer *container, RestartPlan plan, char **ret) {
         const PodContainer *state = inplace_container_state(container);
-        char *text = NULL;
-        int n;
 
         if (plan == RESTART_PLAN_GIVE_UP)
-                n = asprintf(&text,
-                             "Container %s was restarted and still has another environment than "
-                             "its labels and annotations ask for: it is left alone until they "
-                             "change",
-                             state->name);
-        else if (inplace_pod_is_static(container->pod))
-                n = asprintf(&text,
-                             "Container %s is not restarted although its labels or annotations "
-                             "have changed: the pod is static, so its file on the node decides on "
-                             "its environment",
-                             state->name);
-        else
-                n = asprintf(&text,
-                             "Container %s is not restarted although its labels or annotations "
-                             "have changed: nothing would start it again (restart policy %s)",
-                             state->name, state->restart_policy);
+                return text_format(
+                        ret,
+                        "Container %s was restarted and still has another environment than "
+                        "its labels and annotations ask for: it is left alone until they "
+                        "change",
+                        state->name);
+        if (inplace_pod_is_static(container->pod))
+                return text_format(
+                        ret,
+                        "Container %s is not restarted although its labels or annotations "
+                        "have changed: the pod is static, so its file on the node decides on "
+                        "its environment",
+                        state->name);
 
-        return n < 0 ? NULL : text;
+        return text_format(ret,
+                           "Container %s is not restarted although its labels or annotations "
+                           "have changed: nothing would start it again (restart policy %s)",
+                           state->name, state->restart_policy);
 }
 
 /* Once for each value that is asked for. */
@@ -556,8 +552,7 @@ static int container_report_plan(InPlaceContainer *container, RestartPlan plan) 
 
         container->reported = plan;
         container->reported_hash = container->expected_hash;
-        message = explain_plan(container, plan);
-        if (!message)
+        if (explain_plan(container, plan, &message) < 0)
                 return -ENOMEM;
 
         return container_report(container,

@@ -3,7 +3,6 @@
 #include "agent/inplace/verify.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,35 +80,27 @@ static int verify_finish(Verify *verify) {
 
 static int item_say(Item *item, const Error *error) {
         Verdict verdict = verdict_of(item->reference_id, item->running_id);
-        int r = 0;
 
         if (verdict == VERDICT_CURRENT)
                 return 0;
-
         if (verdict == VERDICT_STALE)
-                r = asprintf(&item->message,
-                             "it runs a different image from what %s is on this node%s",
-                             item->reference,
-                             item->is_recorded ? ", which is one of the names that its image had "
-                                                 "when it was made"
-                                               : "");
-        else if (!item->reference_id || !item->running_id)
-                r = asprintf(&item->message, "the runtime cannot be asked: %s",
-                             error ? error_message(error) : "it reports no image");
-        else if (!item->reference[0])
-                r = asprintf(&item->message, "it is not known which image is asked for: the "
-                                             "runtime does not keep its name");
-        else if (!item->reference_id[0])
-                r = asprintf(&item->message, "%s is not on this node", item->reference);
-        else
-                r = asprintf(&item->message, "the image that it runs is not on this node any more");
+                return text_format(&item->message,
+                                   "it runs a different image from what %s is on this node%s",
+                                   item->reference,
+                                   item->is_recorded
+                                           ? ", which is one of the names that its image had "
+                                             "when it was made"
+                                           : "");
+        if (!item->reference_id || !item->running_id)
+                return text_format(&item->message, "the runtime cannot be asked: %s",
+                                   error ? error_message(error) : "it reports no image");
+        if (!item->reference[0])
+                return text_set(&item->message, "it is not known which image is asked for: the "
+                                                "runtime does not keep its name");
+        if (!item->reference_id[0])
+                return text_format(&item->message, "%s is not on this node", item->reference);
 
-        if (r < 0) {
-                item->message = NULL;
-                return -ENOMEM;
-        }
-
-        return 0;
+        return text_set(&item->message, "the image that it runs is not on this node any more");
 }
 
 static bool asks_running_id(const Item *item) {

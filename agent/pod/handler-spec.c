@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -224,11 +223,9 @@ static int read_path(struct json_object *object, const JsonPath *parent, Handler
         text = text ?: "";
         if (has_control(text))
                 return json_refuse(&path, reterr, "has a control character in it");
-        if (asprintf(&spec->path, "%s%.*s", *text == '/' ? "" : "/", (int) strcspn(text, "#"),
-                     text) < 0) {
-                spec->path = NULL;
+        if (text_format(&spec->path, "%s%.*s", *text == '/' ? "" : "/", (int) strcspn(text, "#"),
+                        text) < 0)
                 return -ENOMEM;
-        }
         return 0;
 }
 
@@ -467,7 +464,7 @@ static int join(char *const *command, char **ret) {
 
 static int describe_text(const char *format, char *text, char **ret) {
         shorten(text);
-        return asprintf(ret, format, text) < 0 ? -ENOMEM : 0;
+        return text_format(ret, format, text);
 }
 
 static int describe_exec(const HandlerSpec *spec, char **ret) {
@@ -485,25 +482,17 @@ static int describe_http(const HandlerSpec *spec, char **ret) {
 }
 
 int handler_spec_describe_hook(const HandlerSpec *spec, char **ret) {
-        char *text = NULL;
-        int r = 0;
-
         switch (spec->kind) {
-        case HANDLER_EXEC: r = describe_exec(spec, &text); break;
-        case HANDLER_HTTP: r = describe_http(spec, &text); break;
+        case HANDLER_EXEC: return describe_exec(spec, ret);
+        case HANDLER_HTTP: return describe_http(spec, ret);
         case HANDLER_TCP:
-                r = asprintf(&text, "TCP lifecycle hook (%s:%u)", spec->host ?: "", spec->port);
-                break;
+                return text_format(ret, "TCP lifecycle hook (%s:%u)", spec->host ?: "", spec->port);
         case HANDLER_SLEEP:
-                r = asprintf(&text, "Sleep lifecycle hook (%lld)", (long long) spec->sleep_sec);
-                break;
+                return text_format(ret, "Sleep lifecycle hook (%lld)", (long long) spec->sleep_sec);
         case HANDLER_NONE:
         case HANDLER_GRPC: /* no hook is */
-        case _HANDLER_KIND_MAX: r = asprintf(&text, "no lifecycle hook"); break;
+        case _HANDLER_KIND_MAX: break;
         }
-        if (r < 0)
-                return -ENOMEM;
 
-        *ret = text;
-        return 0;
+        return text_copy("no lifecycle hook", ret);
 }

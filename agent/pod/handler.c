@@ -11,6 +11,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
 #include "agent/base/quote.h"
+#include "agent/base/text.h"
 #include "agent/kube/http.h"
 #include "agent/pod/tcp-connect.h"
 #include "cri/client.h"
@@ -107,17 +108,10 @@ static bool is_default(const char *name) {
 
 /* An empty User-Agent or Accept is a request to send none. */
 static int add_header(char **header, const HandlerHeader *source) {
-        int r;
-
         if (*source->value)
-                r = asprintf(header, "%s: %s", source->name, source->value);
-        else
-                r = asprintf(header, "%s%s", source->name, is_default(source->name) ? ":" : ";");
-        if (r >= 0)
-                return 0;
+                return text_format(header, "%s: %s", source->name, source->value);
 
-        *header = NULL;
-        return -ENOMEM;
+        return text_format(header, "%s%s", source->name, is_default(source->name) ? ":" : ";");
 }
 
 static int copy_headers(HandlerHttp *http, const HandlerSpec *spec, const char *user_agent) {
@@ -186,10 +180,8 @@ static int http_request_plainly(HandlerHttp *http) {
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
-        if (asprintf(&http->plain_host, "%s:%u", http->host, http->port) < 0) {
-                http->plain_host = NULL;
+        if (text_format(&http->plain_host, "%s:%u", http->host, http->port) < 0)
                 return -ENOMEM;
-        }
 
         drop_authorization(http);
         http->transfer = http_transfer_free(http->transfer);
@@ -246,11 +238,9 @@ static int http_set_path(HandlerHttp *http, const Redirect *redirect) {
         char *escaped;
         int r;
 
-        if (asprintf(&path, "%s%.*s", *redirect->path == '/' ? "" : "/", (int) redirect->path_size,
-                     redirect->path) < 0) {
-                path = NULL;
+        if (text_format(&path, "%s%.*s", *redirect->path == '/' ? "" : "/",
+                        (int) redirect->path_size, redirect->path) < 0)
                 return -ENOMEM;
-        }
 
         r = escape_path(path, &escaped);
         if (r < 0)
@@ -310,10 +300,8 @@ static int http_request(HandlerHttp *http, const char *scheme, Error *reterr) {
         };
         cleanup(free_p) char *server = NULL;
 
-        if (asprintf(&server, "%s://%s:%u", scheme, http->host, http->port) < 0) {
-                server = NULL;
+        if (text_format(&server, "%s://%s:%u", scheme, http->host, http->port) < 0)
                 return -ENOMEM;
-        }
 
         request.server = server;
         return http_send(http->peer, &request, &http->transfer, reterr);
@@ -323,10 +311,8 @@ static int http_copy(HandlerHttp *http, const HandlerSpec *spec, const char *hos
                      const char *user_agent) {
         int r;
 
-        if (asprintf(&http->host, strchr(host, ':') ? "[%s]" : "%s", host) < 0) {
-                http->host = NULL;
+        if (text_format(&http->host, strchr(host, ':') ? "[%s]" : "%s", host) < 0)
                 return -ENOMEM;
-        }
 
         http->port = spec->port;
         r = escape_path(spec->path, &http->path);
@@ -577,11 +563,9 @@ static int handler_connect(Handler *handler, const HandlerOptions *options) {
                                  "%s is not an address, and names are not resolved",
                                  quote(host, (char[QUOTE_SIZE]){ 0 }));
 
-        if (asprintf(&handler->address, strchr(host, ':') ? "[%s]:%u" : "%s:%u", host, spec->port) <
-            0) {
-                handler->address = NULL;
+        if (text_format(&handler->address, strchr(host, ':') ? "[%s]:%u" : "%s:%u", host,
+                        spec->port) < 0)
                 return -ENOMEM;
-        }
 
         return tcp_connect(handler->event, &address, handler->timeout_usec, on_connected, handler,
                            &handler->connect);

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <json-c/json.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -13,6 +12,7 @@
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
 #include "agent/base/quote.h"
+#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 #include "agent/kube/path.h"
@@ -136,7 +136,7 @@ static int kubelet_answer(Kubelet *kubelet, KubeletState state, char *why) {
 static int answer_away(Kubelet *kubelet) {
         char *why;
 
-        if (asprintf(&why, "nothing answers on %s", kubelet->text) < 0)
+        if (text_format(&why, "nothing answers on %s", kubelet->text) < 0)
                 return -ENOMEM;
 
         return kubelet_answer(kubelet, KUBELET_AWAY, why);
@@ -148,8 +148,8 @@ static int answer_by_lease(Kubelet *kubelet, const Lease *lease) {
 
         if (age_sec <= lease->duration_sec)
                 return kubelet_answer(kubelet, KUBELET_ALIVE, NULL);
-        if (asprintf(&why, "the kubelet has not renewed its Lease for %lld s",
-                     (long long) age_sec) < 0)
+        if (text_format(&why, "the kubelet has not renewed its Lease for %lld s",
+                        (long long) age_sec) < 0)
                 return -ENOMEM;
 
         return kubelet_answer(kubelet, KUBELET_AWAY, why);

@@ -3,13 +3,13 @@
 #include "agent/pod/pods.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/base/sorted.h"
+#include "agent/base/text.h"
 #include "agent/kube/resource.h"
 #include "agent/pod/pod-spec.h"
 
@@ -149,7 +149,8 @@ static int pods_refuse(Pods *pods, const KubeObject *object, const Error *error)
             pods_find_refused(pods, object->namespace, object->name) < pods->n_refused)
                 return 0;
 
-        if (asprintf(&pods->refused[pods->n_refused], "%s/%s", object->namespace, object->name) < 0)
+        if (text_format(&pods->refused[pods->n_refused], "%s/%s", object->namespace, object->name) <
+            0)
                 return -ENOMEM;
 
         pods->n_refused++;
@@ -240,10 +241,8 @@ static int pods_add_resource(Pods *pods, const PodsOptions *options) {
         static const char *const versions[] = { "v1", NULL };
         cleanup(free_p) char *fields = NULL;
 
-        if (asprintf(&fields, "spec.nodeName=%s", options->node_name) < 0) {
-                fields = NULL;
+        if (text_format(&fields, "spec.nodeName=%s", options->node_name) < 0)
                 return -ENOMEM;
-        }
 
         return kube_resource_new(
                 &(KubeResourceOptions){

@@ -4,12 +4,12 @@
 
 #include <errno.h>
 #include <json-c/json.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
+#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 
@@ -65,16 +65,14 @@ static void entry_done(StopEntry *entry) {
 
 static int format_record(const StopRecord *record, char **ret) {
         /* Names that stop_journal_can_name() lets through need no escapes. */
-        return asprintf(ret,
-                        "{\"owner\":\"%s\",\"containerID\":\"%s\",\"runtime\":\"%s\","
-                        "\"phase\":\"%s\",\"began\":%lld,\"deadline\":%lld,\"changed\":%lld,"
-                        "\"boot\":\"%s\",\"uptime\":%lld}",
-                        record->owner, record->container_id, record->runtime, phases[record->phase],
-                        (long long) record->began_sec, (long long) record->deadline_sec,
-                        (long long) record->changed_sec, record->boot_id,
-                        (long long) record->uptime_sec) < 0
-                       ? -ENOMEM
-                       : 0;
+        return text_format(ret,
+                           "{\"owner\":\"%s\",\"containerID\":\"%s\",\"runtime\":\"%s\","
+                           "\"phase\":\"%s\",\"began\":%lld,\"deadline\":%lld,\"changed\":%lld,"
+                           "\"boot\":\"%s\",\"uptime\":%lld}",
+                           record->owner, record->container_id, record->runtime,
+                           phases[record->phase], (long long) record->began_sec,
+                           (long long) record->deadline_sec, (long long) record->changed_sec,
+                           record->boot_id, (long long) record->uptime_sec);
 }
 
 /* What cannot be written is not known. */

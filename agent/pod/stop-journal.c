@@ -13,6 +13,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/file.h"
+#include "agent/base/text.h"
 #include "agent/pod/stop-journal-spec.h"
 
 #define FILE_NAME "stops.json"
@@ -196,11 +197,8 @@ int stop_journal_new(const char *state_dir, StopJournal **ret, Error *reterr) {
         if (!journal)
                 return -ENOMEM;
 
-        if (asprintf(&journal->path, "%s/" FILE_NAME, state_dir) < 0)
-                journal->path = NULL;
-        if (asprintf(&journal->temporary, "%s/." FILE_NAME ".new", state_dir) < 0)
-                journal->temporary = NULL;
-        if (!journal->path || !journal->temporary)
+        if (text_format(&journal->path, "%s/" FILE_NAME, state_dir) < 0 ||
+            text_format(&journal->temporary, "%s/." FILE_NAME ".new", state_dir) < 0)
                 return -ENOMEM;
 
         r = journal_read(journal, &error);

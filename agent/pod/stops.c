@@ -429,11 +429,9 @@ static int send_event_of(Stop *stop, const char *field_path, const char *type, c
 static int send_event(Stop *stop, const char *type, const char *reason, const char *message) {
         cleanup(free_p) char *field_path = NULL;
 
-        if (asprintf(&field_path, "spec.%s{%s}", stop->is_init ? "initContainers" : "containers",
-                     stop->container ?: "") < 0) {
-                field_path = NULL;
+        if (text_format(&field_path, "spec.%s{%s}", stop->is_init ? "initContainers" : "containers",
+                        stop->container ?: "") < 0)
                 return -ENOMEM;
-        }
 
         return send_event_of(stop, field_path, type, reason, message);
 }
@@ -459,13 +457,11 @@ static int stop_announce_wait(Stop *stop, const char *why) {
                 return 0;
 
         stop->is_wait_reported = true;
-        if (asprintf(
+        if (text_format(
                     &message,
                     "Container %s waits to be restarted, since no kubelet would start it again: %s",
-                    stop->container ?: "", why) < 0) {
-                message = NULL;
+                    stop->container ?: "", why) < 0)
                 return -ENOMEM;
-        }
 
         log_warning(stop->stops->log,
                     LOG_FIELDS({ "POD_NAMESPACE", stop->namespace }, { "POD", stop->pod },
@@ -515,13 +511,10 @@ static int stop_report_hook_failure(Stop *stop, const char *hook, const char *wh
         cleanup(free_p) char *message = NULL;
         cleanup(free_p) char *event = NULL;
 
-        if (asprintf(&message, "%s: %s", hook, why) < 0)
-                message = NULL;
-        if (asprintf(&event, "%s for Container \"%s\" in Pod \"%s_%s(%s)\" failed - error: %s",
-                     hook, stop->container ?: "", stop->pod ?: "", stop->namespace ?: "",
-                     stop->uid ?: "", why) < 0)
-                event = NULL;
-        if (!message || !event)
+        if (text_format(&message, "%s: %s", hook, why) < 0 ||
+            text_format(&event, "%s for Container \"%s\" in Pod \"%s_%s(%s)\" failed - error: %s",
+                        hook, stop->container ?: "", stop->pod ?: "", stop->namespace ?: "",
+                        stop->uid ?: "", why) < 0)
                 return -ENOMEM;
 
         log_warning(stop->stops->log, STOP_FIELDS(stop), "%s.", event);
@@ -545,13 +538,11 @@ static int stop_handle_hook_failure(Stop *stop, const char *why) {
 static int stop_report_fallback(Stop *stop, const char *host) {
         cleanup(free_p) char *message = NULL;
 
-        if (asprintf(
+        if (text_format(
                     &message,
                     "request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded",
-                    host) < 0) {
-                message = NULL;
+                    host) < 0)
                 return -ENOMEM;
-        }
 
         log_warning(stop->stops->log, STOP_FIELDS(stop), "Pod \"%s/%s\": %s.",
                     stop->namespace ?: "", stop->pod ?: "", message);
@@ -611,8 +602,8 @@ static int stop_read_hook(Stop *stop, const char *handler, const char *ports) {
 static int stop_miss_runtime(Stop *stop) {
         char *message;
 
-        if (asprintf(&message, "the container runtime%s%s is not there", stop->runtime ? " " : "",
-                     stop->runtime ?: "") < 0)
+        if (text_format(&message, "the container runtime%s%s is not there",
+                        stop->runtime ? " " : "", stop->runtime ?: "") < 0)
                 return -ENOMEM;
 
         stop_set_message(stop, message);

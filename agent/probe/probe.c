@@ -3,7 +3,6 @@
 #include "agent/probe/probe.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -154,9 +153,7 @@ static int format_exec(const Probe *probe, const HandlerResult *from, char **ret
         char *to;
 
         if (!from->error || from->error->kind != ERROR_TIMEOUT)
-                return asprintf(ret, "%.*s", (int) from->output_size, from->output ?: "") < 0
-                               ? -ENOMEM
-                               : 0;
+                return text_format(ret, "%.*s", (int) from->output_size, from->output ?: "");
 
         for (char **argument = probe->spec.handler.command; *argument; argument++)
                 size += strlen(*argument) + 1;
@@ -167,32 +164,27 @@ static int format_exec(const Probe *probe, const HandlerResult *from, char **ret
         *to = '\0';
         for (char **argument = probe->spec.handler.command; *argument; argument++)
                 to = stpcpy(to != command ? stpcpy(to, " ") : to, *argument);
-        return asprintf(ret, "command timed out: \"%s\" timed out after %us", command,
-                        probe->spec.timeout_sec) < 0
-                       ? -ENOMEM
-                       : 0;
+        return text_format(ret, "command timed out: \"%s\" timed out after %us", command,
+                           probe->spec.timeout_sec);
 }
 
 static int format_http(const HandlerResult *from, char **ret) {
-        int size = (int) from->output_size, r;
+        int size = (int) from->output_size;
 
         if (from->outcome == HANDLER_SUCCEEDED && from->status >= 300)
-                r = asprintf(ret, "Probe terminated redirects, Response body: %.*s", size,
-                             from->output ?: "");
-        else if (from->outcome == HANDLER_SUCCEEDED)
-                r = asprintf(ret, "%.*s", size, from->output ?: "");
-        else if (from->status != 0 && (from->status < 200 || from->status > 399))
-                r = asprintf(ret, "HTTP probe failed with statuscode: %d", from->status);
-        else
-                r = asprintf(ret, "%s", error_message(from->error));
-        return r < 0 ? -ENOMEM : 0;
+                return text_format(ret, "Probe terminated redirects, Response body: %.*s", size,
+                                   from->output ?: "");
+        if (from->outcome == HANDLER_SUCCEEDED)
+                return text_format(ret, "%.*s", size, from->output ?: "");
+        if (from->status != 0 && (from->status < 200 || from->status > 399))
+                return text_format(ret, "HTTP probe failed with statuscode: %d", from->status);
+
+        return text_copy(error_message(from->error), ret);
 }
 
 static int probe_format(const Probe *probe, const HandlerResult *from, char **ret) {
-        if (from->outcome == HANDLER_NOT_RUN) {
-                *ret = strdup(error_message(from->error));
-                return *ret ? 0 : -ENOMEM;
-        }
+        if (from->outcome == HANDLER_NOT_RUN)
+                return text_copy(error_message(from->error), ret);
 
         switch (probe->spec.handler.kind) {
         case HANDLER_EXEC: return format_exec(probe, from, ret);
@@ -200,8 +192,7 @@ static int probe_format(const Probe *probe, const HandlerResult *from, char **re
         default: break;
         }
 
-        *ret = strdup(from->error ? error_message(from->error) : "");
-        return *ret ? 0 : -ENOMEM;
+        return text_copy(from->error ? error_message(from->error) : "", ret);
 }
 
 /* What a handler's end means for the probe; the message of *ret is owned. */
@@ -345,10 +336,8 @@ static int probe_on_stopped(Probe *probe) {
 
         probe_forget_runs(probe);
         probe->is_running = false;
-        if (asprintf(&text, "Container(%s) is Non-running", probe->spec.container) < 0) {
-                text = NULL;
+        if (text_format(&text, "Container(%s) is Non-running", probe->spec.container) < 0)
                 return -ENOMEM;
-        }
 
         return probe_record_text(probe, PROBE_FAILED, text);
 }

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <json-c/json.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -278,13 +277,11 @@ static int send_event(Probes *probes, const Probe *probe, const ProbeResult *res
         bool is_success = result->state == PROBE_SUCCEEDED;
         cleanup(free_p) char *text = NULL;
 
-        if (asprintf(&text, "%s: %s", spec->name,
-                     result->message[0] ? result->message
-                     : is_success       ? "succeeded"
-                                        : "failed") < 0) {
-                text = NULL;
+        if (text_format(&text, "%s: %s", spec->name,
+                        result->message[0] ? result->message
+                        : is_success       ? "succeeded"
+                                           : "failed") < 0)
                 return -ENOMEM;
-        }
 
         return kube_event_send(probes->options.events, &pod, is_success ? "Normal" : "Warning",
                                is_success ? "KruiseProbeSucceeded" : "KruiseProbeFailed", text);
@@ -559,13 +556,12 @@ static int read_specs(Probes *probes, json_object *object) {
         }
 
         if (n_refused > 0 &&
-            asprintf(&text,
-                     "%zu probes have no pod, container or name, are there twice, or are more than "
-                     "%d, and are ignored",
-                     n_refused, PROBES_MAX) < 0) {
-                text = NULL;
+            text_format(
+                    &text,
+                    "%zu probes have no pod, container or name, are there twice, or are more than "
+                    "%d, and are ignored",
+                    n_refused, PROBES_MAX) < 0)
                 return -ENOMEM;
-        }
 
         note_refused(probes, text);
         return set_specs(probes, &specs);
@@ -623,10 +619,8 @@ static int add_resource(Probes *probes) {
         static const char *const versions[] = { "v1alpha1", NULL };
         cleanup(free_p) char *fields = NULL;
 
-        if (asprintf(&fields, "metadata.name=%s", probes->node_name) < 0) {
-                fields = NULL;
+        if (text_format(&fields, "metadata.name=%s", probes->node_name) < 0)
                 return -ENOMEM;
-        }
 
         return kube_resource_new(
                 &(KubeResourceOptions){

@@ -4,12 +4,12 @@
 
 #include <errno.h>
 #include <json-c/json.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/rfc3339.h"
+#include "agent/base/text.h"
 #include "agent/document/documents.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
@@ -471,10 +471,8 @@ int recreate_controller_gate(struct json_object *pod, const RecreateSpec *spec, 
 
         if (!patch || !writers)
                 return -ENOMEM;
-        if (asprintf(&key, "%s/%s", spec->namespace, spec->name) < 0) {
-                key = NULL;
+        if (text_format(&key, "%s/%s", spec->namespace, spec->name) < 0)
                 return -ENOMEM;
-        }
 
         r = read_writers(json_get_filled(condition, "message"), key, writers, &is_listed);
         if (r < 0)
@@ -516,9 +514,8 @@ int recreate_controller_remnant(const Pod *pod, const char *name, RecreateSpec *
                 .deadline_sec = -1,
                 .ttl_sec = -1,
         };
-        if (asprintf(&spec->uid, "%s/%s/%s", pod->uid, pod->namespace, name) < 0)
-                spec->uid = NULL;
-        if (!spec->namespace || !spec->name || !spec->uid || !spec->version || !spec->pod_uid ||
+        if (text_format(&spec->uid, "%s/%s/%s", pod->uid, pod->namespace, name) < 0 ||
+            !spec->namespace || !spec->name || !spec->version || !spec->pod_uid ||
             !spec->pod_name) {
                 recreate_spec_free(spec);
                 return -ENOMEM;

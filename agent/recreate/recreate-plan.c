@@ -3,12 +3,11 @@
 #include "agent/recreate/recreate-plan.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/quote.h"
+#include "agent/base/text.h"
 
 #define SEC ((uint64_t) 1000000)
 #define NOT_FOUND "not found container on Node"
@@ -192,24 +191,6 @@ int recreate_plan_step(const RecreateSpec *spec, const RecreateFact *facts, Recr
         return 0;
 }
 
-static int refuse(char **ret_problem, char *problem) {
-        *ret_problem = problem;
-        return problem ? 0 : -ENOMEM;
-}
-
-static char *describe(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static char *describe(const char *format, ...) {
-        char *text;
-        va_list args;
-        int r;
-
-        va_start(args, format);
-        r = vasprintf(&text, format, args);
-        va_end(args);
-        return r < 0 ? NULL : text;
-}
-
 /* A request is prepared with what the pod's status says. If the agent has done that, what is not in it
  * was not there; else a name that is not even the pod's has a message of its own. */
 static bool may_lack_context(const RecreateSpec *spec, const RecreateFact *fact) {
@@ -220,7 +201,7 @@ int recreate_plan_runtime(const RecreateSpec *spec, const RecreateFact *facts,
                           char scheme[static RECREATE_SCHEME_SIZE], char **ret_problem) {
         scheme[0] = '\0';
         if (spec->n_containers == 0)
-                return refuse(ret_problem, strdup("no runtime type found in Pod"));
+                return text_copy("no runtime type found in Pod", ret_problem);
 
         for (size_t i = 0; i < spec->n_containers; i++) {
                 const char *name = spec->containers[i].name, *id = spec->containers[i].context_id;
@@ -230,20 +211,20 @@ int recreate_plan_runtime(const RecreateSpec *spec, const RecreateFact *facts,
                 if (!id && may_lack_context(spec, &facts[i]))
                         continue;
                 if (!id)
-                        return refuse(ret_problem,
-                                      describe("no statusContext or empty containerID in %s "
-                                               "container",
-                                               name));
+                        return text_format(ret_problem,
+                                           "no statusContext or empty containerID in %s "
+                                           "container",
+                                           name);
                 if (!end || end == id || end - id >= RECREATE_SCHEME_SIZE)
-                        return refuse(ret_problem,
-                                      describe("failed to parse containerID %s in %s container: "
-                                               "invalid container ID: %s",
-                                               id, name, quote(id, quoted)));
+                        return text_format(ret_problem,
+                                           "failed to parse containerID %s in %s container: "
+                                           "invalid container ID: %s",
+                                           id, name, quote(id, quoted));
                 if (scheme[0] && (strlen(scheme) != (size_t) (end - id) ||
                                   strncmp(scheme, id, strlen(scheme)) != 0))
-                        return refuse(ret_problem,
-                                      describe("has different runtime types %s, %.*s in Pod",
-                                               scheme, (int) (end - id), id));
+                        return text_format(ret_problem,
+                                           "has different runtime types %s, %.*s in Pod", scheme,
+                                           (int) (end - id), id);
 
                 memcpy(scheme, id, (size_t) (end - id));
                 scheme[end - id] = '\0';

@@ -11,6 +11,7 @@
 #include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/random.h"
+#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/recreate/recreate-controller-spec.h"
@@ -132,12 +133,6 @@ static int set_containers(RecreateRequest *request, const RecreateSpec *spec) {
         return recreate_status_copy(&spec->status, &request->wanted);
 }
 
-static int copy_message(RecreateStatus *to, const char *message) {
-        free(to->message);
-        to->message = message ? strdup(message) : NULL;
-        return message && !to->message ? -ENOMEM : 0;
-}
-
 static int follow(RecreateRequest *request) {
         const RecreateStatus *known = &request->spec->status;
         RecreateStatus *wanted = &request->wanted;
@@ -145,7 +140,7 @@ static int follow(RecreateRequest *request) {
         wanted->phase = known->phase;
         wanted->is_completed = known->is_completed;
         wanted->completed_at = known->completed_at;
-        return copy_message(wanted, known->message);
+        return text_set(&wanted->message, known->message);
 }
 
 /* Decides anew, unless what was decided is being written. */
@@ -582,10 +577,8 @@ static const RuntimePod *find_running_pod(const RecreateRequest *request,
 static int note_listed(RecreateRequest *request, const RuntimePods *pods) {
         cleanup(free_p) char *owner = NULL;
 
-        if (asprintf(&owner, "recreate/%s", request->spec->uid) < 0) {
-                owner = NULL;
+        if (text_format(&owner, "recreate/%s", request->spec->uid) < 0)
                 return -ENOMEM;
-        }
 
         return request_containers_note(&request->containers, request->spec,
                                        find_running_pod(request, pods), request->recreate->stops,
@@ -654,10 +647,8 @@ static int note_failed(RecreateRequest *request, RecreateState *state, const cha
         cleanup(free_p) char *message = NULL;
 
         request->owes_report = true;
-        if (asprintf(&message, "kill container error: %s", reason ?: "unknown") < 0) {
-                message = NULL;
+        if (text_format(&message, "kill container error: %s", reason ?: "unknown") < 0)
                 return -ENOMEM;
-        }
 
         return recreate_state_set(state, RECREATE_FAILED, message);
 }
@@ -796,15 +787,11 @@ static int add_stop(RecreateRequest *request, const char *name) {
                 .userdata = request,
         };
 
-        if (asprintf(&owner, "recreate/%s", request->spec->uid) < 0) {
-                owner = NULL;
+        if (text_format(&owner, "recreate/%s", request->spec->uid) < 0)
                 return -ENOMEM;
-        }
-        if (asprintf(&cause, "Stopping container %s by ContainerRecreateRequest %s", name,
-                     request->spec->name) < 0) {
-                cause = NULL;
+        if (text_format(&cause, "Stopping container %s by ContainerRecreateRequest %s", name,
+                        request->spec->name) < 0)
                 return -ENOMEM;
-        }
 
         options.owner = owner;
         options.cause = cause;
@@ -839,10 +826,8 @@ static int complete_with_summary(RecreateRequest *request) {
 static int complete_without_runtime(RecreateRequest *request, const char *reason) {
         cleanup(free_p) char *message = NULL;
 
-        if (asprintf(&message, "failed to find runtime service: %s", reason) < 0) {
-                message = NULL;
+        if (text_format(&message, "failed to find runtime service: %s", reason) < 0)
                 return -ENOMEM;
-        }
 
         return recreate_request_complete(request, message);
 }
@@ -851,13 +836,11 @@ static int complete_with_bad_drain(RecreateRequest *request) {
         const char *bad = request->spec->bad_drain;
         cleanup(free_p) char *message = NULL;
 
-        if (asprintf(&message,
-                     "failed to parse unready time %s: expected a time such as "
-                     "2026-01-31T12:00:00Z",
-                     bad) < 0) {
-                message = NULL;
+        if (text_format(&message,
+                        "failed to parse unready time %s: expected a time such as "
+                        "2026-01-31T12:00:00Z",
+                        bad) < 0)
                 return -ENOMEM;
-        }
 
         return recreate_request_complete(request, message);
 }
@@ -916,10 +899,8 @@ static int serve(RecreateRequest *request) {
 
         runtime = recreate_find_runtime(request->recreate, scheme, &may_come);
         if (!runtime && !may_come) {
-                if (asprintf(&problem, "not found runtime service for %s in daemon", scheme) < 0) {
-                        problem = NULL;
+                if (text_format(&problem, "not found runtime service for %s in daemon", scheme) < 0)
                         return -ENOMEM;
-                }
                 return complete_without_runtime(request, problem);
         }
         if (!runtime) {

@@ -9,6 +9,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/rfc3339.h"
+#include "agent/base/text.h"
 #include "agent/document/documents.h"
 #include "agent/document/json-reader.h"
 
@@ -195,17 +196,6 @@ static void notes_done(RecreateSpec *spec) {
 
 DEFINE_CLEANUP(RecreateSpec *, recreate_spec_free)
 
-static int set_text(char **text, const char *value) {
-        char *copy = strdup(value);
-
-        if (!copy)
-                return -ENOMEM;
-
-        free(*text);
-        *text = copy;
-        return 0;
-}
-
 static int read_identity(struct json_object *metadata, RecreateSpec *spec, Error *reterr) {
         const JsonPath path = { .key = "metadata" };
         const struct {
@@ -227,7 +217,7 @@ static int read_identity(struct json_object *metadata, RecreateSpec *spec, Error
                         return r;
                 if (!text || !text[0])
                         return json_refuse(&path, reterr, "has no %s", texts[i].key);
-                r = set_text(texts[i].text, text);
+                r = text_set(texts[i].text, text);
                 if (r < 0)
                         return r;
         }
@@ -251,7 +241,7 @@ static int read_metadata(struct json_object *object, RecreateSpec *spec, Error *
         spec->is_deleted = json_get_filled(metadata, "deletionTimestamp");
         spec->is_active = json_is(labels, RECREATE_LABEL_ACTIVE, "true");
         spec->is_managed = json_is(labels, RECREATE_LABEL_MANAGED, "true");
-        return pod_uid ? set_text(&spec->pod_uid, pod_uid) : 0;
+        return pod_uid ? text_set(&spec->pod_uid, pod_uid) : 0;
 }
 
 static int read_bool(struct json_object *object, const JsonPath *path, const char *key, bool *ret,
@@ -304,7 +294,7 @@ static int read_context(struct json_object *object, const JsonPath *path,
         if (r < 0)
                 return r;
 
-        return id && id[0] ? set_text(&container->context_id, id) : 0;
+        return id && id[0] ? text_set(&container->context_id, id) : 0;
 }
 
 static bool is_listed(const RecreateSpec *spec, const char *name) {
@@ -332,7 +322,7 @@ static int read_container(struct json_object *object, const JsonPath *path, Recr
         if (is_listed(spec, name))
                 return json_refuse(path, reterr, "is the same container as one before it");
 
-        r = set_text(&container->name, name);
+        r = text_set(&container->name, name);
         if (r < 0)
                 return r;
 
@@ -415,7 +405,7 @@ static int read_spec(struct json_object *object, RecreateSpec *spec, Error *rete
                 return r;
         if (!pod_name || !pod_name[0])
                 return json_refuse(&path, reterr, "has no podName");
-        r = set_text(&spec->pod_name, pod_name);
+        r = text_set(&spec->pod_name, pod_name);
         if (r >= 0)
                 r = read_strategy(inner, &path, spec, reterr);
         if (r >= 0)

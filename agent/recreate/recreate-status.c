@@ -11,6 +11,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/repeat.h"
 #include "agent/base/rfc3339.h"
+#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
@@ -89,21 +90,13 @@ void recreate_status_done(RecreateStatus *status) {
         *status = RECREATE_STATUS_INIT;
 }
 
-static int copy_text(const char *from, char **ret) {
-        if (!from)
-                return 0;
-
-        *ret = strdup(from);
-        return *ret ? 0 : -ENOMEM;
-}
-
 static int copy_state(const RecreateState *from, RecreateState *ret) {
         int r;
 
         ret->phase = from->phase;
         ret->is_killed = from->is_killed;
-        r = copy_text(from->name, &ret->name);
-        return r < 0 ? r : copy_text(from->message, &ret->message);
+        r = text_copy(from->name, &ret->name);
+        return r < 0 ? r : text_copy(from->message, &ret->message);
 }
 
 int recreate_status_copy(const RecreateStatus *from, RecreateStatus *ret) {
@@ -119,7 +112,7 @@ int recreate_status_copy(const RecreateStatus *from, RecreateStatus *ret) {
         copy.completed_at = from->completed_at;
         copy.has_other_states = from->has_other_states;
         copy.n_states = from->n_states;
-        r = copy_text(from->message, &copy.message);
+        r = text_copy(from->message, &copy.message);
         for (size_t i = 0; r >= 0 && i < copy.n_states; i++)
                 r = copy_state(&from->states[i], &copy.states[i]);
         if (r < 0)
@@ -198,10 +191,6 @@ int recreate_status_summarize(const RecreateStatus *status, char **ret) {
         return *ret ? 0 : -ENOMEM;
 }
 
-static bool text_equal(const char *a, const char *b) {
-        return strcmp(a ?: "", b ?: "") == 0;
-}
-
 static bool are_states_equal(const RecreateStatus *known, const RecreateStatus *wanted) {
         if (known->has_other_states || known->n_states != wanted->n_states)
                 return false;
@@ -209,8 +198,8 @@ static bool are_states_equal(const RecreateStatus *known, const RecreateStatus *
         for (size_t i = 0; i < known->n_states; i++) {
                 const RecreateState *a = &known->states[i], *b = &wanted->states[i];
 
-                if (!text_equal(a->name, b->name) || a->phase != b->phase ||
-                    !text_equal(a->message, b->message) || a->is_killed != b->is_killed)
+                if (strcmp(a->name ?: "", b->name ?: "") != 0 || a->phase != b->phase ||
+                    strcmp(a->message ?: "", b->message ?: "") != 0 || a->is_killed != b->is_killed)
                         return false;
         }
 
@@ -344,10 +333,8 @@ int recreate_status_bind(struct json_object *patch, const char *uid, struct json
         json_object_object_foreach(status, key, value) {
                 cleanup(free_p) char *path = NULL;
 
-                if (asprintf(&path, "/status/%s", key) < 0) {
-                        path = NULL;
+                if (text_format(&path, "/status/%s", key) < 0)
                         return -ENOMEM;
-                }
                 if (append_step(list, "add", path, json_object_get(value)) < 0)
                         return -ENOMEM;
         }

@@ -4,13 +4,13 @@
 
 #include <errno.h>
 #include <json-c/json.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
+#include "agent/base/text.h"
 #include "agent/recreate/recreate-context.h"
 #include "agent/recreate/recreate-controller-spec.h"
 #include "agent/recreate/recreate-controller.h"
@@ -218,11 +218,9 @@ static int add_resource(Recreate *recreate, const RecreateOptions *options) {
         static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
         cleanup(free_p) char *labels = NULL;
 
-        if (asprintf(&labels, RECREATE_LABEL_NODE "=%s," RECREATE_LABEL_ACTIVE "=true",
-                     recreate->node_name) < 0) {
-                labels = NULL;
+        if (text_format(&labels, RECREATE_LABEL_NODE "=%s," RECREATE_LABEL_ACTIVE "=true",
+                        recreate->node_name) < 0)
                 return -ENOMEM;
-        }
 
         return kube_resource_new(
                 &(KubeResourceOptions){

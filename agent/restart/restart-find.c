@@ -8,6 +8,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
+#include "agent/base/text.h"
 #include "agent/kube/secret-spec.h"
 #include "agent/pod/stops.h"
 
@@ -202,22 +203,18 @@ int restart_find(const RuntimePods *running, const Pods *known, const RestartQue
 
 int restart_stays_down(const Pod *known, const char *container, char **ret) {
         const PodContainer *spec = known ? pod_find(known, container) : NULL;
-        char *why = NULL;
-        int n = 0;
 
         if (known && known->is_deleted)
-                n = asprintf(&why, "nothing starts it again: the pod is being deleted");
-        else if (known && !spec)
-                n = asprintf(&why, "nothing starts it again: it is not in the pod's spec, as debug "
-                                   "containers are not");
-        else if (spec && !spec->comes_back && strcmp(spec->restart_policy, "Never") == 0)
-                n = asprintf(&why, "nothing starts it again: restartPolicy Never");
-        else if (spec && !spec->comes_back)
-                n = asprintf(&why, "it is started again only in some cases: restartPolicy %s",
-                             spec->restart_policy);
-        if (n < 0)
-                return -ENOMEM;
+                return text_copy("nothing starts it again: the pod is being deleted", ret);
+        if (known && !spec)
+                return text_copy("nothing starts it again: it is not in the pod's spec, as debug "
+                                 "containers are not",
+                                 ret);
+        if (!spec || spec->comes_back)
+                return text_copy(NULL, ret);
+        if (strcmp(spec->restart_policy, "Never") == 0)
+                return text_copy("nothing starts it again: restartPolicy Never", ret);
 
-        *ret = why;
-        return 0;
+        return text_format(ret, "it is started again only in some cases: restartPolicy %s",
+                           spec->restart_policy);
 }

@@ -9,6 +9,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
+#include "agent/base/text.h"
 #include "agent/restart/restart-find.h"
 #include "agent/pod/runtime-pods.h"
 #include "agent/rpc/client.h"
@@ -265,12 +266,10 @@ static int item_fail_late(RestartItem *item) {
         const bool has_minutes = seconds >= 120 && seconds % 60 == 0;
         cleanup(free_p) char *message = NULL;
 
-        if (asprintf(&message, "%s within %lld %s", item->is_unready ? NOT_READY : NOT_RUNNING,
-                     (long long) (has_minutes ? seconds / 60 : seconds),
-                     has_minutes ? "minutes" : "s") < 0) {
-                message = NULL;
+        if (text_format(&message, "%s within %lld %s", item->is_unready ? NOT_READY : NOT_RUNNING,
+                        (long long) (has_minutes ? seconds / 60 : seconds),
+                        has_minutes ? "minutes" : "s") < 0)
                 return -ENOMEM;
-        }
 
         return restart_report(item, RESTART_FAILED, true, message);
 }
@@ -439,11 +438,9 @@ static int item_stop(RestartItem *item) {
         const Restart *restart = item->restart;
         cleanup(free_p) char *cause = NULL;
 
-        if (asprintf(&cause, "Stopping container %s: requested on the node%s%s", item->name,
-                     restart->reason[0] ? ": " : "", restart->reason) < 0) {
-                cause = NULL;
+        if (text_format(&cause, "Stopping container %s: requested on the node%s%s", item->name,
+                        restart->reason[0] ? ": " : "", restart->reason) < 0)
                 return -ENOMEM;
-        }
 
         item->was_added = true;
         return stops_add(restart->stops,
