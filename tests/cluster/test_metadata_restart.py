@@ -273,9 +273,9 @@ def test_runs_the_hook_before_the_stop(coloured, settle, kind):
     pod.begin_update(annotations={"colour": "blue"})
     wait_blue(pod)
     settle()
+    assert pod.events("FailedPreStopHook") == []
     assert [line.rstrip() for line in pod.lines("notes")] == [note, "term"]
     assert pod.restarts() == {"main": 1}
-    assert pod.events("FailedPreStopHook") == []
 
 
 def test_a_hook_that_was_to_use_tls(coloured):
