@@ -2,8 +2,13 @@
 """tests/run itself, around tests that fail in every way."""
 
 import os
+import signal
+import subprocess
+from pathlib import Path
 
 import pytest
+
+from lab.wait import wait_until
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be other users")
 
@@ -112,3 +117,66 @@ def test_the_owner_of_a_checkout_builds_after_root(checkout, folder, run_stage, 
     # And the other way round.
     assert run_stage(PASS).returncode == 0
     assert {path.lstat().st_uid for path in (checkout / "build").rglob("*")} == {65534}
+
+
+# Tests of the stages runtimes and packaging, and what is built meanwhile: the first tests wait until that has begun.
+WAITS = """import os, time
+def test_a_kubelet():
+    end = time.monotonic() + 60
+    while not os.path.exists("build/begun"):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+"""
+INSTALLED = """import os
+def test_it():
+    assert os.path.exists(os.environ["INPLACED_ARTIFACTS"] + "/made")
+"""
+BUILD = 'nice >build/begun; read -r _ _ pgid _ < <(cut -d ")" -f 2 /proc/self/stat); echo "$pgid" >>build/begun; '
+
+
+@pytest.fixture
+def run_late_stages(checkout, write_script):
+    """run_late_stages(PACKAGING): begins tests/run with these stages; packaging/build is that script."""
+
+    def begin(script):
+        (checkout / "CMakeLists.txt").write_text(CMAKE.format(tests=""))
+        for folder, text in (("node", ""), ("cluster", "_metadata_restart"), ("packaging", "")):
+            (checkout / "tests" / folder).mkdir()
+            test = INSTALLED if folder == "packaging" else WAITS.replace("kubelet", f"kubelet{text}")
+            (checkout / f"tests/{folder}/test_x.py").write_text(test)
+            (checkout / f"tests/{folder}/conftest.py").write_text(
+                "def pytest_configure(config):\n    config.addinivalue_line('markers', 'slow: x')\n")
+        for name in ("cluster/control-plane/build", "cluster/clients/build", "runtimes/build"):
+            write_script(f"checkout/tests/{name}", "true")
+        write_script("checkout/packaging/build", BUILD + script)
+        kept = {n: v for n, v in os.environ.items() if n != "CI" and not n.startswith(("INPLACED_", "SUDO_"))}
+        command = ["tests/run", "--only", "runtimes", "--only", "packaging"]
+        return subprocess.Popen(command, cwd=checkout, env=kept, stdin=subprocess.DEVNULL, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    return begin
+
+
+@only_root
+@pytest.mark.parametrize(
+    ("script", "last_line"),
+    [("mkdir -p ${!#}; touch ${!#}/made", "5 passed, 0 failed"), ("echo BROKEN; exit 1", "4 passed, 1 failed")],
+)
+def test_artifacts_are_built_while_tests_wait(checkout, run_late_stages, script, last_line):
+    """With the lowest priority."""
+    said, _ = run_late_stages(script).communicate(timeout=120)
+    assert said.splitlines()[-1] == last_line, said
+    assert ("BROKEN" in said) == ("BROKEN" in script)
+    assert (checkout / "build/begun").read_text().split()[0] == "19"
+
+
+@only_root
+def test_what_is_built_in_the_background_ends_with_it(checkout, run_late_stages):
+    running = run_late_stages("while :; do read -t 1 </dev/zero; done")
+    begun = checkout / "build/begun"
+    wait_until(lambda: begun.exists() and len(begun.read_text().split()) == 2, 60, "process in the background")
+    group = int(begun.read_text().split()[1])
+    running.send_signal(signal.SIGTERM)
+    running.communicate(timeout=120)
+    assert running.returncode == 143
+    assert not list(Path("/proc").glob(f"{group}"))
