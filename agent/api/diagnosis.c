@@ -137,7 +137,7 @@ static int visit_hidden_disk(const char *path, int number, const DiagnosisVisito
 
 static int visit_disk(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {
         const DiskGuard *disk = images_disk(subject->images);
-        const char *path = disk_guard_path(disk);
+        cleanup(free_p) char *path = NULL;
         cleanup(free_p) char *text = NULL;
         cleanup(free_p) char *why = NULL;
         DiskRoom room;
@@ -145,8 +145,8 @@ static int visit_disk(const DiagnosisSubject *subject, const DiagnosisVisitor *v
         double percent;
         int r;
 
-        r = disk_guard_measure(disk, &space);
-        if (!path || r == -ENODATA)
+        r = disk_guard_measure(disk, &space, &path);
+        if (r == -ENODATA)
                 return 0;
         if (r == -ENOMEM)
                 return r;

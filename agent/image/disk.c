@@ -16,6 +16,8 @@
 #define RUNNING_USEC ((uint64_t) 100 * 1000)
 #define WAITING_USEC ((uint64_t) 2 * 1000000)
 
+#define SNAPSHOTTER_PREFIX "/io.containerd.snapshotter.v1."
+
 struct DiskGuard {
         Log *log;
         const Runtimes *runtimes;
@@ -28,19 +30,10 @@ struct DiskGuard {
 
 DEFINE_CLEANUP(DiskGuard *, disk_guard_free)
 
-const char *disk_guard_path(const DiskGuard *guard) {
-        const Runtime *chosen = guard->runtimes ? runtimes_chosen(guard->runtimes) : NULL;
-
-        return chosen ? runtime_image_path(chosen) : NULL;
-}
-
-int disk_guard_measure(const DiskGuard *guard, DiskSpace *ret) {
-        const char *path = disk_guard_path(guard);
+static int disk_guard_see(const DiskGuard *guard, const char *path, DiskSpace *ret) {
         cleanup(free_p) char *seen = NULL;
         struct statvfs disk;
 
-        if (!path)
-                return -ENODATA;
         if (asprintf(&seen, "%s%s", guard->host_root ?: "", path) < 0) {
                 seen = NULL;
                 return -ENOMEM;
@@ -55,19 +48,47 @@ int disk_guard_measure(const DiskGuard *guard, DiskSpace *ret) {
         return 0;
 }
 
+int disk_guard_measure(const DiskGuard *guard, DiskSpace *ret, char **ret_path) {
+        const Runtime *chosen = guard->runtimes ? runtimes_chosen(guard->runtimes) : NULL;
+        const char *named = chosen ? runtime_image_path(chosen) : NULL, *snapshotter;
+        char *path;
+        int r;
+
+        *ret_path = NULL;
+        if (!named)
+                return -ENODATA;
+
+        path = strdup(named);
+        if (!path)
+                return -ENOMEM;
+
+        r = disk_guard_see(guard, path, ret);
+        snapshotter = strstr(path, SNAPSHOTTER_PREFIX);
+        if (r == -ENOENT && snapshotter) {
+                path[snapshotter - path] = '\0';
+                r = disk_guard_see(guard, path, ret);
+        }
+        if (r == -ENOMEM)
+                free(path);
+        else
+                *ret_path = path;
+        return r;
+}
+
 int disk_guard_room(const DiskGuard *guard, DiskRoom *ret, char **ret_why) {
+        cleanup(free_p) char *path = NULL;
         DiskRoom room = DISK_ROOM_ENOUGH;
         DiskSpace space;
         char *why;
         int r;
 
-        r = disk_guard_measure(guard, &space);
+        r = disk_guard_measure(guard, &space, &path);
         if (r == -ENOMEM)
                 return r;
         if (r >= 0)
                 room = disk_room(&guard->floor, &space);
         if (room != DISK_ROOM_ENOUGH) {
-                why = disk_describe(&guard->floor, &space, disk_guard_path(guard));
+                why = disk_describe(&guard->floor, &space, path);
                 if (!why)
                         return -ENOMEM;
                 *ret_why = why;
@@ -105,8 +126,7 @@ static int disk_guard_admit(DiskGuard *guard) {
         DiskTicket *last = guard->waiting; /* the newest one is the first */
         int r = 0;
 
-        log_info(guard->log, NULL, "There is room for images in %s again, pulls go on.",
-                 disk_guard_path(guard) ?: "an unknown folder");
+        log_info(guard->log, NULL, "There is room for images again, pulls go on.");
         while (last->next)
                 last = last->next;
         for (DiskTicket *ticket = last, *previous; r >= 0 && ticket; ticket = previous) {

@@ -8,6 +8,9 @@
  * statvfs() has its free space): when a pull is about to begin, and then only while pulls run, or wait
  * for room. Where the agent does not see that folder, as in a container without it, there is always
  * room, and disk_guard_measure() says why that is not known.
+ *
+ * containerd 1.6 names a folder in its own root for each snapshotter, which one that is a program of its
+ * own (stargz) does not have: then the root is measured, which holds what is downloaded.
  */
 
 #include <stdbool.h>
@@ -43,11 +46,10 @@ DiskGuard *disk_guard_free(DiskGuard *guard);
 
 void disk_guard_set_floor(DiskGuard *guard, const DiskFloor *floor);
 
-/* The path as the runtime names it, borrowed until the runtime goes; NULL: not known. */
-const char *disk_guard_path(const DiskGuard *guard);
-
-/* As of now. 0: measured. -ENOENT and other negative errnos: why it cannot be seen. */
-int disk_guard_measure(const DiskGuard *guard, DiskSpace *ret);
+/* As of now. 0: measured. -ENODATA: the runtime names no folder. -ENOENT and other negative errnos: why
+ * the folder cannot be seen. *ret_path is that folder, as the host names it, owned by the caller; NULL
+ * if there is none. */
+int disk_guard_measure(const DiskGuard *guard, DiskSpace *ret, char **ret_path);
 
 /* As of now; ENOUGH if that cannot be seen. *ret_why describes another one, owned by the caller. */
 int disk_guard_room(const DiskGuard *guard, DiskRoom *ret, char **ret_why);

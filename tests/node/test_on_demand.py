@@ -14,6 +14,7 @@ from lab.documents import node_image, write_whole
 from lab.image import build_image
 from lab.layers import random_layer
 from lab.stargz import Stargz, push_lazy
+from lab.trouble import problems
 from lab.wait import wait_until
 
 _LAYERS = [3_000_000, 1_000_000]
@@ -37,8 +38,13 @@ def start_stargz(folder):
     """start_stargz(no_background_fetch=…): the runtime, ready, with containerd of this release."""
     started = []
 
-    def start(release="1.6", **options):
-        stargz = Stargz(folder / "stargz", release=release, snapshotter_options=options)
+    def start(release="1.6", root_megabytes=None, **options):
+        stargz = Stargz(
+            folder / "stargz",
+            release=release,
+            root_megabytes=root_megabytes,
+            snapshotter_options=options,
+        )
         started.append(stargz)
         stargz.start()
         return stargz
@@ -200,3 +206,13 @@ def test_another_manifest_than_that_of_the_digest(
     agent = start_agent(start_stargz().endpoint)
     agent.request(image.reference, backoffLimit=0)
     assert "WrongContent" in agent.wait_status(image.reference, "Failed")["message"]
+
+
+def test_keeps_the_disks_reserve(start_stargz, start_agent, lazy_image):
+    """The folder that containerd names is not there; what is downloaded is in its root."""
+    stargz = start_stargz(root_megabytes=96)
+    (stargz.root / "filler").write_bytes(bytes(50_000_000))
+    agent = start_agent(stargz.endpoint, min_free_disk="90%")
+    agent.request(lazy_image)
+    found = wait_until(lambda: problems(agent).get("disk"), 20, "complaint about the disk")
+    assert f"are free in {stargz.root}, less than minFreeDisk" in found
