@@ -19,6 +19,7 @@ from lab.documents import split_reference
 from lab.image import build_image
 from lab.layers import random_layer
 from lab.node_image import COUNTS, NodeImage
+from lab.stargz import Stargz, push_lazy_image
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -98,6 +99,7 @@ def test_pull_job(
     assert "requested by job default/job; withdraw it in the cluster" in canceled.stderr
     runtime.remove_image(image.reference)
 
+
 def test_a_name_without_docker_io(start_agent, kubeconfig, node_name, node_image, folder, image_name):
     """OpenKruise leaves "docker.io/" out: on CRI-O, too, the image comes from there, although its search list
     has another registry first."""
@@ -112,6 +114,45 @@ def test_a_name_without_docker_io(start_agent, kubeconfig, node_name, node_image
         status = node_image.wait_status(f"{name}:1", "Succeeded")
         assert status["imageID"] == f"{name}@{right.image_id}" and "message" not in status
         assert crio.image_status(f"docker.io/{name}:1") is not None and not evil.requests(name=name)
+
+
+def test_complete(
+    start_agent, kubeconfig, node_name, node_image, registry, folder, image_name
+):
+    """Of two images whose layers are fetched on demand, that with the annotation is there when it is done."""
+    sizes = [2_000_000, 1_000_000]
+    lazy, whole = (
+        push_lazy_image(registry, f"{image_name}-{kind}", sizes, folder / kind)
+        for kind in ("lazy", "whole")
+    )
+    sandbox = {"annotations": {"inplaced.io/complete": "true"}}
+    with Stargz(folder / "stargz") as stargz:
+        start_agent(stargz.endpoint, kubeconfig=kubeconfig, node_name=node_name)
+        node_image.set_spec(
+            {
+                "images": {
+                    **job_spec(lazy)["images"],
+                    **job_spec(whole, sandboxConfig=sandbox)["images"],
+                }
+            }
+        )
+        message = node_image.wait_status(whole, "Succeeded", 60 * SLOWLY)["message"]
+        assert message.startswith("2 of 2 layers are fetched on demand, all ")
+        message = node_image.wait_status(lazy, "Succeeded", 60 * SLOWLY)["message"]
+        assert message.startswith("2 of 2 layers are fetched on demand, ")
+
+
+def test_complete_where_nothing_is_fetched(
+    start_agent, kubeconfig, node_name, node_image, registry, folder, image_name
+):
+    """The reason is in the status."""
+    lazy = push_lazy_image(registry, image_name, [1_000_000], folder / "converts")
+    sandbox = {"annotations": {"inplaced.io/complete": "true"}}
+    options = {"no_background_fetch": True}
+    with Stargz(folder / "stargz", snapshotter_options=options) as stargz:
+        start_agent(stargz.endpoint, kubeconfig=kubeconfig, node_name=node_name, stall_timeout=1)
+        node_image.set_spec(job_spec(lazy, sandboxConfig=sandbox))
+        assert "NoProgress" in node_image.wait_status(lazy, "Failed", 60 * SLOWLY)["message"]
 
 
 def test_acknowledged_at_once(

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 from pathlib import Path
 from typing import Any
 
 from lab.containerd import Containerd
 from lab.process import Process
+from lab.registry import Registry
 from lab.runtime import find_built
 from lab.wait import wait_until
 
@@ -75,7 +77,20 @@ class Stargz(Containerd):
         wait_until(listens, timeout, f"snapshotter at {self._stargz_socket}")
 
 
-def push_lazy(containerd: Containerd, source: str, target: str) -> None:
+def push_lazy_image(registry: Registry, name: str, sizes: list[int], folder: Path) -> str:
+    """Pushes an image in the form that can be mounted before it is there, and returns its reference.
+
+    Its layers have so many bytes, which no other image has: another runtime on this machine may have mounted
+    what another run has pushed.
+    """
+    plain = registry.push_image(name, "plain", sizes, seed=random.getrandbits(32))
+    reference = f"{registry.host}/{name}:1"
+    with Containerd(folder) as containerd:
+        _push_lazy(containerd, plain.reference, reference)
+    return reference
+
+
+def _push_lazy(containerd: Containerd, source: str, target: str) -> None:
     """Pushes the image `source` of a registry once more, as `target`, in the form that can be mounted early.
 
     The containerd is one that fetches what it pulls, and holds both images afterwards.

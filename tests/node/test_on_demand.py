@@ -4,16 +4,14 @@
 from __future__ import annotations
 
 import json
-import random
 
 import pytest
 
 from fake import registry as fakes
-from lab.containerd import Containerd
 from lab.documents import node_image, write_whole
 from lab.image import build_image
 from lab.layers import random_layer
-from lab.stargz import Stargz, push_lazy
+from lab.stargz import Stargz, push_lazy_image
 from lab.trouble import problems
 from lab.wait import wait_until
 
@@ -22,15 +20,7 @@ _LAYERS = [3_000_000, 1_000_000]
 
 @pytest.fixture(scope="module")
 def lazy_image(session_folder, registry):
-    """An image in the form that can be mounted before it is there.
-
-    Its own layers: another runtime on this machine may have mounted what another run has pushed.
-    """
-    plain = registry.push_image("t/on-demand", "plain", _LAYERS, seed=random.getrandbits(32))
-    reference = f"{registry.host}/t/on-demand:1"
-    with Containerd(session_folder / "converts") as containerd:
-        push_lazy(containerd, plain.reference, reference)
-    return reference
+    return push_lazy_image(registry, "t/on-demand", _LAYERS, session_folder / "converts")
 
 
 @pytest.fixture
