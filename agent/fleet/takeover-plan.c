@@ -20,18 +20,61 @@
 /* The record: {"state", "mode", "by", "since", "before": {container: image}, "after": ..., "former": the part of
  * the spec that gives the workload back, "revision": of the pods before, or the name of their ReplicaSet}. */
 
-/* {container: image}, as any user who may write the workload has written it. */
-static bool has_images(json_object *record, const char *key) {
+static const char *const states[] = { "forward", "undo", "done", "undone", "abandoned", NULL };
+static const char *const modes[] = { "set-image", "rollout", NULL };
+
+static bool is_any_of(const char *text, const char *const *texts) {
+        for (; *texts; texts++)
+                if (strcmp(text, *texts) == 0)
+                        return true;
+
+        return false;
+}
+
+/* {container: image}, and the other one has the same containers. */
+static bool has_images(json_object *record, const char *key, const char *other) {
         json_object *images = json_get(record, key, json_type_object);
 
         if (!images)
                 return false;
         json_object_object_foreach(images, container, image) {
                 (void) image;
-                if (!json_get_text(images, container))
+                if (!json_get_text(images, container) ||
+                    !json_get_text(json_get(record, other, json_type_object), container))
                         return false;
         }
         return true;
+}
+
+/* What gives the workload back is written into its spec as it is: nothing else may be among it. */
+static bool has_former(json_object *record) {
+        json_object *former = NULL;
+
+        if (!json_object_object_get_ex(record, "former", &former))
+                return true;
+        if (!json_object_is_type(former, json_type_object))
+                return false;
+        json_object_object_foreach(former, key, value) {
+                bool is_paused = strcmp(key, "paused") == 0;
+
+                if (!is_paused && strcmp(key, "updateStrategy") != 0)
+                        return false;
+                if (!json_object_is_type(value, is_paused ? json_type_boolean : json_type_object))
+                        return false;
+        }
+        return true;
+}
+
+/* Any user who may write the workload may have written it. */
+static bool is_whole(json_object *record) {
+        static const char *const texts[] = { "state", "mode", "by", "since", "revision" };
+
+        for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+                if (!json_get_text(record, texts[i]))
+                        return false;
+
+        return has_images(record, "before", "after") && has_images(record, "after", "before") &&
+               has_former(record);
 }
 
 int rollout_record_read(json_object *workload, json_object **ret, Error *reterr) {
@@ -48,12 +91,19 @@ int rollout_record_read(json_object *workload, json_object **ret, Error *reterr)
         r = json_parse(text, strlen(text), &record, &error);
         if (r < 0 && error.kind == ERROR_NONE)
                 return r;
-        if (r < 0 || !has_images(record, "before") || !has_images(record, "after") ||
-            !json_get_text(record, "state") || !json_get_text(record, "by"))
+        if (r < 0 || !is_whole(record))
                 return error_set(reterr, ERROR_INVALID,
                                  "the annotation " ROLLOUT_ANNOTATION
                                  " of \"%s\" cannot be read; see to its strategy, and remove it",
                                  object_name(workload));
+        if (!is_any_of(json_get_text(record, "state"), states) ||
+            !is_any_of(json_get_text(record, "mode"), modes))
+                return error_set(reterr, ERROR_UNSUPPORTED,
+                                 "the annotation " ROLLOUT_ANNOTATION
+                                 " of \"%s\" is of another version of this command (state \"%s\", "
+                                 "mode \"%s\"): end the update with that version",
+                                 object_name(workload), json_get_text(record, "state"),
+                                 json_get_text(record, "mode"));
 
         *ret = take_ptr(record);
         return 0;
@@ -473,6 +523,13 @@ static int check_can_begin(const RolloutView *view, const RolloutRequest *reques
         if (view->kind != WORKLOAD_POD && !object_is_observed(view->workload))
                 return error_set(reterr, ERROR_CONFLICT,
                                  "its controller has not seen its last change yet; is it running?");
+        if (view->kind == WORKLOAD_STATEFUL_SET && has_rolling_update(view->workload) &&
+            workload_is_held(view->kind, view->workload))
+                return error_set(
+                        reterr, ERROR_CONFLICT,
+                        "its partition is that of an update in place whose record is gone: set "
+                        "spec.updateStrategy.rollingUpdate.partition to what it was first, 0 for "
+                        "none");
         if (request->partition >= 0 && view->kind != WORKLOAD_STATEFUL_SET)
                 return error_set(reterr, ERROR_INVALID, "only a StatefulSet has a partition");
         if (request->partition >= 0 && !has_rolling_update(view->workload))

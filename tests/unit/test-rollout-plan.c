@@ -85,6 +85,7 @@ static json_object *make_record(const TestState *state) {
         json_object_object_add(record, "state", json_object_new_string(word));
         json_object_object_add(record, "mode", json_object_new_string(mode));
         json_object_object_add(record, "by", json_object_new_string("alice"));
+        json_object_object_add(record, "since", json_object_new_string("2026-11-20T08:00:00Z"));
         json_object_object_add(record, "revision", json_object_new_string("old"));
         json_object_object_add(record, "before", parse("{'app': 'A'}"));
         json_object_object_add(record, "after", parse("{'app': 'B'}"));
@@ -532,6 +533,7 @@ static const BeginCase begin_rows[] = {
           "several revisions", NULL },
         { { .kind = WORKLOAD_STATEFUL_SET, FREE, TURNED, .pods = { { .image = "A", .hash = "x" } } }, 0, NULL, 0,
           "is gone", NULL },
+        { { .kind = WORKLOAD_STATEFUL_SET, .pods = { OLD } }, 0, NULL, 0, "whose record is gone", NULL },
         { { .kind = WORKLOAD_DAEMON_SET, FREE, .pods = { OLD } }, 0, NULL, 0, NULL, "\"type\":\"OnDelete\",\"rollingUpdate\":null" },
         { { .kind = WORKLOAD_DAEMON_SET, TURNED, .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, NULL, "inplaced.io/rollout" },
         { { .kind = WORKLOAD_REPLICA_SET, .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, "its controller itself", NULL },
@@ -577,21 +579,59 @@ static void test_undo(void **unused) {
         }
 }
 
+typedef struct RecordCase {
+        const char *record;
+        const char *refusal; /* a part of it; NULL: it is read */
+} RecordCase;
+
+/* With these members, and others after them. */
+#define RECORD(state, mode) \
+        "'state': '" state "', 'mode': '" mode "', 'by': 'alice', 'since': 's', 'revision': 'r'"
+#define IMAGES "'before': {'app': 'A'}, 'after': {'app': 'B'}"
+#define FORWARD "{" RECORD("forward", "set-image") ", " IMAGES
+
+/* clang-format off */
+static const RecordCase record_rows[] = {
+        { "", "cannot be read" },
+        { "[]", "cannot be read" },
+        { "{}", "cannot be read" },
+        { "{'state': 'forward'}", "cannot be read" },
+        { FORWARD "}", NULL },
+        { FORWARD ", 'former': {'paused': false}}", NULL },
+        { FORWARD ", 'former': {'updateStrategy': {'type': 'RollingUpdate'}}}", NULL },
+        { FORWARD ", 'former': {'replicas': 0}}", "cannot be read" },
+        { FORWARD ", 'former': {'paused': 'no'}}", "cannot be read" },
+        { FORWARD ", 'former': null}", "cannot be read" },
+        { FORWARD ", 'of a newer version': 1}", NULL },
+        { "{" RECORD("verifying", "set-image") ", " IMAGES "}", "of another version" },
+        { "{" RECORD("forward", "set-env") ", " IMAGES "}", "of another version" },
+        { "{" RECORD("done", "rollout") ", 'before': {'app': 'A'}, 'after': {'web': 'B'}}", "cannot be read" },
+        { "{" RECORD("done", "rollout") ", 'before': {'app': 1}, 'after': {'app': 'B'}}", "cannot be read" },
+        { "{'state': 'forward', 'mode': 'set-image', 'by': 'alice', 'since': 's', " IMAGES "}", "cannot be read" },
+};
+/* clang-format on */
+
+static void check_record(size_t i, const RecordCase *row) {
+        cleanup(json_object_put_p) json_object *workload =
+                parse("{'metadata': {'name': 'web', 'annotations': {}}}");
+        cleanup(json_object_put_p) json_object *written =
+                row->record[0] ? parse("%s", row->record) : NULL;
+        cleanup(json_object_put_p) json_object *record = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        json_object_object_add(object_at(workload, "metadata.annotations"), ROLLOUT_ANNOTATION,
+                               json_object_new_string(written ? json_to_text(written) : ""));
+        r = rollout_record_read(workload, &record, &error);
+        if (row->refusal ? r >= 0 || !strstr(error_message(&error), row->refusal) : r < 0)
+                fail_msg("row %zu: \"%s\" instead of \"%s\"", i, error_message(&error),
+                         or_else(row->refusal, ""));
+}
+
 static void test_record(void **state) {
-        static const char *const bad[] = { "", "[]", "{}", "{\"state\": \"forward\"}" };
-
         (void) state;
-        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-                cleanup(json_object_put_p) json_object *workload =
-                        parse("{'metadata': {'name': 'web', 'annotations': {}}}");
-                cleanup(error_done) Error error = ERROR_INIT;
-                json_object *record = NULL;
-
-                json_object_object_add(object_at(workload, "metadata.annotations"),
-                                       ROLLOUT_ANNOTATION, json_object_new_string(bad[i]));
-                assert_true(rollout_record_read(workload, &record, &error) < 0);
-                assert_non_null(strstr(error_message(&error), "cannot be read"));
-        }
+        for (size_t i = 0; i < sizeof(record_rows) / sizeof(record_rows[0]); i++)
+                check_record(i, &record_rows[i]);
 }
 
 int main(void) {
