@@ -455,6 +455,17 @@ int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimi
         return step_hand_back(ret, view, record);
 }
 
+int rollout_plan_lost(const RolloutView *view, json_object *record, RolloutStep *ret) {
+        int r;
+
+        *ret = ROLLOUT_STEP_INIT;
+        r = step_abandon(ret, view, record, workload_is_held(view->kind, view->workload));
+        return r < 0 ? r
+                     : step_message(ret, ROLLOUT_ABANDON,
+                                    "another client has removed the annotation " ROLLOUT_ANNOTATION
+                                    "; its controller brings its pods to its template now");
+}
+
 int rollout_rehearse(const RolloutView *view, json_object *record, unsigned n, RolloutStep *ret) {
         json_object *base = base_of(view, record);
         RolloutStep steps[3] = { ROLLOUT_STEP_INIT, ROLLOUT_STEP_INIT, ROLLOUT_STEP_INIT };

@@ -50,6 +50,9 @@ typedef struct RolloutStep {
 
 int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimits *limits,
                  RolloutStep *ret, Error *reterr);
+/* The same when another client has removed the record, which is known from before: what it holds is given back,
+ * since nothing else would any more. */
+int rollout_plan_lost(const RolloutView *view, json_object *record, RolloutStep *ret);
 /* The n-th of the writes that an update with this record will need, to be checked by the server beforehand;
  * ROLLOUT_DONE: there are no more. */
 int rollout_rehearse(const RolloutView *view, json_object *record, unsigned n, RolloutStep *ret);

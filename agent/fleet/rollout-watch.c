@@ -10,6 +10,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/fleet/pod-choice.h"
+#include "agent/kube/patch.h"
 
 static bool is_ours(const RolloutWatch *watch, json_object *object) {
         return text_equal(object_owner(object), object_text(watch->view.workload, "metadata.uid"));
@@ -17,15 +18,34 @@ static bool is_ours(const RolloutWatch *watch, json_object *object) {
 
 /* What there is, kept by name */
 
+/* The same object, and not an older one: the answer to a write and the watch show it, in either order. */
+static bool is_successor(json_object *known, json_object *object) {
+        return text_equal(object_text(known, "metadata.uid"),
+                          object_text(object, "metadata.uid")) &&
+               !kube_version_is_older(object_text(object, "metadata.resourceVersion"),
+                                      object_text(known, "metadata.resourceVersion"));
+}
+
 static int keep(json_object *map, const KubeObject *object) {
-        return patch_add(map, object->name, json_object_get(object->json));
+        json_object *known = json_object_object_get(map, object->name);
+        bool is_same = known && text_equal(object_text(known, "metadata.uid"), object->uid);
+
+        return is_same && !is_successor(known, object->json)
+                       ? 0
+                       : patch_add(map, object->name, json_object_get(object->json));
+}
+
+static void keep_workload(RolloutWatch *watch, json_object *workload) {
+        json_object_put(watch->view.workload);
+        watch->view.workload = json_object_get(workload);
 }
 
 static int on_workload(const KubeObject *object, void *userdata) {
         RolloutWatch *watch = userdata;
+        const char *uid = object_text(watch->view.workload, "metadata.uid");
 
-        json_object_put(watch->view.workload);
-        watch->view.workload = json_object_get(object->json);
+        if (!text_equal(uid, object->uid) || is_successor(watch->view.workload, object->json))
+                keep_workload(watch, object->json);
         return 0;
 }
 
@@ -90,14 +110,7 @@ static int on_workload_pod(const KubeObject *object, void *userdata) {
         return r < 0 ? r : on_pod(object, userdata);
 }
 
-static int is_done(void *userdata) {
-        const RolloutWatch *watch = userdata;
-
-        return watch->is_done(watch->userdata);
-}
-
-int rollout_watch_wait(RolloutWatch *watch, int (*until)(void *userdata), void *userdata,
-                       Error *reterr) {
+static int follow(RolloutWatch *watch) {
         const char *namespace = watch->path.namespace;
         WorkloadKind kind = watch->view.kind;
         bool has_revisions = kind == WORKLOAD_STATEFUL_SET || kind == WORKLOAD_DAEMON_SET;
@@ -113,8 +126,6 @@ int rollout_watch_wait(RolloutWatch *watch, int (*until)(void *userdata), void *
             forget(&watch->view.budgets) < 0)
                 return -ENOMEM;
 
-        watch->is_done = until;
-        watch->userdata = userdata;
         watches[n++] =
                 (SessionWatch){ .path = watch->path,
                                 .fields = field,
@@ -145,12 +156,30 @@ int rollout_watch_wait(RolloutWatch *watch, int (*until)(void *userdata), void *
                         .on_gone = on_owned_gone,
                 };
 
-        return session_wait(watch->session,
-                            &(SessionWait){ .watches = watches,
-                                            .n_watches = n,
-                                            .is_done = is_done,
-                                            .userdata = watch },
-                            reterr);
+        return session_follow_new(watch->session, watches, n, watch, &watch->follow);
+}
+
+int rollout_watch_wait(RolloutWatch *watch, int (*is_done)(void *userdata), void *userdata,
+                       Error *reterr) {
+        int r = watch->follow ? 0 : follow(watch);
+
+        return r < 0 ? r : session_follow_wait(watch->follow, is_done, userdata, reterr);
+}
+
+int rollout_watch_note(RolloutWatch *watch, json_object *object) {
+        json_object *maps[] = { watch->view.pods, watch->view.owned };
+        const char *name = object_name(object);
+        int r = 0;
+
+        if (watch->view.workload && is_successor(watch->view.workload, object))
+                keep_workload(watch, object);
+        for (size_t i = 0; r >= 0 && i < sizeof(maps) / sizeof(maps[0]); i++) {
+                json_object *known = json_object_object_get(maps[i], name);
+
+                if (known && is_successor(known, object))
+                        r = patch_add(maps[i], name, json_object_get(object));
+        }
+        return r;
 }
 
 static int is_listed(void *userdata) {
@@ -159,7 +188,17 @@ static int is_listed(void *userdata) {
 }
 
 int rollout_watch_list(RolloutWatch *watch, Error *reterr) {
-        return rollout_watch_wait(watch, is_listed, NULL, reterr);
+        int r;
+
+        rollout_watch_stop(watch);
+        r = rollout_watch_wait(watch, is_listed, NULL, reterr);
+        if (r >= 0 && !watch->view.workload)
+                return error_set(reterr, ERROR_NOT_FOUND, "it is gone");
+        return r;
+}
+
+void rollout_watch_stop(RolloutWatch *watch) {
+        watch->follow = session_follow_free(watch->follow);
 }
 
 int rollout_watch_load(Session *session, const char *workload, RolloutWatch *ret, Error *reterr) {
@@ -177,6 +216,7 @@ int rollout_watch_load(Session *session, const char *workload, RolloutWatch *ret
 }
 
 void rollout_watch_done(RolloutWatch *watch) {
+        rollout_watch_stop(watch);
         free(watch->selector);
         json_object_put(watch->view.workload);
         json_object_put(watch->view.owned);

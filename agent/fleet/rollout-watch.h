@@ -4,7 +4,8 @@
 /*
  * A workload, its pods and what is between them, as the API server shows them now
  *
- * What there is is kept by name in a RolloutView, and is current while one waits.
+ * What there is is kept by name in a RolloutView, and is current while one waits, also for the answer to
+ * a request.
  */
 
 #include "agent/fleet/session.h"
@@ -15,15 +16,18 @@ typedef struct RolloutWatch {
         KubePath path;    /* of the workload; its texts are borrowed */
         char *selector;   /* of its pods; NULL: it is a pod */
         RolloutView view; /* owned; workload: NULL if it is gone */
-        int (*is_done)(void *userdata);
-        void *userdata;
+        SessionFollow *follow;
 } RolloutWatch;
 
 /* "deployment/web", whose text is borrowed. *ret is to be freed in any case. */
 int rollout_watch_load(Session *session, const char *workload, RolloutWatch *ret, Error *reterr);
-/* Reads all of it anew. */
-int rollout_watch_list(RolloutWatch *watch, Error *reterr);
-/* Follows it, as session_wait() does with is_done. */
-int rollout_watch_wait(RolloutWatch *watch, int (*until)(void *userdata), void *userdata,
+/* Follows it, as session_follow_wait() does with is_done. */
+int rollout_watch_wait(RolloutWatch *watch, int (*is_done)(void *userdata), void *userdata,
                        Error *reterr);
+/* The server's answer to a write, which the watch may show later. */
+int rollout_watch_note(RolloutWatch *watch, json_object *object);
+/* Reads all of it anew; refused if the workload is gone. */
+int rollout_watch_list(RolloutWatch *watch, Error *reterr);
+/* The next wait reads all of it anew. */
+void rollout_watch_stop(RolloutWatch *watch);
 void rollout_watch_done(RolloutWatch *watch);

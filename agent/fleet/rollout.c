@@ -28,6 +28,7 @@
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define CONFLICT_PAUSE_USEC (USEC_PER_SEC / 5)
+#define ATTEMPTS 10
 
 typedef struct Rollout {
         Session *session;
@@ -79,18 +80,21 @@ static int plan(Rollout *rollout, Error *reterr) {
 
 /* Whether there is something to write. The record belongs to the workload, and another run may have changed it. */
 static int check(Rollout *rollout, Error *reterr) {
+        cleanup(json_object_put_p) json_object *record = NULL;
         int r;
 
         if (!rollout->watch.view.workload)
                 return error_set(reterr, ERROR_NOT_FOUND, "it is gone");
-        json_object_put(rollout->record);
-        rollout->record = NULL;
-        r = rollout_record_read(rollout->watch.view.workload, &rollout->record, reterr);
+        r = rollout_record_read(rollout->watch.view.workload, &record, reterr);
         if (r < 0)
                 return r;
-        if (!rollout->record)
-                return error_set(reterr, ERROR_CONFLICT,
-                                 "another client has removed the annotation " ROLLOUT_ANNOTATION);
+        if (!record) {
+                rollout_step_done(&rollout->step);
+                r = rollout_plan_lost(&rollout->watch.view, rollout->record, &rollout->step);
+                return r < 0 ? r : 1;
+        }
+        json_object_put(rollout->record);
+        rollout->record = take_ptr(record);
 
         r = plan(rollout, reterr);
         if (r < 0 || rollout->step.action != ROLLOUT_WAIT)
@@ -111,44 +115,34 @@ static int is_due(void *userdata) {
 
 /* Writing */
 
-static int patch_object(Rollout *rollout, const KubePath *path, json_object **ret, Error *reterr) {
-        return session_patch(rollout->session, path, KUBE_STRATEGIC_MERGE_PATCH,
-                             rollout->step.patch, ret, reterr);
-}
-
-/* The object as it is after the step's write takes the place of the one before. */
 static int write_step(Rollout *rollout, Error *reterr) {
-        RolloutStep *step = &rollout->step;
+        const RolloutStep *step = &rollout->step;
         KubePath path = path_of(rollout);
         cleanup(json_object_put_p) json_object *object = NULL;
-        json_object *map = NULL;
         int r;
 
-        if (step->action == ROLLOUT_PATCH_REPLICA_SET) {
+        if (step->action == ROLLOUT_PATCH_REPLICA_SET)
                 path = workload_path(WORKLOAD_REPLICA_SET, path.namespace, step->name);
-                map = rollout->watch.view.owned;
-        } else if (step->action == ROLLOUT_PATCH_POD || step->action == ROLLOUT_CLOSE_GATE) {
+        if (step->action == ROLLOUT_PATCH_POD || step->action == ROLLOUT_CLOSE_GATE)
                 path = workload_path(WORKLOAD_POD, path.namespace, step->name);
-                path.subresource = step->action == ROLLOUT_PATCH_POD ? NULL : "status";
-                map = rollout->watch.view.pods;
-        }
-        r = patch_object(rollout, &path, &object, reterr);
-        if (r < 0)
-                return r;
+        if (step->action == ROLLOUT_CLOSE_GATE)
+                path.subresource = "status";
+        r = session_patch(rollout->session, &path, KUBE_STRATEGIC_MERGE_PATCH, step->patch, &object,
+                          reterr);
+        return r < 0 ? r : rollout_watch_note(&rollout->watch, object);
+}
 
-        if (!map || rollout->watch.view.kind == WORKLOAD_POD) {
-                json_object_put(rollout->watch.view.workload);
-                rollout->watch.view.workload = json_object_get(object);
-        }
-        return map ? patch_add(map, object_name(object), json_object_get(object)) : 0;
+/* It may have been done or not: no answer came. */
+static bool is_lost(const Rollout *rollout, const Error *error) {
+        return !session_is_ended(rollout->session) &&
+               (error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT);
 }
 
 /* What may be otherwise the next time it is read. */
 static bool is_temporary(const Rollout *rollout, const Error *error) {
-        if (session_is_ended(rollout->session))
-                return false;
-        return error->kind == ERROR_CONFLICT || error->kind == ERROR_NOT_FOUND ||
-               error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT;
+        return is_lost(rollout, error) ||
+               (!session_is_ended(rollout->session) &&
+                (error->kind == ERROR_CONFLICT || error->kind == ERROR_NOT_FOUND));
 }
 
 static void explain(const Rollout *rollout, const char *reason) {
@@ -240,8 +234,11 @@ static int go_on(Rollout *rollout) {
                                                                     : stop(rollout);
                 if (!is_again)
                         return end_early(rollout, r, &error);
-                if (r < 0)
-                        (void) session_pause(rollout->session, CONFLICT_PAUSE_USEC, NULL);
+                if (r >= 0)
+                        continue;
+                if (is_lost(rollout, &error))
+                        rollout_watch_stop(&rollout->watch); /* the next wait waits for the server */
+                (void) session_pause(rollout->session, CONFLICT_PAUSE_USEC, NULL);
         }
 }
 
@@ -304,15 +301,73 @@ static int prepare(Rollout *rollout, const RolloutRequest *request, json_object 
                 return 0;
         }
         /* That may have taken long. */
-        r = rollout_watch_list(&rollout->watch, reterr);
-        return r < 0 ? r : rollout_begin(&rollout->watch.view, request, ret, reterr);
+        if (!rollout->watch.view.workload)
+                return error_set(reterr, ERROR_NOT_FOUND, "it is gone");
+        return rollout_begin(&rollout->watch.view, request, ret, reterr);
+}
+
+/* Whether the workload has the record: a write may have been done though its answer was lost. */
+static int has_record(Rollout *rollout, bool *ret, Error *reterr) {
+        cleanup(json_object_put_p) json_object *found = NULL;
+        int r = rollout_watch_list(&rollout->watch, reterr);
+
+        if (r >= 0)
+                r = rollout_record_read(rollout->watch.view.workload, &found, reterr);
+        *ret = r >= 0 && json_object_equal(rollout->record, found);
+        return r;
+}
+
+/* Writes the record that the patch has, and what else it has. */
+static int write_record(Rollout *rollout, json_object *patch, Error *reterr) {
+        KubePath path = path_of(rollout);
+        cleanup(json_object_put_p) json_object *object = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        bool is_written;
+        int r;
+
+        json_object_put(rollout->record);
+        rollout->record = NULL;
+        r = rollout_record_read(patch, &rollout->record, reterr);
+        if (r >= 0)
+                r = session_patch(rollout->session, &path, KUBE_STRATEGIC_MERGE_PATCH, patch,
+                                  &object, &error);
+        if (r >= 0)
+                return rollout_watch_note(&rollout->watch, object);
+        /* A conflict may be with that very write, which was sent again below. */
+        if (!is_lost(rollout, &error) &&
+            (error.kind != ERROR_CONFLICT || session_is_ended(rollout->session)))
+                return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
+
+        r = has_record(rollout, &is_written, reterr);
+        return r < 0 || is_written ? r : error_copy(reterr, &error);
+}
+
+/* Its controller writes to the workload as well: a conflict with it is no refusal. */
+static int take_over(Rollout *rollout, const RolloutRequest *request, json_object *patch,
+                     Error *reterr) {
+        int r = 0;
+
+        json_object_get(patch);
+        for (int i = 0; patch; i++) {
+                cleanup(error_done) Error error = ERROR_INIT;
+
+                r = write_record(rollout, patch, &error);
+                json_object_put(patch);
+                patch = NULL;
+                if (r >= 0 || error.kind == ERROR_NONE)
+                        break;
+                if (error.kind != ERROR_CONFLICT || i == ATTEMPTS)
+                        return error_copy(reterr, &error);
+                r = session_pause(rollout->session, CONFLICT_PAUSE_USEC, reterr);
+                if (r >= 0)
+                        r = rollout_begin(&rollout->watch.view, request, &patch, reterr);
+        }
+        return r;
 }
 
 static int begin(Rollout *rollout, const RolloutRequest *request) {
-        KubePath path = path_of(rollout);
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(json_object_put_p) json_object *patch = NULL;
-        cleanup(json_object_put_p) json_object *object = NULL;
         int r = prepare(rollout, request, &patch, &error);
 
         if (r >= 0 && !patch) {
@@ -321,8 +376,7 @@ static int begin(Rollout *rollout, const RolloutRequest *request) {
                 return EXIT_STATUS_DONE;
         }
         if (r >= 0)
-                r = session_patch(rollout->session, &path, KUBE_STRATEGIC_MERGE_PATCH, patch,
-                                  &object, &error);
+                r = take_over(rollout, request, patch, &error);
         if (r < 0)
                 return refuse(rollout, r, &error);
         if (!session_is_dry_run(rollout->session))
@@ -345,14 +399,12 @@ static int refuse_open(const Rollout *rollout, const char *advice) {
 }
 
 static int turn(Rollout *rollout) {
-        KubePath path = path_of(rollout);
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(json_object_put_p) json_object *patch = NULL;
         int r = rollout_turn(&rollout->watch.view, rollout->record, &patch);
 
         if (r >= 0)
-                r = session_patch(rollout->session, &path, KUBE_STRATEGIC_MERGE_PATCH, patch, NULL,
-                                  &error);
+                r = write_record(rollout, patch, &error);
         return r < 0 ? refuse(rollout, r, &error) : go_on(rollout);
 }
 

@@ -627,56 +627,63 @@ const char *session_user(Session *session) {
                ?: "an unknown user";
 }
 
-/* Of a wait. */
-typedef struct Follow {
+typedef struct FollowedWatch {
+        SessionFollow *follow;
+        KubeWatch *watch;
+        int (*on_object)(const KubeObject *object, void *userdata);
+        int (*on_gone)(const KubeObject *object, void *userdata); /* may be NULL */
+        bool was_synced;
+} FollowedWatch;
+
+struct SessionFollow {
         Session *session;
-        const SessionWait *wait;
-        KubeWatch *watches[SESSION_WATCHES_MAX];
-        struct FollowedWatch {
-                struct Follow *follow;
-                const SessionWatch *watch;
-                char *selector;
-                bool was_synced;
-        } followed[SESSION_WATCHES_MAX];
+        FollowedWatch watches[SESSION_WATCHES_MAX];
+        size_t n_watches;
+        void *userdata;
+        int (*is_done_asked)(void *userdata); /* NULL: there is no wait now */
+        void *asked_userdata;
         Deferred check; /* once for all that comes in one turn of the loop */
         Timer redraw;
         bool is_done;
         Error error; /* why it cannot go on */
-} Follow;
+};
 
-static void follow_done(Follow *follow) {
-        for (size_t i = 0; i < SESSION_WATCHES_MAX; i++) {
-                kube_watch_free(follow->watches[i]);
-                free(follow->followed[i].selector);
-        }
+SessionFollow *session_follow_free(SessionFollow *follow) {
+        if (!follow)
+                return NULL;
+
+        for (size_t i = 0; i < follow->n_watches; i++)
+                kube_watch_free(follow->watches[i].watch);
         deferred_done(&follow->check);
         timer_done(&follow->redraw);
         error_done(&follow->error);
+        free(follow);
+        return NULL;
 }
 
-static bool follow_is_synced(const Follow *follow) {
-        for (size_t i = 0; i < follow->wait->n_watches; i++)
-                if (!follow->followed[i].was_synced)
+static bool follow_is_synced(const SessionFollow *follow) {
+        for (size_t i = 0; i < follow->n_watches; i++)
+                if (!follow->watches[i].was_synced)
                         return false;
 
         return true;
 }
 
 static int on_check(void *userdata) {
-        Follow *follow = userdata;
+        SessionFollow *follow = userdata;
         int r;
 
-        if (follow->is_done || !follow_is_synced(follow))
+        if (!follow->is_done_asked || follow->is_done || !follow_is_synced(follow))
                 return 0;
 
-        r = follow->wait->is_done(follow->wait->userdata);
+        r = follow->is_done_asked(follow->asked_userdata);
         if (r > 0)
                 follow->is_done = true;
         return r < 0 ? r : 0;
 }
 
 static int on_redraw(void *userdata) {
-        Follow *follow = userdata;
+        SessionFollow *follow = userdata;
         int r;
 
         r = on_check(follow);
@@ -687,32 +694,31 @@ static int on_redraw(void *userdata) {
 }
 
 static int on_object(const KubeObject *object, void *userdata) {
-        struct FollowedWatch *followed = userdata;
+        FollowedWatch *followed = userdata;
         int r;
 
-        r = followed->watch->on_object(object, followed->follow->wait->userdata);
+        r = followed->on_object(object, followed->follow->userdata);
         return r < 0 ? r : deferred_request(&followed->follow->check);
 }
 
 static int on_gone(const KubeObject *object, void *userdata) {
-        struct FollowedWatch *followed = userdata;
+        FollowedWatch *followed = userdata;
         int r = 0;
 
-        if (followed->watch->on_gone)
-                r = followed->watch->on_gone(object, followed->follow->wait->userdata);
+        if (followed->on_gone)
+                r = followed->on_gone(object, followed->follow->userdata);
         return r < 0 ? r : deferred_request(&followed->follow->check);
 }
 
 /* What the server refuses will not be granted by waiting. */
 static int on_state(KubeWatchState state, void *userdata) {
-        struct FollowedWatch *followed = userdata;
-        Follow *follow = followed->follow;
-        size_t i = (size_t) (followed - follow->followed);
+        FollowedWatch *followed = userdata;
+        SessionFollow *follow = followed->follow;
 
         if (state == KUBE_WATCH_SYNCED)
                 followed->was_synced = true;
-        if (state == KUBE_WATCH_TROUBLED && follow->watches[i]) {
-                const Error *error = kube_watch_error(follow->watches[i]);
+        if (state == KUBE_WATCH_TROUBLED && followed->watch) {
+                const Error *error = kube_watch_error(followed->watch);
 
                 if (error->kind == ERROR_DENIED || error->kind == ERROR_NOT_FOUND) {
                         if (follow->error.kind == ERROR_NONE)
@@ -724,45 +730,75 @@ static int on_state(KubeWatchState state, void *userdata) {
         return deferred_request(&follow->check);
 }
 
-static int follow_begin(Follow *follow, size_t i) {
-        const SessionWatch *watch = &follow->wait->watches[i];
-        struct FollowedWatch *followed = &follow->followed[i];
+static int follow_add(SessionFollow *follow, const SessionWatch *watch) {
+        FollowedWatch *followed = &follow->watches[follow->n_watches];
+        cleanup(free_p) char *selector = NULL;
         int r;
 
-        *followed = (struct FollowedWatch){ .follow = follow, .watch = watch };
-        r = kube_path_select(watch->fields, watch->labels, &followed->selector);
+        *followed = (FollowedWatch){ .follow = follow,
+                                     .on_object = watch->on_object,
+                                     .on_gone = watch->on_gone };
+        r = kube_path_select(watch->fields, watch->labels, &selector);
         if (r < 0)
                 return r;
 
+        follow->n_watches++;
         return kube_watch_new(&(KubeWatchOptions){ .client = follow->session->client,
                                                    .path = watch->path,
-                                                   .selector = followed->selector,
+                                                   .selector = selector,
                                                    .on_object = on_object,
                                                    .on_gone = on_gone,
                                                    .on_state = on_state,
                                                    .userdata = followed },
-                              &follow->watches[i]);
+                              &followed->watch);
+}
+
+int session_follow_new(Session *session, const SessionWatch *watches, size_t n_watches,
+                       void *userdata, SessionFollow **ret) {
+        cleanup(session_follow_free_p) SessionFollow *follow = calloc(1, sizeof(*follow));
+        int r = 0;
+
+        if (!follow)
+                return -ENOMEM;
+
+        follow->session = session;
+        follow->userdata = userdata;
+        deferred_init(&follow->check, session->event, on_check, follow);
+        timer_init(&follow->redraw, session->event, /* accuracy_usec= */ 0, on_redraw, follow);
+        for (size_t i = 0; r >= 0 && i < n_watches; i++)
+                r = follow_add(follow, &watches[i]);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(follow);
+        return 0;
+}
+
+int session_follow_wait(SessionFollow *follow, int (*is_done)(void *userdata), void *userdata,
+                        Error *reterr) {
+        int r;
+
+        follow->is_done_asked = is_done;
+        follow->asked_userdata = userdata;
+        follow->is_done = follow->error.kind != ERROR_NONE;
+        r = on_redraw(follow);
+        if (r >= 0)
+                r = session_run(follow->session, &follow->is_done, reterr);
+        follow->is_done_asked = NULL;
+        timer_stop(&follow->redraw);
+        if (r < 0)
+                return r;
+
+        return follow->error.kind == ERROR_NONE ? 0 : error_copy(reterr, &follow->error);
 }
 
 int session_wait(Session *session, const SessionWait *wait, Error *reterr) {
-        cleanup(follow_done) Follow follow = { .session = session, .wait = wait };
-        int r = 0;
+        cleanup(session_follow_free_p) SessionFollow *follow = NULL;
+        int r;
 
         if (session->is_ended)
                 return refuse_ended(session, reterr);
 
-        deferred_init(&follow.check, session->event, on_check, &follow);
-        timer_init(&follow.redraw, session->event, /* accuracy_usec= */ 0, on_redraw, &follow);
-        for (size_t i = 0; r >= 0 && i < wait->n_watches; i++)
-                r = follow_begin(&follow, i);
-        if (r >= 0)
-                r = on_redraw(&follow);
-        if (r < 0)
-                return r;
-
-        r = session_run(session, &follow.is_done, reterr);
-        if (r < 0)
-                return r;
-
-        return follow.error.kind == ERROR_NONE ? 0 : error_copy(reterr, &follow.error);
+        r = session_follow_new(session, wait->watches, wait->n_watches, wait->userdata, &follow);
+        return r < 0 ? r : session_follow_wait(follow, wait->is_done, wait->userdata, reterr);
 }

@@ -105,6 +105,15 @@ typedef struct SessionWait {
 /* Goes on while the server is away. Refused when the server refuses a watch, or has no such kind. */
 int session_wait(Session *session, const SessionWait *wait, Error *reterr);
 
+/* The same for several waits: between them the objects are shown as well, while requests are answered.
+ * To be freed before the session. */
+typedef struct SessionFollow SessionFollow;
+int session_follow_new(Session *session, const SessionWatch *watches, size_t n_watches,
+                       void *userdata, SessionFollow **ret);
+SessionFollow *session_follow_free(SessionFollow *follow);
+int session_follow_wait(SessionFollow *follow, int (*is_done)(void *userdata), void *userdata,
+                        Error *reterr);
+
 /* Waits that long; for pauses that the user asked for, and before trying again. */
 int session_pause(Session *session, uint64_t usec, Error *reterr);
 
@@ -122,3 +131,4 @@ int session_fail(const Session *session, int r, const Error *error);
 int session_end_status(const Session *session);
 
 DEFINE_CLEANUP(Session *, session_free)
+DEFINE_CLEANUP(SessionFollow *, session_follow_free)

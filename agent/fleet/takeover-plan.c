@@ -512,9 +512,24 @@ static int take_over(const RolloutView *view, const RolloutRequest *request, jso
         return 0;
 }
 
+/* One that has begun meanwhile keeps its record: it alone has what gives the workload back. */
+static int check_no_record(const RolloutView *view, Error *reterr) {
+        cleanup(json_object_put_p) json_object *record = NULL;
+        int r = rollout_record_read(view->workload, &record, reterr);
+
+        if (r < 0 || !rollout_record_is_open(record))
+                return r;
+        return error_set(reterr, ERROR_CONFLICT,
+                         "\"%s\" has begun an update at %s, which has not ended",
+                         json_get_text(record, "by"), json_get_text(record, "since"));
+}
+
 static int check_can_begin(const RolloutView *view, const RolloutRequest *request, Error *reterr) {
         const char *owner = object_owner(view->workload);
+        int r = check_no_record(view, reterr);
 
+        if (r < 0)
+                return r;
         if (owner)
                 return error_set(reterr, ERROR_INVALID,
                                  "a controller owns it: update the workload that it belongs to");

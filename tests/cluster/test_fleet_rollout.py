@@ -276,6 +276,21 @@ def test_killed_after_each_write(make, inplace, by_proxy, proxy, images, kind, w
     assert n == workload.n_pods + 4  # taken over, template, pods, handed back
 
 
+def hold_after(proxy: ApiProxy, n: int) -> tuple[threading.Event, threading.Event]:
+    """The n-th write is answered when the second of the events is set; the first says that it has come."""
+    reached, released, counter = threading.Event(), threading.Event(), itertools.count(1)
+
+    async def behave(exchange: Exchange) -> None:
+        if not is_write(exchange.request.path) or next(counter) != n:
+            await api_faults.behave_well(exchange)
+            return
+        reached.set()
+        await api_faults.answer_when(released)(exchange)
+
+    proxy.on("^PATCH ", behave)
+    return reached, released
+
+
 def interrupted(by_proxy: Inplace, proxy: ApiProxy, workload: Workload, image: str, n: int) -> None:
     """An update whose program was killed after so many writes."""
     reached = stop_after(proxy, n)
@@ -422,6 +437,66 @@ def test_resumed_meanwhile(cluster, make, by_proxy, proxy, inplace, images):
     cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
     wait_until(lambda: len(workload.ready()) == workload.n_pods, 60 * SLOWLY, "pods")
     workload.assert_runs(images[0])
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_record_removed_meanwhile(cluster, make, by_proxy, proxy, images, kind):
+    """By a repository that has it not, say: nothing is left held that no program knows of."""
+    workload = make(kind)
+    strategy = workload.strategy()
+    reached, released = hold_after(proxy, 2)
+    with by_proxy.start("set", "image", workload.name, f"main={images[1]}") as child:
+        wait_until(reached.is_set, 60 * SLOWLY, "the write")
+        workload.patch({"metadata": {"annotations": {RECORD: None}}}, "merge")
+        released.set()
+        _, errors = child.communicate(timeout=60 * SLOWLY)
+    assert child.returncode == 3 and "has removed the annotation" in errors, errors
+    assert workload.strategy() == strategy and not rollout_is_open(workload)
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
+
+
+def test_two_at_once(make, by_proxy, proxy, inplace, images):
+    """The one that writes second is refused, and the record of the first stays as it is."""
+    workload = make("deployment")
+    uids, strategy = workload.uids(), workload.strategy()
+    reached, released = threading.Event(), threading.Event()
+
+    async def hold(exchange: Exchange) -> None:
+        if is_write(exchange.request.path):
+            reached.set()
+            await api_faults.when(released)(exchange)
+        else:
+            await api_faults.behave_well(exchange)
+
+    proxy.on("^PATCH ", hold)
+    with by_proxy.start("set", "image", workload.name, f"main={images[2]}") as second:
+        wait_until(reached.is_set, 60 * SLOWLY, "the write")
+        with inplace.start("set", "image", workload.name, f"main={images[1]}") as first:
+            wait_until(lambda: rollout_is_open(workload), 60 * SLOWLY, "the record of the first")
+            first.kill()
+        released.set()
+        _, errors = second.communicate(timeout=60 * SLOWLY)
+    assert second.returncode == 1 and "has begun an update" in errors, errors
+    assert_done(inplace.run("rollout", workload.name))
+    workload.assert_runs(images[1])
+    assert workload.uids() == uids and workload.strategy() == strategy
+
+
+def test_lost_answers(make, by_proxy, proxy, images):
+    """Every write is done, and the answer to every second one is lost: also to the one that takes over."""
+    workload = make("deployment")
+    uids, strategy = workload.uids(), workload.strategy()
+    for n, image in enumerate((images[1], images[0])):
+        counter = itertools.count(n)
+
+        async def behave(exchange: Exchange, counter: itertools.count[int] = counter) -> None:
+            is_lost = is_write(exchange.request.path) and next(counter) % 2 == 0
+            await (api_faults.lose_reply if is_lost else api_faults.behave_well)(exchange)
+
+        proxy.on("^PATCH ", behave)
+        assert_done(by_proxy.run("set", "image", workload.name, f"main={image}"))
+        workload.assert_runs(image)
+    assert workload.uids() == uids and workload.strategy() == strategy
 
 
 @pytest.mark.parametrize("kind", ["deployment", "statefulset"])

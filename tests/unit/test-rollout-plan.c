@@ -287,6 +287,7 @@ static void view_done(TestView *made) {
         { .image = "A" }
 #define NEW \
         { .image = "B", .hash = "new", .id = "2", .former = FROM_A }
+#define FREE .is_released = true
 #define DEPLOYMENT .kind = WORKLOAD_DEPLOYMENT, .record = "forward"
 #define STATEFUL .kind = WORKLOAD_STATEFUL_SET, .record = "forward"
 #define DAEMON .kind = WORKLOAD_DAEMON_SET, .record = "forward"
@@ -473,6 +474,40 @@ static void test_plan(void **state) {
                 check_plan(i, &plan_rows[i]);
 }
 
+typedef struct LostCase {
+        TestState state;
+        const char *patch; /* a part of it */
+        bool gives_back;
+} LostCase;
+
+/* clang-format off */
+static const LostCase lost_rows[] = {
+        { { DEPLOYMENT, .pods = { OLD } }, "\\\"state\\\":\\\"abandoned\\\"", true },
+        { { DEPLOYMENT, .pods = { OLD } }, "\"spec\":{\"paused\":false}", true },
+        { { DEPLOYMENT, FREE, .pods = { OLD } }, "abandoned", false },
+        { { STATEFUL, .partition = 1, .pods = { OLD } }, "\"partition\":1", true },
+        { { DAEMON, FREE, .pods = { OLD } }, "abandoned", false },
+};
+/* clang-format on */
+
+/* The record is removed by another client: nothing is left held. */
+static void test_lost(void **state) {
+        (void) state;
+        for (size_t i = 0; i < sizeof(lost_rows) / sizeof(lost_rows[0]); i++) {
+                const LostCase *row = &lost_rows[i];
+                cleanup(view_done) TestView made = make_view(&row->state);
+                cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
+                const char *text;
+
+                assert_int_equal(rollout_plan_lost(&made.view, made.record, &step), 0);
+                text = json_object_to_json_string_ext(step.patch, JSON_C_TO_STRING_NOSLASHESCAPE);
+                if (!strstr(text, row->patch) ||
+                    (object_at(step.patch, "spec") != NULL) != row->gives_back)
+                        fail_msg("row %zu: %s", i, text);
+                assert_int_equal(step.action, ROLLOUT_ABANDON);
+        }
+}
+
 typedef struct BeginCase {
         TestState state;
         RolloutMode mode;
@@ -509,14 +544,15 @@ static void check_begin(size_t i, const BeginCase *row) {
                 fail_msg("row %zu: %s is not in %s", i, row->patch, text);
 }
 
-#define FREE .is_released = true
-
 /* clang-format off */
 static const BeginCase begin_rows[] = {
         { { FREE, .pods = { OLD } }, 0, NULL, 0, NULL, "\"spec\":{\"paused\":true}" },
         { { FREE, .pods = { OLD } }, 0, NULL, 0, NULL, "\\\"former\\\":{\\\"paused\\\":false}" },
         { { .pods = { OLD } }, 0, NULL, 0, NULL, "\\\"by\\\":\\\"alice\\\"" },
         { { FREE, .source = "B", .template = "B", .pods = { NEW } }, 0, NULL, 0, NULL, "nothing" },
+        { { .record = "forward", .pods = { OLD } }, 0, NULL, 0, "has begun an update", NULL },
+        { { .record = "undo", FREE, .pods = { OLD } }, 0, NULL, 0, "has begun an update", NULL },
+        { { .record = "done", FREE, .pods = { OLD } }, 0, NULL, 0, NULL, "\"spec\":{\"paused\":true}" },
         { { FREE, .pods = { OLD } }, 0, "none", 0, "no container \"none\"", NULL },
         { { FREE, .pods = { OLD } }, 0, "init", 0, "init container", NULL },
         { { FREE, .pods = { OLD }, .is_behind = true }, 0, NULL, 0, "not seen its last change", NULL },
@@ -637,6 +673,7 @@ static void test_record(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_plan),
+                cmocka_unit_test(test_lost),
                 cmocka_unit_test(test_begin),
                 cmocka_unit_test(test_undo),
                 cmocka_unit_test(test_record),
