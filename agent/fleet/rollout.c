@@ -237,7 +237,8 @@ static int go_on(Rollout *rollout) {
                 if (r >= 0)
                         continue;
                 if (is_lost(rollout, &error))
-                        rollout_watch_stop(&rollout->watch); /* the next wait waits for the server */
+                        rollout_watch_stop(
+                                &rollout->watch); /* the next wait waits for the server */
                 (void) session_pause(rollout->session, CONFLICT_PAUSE_USEC, NULL);
         }
 }
