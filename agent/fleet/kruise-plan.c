@@ -4,8 +4,6 @@
 
 #include <errno.h>
 #include <json-c/json.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "agent/base/cleanup.h"
@@ -214,49 +212,32 @@ static bool is_counted(const RolloutView *view, int64_t expected) {
                object_integer(view->workload, fields[view->kind].updated) >= expected;
 }
 
-static int say(char **ret, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static int say(char **ret, const char *format, ...) {
-        va_list arguments;
-        char *text = NULL;
-        int r;
-
-        va_start(arguments, format);
-        r = vasprintf(&text, format, arguments);
-        va_end(arguments);
-        if (r < 0)
-                return -ENOMEM;
-        *ret = text;
-        return 0;
-}
-
-int kruise_state(const RolloutView *view, json_object *record, KruiseState *ret,
-                 char **ret_message) {
+int kruise_plan(const RolloutView *view, json_object *record, RolloutStep *ret) {
         int64_t expected = expected_pods(view);
         Census census = count_pods(view, record);
 
-        *ret = KRUISE_FAILED;
-        *ret_message = NULL;
+        *ret = ROLLOUT_STEP_INIT;
         if (!template_has_images(object_template(view->workload), record_images(record, false)))
-                return say(
-                        ret_message,
+                return rollout_step_set(
+                        ret, ROLLOUT_STOP,
                         "another client has changed its template: its controller brings the pods "
                         "there now");
         if (census.failed)
-                return say(ret_message, "pod \"%s\": %s", object_name(census.failed),
-                           census.why_failed);
-        *ret = KRUISE_WAITS;
+                return rollout_step_set(ret, ROLLOUT_STOP, "pod \"%s\": %s",
+                                        object_name(census.failed), census.why_failed);
         if (census.awaited)
-                return say(ret_message, "for pod \"%s\"%s%s", object_name(census.awaited),
-                           census.why_awaited ? ": " : "",
-                           census.why_awaited ? census.why_awaited : "");
+                return rollout_step_set(ret, ROLLOUT_WAIT, "for pod \"%s\"%s%s",
+                                        object_name(census.awaited), census.why_awaited ? ": " : "",
+                                        census.why_awaited ? census.why_awaited : "");
         if (census.n_updated < expected && is_paused(view))
-                return say(ret_message, "until it is resumed: %s is true",
-                           fields[view->kind].paused);
+                return rollout_step_set(ret, ROLLOUT_WAIT, "until it is resumed: %s is true",
+                                        fields[view->kind].paused);
         if (census.n_updated < expected || !is_counted(view, expected))
-                return say(ret_message, "for its controller, which has updated %lld of %lld pods",
-                           (long long) object_integer(view->workload, fields[view->kind].updated),
-                           (long long) expected);
-        *ret = KRUISE_DONE;
+                return rollout_step_set(ret, ROLLOUT_WAIT,
+                                        "for its controller, which has updated %lld of %lld pods",
+                                        (long long) object_integer(view->workload,
+                                                                   fields[view->kind].updated),
+                                        (long long) expected);
+        ret->action = ROLLOUT_DONE;
         return 0;
 }

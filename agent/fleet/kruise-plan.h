@@ -12,7 +12,7 @@
 #include <json-c/json_types.h>
 
 #include "agent/base/error.h"
-#include "agent/fleet/takeover-plan.h"
+#include "agent/fleet/rollout-plan.h"
 
 /* Checks that the controller will update in place, and makes the merge patch of the template, which the
  * caller owns; NULL: it has these images. */
@@ -22,13 +22,5 @@ int kruise_begin(const RolloutView *view, json_object *images, json_object **ret
  * has them. Owned by the caller; NULL: no memory. */
 json_object *kruise_record(const RolloutView *view, json_object *images);
 
-typedef enum KruiseState {
-        KRUISE_WAITS,  /* for `message` */
-        KRUISE_FAILED, /* because of `message` */
-        KRUISE_DONE,
-        _KRUISE_STATE_MAX,
-} KruiseState;
-
-/* The caller owns *ret_message, which is NULL when it is done. */
-int kruise_state(const RolloutView *view, json_object *record, KruiseState *ret,
-                 char **ret_message);
+/* ROLLOUT_WAIT, ROLLOUT_STOP or ROLLOUT_DONE: there is nothing to write. */
+int kruise_plan(const RolloutView *view, json_object *record, RolloutStep *ret);

@@ -15,10 +15,7 @@
 #include "agent/document/json-reader.h"
 #include "agent/pod/gate-spec.h"
 
-static int step_message(RolloutStep *step, RolloutAction action, const char *format, ...)
-        __attribute__((format(printf, 3, 4)));
-
-static int step_message(RolloutStep *step, RolloutAction action, const char *format, ...) {
+int rollout_step_set(RolloutStep *step, RolloutAction action, const char *format, ...) {
         va_list arguments;
         int r;
 
@@ -263,15 +260,16 @@ static int step_next(const RolloutView *view, json_object *record, const Rollout
                 return r;
         if (pod_is_ready(pod)) {
                 if (census->n_unavailable + (n_missing > 0 ? n_missing : 0) >= n_max)
-                        return step_message(step, ROLLOUT_WAIT,
-                                            "until fewer than %lld of its pods are unavailable",
-                                            (long long) n_max);
+                        return rollout_step_set(step, ROLLOUT_WAIT,
+                                                "until fewer than %lld of its pods are unavailable",
+                                                (long long) n_max);
                 budget = find_budget(view, record, pod);
                 if (budget)
-                        return step_message(step, ROLLOUT_WAIT,
-                                            "until the PodDisruptionBudget \"%s\" allows another "
-                                            "pod",
-                                            budget);
+                        return rollout_step_set(
+                                step, ROLLOUT_WAIT,
+                                "until the PodDisruptionBudget \"%s\" allows another "
+                                "pod",
+                                budget);
         }
         if (pod_gate_must_close(pod, record_target(record)))
                 return step_gate(step, record, pod, limits->now_sec);
@@ -288,8 +286,8 @@ static int step_pods(const RolloutView *view, json_object *record, const Rollout
                 return step_gate(step, record, census->turned, limits->now_sec);
         /* Going back is the way out of a failure: pods that failed have the old images already. */
         if (census->failed && !(record_is_undo(record) && census->n_old > 0))
-                return step_message(step, ROLLOUT_STOP, "pod \"%s\": %s",
-                                    object_name(census->failed), census->why_failed);
+                return rollout_step_set(step, ROLLOUT_STOP, "pod \"%s\": %s",
+                                        object_name(census->failed), census->why_failed);
         if (census->draining)
                 return step_pod(step, view, record, census->draining);
         if (census->next) {
@@ -300,9 +298,10 @@ static int step_pods(const RolloutView *view, json_object *record, const Rollout
                 rollout_step_done(step);
         }
         if (census->awaited)
-                return step_message(step, ROLLOUT_WAIT, "for pod \"%s\"%s%s",
-                                    object_name(census->awaited), census->why_awaited ? ": " : "",
-                                    census->why_awaited ? census->why_awaited : "");
+                return rollout_step_set(step, ROLLOUT_WAIT, "for pod \"%s\"%s%s",
+                                        object_name(census->awaited),
+                                        census->why_awaited ? ": " : "",
+                                        census->why_awaited ? census->why_awaited : "");
         step->action = ROLLOUT_DONE;
         return 0;
 }
@@ -361,13 +360,14 @@ static int check_unchanged(const RolloutView *view, json_object *record, json_ob
         int r;
 
         if (object_is_deleted(view->workload))
-                return step_message(step, ROLLOUT_STOP, "it is being deleted");
+                return rollout_step_set(step, ROLLOUT_STOP, "it is being deleted");
         if (!workload_is_held(view->kind, view->workload)) {
                 r = step_abandon(step, view, record, false);
                 return r < 0 ? r
-                             : step_message(step, ROLLOUT_ABANDON,
-                                            "another client has let its controller go on, which "
-                                            "brings its pods to its template now");
+                             : rollout_step_set(
+                                       step, ROLLOUT_ABANDON,
+                                       "another client has let its controller go on, which "
+                                       "brings its pods to its template now");
         }
         if (view->kind == WORKLOAD_POD)
                 return 0;
@@ -377,8 +377,8 @@ static int check_unchanged(const RolloutView *view, json_object *record, json_ob
         if (!base) {
                 r = step_abandon(step, view, record, true);
                 return r < 0 ? r
-                             : step_message(step, ROLLOUT_ABANDON, "\"%s\" is gone",
-                                            json_get_text(record, "revision"));
+                             : rollout_step_set(step, ROLLOUT_ABANDON, "\"%s\" is gone",
+                                                json_get_text(record, "revision"));
         }
         r = template_compare(object_template(base), template, &difference);
         if (r < 0)
@@ -390,10 +390,11 @@ static int check_unchanged(const RolloutView *view, json_object *record, json_ob
 
         r = step_abandon(step, view, record, true);
         return r < 0 ? r
-                     : step_message(step, ROLLOUT_ABANDON,
-                                    "another client has changed its template%s%s; its controller "
-                                    "brings its pods there now",
-                                    difference ? " in " : "", difference ? difference : "");
+                     : rollout_step_set(
+                               step, ROLLOUT_ABANDON,
+                               "another client has changed its template%s%s; its controller "
+                               "brings its pods there now",
+                               difference ? " in " : "", difference ? difference : "");
 }
 
 static json_object *base_of(const RolloutView *view, json_object *record) {
@@ -414,7 +415,7 @@ static int step_after_end(const RolloutView *view, json_object *record, RolloutS
                                     text_equal(object_revision(pod), view_revision(view));
         }
         if (!is_content(view, record, view->kind == WORKLOAD_DEPLOYMENT ? base : NULL, &census))
-                return step_message(step, ROLLOUT_WAIT, "for its controller");
+                return rollout_step_set(step, ROLLOUT_WAIT, "for its controller");
         step->action = ROLLOUT_DONE;
         return 0;
 }
@@ -430,28 +431,33 @@ int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimi
         int r;
 
         *ret = ROLLOUT_STEP_INIT;
+        if (json_is(record, "state", "abandoned"))
+                return rollout_step_set(
+                        ret, ROLLOUT_STOP,
+                        "another run has left it to its controller, which brings its "
+                        "pods to its template now");
         if (!rollout_record_is_open(record))
                 return step_after_end(view, record, ret);
         r = check_unchanged(view, record, base, ret);
         if (r < 0 || ret->action != ROLLOUT_WAIT)
                 return r;
         if (!is_pod && !object_is_observed(view->workload))
-                return step_message(ret, ROLLOUT_WAIT, "for its controller");
+                return rollout_step_set(ret, ROLLOUT_WAIT, "for its controller");
         if (has_template && !template_has_images(object_template(source), record_target(record)))
                 return replica_set ? step_replica_set(ret, replica_set, record_target(record))
                                    : step_template(ret, view, record);
         if (replica_set && !object_is_observed(replica_set))
-                return step_message(ret, ROLLOUT_WAIT, "for the controller of its ReplicaSet");
+                return rollout_step_set(ret, ROLLOUT_WAIT, "for the controller of its ReplicaSet");
         if (view->kind == WORKLOAD_DAEMON_SET && record_sets_images(record) &&
             !template_has_images(object_template(view_newest_revision(view)),
                                  record_target(record)))
-                return step_message(ret, ROLLOUT_WAIT, "for its new revision");
+                return rollout_step_set(ret, ROLLOUT_WAIT, "for its new revision");
 
         r = step_pods(view, record, limits, &census, ret, reterr);
         if (r < 0 || ret->action != ROLLOUT_DONE)
                 return r;
         if (!is_content(view, record, replica_set, &census))
-                return step_message(ret, ROLLOUT_WAIT, "for its controller to count its pods");
+                return rollout_step_set(ret, ROLLOUT_WAIT, "for its controller to count its pods");
         return step_hand_back(ret, view, record);
 }
 
@@ -461,9 +467,10 @@ int rollout_plan_lost(const RolloutView *view, json_object *record, RolloutStep 
         *ret = ROLLOUT_STEP_INIT;
         r = step_abandon(ret, view, record, workload_is_held(view->kind, view->workload));
         return r < 0 ? r
-                     : step_message(ret, ROLLOUT_ABANDON,
-                                    "another client has removed the annotation " ROLLOUT_ANNOTATION
-                                    "; its controller brings its pods to its template now");
+                     : rollout_step_set(
+                               ret, ROLLOUT_ABANDON,
+                               "another client has removed the annotation " ROLLOUT_ANNOTATION
+                               "; its controller brings its pods to its template now");
 }
 
 int rollout_rehearse(const RolloutView *view, json_object *record, unsigned n, RolloutStep *ret) {

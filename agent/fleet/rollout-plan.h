@@ -57,4 +57,7 @@ int rollout_plan_lost(const RolloutView *view, json_object *record, RolloutStep 
  * ROLLOUT_DONE: there are no more. */
 int rollout_rehearse(const RolloutView *view, json_object *record, unsigned n, RolloutStep *ret);
 
+/* The action, which is for or because of this message. */
+int rollout_step_set(RolloutStep *step, RolloutAction action, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
 void rollout_step_done(RolloutStep *step);

@@ -19,7 +19,7 @@
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/fleet/commands.h"
-#include "agent/fleet/kruise.h"
+#include "agent/fleet/kruise-plan.h"
 #include "agent/fleet/rollout-plan.h"
 #include "agent/fleet/rollout-preload.h"
 #include "agent/fleet/rollout-show.h"
@@ -58,10 +58,31 @@ static const char *kind_of(const Rollout *rollout) {
         return workload_kind_to_string(rollout->watch.view.kind);
 }
 
+static bool is_of_kruise(const Rollout *rollout) {
+        return workload_is_of_kruise(rollout->watch.view.kind);
+}
+
 /* Progress */
 
 static int64_t now_sec(void) {
         return (int64_t) time(NULL);
+}
+
+/* The record belongs to the workload, and another run may have changed it. */
+static int plan_by_record(Rollout *rollout, Error *reterr) {
+        const RolloutView *view = &rollout->watch.view;
+        cleanup(json_object_put_p) json_object *record = NULL;
+        int r = rollout_record_read(view->workload, &record, reterr);
+
+        if (r < 0)
+                return r;
+        if (!record)
+                return rollout_plan_lost(view, rollout->record, &rollout->step);
+
+        json_object_put(rollout->record);
+        rollout->record = take_ptr(record);
+        rollout->limits.now_sec = now_sec();
+        return rollout_plan(view, rollout->record, &rollout->limits, &rollout->step, reterr);
 }
 
 /* What is to be written now. */
@@ -71,31 +92,19 @@ static int plan(Rollout *rollout, Error *reterr) {
         int r, shown;
 
         rollout_step_done(step);
-        rollout->limits.now_sec = now_sec();
-        r = rollout_plan(view, rollout->record, &rollout->limits, step, reterr);
+        r = is_of_kruise(rollout) ? kruise_plan(view, rollout->record, step)
+                                  : plan_by_record(rollout, reterr);
         shown = rollout_show(&rollout->show, view, rollout->record,
                              step->action == ROLLOUT_WAIT ? step->message : NULL, now_sec());
         return r < 0 ? r : shown;
 }
 
-/* Whether there is something to write. The record belongs to the workload, and another run may have changed it. */
+/* Whether there is something to write, or to say. */
 static int check(Rollout *rollout, Error *reterr) {
-        cleanup(json_object_put_p) json_object *record = NULL;
         int r;
 
         if (!rollout->watch.view.workload)
                 return error_set(reterr, ERROR_NOT_FOUND, "it is gone");
-        r = rollout_record_read(rollout->watch.view.workload, &record, reterr);
-        if (r < 0)
-                return r;
-        if (!record) {
-                rollout_step_done(&rollout->step);
-                r = rollout_plan_lost(&rollout->watch.view, rollout->record, &rollout->step);
-                return r < 0 ? r : 1;
-        }
-        json_object_put(rollout->record);
-        rollout->record = take_ptr(record);
-
         r = plan(rollout, reterr);
         if (r < 0 || rollout->step.action != ROLLOUT_WAIT)
                 return r < 0 ? r : 1;
@@ -149,13 +158,27 @@ static void explain(const Rollout *rollout, const char *reason) {
         complain("%s/%s: %s", kind_of(rollout), rollout->watch.path.name, reason);
 }
 
+static void offer_images_before(const Rollout *rollout, const char *command) {
+        json_object_object_foreach(record_images(rollout->record, true), container, image) {
+                complain("  %s %s/%s %s=%s", command, kind_of(rollout), rollout->watch.path.name,
+                         container, json_object_get_string(image));
+        }
+}
+
 static void offer_ways(const Rollout *rollout) {
         const char *name = rollout->watch.path.name, *kind = kind_of(rollout);
 
-        complain(
-                "the update of %s/%s has not ended: go on with \"kubectl inplace rollout %s/%s\", or go "
-                "back with \"kubectl inplace rollout %s/%s --undo\"",
-                kind, name, kind, name, kind, name);
+        if (is_of_kruise(rollout)) {
+                complain(
+                        "the controller of %s/%s goes on: follow it with \"kubectl inplace rollout "
+                        "%s/%s\", or set the images before",
+                        kind, name, kind, name);
+                offer_images_before(rollout, "kubectl inplace set image");
+        } else {
+                complain("the update of %s/%s has not ended: go on with \"kubectl inplace rollout "
+                         "%s/%s\", or go back with \"kubectl inplace rollout %s/%s --undo\"",
+                         kind, name, kind, name, kind, name);
+        }
 }
 
 static int end_early(const Rollout *rollout, int r, const Error *error) {
@@ -173,16 +196,28 @@ static int end_early(const Rollout *rollout, int r, const Error *error) {
 }
 
 static int end_well(const Rollout *rollout) {
-        bool is_undone = !json_is(rollout->record, "state", "done");
+        bool is_undone = json_is(rollout->record, "state", "undone");
 
         (void) print_safe("%s/%s image %s", kind_of(rollout), rollout->watch.path.name,
                           is_undone ? "update undone" : "updated");
         return EXIT_STATUS_DONE;
 }
 
+static int end_before(const Rollout *rollout) {
+        (void) print_safe("%s/%s has these images already", kind_of(rollout),
+                          rollout->watch.path.name);
+        return EXIT_STATUS_DONE;
+}
+
+static int end_dry_run(const Rollout *rollout) {
+        (void) print_safe("%s/%s image updated (server dry run)", kind_of(rollout),
+                          rollout->watch.path.name);
+        return EXIT_STATUS_DONE;
+}
+
 static int stop(const Rollout *rollout) {
         explain(rollout, rollout->step.message);
-        if (rollout->step.action == ROLLOUT_STOP)
+        if (rollout_record_is_open(rollout->record) && rollout->step.action == ROLLOUT_STOP)
                 offer_ways(rollout);
         return EXIT_STATUS_PARTLY;
 }
@@ -219,10 +254,11 @@ static int go_on(Rollout *rollout) {
                 cleanup(error_done) Error error = ERROR_INIT;
                 bool is_over = false, is_again;
                 int r = rollout_watch_wait(&rollout->watch, is_due, rollout, &error);
+                bool is_followed = r >= 0;
 
-                if (r >= 0)
+                if (is_followed)
                         r = write_all(rollout, &is_over, &error);
-                is_again = !is_over && rollout->refusal.kind == ERROR_NONE &&
+                is_again = is_followed && !is_over && rollout->refusal.kind == ERROR_NONE &&
                            (r >= 0 || is_temporary(rollout, &error));
                 if (!is_again && rollout_show_end(&rollout->show, &rollout->watch.view,
                                                   rollout->record, now_sec()) < 0)
@@ -371,21 +407,13 @@ static int begin(Rollout *rollout, const RolloutRequest *request) {
         cleanup(json_object_put_p) json_object *patch = NULL;
         int r = prepare(rollout, request, &patch, &error);
 
-        if (r >= 0 && !patch) {
-                (void) print_safe("%s/%s has these images already", kind_of(rollout),
-                                  rollout->watch.path.name);
-                return EXIT_STATUS_DONE;
-        }
+        if (r >= 0 && !patch)
+                return end_before(rollout);
         if (r >= 0)
                 r = take_over(rollout, request, patch, &error);
         if (r < 0)
                 return refuse(rollout, r, &error);
-        if (!session_is_dry_run(rollout->session))
-                return go_on(rollout);
-
-        (void) print_safe("%s/%s image updated (server dry run)", kind_of(rollout),
-                          rollout->watch.path.name);
-        return EXIT_STATUS_DONE;
+        return session_is_dry_run(rollout->session) ? end_dry_run(rollout) : go_on(rollout);
 }
 
 static int refuse_open(const Rollout *rollout, const char *advice) {
@@ -489,10 +517,7 @@ static int explain_undo(const Rollout *rollout) {
         explain(rollout,
                 "its template has these images, and this command leaves it as it is: put the images "
                 "before back where the template comes from, or by");
-        json_object_object_foreach(record_images(rollout->record, true), container, image) {
-                complain("  kubectl set image %s/%s %s=%s", kind, name, container,
-                         json_object_get_string(image));
-        }
+        offer_images_before(rollout, "kubectl set image");
         complain("and then bring the pods there: kubectl inplace rollout %s/%s", kind, name);
         return EXIT_STATUS_FAILED;
 }
@@ -512,6 +537,96 @@ static int undo(Rollout *rollout, RolloutRequest *request) {
         return EXIT_STATUS_FAILED;
 }
 
+/* Of OpenKruise: its controller updates the pods, and there is no record */
+
+static int write_template(Rollout *rollout, json_object *patch, bool is_rehearsal, Error *reterr) {
+        KubePath path = path_of(rollout);
+        cleanup(json_object_put_p) json_object *object = NULL;
+        int r;
+
+        if (is_rehearsal && !session_is_dry_run(rollout->session))
+                path.query = "dryRun=All";
+        r = session_patch(rollout->session, &path, KUBE_MERGE_PATCH, patch, &object, reterr);
+        return r < 0 || is_rehearsal ? r : rollout_watch_note(&rollout->watch, object);
+}
+
+/* *ret_is_written: it did not have these images. The controller writes to the workload as well. */
+static int set_images(Rollout *rollout, json_object *images, bool is_rehearsal,
+                      bool *ret_is_written, Error *reterr) {
+        for (int i = 0;; i++) {
+                cleanup(json_object_put_p) json_object *patch = NULL;
+                cleanup(error_done) Error error = ERROR_INIT;
+                int r = kruise_begin(&rollout->watch.view, images, &patch, &error);
+
+                *ret_is_written = r >= 0 && patch;
+                if (*ret_is_written)
+                        r = write_template(rollout, patch, is_rehearsal, &error);
+                if (r >= 0 || error.kind == ERROR_NONE)
+                        return r;
+                if (!*ret_is_written || error.kind != ERROR_CONFLICT || i == ATTEMPTS)
+                        return error_copy(reterr, &error);
+                r = session_pause(rollout->session, CONFLICT_PAUSE_USEC, reterr);
+                if (r >= 0)
+                        r = rollout_watch_list(&rollout->watch, reterr);
+                if (r < 0)
+                        return r;
+        }
+}
+
+static int prepare_kruise(Rollout *rollout, json_object *images, bool *ret_is_written,
+                          Error *reterr) {
+        bool has_preloaded;
+        int r = set_images(rollout, images, /* is_rehearsal= */ true, ret_is_written, reterr);
+
+        if (r < 0 || !*ret_is_written || session_is_dry_run(rollout->session))
+                return r;
+        if (!rollout->flags->no_preload)
+                r = rollout_preload(&rollout->watch, rollout->record, &has_preloaded, reterr);
+        if (r >= 0)
+                r = rollout_watch_list(&rollout->watch, reterr); /* that may have taken long */
+        return r < 0 ? r : set_images(rollout, images, false, ret_is_written, reterr);
+}
+
+static int check_kruise_flags(const Flags *flags, Error *reterr) {
+        const char *flag = flags->partition         ? "--partition"
+                           : flags->max_unavailable ? "--max-unavailable"
+                           : flags->grace_sec > 0   ? "--grace"
+                                                    : NULL;
+
+        if (flag)
+                return error_set(reterr, ERROR_INVALID,
+                                 "%s has no effect on OpenKruise's controller, which follows the "
+                                 "workload's spec.updateStrategy",
+                                 flag);
+        if (flags->undo)
+                return error_set(reterr, ERROR_INVALID,
+                                 "there is no record of what its images were: set them with \"set "
+                                 "image\" instead");
+        return 0;
+}
+
+static int run_kruise(Rollout *rollout, json_object *images) {
+        const RolloutView *view = &rollout->watch.view;
+        cleanup(error_done) Error error = ERROR_INIT;
+        bool is_written = false;
+        int r = check_kruise_flags(rollout->flags, &error);
+
+        if (r >= 0) {
+                rollout->record = kruise_record(view, images);
+                r = rollout->record ? 0 : -ENOMEM;
+        }
+        if (r >= 0 && images)
+                r = prepare_kruise(rollout, images, &is_written, &error);
+        if (r >= 0 && !is_written)
+                r = kruise_plan(view, rollout->record, &rollout->step);
+        if (r < 0)
+                return refuse(rollout, r, &error);
+        if (session_is_dry_run(rollout->session))
+                return end_dry_run(rollout);
+        return !is_written && rollout->step.action == ROLLOUT_DONE ? end_before(rollout)
+                                                                   : go_on(rollout);
+}
+
 static int run(Rollout *rollout, json_object *images) {
         const Flags *flags = rollout->flags;
         cleanup(error_done) Error error = ERROR_INIT;
@@ -524,8 +639,8 @@ static int run(Rollout *rollout, json_object *images) {
                 r = load(rollout, flags->arguments[0], &error);
         if (r < 0)
                 return session_fail(rollout->session, r, &error);
-        if (workload_is_of_kruise(rollout->watch.view.kind))
-                return kruise_run(&rollout->watch, flags, images);
+        if (is_of_kruise(rollout))
+                return run_kruise(rollout, images);
         if (rollout_record_is_open(rollout->record))
                 return go_on_with(rollout, images);
 

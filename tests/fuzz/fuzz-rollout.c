@@ -128,13 +128,13 @@ static void check_begin(const RolloutView *before, const RolloutRequest *request
 static void check_kruise(const RolloutView *view, json_object *images) {
         cleanup(json_object_put_p) json_object *patch = NULL, *record = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
-        cleanup(free_p) char *message = NULL;
-        KruiseState state;
+        RolloutStep step = ROLLOUT_STEP_INIT;
 
         check_error(kruise_begin(view, images, &patch, &error), &error);
         record = kruise_record(view, NULL);
-        check(record && kruise_state(view, record, &state, &message) == 0);
-        check(!message == (state == KRUISE_DONE));
+        check(record && kruise_plan(view, record, &step) == 0);
+        check(!step.message == (step.action == ROLLOUT_DONE));
+        rollout_step_done(&step);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

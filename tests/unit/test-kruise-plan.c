@@ -109,7 +109,7 @@ typedef struct StateCase {
         const char *partition; /* NULL: none */
         int n_counted;         /* by the controller */
         const char *pods; /* images, a lower case one is not ready, '!' one does not start; of 3 */
-        KruiseState state;
+        RolloutAction action;
         const char *message;
         bool is_behind,
                 is_unready; /* the controller's count of those that are ready has one less */
@@ -117,21 +117,21 @@ typedef struct StateCase {
 
 /* clang-format off */
 static const StateCase state_rows[] = {
-        { CLONE, "B", NULL, 0, "AAA", KRUISE_WAITS, "which has updated 0 of 3 pods", false, false },
-        { CLONE, "B", NULL, 1, "AAb", KRUISE_WAITS, "for pod \"web-2\"", false, false },
-        { CLONE, "B", NULL, 1, "AA!", KRUISE_FAILED, "pod \"web-2\": Back-off pulling B", false, false },
-        { CLONE, "B", NULL, 2, "BBB", KRUISE_WAITS, "2 of 3", false, false },
-        { CLONE, "B", NULL, 3, "BBB", KRUISE_WAITS, "3 of 3", true, false },
-        { CLONE, "B", NULL, 3, "BBB", KRUISE_WAITS, "3 of 3", false, true },
-        { CLONE, "B", NULL, 3, "BBB", KRUISE_DONE, NULL, false, false },
-        { CLONE, "B", "1", 2, "BBA", KRUISE_DONE, NULL, false, false },
-        { CLONE, "B", "'50%'", 1, "BAA", KRUISE_DONE, NULL, false, false },
-        { CLONE, "B", "'50%'", 0, "AAA", KRUISE_WAITS, "0 of 1", false, false },
-        { CLONE, "C", NULL, 3, "BBB", KRUISE_FAILED, "another client", false, false },
-        { STATEFUL, "B", NULL, 3, "BBB", KRUISE_DONE, NULL, false, false },
-        { STATEFUL, "B", "2", 1, "AAB", KRUISE_DONE, NULL, false, false },
-        { DAEMON, "B", NULL, 3, "BBB", KRUISE_DONE, NULL, false, false },
-        { DAEMON, "B", NULL, 2, "BBB", KRUISE_WAITS, "2 of 3", false, false },
+        { CLONE, "B", NULL, 0, "AAA", ROLLOUT_WAIT, "which has updated 0 of 3 pods", false, false },
+        { CLONE, "B", NULL, 1, "AAb", ROLLOUT_WAIT, "for pod \"web-2\"", false, false },
+        { CLONE, "B", NULL, 1, "AA!", ROLLOUT_STOP, "pod \"web-2\": Back-off pulling B", false, false },
+        { CLONE, "B", NULL, 2, "BBB", ROLLOUT_WAIT, "2 of 3", false, false },
+        { CLONE, "B", NULL, 3, "BBB", ROLLOUT_WAIT, "3 of 3", true, false },
+        { CLONE, "B", NULL, 3, "BBB", ROLLOUT_WAIT, "3 of 3", false, true },
+        { CLONE, "B", NULL, 3, "BBB", ROLLOUT_DONE, NULL, false, false },
+        { CLONE, "B", "1", 2, "BBA", ROLLOUT_DONE, NULL, false, false },
+        { CLONE, "B", "'50%'", 1, "BAA", ROLLOUT_DONE, NULL, false, false },
+        { CLONE, "B", "'50%'", 0, "AAA", ROLLOUT_WAIT, "0 of 1", false, false },
+        { CLONE, "C", NULL, 3, "BBB", ROLLOUT_STOP, "another client", false, false },
+        { STATEFUL, "B", NULL, 3, "BBB", ROLLOUT_DONE, NULL, false, false },
+        { STATEFUL, "B", "2", 1, "AAB", ROLLOUT_DONE, NULL, false, false },
+        { DAEMON, "B", NULL, 3, "BBB", ROLLOUT_DONE, NULL, false, false },
+        { DAEMON, "B", NULL, 2, "BBB", ROLLOUT_WAIT, "2 of 3", false, false },
 };
 /* clang-format on */
 
@@ -189,9 +189,8 @@ static void test_state(void **unused) {
                 cleanup(json_object_put_p) json_object *pods = json_object_new_object();
                 cleanup(json_object_put_p) json_object *images = parse("{'app': 'B'}");
                 cleanup(json_object_put_p) json_object *record = NULL;
-                cleanup(free_p) char *message = NULL;
+                cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
                 const RolloutView view = { .kind = row->kind, .workload = workload, .pods = pods };
-                KruiseState state;
                 char name[16];
 
                 for (int n = 0; n < 3; n++) {
@@ -200,9 +199,11 @@ static void test_state(void **unused) {
                 }
                 record = kruise_record(&view, images);
                 assert_non_null(record);
-                assert_int_equal(kruise_state(&view, record, &state, &message), 0);
-                if (state != row->state || (row->message && !strstr(message ?: "", row->message)))
-                        fail_msg("row %zu: state %d, \"%s\"", i, state, message ?: "");
+                assert_int_equal(kruise_plan(&view, record, &step), 0);
+                if (step.action != row->action ||
+                    (row->message && !strstr(step.message ?: "", row->message)))
+                        fail_msg("row %zu: action %d, \"%s\"", i, step.action,
+                                 step.message ?: "");
         }
 }
 

@@ -348,6 +348,7 @@ static const PlanCase plan_rows[] = {
         { { DEPLOYMENT, .source = "B", .pods = { NEW, NEW } }, ROLLOUT_HAND_BACK, NULL, "\"resourceVersion\":\"7\"" },
         { { DEPLOYMENT, .source = "B", .template = "B", .n_updated = 2, .pods = { NEW, NEW } },
           ROLLOUT_HAND_BACK, NULL, "\\\"done\\\"" },
+        { { .kind = WORKLOAD_DEPLOYMENT, .record = "abandoned", FREE }, ROLLOUT_STOP, NULL, NULL },
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "done", .source = "B", .template = "B", .is_behind = true,
             .pods = { NEW, NEW } }, ROLLOUT_WAIT, NULL, NULL },
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "done", .source = "B", .template = "B", .n_updated = 2,
