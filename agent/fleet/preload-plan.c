@@ -393,6 +393,156 @@ bool preload_is_over(const PreloadCounts *counts, const PreloadLimits *limits) {
 
 /* Reasons. */
 
+int preload_pull_begin(PreloadPull *pull, const PreloadEntry *entry, bool is_requested) {
+        pull->version = is_requested ? entry->next_version : entry->version;
+        return preload_pull_take(pull, entry);
+}
+
+static int conclude(PreloadPull *pull, PreloadPhase outcome, const char *message) {
+        pull->outcome = outcome;
+        return text_set(&pull->message, message);
+}
+
+int preload_pull_take(PreloadPull *pull, const PreloadEntry *entry) {
+        if (pull->version < 0 || pull->outcome != PRELOAD_ABSENT)
+                return 0;
+        if (entry->phase == PRELOAD_ABSENT || entry->version < pull->version)
+                return pull->was_seen
+                               ? conclude(pull, PRELOAD_FAILED, "Withdrawn: by another client")
+                               : 0;
+
+        pull->was_seen = true;
+        if (entry->phase != PRELOAD_SUCCEEDED && entry->phase != PRELOAD_FAILED)
+                return 0;
+
+        return conclude(pull, entry->phase, entry->message);
+}
+
+/* Its job has ended without it. */
+static bool is_left(const PreloadNodeView *node, size_t i) {
+        return node->jobs && node->jobs[i].has_ended && node->pulls[i].version < 0;
+}
+
+/* Those of a node's images together. */
+static PreloadNodeState state_of_pulls(const PreloadNodeView *node) {
+        size_t n_begun = 0, n_over = 0, n_failed = 0;
+
+        for (size_t i = 0; i < node->n_images; i++) {
+                const PreloadPull *pull = &node->pulls[i];
+
+                n_begun += pull->version >= 0 || is_left(node, i);
+                n_over += pull->outcome != PRELOAD_ABSENT || is_left(node, i);
+                n_failed += pull->outcome == PRELOAD_FAILED || is_left(node, i);
+        }
+
+        if (node->mode == PRELOAD_WATCH && n_begun == 0)
+                return PRELOAD_NODE_UNCONCERNED;
+        if (n_over == (node->mode == PRELOAD_WATCH ? n_begun : node->n_images))
+                return n_failed > 0 ? PRELOAD_NODE_FAILED : PRELOAD_NODE_DONE;
+
+        return n_begun > 0 || node->has_begun ? PRELOAD_NODE_RUNNING : PRELOAD_NODE_IDLE;
+}
+
+static PreloadNodeState state_of_withdrawal(const PreloadNodeView *node) {
+        for (size_t i = 0; i < node->n_images; i++)
+                if (node->entries[i].phase != PRELOAD_ABSENT)
+                        return node->has_begun ? PRELOAD_NODE_RUNNING : PRELOAD_NODE_IDLE;
+
+        return node->has_begun ? PRELOAD_NODE_DONE : PRELOAD_NODE_UNCONCERNED;
+}
+
+PreloadNodeState preload_node_state(const PreloadNodeView *node) {
+        if (node->is_over)
+                return PRELOAD_NODE_DONE;
+        if (!node->is_registered)
+                return node->mode == PRELOAD_PULL ? PRELOAD_NODE_FAILED : PRELOAD_NODE_UNCONCERNED;
+        if (node->refusal)
+                return PRELOAD_NODE_FAILED;
+
+        return node->mode == PRELOAD_WITHDRAW ? state_of_withdrawal(node) : state_of_pulls(node);
+}
+
+const char *preload_node_state_to_string(PreloadNodeState state) {
+        switch (state) {
+        case PRELOAD_NODE_IDLE: return "NotRequested";
+        case PRELOAD_NODE_RUNNING: return "Running";
+        case PRELOAD_NODE_DONE: return "Succeeded";
+        case PRELOAD_NODE_FAILED: return "Failed";
+        case PRELOAD_NODE_UNCONCERNED:
+        case _PRELOAD_NODE_STATE_MAX: break;
+        }
+
+        return "";
+}
+
+const char *preload_node_message(const PreloadNodeView *node) {
+        if (node->refusal)
+                return node->refusal;
+        if (!node->is_registered)
+                return "NoNodeImage: no agent has registered the node";
+
+        for (size_t i = 0; i < node->n_images; i++) {
+                if (node->pulls[i].outcome == PRELOAD_FAILED)
+                        return node->pulls[i].message ?: "Failed: without a reason";
+                if (is_left(node, i))
+                        return "NotTaken: the ImagePullJob ended without this node";
+        }
+        for (size_t i = 0; i < node->n_images; i++)
+                if (node->entries[i].message)
+                        return node->entries[i].message;
+
+        return NULL;
+}
+
+static json_object *make_secrets(const PreloadTerms *terms) {
+        cleanup(json_object_put_p) json_object *list = json_object_new_array();
+
+        for (size_t i = 0; list && i < terms->n_secrets; i++)
+                if (patch_append(list, json_object_new_string(terms->secrets[i])) < 0)
+                        return NULL;
+
+        return take_ptr(list);
+}
+
+static json_object *make_job_spec(const char *image, const PreloadTerms *terms,
+                                  const char *parallelism, json_object *names) {
+        cleanup(json_object_put_p) json_object *spec =
+                patch_wrap("selector", patch_wrap("names", names));
+        json_object *policy = patch_wrap("type", json_object_new_string("Always"));
+
+        if (patch_add(spec, "completionPolicy", policy) < 0 ||
+            patch_add(policy, "ttlSecondsAfterFinished", json_object_new_int64(terms->ttl_sec)) <
+                    0 ||
+            patch_add_text(spec, "image", image) < 0 ||
+            patch_add(spec, "parallelism",
+                      strchr(parallelism, '%')
+                              ? json_object_new_string(parallelism)
+                              : json_object_new_int64(strtoll(parallelism, NULL, 10))) < 0 ||
+            (terms->n_secrets > 0 && patch_add(spec, "pullSecrets", make_secrets(terms)) < 0))
+                return NULL;
+
+        return take_ptr(spec);
+}
+
+json_object *preload_job_make(const char *version, const char *image, const PreloadTerms *terms,
+                              const char *parallelism, json_object *names) {
+        cleanup(json_object_put_p) json_object *job =
+                patch_wrap("spec", make_job_spec(image, terms, parallelism, names));
+        json_object *metadata = patch_wrap("generateName", json_object_new_string("preload-"));
+        char group_version[64];
+
+        (void) snprintf(group_version, sizeof(group_version), PRELOAD_GROUP "/%s", version);
+        if (patch_add(job, "metadata", metadata) < 0 ||
+            patch_add(metadata, "labels",
+                      patch_wrap(PRELOAD_JOB_LABEL,
+                                 json_object_new_string(PRELOAD_JOB_LABEL_VALUE))) < 0 ||
+            patch_add_text(job, "apiVersion", group_version) < 0 ||
+            patch_add_text(job, "kind", "ImagePullJob") < 0)
+                return NULL;
+
+        return take_ptr(job);
+}
+
 /* The class of a failure: one word before a colon. 0: there is none. */
 static size_t class_size(const char *message) {
         size_t size = strspn(message, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
@@ -491,4 +641,31 @@ void preload_reasons_done(PreloadReasons *reasons) {
         }
         free(reasons->items);
         *reasons = PRELOAD_REASONS_INIT;
+}
+
+int preload_result_add(PreloadResult *result, PreloadReasons *reasons, const char *name,
+                       const PreloadNodeView *node) {
+        PreloadNodeState state = preload_node_state(node);
+        const char *message = state == PRELOAD_NODE_DONE ? NULL : preload_node_message(node);
+        json_object *item;
+
+        if (state == PRELOAD_NODE_UNCONCERNED)
+                return 0;
+
+        result->n_nodes++;
+        result->n_done += state == PRELOAD_NODE_DONE;
+        result->n_failed += state == PRELOAD_NODE_FAILED;
+        item = patch_wrap("name", json_object_new_string(name));
+        if (patch_append(result->nodes, item) < 0 ||
+            patch_add_text(item, "phase", preload_node_state_to_string(state)) < 0 ||
+            (message && patch_add_text(item, "message", message) < 0))
+                return -ENOMEM;
+
+        return state == PRELOAD_NODE_FAILED ? preload_reasons_add(reasons, name, message) : 0;
+}
+
+void preload_result_done(PreloadResult *result) {
+        free(result->reasons);
+        json_object_put(result->nodes);
+        *result = (PreloadResult){ .n_nodes = 0 };
 }

@@ -17,6 +17,10 @@
 #include "agent/base/error.h"
 #include "agent/image/image-ref.h"
 
+#define PRELOAD_GROUP "apps.kruise.io"
+#define PRELOAD_JOB_LABEL "app.kubernetes.io/managed-by"
+#define PRELOAD_JOB_LABEL_VALUE "kubectl-inplace"
+
 #define PRELOAD_SECRETS_MAX ((size_t) 32)
 #define PRELOAD_IMAGES_MAX ((size_t) 64)
 
@@ -68,6 +72,66 @@ void preload_entry_done(PreloadEntry *entry);
 /* It can be waited for as it is. */
 bool preload_entry_is_under_way(const PreloadEntry *entry);
 
+/* One image on one node, and what has become of the request. */
+typedef struct PreloadPull {
+        int64_t version; /* of the request that is waited for; -1: there is none yet */
+        bool was_seen;
+        PreloadPhase outcome; /* PRELOAD_SUCCEEDED, PRELOAD_FAILED; PRELOAD_ABSENT: none yet */
+        char *message;        /* owned */
+} PreloadPull;
+
+#define PRELOAD_PULL_INIT ((PreloadPull){ .version = -1 })
+
+/* It is requested now, as the entry says what comes next, or was, as it is in the entry. */
+int preload_pull_begin(PreloadPull *pull, const PreloadEntry *entry, bool is_requested);
+/* The NodeImage is shown with this entry. */
+int preload_pull_take(PreloadPull *pull, const PreloadEntry *entry);
+
+/* An ImagePullJob for one of the images; texts are owned. */
+typedef struct PreloadJob {
+        char *name;
+        char *uid;
+        bool has_ended;
+} PreloadJob;
+
+typedef enum PreloadMode {
+        PRELOAD_PULL,
+        PRELOAD_WATCH,    /* requests nothing, and waits for what was requested */
+        PRELOAD_WITHDRAW, /* takes the request back */
+} PreloadMode;
+
+typedef enum PreloadNodeState {
+        PRELOAD_NODE_IDLE,
+        PRELOAD_NODE_RUNNING,
+        PRELOAD_NODE_DONE,
+        PRELOAD_NODE_FAILED,
+        PRELOAD_NODE_UNCONCERNED, /* it has no such request */
+        _PRELOAD_NODE_STATE_MAX,
+} PreloadNodeState;
+
+/* What is known of a node. Borrowed. */
+typedef struct PreloadNodeView {
+        PreloadMode mode;
+        size_t n_images;
+        const PreloadEntry *entries; /* one for each image */
+        const PreloadPull *pulls;
+        const PreloadJob *jobs; /* NULL: there are none */
+        const char *refusal;    /* why nothing more is expected of it; NULL: it is */
+        bool is_registered;     /* it has a NodeImage */
+        bool has_begun;
+        bool is_over; /* what was to be done with its NodeImage is done, and nothing is waited for */
+} PreloadNodeView;
+
+PreloadNodeState preload_node_state(const PreloadNodeView *node);
+const char *preload_node_state_to_string(PreloadNodeState state);
+/* Why it has failed, or what it waits for; NULL: nothing is said. Borrowed from the view. */
+const char *preload_node_message(const PreloadNodeView *node);
+
+/* An ImagePullJob in that version of its API, owned by the caller. names: of nodes, taken over. NULL: no
+ * memory. */
+json_object *preload_job_make(const char *version, const char *image, const PreloadTerms *terms,
+                              const char *parallelism, json_object *names);
+
 /* A JSON patch of the NodeImage in that version, which requests those of its images that are not under
  * way, or takes them back; NULL: nothing is to be done. The caller owns *ret. Of images with one name
  * only one is taken back at a time. */
@@ -112,3 +176,15 @@ int preload_reasons_add(PreloadReasons *reasons, const char *node, const char *m
 /* "NotFound on 3 nodes (node-1, node-2, node-5): ...", a line each. The caller owns *ret. */
 int preload_reasons_format(const PreloadReasons *reasons, char **ret);
 void preload_reasons_done(PreloadReasons *reasons);
+
+/* What has become of all nodes. */
+typedef struct PreloadResult {
+        size_t n_nodes, n_done, n_failed;
+        char *reasons; /* why nodes failed, one line for each reason; "" if none has. Owned. */
+        struct json_object *nodes; /* [{"name", "phase", "message"}], owned */
+} PreloadResult;
+
+/* Counts a node, unless it is unconcerned, with the reason of its failure. nodes is to be there. */
+int preload_result_add(PreloadResult *result, PreloadReasons *reasons, const char *name,
+                       const PreloadNodeView *node);
+void preload_result_done(PreloadResult *result);

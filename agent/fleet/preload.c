@@ -21,10 +21,6 @@
 #include "agent/fleet/workload.h"
 #include "agent/kube/patch.h"
 
-#define GROUP "apps.kruise.io"
-#define JOB_LABEL "app.kubernetes.io/managed-by"
-#define JOB_LABEL_VALUE "kubectl-inplace"
-
 #define WRITES_MAX 16u
 #define DRAW_USEC ((uint64_t) 250 * 1000)
 /* A few nodes are watched one by one, rather than all there are. */
@@ -32,32 +28,18 @@
 
 typedef struct Preload Preload;
 
-/* One image on one node. */
-typedef struct Pursuit {
-        int64_t version; /* of the request that is waited for; -1: there is none yet */
-        bool was_seen;
-        PreloadPhase outcome; /* PRELOAD_SUCCEEDED, PRELOAD_FAILED; PRELOAD_ABSENT: none yet */
-        char *message;
-} Pursuit;
-
 typedef struct PreloadNode {
         Preload *preload;
         char *name;
         char *version;         /* of its NodeImage as it was seen last; NULL: there is none */
         PreloadEntry *entries; /* one for each image */
-        Pursuit *pursuits;
+        PreloadPull *pulls;
         KubePatch write;
         bool has_begun;
         bool is_written;
         char *written_version; /* until the watch shows it */
         char *refusal;         /* why nothing more is expected of it */
 } PreloadNode;
-
-typedef struct PreloadJob {
-        char *name;
-        char *uid;
-        bool has_ended;
-} PreloadJob;
 
 struct Preload {
         Session *session;
@@ -81,10 +63,10 @@ static void node_free(PreloadNode *node, size_t n_images) {
         kube_patch_done(&node->write);
         for (size_t i = 0; node->entries && i < n_images; i++)
                 preload_entry_done(&node->entries[i]);
-        for (size_t i = 0; node->pursuits && i < n_images; i++)
-                free(node->pursuits[i].message);
+        for (size_t i = 0; node->pulls && i < n_images; i++)
+                free(node->pulls[i].message);
         free(node->entries);
-        free(node->pursuits);
+        free(node->pulls);
         free(node->written_version);
         free(node->refusal);
         free(node->version);
@@ -148,40 +130,19 @@ static int add_node(Preload *preload, const char *name) {
                 .preload = preload,
                 .name = strdup(name),
                 .entries = calloc(preload->n_images, sizeof(*node->entries)),
-                .pursuits = calloc(preload->n_images, sizeof(*node->pursuits)),
+                .pulls = calloc(preload->n_images, sizeof(*node->pulls)),
                 .write = { .client = session_client(preload->session), .userdata = node },
         };
-        if (!node->name || !node->entries || !node->pursuits) {
+        if (!node->name || !node->entries || !node->pulls) {
                 node_free(node, 0);
                 return -ENOMEM;
         }
 
         for (size_t i = 0; i < preload->n_images; i++)
-                node->pursuits[i].version = -1;
+                node->pulls[i] = PRELOAD_PULL_INIT;
         (void) sorted_find(nodes, preload->n_nodes, compare_name, name, &at);
         sorted_insert(nodes, &preload->n_nodes, at, node);
         return 0;
-}
-
-static int conclude(Pursuit *pursuit, PreloadPhase outcome, const char *message) {
-        pursuit->outcome = outcome;
-        return text_set(&pursuit->message, message);
-}
-
-/* What is shown of an image that was requested. */
-static int pursue(Pursuit *pursuit, const PreloadEntry *entry) {
-        if (pursuit->version < 0 || pursuit->outcome != PRELOAD_ABSENT)
-                return 0;
-        if (entry->phase == PRELOAD_ABSENT || entry->version < pursuit->version)
-                return pursuit->was_seen
-                               ? conclude(pursuit, PRELOAD_FAILED, "Withdrawn: by another client")
-                               : 0;
-
-        pursuit->was_seen = true;
-        if (entry->phase != PRELOAD_SUCCEEDED && entry->phase != PRELOAD_FAILED)
-                return 0;
-
-        return conclude(pursuit, entry->phase, entry->message);
 }
 
 /* Whether the NodeImage has a request that is to be waited for, though it was not made here. */
@@ -201,16 +162,16 @@ static int node_read(PreloadNode *node, const KubeObject *object) {
         r = text_set(&node->version, object->resource_version);
         for (size_t i = 0; r >= 0 && i < preload->n_images; i++) {
                 PreloadEntry *entry = &node->entries[i];
-                Pursuit *pursuit = &node->pursuits[i];
+                PreloadPull *pull = &node->pulls[i];
 
                 preload_entry_done(entry);
                 r = preload_entry_read(object->json, &preload->images[i], &preload->terms, entry);
                 if (r < 0)
                         return r;
 
-                if (is_ours(preload, entry, i) && pursuit->version < 0)
-                        pursuit->version = entry->version;
-                r = pursue(pursuit, entry);
+                r = is_ours(preload, entry, i) && pull->version < 0
+                            ? preload_pull_begin(pull, entry, /* is_requested= */ false)
+                            : preload_pull_take(pull, entry);
         }
         if (node->written_version && !kube_version_is_older(node->version, node->written_version))
                 node->written_version = (free(node->written_version), NULL);
@@ -261,80 +222,26 @@ static int on_job_gone(const KubeObject *object, void *userdata) {
         return 0;
 }
 
-typedef enum NodeState {
-        NODE_IDLE,
-        NODE_RUNNING,
-        NODE_DONE,
-        NODE_FAILED,
-        NODE_UNCONCERNED, /* of PRELOAD_WATCH: it has no such request */
-        _NODE_STATE_MAX,
-} NodeState;
-
-/* Those of a node's images together. */
-static NodeState state_of_pulls(const PreloadNode *node) {
+static PreloadNodeView view_of(const PreloadNode *node) {
         const Preload *preload = node->preload;
-        size_t n_begun = 0, n_over = 0, n_failed = 0;
 
-        for (size_t i = 0; i < preload->n_images; i++) {
-                const Pursuit *pursuit = &node->pursuits[i];
-                bool is_left = preload->jobs && preload->jobs[i].has_ended && pursuit->version < 0;
-
-                n_begun += pursuit->version >= 0 || is_left;
-                n_over += pursuit->outcome != PRELOAD_ABSENT || is_left;
-                n_failed += pursuit->outcome == PRELOAD_FAILED || is_left;
-        }
-
-        if (preload->request->mode == PRELOAD_WATCH && n_begun == 0)
-                return NODE_UNCONCERNED;
-        if (preload->request->mode == PRELOAD_WATCH ? n_over == n_begun
-                                                    : n_over == preload->n_images)
-                return n_failed > 0 ? NODE_FAILED : NODE_DONE;
-
-        return n_begun > 0 || node->has_begun ? NODE_RUNNING : NODE_IDLE;
+        return (PreloadNodeView){
+                .mode = preload->request->mode,
+                .n_images = preload->n_images,
+                .entries = node->entries,
+                .pulls = node->pulls,
+                .jobs = preload->jobs,
+                .refusal = node->refusal,
+                .is_registered = node->version,
+                .has_begun = node->has_begun,
+                .is_over = session_is_dry_run(preload->session) && node->is_written,
+        };
 }
 
-static NodeState state_of_withdrawal(const PreloadNode *node) {
-        for (size_t i = 0; i < node->preload->n_images; i++)
-                if (node->entries[i].phase != PRELOAD_ABSENT)
-                        return node->has_begun ? NODE_RUNNING : NODE_IDLE;
+static PreloadNodeState node_state(const PreloadNode *node) {
+        PreloadNodeView view = view_of(node);
 
-        return node->has_begun ? NODE_DONE : NODE_UNCONCERNED;
-}
-
-static NodeState node_state(const PreloadNode *node) {
-        bool is_withdrawal = node->preload->request->mode == PRELOAD_WITHDRAW;
-
-        if (session_is_dry_run(node->preload->session) && node->is_written)
-                return NODE_DONE;
-        if (node->version && is_withdrawal)
-                return node->refusal ? NODE_FAILED : state_of_withdrawal(node);
-        if (!node->version && node->preload->request->mode != PRELOAD_PULL)
-                return NODE_UNCONCERNED;
-        if (!node->version || node->refusal)
-                return NODE_FAILED;
-
-        return state_of_pulls(node);
-}
-
-static const char *node_message(const PreloadNode *node) {
-        if (node->refusal)
-                return node->refusal;
-        if (!node->version)
-                return "NoNodeImage: no agent has registered the node";
-
-        for (size_t i = 0; i < node->preload->n_images; i++) {
-                const Pursuit *pursuit = &node->pursuits[i];
-
-                if (pursuit->outcome == PRELOAD_FAILED)
-                        return pursuit->message ?: "Failed: without a reason";
-                if (node->preload->jobs && node->preload->jobs[i].has_ended && pursuit->version < 0)
-                        return "NotTaken: the ImagePullJob ended without this node";
-        }
-        for (size_t i = 0; i < node->preload->n_images; i++)
-                if (node->entries[i].message)
-                        return node->entries[i].message;
-
-        return NULL;
+        return preload_node_state(&view);
 }
 
 static PreloadCounts count_nodes(const Preload *preload) {
@@ -342,12 +249,12 @@ static PreloadCounts count_nodes(const Preload *preload) {
 
         for (size_t i = 0; i < preload->n_nodes; i++)
                 switch (node_state(preload->nodes[i])) {
-                case NODE_IDLE: counts.n_idle++; break;
-                case NODE_RUNNING: counts.n_running++; break;
-                case NODE_DONE: counts.n_done++; break;
-                case NODE_FAILED: counts.n_failed++; break;
-                case NODE_UNCONCERNED:
-                case _NODE_STATE_MAX: break;
+                case PRELOAD_NODE_IDLE: counts.n_idle++; break;
+                case PRELOAD_NODE_RUNNING: counts.n_running++; break;
+                case PRELOAD_NODE_DONE: counts.n_done++; break;
+                case PRELOAD_NODE_FAILED: counts.n_failed++; break;
+                case PRELOAD_NODE_UNCONCERNED:
+                case _PRELOAD_NODE_STATE_MAX: break;
                 }
 
         return counts;
@@ -396,10 +303,8 @@ static int expect(PreloadNode *node) {
 
         for (size_t i = 0; r >= 0 && i < node->preload->n_images; i++) {
                 const PreloadEntry *entry = &node->entries[i];
-                bool is_joined = preload_entry_is_under_way(entry);
 
-                node->pursuits[i].version = is_joined ? entry->version : entry->next_version;
-                r = pursue(&node->pursuits[i], entry);
+                r = preload_pull_begin(&node->pulls[i], entry, !preload_entry_is_under_way(entry));
         }
 
         return r;
@@ -410,7 +315,7 @@ static int node_write(PreloadNode *node) {
         cleanup(json_object_put_p) json_object *steps = NULL;
         KubePatchRequest request = {
                 .verb = KUBE_PATCH_STEPS,
-                .path = { .group = GROUP,
+                .path = { .group = PRELOAD_GROUP,
                           .version = preload->version,
                           .resource = "nodeimages",
                           .name = node->name,
@@ -456,14 +361,14 @@ static int write_nodes(Preload *preload) {
 
         for (size_t i = 0; i < preload->n_nodes && preload->n_writes < WRITES_MAX; i++) {
                 PreloadNode *node = preload->nodes[i];
-                NodeState state = node_state(node);
+                PreloadNodeState state = node_state(node);
                 int r;
 
-                if ((state != NODE_RUNNING && (state != NODE_IDLE || room == 0)) ||
+                if ((state != PRELOAD_NODE_RUNNING && (state != PRELOAD_NODE_IDLE || room == 0)) ||
                     !node_is_due(node, now))
                         continue;
 
-                room -= state == NODE_IDLE;
+                room -= state == PRELOAD_NODE_IDLE;
                 r = node_write(node);
                 if (r < 0)
                         return r;
@@ -493,18 +398,18 @@ typedef struct ImageCounts {
 } ImageCounts;
 
 static void count_image(const PreloadNode *node, size_t i, ImageCounts *counts) {
-        const Pursuit *pursuit = &node->pursuits[i];
+        const PreloadPull *pull = &node->pulls[i];
 
         counts->n_nodes++;
-        if (pursuit->outcome == PRELOAD_SUCCEEDED)
+        if (pull->outcome == PRELOAD_SUCCEEDED)
                 counts->n_done++;
-        else if (node_state(node) == NODE_FAILED)
+        else if (node_state(node) == PRELOAD_NODE_FAILED)
                 counts->n_failed++;
-        else if (pursuit->version >= 0)
+        else if (pull->version >= 0)
                 counts->n_running++;
-        if (pursuit->version >= 0)
+        if (pull->version >= 0)
                 counts->percent +=
-                        pursuit->outcome == PRELOAD_SUCCEEDED ? 100 : node->entries[i].percent;
+                        pull->outcome == PRELOAD_SUCCEEDED ? 100 : node->entries[i].percent;
 }
 
 static int add_row(const Preload *preload, size_t i, Table *table) {
@@ -515,13 +420,13 @@ static int add_row(const Preload *preload, size_t i, Table *table) {
         };
 
         for (size_t k = 0; k < preload->n_nodes; k++)
-                if (node_state(preload->nodes[k]) != NODE_UNCONCERNED)
+                if (node_state(preload->nodes[k]) != PRELOAD_NODE_UNCONCERNED)
                         count_image(preload->nodes[k], i, &counts);
 
-        (void) snprintf(numbers[0], sizeof(numbers[0]), "%zu", counts.n_nodes);
-        (void) snprintf(numbers[1], sizeof(numbers[1]), "%zu", counts.n_done);
-        (void) snprintf(numbers[2], sizeof(numbers[2]), "%zu", counts.n_running);
-        (void) snprintf(numbers[3], sizeof(numbers[3]), "%zu", counts.n_failed);
+        for (size_t k = 0; k < sizeof(numbers) / sizeof(numbers[0]); k++)
+                (void) snprintf(numbers[k], sizeof(numbers[k]), "%zu",
+                                (const size_t[]){ counts.n_nodes, counts.n_done, counts.n_running,
+                                                  counts.n_failed }[k]);
         if (counts.n_nodes > 0)
                 (void) snprintf(percent, sizeof(percent), "%lld%%",
                                 (long long) counts.percent / (long long) counts.n_nodes);
@@ -602,7 +507,9 @@ static int is_done(void *userdata) {
 
 static SessionWatch watch_of_nodes(const Preload *preload) {
         return (SessionWatch){
-                .path = { .group = GROUP, .version = preload->version, .resource = "nodeimages" },
+                .path = { .group = PRELOAD_GROUP,
+                          .version = preload->version,
+                          .resource = "nodeimages" },
                 .on_object = on_object,
                 .on_gone = on_gone,
         };
@@ -628,11 +535,11 @@ static int wait_for_nodes(Preload *preload, Error *reterr) {
         }
         if (preload->jobs)
                 watches[n++] = (SessionWatch){
-                        .path = { .group = GROUP,
+                        .path = { .group = PRELOAD_GROUP,
                                   .version = preload->job_version,
                                   .namespace = preload->terms.namespace,
                                   .resource = "imagepulljobs" },
-                        .labels = JOB_LABEL "=" JOB_LABEL_VALUE,
+                        .labels = PRELOAD_JOB_LABEL "=" PRELOAD_JOB_LABEL_VALUE,
                         .on_object = on_job,
                         .on_gone = on_job_gone,
                 };
@@ -647,61 +554,29 @@ static int wait_for_nodes(Preload *preload, Error *reterr) {
 
 /* ImagePullJobs. */
 
-static bool has_resource(json_object *list, const char *name) {
-        json_object *resources = json_get(list, "resources", json_type_array);
-
-        for (size_t i = 0; resources && i < json_object_array_length(resources); i++)
-                if (json_is(json_object_array_get_idx(resources, i), "name", name))
-                        return true;
-
-        return false;
-}
-
 /* What the server has of the two kinds; the newer version where it has both. */
 static int discover(Preload *preload, Error *reterr) {
-        static const char *const versions[] = { "v1beta1", "v1alpha1" };
+        static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
+        int r;
 
-        for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
-                cleanup(json_object_put_p) json_object *list = NULL;
-                cleanup(error_done) Error error = ERROR_INIT;
-                const KubePath path = { .group = GROUP, .version = versions[i] };
-                int r;
+        r = session_find_version(preload->session, PRELOAD_GROUP, versions, "nodeimages",
+                                 &preload->version, reterr);
+        if (r >= 0 && !preload->version)
+                return error_set(reterr, ERROR_UNSUPPORTED,
+                                 "the cluster has no NodeImages (" PRELOAD_GROUP
+                                 "): install inplaced's definitions, or OpenKruise");
 
-                r = session_get(preload->session, &path, &list, &error);
-                if (error.kind == ERROR_NOT_FOUND)
-                        continue;
-                if (r < 0)
-                        return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
-
-                if (!preload->version && has_resource(list, "nodeimages"))
-                        preload->version = versions[i];
-                if (!preload->job_version && has_resource(list, "imagepulljobs"))
-                        preload->job_version = versions[i];
-        }
-
-        return preload->version
-                       ? 0
-                       : error_set(reterr, ERROR_UNSUPPORTED,
-                                   "the cluster has no NodeImages (" GROUP "): install inplaced's "
-                                   "definitions, or OpenKruise");
+        return r < 0 ? r
+                     : session_find_version(preload->session, PRELOAD_GROUP, versions,
+                                            "imagepulljobs", &preload->job_version, reterr);
 }
 
 static KubePath path_of_jobs(const Preload *preload, const char *name) {
-        return (KubePath){ .group = GROUP,
+        return (KubePath){ .group = PRELOAD_GROUP,
                            .version = preload->job_version,
                            .namespace = preload->terms.namespace,
                            .resource = "imagepulljobs",
                            .name = name };
-}
-
-static json_object *texts_to_json(const char *const *texts, size_t n) {
-        cleanup(json_object_put_p) json_object *list = json_object_new_array();
-
-        for (size_t i = 0; list && i < n; i++)
-                if (patch_append(list, json_object_new_string(texts[i])) < 0)
-                        return NULL;
-
-        return take_ptr(list);
 }
 
 static json_object *names_to_json(const Preload *preload) {
@@ -714,51 +589,13 @@ static json_object *names_to_json(const Preload *preload) {
         return take_ptr(list);
 }
 
-static json_object *parallelism_to_json(const char *text) {
-        return strchr(text, '%') ? json_object_new_string(text)
-                                 : json_object_new_int64(strtoll(text, NULL, 10));
-}
-
-static json_object *make_job_spec(const Preload *preload, size_t i) {
-        const PreloadRequest *request = preload->request;
-        cleanup(json_object_put_p) json_object *spec = json_object_new_object();
-        json_object *policy = patch_wrap("type", json_object_new_string("Always"));
-
-        if (!spec || patch_add(spec, "completionPolicy", policy) < 0 ||
-            patch_add(policy, "ttlSecondsAfterFinished",
-                      json_object_new_int64(preload->terms.ttl_sec)) < 0 ||
-            patch_add_text(spec, "image", request->images[i]) < 0 ||
-            patch_add(spec, "parallelism",
-                      parallelism_to_json(request->parallelism ?: PRELOAD_PARALLELISM)) < 0 ||
-            patch_add(spec, "selector", patch_wrap("names", names_to_json(preload))) < 0 ||
-            (request->n_secrets > 0 &&
-             patch_add(spec, "pullSecrets", texts_to_json(request->secrets, request->n_secrets)) <
-                     0))
-                return NULL;
-
-        return take_ptr(spec);
-}
-
-static json_object *make_job(const Preload *preload, size_t i) {
-        cleanup(json_object_put_p) json_object *job = json_object_new_object();
-        char version[64];
-        json_object *metadata;
-
-        (void) snprintf(version, sizeof(version), GROUP "/%s", preload->job_version);
-        metadata = patch_wrap("generateName", json_object_new_string("preload-"));
-        if (!job || patch_add_text(job, "apiVersion", version) < 0 ||
-            patch_add_text(job, "kind", "ImagePullJob") < 0 ||
-            patch_add(job, "metadata", metadata) < 0 ||
-            patch_add(metadata, "labels",
-                      patch_wrap(JOB_LABEL, json_object_new_string(JOB_LABEL_VALUE))) < 0 ||
-            patch_add(job, "spec", make_job_spec(preload, i)) < 0)
-                return NULL;
-
-        return take_ptr(job);
-}
-
 static int create_job(Preload *preload, size_t i, Error *reterr) {
-        cleanup(json_object_put_p) json_object *job = make_job(preload, i), *created = NULL;
+        const PreloadRequest *request = preload->request;
+        cleanup(json_object_put_p) json_object *job =
+                preload_job_make(preload->job_version, request->images[i], &preload->terms,
+                                 request->parallelism ?: PRELOAD_PARALLELISM,
+                                 names_to_json(preload));
+        cleanup(json_object_put_p) json_object *created = NULL;
         const KubePath path = path_of_jobs(preload, NULL);
         json_object *metadata;
         int r;
@@ -785,7 +622,9 @@ static int add_listed(json_object *object, void *userdata) {
 /* A job names its nodes, so that no other node counts. */
 static int list_nodes(Preload *preload, Error *reterr) {
         cleanup(free_p) char *query = NULL;
-        KubePath path = { .group = GROUP, .version = preload->version, .resource = "nodeimages" };
+        KubePath path = { .group = PRELOAD_GROUP,
+                          .version = preload->version,
+                          .resource = "nodeimages" };
         int r;
 
         if (!preload->request->labels)
@@ -820,77 +659,64 @@ static int create_jobs(Preload *preload, Error *reterr) {
         return r;
 }
 
-/* Their controller takes the requests back. */
-static int delete_jobs(Preload *preload, Error *reterr) {
-        for (size_t i = 0; i < preload->n_images; i++) {
-                const KubePath path = path_of_jobs(preload, preload->jobs[i].name);
-                cleanup(error_done) Error error = ERROR_INIT;
-                int r;
+/* Its controller takes the request back. */
+static int delete_job(const Preload *preload, const char *name, Error *reterr) {
+        const KubePath path = path_of_jobs(preload, name);
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r = session_delete(preload->session, &path, NULL, &error);
 
-                r = session_delete(preload->session, &path, NULL, &error);
-                if (r < 0 && error.kind != ERROR_NOT_FOUND)
-                        return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
-        }
+        if (error.kind == ERROR_NOT_FOUND)
+                return 0;
+        return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
+}
 
-        return 0;
+static int delete_jobs(const Preload *preload, Error *reterr) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < preload->n_images; i++)
+                r = delete_job(preload, preload->jobs[i].name, reterr);
+        return r;
 }
 
 typedef struct Withdrawal {
-        Preload *preload;
-        char **names;
-        size_t n_names;
+        const PreloadRequest *request;
+        json_object *names;
 } Withdrawal;
 
-static void withdrawal_done(Withdrawal *withdrawal) {
-        for (size_t i = 0; i < withdrawal->n_names; i++)
-                free(withdrawal->names[i]);
-        free(withdrawal->names);
-}
-
 static int note_job(json_object *job, void *userdata) {
-        Withdrawal *withdrawal = userdata;
-        const Preload *preload = withdrawal->preload;
-        const char *name = json_get_text(json_get(job, "metadata", json_type_object), "name");
+        const Withdrawal *withdrawal = userdata;
+        const PreloadRequest *request = withdrawal->request;
         json_object *spec = json_get(job, "spec", json_type_object);
-        char **names;
 
-        for (size_t i = 0; name && i < preload->n_images; i++) {
-                if (!json_is(spec, "image", preload->request->images[i]))
-                        continue;
-
-                names = reallocarray(withdrawal->names, withdrawal->n_names + 1, sizeof(*names));
-                if (!names)
-                        return -ENOMEM;
-
-                withdrawal->names = names;
-                names[withdrawal->n_names] = strdup(name);
-                return names[withdrawal->n_names++] ? 0 : -ENOMEM;
-        }
+        for (size_t i = 0; i < request->n_images; i++)
+                if (json_is(spec, "image", request->images[i]))
+                        return patch_append(withdrawal->names,
+                                            json_object_new_string(object_name(job)));
 
         return 0;
 }
 
-static int withdraw_jobs(Preload *preload, PreloadResult *result, Error *reterr) {
-        cleanup(withdrawal_done) Withdrawal withdrawal = { .preload = preload };
+static int withdraw_jobs(const Preload *preload, PreloadResult *result, Error *reterr) {
+        cleanup(json_object_put_p) json_object *names = json_object_new_array();
+        Withdrawal withdrawal = { .request = preload->request, .names = names };
         cleanup(free_p) char *query = NULL;
         KubePath path = path_of_jobs(preload, NULL);
-        int r;
-
-        r = kube_path_select(NULL, JOB_LABEL "=" JOB_LABEL_VALUE, &query);
-        if (r < 0)
-                return r;
+        int r = names ? kube_path_select(NULL, PRELOAD_JOB_LABEL "=" PRELOAD_JOB_LABEL_VALUE,
+                                         &query)
+                      : -ENOMEM;
 
         path.query = query;
-        r = session_list(preload->session, &path, note_job, &withdrawal, reterr);
-        for (size_t i = 0; r >= 0 && i < withdrawal.n_names; i++) {
-                path = path_of_jobs(preload, withdrawal.names[i]);
-                r = session_delete(preload->session, &path, NULL, reterr);
+        if (r >= 0)
+                r = session_list(preload->session, &path, note_job, &withdrawal, reterr);
+        for (size_t i = 0; r >= 0 && i < json_object_array_length(names); i++) {
+                const char *name = json_object_get_string(json_object_array_get_idx(names, i));
+
+                r = delete_job(preload, name, reterr);
                 if (r >= 0 && preload->request->is_shown)
-                        r = print_safe("imagepulljob.apps.kruise.io/%s deleted",
-                                       withdrawal.names[i]);
+                        r = print_safe("imagepulljob.apps.kruise.io/%s deleted", name);
+                result->n_done += r >= 0;
         }
 
-        result->n_done = withdrawal.n_names;
         return r;
 }
 
@@ -935,57 +761,21 @@ static int preload_init(Preload *preload, Error *reterr) {
         return r < 0 ? r : discover(preload, reterr);
 }
 
-static const char *state_to_string(NodeState state) {
-        switch (state) {
-        case NODE_IDLE: return "NotRequested";
-        case NODE_RUNNING: return "Running";
-        case NODE_DONE: return "Succeeded";
-        case NODE_FAILED: return "Failed";
-        case NODE_UNCONCERNED:
-        case _NODE_STATE_MAX: break;
-        }
-
-        return "";
-}
-
-static int describe_node(const PreloadNode *node, NodeState state, json_object *nodes) {
-        const char *message = state == NODE_DONE ? NULL : node_message(node);
-        json_object *item = patch_wrap("name", json_object_new_string(node->name));
-
-        if (patch_append(nodes, item) < 0 ||
-            patch_add_text(item, "phase", state_to_string(state)) < 0 ||
-            (message && patch_add_text(item, "message", message) < 0))
-                return -ENOMEM;
-
-        return 0;
-}
-
 static int conclude_all(const Preload *preload, PreloadResult *ret) {
         cleanup(preload_reasons_done) PreloadReasons reasons = PRELOAD_REASONS_INIT;
+        int r = 0;
 
         ret->nodes = json_object_new_array();
         if (!ret->nodes)
                 return -ENOMEM;
 
-        for (size_t i = 0; i < preload->n_nodes; i++) {
-                const PreloadNode *node = preload->nodes[i];
-                NodeState state = node_state(node);
-                int r;
+        for (size_t i = 0; r >= 0 && i < preload->n_nodes; i++) {
+                PreloadNodeView view = view_of(preload->nodes[i]);
 
-                if (state == NODE_UNCONCERNED)
-                        continue;
-
-                ret->n_nodes++;
-                ret->n_done += state == NODE_DONE;
-                ret->n_failed += state == NODE_FAILED;
-                r = describe_node(node, state, ret->nodes);
-                if (r >= 0 && state == NODE_FAILED)
-                        r = preload_reasons_add(&reasons, node->name, node_message(node));
-                if (r < 0)
-                        return r;
+                r = preload_result_add(ret, &reasons, preload->nodes[i]->name, &view);
         }
 
-        return preload_reasons_format(&reasons, &ret->reasons);
+        return r < 0 ? r : preload_reasons_format(&reasons, &ret->reasons);
 }
 
 static int run(Preload *preload, PreloadResult *result, Error *reterr) {
@@ -1028,10 +818,4 @@ int preload_run(Session *session, const PreloadRequest *request, PreloadResult *
         if (error >= 0)
                 error = conclude_all(&preload, ret);
         return r < 0 ? r : error;
-}
-
-void preload_result_done(PreloadResult *result) {
-        free(result->reasons);
-        json_object_put(result->nodes);
-        *result = (PreloadResult){ .n_nodes = 0 };
 }

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/fleet/preload-plan.h"
 #include "agent/fleet/session.h"
 
 #define PRELOAD_PARALLELISM "10"
@@ -32,22 +33,10 @@ typedef struct PreloadRequest {
         const char *parallelism;  /* of nodes: "10", "25%"; NULL: PRELOAD_PARALLELISM */
         const char *max_failures; /* no more nodes begin after more failures; NULL: all may fail */
         int64_t ttl_sec;          /* how long the request stays after its end; 0: PRELOAD_TTL_SEC */
-        enum PreloadMode {
-                PRELOAD_PULL,
-                PRELOAD_WATCH,    /* requests nothing, and waits for what was requested */
-                PRELOAD_WITHDRAW, /* takes the request back */
-        } mode;
+        PreloadMode mode;
         bool is_shown; /* on stdout, while it goes on */
 } PreloadRequest;
-
-typedef struct PreloadResult {
-        size_t n_nodes, n_done, n_failed;
-        char *reasons; /* why nodes failed, one line for each reason; "" if none has. Owned. */
-        struct json_object *nodes; /* [{"name", "phase", "message"}], owned */
-} PreloadResult;
 
 /* Waits for the end on all nodes, and returns 0 also if some have failed. Refused if it could not
  * begin or go on; *ret then has what is known so far, and is to be freed in any case. */
 int preload_run(Session *session, const PreloadRequest *request, PreloadResult *ret, Error *reterr);
-
-void preload_result_done(PreloadResult *result);

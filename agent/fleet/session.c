@@ -15,6 +15,7 @@
 #include "agent/ctl/options.h"
 #include "agent/ctl/terminal.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/kube/retry.h"
 #include "agent/kube/watch.h"
@@ -42,7 +43,8 @@ struct Session {
         Timer timeout;
         KubeClient *client;
         char *namespace;
-        char *user; /* NULL: not asked yet */
+        char *user;              /* NULL: not asked yet */
+        json_object *discovered; /* {"group/version": the list of its resources, or null} */
         bool is_dry_run;
 
         bool is_ended;  /* nothing more is sent */
@@ -148,6 +150,10 @@ int session_new(const SessionOptions *options, Session **ret, Error *reterr) {
                 return -ENOMEM;
 
         session->is_dry_run = options->is_dry_run;
+        session->discovered = json_object_new_object();
+        if (!session->discovered)
+                return -ENOMEM;
+
         r = sd_event_new(&session->event);
         if (r < 0)
                 return r;
@@ -181,6 +187,7 @@ Session *session_free(Session *session) {
         sd_event_unref(session->event);
         free(session->namespace);
         free(session->user);
+        json_object_put(session->discovered);
         free(session);
         return NULL;
 }
@@ -207,11 +214,6 @@ bool session_is_ended(const Session *session) {
 
 int session_end_status(const Session *session) {
         return session->end_status;
-}
-
-int session_resume(Session *session, uint64_t timeout_usec) {
-        session->is_ended = false;
-        return timer_start(&session->timeout, timeout_usec);
 }
 
 int session_fail(const Session *session, int r, const Error *error) {
@@ -445,13 +447,6 @@ int session_create(Session *session, const KubePath *path, json_object *body, js
         return session_write(session, &request, path, body, ret, reterr);
 }
 
-int session_update(Session *session, const KubePath *path, json_object *body, json_object **ret,
-                   Error *reterr) {
-        KubeRequest request = { .verb = "update", .method = "PUT", .content_type = KUBE_JSON };
-
-        return session_write(session, &request, path, body, ret, reterr);
-}
-
 int session_patch(Session *session, const KubePath *path, const char *content_type,
                   json_object *body, json_object **ret, Error *reterr) {
         KubeRequest request = { .verb = "patch", .method = "PATCH", .content_type = content_type };
@@ -491,39 +486,30 @@ static int format_page(const KubePath *path, unsigned limit, const char *next, c
 /* The page after *next, which then says what comes after it; "" is the first, and the end. */
 static int session_get_page(Session *session, const KubePath *path, const char *accept,
                             unsigned *limit, char **next, json_object **ret, Error *reterr) {
-        cleanup(free_p) char *text = NULL;
-        KubeRequest request = { .verb = "list", .method = "GET", .accept = accept };
-        int code = 0, r;
-
-        r = format_page(path, *limit, *next, &text);
-        if (r < 0)
-                return r;
-
-        request.path = text;
-        request.reply_max = *limit > 1 ? PAGE_BYTES_MAX : PAGE_BYTES_MAX + OBJECT_BYTES_MAX;
         for (;;) {
                 cleanup(error_done) Error error = ERROR_INIT;
+                cleanup(free_p) char *text = NULL;
+                KubeRequest request = { .verb = "list", .method = "GET", .accept = accept };
+                json_object *metadata;
+                int code = 0, r;
 
-                r = session_ask(session, &request, ret, &code, &error);
-                if (error.kind != ERROR_INVALID || code != 200 || *limit == 1) {
-                        if (error.kind != ERROR_NONE)
-                                return error_copy(reterr, &error);
-                        break;
-                }
-
-                *limit /= 2;
-                free(take_ptr(text));
                 r = format_page(path, *limit, *next, &text);
                 if (r < 0)
                         return r;
-                request.path = text;
-        }
-        if (r < 0)
-                return r;
 
-        return text_set(next,
-                        json_get_text(json_get(*ret, "metadata", json_type_object), "continue")
-                                ?: "");
+                request.path = text;
+                request.reply_max = *limit > 1 ? PAGE_BYTES_MAX : PAGE_BYTES_MAX + OBJECT_BYTES_MAX;
+                r = session_ask(session, &request, ret, &code, &error);
+                if (error.kind == ERROR_INVALID && code == 200 && *limit > 1) {
+                        *limit /= 2;
+                        continue;
+                }
+                if (r < 0 || error.kind != ERROR_NONE)
+                        return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
+
+                metadata = json_get(*ret, "metadata", json_type_object);
+                return text_set(next, json_get_text(metadata, "continue") ?: "");
+        }
 }
 
 static int list_as(Session *session, const KubePath *path, const char *accept, SessionItem on_item,
@@ -574,18 +560,38 @@ static bool serves(json_object *list, const char *resource) {
         return false;
 }
 
+/* What the server serves of a version of a group, asked once; *ret is borrowed, and NULL if it has none. */
+static int session_discover(Session *session, const KubePath *path, json_object **ret,
+                            Error *reterr) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(json_object_put_p) json_object *list = NULL;
+        char key[256];
+        int r;
+
+        (void) snprintf(key, sizeof(key), "%s/%s", path->group, path->version);
+        if (json_object_object_get_ex(session->discovered, key, ret))
+                return 0;
+
+        r = session_get(session, path, &list, &error);
+        if (error.kind != ERROR_NONE && error.kind != ERROR_NOT_FOUND)
+                return error_copy(reterr, &error);
+        if (r < 0 && error.kind == ERROR_NONE)
+                return r;
+
+        *ret = list;
+        return list ? patch_add(session->discovered, key, take_ptr(list))
+                    : patch_add_null(session->discovered, key);
+}
+
 int session_find_version(Session *session, const char *group, const char *const *versions,
                          const char *resource, const char **ret, Error *reterr) {
         for (; *versions; versions++) {
                 const KubePath path = { .group = group, .version = *versions };
-                cleanup(json_object_put_p) json_object *list = NULL;
-                cleanup(error_done) Error error = ERROR_INIT;
+                json_object *list = NULL;
                 int r;
 
-                r = session_get(session, &path, &list, &error);
-                if (error.kind != ERROR_NONE && error.kind != ERROR_NOT_FOUND)
-                        return error_copy(reterr, &error);
-                if (r < 0 && error.kind == ERROR_NONE)
+                r = session_discover(session, &path, &list, reterr);
+                if (r < 0)
                         return r;
                 if (serves(list, resource)) {
                         *ret = *versions;

@@ -6,9 +6,8 @@
  *
  * A command is straight-line code: each function sends its request and runs the loop until it is
  * answered. What ends a command early (SIGINT, SIGTERM, --timeout) ends the function that waits with
- * ERROR_CANCELED or ERROR_TIMEOUT, and each one after it at once, so that nothing more is sent; unless
- * session_resume() allows what still has to be cleared up. A write that was sent gets two seconds more, so
- * that it is known whether it was done. The kinds of other errors are those of
+ * ERROR_CANCELED or ERROR_TIMEOUT, and each one after it at once, so that nothing more is sent. A write that
+ * was sent gets two seconds more, so that it is known whether it was done. The kinds of other errors are those of
  * agent/kube/client.h. A negative return with an unset error is a local failure.
  */
 
@@ -58,8 +57,6 @@ KubeClient *session_client(const Session *session);
  * server refuses because it is busy (Retry-After) is sent again, a few times. */
 int session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr);
 int session_create(Session *session, const KubePath *path, json_object *body, json_object **ret,
-                   Error *reterr);
-int session_update(Session *session, const KubePath *path, json_object *body, json_object **ret,
                    Error *reterr);
 /* content_type: KUBE_MERGE_PATCH ... */
 int session_patch(Session *session, const KubePath *path, const char *content_type,
@@ -119,9 +116,6 @@ int session_pause(Session *session, uint64_t usec, Error *reterr);
 
 /* SIGINT, SIGTERM or the timeout came. */
 bool session_is_ended(const Session *session);
-
-/* Requests are sent again for at most that long; the next signal ends that too. */
-int session_resume(Session *session, uint64_t timeout_usec);
 
 /* Prints the error and returns the exit status that it means: EXIT_STATUS_FAILED, EXIT_STATUS_TIMEOUT or
  * EXIT_STATUS_SIGNAL + number, or r for a local failure (the error is unset). */

@@ -228,6 +228,143 @@ static void test_next_nodes(void **state) {
                         fail_msg("row %zu", i);
 }
 
+/* clang-format off */
+#define GONE PRELOAD_ABSENT
+#define DONE PRELOAD_SUCCEEDED
+#define BAD PRELOAD_FAILED
+
+/* Of two images. */
+static const struct {
+        PreloadMode mode;
+        struct {
+                PreloadPhase phase; /* in the NodeImage */
+                int version;        /* of the request that is waited for; 0: none */
+                PreloadPhase outcome;
+        } of[2];
+        bool has_begun, is_unregistered, is_over;
+        const char *refusal;
+        bool has_job_ended; /* that of the second image; there are none otherwise */
+        PreloadNodeState state;
+        const char *message; /* NULL: none */
+} nodes[] = {
+        { PRELOAD_PULL, .state = PRELOAD_NODE_IDLE },
+        { PRELOAD_PULL, .has_begun = true, .state = PRELOAD_NODE_RUNNING },
+        { PRELOAD_PULL, { { PRELOAD_PULLING, 1, GONE } }, .state = PRELOAD_NODE_RUNNING },
+        { PRELOAD_PULL, { { DONE, 1, DONE }, { PRELOAD_PULLING, 1, GONE } }, .state = PRELOAD_NODE_RUNNING },
+        { PRELOAD_PULL, { { DONE, 1, DONE }, { DONE, 1, DONE } }, .state = PRELOAD_NODE_DONE },
+        { PRELOAD_PULL, { { DONE, 1, DONE }, { BAD, 1, BAD } }, .state = PRELOAD_NODE_FAILED,
+          .message = "Failed: without a reason" },
+        { PRELOAD_PULL, .is_unregistered = true, .state = PRELOAD_NODE_FAILED,
+          .message = "NoNodeImage: no agent has registered the node" },
+        { PRELOAD_PULL, { { DONE, 1, DONE }, { DONE, 1, DONE } }, .refusal = "NodeGone: x",
+          .state = PRELOAD_NODE_FAILED, .message = "NodeGone: x" },
+        { PRELOAD_PULL, .is_over = true, .state = PRELOAD_NODE_DONE },
+        { PRELOAD_PULL, { { DONE, 1, DONE } }, .has_job_ended = true, .state = PRELOAD_NODE_FAILED,
+          .message = "NotTaken: the ImagePullJob ended without this node" },
+        { PRELOAD_WATCH, .state = PRELOAD_NODE_UNCONCERNED },
+        { PRELOAD_WATCH, .is_unregistered = true, .state = PRELOAD_NODE_UNCONCERNED,
+          .message = "NoNodeImage: no agent has registered the node" },
+        { PRELOAD_WATCH, { { PRELOAD_PULLING, 1, GONE } }, .state = PRELOAD_NODE_RUNNING },
+        { PRELOAD_WATCH, { { DONE, 1, DONE } }, .state = PRELOAD_NODE_DONE },
+        { PRELOAD_WITHDRAW, .state = PRELOAD_NODE_UNCONCERNED },
+        { PRELOAD_WITHDRAW, .has_begun = true, .state = PRELOAD_NODE_DONE },
+        { PRELOAD_WITHDRAW, { { PRELOAD_PULLING, 0, GONE } }, .state = PRELOAD_NODE_IDLE },
+        { PRELOAD_WITHDRAW, { { GONE, 0, GONE }, { PRELOAD_PULLING, 0, GONE } }, .has_begun = true,
+          .state = PRELOAD_NODE_RUNNING },
+};
+/* clang-format on */
+
+static void test_nodes(void **state) {
+        (void) state;
+        for (size_t i = 0; i < sizeof(nodes) / sizeof(nodes[0]); i++) {
+                PreloadEntry shown[2];
+                PreloadPull pulls[2];
+                const PreloadJob jobs[2] = { { .has_ended = false }, { .has_ended = true } };
+                const PreloadNodeView view = {
+                        .mode = nodes[i].mode,
+                        .n_images = 2,
+                        .entries = shown,
+                        .pulls = pulls,
+                        .jobs = nodes[i].has_job_ended ? jobs : NULL,
+                        .refusal = nodes[i].refusal,
+                        .is_registered = !nodes[i].is_unregistered,
+                        .has_begun = nodes[i].has_begun,
+                        .is_over = nodes[i].is_over,
+                };
+                const char *message;
+
+                for (size_t k = 0; k < 2; k++) {
+                        shown[k] = (PreloadEntry){ .phase = nodes[i].of[k].phase };
+                        pulls[k] = (PreloadPull){ .version = nodes[i].of[k].version ?: -1,
+                                                  .outcome = nodes[i].of[k].outcome };
+                }
+                message = preload_node_message(&view);
+                if (preload_node_state(&view) != nodes[i].state ||
+                    (message ? !nodes[i].message || strcmp(message, nodes[i].message) != 0
+                             : nodes[i].message != NULL))
+                        fail_msg("row %zu: state %d, %s", i, preload_node_state(&view),
+                                 message ?: "no message");
+        }
+}
+
+/* clang-format off */
+/* What the NodeImage shows after a request of version 3. */
+static const struct {
+        struct {
+                PreloadPhase phase;
+                int version;
+        } shown[3];
+        PreloadPhase outcome;
+} pulls_shown[] = {
+        { { { BAD, 2 }, { PRELOAD_WAITING, 3 } }, GONE },
+        { { { BAD, 2 }, { DONE, 2 } }, GONE },
+        { { { PRELOAD_WAITING, 3 }, { DONE, 3 } }, DONE },
+        { { { PRELOAD_WAITING, 3 }, { BAD, 3 } }, BAD },
+        { { { PRELOAD_WAITING, 3 }, { GONE, 0 } }, BAD },
+        { { { GONE, 0 }, { PRELOAD_WAITING, 3 }, { DONE, 4 } }, DONE },
+        { { { DONE, 3 }, { BAD, 4 } }, DONE },
+};
+/* clang-format on */
+
+static void test_pulls(void **state) {
+        (void) state;
+        for (size_t i = 0; i < sizeof(pulls_shown) / sizeof(pulls_shown[0]); i++) {
+                PreloadPull pull = PRELOAD_PULL_INIT;
+
+                assert_int_equal(preload_pull_begin(&pull, &(PreloadEntry){ .next_version = 3 },
+                                                    true),
+                                 0);
+                for (size_t k = 0; k < 3 && (k < 2 || pulls_shown[i].shown[k].version > 0); k++)
+                        assert_int_equal(preload_pull_take(
+                                                 &pull,
+                                                 &(PreloadEntry){
+                                                         .phase = pulls_shown[i].shown[k].phase,
+                                                         .version =
+                                                                 pulls_shown[i].shown[k].version }),
+                                         0);
+                if (pull.outcome != pulls_shown[i].outcome)
+                        fail_msg("row %zu: %d", i, pull.outcome);
+                free(pull.message);
+        }
+}
+
+static void test_job(void **state) {
+        cleanup(json_object_put_p) json_object *names = json_object_new_array();
+        cleanup(json_object_put_p) json_object *job = NULL;
+
+        (void) state;
+        json_object_array_add(names, json_object_new_string("node-1"));
+        job = preload_job_make("v1beta1", "r.io/app:2", &with_secrets, "25%",
+                               json_object_get(names));
+        assert_json(
+                "job", job,
+                "{'spec': {'selector': {'names': ['node-1']}, 'completionPolicy': {'type': 'Always', "
+                "'ttlSecondsAfterFinished': 60}, 'image': 'r.io/app:2', 'parallelism': '25%', "
+                "'pullSecrets': ['one', 'two']}, 'metadata': {'generateName': 'preload-', 'labels': "
+                "{'app.kubernetes.io/managed-by': 'kubectl-inplace'}}, 'apiVersion': "
+                "'apps.kruise.io/v1beta1', 'kind': 'ImagePullJob'}");
+}
+
 static void test_reasons(void **state) {
         cleanup(preload_reasons_done) PreloadReasons reasons = PRELOAD_REASONS_INIT;
         cleanup(free_p) char *text = NULL, *empty = NULL;
@@ -275,6 +412,9 @@ int main(void) {
                 cmocka_unit_test(test_one_of_a_name_is_withdrawn_at_a_time),
                 cmocka_unit_test(test_secrets),
                 cmocka_unit_test(test_next_nodes),
+                cmocka_unit_test(test_nodes),
+                cmocka_unit_test(test_pulls),
+                cmocka_unit_test(test_job),
                 cmocka_unit_test(test_reasons),
                 cmocka_unit_test(test_names),
         };
