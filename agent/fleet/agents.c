@@ -115,11 +115,9 @@ static int read_trouble(json_object *pod, NodeAgent *agent) {
                 return 0;
 
         free(take_ptr(agent->trouble));
-        if (asprintf(&agent->trouble, "%s%s%s", reason ?: "it is not ready", message ? ": " : "",
-                     message ?: "") < 0) {
-                agent->trouble = NULL;
+        if (text_format(&agent->trouble, "%s%s%s", reason ?: "it is not ready", message ? ": " : "",
+                        message ?: "") < 0)
                 return -ENOMEM;
-        }
 
         return 0;
 }
@@ -138,11 +136,9 @@ static int on_pod(json_object *pod, void *userdata) {
         r = agents_obtain(agents, node, &agent);
         if (r < 0)
                 return r;
-        if (asprintf(&name, "%s/%s", object_text(pod, "metadata.namespace") ?: "",
-                     object_name(pod)) < 0) {
-                name = NULL;
+        if (text_format(&name, "%s/%s", object_text(pod, "metadata.namespace") ?: "",
+                        object_name(pod)) < 0)
                 return -ENOMEM;
-        }
 
         agent->has_pod = true;
         free(agent->pod);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/text.h"
 #include "agent/ctl/terminal.h"
 #include "agent/ctl/view.h"
 #include "agent/document/json-patch.h"
@@ -120,11 +121,9 @@ static int report_group(Doctor *doctor, const DoctorGroup *group) {
         cleanup(free_p) char *names = doctor_group_names(group, NODES_SHOWN);
         cleanup(free_p) char *subject = NULL;
 
-        if (!names || asprintf(&subject, "%zu node%s (%s)", group->n_nodes,
-                               group->n_nodes == 1 ? "" : "s", names) < 0) {
-                subject = NULL;
+        if (!names || text_format(&subject, "%zu node%s (%s)", group->n_nodes,
+                                  group->n_nodes == 1 ? "" : "s", names) < 0)
                 return -ENOMEM;
-        }
 
         return add_problem(doctor, subject, group->message, group->advice);
 }

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "agent/base/text.h"
 #include "agent/base/rfc3339.h"
 #include "agent/ctl/format.h"
 #include "agent/ctl/status-rows.h"
@@ -59,7 +60,8 @@ static void images_done(Images *images) {
 static char *reference_of(const StatusRow *row) {
         char *text;
 
-        if (asprintf(&text, "%s%s%s", row->image, strchr(row->tag, ':') ? "@" : ":", row->tag) < 0)
+        if (text_format(&text, "%s%s%s", row->image, strchr(row->tag, ':') ? "@" : ":", row->tag) <
+            0)
                 return NULL;
 
         return text;

@@ -13,10 +13,8 @@
 #include "agent/document/json-reader.h"
 
 static int choose_pod(const char *name, PodChoice *choice) {
-        if (asprintf(&choice->fields, "metadata.name=%s", name) < 0) {
-                choice->fields = NULL;
+        if (text_format(&choice->fields, "metadata.name=%s", name) < 0)
                 return -ENOMEM;
-        }
 
         return 0;
 }

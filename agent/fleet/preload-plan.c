@@ -494,6 +494,25 @@ const char *preload_node_message(const PreloadNodeView *node) {
         return NULL;
 }
 
+void preload_image_count(const PreloadNodeView *node, size_t i, PreloadImageCounts *counts) {
+        const PreloadPull *pull = &node->pulls[i];
+        PreloadNodeState state = preload_node_state(node);
+
+        if (state == PRELOAD_NODE_UNCONCERNED)
+                return;
+
+        counts->n_nodes++;
+        if (pull->outcome == PRELOAD_SUCCEEDED)
+                counts->n_done++;
+        else if (state == PRELOAD_NODE_FAILED)
+                counts->n_failed++;
+        else if (pull->version >= 0)
+                counts->n_running++;
+        if (pull->version >= 0)
+                counts->percent +=
+                        pull->outcome == PRELOAD_SUCCEEDED ? 100 : node->entries[i].percent;
+}
+
 static json_object *make_secrets(const PreloadTerms *terms) {
         cleanup(json_object_put_p) json_object *list = json_object_new_array();
 
@@ -580,8 +599,8 @@ static int name_node(struct PreloadReason *reason, const char *node) {
 
         if (++reason->n_nodes > NODES_NAMED + 1)
                 return 0;
-        if (asprintf(&nodes, "%s%s%s", reason->nodes, reason->n_nodes > 1 ? ", " : "",
-                     reason->n_nodes > NODES_NAMED ? "..." : node) < 0)
+        if (text_format(&nodes, "%s%s%s", reason->nodes, reason->n_nodes > 1 ? ", " : "",
+                        reason->n_nodes > NODES_NAMED ? "..." : node) < 0)
                 return -ENOMEM;
 
         free(reason->nodes);

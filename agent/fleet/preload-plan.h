@@ -127,6 +127,14 @@ const char *preload_node_state_to_string(PreloadNodeState state);
 /* Why it has failed, or what it waits for; NULL: nothing is said. Borrowed from the view. */
 const char *preload_node_message(const PreloadNodeView *node);
 
+typedef struct PreloadImageCounts {
+        size_t n_nodes, n_done, n_running, n_failed;
+        int64_t percent; /* of those that are pulled, together */
+} PreloadImageCounts;
+
+/* Counts one of a node's images, unless the node is unconcerned. */
+void preload_image_count(const PreloadNodeView *node, size_t i, PreloadImageCounts *counts);
+
 /* An ImagePullJob in that version of its API, owned by the caller. names: of nodes, taken over. NULL: no
  * memory. */
 json_object *preload_job_make(const char *version, const char *image, const PreloadTerms *terms,

@@ -200,18 +200,6 @@ static int on_gone(const KubeObject *object, void *userdata) {
         return node ? text_set(&node->refusal, "NodeGone: its NodeImage was deleted") : 0;
 }
 
-static int on_job(const KubeObject *object, void *userdata) {
-        Preload *preload = userdata;
-        json_object *status = json_get(object->json, "status", json_type_object);
-
-        for (size_t i = 0; i < preload->n_images; i++)
-                if (strcmp(preload->jobs[i].uid, object->uid) == 0 &&
-                    json_get_filled(status, "completionTime"))
-                        preload->jobs[i].has_ended = true;
-
-        return 0;
-}
-
 static int on_job_gone(const KubeObject *object, void *userdata) {
         Preload *preload = userdata;
 
@@ -220,6 +208,12 @@ static int on_job_gone(const KubeObject *object, void *userdata) {
                         preload->jobs[i].has_ended = true;
 
         return 0;
+}
+
+static int on_job(const KubeObject *object, void *userdata) {
+        json_object *status = json_get(object->json, "status", json_type_object);
+
+        return json_get_filled(status, "completionTime") ? on_job_gone(object, userdata) : 0;
 }
 
 static PreloadNodeView view_of(const PreloadNode *node) {
@@ -392,37 +386,18 @@ static const TableColumn columns[] = {
 
 #define N_COLUMNS (sizeof(columns) / sizeof(columns[0]))
 
-typedef struct ImageCounts {
-        size_t n_nodes, n_done, n_running, n_failed;
-        int64_t percent; /* of those that are pulled, together */
-} ImageCounts;
-
-static void count_image(const PreloadNode *node, size_t i, ImageCounts *counts) {
-        const PreloadPull *pull = &node->pulls[i];
-
-        counts->n_nodes++;
-        if (pull->outcome == PRELOAD_SUCCEEDED)
-                counts->n_done++;
-        else if (node_state(node) == PRELOAD_NODE_FAILED)
-                counts->n_failed++;
-        else if (pull->version >= 0)
-                counts->n_running++;
-        if (pull->version >= 0)
-                counts->percent +=
-                        pull->outcome == PRELOAD_SUCCEEDED ? 100 : node->entries[i].percent;
-}
-
 static int add_row(const Preload *preload, size_t i, Table *table) {
-        ImageCounts counts = { .n_nodes = 0 };
+        PreloadImageCounts counts = { .n_nodes = 0 };
         char numbers[4][24], percent[24] = "-";
         const char *cells[N_COLUMNS] = {
                 preload->request->images[i], numbers[0], numbers[1], numbers[2], numbers[3], percent
         };
 
-        for (size_t k = 0; k < preload->n_nodes; k++)
-                if (node_state(preload->nodes[k]) != PRELOAD_NODE_UNCONCERNED)
-                        count_image(preload->nodes[k], i, &counts);
+        for (size_t k = 0; k < preload->n_nodes; k++) {
+                PreloadNodeView view = view_of(preload->nodes[k]);
 
+                preload_image_count(&view, i, &counts);
+        }
         for (size_t k = 0; k < sizeof(numbers) / sizeof(numbers[0]); k++)
                 (void) snprintf(numbers[k], sizeof(numbers[k]), "%zu",
                                 (const size_t[]){ counts.n_nodes, counts.n_done, counts.n_running,

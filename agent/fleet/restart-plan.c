@@ -192,11 +192,9 @@ int restart_plan_read(json_object *request, RestartEnd *ret_end, char **ret_why)
         *ret_end = RESTART_FAILED;
         if (!failed)
                 return text_copy(message, ret_why);
-        if (asprintf(ret_why, "container %s: %s", json_get_text(failed, "name") ?: "",
-                     json_get_filled(failed, "message") ?: message ?: "it was not restarted") < 0) {
-                *ret_why = NULL;
+        if (text_format(ret_why, "container %s: %s", json_get_text(failed, "name") ?: "",
+                     json_get_filled(failed, "message") ?: message ?: "it was not restarted") < 0)
                 return -ENOMEM;
-        }
 
         return 0;
 }

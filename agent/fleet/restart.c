@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/text.h"
 #include "agent/base/random.h"
 #include "agent/ctl/terminal.h"
 #include "agent/ctl/view.h"
@@ -301,10 +302,8 @@ static int wait_ready(Restarts *restarts, const PodRestart *restart, Error *rete
                                .on_object = on_readiness,
                                .on_gone = on_readiness_gone };
 
-        if (asprintf(&fields, "metadata.name=%s", restart->pod) < 0) {
-                fields = NULL;
+        if (text_format(&fields, "metadata.name=%s", restart->pod) < 0)
                 return -ENOMEM;
-        }
 
         watch.fields = fields;
         return session_wait(restarts->session,

@@ -174,8 +174,8 @@ static int print_sum(const Sum *sum, const char *awaited, size_t width) {
         cleanup(free_p) char *safe = NULL;
         cleanup(free_p) char *cut = NULL;
 
-        if (asprintf(&line, "%zu of %zu pods updated%s%s", sum->n_updated, sum->n_pods,
-                     awaited ? "; waiting " : "", awaited ? awaited : "") < 0) {
+        if (text_format(&line, "%zu of %zu pods updated%s%s", sum->n_updated, sum->n_pods,
+                        awaited ? "; waiting " : "", awaited ? awaited : "") < 0) {
                 line = NULL;
                 return -ENOMEM;
         }

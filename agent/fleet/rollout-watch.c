@@ -118,10 +118,8 @@ static int follow(RolloutWatch *watch) {
         SessionWatch watches[SESSION_WATCHES_MAX];
         size_t n = 0;
 
-        if (asprintf(&field, "metadata.name=%s", watch->path.name) < 0) {
-                field = NULL;
+        if (text_format(&field, "metadata.name=%s", watch->path.name) < 0)
                 return -ENOMEM;
-        }
         if (forget(&watch->view.owned) < 0 || forget(&watch->view.pods) < 0 ||
             forget(&watch->view.budgets) < 0)
                 return -ENOMEM;

@@ -126,19 +126,10 @@ static int session_connect(Session *session, const SessionOptions *options, Erro
                                                           .context = options->context },
                                     reterr);
 
-        if (asprintf(&usual, "%s/.kube/config", home ?: "") < 0) {
-                usual = NULL;
+        if (text_format(&usual, "%s/.kube/config", home ?: "") < 0)
                 return -ENOMEM;
-        }
 
         return connect_with_list(session, options->context, list && list[0] ? list : usual, reterr);
-}
-
-static int set_namespace(Session *session, const char *name) {
-        const KubeAccess *access = kube_client_access(session->client);
-
-        session->namespace = strdup(name ?: kube_access_namespace(access) ?: "default");
-        return session->namespace ? 0 : -ENOMEM;
 }
 
 int session_new(const SessionOptions *options, Session **ret, Error *reterr) {
@@ -168,9 +159,11 @@ int session_new(const SessionOptions *options, Session **ret, Error *reterr) {
         r = session_connect(session, options, reterr);
         if (r < 0)
                 return r;
-        r = set_namespace(session, options->namespace);
-        if (r < 0)
-                return r;
+        session->namespace = strdup(
+                options->namespace ?: kube_access_namespace(kube_client_access(session->client))
+                                   ?: "default");
+        if (!session->namespace)
+                return -ENOMEM;
 
         *ret = take_ptr(session);
         return 0;
@@ -396,11 +389,9 @@ static int format_write(const Session *session, const KubePath *path, char **ret
         KubePath complete = *path;
 
         if (session->is_dry_run) {
-                if (asprintf(&query, "%s%sdryRun=All", path->query ?: "", path->query ? "&" : "") <
-                    0) {
-                        query = NULL;
+                if (text_format(&query, "%s%sdryRun=All", path->query ?: "",
+                                path->query ? "&" : "") < 0)
                         return -ENOMEM;
-                }
                 complete.query = query;
         }
 
@@ -442,24 +433,28 @@ int session_get(Session *session, const KubePath *path, json_object **ret, Error
 
 int session_create(Session *session, const KubePath *path, json_object *body, json_object **ret,
                    Error *reterr) {
-        KubeRequest request = { .verb = "create", .method = "POST", .content_type = KUBE_JSON };
-
-        return session_write(session, &request, path, body, ret, reterr);
+        return session_write(session,
+                             &(KubeRequest){ .verb = "create",
+                                             .method = "POST",
+                                             .content_type = KUBE_JSON },
+                             path, body, ret, reterr);
 }
 
 int session_patch(Session *session, const KubePath *path, const char *content_type,
                   json_object *body, json_object **ret, Error *reterr) {
-        KubeRequest request = { .verb = "patch", .method = "PATCH", .content_type = content_type };
-
-        return session_write(session, &request, path, body, ret, reterr);
+        return session_write(session,
+                             &(KubeRequest){ .verb = "patch",
+                                             .method = "PATCH",
+                                             .content_type = content_type },
+                             path, body, ret, reterr);
 }
 
 int session_delete(Session *session, const KubePath *path, json_object *options, Error *reterr) {
-        KubeRequest request = { .verb = "delete",
-                                .method = "DELETE",
-                                .content_type = options ? KUBE_JSON : NULL };
-
-        return session_write(session, &request, path, options, /* ret= */ NULL, reterr);
+        return session_write(session,
+                             &(KubeRequest){ .verb = "delete",
+                                             .method = "DELETE",
+                                             .content_type = options ? KUBE_JSON : NULL },
+                             path, options, /* ret= */ NULL, reterr);
 }
 
 /* "labelSelector=app%3Dweb&limit=500&continue=..." */
@@ -473,11 +468,9 @@ static int format_page(const KubePath *path, unsigned limit, const char *next, c
         if (r < 0)
                 return r;
 
-        if (asprintf(&query, "%s%slimit=%u%s%s", path->query ?: "", path->query ? "&" : "", limit,
-                     next[0] ? "&continue=" : "", escaped) < 0) {
-                query = NULL;
+        if (text_format(&query, "%s%slimit=%u%s%s", path->query ?: "", path->query ? "&" : "",
+                        limit, next[0] ? "&continue=" : "", escaped) < 0)
                 return -ENOMEM;
-        }
 
         page.query = query;
         return kube_path_format(&page, ret);
@@ -603,18 +596,12 @@ int session_find_version(Session *session, const char *group, const char *const 
         return 0;
 }
 
-static json_object *make_review(void) {
-        static const char text[] =
-                "{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"SelfSubjectReview\"}";
-
-        return json_tokener_parse(text);
-}
-
 const char *session_user(Session *session) {
         static const KubePath path = { .group = "authentication.k8s.io",
                                        .version = "v1",
                                        .resource = "selfsubjectreviews" };
-        cleanup(json_object_put_p) json_object *review = make_review();
+        cleanup(json_object_put_p) json_object *review = json_tokener_parse(
+                "{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"SelfSubjectReview\"}");
         cleanup(json_object_put_p) json_object *answer = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
         json_object *status;

@@ -261,7 +261,7 @@ static int compare_members(json_object *a, json_object *b, const char *path, cha
 
                 if (is_ignored(path, key))
                         continue;
-                if (asprintf(&inner, "%s%s%s", path, *path ? "." : "", key) < 0)
+                if (text_format(&inner, "%s%s%s", path, *path ? "." : "", key) < 0)
                         return -ENOMEM;
                 r = compare_values(value, json_object_object_get(b, key), inner, ret);
                 if (r < 0 || *ret)
@@ -279,7 +279,7 @@ static int compare_items(json_object *a, json_object *b, const char *path, char 
         for (size_t i = 0; i < json_object_array_length(a) && r == 0 && !*ret; i++) {
                 cleanup(free_p) char *inner = NULL;
 
-                if (asprintf(&inner, "%s[%zu]", path, i) < 0)
+                if (text_format(&inner, "%s[%zu]", path, i) < 0)
                         return -ENOMEM;
                 r = compare_values(json_object_array_get_idx(a, i), json_object_array_get_idx(b, i),
                                    inner, ret);
