@@ -202,8 +202,7 @@ static void test_state(void **unused) {
                 assert_int_equal(kruise_plan(&view, record, &step), 0);
                 if (step.action != row->action ||
                     (row->message && !strstr(step.message ?: "", row->message)))
-                        fail_msg("row %zu: action %d, \"%s\"", i, step.action,
-                                 step.message ?: "");
+                        fail_msg("row %zu: action %d, \"%s\"", i, step.action, step.message ?: "");
         }
 }
 

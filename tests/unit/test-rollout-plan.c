@@ -673,10 +673,8 @@ static void test_record(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_plan),
-                cmocka_unit_test(test_lost),
-                cmocka_unit_test(test_begin),
-                cmocka_unit_test(test_undo),
+                cmocka_unit_test(test_plan),   cmocka_unit_test(test_lost),
+                cmocka_unit_test(test_begin),  cmocka_unit_test(test_undo),
                 cmocka_unit_test(test_record),
         };
 
