@@ -439,7 +439,7 @@ static int print_document(const Restarts *restarts) {
 
 static int restart_all(Restarts *restarts, Error *reterr) {
         static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
-        size_t size;
+        size_t size = 0;
         int r;
 
         r = session_find_version(restarts->session, "apps.kruise.io", versions,
@@ -452,7 +452,9 @@ static int restart_all(Restarts *restarts, Error *reterr) {
                                  "inplaced, or install OpenKruise",
                                  session_target(restarts->session));
 
-        r = read_targets(restarts, reterr) ?: get_batch_size(restarts, &size, reterr);
+        r = read_targets(restarts, reterr);
+        if (r >= 0)
+                r = get_batch_size(restarts, &size, reterr);
         return r < 0 ? r : run_batches(restarts, size, reterr);
 }
 

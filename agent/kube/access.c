@@ -177,7 +177,7 @@ static int file_check(const AccessFile *file, char *text, Error *reterr) {
 static int read_now(AccessFile *file, char **ret, Error *reterr) {
         cleanup(access_text_done) char *text = NULL;
         cleanup(close_p) int fd = -1;
-        size_t size;
+        size_t size = 0;
         int r;
 
         r = file_open(file->path, &file->status, &fd);
@@ -650,7 +650,7 @@ static int add_made(CredentialSource *source, KubeCredentials *credentials, Erro
                 .proxy = credentials->proxy,
                 .config = source->spec.exec.cluster_config,
         };
-        const ExecCredential *made;
+        const ExecCredential *made = NULL;
         int r;
 
         r = access_exec_get(source->exec, &cluster, &made, reterr);

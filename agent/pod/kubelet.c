@@ -158,7 +158,7 @@ static int answer_by_lease(Kubelet *kubelet, const Lease *lease) {
 static int on_lease(const KubeReply *reply, const Error *error, void *userdata) {
         cleanup(error_done) Error ignored = ERROR_INIT;
         Kubelet *kubelet = userdata;
-        Lease lease;
+        Lease lease = { .renewed_sec = NEVER_SEC };
         int r = 0;
 
         if (!error)
