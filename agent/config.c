@@ -93,23 +93,19 @@ static int give_all(const char *text, size_t size, const Reader *reader, Error *
 
 static int read_text(int fd, char **ret, size_t *ret_size, Error *reterr) {
         cleanup(free_p) char *text = malloc(CONFIG_SIZE_MAX + 1);
-        size_t size = 0;
-        ssize_t n;
+        ssize_t size;
 
         if (!text)
                 return -ENOMEM;
 
-        do {
-                n = read(fd, text + size, CONFIG_SIZE_MAX + 1 - size);
-                size += n > 0 ? (size_t) n : 0;
-        } while (n > 0 && size <= CONFIG_SIZE_MAX);
-        if (n < 0)
-                return error_set(reterr, ERROR_INVALID, "%s", strerror(errno));
+        size = file_read(fd, text, CONFIG_SIZE_MAX + 1);
+        if (size < 0)
+                return error_set(reterr, ERROR_INVALID, "%s", strerror((int) -size));
         if (size > CONFIG_SIZE_MAX)
                 return error_set(reterr, ERROR_INVALID, "larger than 1 MiB");
 
         *ret = take_ptr(text);
-        *ret_size = size;
+        *ret_size = (size_t) size;
         return 0;
 }
 

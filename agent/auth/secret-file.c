@@ -40,6 +40,7 @@ int secret_file_read(const char *path, SecretFile *ret, Error *reterr) {
         cleanup(secret_file_done) SecretFile file = SECRET_FILE_INIT;
         cleanup(close_p) int fd = -1;
         struct stat status;
+        ssize_t size;
         int r;
 
         r = file_open(path, &status, &fd);
@@ -55,18 +56,11 @@ int secret_file_read(const char *path, SecretFile *ret, Error *reterr) {
         if (!file.text)
                 return -ENOMEM;
 
-        while (file.size < (size_t) status.st_size) {
-                ssize_t n = read(fd, file.text + file.size, (size_t) status.st_size - file.size);
+        size = file_read(fd, file.text, (size_t) status.st_size);
+        if (size < 0)
+                return refuse_errno(reterr, path, (int) -size);
 
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n < 0)
-                        return refuse_errno(reterr, path, errno);
-                if (n == 0)
-                        break;
-                file.size += (size_t) n;
-        }
-
+        file.size = (size_t) size;
         *ret = file;
         file = SECRET_FILE_INIT;
         return 0;

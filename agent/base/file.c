@@ -32,6 +32,34 @@ int file_open(const char *path, struct stat *ret_status, int *ret_fd) {
         return 0;
 }
 
+ssize_t file_read(int fd, char *buffer, size_t size) {
+        size_t n_read = 0;
+
+        while (n_read < size) {
+                ssize_t n = read(fd, buffer + n_read, size - n_read);
+
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0)
+                        return -errno;
+                if (n == 0)
+                        break;
+                n_read += (size_t) n;
+        }
+
+        return (ssize_t) n_read;
+}
+
+static bool is_same_time(struct timespec before, struct timespec now) {
+        return before.tv_sec == now.tv_sec && before.tv_nsec == now.tv_nsec;
+}
+
+bool file_is_same(const struct stat *before, const struct stat *now) {
+        return before->st_dev == now->st_dev && before->st_ino == now->st_ino &&
+               before->st_size == now->st_size && is_same_time(before->st_mtim, now->st_mtim) &&
+               is_same_time(before->st_ctim, now->st_ctim);
+}
+
 int file_create(const char *path, mode_t mode, int *ret_fd) {
         cleanup(close_p) int fd = -1;
 

@@ -8,7 +8,15 @@
  * written into it. Failures are negative errnos.
  */
 
+#include <stdbool.h>
 #include <sys/stat.h>
+#include <sys/types.h>
+
+/* Fills the buffer, or reads to the end of the file: the number of bytes. */
+ssize_t file_read(int fd, char *buffer, size_t size);
+
+/* Nothing shows that the file has been written to or replaced since. */
+bool file_is_same(const struct stat *before, const struct stat *now);
 
 /* Opens for reading what is a regular file, also behind a link. -EINVAL for anything else. */
 int file_open(const char *path, struct stat *ret_status, int *ret_fd);

@@ -84,21 +84,6 @@ static void access_file_done(AccessFile *file) {
         *file = ACCESS_FILE_INIT;
 }
 
-/* Reads it next time even if it looks the same. */
-static void access_file_forget(AccessFile *file) {
-        file->is_known = false;
-}
-
-static bool is_same_time(const struct timespec *one, const struct timespec *other) {
-        return one->tv_sec == other->tv_sec && one->tv_nsec == other->tv_nsec;
-}
-
-static bool is_same(const struct stat *one, const struct stat *other) {
-        return one->st_dev == other->st_dev && one->st_ino == other->st_ino &&
-               one->st_size == other->st_size && is_same_time(&one->st_mtim, &other->st_mtim) &&
-               is_same_time(&one->st_ctim, &other->st_ctim);
-}
-
 /* It may be written again without its times showing it. */
 static bool is_just_changed(const struct stat *status) {
         const struct timespec *changed = &status->st_ctim;
@@ -124,30 +109,21 @@ static int refuse_text(const AccessFile *file, const char *why, Error *reterr) {
 /* *ret_size: what was there, which may have become less since its size was asked. */
 static int read_all(const AccessFile *file, int fd, size_t size, char **ret, size_t *ret_size,
                     Error *reterr) {
-        cleanup(free_p) char *text = NULL;
-        size_t n_read = 0;
+        char *text = calloc(size + 1, 1);
+        ssize_t n;
 
-        text = malloc(size + 1);
         if (!text)
                 return -ENOMEM;
 
-        while (n_read < size) {
-                ssize_t n = read(fd, text + n_read, size - n_read);
-
-                if (n < 0) {
-                        int number = errno;
-
-                        explicit_bzero(text, n_read);
-                        return refuse_file(file, number, reterr);
-                }
-                if (n == 0)
-                        break;
-                n_read += (size_t) n;
+        n = file_read(fd, text, size);
+        if (n < 0) {
+                explicit_bzero(text, size);
+                free(text);
+                return refuse_file(file, (int) -n, reterr);
         }
 
-        text[n_read] = '\0';
-        *ret = take_ptr(text);
-        *ret_size = n_read;
+        *ret = text;
+        *ret_size = (size_t) n;
         return 0;
 }
 
@@ -222,7 +198,8 @@ static int access_file_read(AccessFile *file, Error *reterr) {
 
         if (!file->path)
                 return 0;
-        if (file->is_known && stat(file->path, &status) == 0 && is_same(&status, &file->status))
+        if (file->is_known && stat(file->path, &status) == 0 &&
+            file_is_same(&status, &file->status))
                 return file_report(file, reterr);
 
         file->is_known = false;
@@ -256,8 +233,8 @@ typedef struct AccessExec {
         Program *program;
         ExecCredential credential;
         bool has_credential;
-        bool is_refused; /* by the server */
-        unsigned generation;
+        bool is_refused;     /* by the server */
+        unsigned generation; /* differs if the certificate does */
         Error error;         /* of the last run; unset if it succeeded */
         unsigned n_failures; /* in a row: runs that failed, or made what was soon refused */
         uint64_t ended_usec; /* the last run */
@@ -301,15 +278,6 @@ static AccessExec *access_exec_free(AccessExec *exec) {
         sd_event_unref(exec->event);
         free(exec);
         return NULL;
-}
-
-/* Differs if the certificate does. */
-static unsigned access_exec_generation(const AccessExec *exec) {
-        return exec->generation;
-}
-
-static bool access_exec_is_running(const AccessExec *exec) {
-        return exec->program != NULL;
 }
 
 /* One failure more; counts from the last run, so what lasted a while is made anew at once. */
@@ -466,7 +434,7 @@ typedef struct CredentialSource {
         AccessFile token;
         AccessExec *exec;
         unsigned n_changes; /* of anything but the token */
-        bool is_refused;    /* what is in force, by the last answer that said so or not */
+        bool is_refused;    /* the token, by the server, and there has been no other one since */
 } CredentialSource;
 
 static CredentialSource *credential_source_free(CredentialSource *source) {
@@ -660,7 +628,7 @@ static int add_made(CredentialSource *source, KubeCredentials *credentials, Erro
         credentials->token = made->token;
         credentials->certificate = made->certificate;
         credentials->key = made->key;
-        credentials->generation += access_exec_generation(source->exec);
+        credentials->generation += source->exec->generation;
         return 1;
 }
 
@@ -685,20 +653,11 @@ static int credential_source_get(CredentialSource *source, KubeCredentials *ret,
 }
 
 static void credential_source_refuse_token(CredentialSource *source) {
-        access_file_forget(&source->token);
+        source->token.is_known = false;
         if (source->exec)
                 access_exec_refuse(source->exec);
         else
                 source->is_refused = true;
-}
-
-static void credential_source_accept_token(CredentialSource *source) {
-        source->is_refused = false;
-}
-
-/* The server refused the token, and there has been no other one since. */
-static bool credential_source_is_refused(const CredentialSource *source) {
-        return source->is_refused;
 }
 
 /* Why the content of a file is older than the file, or NULL; borrowed. */
@@ -715,11 +674,6 @@ static const Error *credential_source_trouble(const CredentialSource *source) {
                         return &files[i]->trouble;
 
         return NULL;
-}
-
-/* A program runs. */
-static bool credential_source_is_waiting(const CredentialSource *source) {
-        return source->exec && access_exec_is_running(source->exec);
 }
 
 struct KubeAccess {
@@ -754,11 +708,6 @@ static int get_folder(const char *path, char **ret) {
 
         *ret = slash ? strndup(path, (size_t) (slash - path)) : strdup(".");
         return *ret ? 0 : -ENOMEM;
-}
-
-/* Says which file it is that refuses something inside. */
-static int refuse_config(const KubeAccess *access, const Error *error, Error *reterr) {
-        return error_set(reterr, error->kind, "%s: %s", access->config_name, error_message(error));
 }
 
 static int set_source(KubeAccess *access, KubeconfigSpec *spec, Error *reterr) {
@@ -839,7 +788,7 @@ static int adopt_config(KubeAccess *access, Error *reterr) {
                 return r;
 
         access->is_config_waiting = true;
-        return refuse_config(access, &error, reterr);
+        return error_set(reterr, error.kind, "%s: %s", access->config_name, error_message(&error));
 }
 
 /* 1: one of them is new. As access_file_read(). */
@@ -862,7 +811,7 @@ static int read_configs(KubeAccess *access, Error *reterr) {
 static int follow_config(KubeAccess *access) {
         int r;
 
-        if (access->n_configs == 0 || credential_source_is_waiting(access->source))
+        if (access->n_configs == 0 || (access->source->exec && access->source->exec->program))
                 return 0;
 
         r = read_configs(access, NULL);
@@ -1018,7 +967,7 @@ int kube_access_get(KubeAccess *access, const KubeCredentials **ret, Error *rete
                 return r;
 
         trouble = kube_access_trouble(access);
-        if (trouble && credential_source_is_refused(access->source))
+        if (trouble && access->source->is_refused)
                 return error_copy(reterr, trouble);
 
         access->credentials = credentials;
@@ -1029,12 +978,12 @@ int kube_access_get(KubeAccess *access, const KubeCredentials **ret, Error *rete
 
 void kube_access_refuse_token(KubeAccess *access) {
         for (size_t i = 0; i < access->n_configs; i++)
-                access_file_forget(&access->configs[i]);
+                access->configs[i].is_known = false; /* it may be new, and look the same */
         credential_source_refuse_token(access->source);
 }
 
 void kube_access_accept_token(KubeAccess *access) {
-        credential_source_accept_token(access->source);
+        access->source->is_refused = false;
 }
 
 const Error *kube_access_trouble(const KubeAccess *access) {

@@ -14,6 +14,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/clock.h"
+#include "agent/base/file.h"
 #include "agent/base/loop.h"
 #include "agent/base/sorted.h"
 #include "agent/document/documents.h"
@@ -87,25 +88,6 @@ DEFINE_CLEANUP(ImagesDir *, images_dir_free)
 
 /* One file: whether it changed, and what is in it. */
 
-static FileStamp stamp_of(const struct stat *status) {
-        return (FileStamp){
-                .device = status->st_dev,
-                .inode = status->st_ino,
-                .size = status->st_size,
-                .modified = status->st_mtim,
-                .changed = status->st_ctim,
-        };
-}
-
-static bool equal_times(struct timespec a, struct timespec b) {
-        return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
-}
-
-static bool equal_stamps(const FileStamp *a, const FileStamp *b) {
-        return a->device == b->device && a->inode == b->inode && a->size == b->size &&
-               equal_times(a->modified, b->modified) && equal_times(a->changed, b->changed);
-}
-
 static bool is_recent(struct timespec time) {
         struct timespec now;
         int64_t age_usec;
@@ -127,25 +109,6 @@ static int refuse_errno(Error *reterr, int number) {
 static int check_regular(const struct stat *status, Error *reterr) {
         return S_ISREG(status->st_mode) ? 0
                                         : error_set(reterr, ERROR_INVALID, "is not a regular file");
-}
-
-/* Returns the number of bytes, which is less than the size of the buffer unless that was full. */
-static ssize_t read_all(int fd, char *buffer, size_t size) {
-        size_t n_read = 0;
-
-        while (n_read < size) {
-                ssize_t n = read(fd, buffer + n_read, size - n_read);
-
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n < 0)
-                        return -errno;
-                if (n == 0)
-                        break;
-                n_read += (size_t) n;
-        }
-
-        return (ssize_t) n_read;
 }
 
 /* Returns 0 if the desired images of one document were added. */
@@ -210,8 +173,7 @@ static int take_content(ImagesFile *file, const char *text, size_t size, Error *
 static int load_fd(ImagesFile *file, int fd, size_t *ret_size, uint64_t *ret_again_usec,
                    Error *reterr) {
         cleanup(free_p) char *text = NULL;
-        FileStamp stamp, stamp_after;
-        struct stat status;
+        struct stat status, after;
         ssize_t size;
         int r;
 
@@ -221,9 +183,8 @@ static int load_fd(ImagesFile *file, int fd, size_t *ret_size, uint64_t *ret_aga
         if (r < 0)
                 return r;
 
-        stamp = stamp_of(&status);
         if ((size_t) status.st_size > DOCUMENTS_SIZE_MAX) {
-                file->stamp = stamp;
+                file->known = status;
                 return error_set(reterr, ERROR_INVALID, "is larger than %zu MiB",
                                  DOCUMENTS_SIZE_MAX >> 20);
         }
@@ -232,26 +193,24 @@ static int load_fd(ImagesFile *file, int fd, size_t *ret_size, uint64_t *ret_aga
         if (!text)
                 return -ENOMEM;
 
-        size = read_all(fd, text, (size_t) status.st_size + 1);
+        size = file_read(fd, text, (size_t) status.st_size + 1);
         if (size < 0)
                 return refuse_errno(reterr, (int) -size);
 
         *ret_size = (size_t) size;
-        if (fstat(fd, &status) < 0)
+        if (fstat(fd, &after) < 0)
                 return refuse_errno(reterr, errno);
-
-        stamp_after = stamp_of(&status);
-        if (size != stamp.size || !equal_stamps(&stamp, &stamp_after)) {
+        if (size != status.st_size || !file_is_same(&status, &after)) {
                 *ret_again_usec = AGAIN_AFTER_WRITE_USEC;
                 return 0;
         }
 
-        if (is_recent(stamp.changed))
+        if (is_recent(status.st_ctim))
                 *ret_again_usec = AGAIN_AFTER_TICK_USEC;
         else
-                file->stamp = stamp;
-        file->is_touched = file->is_touched || !equal_stamps(&stamp, &file->taken);
-        file->taken = stamp;
+                file->known = status;
+        file->is_touched = file->is_touched || !file_is_same(&status, &file->taken);
+        file->taken = status;
         return take_content(file, text, (size_t) size, reterr);
 }
 
@@ -275,18 +234,13 @@ static bool equal_errors(const Error *a, const Error *b) {
 /* There is content that was not read yet. */
 static bool images_file_is_outdated(const ImagesFile *file, int folder) {
         struct stat status;
-        FileStamp stamp;
 
-        if (fstatat(folder, file->name, &status, 0) < 0 || !S_ISREG(status.st_mode))
-                return false;
-
-        stamp = stamp_of(&status);
-        return !equal_stamps(&stamp, &file->stamp);
+        return fstatat(folder, file->name, &status, 0) == 0 && S_ISREG(status.st_mode) &&
+               !file_is_same(&status, &file->known);
 }
 
 int images_file_read(ImagesFile *file, int folder, size_t *ret_size, uint64_t *ret_again_usec) {
         cleanup(error_done) Error error = ERROR_INIT;
-        FileStamp stamp;
         struct stat status;
         int r;
 
@@ -295,16 +249,13 @@ int images_file_read(ImagesFile *file, int folder, size_t *ret_size, uint64_t *r
 
         if (fstatat(folder, file->name, &status, 0) < 0)
                 r = refuse_errno(&error, errno);
-        else {
-                stamp = stamp_of(&status);
-                if (equal_stamps(&stamp, &file->stamp))
-                        return 0;
-
+        else if (file_is_same(&status, &file->known))
+                return 0;
+        else
                 r = check_regular(&status, &error);
-        }
 
         unknown_keys_done(&file->new_unknown); /* of a content that was never put into force */
-        file->stamp = (FileStamp){ .size = 0 };
+        file->known = (struct stat){ 0 };
         if (r >= 0) {
                 r = load(file, folder, ret_size, ret_again_usec, &error);
                 if (*ret_size >= LARGE_SIZE)

@@ -20,22 +20,12 @@
 #include <stdint.h>
 #include <sys/stat.h>
 #include <systemd/sd-event.h>
-#include <time.h>
 
 #include "agent/base/error.h"
 #include "agent/document/known-keys.h"
 #include "agent/image/desired-image.h"
 
 typedef struct ImagesDir ImagesDir;
-
-/* What changes when a file does. */
-typedef struct FileStamp {
-        dev_t device;
-        ino_t inode;
-        off_t size;
-        struct timespec modified;
-        struct timespec changed;
-} FileStamp;
 
 /* One file of the folder: NodeImage documents, and their desired images. Content that cannot be taken,
  * for any reason, leaves the desired images of the last good content in force. */
@@ -56,9 +46,9 @@ typedef struct ImagesFile {
         size_t new_n_documents;
         Error new_error;
         UnknownKeys new_unknown;
-        FileStamp taken; /* of the file when it was read last */
-        bool is_touched; /* when it was, it was another one than the time before */
-        FileStamp stamp; /* all zero when the content has to be read in any case */
+        struct stat taken; /* of the file when it was read last */
+        bool is_touched;   /* when it was, it was another one than the time before */
+        struct stat known; /* all zero when the content has to be read in any case */
         uint64_t written_usec;
         unsigned n_reads; /* since the last scan ended */
         bool is_there;

@@ -166,7 +166,7 @@ static int read_whole(const char *path, char **ret, size_t *ret_size) {
         cleanup(close_p) int fd = -1;
         cleanup(free_p) char *text = NULL;
         struct stat status;
-        size_t size = 0;
+        ssize_t size;
         int r;
 
         r = file_open(path, &status, &fd);
@@ -179,16 +179,12 @@ static int read_whole(const char *path, char **ret, size_t *ret_size) {
         if (!text)
                 return -ENOMEM;
 
-        while (size < (size_t) status.st_size) {
-                ssize_t n = read(fd, text + size, (size_t) status.st_size - size);
-
-                if (n <= 0)
-                        break;
-                size += (size_t) n;
-        }
+        size = file_read(fd, text, (size_t) status.st_size);
+        if (size < 0)
+                return (int) size;
 
         *ret = take_ptr(text);
-        *ret_size = size;
+        *ret_size = (size_t) size;
         return 0;
 }
 

@@ -21,6 +21,39 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/file.h"
 
+/* Whole files, however they are read, and what shows that one has changed. */
+static void test_read(void **state) {
+        char path[] = "/tmp/test-file-XXXXXX", text[8];
+        cleanup(close_p) int fd = mkstemp(path);
+        struct stat before, after;
+        int ends[2];
+
+        assert_int_equal(write(fd, "text", 4), 4);
+        assert_int_equal(fstat(fd, &before), 0);
+        assert_true(file_is_same(&before, &before));
+        assert_false(file_is_same(&before, &(struct stat){ 0 }));
+        assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+        assert_int_equal(file_read(fd, text, sizeof(text)), 4);
+        assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+        assert_int_equal(file_read(fd, text, 3), 3);
+        assert_memory_equal(text, "tex", 3);
+        assert_int_equal(write(fd, "more", 4), 4);
+        assert_int_equal(fstat(fd, &after), 0);
+        assert_false(file_is_same(&before, &after));
+        assert_int_equal(file_read(-1, text, sizeof(text)), -EBADF);
+        assert_int_equal(unlink(path), 0);
+
+        /* In two parts. */
+        assert_int_equal(pipe(ends), 0);
+        assert_int_equal(write(ends[1], "ab", 2), 2);
+        assert_int_equal(file_read(ends[0], text, 1), 1);
+        assert_int_equal(write(ends[1], "cd", 2), 2);
+        assert_int_equal(close(ends[1]), 0);
+        assert_int_equal(file_read(ends[0], text, sizeof(text)), 3);
+        assert_memory_equal(text, "bcd", 3);
+        assert_int_equal(close(ends[0]), 0);
+}
+
 static int make_nothing(const char *path) {
         return 0;
 }
@@ -113,7 +146,7 @@ static void test_folders(void **state) {
 
 int main(void) {
         enum { N_CASES = sizeof(cases) / sizeof(cases[0]) };
-        struct CMUnitTest tests[N_CASES + 1];
+        struct CMUnitTest tests[N_CASES + 2];
 
         (void) alarm(60); /* the limit of a test that blocks */
         (void) umask(0077);
@@ -125,6 +158,7 @@ int main(void) {
                 };
 
         tests[N_CASES] = (struct CMUnitTest) cmocka_unit_test(test_folders);
+        tests[N_CASES + 1] = (struct CMUnitTest) cmocka_unit_test(test_read);
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
