@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "agent/ctl/format.h"
 #include "agent/ctl/terminal.h"
 #include "agent/ctl/view.h"
@@ -53,17 +54,6 @@ static PullItem *pull_list_find(const PullList *list, const char *image) {
                         return &list->items[i];
 
         return NULL;
-}
-
-static int replace_text(char **text, const char *by) {
-        char *copy = strdup(by);
-
-        if (!copy)
-                return -ENOMEM;
-
-        free(*text);
-        *text = copy;
-        return 0;
 }
 
 static void pull_item_done(PullItem *item) {
@@ -195,7 +185,7 @@ int pull_list_apply(PullList *list, const Inplaced__V1__PreloadEvent *event, uin
         int r;
 
         if (event->request_id[0]) {
-                r = replace_text(&list->request_id, event->request_id);
+                r = text_set(&list->request_id, event->request_id);
                 if (r < 0)
                         return r;
         }
@@ -209,9 +199,9 @@ int pull_list_apply(PullList *list, const Inplaced__V1__PreloadEvent *event, uin
                 return item_expire(item, "--deadline", list->deadline_sec, now_usec);
         }
 
-        if (replace_text(&item->image_id, event->image_id) < 0 ||
-            replace_text(&item->reason, event->reason) < 0 ||
-            replace_text(&item->message, event->message) < 0)
+        if (text_set(&item->image_id, event->image_id) < 0 ||
+            text_set(&item->reason, event->reason) < 0 ||
+            text_set(&item->message, event->message) < 0)
                 return -ENOMEM;
 
         item->phase = event->phase;
@@ -243,8 +233,7 @@ int pull_list_fail_rest(PullList *list, const char *reason, const char *message,
                 if (pull_item_is_finished(item))
                         continue;
 
-                if (replace_text(&item->reason, reason) < 0 ||
-                    replace_text(&item->message, message) < 0)
+                if (text_set(&item->reason, reason) < 0 || text_set(&item->message, message) < 0)
                         return -ENOMEM;
 
                 item->phase = INPLACED__V1__PHASE__PHASE_FAILED;

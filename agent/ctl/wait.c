@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "agent/base/loop.h"
+#include "agent/base/text.h"
 #include "agent/ctl/commands.h"
 #include "agent/ctl/follow.h"
 #include "agent/ctl/format.h"
@@ -43,17 +44,6 @@ static int wait_end(Wait *wait, int result) {
         wait->is_over = true;
         wait->result = result;
         return sd_event_exit(node_client_event(wait->client), 0);
-}
-
-static int replace_text(char **text, const char *by) {
-        char *copy = strdup(by);
-
-        if (!copy)
-                return -ENOMEM;
-
-        free(*text);
-        *text = copy;
-        return 0;
 }
 
 static int find_or_add(Wait *wait, const StatusRow *row, Target **ret) {
@@ -103,8 +93,8 @@ static int update_target(Wait *wait, const StatusRow *row) {
         wait->n_failed = wait->n_failed + has_failed - target->has_failed;
         target->is_present = is_present;
         target->has_failed = has_failed;
-        if (r < 0 || replace_text(&target->phase, row->phase) < 0 ||
-            replace_text(&target->message, row->message) < 0)
+        if (r < 0 || text_set(&target->phase, row->phase) < 0 ||
+            text_set(&target->message, row->message) < 0)
                 return -ENOMEM;
 
         return 0;

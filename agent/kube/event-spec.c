@@ -16,6 +16,7 @@
 #include "agent/base/rfc3339.h"
 #include "agent/base/utf8.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 
 #define NSEC_PER_SEC ((uint64_t) 1000000000)
@@ -354,19 +355,6 @@ const char *event_spec_namespace(const EventRecord *record) {
                                                                        : "default";
 }
 
-/* Takes the value over, which is NULL if there was no memory, also if it fails. */
-static int add(json_object *object, const char *key, json_object *value) {
-        if (!value)
-                return -ENOMEM;
-
-        if (json_object_object_add(object, key, value) < 0) {
-                json_object_put(value);
-                return -ENOMEM;
-        }
-
-        return 0;
-}
-
 typedef struct Member {
         const char *key;
         const char *text; /* left out if it is NULL or empty */
@@ -379,7 +367,7 @@ static int add_members(json_object *object, const Member *members, size_t n_memb
                 if (!members[i].text || !members[i].text[0])
                         continue;
 
-                r = add(object, members[i].key, json_object_new_string(members[i].text));
+                r = patch_add_text(object, members[i].key, members[i].text);
                 if (r < 0)
                         return r;
         }
@@ -404,7 +392,7 @@ static int add_object(json_object *object, const char *key, const Member *member
         if (r < 0)
                 return r;
 
-        return add(object, key, take_ptr(value));
+        return patch_add(object, key, take_ptr(value));
 }
 
 #define ADD_OBJECT(object, key, ...)                             \
@@ -417,8 +405,8 @@ static int add_latest(json_object *json, const EventRecord *record) {
         int r;
 
         /* The API has 32 bits for it. */
-        r = add(json, "count",
-                json_object_new_int(record->count > INT_MAX ? INT_MAX : (int) record->count));
+        r = patch_add(json, "count",
+                      json_object_new_int(record->count > INT_MAX ? INT_MAX : (int) record->count));
         if (r < 0)
                 return r;
 

@@ -12,26 +12,15 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/rfc3339.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/kube/access-json.h"
 
 #define KIND "ExecCredential"
 #define MARGIN_MAX_SEC 30
 
-/* Takes the value over, which may be NULL for a lack of memory. */
-static int add(struct json_object *object, const char *key, struct json_object *value) {
-        if (!value)
-                return -ENOMEM;
-        if (json_object_object_add(object, key, value) < 0) {
-                json_object_put(value);
-                return -ENOMEM;
-        }
-
-        return 0;
-}
-
 static int add_text(struct json_object *object, const char *key, const char *text) {
-        return text ? add(object, key, json_object_new_string(text)) : 0;
+        return text ? patch_add_text(object, key, text) : 0;
 }
 
 static int add_base64(struct json_object *object, const char *key, const char *text) {
@@ -58,7 +47,7 @@ static int add_json(struct json_object *object, const char *key, const char *tex
                 return 0;
 
         r = json_parse(text, strlen(text), &json, NULL);
-        return r < 0 ? r : add(object, key, json);
+        return r < 0 ? r : patch_add(object, key, json);
 }
 
 static int add_cluster(struct json_object *spec, const ExecCredentialCluster *cluster) {
@@ -74,11 +63,11 @@ static int add_cluster(struct json_object *spec, const ExecCredentialCluster *cl
                     ?: add_text(object, "proxy-url", cluster->proxy)
                     ?: add_json(object, "config", cluster->config);
         if (r == 0 && cluster->is_unverified)
-                r = add(object, "insecure-skip-tls-verify", json_object_new_boolean(true));
+                r = patch_add(object, "insecure-skip-tls-verify", json_object_new_boolean(true));
         if (r < 0)
                 return r;
 
-        return add(spec, "cluster", take_ptr(object));
+        return patch_add(spec, "cluster", take_ptr(object));
 }
 
 int exec_credential_request(const char *api_version, const ExecCredentialCluster *cluster,
@@ -94,10 +83,10 @@ int exec_credential_request(const char *api_version, const ExecCredentialCluster
                 return -ENOMEM;
         }
 
-        r = add(root, "spec", spec)
+        r = patch_add(root, "spec", spec)
                     ?: add_text(root, "kind", KIND)
                     ?: add_text(root, "apiVersion", api_version)
-                    ?: add(spec, "interactive", json_object_new_boolean(false));
+                    ?: patch_add(spec, "interactive", json_object_new_boolean(false));
         if (r == 0 && cluster)
                 r = add_cluster(spec, cluster);
         if (r < 0)

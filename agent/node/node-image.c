@@ -14,6 +14,7 @@
 #include "agent/base/rfc3339.h"
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/image/image-spec.h"
 #include "agent/node/owner.h"
@@ -250,16 +251,12 @@ static const Note notes[] = {
 static int note_collect(const Note *note, const Image *image, json_object *list) {
         for (const ImageRequest *request = image_requests(image); request;
              request = request->next) {
-                json_object *item;
+                int r = note->is_noted(image, request)
+                                ? patch_append(list, note->to_json(image, request))
+                                : 0;
 
-                if (!note->is_noted(image, request))
-                        continue;
-
-                item = note->to_json(image, request);
-                if (!item || json_object_array_add(list, item) < 0) {
-                        json_object_put(item);
-                        return -ENOMEM;
-                }
+                if (r < 0)
+                        return r;
         }
 
         return 0;
