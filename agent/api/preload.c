@@ -495,19 +495,10 @@ static int preload_new(Api *api, const PreloadMessage *message, const Peer *peer
                 return -ENOMEM;
         }
 
-        r = api_describe_caller(peer, &preload->caller);
-        if (r < 0)
-                return r;
-
-        r = check_limits(message, reterr);
-        if (r < 0)
-                return r;
-
-        r = preload_read_images(preload, message, reterr);
-        if (r < 0)
-                return r;
-
-        r = api_make_room(api, peer, preload->n_items, reterr);
+        r = api_describe_caller(peer, &preload->caller)
+                    ?: check_limits(message, reterr)
+                    ?: preload_read_images(preload, message, reterr)
+                    ?: api_make_room(api, peer, preload->n_items, reterr);
         if (r < 0)
                 return r;
 

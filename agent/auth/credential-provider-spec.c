@@ -389,23 +389,12 @@ static int read_provider(struct json_object *object, const JsonPath *path,
 
         (void) json_object_object_get_ex(object, "tokenAttributes", &token);
         spec->needs_token = token != NULL;
-        r = read_name(object, path, &spec->name, reterr);
-        if (r < 0)
-                return r;
-        r = read_api_version(object, path, &spec->api_version, reterr);
-        if (r < 0)
-                return r;
-        r = read_match_images(object, path, spec, reterr);
-        if (r < 0)
-                return r;
-        r = read_default_keep(object, path, &spec->keep_usec, reterr);
-        if (r < 0)
-                return r;
-        r = read_texts(object, path, "args", &spec->arguments, &n_arguments, reterr);
-        if (r < 0)
-                return r;
-
-        return read_environment(object, path, spec, reterr);
+        return read_name(object, path, &spec->name, reterr)
+               ?: read_api_version(object, path, &spec->api_version, reterr)
+               ?: read_match_images(object, path, spec, reterr)
+               ?: read_default_keep(object, path, &spec->keep_usec, reterr)
+               ?: read_texts(object, path, "args", &spec->arguments, &n_arguments, reterr)
+               ?: read_environment(object, path, spec, reterr);
 }
 
 static int read_providers(struct json_object *config, CredentialProvidersSpec *spec,
@@ -601,25 +590,15 @@ static int read_auth(struct json_object *response, CredentialsSpec *ret, Error *
 
 static int read_response(struct json_object *json, const char *api_version,
                          CredentialProviderResponse *ret, Error *reterr) {
-        int r;
 
         if (!json_object_is_type(json, json_type_object))
                 return error_set(reterr, ERROR_INVALID, "not a JSON object");
 
-        r = check_word(json, "kind", "CredentialProviderResponse", reterr);
-        if (r < 0)
-                return r;
-        r = check_word(json, "apiVersion", api_version, reterr);
-        if (r < 0)
-                return r;
-        r = read_scope(json, &ret->scope, reterr);
-        if (r < 0)
-                return r;
-        r = read_keep(json, ret, reterr);
-        if (r < 0)
-                return r;
-
-        return read_auth(json, &ret->credentials, reterr);
+        return check_word(json, "kind", "CredentialProviderResponse", reterr)
+               ?: check_word(json, "apiVersion", api_version, reterr)
+               ?: read_scope(json, &ret->scope, reterr)
+               ?: read_keep(json, ret, reterr)
+               ?: read_auth(json, &ret->credentials, reterr);
 }
 
 int credential_provider_response_parse(const char *text, size_t size, const char *api_version,

@@ -109,24 +109,14 @@ static int add_metadata(struct json_object *body, struct json_object *node, cons
                         const char *uid) {
         cleanup(json_object_put_p) json_object *metadata = json_object_new_object();
         struct json_object *labels;
-        int r;
 
         if (!metadata)
                 return -ENOMEM;
-        r = patch_add_text(metadata, "name", name);
-        if (r < 0)
-                return r;
-        r = make_labels(node, &labels);
-        if (r < 0)
-                return r;
-        r = patch_add(metadata, "labels", labels);
-        if (r < 0)
-                return r;
-        r = patch_add(metadata, "ownerReferences", make_owners(name, uid));
-        if (r < 0)
-                return r;
-
-        return patch_add(body, "metadata", take_ptr(metadata));
+        return patch_add_text(metadata, "name", name)
+               ?: make_labels(node, &labels)
+               ?: patch_add(metadata, "labels", labels)
+               ?: patch_add(metadata, "ownerReferences", make_owners(name, uid))
+               ?: patch_add(body, "metadata", take_ptr(metadata));
 }
 
 int registration_spec_body(struct json_object *node, const char *version, struct json_object **ret,

@@ -472,21 +472,13 @@ int status_diff(struct json_object *observed, const StatusEntry *entries, size_t
                 .observed_images = json_get(observed, "imageStatuses", json_type_object),
                 .images = json_object_new_object(),
         };
-        int r;
 
         if (!diff.images)
                 return -ENOMEM;
-        r = diff_sort(&diff, entries, n_entries);
-        if (r < 0)
-                return r;
-
-        r = diff_images(&diff);
-        if (r < 0)
-                return r;
-        r = diff_gone_images(&diff);
-        if (r < 0)
-                return r;
-        return diff_finish(&diff, ret_patch);
+        return diff_sort(&diff, entries, n_entries)
+               ?: diff_images(&diff)
+               ?: diff_gone_images(&diff)
+               ?: diff_finish(&diff, ret_patch);
 }
 
 struct json_object *status_find_finished(struct json_object *observed, const char *name,

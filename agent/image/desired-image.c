@@ -364,8 +364,6 @@ static int merge_owners(DesiredImage *into, const DesiredImage *from) {
 }
 
 static int merge_one(DesiredImage *into, const DesiredImage *from) {
-        int r;
-
         into->version = larger(into->version, from->version);
         into->created_at = earlier(into->created_at, from->created_at);
         into->timeout_sec = larger(into->timeout_sec, from->timeout_sec);
@@ -376,15 +374,7 @@ static int merge_one(DesiredImage *into, const DesiredImage *from) {
                 into->policy = PULL_POLICY_ALWAYS;
         into->is_complete = into->is_complete || from->is_complete;
 
-        r = merge_secrets(into, from);
-        if (r < 0)
-                return r;
-
-        r = merge_sandbox(into, from);
-        if (r < 0)
-                return r;
-
-        return merge_owners(into, from);
+        return merge_secrets(into, from) ?: merge_sandbox(into, from) ?: merge_owners(into, from);
 }
 
 int desired_image_merge(const DesiredImage *const *desired_images, size_t n_desired,

@@ -53,13 +53,9 @@ static int parse_secrets(struct json_object *image, const JsonPath *path, Desire
                 struct json_object *item = json_object_array_get_idx(list, i);
                 const char *namespace, *name;
 
-                r = check_item(item, &item_path, reterr);
-                if (r < 0)
-                        return r;
-                r = json_read_string(item, &item_path, "namespace", &namespace, reterr);
-                if (r < 0)
-                        return r;
-                r = json_read_string(item, &item_path, "name", &name, reterr);
+                r = check_item(item, &item_path, reterr)
+                            ?: json_read_string(item, &item_path, "namespace", &namespace, reterr)
+                            ?: json_read_string(item, &item_path, "name", &name, reterr);
                 if (r < 0)
                         return r;
 
@@ -207,20 +203,14 @@ static int parse_limits(struct json_object *item, const JsonPath *path, DesiredI
         if (r < 0 || !policy)
                 return r;
 
-        r = read_number(policy, &here, "timeoutSeconds", 1, DESIRED_IMAGE_TIMEOUT_SEC_DEFAULT,
-                        &desired->timeout_sec, reterr);
-        if (r < 0)
-                return r;
-        r = read_number(policy, &here, "backoffLimit", 0, desired->backoff_limit,
-                        &desired->backoff_limit, reterr);
-        if (r < 0)
-                return r;
-        r = read_number(policy, &here, "activeDeadlineSeconds", 0, DESIRED_IMAGE_NO_LIMIT,
-                        &desired->active_deadline_sec, reterr);
-        if (r < 0)
-                return r;
-        return read_number(policy, &here, "ttlSecondsAfterFinished", 0, DESIRED_IMAGE_NO_LIMIT,
-                           &desired->ttl_sec, reterr);
+        return read_number(policy, &here, "timeoutSeconds", 1, DESIRED_IMAGE_TIMEOUT_SEC_DEFAULT,
+                           &desired->timeout_sec, reterr)
+               ?: read_number(policy, &here, "backoffLimit", 0, desired->backoff_limit,
+                              &desired->backoff_limit, reterr)
+               ?: read_number(policy, &here, "activeDeadlineSeconds", 0, DESIRED_IMAGE_NO_LIMIT,
+                              &desired->active_deadline_sec, reterr)
+               ?: read_number(policy, &here, "ttlSecondsAfterFinished", 0, DESIRED_IMAGE_NO_LIMIT,
+                              &desired->ttl_sec, reterr);
 }
 
 static int parse_policy(struct json_object *item, const JsonPath *path, bool is_lenient,
@@ -279,22 +269,12 @@ static int desired_spec_read_tag(struct json_object *item, const JsonPath *path,
                 return -ENOMEM;
 
         /* The version and the owners are needed even if the rest has a fault, to report it. */
-        r = parse_version(item, path, desired, reterr);
-        if (r < 0)
-                return r;
-        r = parse_owners(item, path, desired, reterr);
-        if (r < 0)
-                return r;
-        r = json_read_time(item, path, "createdAt", &desired->created_at, reterr);
-        if (r < 0)
-                return r;
-        r = parse_policy(item, path, is_lenient, desired, reterr);
-        if (r < 0)
-                return r;
-        r = json_read_boolean(item, path, "complete", &desired->is_complete, reterr);
-        if (r < 0)
-                return r;
-        return parse_limits(item, path, desired, reterr);
+        return parse_version(item, path, desired, reterr)
+               ?: parse_owners(item, path, desired, reterr)
+               ?: json_read_time(item, path, "createdAt", &desired->created_at, reterr)
+               ?: parse_policy(item, path, is_lenient, desired, reterr)
+               ?: json_read_boolean(item, path, "complete", &desired->is_complete, reterr)
+               ?: parse_limits(item, path, desired, reterr);
 }
 
 static int refuse_kind(const char *kind, Error *reterr) {

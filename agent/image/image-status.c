@@ -79,20 +79,11 @@ int image_status_copy(const ImageStatus *status, ImageStatus *ret) {
         copy.resolved = NULL;
         copy.image_id = NULL;
         copy.repo_digests = NULL;
-        r = text_copy(status->message, &copy.message);
-        if (r < 0)
-                return r;
-
-        r = text_copy(status->resolved, &copy.resolved);
-        if (r < 0)
-                return r;
-
-        r = text_copy(status->image_id, &copy.image_id);
-        if (r < 0)
-                return r;
-
-        r = image_status_set_digests(&copy, (const char *const *) status->repo_digests,
-                                     count_strings(status->repo_digests));
+        r = text_copy(status->message, &copy.message)
+                    ?: text_copy(status->resolved, &copy.resolved)
+                    ?: text_copy(status->image_id, &copy.image_id)
+                    ?: image_status_set_digests(&copy, (const char *const *) status->repo_digests,
+                                                count_strings(status->repo_digests));
         if (r < 0)
                 return r;
 

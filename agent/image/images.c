@@ -428,26 +428,13 @@ static int images_share(Images *images, const ImagesOptions *options) {
                 .host_root = options->host_root,
                 .floor = options->limits.disk_floor,
         };
-        int r;
 
-        r = queue_new(INSPECTIONS_MAX, &context->inspections);
-        if (r < 0)
-                return r;
-
-        r = queue_new(options->limits.max_parallel_pulls, &context->pulls);
-        if (r < 0)
-                return r;
-
-        r = leases_new(options->runtimes, &context->leases);
-        if (r < 0)
-                return r;
-
-        r = progress_tracker_new(context->event, options->runtimes, options->limits.stall_usec,
-                                 &context->progress);
-        if (r < 0)
-                return r;
-
-        return disk_guard_new(&disk, &context->disk);
+        return queue_new(INSPECTIONS_MAX, &context->inspections)
+               ?: queue_new(options->limits.max_parallel_pulls, &context->pulls)
+               ?: leases_new(options->runtimes, &context->leases)
+               ?: progress_tracker_new(context->event, options->runtimes,
+                                       options->limits.stall_usec, &context->progress)
+               ?: disk_guard_new(&disk, &context->disk);
 }
 
 int images_new(const ImagesOptions *options, Images **ret) {

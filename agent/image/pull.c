@@ -834,15 +834,9 @@ int pull_new(const PullContext *context, const DesiredImage *desired, const Imag
 
         retry_init(&pull->retry, context->event, pauses.min_usec, pauses.max_usec, on_retry, pull);
         timer_init(&pull->deadline, context->event, 0, on_deadline, pull);
-        r = desired_image_copy(desired, &pull->desired);
-        if (r < 0)
-                return r;
-
-        r = image_ref_canonical_reference(ref, &pull->reference);
-        if (r < 0)
-                return r;
-
-        r = show_reference(ref, context->short_names, &pull->shown);
+        r = desired_image_copy(desired, &pull->desired)
+                    ?: image_ref_canonical_reference(ref, &pull->reference)
+                    ?: show_reference(ref, context->short_names, &pull->shown);
         if (r < 0)
                 return r;
 

@@ -934,24 +934,12 @@ int http_peer_new(sd_event *event, const KubeCredentials *credentials, HttpPeer 
         cleanup(http_peer_unref_p) HttpPeer *peer = NULL;
         int r;
 
-        r = http_peer_make(event, &peer);
-        if (r < 0)
-                return r;
-
-        r = http_library_load(HTTP_LIBRARY_NAME, &peer->curl, reterr);
-        if (r < 0)
-                return r;
-
-        r = http_target_read(&peer->curl, credentials->server, credentials->tls_server_name,
-                             &peer->target, reterr);
-        if (r < 0)
-                return r;
-
-        r = http_peer_copy_credentials(peer, credentials);
-        if (r < 0)
-                return r;
-
-        r = http_peer_start_library(peer);
+        r = http_peer_make(event, &peer)
+                    ?: http_library_load(HTTP_LIBRARY_NAME, &peer->curl, reterr)
+                    ?: http_target_read(&peer->curl, credentials->server,
+                                        credentials->tls_server_name, &peer->target, reterr)
+                    ?: http_peer_copy_credentials(peer, credentials)
+                    ?: http_peer_start_library(peer);
         if (r < 0)
                 return r;
 

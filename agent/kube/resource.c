@@ -391,15 +391,9 @@ int kube_resource_new(const KubeResourceOptions *options, KubeResource **ret) {
         };
         retry_init(&resource->rediscover, kube_client_event(options->client), KUBE_RETRY_MIN_USEC,
                    KUBE_RETRY_MAX_USEC, resource_discover, resource);
-        r = resource_add_texts(resource);
-        if (r < 0)
-                return r;
-
-        r = resource_add_selections(resource);
-        if (r < 0)
-                return r;
-
-        r = resource_begin(resource);
+        r = resource_add_texts(resource)
+                    ?: resource_add_selections(resource)
+                    ?: resource_begin(resource);
         if (r < 0)
                 return r;
 

@@ -81,23 +81,11 @@ static int watch_json_object(struct json_object *json, KubeObject *object, Error
         struct json_object *metadata;
         int r;
 
-        r = expect_object(json, NULL, reterr);
-        if (r < 0)
-                return r;
-
-        r = read_metadata(json, &metadata, reterr);
-        if (r < 0)
-                return r;
-
-        r = read_string(metadata, &path, "namespace", &object->namespace, reterr);
-        if (r < 0)
-                return r;
-
-        r = read_string(metadata, &path, "name", &object->name, reterr);
-        if (r < 0)
-                return r;
-
-        r = read_string(metadata, &path, "uid", &object->uid, reterr);
+        r = expect_object(json, NULL, reterr)
+                    ?: read_metadata(json, &metadata, reterr)
+                    ?: read_string(metadata, &path, "namespace", &object->namespace, reterr)
+                    ?: read_string(metadata, &path, "name", &object->name, reterr)
+                    ?: read_string(metadata, &path, "uid", &object->uid, reterr);
         if (r < 0)
                 return r;
 
@@ -140,15 +128,9 @@ static int read_json_status(struct json_object *json, WatchStatus *status, Error
         int64_t code = 0;
         int r;
 
-        r = expect_object(json, NULL, reterr);
-        if (r < 0)
-                return r;
-
-        r = json_read_text(json, NULL, "message", &message, reterr);
-        if (r < 0)
-                return r;
-
-        r = json_read_integer(json, NULL, "code", &code, reterr);
+        r = expect_object(json, NULL, reterr)
+                    ?: json_read_text(json, NULL, "message", &message, reterr)
+                    ?: json_read_integer(json, NULL, "code", &code, reterr);
         if (r < 0)
                 return r;
 
@@ -162,15 +144,9 @@ static int watch_json_event(struct json_object *json, WatchEvent *event, Error *
         const char *type;
         int r;
 
-        r = expect_object(json, NULL, reterr);
-        if (r < 0)
-                return r;
-
-        r = read_string(json, NULL, "type", &type, reterr);
-        if (r < 0)
-                return r;
-
-        r = watch_event_type_from_string(type, &event->type, reterr);
+        r = expect_object(json, NULL, reterr)
+                    ?: read_string(json, NULL, "type", &type, reterr)
+                    ?: watch_event_type_from_string(type, &event->type, reterr);
         if (r < 0)
                 return r;
 
@@ -188,23 +164,11 @@ static int watch_json_list(struct json_object *json, WatchList *list, Error *ret
         const char *next;
         int r;
 
-        r = expect_object(json, NULL, reterr);
-        if (r < 0)
-                return r;
-
-        r = read_metadata(json, &metadata, reterr);
-        if (r < 0)
-                return r;
-
-        r = read_string(metadata, &path, "resourceVersion", &list->version, reterr);
-        if (r < 0)
-                return r;
-
-        r = json_read_text(metadata, &path, "continue", &next, reterr);
-        if (r < 0)
-                return r;
-
-        r = json_read_list(json, NULL, "items", &list->items, reterr);
+        r = expect_object(json, NULL, reterr)
+                    ?: read_metadata(json, &metadata, reterr)
+                    ?: read_string(metadata, &path, "resourceVersion", &list->version, reterr)
+                    ?: json_read_text(metadata, &path, "continue", &next, reterr)
+                    ?: json_read_list(json, NULL, "items", &list->items, reterr);
         if (r < 0)
                 return r;
 
