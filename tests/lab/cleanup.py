@@ -19,8 +19,10 @@ import signal
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 MARKER = "INPLACED_LAB"
 
@@ -34,6 +36,24 @@ _SHIM_FOLDERS = "state/io.containerd.runtime.v2.task/*/*"
 
 # Where runtimes put the control groups of containers that are in no pod's.
 _RUNTIME_GROUPS = ("/k8s.io/", "/crio/")
+
+
+class Closing(ABC):
+    """A `with` block starts it, and closes it at its end."""
+
+    def start(self) -> object:
+        """What has nothing to start is there once it is made."""
+        return None
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def sweep(folder: Path, grace_seconds: float = 5) -> None:

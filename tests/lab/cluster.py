@@ -9,13 +9,13 @@ import subprocess
 from collections.abc import Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
-from types import TracebackType
 
 import yaml
 
 from fake.tcp_proxy import TcpProxy
 from lab import sanitizers
 from lab.agent_image import build_agent_image
+from lab.cleanup import Closing
 from lab.clients import MANIFESTS, run_client
 from lab.control_plane import ControlPlane
 from lab.interface import find_free_network
@@ -34,7 +34,7 @@ _HASTY = {
 IMAGE = "registry.example/inplaced"  # as the manifests call it
 
 
-class Cluster:
+class Cluster(Closing):
     """Until closed. There is no kube-proxy; one address stands for the service of the API server."""
 
     def __init__(self, folder: Path, registry: Registry) -> None:
@@ -54,17 +54,11 @@ class Cluster:
         )
         self.state = folder / "state"
 
-    def __enter__(self) -> Cluster:
+    def start(self) -> None:
         self.control_plane.start()
         self.node.start()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._service.close()
         self.node.close()
         self.control_plane.close()

@@ -16,13 +16,12 @@ import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 import yaml
 
 from lab.certificates import Authority, make_signing_key
-from lab.cleanup import sweep
+from lab.cleanup import Closing, sweep
 from lab.kube import Kube, KubeError, Object
 from lab.kubeconfig import write_kubeconfig
 from lab.part import Part, says_ok
@@ -54,7 +53,7 @@ def find_programs() -> Path:
     return Path(subprocess.run([build], stdout=subprocess.PIPE, text=True, check=True).stdout[:-1])
 
 
-class ControlPlane:
+class ControlPlane(Closing):
     """etcd and kube-apiserver until closed, and further parts on request; data survive restarts.
 
     Each part is a `Part`: control_plane.apiserver.kill9() and so on. `etcd="debian"` is release 3.4,
@@ -89,18 +88,6 @@ class ControlPlane:
         self.apiserver = self._make_apiserver(programs, controllers, apiserver_flags)
         self.controllers = self._make_controllers(programs) if controllers else None
         self.scheduler = self._make_scheduler(programs) if scheduler else None
-
-    def __enter__(self) -> ControlPlane:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def start(self) -> None:
         """Returns once all of it answers."""

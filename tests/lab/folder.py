@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from types import TracebackType
 
 from lab import cleanup
 
@@ -55,7 +54,7 @@ class _Guardian:
 _guardian = _Guardian()
 
 
-class LabFolder:
+class LabFolder(cleanup.Closing):
     """A private folder; leaving the `with` block takes down all that was started in it.
 
     Without `path` it is a new one in the folder for temporary files. A given `path` must not exist
@@ -73,17 +72,6 @@ class LabFolder:
 
     def __truediv__(self, name: str) -> Path:
         return self.path / name
-
-    def __enter__(self) -> LabFolder:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         cleanup.sweep(self.path)

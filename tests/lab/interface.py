@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from lab.wait import reserve
+
 # For tests of networks (RFC 2544): neither the internet nor a private network is there.
 _FIRST_NETWORK = (198, 18)
 _N_NETWORKS = 512
@@ -53,10 +55,14 @@ class Interface:
 
 
 def find_free_network(networks: Iterable[IPv4Network]) -> IPv4Network:
-    """The first of which this machine has no address."""
+    """The first of which this machine has no address, and that no other call returns."""
     for network in networks:
+        reservation = reserve(f"network-{network}")
+        if reservation is None:
+            continue
         if not json.loads(_run("ip", "-json", "address", "show", "to", str(network))):
             return network
+        reservation.close()
     raise RuntimeError("this machine has addresses of all networks for tests")
 
 

@@ -7,10 +7,9 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from lab.cleanup import CONTROL_GROUP_FILE, list_hierarchies, sweep
+from lab.cleanup import CONTROL_GROUP_FILE, Closing, list_hierarchies, sweep
 from lab.control_plane import ControlPlane, find_programs
 from lab.interface import Interface
 from lab.kube import Object
@@ -25,7 +24,7 @@ _PAUSE = ("/bin/sh", "-c", "trap exit TERM; while :; do sleep 3600 & wait; done"
 _REAL_NODE = Path("/var/lib/kubelet/config.yaml")
 
 
-class Kubelet:
+class Kubelet(Closing):
     """A node until closed. Pods whose spec names it run on it, or a scheduler sends them there.
 
     Closing it takes the pods' containers down and leaves their objects behind. Nothing of it is
@@ -60,18 +59,6 @@ class Kubelet:
         self._write_network()
         self.health_address = f"127.0.0.1:{free_port()}"
         self.kubelet = self._make_kubelet(config or {}, server)
-
-    def __enter__(self) -> Kubelet:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def start(self, timeout: float = 30) -> float:
         """Returns how long it took until the node was ready, in seconds."""

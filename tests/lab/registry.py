@@ -8,11 +8,10 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from lab.certificates import Certificates, make_certificates
-from lab.cleanup import sweep
+from lab.cleanup import Closing, sweep
 from lab.image import Format, Image, build_image
 from lab.layers import Layer, busybox_layer, random_layer
 from lab.process import Process
@@ -35,7 +34,7 @@ class PushedImage:
     size: int
 
 
-class Registry:
+class Registry(Closing):
     """Serves from `folder` until closed. Images survive `stop` and `start`.
 
     With `credentials` no client gets in without them; with `tls` the certificate comes from an
@@ -58,18 +57,6 @@ class Registry:
         self._process: Process | None = None
         self._client: RegistryClient | None = None
         self._write_config()
-
-    def __enter__(self) -> Registry:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def url(self) -> str:

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import grpc
 
-from lab.cleanup import sweep
+from lab.cleanup import Closing, sweep
 from lab.cri import Cri, Pulled
 from lab.process import Exit, Process
 from lab.registry import Registry
@@ -27,7 +26,7 @@ from lab.wait import wait_until
 _BUILD = Path(__file__).resolve().parents[1] / "runtimes" / "build"
 
 
-class Runtime(ABC):
+class Runtime(Closing):
     """Keeps its state in `folder` until closed; images survive `stop`, `kill9` and `start`.
 
     With `root_megabytes` images live on a file system of that size, which tests can fill up. Registries on
@@ -57,18 +56,6 @@ class Runtime(ABC):
         self.has_overlayfs = _overlayfs_works(self.root / "probe")
         self.cri = Cri(self.socket)
         self._process: Process | None = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def process(self) -> Process:

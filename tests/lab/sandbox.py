@@ -18,9 +18,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
+from lab.cleanup import Closing
 from lab.folder import LabFolder
 from lab.runtime import Runtime
 from lab.wait import wait_until
@@ -42,7 +43,7 @@ def _generate() -> tuple[LabFolder, ModuleType]:
     return output, importlib.import_module("cri_sandbox_pb2")
 
 
-class Sandbox:
+class Sandbox(Closing):
     """A pod on the network of this machine, until closed. `grace` is in seconds."""
 
     def __init__(
@@ -62,18 +63,6 @@ class Sandbox:
         self.attempts: dict[str, int] = {}
         self._messages = _generate()[1]
         self._id = ""
-
-    def __enter__(self) -> Sandbox:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def start(self) -> None:
         self.runtime.pull(self.image)

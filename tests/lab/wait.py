@@ -48,6 +48,18 @@ def wait_until(
 # with the process.
 _reservations: list[socket.socket] = []
 
+def reserve(name: str) -> socket.socket | None:
+    """Held until it is closed or this process ends; None: it is reserved already."""
+    reservation = socket.socket(socket.AF_UNIX)
+    try:
+        reservation.bind(f"\0inplaced-tests-{name}")
+    except OSError:
+        reservation.close()
+        return None
+    _reservations.append(reservation)
+    return reservation
+
+
 _PORTS = range(20000, 30000)  # outgoing connections use higher ones, see ip_local_port_range
 
 
@@ -57,14 +69,14 @@ def free_port() -> int:
     A server may be stopped and started on it: neither a connection nor another test takes it.
     """
     for port in random.sample(_PORTS, len(_PORTS)):
-        reservation = socket.socket(socket.AF_UNIX)
+        reservation = reserve(f"port-{port}")
+        if reservation is None:
+            continue
         try:
-            reservation.bind(f"\0inplaced-tests-port-{port}")
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", port))
         except OSError:
             reservation.close()
             continue
-        _reservations.append(reservation)
         return port
     raise RuntimeError(f"no port from {_PORTS.start} to {_PORTS.stop - 1} is free")

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import re
 import subprocess
 import sys
+from ipaddress import IPv4Network
 from pathlib import Path
 
 import grpc
@@ -16,6 +18,7 @@ import pytest
 
 from lab.cri import Cri, describe_error
 from lab.folder import LabFolder
+from lab.interface import find_free_network
 from lab.layers import random_layer
 from lab.registry import Registry
 from lab.wait import wait_until
@@ -30,6 +33,16 @@ def test_runtime_starts_fast(new_runtime):
         runtime.start(timeout=5)
         assert runtime.process.began_at > seconds
         assert runtime.cri.version().runtime_api_version == "v1"
+
+
+def test_networks_are_given_once():
+    """Two clusters that are made at once have a network each, though neither has an address of it yet."""
+    reserved = IPv4Network("240.0.0.0/4")  # of the internet: nothing has an address there
+    first = random.randrange(int(reserved[0]), int(reserved[-2]))
+    networks = [IPv4Network(first), IPv4Network(first + 1)]
+    assert [find_free_network(networks), find_free_network(networks)] == networks
+    with pytest.raises(RuntimeError):
+        find_free_network(networks)
 
 
 @pytest.mark.parametrize("image_format", ["docker", "oci"])

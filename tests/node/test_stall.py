@@ -226,8 +226,11 @@ def test_what_is_wrong_is_not_kept(start_agent, discarding, fake_registry, image
     agent = start_agent(discarding.endpoint)
     preload = Preload(agent, image.reference, backoff_limit=5)
     assert preload.wait_step("BACKING_OFF").reason == "WrongContent"
+    n_wrong = len(fake_registry.requests("layer"))
     fake_registry.behave()
     assert preload.wait_end().phase == agent.messages.PHASE_SUCCEEDED
+    (again,) = fake_registry.requests("layer")[n_wrong:]
+    assert "Range" not in again.headers
     wait_until(lambda: not leases_of(discarding), 10, "end of the leases")
 
 
