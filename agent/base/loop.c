@@ -82,6 +82,13 @@ static int on_deferred(sd_event_source *source, void *userdata) {
         return deferred->call(deferred->userdata);
 }
 
+uint64_t loop_now_usec(sd_event *event) {
+        uint64_t usec = 0;
+
+        (void) sd_event_now(event, CLOCK_MONOTONIC, &usec);
+        return usec;
+}
+
 void deferred_init(Deferred *deferred, sd_event *event, LoopCall call, void *userdata) {
         *deferred = (Deferred){ .event = event, .call = call, .userdata = userdata };
 }

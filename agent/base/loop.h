@@ -40,6 +40,9 @@ int loop_add_inotify_fd(sd_event *event, sd_event_source **ret, int fd, uint32_t
 int loop_add_defer(sd_event *event, sd_event_source **ret, sd_event_handler_t handler,
                    void *userdata);
 
+/* When this turn of the loop began, by the monotonic clock: it stands still until the next one. */
+uint64_t loop_now_usec(sd_event *event);
+
 /*
  * Calls that a struct owns by a field
  *

@@ -106,10 +106,7 @@ static int lease_parse(const char *text, size_t size, Lease *ret, Error *reterr)
 }
 
 static uint64_t now_usec(const Kubelet *kubelet) {
-        uint64_t usec = 0;
-
-        (void) sd_event_now(kubelet->event, CLOCK_MONOTONIC, &usec);
-        return usec;
+        return loop_now_usec(kubelet->event);
 }
 
 static int on_answer(void *userdata) {

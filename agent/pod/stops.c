@@ -143,10 +143,7 @@ DEFINE_CLEANUP(Stops *, stops_free)
 DEFINE_CLEANUP(Stop *, stop_destroy)
 
 static uint64_t stop_now_usec(const Stop *stop) {
-        uint64_t usec = 0;
-
-        (void) sd_event_now(stop->stops->event, CLOCK_MONOTONIC, &usec);
-        return usec;
+        return loop_now_usec(stop->stops->event);
 }
 
 /* Takes over the text. */
@@ -599,9 +596,10 @@ static int stop_read_hook(Stop *stop, const char *handler, const char *ports) {
 
 /* What it asks of the runtime */
 
-static int stop_miss_runtime(Stop *stop) {
+static int stop_miss_runtime(Stop *stop, StopEvent *ret_event) {
         char *message;
 
+        *ret_event = STOP_ON_RUNTIME_AWAY;
         if (text_format(&message, "the container runtime%s%s is not there",
                         stop->runtime ? " " : "", stop->runtime ?: "") < 0)
                 return -ENOMEM;
@@ -628,10 +626,8 @@ static StopEvent event_of_refusal(Stop *stop) {
 static int event_of_error(Stop *stop, const Error *error, StopEvent *ret_event) {
         int r;
 
-        if (!stop_client(stop)) {
-                *ret_event = STOP_ON_RUNTIME_AWAY;
-                return stop_miss_runtime(stop);
-        }
+        if (!stop_client(stop))
+                return stop_miss_runtime(stop, ret_event);
 
         r = stop_copy_message(stop, error_message(error));
         if (r < 0)
@@ -712,10 +708,8 @@ static int on_inspected(const CriContainer *container, const Error *error, void 
 static int stop_inspect(Stop *stop, StopEvent *ret_event) {
         RpcClient *client = stop_client(stop);
 
-        if (!client) {
-                *ret_event = STOP_ON_RUNTIME_AWAY;
-                return stop_miss_runtime(stop);
-        }
+        if (!client)
+                return stop_miss_runtime(stop, ret_event);
 
         stop->is_overtaken = stops_has_begun_other(stop);
         return runtime_pods_find_container(client, stop->container_id, on_inspected, stop,
@@ -762,10 +756,8 @@ static int stop_find_address(Stop *stop, StopEvent *ret_event) {
         if (stop->pod_address)
                 return text_set(&stop->address, stop->pod_address);
 
-        if (!client) {
-                *ret_event = STOP_ON_RUNTIME_AWAY;
-                return stop_miss_runtime(stop);
-        }
+        if (!client)
+                return stop_miss_runtime(stop, ret_event);
 
         *ret_event = STOP_ON_NOTHING;
         return cri_sandbox_status(client, stop->sandbox_id, on_sandbox, stop, &stop->call);
@@ -778,8 +770,7 @@ static int on_stopped(const void *reply, const Error *error, void *userdata) {
 
         stop->is_accepted = !error;
         if (error && !stop_client(stop)) {
-                event = STOP_ON_RUNTIME_AWAY;
-                r = stop_miss_runtime(stop);
+                r = stop_miss_runtime(stop, &event);
         } else if (error) {
                 stop->n_refusals++;
                 r = stop_copy_message(stop, error_message(error));
@@ -792,10 +783,8 @@ static int stop_stop(Stop *stop, StopEvent *ret_event) {
         RpcClient *client = stop_client(stop);
         int r;
 
-        if (!client) {
-                *ret_event = STOP_ON_RUNTIME_AWAY;
-                return stop_miss_runtime(stop);
-        }
+        if (!client)
+                return stop_miss_runtime(stop, ret_event);
 
         r = stop_begin(stop, STOP_PHASE_STOPPING);
         if (r < 0)
@@ -858,10 +847,8 @@ static int on_status(const void *reply, const Error *error, void *userdata) {
 static int stop_confirm(Stop *stop, StopEvent *ret_event) {
         RpcClient *client = stop_client(stop);
 
-        if (!client) {
-                *ret_event = STOP_ON_RUNTIME_AWAY;
-                return stop_miss_runtime(stop);
-        }
+        if (!client)
+                return stop_miss_runtime(stop, ret_event);
 
         return cri_container_status(client, stop->container_id, /* is_verbose= */ false, on_status,
                                     stop, &stop->call);

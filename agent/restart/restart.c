@@ -142,10 +142,7 @@ static bool is_awaited(const RestartItem *item) {
 }
 
 static uint64_t now_usec(const Restart *restart) {
-        uint64_t now = 0;
-
-        (void) sd_event_now(restart->event, CLOCK_MONOTONIC, &now);
-        return now;
+        return loop_now_usec(restart->event);
 }
 
 static int item_runs(RestartItem *item, const char *new_id) {
