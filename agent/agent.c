@@ -57,6 +57,7 @@ struct Agent {
         AgentReady on_ready;
         void *userdata;
         char *images_path;
+        char *node_name;
         DiagnosisSubject subject;
         const char *pull_reasons[_PULL_REASON_MAX]; /* the first is left out; ended by NULL */
         Metrics *metrics;
@@ -76,8 +77,9 @@ struct Agent {
         Folder *folder; /* NULL in a cluster */
         Kubelet *kubelet;
         Stops *stops;
-        Pods *pods; /* these four are NULL if the node stands alone */
-        InPlace *meta;
+        PodContext pod_context; /* of the three after pods */
+        Pods *pods;             /* these four are NULL if the node stands alone */
+        InPlace *inplace;
         Recreate *recreate;
         Probes *probes;
         Api *api;
@@ -122,10 +124,7 @@ static int agent_add_notify(Agent *agent, const Options *options, Error *reterr)
         int r;
 
         r = agent_notify_later(agent);
-        if (r < 0)
-                return r;
-
-        return sd_event_set_watchdog(agent->event, true);
+        return r < 0 ? r : sd_event_set_watchdog(agent->event, true);
 }
 
 /* Callbacks that several parts share. */
@@ -219,8 +218,8 @@ static int on_runtime_changed(Runtime *runtime, void *userdata) {
                 r = presence_runtime_changed(agent->presence);
         if (r >= 0 && agent->stops)
                 r = stops_runtime_changed(agent->stops);
-        if (r >= 0 && agent->meta)
-                r = inplace_runtime_changed(agent->meta);
+        if (r >= 0 && agent->inplace)
+                r = inplace_runtime_changed(agent->inplace);
         if (r >= 0 && agent->recreate)
                 r = recreate_runtime_changed(agent->recreate);
         if (r >= 0 && agent->probes)
@@ -311,10 +310,8 @@ static int agent_add_auth(Agent *agent, const Options *options, Error *reterr) {
 
         agent->subject.auth_dir = agent->auth_dir;
         r = docker_config_new(NULL, &agent->docker);
-        if (r < 0)
-                return r;
-
-        r = agent_add_providers(agent, options);
+        if (r >= 0)
+                r = agent_add_providers(agent, options);
         if (r < 0)
                 return r;
 
@@ -344,8 +341,8 @@ static void on_reachable(void *userdata) {
         if (agent->images)
                 images_hint(agent->images, PULL_REMEDY_NETWORK);
         r = agent->pods ? pods_kick(agent->pods) : 0;
-        if (r >= 0 && agent->meta)
-                r = inplace_kick(agent->meta);
+        if (r >= 0 && agent->inplace)
+                r = inplace_kick(agent->inplace);
         if (r >= 0 && agent->recreate)
                 r = recreate_kick(agent->recreate);
         if (r >= 0 && agent->probes)
@@ -404,8 +401,8 @@ static int on_image(Image *image, void *userdata) {
 static void on_outcome(const Image *image, void *userdata) {
         Agent *agent = userdata;
 
-        if (agent->meta)
-                (void) inplace_image_changed(agent->meta, image_key(image));
+        if (agent->inplace)
+                (void) inplace_image_changed(agent->inplace, image_key(image));
 }
 
 static void on_done(const Image *image, const ImageRequest *request, void *userdata) {
@@ -517,7 +514,7 @@ static int agent_add_source(Agent *agent, const Options *options, Error *reterr)
  * answers at all is reported elsewhere. */
 static const Error *find_trouble(const Agent *agent) {
         const Error *errors[] = { pods_error(agent->pods), recreate_error(agent->recreate),
-                                  probes_error(agent->probes), inplace_error(agent->meta) };
+                                  probes_error(agent->probes), inplace_error(agent->inplace) };
 
         for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
                 if (errors[i]->kind == ERROR_DENIED || errors[i]->kind == ERROR_INVALID)
@@ -583,64 +580,7 @@ static int agent_add_stops(Agent *agent, const Options *options, Error *reterr) 
                 return r;
 
         stops.kubelet = agent->kubelet;
-        r = stops_new(&stops, &agent->stops);
-        if (r < 0)
-                return r;
-
-        return 0;
-}
-
-static int agent_add_inplace(Agent *agent, const Options *options) {
-        const InPlaceOptions meta = {
-                .event = agent->event,
-                .log = agent->log,
-                .metrics = agent->metrics,
-                .client = cluster_client(agent->cluster),
-                .events = cluster_events(agent->cluster),
-                .pods = agent->pods,
-                .runtimes = agent->runtimes,
-                .stops = agent->stops,
-                .has_condition = options->has_pod_condition,
-                .on_changed = on_changed,
-                .userdata = agent,
-        };
-
-        return inplace_new(&meta, &agent->meta);
-}
-
-static int agent_add_recreate(Agent *agent, const Options *options) {
-        const RecreateOptions recreate = {
-                .event = agent->event,
-                .log = agent->log,
-                .metrics = agent->metrics,
-                .client = cluster_client(agent->cluster),
-                .pods = agent->pods,
-                .runtimes = agent->runtimes,
-                .stops = agent->stops,
-                .node_name = options->node_name,
-                .on_changed = on_changed,
-                .userdata = agent,
-        };
-
-        return recreate_new(&recreate, &agent->recreate);
-}
-
-static int agent_add_probes(Agent *agent, const Options *options) {
-        const ProbesOptions probes = {
-                .event = agent->event,
-                .completions = agent->completions,
-                .log = agent->log,
-                .metrics = agent->metrics,
-                .client = cluster_client(agent->cluster),
-                .events = cluster_events(agent->cluster),
-                .pods = agent->pods,
-                .runtimes = agent->runtimes,
-                .node_name = options->node_name,
-                .on_changed = on_changed,
-                .userdata = agent,
-        };
-
-        return probes_new(&probes, &agent->probes);
+        return stops_new(&stops, &agent->stops);
 }
 
 static int agent_add_pods(Agent *agent, const Options *options, Error *reterr) {
@@ -661,15 +601,25 @@ static int agent_add_pods(Agent *agent, const Options *options, Error *reterr) {
         if (r < 0)
                 return r;
 
-        r = agent_add_inplace(agent, options);
-        if (r < 0)
-                return r;
-
-        r = agent_add_recreate(agent, options);
-        if (r < 0)
-                return r;
-
-        r = agent_add_probes(agent, options);
+        agent->pod_context = (PodContext){
+                .event = agent->event,
+                .completions = agent->completions,
+                .log = agent->log,
+                .metrics = agent->metrics,
+                .client = pods.client,
+                .events = cluster_events(agent->cluster),
+                .pods = agent->pods,
+                .runtimes = agent->runtimes,
+                .stops = agent->stops,
+                .node_name = agent->node_name,
+                .on_changed = on_changed,
+                .userdata = agent,
+        };
+        r = inplace_new(&agent->pod_context, options->has_pod_condition, &agent->inplace);
+        if (r >= 0)
+                r = recreate_new(&agent->pod_context, &agent->recreate);
+        if (r >= 0)
+                r = probes_new(&agent->pod_context, &agent->probes);
         if (r < 0)
                 return r;
 
@@ -749,7 +699,7 @@ static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
                 .subject = &agent->subject,
                 .stops = agent->stops,
                 .pods = agent->pods,
-                .meta = agent->meta,
+                .meta = agent->inplace,
                 .probes = agent->probes,
                 .node_name = options->node_name,
                 .listener = {
@@ -812,7 +762,7 @@ static void measure_pods(const Agent *agent) {
                     (double) recreate_n_open(agent->recreate));
         for (Verdict verdict = 0; verdict < _VERDICT_MAX; verdict++)
                 metrics_set(agent->metrics, METRIC_CONTAINERS, METRIC_LABELS(labels[verdict]),
-                            (double) inplace_count(agent->meta, verdict));
+                            (double) inplace_count(agent->inplace, verdict));
 }
 
 /* The parts count what they do; what is a state is read when it is asked for. */
@@ -843,18 +793,13 @@ static int serve_health(HttpReply *reply, void *userdata) {
 static int serve_readiness(HttpReply *reply, void *userdata) {
         const Agent *agent = userdata;
         const char *why = "ok";
-        int n;
 
         if (!diagnosis_is_ready(&agent->subject, &why))
                 reply->status = 503;
-
-        n = asprintf(&reply->body, "%s\n", why);
-        if (n < 0) {
-                reply->body = NULL;
+        if (text_format(&reply->body, "%s\n", why) < 0)
                 return -ENOMEM;
-        }
 
-        reply->size = (size_t) n;
+        reply->size = strlen(reply->body);
         return 0;
 }
 
@@ -877,14 +822,10 @@ static int agent_add_http(Agent *agent, const Options *options, Error *reterr) {
                 return r;
 
         r = http_server_add(agent->http, "/metrics", serve_metrics, agent);
-        if (r < 0)
-                return r;
+        if (r >= 0)
+                r = http_server_add(agent->http, "/healthz", serve_health, agent);
 
-        r = http_server_add(agent->http, "/healthz", serve_health, agent);
-        if (r < 0)
-                return r;
-
-        return http_server_add(agent->http, "/readyz", serve_readiness, agent);
+        return r < 0 ? r : http_server_add(agent->http, "/readyz", serve_readiness, agent);
 }
 
 /* The order is that of the dependencies; what the agent has done before is known before a caller can
@@ -913,8 +854,8 @@ int agent_new(sd_event *event, Log *log, const Options *options, AgentReady on_r
         timer_init(&agent->settle, event, /* accuracy_usec= */ 1, on_settle, agent);
         agent->on_ready = on_ready;
         agent->userdata = userdata;
-        agent->images_path = strdup(options->images_dir);
-        if (!agent->images_path)
+        if (text_copy(options->images_dir, &agent->images_path) < 0 ||
+            text_copy(options->node_name, &agent->node_name) < 0)
                 return -ENOMEM;
 
         for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
@@ -935,7 +876,7 @@ Agent *agent_free(Agent *agent) {
         agent->api = api_free(agent->api);
         agent->probes = probes_free(agent->probes);
         agent->recreate = recreate_free(agent->recreate);
-        agent->meta = inplace_free(agent->meta);
+        agent->inplace = inplace_free(agent->inplace);
         agent->pods = pods_free(agent->pods);
         agent->stops = stops_free(agent->stops);
         agent->kubelet = kubelet_free(agent->kubelet);
@@ -960,6 +901,7 @@ Agent *agent_free(Agent *agent) {
         for (SocketRight right = 0; right < _RIGHT_MAX; right++)
                 free(agent->missing_groups[right]);
         free(agent->images_path);
+        free(agent->node_name);
         free(agent);
         return NULL;
 }

@@ -196,7 +196,7 @@ static void pod_inspection_failed(InPlacePod *pod, const Error *error) {
         InPlaceInspection *inspection = &pod->inspection;
 
         if (error && !inspection->is_failure_logged)
-                log_warning(pod->inplace->log, NULL,
+                log_warning(pod->inplace->context->log, NULL,
                             "Cannot inspect all containers of pod \"%s/%s\", trying again: %s.",
                             pod->pod->namespace, pod->pod->name, error_message(error));
         inspection->is_failure_logged = inspection->is_failure_logged || error;
@@ -303,7 +303,7 @@ static int pod_begin_inspection(InPlacePod *pod, RpcClient *client, bool must_li
 }
 
 int inplace_pod_inspect(InPlacePod *pod) {
-        RpcClient *client = runtimes_client(pod->inplace->runtimes);
+        RpcClient *client = runtimes_client(pod->inplace->context->runtimes);
         InPlaceInspection *inspection = &pod->inspection;
         uint64_t now = inplace_now(pod->inplace);
         bool must_list;

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/inplace/inspection.h"
@@ -18,10 +17,7 @@
 DEFINE_CLEANUP(InPlacePod *, inplace_pod_free)
 
 uint64_t inplace_now(const InPlace *inplace) {
-        uint64_t usec = 0;
-
-        (void) sd_event_now(inplace->event, CLOCK_MONOTONIC, &usec);
-        return usec;
+        return loop_now_usec(inplace->context->event);
 }
 
 bool inplace_pod_is_over(const InPlacePod *pod) {
@@ -92,10 +88,6 @@ Verdict inplace_container_verdict(const InPlaceContainer *container) {
 bool inplace_pod_is_inspecting(const InPlacePod *pod) {
         return pod->inspection.state == INPLACE_INSPECTION_LISTING ||
                pod->inspection.state == INPLACE_INSPECTION_RESOLVING;
-}
-
-int inplace_pod_reconcile(InPlacePod *pod) {
-        return pod->inplace->reconcile(pod);
 }
 
 static int on_timer(void *userdata) {
@@ -252,7 +244,7 @@ static int pod_fill(InPlacePod *pod) {
                         .pod = pod,
                         .index = i,
                         .expected_hash = pod->pod->containers[i].env_hash,
-                        .check.read = { .client = pod->inplace->client,
+                        .check.read = { .client = pod->inplace->context->client,
                                         .userdata = &pod->containers[i] },
                 };
 
@@ -275,7 +267,7 @@ int inplace_pod_new(InPlace *inplace, const Pod *pod, InPlacePod **ret) {
                         .behind_usec = inplace_now(inplace) + KUBELET_HOLDS_USEC,
                 },
         };
-        timer_init(&made->timer, inplace->event, ACCURACY_USEC, on_timer, made);
+        timer_init(&made->timer, inplace->context->event, ACCURACY_USEC, on_timer, made);
         r = pod_fill(made);
         if (r < 0)
                 return r;

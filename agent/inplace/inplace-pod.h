@@ -6,20 +6,17 @@
  *
  * inplace.c holds all pods and reconciles each as a whole, whatever happens: it restarts containers
  * (inplace-restart.c), inspects them (inplace-inspect.c) and writes what is known of them
- * (inplace-write.c). All of these stand on inplace-pod.c and none calls inplace.c: a callback ends with
- * inplace_pod_reconcile(), which goes there by a pointer.
+ * (inplace-write.c). All of these stand on inplace-pod.c, and call of inplace.c nothing but
+ * inplace_pod_reconcile(), with which every callback ends.
  */
 
 #include "agent/base/loop.h"
 #include "agent/base/repeat.h"
 #include "agent/inplace/image-ids.h"
 #include "agent/inplace/restart-plan.h"
-#include "agent/kube/event.h"
 #include "agent/kube/patch.h"
-#include "agent/pod/pods.h"
+#include "agent/pod/context.h"
 #include "agent/pod/runtime-pods.h"
-#include "agent/pod/stops.h"
-#include "cri/runtimes.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 
@@ -194,27 +191,16 @@ struct InPlacePod {
         InPlaceText writing; /* of SENT */
         InPlaceText written;
         InPlaceField fields[_INPLACE_FIELD_MAX];
-        bool is_split;           /* both together were refused: each alone */
-        bool has_new_image;      /* another image was asked for while we watched */
+        bool is_split;      /* both together were refused: each alone */
+        bool has_new_image; /* another image was asked for while we watched */
         uint64_t unwritten_usec; /* since when the annotation has been held back; 0: it is not */
         uint64_t not_running_usec;
 };
 
 /* What all pods share. */
 struct InPlace {
-        sd_event *event;
-        Log *log;
-        Metrics *metrics;
-        KubeClient *client;
-        KubeEvents *events;
-        Pods *watched;
-        Runtimes *runtimes;
-        Stops *stops;
+        const PodContext *context;
         bool has_condition;
-        void (*on_changed)(void *userdata); /* may be NULL */
-        void *userdata;
-
-        int (*reconcile)(InPlacePod *pod);
         PodsWatcher watcher;
         InPlacePod **pods;
         size_t n_pods;
@@ -223,11 +209,14 @@ struct InPlace {
         Error error;
 };
 
-/* inplace-pod.c */
-uint64_t inplace_now(const InPlace *inplace);
+/* inplace.c */
 
 /* Begins what is to be begun; the last statement of every callback. */
 int inplace_pod_reconcile(InPlacePod *pod);
+
+/* inplace-pod.c */
+uint64_t inplace_now(const InPlace *inplace);
+
 /* There is room again for those that are queued. */
 int inplace_continue(InPlace *inplace);
 void inplace_pod_wake_at(InPlacePod *pod, uint64_t usec);

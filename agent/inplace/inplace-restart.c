@@ -103,7 +103,7 @@ static void container_await(InPlaceContainer *container) {
 }
 
 int inplace_pod_poll(InPlacePod *pod) {
-        RpcClient *client = runtimes_client(pod->inplace->runtimes);
+        RpcClient *client = runtimes_client(pod->inplace->context->runtimes);
         uint64_t now = inplace_now(pod->inplace);
 
         if (inplace_pod_is_over(pod) || !pod_awaits(pod, now)) {
@@ -139,7 +139,7 @@ static bool find_stopped(const InPlace *inplace, uint32_t hash, const char *id,
         const char *found;
 
         purpose_to_owner(&purpose, owner);
-        found = stops_find_owner(inplace->stops, owner, id);
+        found = stops_find_owner(inplace->context->stops, owner, id);
         if (!found)
                 return false;
 
@@ -206,7 +206,7 @@ static void container_try_again(InPlaceContainer *container, const InPlacePurpos
         container->attempts.n_restarts = purpose->number;
         container->attempts.retry_usec = inplace_now(container->pod->inplace) + usec;
         log_warning(
-                container->pod->inplace->log, NULL,
+                container->pod->inplace->context->log, NULL,
                 "Pod \"%s/%s\": container %s was started again with its previous environment, so "
                 "the kubelet did not have the new labels or annotations yet: it is restarted "
                 "again in %u s.",
@@ -233,7 +233,7 @@ int inplace_container_judge(InPlaceContainer *container) {
                 container_try_again(container, &restart->purpose);
         purpose_to_owner(&restart->purpose, owner);
         if (!has_learned)
-                r = stops_forget(container->pod->inplace->stops, owner, restart->id);
+                r = stops_forget(container->pod->inplace->context->stops, owner, restart->id);
         free(restart->id);
         *restart = (InPlaceRestart){ .state = INPLACE_RESTART_NONE };
         return r;
@@ -259,9 +259,9 @@ static int container_report(InPlaceContainer *container, const char *reason, con
         };
 
         container_field(inplace_container_state(container), field, sizeof(field));
-        log_warning(pod->inplace->log, NULL, "Pod \"%s/%s\": %s.", pod->pod->namespace,
+        log_warning(pod->inplace->context->log, NULL, "Pod \"%s/%s\": %s.", pod->pod->namespace,
                     pod->pod->name, message);
-        return kube_event_send(pod->inplace->events, &object, "Warning", reason, message);
+        return kube_event_send(pod->inplace->context->events, &object, "Warning", reason, message);
 }
 
 /* NULL: the stop is still asked for by the pod as it is now. */
@@ -335,7 +335,7 @@ static int container_check_later(InPlaceContainer *container, KubePatchOutcome o
                 kube_patch_rest(&check->read, SLOW_USEC + random_number() % SLOW_USEC);
         if (check->read.n_failures == 1)
                 log_warning(
-                        container->pod->inplace->log, NULL,
+                        container->pod->inplace->context->log, NULL,
                         "Container \"%s\" of pod \"%s/%s\" is to be restarted, but the pod cannot be "
                         "read to confirm that, trying again: %s.",
                         inplace_container_state(container)->name, container->pod->pod->namespace,
@@ -485,7 +485,7 @@ static int container_add_stop(InPlaceContainer *container, const char *cause) {
                 return 0;
 
         purpose_to_owner(&container->restart.purpose, owner);
-        r = stops_add(container->pod->inplace->stops, &options, &container->restart.stop);
+        r = stops_add(container->pod->inplace->context->stops, &options, &container->restart.stop);
         if (r < 0)
                 return r;
 

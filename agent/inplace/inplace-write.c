@@ -217,7 +217,7 @@ static bool is_passing(InPlacePod *pod, ConditionReason reason, bool is_first) {
         if (reason == CONDITION_UNKNOWN)
                 return is_first || pod->inspection.state != INPLACE_INSPECTION_NONE ||
                        (pod->inspection.n_failures == 0 &&
-                        !runtimes_client(pod->inplace->runtimes));
+                        !runtimes_client(pod->inplace->context->runtimes));
         if (reason != CONDITION_NOT_RUNNING)
                 return false;
 
@@ -386,15 +386,14 @@ static bool is_any_refused(const InPlace *inplace) {
 }
 
 static void notify_changed(const InPlace *inplace) {
-        if (inplace->on_changed)
-                inplace->on_changed(inplace->userdata);
+        inplace->context->on_changed(inplace->context->userdata);
 }
 
 /* Logs each reason once, as long as anything is refused. */
 static void inplace_note(InPlace *inplace, const Error *error) {
         bool was_failing, is_news;
 
-        metrics_count(inplace->metrics, METRIC_POD_WRITES, !error);
+        metrics_count(inplace->context->metrics, METRIC_POD_WRITES, !error);
         notify_changed(inplace);
         if (error ? is_of_pod(error) : is_any_refused(inplace))
                 return;
@@ -402,10 +401,10 @@ static void inplace_note(InPlace *inplace, const Error *error) {
         was_failing = inplace->error.kind != ERROR_NONE;
         is_news = error_update(&inplace->error, error);
         if (is_news && error)
-                log_warning(inplace->log, NULL, "Cannot write to a pod's status: %s.",
+                log_warning(inplace->context->log, NULL, "Cannot write to a pod's status: %s.",
                             error_message(error));
         if (was_failing && !error)
-                log_info(inplace->log, NULL, "The status of pods is written again.");
+                log_info(inplace->context->log, NULL, "The status of pods is written again.");
 }
 
 /* What was refused for this pod alone is over with it: no success will follow. */
@@ -422,7 +421,7 @@ void inplace_pod_forget_refusal(InPlacePod *pod) {
         if (!was_refused || inplace->error.kind == ERROR_NONE || is_any_refused(inplace))
                 return;
 
-        log_info(inplace->log, NULL, "The refused writes to pods are no longer needed.");
+        log_info(inplace->context->log, NULL, "The refused writes to pods are no longer needed.");
         error_done(&inplace->error);
         notify_changed(inplace);
 }
@@ -485,7 +484,7 @@ static void pod_write_failed(InPlacePod *pod, const KubePatchAnswer *answer,
         const Error *error = answer->error;
 
         if (error->kind == ERROR_INVALID && pod->write.n_failures == 1)
-                log_warning(pod->inplace->log, NULL,
+                log_warning(pod->inplace->context->log, NULL,
                             "Cannot write to the status of pod \"%s/%s\", trying again: %s.",
                             pod->pod->namespace, pod->pod->name, error_message(error));
         for (InPlaceFieldKind kind = 0; kind < _INPLACE_FIELD_MAX; kind++)
@@ -560,12 +559,12 @@ static int on_answered(const KubePatchAnswer *answer, void *userdata) {
 
 /* After the agent has started, all pods come at once, and on all nodes if it was updated. */
 static bool is_of_start(const InPlacePod *pod) {
-        return !pods_are_synced(pod->inplace->watched) && !pod->pod->meta;
+        return !pods_are_synced(pod->inplace->context->pods) && !pod->pod->meta;
 }
 
 void inplace_pod_write_init(InPlacePod *pod) {
         pod->write = (KubePatch){
-                .client = pod->inplace->client,
+                .client = pod->inplace->context->client,
                 .userdata = pod,
                 .rest_usec = is_of_start(pod)
                                      ? inplace_now(pod->inplace) + random_number() % JITTER_USEC
@@ -576,7 +575,7 @@ void inplace_pod_write_init(InPlacePod *pod) {
 static int64_t now_sec(const InPlace *inplace) {
         uint64_t usec = 0;
 
-        (void) sd_event_now(inplace->event, CLOCK_REALTIME, &usec);
+        (void) sd_event_now(inplace->context->event, CLOCK_REALTIME, &usec);
         return (int64_t) (usec / USEC_PER_SEC);
 }
 

@@ -15,23 +15,17 @@
 DEFINE_CLEANUP(InPlace *, inplace_free)
 
 /* A stop comes first: the owner of the pod waits for it. */
-static int pod_reconcile(InPlacePod *pod) {
+int inplace_pod_reconcile(InPlacePod *pod) {
         int r;
 
         pod->next_usec = UINT64_MAX;
         r = inplace_pod_restart(pod);
-        if (r < 0)
-                return r;
-
-        r = inplace_pod_poll(pod);
-        if (r < 0)
-                return r;
-
-        r = inplace_pod_inspect(pod);
-        if (r < 0)
-                return r;
-
-        r = inplace_pod_write(pod);
+        if (r >= 0)
+                r = inplace_pod_poll(pod);
+        if (r >= 0)
+                r = inplace_pod_inspect(pod);
+        if (r >= 0)
+                r = inplace_pod_write(pod);
         if (r < 0)
                 return r;
 
@@ -173,7 +167,7 @@ static int on_state(bool is_synced, void *userdata) {
         return 0;
 }
 
-int inplace_new(const InPlaceOptions *options, InPlace **ret) {
+int inplace_new(const PodContext *context, bool has_condition, InPlace **ret) {
         cleanup(inplace_free_p) InPlace *inplace = NULL;
 
         inplace = malloc(sizeof(*inplace));
@@ -181,25 +175,15 @@ int inplace_new(const InPlaceOptions *options, InPlace **ret) {
                 return -ENOMEM;
 
         *inplace = (InPlace){
-                .event = options->event,
-                .log = options->log,
-                .metrics = options->metrics,
-                .client = options->client,
-                .events = options->events,
-                .watched = options->pods,
-                .runtimes = options->runtimes,
-                .stops = options->stops,
-                .has_condition = options->has_condition,
-                .on_changed = options->on_changed,
-                .userdata = options->userdata,
-                .reconcile = pod_reconcile,
+                .context = context,
+                .has_condition = has_condition,
                 .watcher = { .on_pod = on_pod, .on_gone = on_gone, .on_state = on_state },
                 .error = ERROR_INIT,
         };
         inplace->watcher.userdata = inplace;
-        pods_watch(options->pods, &inplace->watcher);
-        for (size_t i = 0; i < pods_count(options->pods); i++) {
-                int r = inplace_add(inplace, pods_get(options->pods, i));
+        pods_watch(context->pods, &inplace->watcher);
+        for (size_t i = 0; i < pods_count(context->pods); i++) {
+                int r = inplace_add(inplace, pods_get(context->pods, i));
 
                 if (r < 0)
                         return r;
@@ -213,7 +197,7 @@ InPlace *inplace_free(InPlace *inplace) {
         if (!inplace)
                 return NULL;
 
-        pods_unwatch(inplace->watched, &inplace->watcher);
+        pods_unwatch(inplace->context->pods, &inplace->watcher);
         while (inplace->n_pods > 0)
                 inplace_pod_free(inplace->pods[--inplace->n_pods]);
         error_done(&inplace->error);
@@ -250,7 +234,7 @@ static bool pod_has_image(const InPlacePod *pod, ShortNames short_names, const I
 }
 
 int inplace_image_changed(InPlace *inplace, const char *canonical) {
-        const Runtime *runtime = runtimes_chosen(inplace->runtimes);
+        const Runtime *runtime = runtimes_chosen(inplace->context->runtimes);
         ShortNames short_names = short_names_of(runtime ? runtime_name(runtime) : "");
         ImageRef image;
 

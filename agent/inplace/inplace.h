@@ -13,29 +13,13 @@
  */
 
 #include "agent/inplace/image-ids.h"
-#include "agent/pod/pods.h"
-#include "agent/pod/stops.h"
-#include "cri/runtimes.h"
+#include "agent/pod/context.h"
 
 typedef struct InPlace InPlace;
 
-typedef struct InPlaceOptions {
-        sd_event *event;
-        Log *log;
-        Metrics *metrics; /* may be NULL */
-        KubeClient *client;
-        KubeEvents *events;
-        Pods *pods;
-        Runtimes *runtimes;
-        Stops *stops;
-        bool has_condition; /* write the condition, too */
-
-        /* A pod was written to, or could not be; inplace_error() may differ. May be NULL. */
-        void (*on_changed)(void *userdata);
-        void *userdata;
-} InPlaceOptions;
-
-int inplace_new(const InPlaceOptions *options, InPlace **ret);
+/* The context is borrowed; its on_changed runs when a pod was written to, or could not be: inplace_error()
+ * may differ then. has_condition: write the condition, too. */
+int inplace_new(const PodContext *context, bool has_condition, InPlace **ret);
 /* What has begun goes on in the stops, without an owner. */
 InPlace *inplace_free(InPlace *inplace);
 

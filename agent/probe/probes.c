@@ -39,8 +39,7 @@
 #define SPREAD_USEC ((uint64_t) 20 * 1000)
 
 struct Probes {
-        ProbesOptions options;
-        char *node_name;
+        const PodContext *context;
         HttpPeer *http; /* of all probes by HTTP */
         PodsWatcher watcher;
         KubeResource *resource;
@@ -75,7 +74,7 @@ struct Probes {
 DEFINE_CLEANUP(Probes *, probes_free)
 
 static void notify_changed(Probes *probes) {
-        probes->options.on_changed(probes->options.userdata);
+        probes->context->on_changed(probes->context->userdata);
 }
 
 /* The status */
@@ -93,10 +92,10 @@ static void note_write(Probes *probes, const Error *error) {
         bool is_news = error_update(&probes->error, error);
 
         if (is_news && error)
-                log_warning(probes->options.log, NULL, "Cannot write the results of probes: %s.",
+                log_warning(probes->context->log, NULL, "Cannot write the results of probes: %s.",
                             error_message(error));
         if (was_failing && !error)
-                log_info(probes->options.log, NULL, "The results of probes are written again.");
+                log_info(probes->context->log, NULL, "The results of probes are written again.");
         if (is_news || (was_failing && !error))
                 notify_changed(probes);
 }
@@ -115,7 +114,8 @@ static int on_conflict(Probes *probes, const KubePatchAnswer *answer) {
                 return 0;
 
         note_write(probes, answer->error);
-        return kube_resource_check(probes->resource, 0, NULL, probes->node_name, probes->version);
+        return kube_resource_check(probes->resource, 0, NULL, probes->context->node_name,
+                                   probes->version);
 }
 
 static int on_answered(const KubePatchAnswer *answer, void *userdata) {
@@ -123,7 +123,7 @@ static int on_answered(const KubePatchAnswer *answer, void *userdata) {
         cleanup(json_object_put_p) json_object *written = take_ptr(probes->written);
         int r = 0;
 
-        metrics_count(probes->options.metrics, METRIC_PROBE_WRITES, !answer->error);
+        metrics_count(probes->context->metrics, METRIC_PROBE_WRITES, !answer->error);
         if (answer->outcome == KUBE_PATCH_CONFLICT || (!answer->error && !answer->version)) {
                 r = on_conflict(probes, answer);
         } else {
@@ -150,7 +150,7 @@ static int send_status(Probes *probes, json_object *list, uint64_t digest, uint6
                                        .path = { .group = GROUP,
                                                  .version = kube_resource_version(probes->resource),
                                                  .resource = RESOURCE,
-                                                 .name = probes->node_name,
+                                                 .name = probes->context->node_name,
                                                  .subresource = "status" },
                                        .body = body,
                                        .uid = probes->uid,
@@ -211,8 +211,8 @@ static RpcClient *find_client(const Probe *probe, void *userdata) {
         const Probes *probes = userdata;
         const Runtime *runtime = probe_tag(probe);
 
-        for (size_t i = 0; runtime && i < runtimes_count(probes->options.runtimes); i++)
-                if (runtimes_get(probes->options.runtimes, i) == runtime)
+        for (size_t i = 0; runtime && i < runtimes_count(probes->context->runtimes); i++)
+                if (runtimes_get(probes->context->runtimes, i) == runtime)
                         return runtime_client(runtime);
 
         return NULL;
@@ -220,7 +220,7 @@ static RpcClient *find_client(const Probe *probe, void *userdata) {
 
 /* Of this node, as the API server has it; NULL: none. */
 static const Pod *find_pod(const Probes *probes, const ProbeSpec *spec) {
-        const Pod *pod = pods_find(probes->options.pods, spec->namespace, spec->pod);
+        const Pod *pod = pods_find(probes->context->pods, spec->namespace, spec->pod);
 
         return pod && strcmp(pod->uid, spec->uid) == 0 ? pod : NULL;
 }
@@ -261,7 +261,7 @@ static void count_states(const Probes *probes) {
                 counts[result ? result->state : PROBE_UNKNOWN]++;
         }
         for (ProbeState state = 0; state < _PROBE_STATE_MAX; state++)
-                metrics_set(probes->options.metrics, METRIC_PROBES, METRIC_LABELS(labels[state]),
+                metrics_set(probes->context->metrics, METRIC_PROBES, METRIC_LABELS(labels[state]),
                             (double) counts[state]);
 }
 
@@ -283,7 +283,7 @@ static int send_event(Probes *probes, const Probe *probe, const ProbeResult *res
                                            : "failed") < 0)
                 return -ENOMEM;
 
-        return kube_event_send(probes->options.events, &pod, is_success ? "Normal" : "Warning",
+        return kube_event_send(probes->context->events, &pod, is_success ? "Normal" : "Warning",
                                is_success ? "KruiseProbeSucceeded" : "KruiseProbeFailed", text);
 }
 
@@ -306,7 +306,7 @@ static void on_run(const Probe *probe, HandlerOutcome outcome, void *userdata) {
         };
         const Probes *probes = userdata;
 
-        metrics_add(probes->options.metrics, METRIC_PROBE_RUNS,
+        metrics_add(probes->context->metrics, METRIC_PROBE_RUNS,
                     METRIC_LABELS(probe_kind_to_string(probe_spec(probe)->handler.kind),
                                   labels[outcome]),
                     1);
@@ -354,7 +354,7 @@ static uint64_t list_period_usec(const Probes *probes) {
 static int end_listing(Probes *probes) {
         cleanup(free_p) Probe **unseen = take_ptr(probes->unseen);
         const char *why = probes->is_incomplete ? "the container runtime does not answer"
-                          : pods_are_synced(probes->options.pods)
+                          : pods_are_synced(probes->context->pods)
                                   ? NULL
                                   : "the pods of this node cannot be watched";
         size_t n = probes->n_unseen;
@@ -378,7 +378,7 @@ static const RuntimeContainer *find_container(const Probes *probes, const Runtim
 }
 
 static int show_containers(Probes *probes, const RuntimePods *pods) {
-        Runtime *runtime = runtimes_get(probes->options.runtimes, probes->list_at);
+        Runtime *runtime = runtimes_get(probes->context->runtimes, probes->list_at);
         size_t n = 0;
         int r = 0;
 
@@ -414,7 +414,7 @@ static int on_listed(RuntimePods *pods, const Error *error, void *userdata) {
 
 /* A runtime that is away has containers that are not seen, if it is the one or was there before. */
 static int list_next(Probes *probes) {
-        const Runtimes *runtimes = probes->options.runtimes;
+        const Runtimes *runtimes = probes->context->runtimes;
 
         for (; probes->list_at < runtimes_count(runtimes); probes->list_at++) {
                 Runtime *runtime = runtimes_get(runtimes, probes->list_at);
@@ -466,10 +466,10 @@ static void drop_listing(Probes *probes) {
 static int add_probe(Probes *probes, ProbeSpec *spec, size_t i_new, Probe **ret) {
         const uint64_t period = spec->period_sec * USEC_PER_SEC;
         ProbeOptions options = {
-                .event = probes->options.event,
-                .completions = probes->options.completions,
+                .event = probes->context->event,
+                .completions = probes->context->completions,
                 .http = probes->http,
-                .log = probes->options.log,
+                .log = probes->context->log,
                 .first_delay_usec = i_new * SPREAD_USEC,
                 .find_client = find_client,
                 .find_address = find_address,
@@ -535,8 +535,8 @@ static int set_specs(Probes *probes, ProbeSpecs *specs) {
 
 static void note_refused(Probes *probes, const char *why) {
         if (log_once(&probes->logged, why))
-                log_warning(probes->options.log, NULL, "The NodePodProbe \"%s\": %s.",
-                            probes->node_name, why);
+                log_warning(probes->context->log, NULL, "The NodePodProbe \"%s\": %s.",
+                            probes->context->node_name, why);
 }
 
 /* An object that cannot be read leaves the former probes in force. */
@@ -619,14 +619,14 @@ static int add_resource(Probes *probes) {
         static const char *const versions[] = { "v1alpha1", NULL };
         cleanup(free_p) char *fields = NULL;
 
-        if (text_format(&fields, "metadata.name=%s", probes->node_name) < 0)
+        if (text_format(&fields, "metadata.name=%s", probes->context->node_name) < 0)
                 return -ENOMEM;
 
         return kube_resource_new(
                 &(KubeResourceOptions){
-                        .client = probes->options.client,
-                        .log = probes->options.log,
-                        .metrics = probes->options.metrics,
+                        .client = probes->context->client,
+                        .log = probes->context->log,
+                        .metrics = probes->context->metrics,
                         .group = GROUP,
                         .versions = versions,
                         .resource = RESOURCE,
@@ -666,7 +666,7 @@ static int on_pods_state(bool is_synced, void *userdata) {
 
 /* All of it */
 
-int probes_new(const ProbesOptions *options, Probes **ret) {
+int probes_new(const PodContext *context, Probes **ret) {
         cleanup(probes_free_p) Probes *probes = malloc(sizeof(*probes));
         int r;
 
@@ -674,21 +674,17 @@ int probes_new(const ProbesOptions *options, Probes **ret) {
                 return -ENOMEM;
 
         *probes = (Probes){
-                .options = *options,
-                .node_name = strdup(options->node_name),
+                .context = context,
                 .watcher = { .on_pod = on_pod,
                              .on_gone = on_pod_gone,
                              .on_state = on_pods_state,
                              .userdata = probes },
-                .write = { .client = options->client, .userdata = probes },
+                .write = { .client = context->client, .userdata = probes },
         };
-        timer_init(&probes->list_due, options->event, ACCURACY_USEC, on_list_due, probes);
-        timer_init(&probes->write_due, options->event, ACCURACY_USEC, on_write_due, probes);
-        pods_watch(options->pods, &probes->watcher);
-        if (!probes->node_name)
-                return -ENOMEM;
-
-        r = http_peer_new_for_any(options->event, &probes->http);
+        timer_init(&probes->list_due, context->event, ACCURACY_USEC, on_list_due, probes);
+        timer_init(&probes->write_due, context->event, ACCURACY_USEC, on_write_due, probes);
+        pods_watch(context->pods, &probes->watcher);
+        r = http_peer_new_for_any(context->event, &probes->http);
         if (r >= 0)
                 r = add_resource(probes);
         if (r < 0)
@@ -702,7 +698,7 @@ Probes *probes_free(Probes *probes) {
         if (!probes)
                 return NULL;
 
-        pods_unwatch(probes->options.pods, &probes->watcher);
+        pods_unwatch(probes->context->pods, &probes->watcher);
         kube_resource_free(probes->resource);
         drop_listing(probes);
         for (size_t i = 0; i < probes->n_items; i++)
@@ -717,7 +713,6 @@ Probes *probes_free(Probes *probes) {
         error_done(&probes->error);
         free(probes->uid);
         free(probes->version);
-        free(probes->node_name);
         free(probes);
         return NULL;
 }

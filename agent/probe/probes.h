@@ -8,30 +8,13 @@
  * into its status: those that OpenKruise's PodProbeMarkers become conditions of pods by.
  */
 
-#include "agent/kube/event.h"
-#include "agent/pod/pods.h"
+#include "agent/pod/context.h"
 #include "agent/probe/probe.h"
-#include "cri/runtimes.h"
 
 typedef struct Probes Probes;
 
-typedef struct ProbesOptions {
-        sd_event *event;
-        CompletionQueue *completions;
-        Log *log;
-        Metrics *metrics; /* may be NULL */
-        KubeClient *client;
-        KubeEvents *events;
-        Pods *pods;
-        Runtimes *runtimes;
-        const char *node_name; /* copied */
-
-        void (*on_changed)(void *userdata); /* what probes_error() says may differ */
-        void *userdata;
-} ProbesOptions;
-
-/* Finds out whether there is such an object, and begins. */
-int probes_new(const ProbesOptions *options, Probes **ret);
+/* Finds out whether there is such an object, and begins. The context is borrowed. */
+int probes_new(const PodContext *context, Probes **ret);
 Probes *probes_free(Probes *probes);
 
 /* A runtime came or went. */

@@ -10,10 +10,7 @@
 #define SCHEMES_MAX 64
 
 uint64_t recreate_now_usec(const Recreate *recreate) {
-        uint64_t usec = 0;
-
-        (void) sd_event_now(recreate->event, CLOCK_MONOTONIC, &usec);
-        return usec;
+        return loop_now_usec(recreate->context->event);
 }
 
 int64_t recreate_wall_usec(void) {
@@ -26,7 +23,8 @@ int64_t recreate_wall_usec(void) {
 int64_t recreate_server_usec(const Recreate *recreate) {
         int64_t usec;
 
-        return kube_client_server_usec(recreate->client, &usec) ? usec : recreate_wall_usec();
+        return kube_client_server_usec(recreate->context->client, &usec) ? usec
+                                                                         : recreate_wall_usec();
 }
 
 int recreate_reconcile(Recreate *recreate) {
@@ -42,8 +40,8 @@ static bool is_known_scheme(const Recreate *recreate, const char *scheme) {
 }
 
 int recreate_note_runtimes(Recreate *recreate) {
-        for (size_t i = 0; i < runtimes_count(recreate->runtimes); i++) {
-                const char *name = runtime_name(runtimes_get(recreate->runtimes, i));
+        for (size_t i = 0; i < runtimes_count(recreate->context->runtimes); i++) {
+                const char *name = runtime_name(runtimes_get(recreate->context->runtimes, i));
                 char **schemes;
 
                 if (!name[0] || is_known_scheme(recreate, name) ||
@@ -64,15 +62,15 @@ int recreate_note_runtimes(Recreate *recreate) {
 }
 
 Runtime *recreate_find_runtime(const Recreate *recreate, const char *scheme, bool *ret_may_come) {
-        Runtime *chosen = runtimes_chosen(recreate->runtimes);
+        Runtime *chosen = runtimes_chosen(recreate->context->runtimes);
         bool is_any_ready = false;
 
         *ret_may_come = true;
         if (!scheme[0])
                 return chosen && runtime_client(chosen) ? chosen : NULL;
 
-        for (size_t i = 0; i < runtimes_count(recreate->runtimes); i++) {
-                Runtime *runtime = runtimes_get(recreate->runtimes, i);
+        for (size_t i = 0; i < runtimes_count(recreate->context->runtimes); i++) {
+                Runtime *runtime = runtimes_get(recreate->context->runtimes, i);
 
                 if (!runtime_client(runtime))
                         continue;
@@ -82,7 +80,7 @@ Runtime *recreate_find_runtime(const Recreate *recreate, const char *scheme, boo
         }
 
         *ret_may_come = is_known_scheme(recreate, scheme) || !is_any_ready ||
-                        !runtimes_are_settled(recreate->runtimes);
+                        !runtimes_are_settled(recreate->context->runtimes);
         return NULL;
 }
 
@@ -91,10 +89,10 @@ static bool may_pass(const Error *error) {
 }
 
 static void warn(const Recreate *recreate, const char *what, const Error *reason) {
-        const Error *trouble = kube_client_trouble(recreate->client);
+        const Error *trouble = kube_client_trouble(recreate->context->client);
 
         if (!trouble || trouble->kind == ERROR_NONE)
-                log_warning(recreate->log, NULL,
+                log_warning(recreate->context->log, NULL,
                             "Cannot write about the restart request \"%s\": %s, retrying.", what,
                             error_message(reason));
 }
@@ -104,7 +102,7 @@ void recreate_note_read(Recreate *recreate, RecreateRight right) {
 
         error_done(&recreate->refusals[right]);
         if (was_denied)
-                recreate->on_changed(recreate->userdata);
+                recreate->context->on_changed(recreate->context->userdata);
 }
 
 static void note_refusal(Recreate *recreate, RecreateRight right, const char *what,
@@ -115,14 +113,14 @@ static void note_refusal(Recreate *recreate, RecreateRight right, const char *wh
         (void) error_update(known, error);
         if (!is_known)
                 warn(recreate, what, error);
-        recreate->on_changed(recreate->userdata);
+        recreate->context->on_changed(recreate->context->userdata);
 }
 
 void recreate_note_written(Recreate *recreate, RecreateRight right, const char *what, bool is_first,
                            const Error *error) {
         const Error *known = &recreate->refusals[right];
 
-        metrics_count(recreate->metrics, METRIC_RECREATE_WRITES, !error);
+        metrics_count(recreate->context->metrics, METRIC_RECREATE_WRITES, !error);
         if (!error) {
                 recreate_note_read(recreate, right);
                 return;
@@ -149,7 +147,7 @@ const Error *recreate_missing_right(const Recreate *recreate) {
 
 void recreate_note_overfull(Recreate *recreate, RecreateSelection selection) {
         if (!recreate->is_overfull[selection])
-                log_warning(recreate->log, NULL,
+                log_warning(recreate->context->log, NULL,
                             "There are more than %d %srestart requests: the others wait.",
                             RECREATE_REQUESTS_MAX,
                             selection == RECREATE_UNASSIGNED ? "unprepared " : "");

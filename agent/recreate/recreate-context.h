@@ -19,11 +19,9 @@
 
 #include "agent/base/loop.h"
 #include "agent/kube/resource.h"
-#include "agent/pod/pods.h"
-#include "agent/pod/stops.h"
+#include "agent/pod/context.h"
 #include "agent/recreate/recreate-repeats.h"
 #include "agent/recreate/recreate-spec.h"
-#include "cri/runtimes.h"
 
 #define RECREATE_REQUESTS_MAX 4096
 
@@ -50,17 +48,7 @@ typedef enum RecreateRight {
 } RecreateRight;
 
 struct Recreate {
-        sd_event *event;
-        Log *log;
-        Metrics *metrics;
-        KubeClient *client;
-        Pods *pods;
-        Runtimes *runtimes;
-        Stops *stops;
-        char *node_name;
-        void (*on_changed)(void *userdata);
-        void *userdata;
-
+        const PodContext *context;
         PodsWatcher watcher;
         Deferred reconcile;
         KubeResource *resource;

@@ -152,7 +152,7 @@ static int on_proved(const KubePatchAnswer *answer, void *userdata) {
         request->gate = REQUEST_GATE_CLOSED;
         kube_patch_succeed(&request->write);
         log_info(
-                request->recreate->log, NULL,
+                request->recreate->context->log, NULL,
                 "The restart request \"%s/%s\" is gone, but keeps the pod \"%s\" unready: making the "
                 "pod ready again.",
                 spec->namespace, spec->name, spec->pod_name);
@@ -217,7 +217,7 @@ bool recreate_controller_owes_gate(const RecreateRequest *request) {
         if (!is_closed || has_successor(request))
                 return false;
 
-        return pod ? pod->has_kruise_gate : !pods_are_synced(request->recreate->pods);
+        return pod ? pod->has_kruise_gate : !pods_are_synced(request->recreate->context->pods);
 }
 
 /* What a controller does */
@@ -227,7 +227,7 @@ bool recreate_controller_owes_gate(const RecreateRequest *request) {
 static int64_t get_now_sec(const RecreateRequest *request, uint64_t known_sec) {
         int64_t usec;
 
-        return kube_client_server_usec(request->recreate->client, &usec)
+        return kube_client_server_usec(request->recreate->context->client, &usec)
                        ? usec / (int64_t) SEC
                        : request->spec->created_at + (int64_t) known_sec;
 }
@@ -241,7 +241,7 @@ static RecreateActionPlan make_plan(const RecreateRequest *request, bool has_tur
                 .known_sec = known_sec,
                 .has_turn = has_turn,
                 .is_stopping = request->stop.stop,
-                .are_pods_known = pods_are_synced(recreate->pods),
+                .are_pods_known = pods_are_synced(recreate->context->pods),
                 .has_pod = pod,
                 .is_pod_deleted = pod && pod->is_deleted,
                 .is_pod_finished = pod && pod->is_finished,
@@ -443,7 +443,8 @@ static int unassigned_reconcile(RecreateUnassigned *unassigned) {
         cleanup(json_object_put_p) json_object *object = NULL, *patch = NULL;
         cleanup(error_done) Error ignored = ERROR_INIT;
         const Recreate *recreate = unassigned->recreate;
-        const Pod *pod = pods_find(recreate->pods, unassigned->namespace, unassigned->pod_name);
+        const Pod *pod =
+                pods_find(recreate->context->pods, unassigned->namespace, unassigned->pod_name);
         uint64_t rest_usec = get_rest_usec(unassigned);
         int r;
 
@@ -456,7 +457,7 @@ static int unassigned_reconcile(RecreateUnassigned *unassigned) {
         r = json_parse(unassigned->text, strlen(unassigned->text), &object, &ignored);
         if (r < 0)
                 return ignored.kind == ERROR_NONE ? r : 0;
-        r = recreate_controller_adopt(object, pod, recreate->node_name, &patch);
+        r = recreate_controller_adopt(object, pod, recreate->context->node_name, &patch);
         return r < 0 ? r : adopt(unassigned, patch);
 }
 
@@ -486,7 +487,7 @@ static int add_unassigned(Recreate *recreate, const RecreateSpec *spec,
         if (!text)
                 return -ENOMEM;
         if (strlen(text) > TEXT_MAX) {
-                log_warning(recreate->log, NULL,
+                log_warning(recreate->context->log, NULL,
                             "The restart request \"%s/%s\" is too large to be prepared.",
                             spec->namespace, spec->name);
                 return 0;
@@ -497,7 +498,7 @@ static int add_unassigned(Recreate *recreate, const RecreateSpec *spec,
                 return -ENOMEM;
         *unassigned = (RecreateUnassigned){
                 .recreate = recreate,
-                .write = { .client = recreate->client, .userdata = unassigned },
+                .write = { .client = recreate->context->client, .userdata = unassigned },
                 .namespace = strdup(spec->namespace),
                 .name = strdup(spec->name),
                 .uid = strdup(spec->uid),
@@ -508,7 +509,7 @@ static int add_unassigned(Recreate *recreate, const RecreateSpec *spec,
             !unassigned->pod_name || !unassigned->text)
                 return -ENOMEM;
 
-        timer_init(&unassigned->retry, recreate->event, 0, on_retry, unassigned);
+        timer_init(&unassigned->retry, recreate->context->event, 0, on_retry, unassigned);
         list_prepend(&recreate->unassigned, unassigned);
         recreate->n_unassigned++;
         return unassigned_reconcile(take_ptr(unassigned));

@@ -45,9 +45,9 @@ void recreate_request_wait(RecreateRequest *request, uint64_t usec) {
 
 const Pod *recreate_request_pod(const RecreateRequest *request) {
         const RecreateSpec *spec = request->spec;
-        const Pod *pod =
-                spec->pod_name ? pods_find(request->recreate->pods, spec->namespace, spec->pod_name)
-                               : NULL;
+        const Pod *pod = spec->pod_name ? pods_find(request->recreate->context->pods,
+                                                    spec->namespace, spec->pod_name)
+                                        : NULL;
 
         return pod && (!spec->pod_uid || strcmp(pod->uid, spec->pod_uid) == 0) ? pod : NULL;
 }
@@ -92,13 +92,14 @@ static void log_end(RecreateRequest *request, bool is_by_us) {
                 return;
 
         request->is_end_logged = true;
-        log_write(request->recreate->log, level, NULL,
+        log_write(request->recreate->context->log, level, NULL,
                   "The restart request \"%s/%s\" for the pod \"%s\" is completed%s: %s.",
                   spec->namespace, spec->name, spec->pod_name ?: "",
                   is_by_us ? "" : " by another client",
                   spec->status.message ?: "no reason is given");
         if (is_by_us)
-                metrics_count(request->recreate->metrics, METRIC_RECREATE_REQUESTS, is_success);
+                metrics_count(request->recreate->context->metrics, METRIC_RECREATE_REQUESTS,
+                              is_success);
 }
 
 /* What the watch shows */
@@ -201,8 +202,9 @@ static void log_problem(RecreateRequest *request) {
                 return;
 
         request->is_problem_logged = true;
-        log_warning(request->recreate->log, NULL, "Cannot use the restart request \"%s/%s\": %s.",
-                    spec->namespace, spec->name, spec->problem);
+        log_warning(request->recreate->context->log, NULL,
+                    "Cannot use the restart request \"%s/%s\": %s.", spec->namespace, spec->name,
+                    spec->problem);
 }
 
 /* The watch may be quicker than the answer to the write. */
@@ -581,8 +583,9 @@ static int note_listed(RecreateRequest *request, const RuntimePods *pods) {
                 return -ENOMEM;
 
         return request_containers_note(&request->containers, request->spec,
-                                       find_running_pod(request, pods), request->recreate->stops,
-                                       owner, recreate_now_usec(request->recreate));
+                                       find_running_pod(request, pods),
+                                       request->recreate->context->stops, owner,
+                                       recreate_now_usec(request->recreate));
 }
 
 static int on_listed(RuntimePods *pods, const Error *error, void *userdata) {
@@ -594,7 +597,7 @@ static int on_listed(RuntimePods *pods, const Error *error, void *userdata) {
                 request->list.is_due = true;
                 request->list.rest_usec = recreate_now_usec(request->recreate) +
                                           backoff_usec(++request->list.n_failures, random_number());
-                log_debug(request->recreate->log, NULL,
+                log_debug(request->recreate->context->log, NULL,
                           "Cannot list the containers of the restart request \"%s/%s\": %s.",
                           request->spec->namespace, request->spec->name, error_message(error));
                 return recreate_reconcile(request->recreate);
@@ -630,7 +633,7 @@ static int make_facts(const RecreateRequest *request, RecreateFact **ret) {
                 .wall_usec = recreate_wall_usec(),
                 .server_usec = recreate_server_usec(recreate),
                 .pod = recreate_request_pod(request),
-                .are_pods_known = pods_are_synced(recreate->pods),
+                .are_pods_known = pods_are_synced(recreate->context->pods),
                 .stopping = request->stop.stop ? request->stop.name : NULL,
         };
 
@@ -709,7 +712,7 @@ static int check_later(RecreateRequest *request, const char *reason) {
         request->stop.check_usec = recreate_now_usec(request->recreate) +
                                    backoff_usec(++request->stop.n_check_failures, random_number());
         log_debug(
-                request->recreate->log, NULL,
+                request->recreate->context->log, NULL,
                 "Whether the restart request \"%s/%s\" still asks for container \"%s\" to be stopped "
                 "is not known, asking again: %s.",
                 spec->namespace, spec->name, request->stop.name, reason);
@@ -795,7 +798,7 @@ static int add_stop(RecreateRequest *request, const char *name) {
 
         options.owner = owner;
         options.cause = cause;
-        return stops_add(request->recreate->stops, &options, &request->stop.stop);
+        return stops_add(request->recreate->context->stops, &options, &request->stop.stop);
 }
 
 static int begin_stop(RecreateRequest *request, size_t index, const char *scheme) {
@@ -988,10 +991,10 @@ int recreate_request_new(Recreate *recreate, RecreateSpec *spec, struct json_obj
                 .spec = spec,
                 .object = object,
                 .first_usec = recreate_now_usec(recreate),
-                .write = { .client = recreate->client, .userdata = request },
+                .write = { .client = recreate->context->client, .userdata = request },
                 .is_end_logged = spec->status.is_completed,
         };
-        timer_init(&request->timer, recreate->event, ACCURACY_USEC, on_timer, request);
+        timer_init(&request->timer, recreate->context->event, ACCURACY_USEC, on_timer, request);
         r = apply(request, spec, object);
         if (r < 0)
                 return r;

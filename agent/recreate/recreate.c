@@ -19,7 +19,7 @@ DEFINE_CLEANUP(Recreate *, recreate_free)
 DEFINE_CLEANUP(char **, recreate_gate_requests_free)
 
 static void notify_changed(Recreate *recreate) {
-        recreate->on_changed(recreate->userdata);
+        recreate->context->on_changed(recreate->context->userdata);
 }
 
 /* The pods */
@@ -59,7 +59,7 @@ static void watch_pods(Recreate *recreate) {
                 .on_state = on_pods_state,
                 .userdata = recreate,
         };
-        pods_watch(recreate->pods, &recreate->watcher);
+        pods_watch(recreate->context->pods, &recreate->watcher);
 }
 
 /* All requests */
@@ -152,7 +152,7 @@ static int show_object(Recreate *recreate, const KubeObject *object) {
         if (r < 0 && error.kind == ERROR_NONE)
                 return r;
         if (r < 0) {
-                log_warning(recreate->log, NULL, "A restart request cannot be read: %s.",
+                log_warning(recreate->context->log, NULL, "A restart request cannot be read: %s.",
                             error_message(&error));
                 return 0;
         }
@@ -213,20 +213,20 @@ static int on_resource_changed(void *userdata) {
         return recreate_reconcile(recreate);
 }
 
-static int add_resource(Recreate *recreate, const RecreateOptions *options) {
+static int add_resource(Recreate *recreate) {
         /* Newer first: what is stored need not be converted then. */
         static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
         cleanup(free_p) char *labels = NULL;
 
         if (text_format(&labels, RECREATE_LABEL_NODE "=%s," RECREATE_LABEL_ACTIVE "=true",
-                        recreate->node_name) < 0)
+                        recreate->context->node_name) < 0)
                 return -ENOMEM;
 
         return kube_resource_new(
                 &(KubeResourceOptions){
-                        .client = options->client,
-                        .log = options->log,
-                        .metrics = options->metrics,
+                        .client = recreate->context->client,
+                        .log = recreate->context->log,
+                        .metrics = recreate->context->metrics,
                         .group = RECREATE_GROUP,
                         .versions = versions,
                         .resource = RECREATE_RESOURCE,
@@ -368,13 +368,13 @@ static int find_remnants_of_pod(Recreate *recreate, const Pod *pod) {
 static int find_remnants(Recreate *recreate) {
         int r = 0;
 
-        if (recreate->has_found_remnants || !pods_are_synced(recreate->pods) ||
+        if (recreate->has_found_remnants || !pods_are_synced(recreate->context->pods) ||
             !kube_resource_is_synced(recreate->resource))
                 return 0;
 
         recreate->has_found_remnants = true;
-        for (size_t i = 0; i < pods_count(recreate->pods) && r >= 0; i++)
-                r = find_remnants_of_pod(recreate, pods_get(recreate->pods, i));
+        for (size_t i = 0; i < pods_count(recreate->context->pods) && r >= 0; i++)
+                r = find_remnants_of_pod(recreate, pods_get(recreate->context->pods, i));
 
         return r;
 }
@@ -415,34 +415,20 @@ static int on_reconcile(void *userdata) {
         return r < 0 ? r : list_rest(recreate, RECREATE_UNASSIGNED);
 }
 
-int recreate_new(const RecreateOptions *options, Recreate **ret) {
+int recreate_new(const PodContext *context, Recreate **ret) {
         cleanup(recreate_free_p) Recreate *recreate = NULL;
         int r;
 
-        recreate = malloc(sizeof(*recreate));
+        recreate = calloc(1, sizeof(*recreate));
         if (!recreate)
                 return -ENOMEM;
 
-        *recreate = (Recreate){
-                .event = sd_event_ref(options->event),
-                .log = options->log,
-                .metrics = options->metrics,
-                .client = options->client,
-                .pods = options->pods,
-                .runtimes = options->runtimes,
-                .stops = options->stops,
-                .node_name = strdup(options->node_name),
-                .on_changed = options->on_changed,
-                .userdata = options->userdata,
-        };
-        deferred_init(&recreate->reconcile, options->event, on_reconcile, recreate);
+        recreate->context = context;
+        deferred_init(&recreate->reconcile, context->event, on_reconcile, recreate);
         watch_pods(recreate);
-        if (!recreate->node_name)
-                return -ENOMEM;
-
         r = recreate_note_runtimes(recreate);
         if (r >= 0)
-                r = add_resource(recreate, options);
+                r = add_resource(recreate);
         if (r < 0)
                 return r;
 
@@ -454,7 +440,7 @@ Recreate *recreate_free(Recreate *recreate) {
         if (!recreate)
                 return NULL;
 
-        pods_unwatch(recreate->pods, &recreate->watcher);
+        pods_unwatch(recreate->context->pods, &recreate->watcher);
         kube_resource_free(recreate->resource);
         recreate_unassigned_drop(recreate);
         deferred_done(&recreate->reconcile);
@@ -464,10 +450,8 @@ Recreate *recreate_free(Recreate *recreate) {
         for (size_t i = 0; i < recreate->n_schemes; i++)
                 free(recreate->schemes[i]);
         free(recreate->schemes);
-        free(recreate->node_name);
         for (size_t i = 0; i < _RECREATE_RIGHT_MAX; i++)
                 error_done(&recreate->refusals[i]);
-        sd_event_unref(recreate->event);
         free(recreate);
         return NULL;
 }

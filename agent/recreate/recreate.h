@@ -9,28 +9,12 @@
  * prepares and ends a request, which shows in its labels, the agent does that as well.
  */
 
-#include "agent/pod/pods.h"
-#include "agent/pod/stops.h"
-#include "cri/runtimes.h"
+#include "agent/pod/context.h"
 
 typedef struct Recreate Recreate;
 
-typedef struct RecreateOptions {
-        sd_event *event;
-        Log *log;
-        Metrics *metrics; /* may be NULL */
-        KubeClient *client;
-        Pods *pods;
-        Runtimes *runtimes;
-        Stops *stops;
-        const char *node_name; /* copied */
-
-        void (*on_changed)(void *userdata); /* what recreate_error() says may differ */
-        void *userdata;
-} RecreateOptions;
-
-/* Finds out whether there are such requests, and begins. */
-int recreate_new(const RecreateOptions *options, Recreate **ret);
+/* Finds out whether there are such requests, and begins. The context is borrowed. */
+int recreate_new(const PodContext *context, Recreate **ret);
 /* What has begun goes on in the stops. */
 Recreate *recreate_free(Recreate *recreate);
 

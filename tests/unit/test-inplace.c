@@ -34,6 +34,7 @@
 #define KEPT_MAX 512
 
 typedef struct Fixture {
+        PodContext context;
         InPlace *meta;
         Stops *stops;
         Pods *pods;
@@ -107,21 +108,21 @@ static void begin_agent(Fixture *fixture) {
                 .events = fixture->events,
                 .state_dir = fixture->folder,
         };
-        InPlaceOptions options = {
+        fixture->context = (PodContext){
                 .event = fake_kube.event,
                 .metrics = fixture->metrics,
                 .client = &fake_kube,
                 .events = fixture->events,
                 .pods = fixture->pods,
                 .runtimes = (Runtimes *) &fake_runtime,
-                .has_condition = true,
                 .on_changed = on_changed,
                 .userdata = fixture,
         };
 
         assert_int_equal(stops_new(&stops, &fixture->stops), 0);
-        options.stops = fixture->stops;
-        assert_int_equal(inplace_new(&options, &fixture->meta), 0);
+        fixture->context.stops = fixture->stops;
+        assert_int_equal(inplace_new(&fixture->context, /* has_condition= */ true, &fixture->meta),
+                         0);
         turn();
 }
 
@@ -2078,68 +2079,68 @@ static void test_gate_of_another(void **state) {
         assert_null(patch_after(fixture, 10000));
 }
 
-int main(void) {
-        const struct CMUnitTest tests[] = {
+static const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-                TEST(test_annotation),
-                TEST(test_own_write),
-                TEST(test_not_for_everybody),
-                TEST(test_asks_for_it_meanwhile),
-                TEST(test_not_there_any_more),
-                TEST(test_restart),
-                TEST(test_ahead_of_the_status),
-                TEST(test_ahead_and_not_healed),
-                TEST(test_polls_are_bounded),
-                TEST(test_sidecar),
-                TEST(test_not_healed),
-                TEST(test_gate_opens),
-                TEST(test_gate_is_guarded),
-                TEST(test_gate_of_an_update),
-                TEST(test_gate_of_an_update_undone),
-                TEST(test_gate_of_another),
-                TEST(test_not_healed_in_a_previous_run),
-                TEST(test_kubelet_was_late),
-                TEST(test_kubelet_was_late_once),
-                TEST(test_late_in_a_previous_run),
-                TEST(test_overridden_is_not_late),
-                TEST(test_changed_meanwhile),
-                TEST(test_stopped_in_a_previous_run),
-                TEST(test_changed_in_this_run),
-                TEST(test_stopped_is_still_the_newest),
-                TEST(test_static_pod),
-                TEST(test_skipped),
-                TEST(test_outside_an_update),
-                TEST(test_checked_before),
-                TEST(test_check_without_server),
-                TEST(test_finished_while_checked),
-                TEST(test_flapping),
-                TEST(test_kubelet_is_behind),
-                TEST(test_kubelet_does_not_say),
-                TEST(test_pace_of_a_kubelet_behind),
-                TEST(test_left_to_the_kubelet),
-                cmocka_unit_test(test_pace_of_the_kubelets_restart),
-                TEST(test_kubelets_hash),
-                TEST(test_kubelets_hash_alone),
-                TEST(test_refresh),
-                TEST(test_no_info),
-                TEST(test_image_moved),
-                TEST(test_write_failures),
-                TEST(test_conflict),
-                TEST(test_granted_later),
-                TEST(test_one_is_refused),
-                TEST(test_another_writer),
-                TEST(test_refused_and_over),
-                TEST(test_runtime_in_trouble),
-                TEST(test_stop_fails),
-                TEST(test_stop_comes_too_late),
-                TEST(test_together),
-                TEST(test_many),
-                TEST(test_gone),
-                TEST(test_first_list),
-                TEST(test_not_running),
-                TEST(test_another_pods_container),
-                TEST(test_environment_of_another_pod),
-        };
+        TEST(test_annotation),
+        TEST(test_own_write),
+        TEST(test_not_for_everybody),
+        TEST(test_asks_for_it_meanwhile),
+        TEST(test_not_there_any_more),
+        TEST(test_restart),
+        TEST(test_ahead_of_the_status),
+        TEST(test_ahead_and_not_healed),
+        TEST(test_polls_are_bounded),
+        TEST(test_sidecar),
+        TEST(test_not_healed),
+        TEST(test_gate_opens),
+        TEST(test_gate_is_guarded),
+        TEST(test_gate_of_an_update),
+        TEST(test_gate_of_an_update_undone),
+        TEST(test_gate_of_another),
+        TEST(test_not_healed_in_a_previous_run),
+        TEST(test_kubelet_was_late),
+        TEST(test_kubelet_was_late_once),
+        TEST(test_late_in_a_previous_run),
+        TEST(test_overridden_is_not_late),
+        TEST(test_changed_meanwhile),
+        TEST(test_stopped_in_a_previous_run),
+        TEST(test_changed_in_this_run),
+        TEST(test_stopped_is_still_the_newest),
+        TEST(test_static_pod),
+        TEST(test_skipped),
+        TEST(test_outside_an_update),
+        TEST(test_checked_before),
+        TEST(test_check_without_server),
+        TEST(test_finished_while_checked),
+        TEST(test_flapping),
+        TEST(test_kubelet_is_behind),
+        TEST(test_kubelet_does_not_say),
+        TEST(test_pace_of_a_kubelet_behind),
+        TEST(test_left_to_the_kubelet),
+        cmocka_unit_test(test_pace_of_the_kubelets_restart),
+        TEST(test_kubelets_hash),
+        TEST(test_kubelets_hash_alone),
+        TEST(test_refresh),
+        TEST(test_no_info),
+        TEST(test_image_moved),
+        TEST(test_write_failures),
+        TEST(test_conflict),
+        TEST(test_granted_later),
+        TEST(test_one_is_refused),
+        TEST(test_another_writer),
+        TEST(test_refused_and_over),
+        TEST(test_runtime_in_trouble),
+        TEST(test_stop_fails),
+        TEST(test_stop_comes_too_late),
+        TEST(test_together),
+        TEST(test_many),
+        TEST(test_gone),
+        TEST(test_first_list),
+        TEST(test_not_running),
+        TEST(test_another_pods_container),
+        TEST(test_environment_of_another_pod),
+};
 
+int main(void) {
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

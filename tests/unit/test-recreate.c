@@ -37,6 +37,7 @@
 #define KIND "/apis/apps.kruise.io"
 
 static struct Node {
+        PodContext context;
         Recreate *recreate;
         Stops *stops;
         Pods *pods;
@@ -544,7 +545,7 @@ static void begin_agent(void) {
                 .metrics = node.metrics,
                 .state_dir = node.folder,
         };
-        RecreateOptions options = {
+        node.context = (PodContext){
                 .event = fake_kube.event,
                 .log = node.log,
                 .client = &fake_kube,
@@ -559,9 +560,9 @@ static void begin_agent(void) {
                                   &node.pods),
                          0);
         pod_server_serve();
-        options.stops = node.stops;
-        options.pods = node.pods;
-        assert_int_equal(recreate_new(&options, &node.recreate), 0);
+        node.context.stops = node.stops;
+        node.context.pods = node.pods;
+        assert_int_equal(recreate_new(&node.context, &node.recreate), 0);
         settle();
 }
 
@@ -1859,68 +1860,68 @@ static void test_selectors(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                TEST(test_all_phases),
-                TEST(test_ordered),
-                TEST(test_failure),
-                TEST(test_failure_ignored),
-                TEST(test_pod_of_another),
-                TEST(test_claimed_mirror),
-                TEST(test_check_finds_another_pod),
-                TEST(test_one_after_another),
-                TEST(test_completed_meanwhile),
-                TEST(test_deleted_meanwhile),
-                TEST(test_deleted_before),
-                TEST(test_check_says_no),
-                TEST(test_gone),
-                TEST(test_begins_later),
-                TEST(test_runtime_lost),
-                TEST(test_check_fails),
-                TEST(test_over_while_check_fails),
-                TEST(test_replaced),
-                TEST(test_late_report),
-                TEST(test_conflict),
-                TEST(test_unexplained_conflicts),
-                TEST(test_stale_object),
-                TEST(test_stale_object_is_applied),
-                TEST(test_min_started),
-                TEST(test_overwritten),
-                TEST(test_labels_overwritten),
-                TEST(test_label_given_back_early),
-                TEST(test_crash),
-                TEST(test_runtime_unknown),
-                TEST(test_bad_drain_time),
-                TEST(test_drain),
-                TEST(test_unassigned),
-                TEST(test_adoption_refused),
-                TEST(test_adoption_is_late),
-                TEST(test_deadline),
-                TEST(test_clock_ahead),
-                TEST(test_clock_ahead_of_container),
-                TEST(test_clock_ahead_of_drain),
-                TEST(test_pod_gone),
-                TEST(test_managed_drain),
-                TEST(test_gate_after_restart),
-                TEST(test_gate_cannot_be_closed),
-                TEST(test_gate_conflicts),
-                TEST(test_gate_of_no_pod),
-                TEST(test_gate_cannot_be_opened),
-                TEST(test_remnants),
-                TEST(test_remnant_in_time),
-                TEST(test_gate_of_successor),
-                TEST(test_no_gate_after_restart),
-                TEST(test_delete_fails),
-                TEST(test_malformed),
-                TEST(test_retry),
-                TEST(test_right_missing),
-                TEST(test_refused),
-                TEST(test_right_to_annotate),
-                TEST(test_kind_broken),
-                TEST(test_many_unassigned),
-                TEST(test_kind_goes),
-                TEST(test_selectors),
-        };
+static const struct CMUnitTest tests[] = {
+        TEST(test_all_phases),
+        TEST(test_ordered),
+        TEST(test_failure),
+        TEST(test_failure_ignored),
+        TEST(test_pod_of_another),
+        TEST(test_claimed_mirror),
+        TEST(test_check_finds_another_pod),
+        TEST(test_one_after_another),
+        TEST(test_completed_meanwhile),
+        TEST(test_deleted_meanwhile),
+        TEST(test_deleted_before),
+        TEST(test_check_says_no),
+        TEST(test_gone),
+        TEST(test_begins_later),
+        TEST(test_runtime_lost),
+        TEST(test_check_fails),
+        TEST(test_over_while_check_fails),
+        TEST(test_replaced),
+        TEST(test_late_report),
+        TEST(test_conflict),
+        TEST(test_unexplained_conflicts),
+        TEST(test_stale_object),
+        TEST(test_stale_object_is_applied),
+        TEST(test_min_started),
+        TEST(test_overwritten),
+        TEST(test_labels_overwritten),
+        TEST(test_label_given_back_early),
+        TEST(test_crash),
+        TEST(test_runtime_unknown),
+        TEST(test_bad_drain_time),
+        TEST(test_drain),
+        TEST(test_unassigned),
+        TEST(test_adoption_refused),
+        TEST(test_adoption_is_late),
+        TEST(test_deadline),
+        TEST(test_clock_ahead),
+        TEST(test_clock_ahead_of_container),
+        TEST(test_clock_ahead_of_drain),
+        TEST(test_pod_gone),
+        TEST(test_managed_drain),
+        TEST(test_gate_after_restart),
+        TEST(test_gate_cannot_be_closed),
+        TEST(test_gate_conflicts),
+        TEST(test_gate_of_no_pod),
+        TEST(test_gate_cannot_be_opened),
+        TEST(test_remnants),
+        TEST(test_remnant_in_time),
+        TEST(test_gate_of_successor),
+        TEST(test_no_gate_after_restart),
+        TEST(test_delete_fails),
+        TEST(test_malformed),
+        TEST(test_retry),
+        TEST(test_right_missing),
+        TEST(test_refused),
+        TEST(test_right_to_annotate),
+        TEST(test_kind_broken),
+        TEST(test_many_unassigned),
+        TEST(test_kind_goes),
+        TEST(test_selectors),
+};
 
+int main(void) {
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
