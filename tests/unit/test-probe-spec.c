@@ -257,70 +257,69 @@ static int merge(const char *list, const Row *rows, json_object **ret) {
         return probe_status_merge(former, reports, n, ret);
 }
 
+static const struct {
+        const char *former;
+        Row rows[3];
+        ProbeStatusChange change;
+        const char *merged;
+} merges[] = {
+        { NULL, { { NULL } }, PROBE_STATUS_SAME, "[]" },
+        { "[]", { { NULL } }, PROBE_STATUS_SAME, "[]" },
+        { NULL, { { "u", "m#a", -1, "", 0, 0 } }, PROBE_STATUS_SAME, "[]" },
+        { NULL,
+          { { "u", "m#a", PROBE_SUCCEEDED, "fine", 100, 50 } },
+          PROBE_STATUS_STATES,
+          "[" STATES("u", STATE("m#a", "Succeeded", "fine")) "]" },
+        { "[" STATES("u", STATE("m#a", "Succeeded", "fine")) "]",
+          { { "u", "m#a", PROBE_SUCCEEDED, "fine", 100, 99 } },
+          PROBE_STATUS_SAME,
+          "[" STATES("u", STATE("m#a", "Succeeded", "fine")) "]" },
+        /* Nothing is known of it yet: what is there stays. */
+        { "[" STATES("u", STATE("m#a", "Failed", "bad")) "]",
+          { { "u", "m#a", -1, "", 0, 0 } },
+          PROBE_STATUS_SAME,
+          "[" STATES("u", STATE("m#a", "Failed", "bad")) "]" },
+        /* Another message is no transition. */
+        { "[" STATES("u", STATE("m#a", "Succeeded", "old")) "]",
+          { { "u", "m#a", PROBE_SUCCEEDED, "new", 100, 99 } },
+          PROBE_STATUS_MESSAGES,
+          "[" STATES("u", STATE("m#a", "Succeeded", "new")) "]" },
+        { "[" STATES("u", "{\"name\":\"m#a\",\"state\":\"Failed\",\"message\":\"bad\","
+                          "\"lastTransitionTime\":\"1970-01-01T00:00:07Z\"}") "]",
+          { { "u", "m#a", PROBE_SUCCEEDED, "good", 100, 50 } },
+          PROBE_STATUS_STATES,
+          "[" STATES("u", STATE("m#a", "Succeeded", "good")) "]" },
+        /* What is not asked for any more goes, and its pod with its last probe. */
+        { "[" STATES("t", STATE("m#a", "Failed", "bad")) "," STATES(
+                  "u", STATE("m#a", "Failed", "bad") "," STATE("m#b", "Failed", "bad")) "]",
+          { { "u", "m#b", -1, "", 0, 0 } },
+          PROBE_STATUS_STATES,
+          "[" STATES("u", STATE("m#b", "Failed", "bad")) "]" },
+        /* Two probes and two pods, each for itself. */
+        { "[" STATES("u", STATE("m#b", "Failed", "bad")) "]",
+          { { "t", "m#a", PROBE_UNKNOWN, "x", 100, 50 },
+            { "u", "m#a", PROBE_SUCCEEDED, "y", 100, 50 } },
+          PROBE_STATUS_STATES,
+          "[" STATES("u", STATE("m#a", "Succeeded", "y")) "," STATES("t", STATE("m#a", "Unknown",
+                                                                                "x")) "]" },
+        /* Others may have written anything. */
+        { "[7,null,{\"uid\":7},{\"uid\":\"u\",\"probeStates\":[null,{\"name\":[]}]}]",
+          { { "u", "m#a", PROBE_SUCCEEDED, "fine", 100, 50 } },
+          PROBE_STATUS_STATES,
+          "[" STATES("u", STATE("m#a", "Succeeded", "fine")) "]" },
+        { "[" STATES("u", STATE("m#a", "Failed", "bad") "," STATE("m#a", "Failed", "bad")) "]",
+          { { "u", "m#a", PROBE_FAILED, "bad", 100, 50 } },
+          PROBE_STATUS_STATES,
+          "[" STATES("u", STATE("m#a", "Failed", "bad")) "]" },
+};
+
 static void test_merge(void **state) {
-        static const struct {
-                const char *former;
-                Row rows[3];
-                ProbeStatusChange change;
-                const char *merged;
-        } rows[] = {
-                { NULL, { { NULL } }, PROBE_STATUS_SAME, "[]" },
-                { "[]", { { NULL } }, PROBE_STATUS_SAME, "[]" },
-                { NULL, { { "u", "m#a", -1, "", 0, 0 } }, PROBE_STATUS_SAME, "[]" },
-                { NULL,
-                  { { "u", "m#a", PROBE_SUCCEEDED, "fine", 100, 50 } },
-                  PROBE_STATUS_STATES,
-                  "[" STATES("u", STATE("m#a", "Succeeded", "fine")) "]" },
-                { "[" STATES("u", STATE("m#a", "Succeeded", "fine")) "]",
-                  { { "u", "m#a", PROBE_SUCCEEDED, "fine", 100, 99 } },
-                  PROBE_STATUS_SAME,
-                  "[" STATES("u", STATE("m#a", "Succeeded", "fine")) "]" },
-                /* Nothing is known of it yet: what is there stays. */
-                { "[" STATES("u", STATE("m#a", "Failed", "bad")) "]",
-                  { { "u", "m#a", -1, "", 0, 0 } },
-                  PROBE_STATUS_SAME,
-                  "[" STATES("u", STATE("m#a", "Failed", "bad")) "]" },
-                /* Another message is no transition. */
-                { "[" STATES("u", STATE("m#a", "Succeeded", "old")) "]",
-                  { { "u", "m#a", PROBE_SUCCEEDED, "new", 100, 99 } },
-                  PROBE_STATUS_MESSAGES,
-                  "[" STATES("u", STATE("m#a", "Succeeded", "new")) "]" },
-                { "[" STATES("u", "{\"name\":\"m#a\",\"state\":\"Failed\",\"message\":\"bad\","
-                                  "\"lastTransitionTime\":\"1970-01-01T00:00:07Z\"}") "]",
-                  { { "u", "m#a", PROBE_SUCCEEDED, "good", 100, 50 } },
-                  PROBE_STATUS_STATES,
-                  "[" STATES("u", STATE("m#a", "Succeeded", "good")) "]" },
-                /* What is not asked for any more goes, and its pod with its last probe. */
-                { "[" STATES("t", STATE("m#a", "Failed", "bad")) "," STATES(
-                          "u", STATE("m#a", "Failed", "bad") "," STATE("m#b", "Failed", "bad")) "]",
-                  { { "u", "m#b", -1, "", 0, 0 } },
-                  PROBE_STATUS_STATES,
-                  "[" STATES("u", STATE("m#b", "Failed", "bad")) "]" },
-                /* Two probes and two pods, each for itself. */
-                { "[" STATES("u", STATE("m#b", "Failed", "bad")) "]",
-                  { { "t", "m#a", PROBE_UNKNOWN, "x", 100, 50 },
-                    { "u", "m#a", PROBE_SUCCEEDED, "y", 100, 50 } },
-                  PROBE_STATUS_STATES,
-                  "[" STATES("u", STATE("m#a", "Succeeded",
-                                        "y")) "," STATES("t", STATE("m#a", "Unknown", "x")) "]" },
-                /* Others may have written anything. */
-                { "[7,null,{\"uid\":7},{\"uid\":\"u\",\"probeStates\":[null,{\"name\":[]}]}]",
-                  { { "u", "m#a", PROBE_SUCCEEDED, "fine", 100, 50 } },
-                  PROBE_STATUS_STATES,
-                  "[" STATES("u", STATE("m#a", "Succeeded", "fine")) "]" },
-                { "[" STATES("u",
-                             STATE("m#a", "Failed", "bad") "," STATE("m#a", "Failed", "bad")) "]",
-                  { { "u", "m#a", PROBE_FAILED, "bad", 100, 50 } },
-                  PROBE_STATUS_STATES,
-                  "[" STATES("u", STATE("m#a", "Failed", "bad")) "]" },
-        };
-
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t i = 0; i < sizeof(merges) / sizeof(merges[0]); i++) {
                 cleanup(json_object_put_p) json_object *merged = NULL;
-                cleanup(json_object_put_p) json_object *expected = parse(rows[i].merged);
-                Row list[4] = { rows[i].rows[0], rows[i].rows[1], rows[i].rows[2] };
+                cleanup(json_object_put_p) json_object *expected = parse(merges[i].merged);
+                Row list[4] = { merges[i].rows[0], merges[i].rows[1], merges[i].rows[2] };
 
-                assert_int_equal(merge(rows[i].former, list, &merged), rows[i].change);
+                assert_int_equal(merge(merges[i].former, list, &merged), merges[i].change);
                 if (!json_object_equal(merged, expected))
                         fail_msg("row %zu: %s", i, json_object_to_json_string(merged));
         }

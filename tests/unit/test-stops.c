@@ -1185,18 +1185,25 @@ static void test_two_owners_and_no_kubelet(void **state) {
 
 #define CROWD 20
 
-static void test_crowd(void **state) {
-        Owner owners[CROWD];
-        Fixture *f = *state;
-        char id[32];
-
+/* Of containers "c0", "c1", and so on. */
+static void add_crowd(Fixture *f, Owner owners[static CROWD], int says) {
         for (int i = 0; i < CROWD; i++) {
-                owners[i] = (Owner){ .says = 1 };
-                StopOptions options = options_of(&owners[i]);
+                char id[32];
+                StopOptions options;
+
+                owners[i] = (Owner){ .says = says };
+                options = options_of(&owners[i]);
                 snprintf(id, sizeof(id), "c%d", i);
                 options.container_id = id;
                 add_with(f, &owners[i], &options);
         }
+}
+
+static void test_crowd(void **state) {
+        Owner owners[CROWD];
+        Fixture *f = *state;
+
+        add_crowd(f, owners, 1);
         turn();
         assert_int_equal(fake_runtime_count("ListContainers"), 16);
         assert_int_equal(stops_n_running(f->stops), CROWD);
@@ -1226,14 +1233,8 @@ static void test_crowd(void **state) {
 static void test_pace_of_slots(void **state) {
         Owner owners[CROWD];
         Fixture *f = *state;
-        char id[32];
-        for (int i = 0; i < CROWD; i++) {
-                owners[i] = (Owner){ .says = 1 };
-                StopOptions options = options_of(&owners[i]);
-                snprintf(id, sizeof(id), "c%d", i);
-                options.container_id = id;
-                add_with(f, &owners[i], &options);
-        }
+
+        add_crowd(f, owners, 1);
         turn();
         assert_int_equal(fake_runtime_count("ListContainers"), 16);
         fake_clock_pass(fake_kube.event, 249999);
@@ -1309,15 +1310,8 @@ static void test_undecided(void **state) {
         Owner owners[CROWD], second = { .says = 1, .name = "recreate/u" };
         StopOptions options;
         Fixture *f = *state;
-        char id[32];
 
-        for (int i = 0; i < CROWD; i++) {
-                owners[i] = (Owner){ .says = 0 };
-                options = options_of(&owners[i]);
-                snprintf(id, sizeof(id), "c%d", i);
-                options.container_id = id;
-                add_with(f, &owners[i], &options);
-        }
+        add_crowd(f, owners, 0);
         options = options_of(&second);
         options.container_id = "c0";
         add_with(f, &second, &options);
