@@ -137,6 +137,8 @@ static int container_take_fact(InPlaceContainer *container, const InspectionAnsw
         }
 
         fact->was_running = answer->is_running;
+        if (answer->has_other_image)
+                container->pod->has_new_image = true;
         r = fact_complete(container, answer);
         if (r < 0)
                 return r;

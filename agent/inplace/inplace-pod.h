@@ -192,7 +192,7 @@ struct InPlacePod {
         InPlaceText written;
         InPlaceField fields[_INPLACE_FIELD_MAX];
         bool is_split;      /* both together were refused: each alone */
-        bool has_new_image; /* another image was asked for while we watched */
+        bool has_new_image; /* another image was asked for while we watched, or is in the runtime */
         uint64_t unwritten_usec; /* since when the annotation has been held back; 0: it is not */
         uint64_t not_running_usec;
 };

@@ -27,6 +27,7 @@ typedef struct Item {
         char *running_id;
         char *reference_id;
         bool is_running;
+        bool has_other_image;
         unsigned restart_count;
         uint64_t kubelet_hash;
         uint32_t env_hash;
@@ -64,6 +65,7 @@ static int inspection_finish(Inspection *inspection) {
                 answers[i] = (InspectionAnswer){
                         .id = item->id ?: "",
                         .is_running = item->is_running,
+                        .has_other_image = item->has_other_image,
                         .restart_count = item->restart_count,
                         .kubelet_hash = item->kubelet_hash,
                         .env_hash = item->env_hash,
@@ -214,6 +216,21 @@ static int item_take(Item *item, const RuntimeContainer *container) {
         return image_id_normalize(container->image_ref, &item->running_id);
 }
 
+/* Than a container of its name before it: by the kubelet's hash as well, which with another kubelet may be
+ * another one of the same image. */
+static bool has_other_image(const RuntimePod *pod, const RuntimeContainer *newest) {
+        for (size_t i = 0; i < pod->n_former; i++) {
+                const RuntimeContainer *former = &pod->former[i];
+
+                if (strcmp(former->name, newest->name) == 0 &&
+                    former->kubelet_hash != newest->kubelet_hash &&
+                    strcmp(former->image_ref, newest->image_ref) != 0)
+                        return true;
+        }
+
+        return false;
+}
+
 static int on_list(RuntimePods *pods, const Error *error, void *userdata) {
         Inspection *inspection = userdata;
         const RuntimePod *pod;
@@ -232,6 +249,7 @@ static int on_list(RuntimePods *pods, const Error *error, void *userdata) {
                 if (!container || (!container->is_running && !container->is_exited))
                         continue;
 
+                inspection->items[i].has_other_image = has_other_image(pod, container);
                 r = item_take(&inspection->items[i], container);
                 if (r < 0)
                         return r;

@@ -27,6 +27,7 @@ typedef struct InspectionQuestion {
 typedef struct InspectionAnswer {
         const char *id; /* of the newest container of this name, unless it is being made just now */
         bool is_running;
+        bool has_other_image; /* than one before it, which the runtime still has */
         unsigned restart_count;
         uint64_t kubelet_hash;
         uint32_t env_hash; /* 0: not asked for, or not known */

@@ -161,6 +161,19 @@ def test_the_condition_of_a_pod_in_an_update(node_agent, make_pod, image, node):
     pod.set_condition(GATE, "True")
 
 
+def test_the_agent_was_away_while_the_image_changed(node_agent, make_pod, image):
+    """A pod that never had the condition gets it: the runtime still has the container before."""
+    first, second = image("1", "first"), image("2", "second")
+    pod = make_pod(container("main", first.reference), owner=False)
+    node_agent.kill9()
+    pod.change(images={"main": second.reference})
+    pod.wait_restarted("main")
+    assert pod.condition(VERIFIED) is None
+    node_agent.start()
+    found = pod.wait_condition(VERIFIED, "True", 10 * SLOWLY)
+    assert second.image_id[:19] in found["message"]
+
+
 def test_a_pod_that_runs_something_else_says_so(node_agent, make_pod, image, node):
     """The condition names both image IDs."""
     first = image("moving", "first")

@@ -610,6 +610,34 @@ static void test_another_writer(void **state) {
         }
 }
 
+/* An update that no run of the agent has seen; by the hash and the image of the container before. */
+static void test_updated_before(void **state) {
+        static const struct {
+                const char *hash, *image_ref;
+                bool is_update;
+        } rows[] = { { "2e", ID_B, true }, { "1f", ID_B, false }, { "2e", ID_A, false } };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                Fixture *fixture = *state;
+                ShownPod *pod = make_pod(fixture, "c2", NULL);
+
+                pod->is_kruise = false;
+                pod->update = POD_UPDATE_NONE;
+                fake_runtime.containers[0] = model("c2", NULL, 2);
+                fake_runtime.containers[1] = model("c1", NULL, 1);
+                fake_runtime.containers[1].hash = rows[i].hash;
+                fake_runtime.containers[1].image_ref = rows[i].image_ref;
+                fake_runtime.containers[1].is_running = false;
+                show_and_run(fixture, pod);
+                if (!!patch() != rows[i].is_update)
+                        fail_msg("row %zu: %s", i, patch() ?: "nothing is written");
+                if (patch())
+                        assert_non_null(strstr(patch(), "\"Verified\""));
+                assert_int_equal(tear_down(state), 0);
+                assert_int_equal(set_up(state), 0);
+        }
+}
+
 static void test_not_for_everybody(void **state) {
         Fixture *fixture = *state;
         ShownPod *pod = make_pod(fixture, "c1", "2");
@@ -2083,6 +2111,7 @@ static const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         TEST(test_annotation),
         TEST(test_own_write),
+        TEST(test_updated_before),
         TEST(test_not_for_everybody),
         TEST(test_asks_for_it_meanwhile),
         TEST(test_not_there_any_more),
