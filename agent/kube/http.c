@@ -37,6 +37,9 @@
 #define ACTIONS_MAX 4
 #define READY_MAX 64
 
+/* Kept for the next requests to any server, as many as probes begin in one turn of many. */
+#define IDLE_MAX 32
+
 /* Where the server is, and under which name it has to prove who it is. With a name of its own for TLS
  * ("tls-server-name") the requests are addressed to that name, since it is what goes into the handshake and
  * what the certificate is compared with, while the connection and the Host header go to the server's
@@ -71,7 +74,9 @@ struct HttpPeer {
         struct epoll_event ready[READY_MAX]; /* in this turn */
         int n_ready;
 
-        bool is_for_any; /* server; else for the target */
+        bool is_for_any;      /* server; else for the target */
+        CURL *idle[IDLE_MAX]; /* set up for any server, but not for a request */
+        unsigned n_idle;
         HttpTarget target;
         char *ca;
         char *certificate;
@@ -95,10 +100,12 @@ struct HttpTransfer {
         void *userdata;
         char trouble[CURL_ERROR_SIZE];
         char date[40];   /* when the server made the answer, in its words; "": it does not say */
+        bool is_set_up;  /* but for the request */
         bool is_running; /* curl has it */
         bool is_freed;   /* by the owner, from inside curl */
         bool is_cut;     /* by on_head or on_data */
         bool has_head;   /* on_head was called */
+        bool has_body;   /* the request */
 };
 
 /* Sets an option of one transfer; true if curl takes it. curl's own macro, which checks the types, needs
@@ -419,17 +426,25 @@ static bool set_up_request(HttpTransfer *transfer, const HttpRequest *request) {
             0)
                 return false;
 
-        is_set = http_set(transfer, CURLOPT_URL, url) &&
-                 http_set(transfer, CURLOPT_PATH_AS_IS, 1L) &&
-                 http_set(transfer, CURLOPT_PROTOCOLS_STR, "http,https") &&
-                 http_set(transfer, CURLOPT_HTTP_VERSION, (long) CURL_HTTP_VERSION_2TLS) &&
-                 http_set(transfer, CURLOPT_USERAGENT, "inplaced/" INPLACED_VERSION);
+        is_set = http_set(transfer, CURLOPT_URL, url);
         free(url);
 
-        if (is_set && (request->body || strcmp(request->method, "POST") == 0))
+        transfer->has_body = request->body || strcmp(request->method, "POST") == 0;
+        if (is_set && transfer->has_body)
                 is_set = http_set(transfer, CURLOPT_COPYPOSTFIELDS, request->body ?: "");
 
-        return is_set && http_set(transfer, CURLOPT_CUSTOMREQUEST, request->method);
+        return is_set && http_set(transfer, CURLOPT_CUSTOMREQUEST, request->method) &&
+               http_set(transfer, CURLOPT_ERRORBUFFER, transfer->trouble) &&
+               http_set(transfer, CURLOPT_HEADERDATA, transfer) &&
+               http_set(transfer, CURLOPT_WRITEDATA, transfer) &&
+               http_set(transfer, CURLOPT_PRIVATE, (void *) transfer);
+}
+
+static bool set_up_protocol(HttpTransfer *transfer) {
+        return http_set(transfer, CURLOPT_PATH_AS_IS, 1L) &&
+               http_set(transfer, CURLOPT_PROTOCOLS_STR, "http,https") &&
+               http_set(transfer, CURLOPT_HTTP_VERSION, (long) CURL_HTTP_VERSION_2TLS) &&
+               http_set(transfer, CURLOPT_USERAGENT, "inplaced/" INPLACED_VERSION);
 }
 
 /* A shared connection has to notice that its peer is gone. A peer for any server shares nothing: as with
@@ -459,8 +474,7 @@ static bool set_up_connection(HttpTransfer *transfer) {
                http_set(transfer, CURLOPT_PIPEWAIT, waits) &&
                http_set(transfer, CURLOPT_CONNECTTIMEOUT, (long) HTTP_CONNECT_SECONDS) &&
                http_set(transfer, CURLOPT_BUFFERSIZE, BUFFER_SIZE) &&
-               http_set(transfer, CURLOPT_UPLOAD_BUFFERSIZE, BUFFER_SIZE) &&
-               http_set(transfer, CURLOPT_ERRORBUFFER, transfer->trouble);
+               http_set(transfer, CURLOPT_UPLOAD_BUFFERSIZE, BUFFER_SIZE);
 }
 
 static bool set_pem(HttpTransfer *transfer, CURLoption option, char *pem) {
@@ -518,21 +532,12 @@ static bool set_up_target(HttpTransfer *transfer) {
         return transfer->connect_to && http_set(transfer, CURLOPT_CONNECT_TO, transfer->connect_to);
 }
 
-/* Passes the request to curl, but not where its answer goes. */
-static int http_set_up(HttpTransfer *transfer, const HttpRequest *request) {
-        bool is_set;
-
-        is_set = set_up_request(transfer, request) && set_up_headers(transfer, request) &&
-                 set_up_connection(transfer) && set_up_target(transfer) && set_up_tls(transfer) &&
-                 set_up_proxy(transfer) && set_up_user(transfer, request);
-
-        return is_set ? 0 : -ENOMEM;
-}
-
 static HttpPeer *http_peer_free(HttpPeer *peer) {
         if (!peer)
                 return NULL;
 
+        while (peer->n_idle > 0)
+                peer->curl.easy_cleanup(peer->idle[--peer->n_idle]);
         if (peer->multi)
                 (void) peer->curl.multi_cleanup(peer->multi);
         sd_event_source_disable_unref(peer->source);
@@ -571,11 +576,23 @@ static void http_transfer_stop(HttpTransfer *transfer) {
         (void) transfer->peer->curl.multi_remove_handle(transfer->peer->multi, transfer->easy);
 }
 
+/* The next request sets up all that this one has, unless there was a body. */
+static void http_transfer_let_go(HttpTransfer *transfer) {
+        HttpPeer *peer = transfer->peer;
+
+        if (transfer->is_set_up && !transfer->has_body && peer->is_for_any &&
+            peer->n_idle < IDLE_MAX && http_set(transfer, CURLOPT_ERRORBUFFER, NULL) &&
+            http_set(transfer, CURLOPT_HTTPHEADER, NULL))
+                peer->idle[peer->n_idle++] = transfer->easy;
+        else
+                peer->curl.easy_cleanup(transfer->easy);
+}
+
 static void http_transfer_destroy(HttpTransfer *transfer) {
         const HttpLibrary *curl = &transfer->peer->curl;
 
         http_transfer_stop(transfer);
-        curl->easy_cleanup(transfer->easy);
+        http_transfer_let_go(transfer);
 
         for (struct curl_slist *header = transfer->headers; header; header = header->next)
                 explicit_bzero(header->data, strlen(header->data));
@@ -727,16 +744,29 @@ static size_t on_body(char *data, size_t size, size_t n, void *userdata) {
         return transfer->is_freed || transfer->is_cut ? 0 : n;
 }
 
-static int http_transfer_set_callbacks(HttpTransfer *transfer) {
-        bool is_set;
+static bool set_up_callbacks(HttpTransfer *transfer) {
+        return http_set(transfer, CURLOPT_HEADERFUNCTION, on_header) &&
+               http_set(transfer, CURLOPT_WRITEFUNCTION, on_body);
+}
 
-        is_set = http_set(transfer, CURLOPT_HEADERFUNCTION, on_header) &&
-                 http_set(transfer, CURLOPT_HEADERDATA, transfer) &&
-                 http_set(transfer, CURLOPT_WRITEFUNCTION, on_body) &&
-                 http_set(transfer, CURLOPT_WRITEDATA, transfer) &&
-                 http_set(transfer, CURLOPT_PRIVATE, (void *) transfer);
+/* What is the same for all requests of the peer is set up once for each handle. */
+static int http_transfer_set_up(HttpTransfer *transfer, const HttpRequest *request) {
+        HttpPeer *peer = transfer->peer;
 
-        return is_set ? 0 : -ENOMEM;
+        transfer->is_set_up = peer->n_idle > 0;
+        transfer->easy = transfer->is_set_up ? peer->idle[--peer->n_idle] : peer->curl.easy_init();
+        if (!transfer->easy)
+                return -ENOMEM;
+
+        if (!transfer->is_set_up)
+                transfer->is_set_up = set_up_protocol(transfer) && set_up_connection(transfer) &&
+                                      set_up_target(transfer) && set_up_tls(transfer) &&
+                                      set_up_proxy(transfer) && set_up_callbacks(transfer);
+
+        return transfer->is_set_up && set_up_request(transfer, request) &&
+                               set_up_headers(transfer, request) && set_up_user(transfer, request)
+                       ? 0
+                       : -ENOMEM;
 }
 
 /* After most of what it reads, curl has to be called again at once: that need not go through the
@@ -980,24 +1010,16 @@ int http_send(HttpPeer *peer, const HttpRequest *request, HttpTransfer **ret, Er
         peer->n_refs++;
         *transfer = (HttpTransfer){
                 .peer = peer,
-                .easy = peer->curl.easy_init(),
                 .on_head = request->on_head,
                 .on_data = request->on_data,
                 .on_end = request->on_end,
                 .userdata = request->userdata,
         };
-        if (!transfer->easy)
-                return -ENOMEM;
-
         r = text_copy(request->server, &transfer->server);
         if (r < 0)
                 return r;
 
-        r = http_set_up(transfer, request);
-        if (r < 0)
-                return r;
-
-        r = http_transfer_set_callbacks(transfer);
+        r = http_transfer_set_up(transfer, request);
         if (r < 0)
                 return r;
 

@@ -19,7 +19,7 @@
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define ACCURACY_USEC 1000
-#define N_DEFAULT_HEADERS 2
+#define N_DEFAULT_HEADERS 3
 #define AUTHORIZATION "Authorization"
 
 /*
@@ -114,10 +114,13 @@ static int add_header(char **header, const HandlerHeader *source) {
         return text_format(header, "%s%s", source->name, is_default(source->name) ? ":" : ";");
 }
 
+/* A server that knows that the connection is not used again closes it first, as the kubelet has it do:
+ * otherwise each run would keep a port of the node for a minute. */
 static int copy_headers(HandlerHttp *http, const HandlerSpec *spec, const char *user_agent) {
         const HandlerHeader defaults[N_DEFAULT_HEADERS] = {
                 { (char *) "User-Agent", (char *) user_agent },
                 { (char *) "Accept", (char *) "*/*" },
+                { (char *) "Connection", (char *) "close" },
         };
         size_t n = 0;
         int r = 0;

@@ -152,6 +152,7 @@ static void test_http(void **state) {
         assert_has(f->server.text, "\r\nHost: 127.0.0.1:");
         assert_has(f->server.text, "\r\nUser-Agent: tester/1\r\n");
         assert_has(f->server.text, "\r\nAccept: */*\r\n");
+        assert_has(f->server.text, "\r\nConnection: close\r\n");
         assert_null(strstr(f->server.text, "Authorization"));
 }
 
@@ -167,6 +168,7 @@ static void test_http_headers(void **state) {
               "{\"name\":\"Accept\",\"value\":\"\"},{\"name\":\"X-Empty\",\"value\":\"\"},"
               "{\"name\":\"Authorization\",\"value\":\"Bearer s3cret\"},"
               "{\"name\":\"X-A\",\"value\":\"1\"},{\"name\":\"X-A\",\"value\":\"2\"},"
+              "{\"name\":\"connection\",\"value\":\"keep-alive\"},"
               "{\"name\":\"Content-Length\",\"value\":\"7\"}]}}",
               WAIT_USEC);
         finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
@@ -181,6 +183,42 @@ static void test_http_headers(void **state) {
         assert_null(strstr(f->server.text, "Accept:"));
         assert_null(strstr(f->server.text, "tester"));
         assert_null(strstr(f->server.text, "Content-Length"));
+        assert_has(f->server.text, "\r\nconnection: keep-alive\r\n");
+        assert_null(strstr(f->server.text, "close"));
+}
+
+/* What one server has sent, or was sent, or that it failed, is nothing to the next. */
+static void test_http_after_others(void **state) {
+        static const char *const before[] = {
+                "HTTP/1.0 200 OK\r\nSet-Cookie: a=s3cret\r\nContent-Length: 3\r\n\r\nold",
+                "HTTP/1.1 401 No\r\nWWW-Authenticate: Basic realm=\"a\"\r\nContent-Length: 0\r\n\r\n",
+                "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\n\r\n",
+                "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nold",
+                "no HTTP",
+        };
+        Fixture *f = *state;
+
+        for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++) {
+                f->server.answer = before[i];
+                start(f,
+                      "{\"httpGet\":{\"port\":%u,\"path\":\"/old\",\"httpHeaders\":["
+                      "{\"name\":\"Host\",\"value\":\"a.example\"},"
+                      "{\"name\":\"User-Agent\",\"value\":\"\"},"
+                      "{\"name\":\"Authorization\",\"value\":\"Bearer s3cret\"}]}}",
+                      WAIT_USEC);
+                while (f->n_done == 0)
+                        assert_true(sd_event_run(f->event, WAIT_USEC) > 0);
+
+                f->server.answer = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nnew";
+                start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
+                finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
+                assert_string_equal(f->output, "new");
+                assert_int_equal(f->status, 200);
+                assert_has(f->server.text, "GET / HTTP/1.1\r\nHost: 127.0.0.1:");
+                assert_has(f->server.text, "\r\nUser-Agent: tester/1\r\n");
+                assert_null(strstr(f->server.text, "s3cret"));
+                assert_int_equal(f->server.n_connections, 2 * i + 2);
+        }
 }
 
 /* https, answered in plain HTTP, is tried once more without TLS where that is allowed, as the kubelet
@@ -751,6 +789,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 TEST(test_http),
                 TEST(test_http_headers),
+                TEST(test_http_after_others),
                 TEST(test_http_long_header),
                 TEST(test_http_fallback),
                 TEST(test_http_failures),
