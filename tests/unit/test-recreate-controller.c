@@ -19,6 +19,7 @@
 #include "agent/document/json-reader.h"
 #include "agent/recreate/recreate-plan.h"
 #include "agent/recreate/recreate-controller-spec.h"
+#include "tests/unit/quoted-json.h"
 
 #define HERE .are_pods_known = true, .has_pod = true
 #define NEVER UINT64_MAX
@@ -201,21 +202,8 @@ static void test_row(void **state) {
         assert_true(plan.wait_sec == row->wait_sec);
 }
 
-/* JSON with single quotes. */
-static json_object *parse(const char *text) {
-        cleanup(free_p) char *copy = strdup(text);
-        json_object *object;
-
-        for (char *at = copy; *at; at++)
-                if (*at == '\'')
-                        *at = '"';
-        object = json_tokener_parse(copy);
-        assert_non_null(object);
-        return object;
-}
-
 static void check(json_object *made, const char *text) {
-        cleanup(json_object_put_p) json_object *expected = parse(text);
+        cleanup(json_object_put_p) json_object *expected = parse("%s", text);
 
         if (!json_object_equal(made, expected))
                 fail_msg("%s\nis not\n%s", json_to_text(made), json_to_text(expected));
@@ -340,7 +328,7 @@ static void test_gate(void **state) {
         };
 
         for (size_t i = 0; i < sizeof(gates) / sizeof(gates[0]); i++) {
-                cleanup(json_object_put_p) json_object *pod = parse(gates[i].pod);
+                cleanup(json_object_put_p) json_object *pod = parse("%s", gates[i].pod);
                 cleanup(json_object_put_p) json_object *patch = NULL;
 
                 assert_int_equal(recreate_controller_gate(pod, &spec, gates[i].is_closed, 60,

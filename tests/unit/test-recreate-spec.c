@@ -19,26 +19,14 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/recreate/recreate-spec.h"
 #include "agent/recreate/recreate-status.h"
+#include "tests/unit/quoted-json.h"
 
 DEFINE_CLEANUP(RecreateSpec *, recreate_spec_free)
 
 #define ID "'namespace':'d','name':'n','uid':'u','resourceVersion':'7'"
 
-/* JSON with single quotes. */
-static json_object *parse(const char *text) {
-        cleanup(free_p) char *copy = strdup(text);
-        json_object *object;
-
-        for (char *at = copy; *at; at++)
-                if (*at == '\'')
-                        *at = '"';
-        object = json_tokener_parse(copy);
-        assert_non_null(object);
-        return object;
-}
-
 static RecreateSpec *read_spec(const char *text, RecreateDialect dialect) {
-        cleanup(json_object_put_p) json_object *object = parse(text);
+        cleanup(json_object_put_p) json_object *object = parse("%s", text);
         RecreateSpec *spec = NULL;
 
         assert_int_equal(recreate_spec_parse(object, dialect, &spec, NULL), 0);
@@ -169,7 +157,7 @@ static void test_without_identity(void **state) {
         };
 
         for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-                cleanup(json_object_put_p) json_object *object = parse(texts[i]);
+                cleanup(json_object_put_p) json_object *object = parse("%s", texts[i]);
                 cleanup(error_done) Error error = ERROR_INIT;
                 RecreateSpec *spec = NULL;
 

@@ -27,6 +27,7 @@
 #include "tests/unit/kubelet-lease.h"
 #include "tests/unit/metric-value.h"
 #include "tests/unit/pod-server.h"
+#include "tests/unit/quoted-json.h"
 #include "tests/unit/sent-events.h"
 #include "tests/unit/stderr-capture.h"
 
@@ -85,19 +86,6 @@ static const char *get_text(json_object *object, const char *path) {
         return json_object_get_string(get_path(object, path)) ?: "";
 }
 
-/* JSON with single quotes. */
-static json_object *parse_quoted(const char *text) {
-        cleanup(free_p) char *copy = strdup(text);
-        json_object *object;
-
-        for (char *at = copy; *at; at++)
-                if (*at == '\'')
-                        *at = '"';
-        object = json_tokener_parse(copy);
-        assert_non_null(object);
-        return object;
-}
-
 static KubeCall *watch_call(size_t watch) {
         return fake_kube_call_of(node.watches[watch]);
 }
@@ -123,7 +111,7 @@ static void send_event(size_t watch, const char *type, json_object *object) {
 /* All that there is was shown. */
 static void send_end(size_t watch) {
         cleanup(json_object_put_p) json_object *end =
-                parse_quoted("{'metadata':{'annotations':{'k8s.io/initial-events-end':'true'}}}");
+                parse("{'metadata':{'annotations':{'k8s.io/initial-events-end':'true'}}}");
         char version[16];
 
         (void) snprintf(version, sizeof(version), "%d", node.version);
@@ -237,7 +225,7 @@ static int serve_patch(const KubeRequest *request, size_t i) {
         patch_object(&node.objects[i], patch);
         node.replied_version = node.version;
         if (is_spoilt) {
-                json_object *spoil = parse_quoted(take_ptr(node.spoil));
+                json_object *spoil = parse("%s", take_ptr(node.spoil));
 
                 patch_object(&node.objects[i], spoil);
                 json_object_put(spoil);
@@ -396,7 +384,7 @@ static unsigned count_warnings(void) {
 
 static json_object *create(const char *text) {
         static const bool unselected[2] = { false };
-        json_object *object = parse_quoted(text);
+        json_object *object = parse("%s", text);
 
         node.objects[node.n_objects++] = object;
         set_version(object);
@@ -406,7 +394,7 @@ static json_object *create(const char *text) {
 }
 
 static void patch_by_others(size_t i, const char *text) {
-        json_object *patch = parse_quoted(text);
+        json_object *patch = parse("%s", text);
 
         patch_object(&node.objects[i], patch);
         json_object_put(patch);
@@ -1065,7 +1053,7 @@ static void test_conflict(void **state) {
 
 /* The watch shows an object as it was at first. */
 static void show_again(const char *text) {
-        cleanup(json_object_put_p) json_object *old = parse_quoted(text);
+        cleanup(json_object_put_p) json_object *old = parse("%s", text);
 
         json_object_object_add(get_path(old, "/metadata"), "resourceVersion",
                                json_object_new_string("1"));
@@ -1795,7 +1783,7 @@ static void test_kind_broken(void **state) {
 }
 
 static void show_unassigned(size_t i, bool is_gone) {
-        cleanup(json_object_put_p) json_object *object = parse_quoted(REQUEST("r", "", "", BOTH));
+        cleanup(json_object_put_p) json_object *object = parse("%s", REQUEST("r", "", "", BOTH));
         char text[16];
 
         (void) snprintf(text, sizeof(text), "u-%zu", i);
