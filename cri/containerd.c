@@ -8,12 +8,16 @@
 /* Progress is a nicety: an answer that takes longer is not waited for. */
 #define CONTENT_TIMEOUT_USEC ((uint64_t) 5 * 1000000)
 
-#define CONTENT_METHOD(name, type)                                                  \
+/* Images of CRI are in this namespace. */
+#define METHOD(service, name, type)                                                 \
         {                                                                           \
-                .path = "/containerd.services.content.v1.Content/" name,            \
-                .reply = &containerd__services__content__v1__##type##__descriptor,  \
+                .path = "/containerd.services." service "/" name,                   \
+                .reply = &containerd__services__##type##__descriptor,               \
                 .metadata_key = "containerd-namespace", .metadata_value = "k8s.io", \
         }
+
+#define CONTENT_METHOD(name, type) METHOD("content.v1.Content", name, content__v1__##type)
+#define LEASES_METHOD(name, type) METHOD("leases.v1.Leases", name, leases__v1__##type)
 
 static const RpcMethod list_ingests_method = CONTENT_METHOD("ListStatuses", list_statuses_response);
 static const RpcMethod list_method = CONTENT_METHOD("List", list_content_response);
@@ -59,12 +63,8 @@ int content_read(RpcClient *client, const char *digest, RpcMessage on_part, RpcD
                                done, userdata, ret);
 }
 
-static const RpcMethod stat_method = {
-        .path = "/containerd.services.snapshots.v1.Snapshots/Stat",
-        .reply = &containerd__services__snapshots__v1__stat_snapshot_response__descriptor,
-        .metadata_key = "containerd-namespace",
-        .metadata_value = "k8s.io",
-};
+static const RpcMethod stat_method =
+        METHOD("snapshots.v1.Snapshots", "Stat", snapshots__v1__stat_snapshot_response);
 
 int snapshot_stat(RpcClient *client, const char *snapshotter, const char *name, RpcDone done,
                   void *userdata, RpcCall **ret) {
@@ -76,13 +76,6 @@ int snapshot_stat(RpcClient *client, const char *snapshotter, const char *name, 
         return rpc_call_unary(client, &stat_method, &request.base, CONTENT_TIMEOUT_USEC, done,
                               userdata, ret);
 }
-
-#define LEASES_METHOD(name, type)                                                   \
-        {                                                                           \
-                .path = "/containerd.services.leases.v1.Leases/" name,              \
-                .reply = &containerd__services__leases__v1__##type##__descriptor,   \
-                .metadata_key = "containerd-namespace", .metadata_value = "k8s.io", \
-        }
 
 static const RpcMethod create_lease_method = LEASES_METHOD("Create", create_response);
 static const RpcMethod delete_lease_method = LEASES_METHOD("Delete", delete_response);
