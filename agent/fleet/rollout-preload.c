@@ -11,18 +11,20 @@
 #include "agent/fleet/preload.h"
 #include "agent/fleet/rollout-pod-plan.h"
 
-/* Borrowed texts. */
+/* Copies: while requests are answered, the view is brought up to date. */
 typedef struct Texts {
-        const char **items;
+        char **items;
         size_t n;
 } Texts;
 
 static void texts_done(Texts *texts) {
+        for (size_t i = 0; i < texts->n; i++)
+                free(texts->items[i]);
         free(texts->items);
 }
 
 static int texts_add(Texts *texts, const char *text) {
-        const char **items;
+        char **items;
 
         for (size_t i = 0; i < texts->n; i++)
                 if (strcmp(texts->items[i], text) == 0)
@@ -31,8 +33,8 @@ static int texts_add(Texts *texts, const char *text) {
         if (!items)
                 return -ENOMEM;
         texts->items = items;
-        texts->items[texts->n++] = text;
-        return 0;
+        items[texts->n] = strdup(text);
+        return items[texts->n] ? (texts->n++, 0) : -ENOMEM;
 }
 
 /* Nodes of pods that will be updated, and that have an agent which pulls images. */
@@ -85,11 +87,11 @@ static int preload_on(const RolloutWatch *watch, json_object *record, const Text
                         return -ENOMEM;
         }
         r = preload_run(watch->session,
-                        &(PreloadRequest){ .images = images.items,
+                        &(PreloadRequest){ .images = (const char *const *) images.items,
                                            .n_images = images.n,
-                                           .nodes = nodes->items,
+                                           .nodes = (const char *const *) nodes->items,
                                            .n_nodes = nodes->n,
-                                           .secrets = names.items,
+                                           .secrets = (const char *const *) names.items,
                                            .n_secrets = names.n,
                                            .is_shown = true },
                         &result, reterr);

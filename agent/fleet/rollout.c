@@ -523,10 +523,13 @@ static int explain_undo(const Rollout *rollout) {
 }
 
 static int undo(Rollout *rollout, RolloutRequest *request) {
+        cleanup(json_object_put_p) json_object *images =
+                json_object_get(record_images(rollout->record, true));
+
         switch (rollout_record_undo(&rollout->watch.view, rollout->record)) {
         case ROLLOUT_UNDO_SET_IMAGE:
                 request->mode = ROLLOUT_SET_IMAGE;
-                request->images = record_images(rollout->record, true);
+                request->images = images;
                 return begin(rollout, request);
         case ROLLOUT_UNDO_FOLLOW: return begin(rollout, request);
         case ROLLOUT_UNDO_TEMPLATE: return explain_undo(rollout);

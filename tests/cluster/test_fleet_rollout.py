@@ -482,6 +482,24 @@ def test_two_at_once(make, by_proxy, proxy, inplace, images):
     assert workload.uids() == uids and workload.strategy() == strategy
 
 
+def test_conflict_at_the_beginning(make, by_proxy, proxy, images):
+    """Another client writes to the workload just before it is taken over: that is no reason to end."""
+    workload = make("deployment")
+    for n, command in enumerate((["set", "image", workload.name, f"main={images[1]}"], ["rollout", workload.name])):
+        first = threading.Event()
+
+        async def behave(exchange: Exchange, first: threading.Event = first, n: int = n) -> None:
+            if is_write(exchange.request.path) and not first.is_set():
+                first.set()
+                workload.patch({"metadata": {"labels": {"touched": str(n)}}})
+            await api_faults.behave_well(exchange)
+
+        proxy.on("^PATCH ", behave)
+        assert_done(by_proxy.run(*command, *(["--undo"] if n else [])))
+        assert first.is_set() and workload.get()["metadata"]["labels"]["touched"] == str(n)
+        workload.assert_runs(images[1 - n])
+
+
 def test_lost_answers(make, by_proxy, proxy, images):
     """Every write is done, and the answer to every second one is lost: also to the one that takes over."""
     workload = make("deployment")
