@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/document/json-reader.h"
+#include "agent/fleet/agents.h"
 #include "agent/fleet/preload.h"
 #include "agent/fleet/rollout-pod-plan.h"
 
@@ -40,7 +41,11 @@ static int texts_add(Texts *texts, const char *text) {
 /* Nodes of pods that will be updated, and that have an agent which pulls images. */
 static int find_nodes(const RolloutWatch *watch, json_object *record, Texts *ret, Error *reterr) {
         cleanup(texts_done) Texts nodes = { .n = 0 };
+        const char *version;
+        int r = agents_find_version(watch->session, &version, reterr);
 
+        if (r < 0 || !version)
+                return r;
         json_object_object_foreach(watch->view.pods, name, pod) {
                 const char *node = object_text(pod, "spec.nodeName"), *reason;
 
@@ -51,12 +56,12 @@ static int find_nodes(const RolloutWatch *watch, json_object *record, Texts *ret
         }
         for (size_t i = 0; i < nodes.n; i++) {
                 const KubePath path = { .group = "apps.kruise.io",
-                                        .version = "v1beta1",
+                                        .version = version,
                                         .resource = "nodeimages",
                                         .name = nodes.items[i] };
                 cleanup(error_done) Error error = ERROR_INIT;
-                int r = session_get(watch->session, &path, NULL, &error);
 
+                r = session_get(watch->session, &path, NULL, &error);
                 if (r < 0 && error.kind != ERROR_NOT_FOUND)
                         return error_copy(reterr, &error);
                 if (r >= 0 && texts_add(ret, nodes.items[i]) < 0)
@@ -73,6 +78,8 @@ static int preload_on(const RolloutWatch *watch, json_object *record, const Text
         cleanup(texts_done) Texts images = { .n = 0 };
         cleanup(texts_done) Texts names = { .n = 0 };
         cleanup(preload_result_done) PreloadResult result = { .n_nodes = 0 };
+        const char *reasons;
+        size_t size;
         int r = 0;
 
         json_object_object_foreach(record_images(record, false), container, image) {
@@ -97,11 +104,15 @@ static int preload_on(const RolloutWatch *watch, json_object *record, const Text
                         &result, reterr);
         if (r < 0 || result.n_failed == 0)
                 return r;
+
+        reasons = result.reasons ? result.reasons : "";
+        size = strcspn(reasons, "\n"); /* of the first one */
         return error_set(
                 reterr, ERROR_UNAVAILABLE,
-                "the images cannot be pulled on %zu of %zu nodes: %s; --no-preload updates "
+                "the images cannot be pulled on %zu of %zu nodes: %.*s%s; --no-preload updates "
                 "without that",
-                result.n_failed, result.n_nodes, result.reasons ? result.reasons : "");
+                result.n_failed, result.n_nodes, (int) size, reasons,
+                reasons[size] && reasons[size + 1] ? ", and other reasons" : "");
 }
 
 int rollout_preload(const RolloutWatch *watch, json_object *record, bool *ret_is_done,
