@@ -81,15 +81,6 @@ static uint32_t missing_secrets(json_object *secrets, const PreloadTerms *terms)
         return missing;
 }
 
-static int read_owner(json_object *tag, PreloadEntry *entry) {
-        json_object *owners = json_get(tag, "ownerReferences", json_type_array);
-        size_t n = owners ? json_object_array_length(owners) : 0;
-
-        return n > 0 ? text_set(&entry->owner,
-                                json_get_text(json_object_array_get_idx(owners, n - 1), "uid"))
-                     : 0;
-}
-
 static PreloadPhase phase_of(json_object *status) {
         if (!json_get_filled(status, "completionTime"))
                 return json_is(status, "phase", "Pulling") ? PRELOAD_PULLING : PRELOAD_WAITING;
@@ -139,7 +130,7 @@ int preload_entry_read(json_object *node_image, const PreloadImage *image,
                 entry.phase = PRELOAD_WAITING;
                 entry.version = json_get_integer(tag, "version");
                 entry.next_version = version_after(entry.version);
-                r = read_owner(tag, &entry);
+                entry.owners = json_object_get(json_get(tag, "ownerReferences", json_type_array));
         }
         if (r >= 0)
                 r = read_status(find_tag(json_get(json_get(statuses, image->name, json_type_object),
@@ -150,14 +141,24 @@ int preload_entry_read(json_object *node_image, const PreloadImage *image,
                 return r;
 
         *ret = entry;
-        entry = (PreloadEntry){ .owner = NULL };
+        entry = (PreloadEntry){ .owners = NULL };
         return 0;
 }
 
 void preload_entry_done(PreloadEntry *entry) {
-        free(entry->owner);
+        json_object_put(entry->owners);
         free(entry->message);
-        *entry = (PreloadEntry){ .owner = NULL };
+        *entry = (PreloadEntry){ .owners = NULL };
+}
+
+bool preload_entry_is_of(const PreloadEntry *entry, const char *uid) {
+        size_t n = entry->owners ? json_object_array_length(entry->owners) : 0;
+
+        for (size_t i = 0; i < n; i++)
+                if (json_is(json_object_array_get_idx(entry->owners, i), "uid", uid))
+                        return true;
+
+        return false;
 }
 
 bool preload_entry_is_under_way(const PreloadEntry *entry) {
@@ -523,8 +524,8 @@ static json_object *make_secrets(const PreloadTerms *terms) {
         return take_ptr(list);
 }
 
-static json_object *make_job_spec(const char *image, const PreloadTerms *terms,
-                                  const char *parallelism, json_object *names) {
+static json_object *make_job_spec(const char *image, const PreloadTerms *terms, size_t parallelism,
+                                  json_object *names) {
         cleanup(json_object_put_p) json_object *spec =
                 patch_wrap("selector", patch_wrap("names", names));
         json_object *policy = patch_wrap("type", json_object_new_string("Always"));
@@ -533,10 +534,7 @@ static json_object *make_job_spec(const char *image, const PreloadTerms *terms,
             patch_add(policy, "ttlSecondsAfterFinished", json_object_new_int64(terms->ttl_sec)) <
                     0 ||
             patch_add_text(spec, "image", image) < 0 ||
-            patch_add(spec, "parallelism",
-                      strchr(parallelism, '%')
-                              ? json_object_new_string(parallelism)
-                              : json_object_new_int64(strtoll(parallelism, NULL, 10))) < 0 ||
+            patch_add(spec, "parallelism", json_object_new_int64((int64_t) parallelism)) < 0 ||
             (terms->n_secrets > 0 && patch_add(spec, "pullSecrets", make_secrets(terms)) < 0))
                 return NULL;
 
@@ -544,7 +542,7 @@ static json_object *make_job_spec(const char *image, const PreloadTerms *terms,
 }
 
 json_object *preload_job_make(const char *version, const char *image, const PreloadTerms *terms,
-                              const char *parallelism, json_object *names) {
+                              size_t parallelism, json_object *names) {
         cleanup(json_object_put_p) json_object *job =
                 patch_wrap("spec", make_job_spec(image, terms, parallelism, names));
         json_object *metadata = patch_wrap("generateName", json_object_new_string("preload-"));

@@ -59,7 +59,7 @@ typedef struct PreloadEntry {
         uint32_t missing_secrets;               /* bits, in the order of the terms */
         int64_t version;                        /* in the spec */
         int64_t next_version;
-        char *owner; /* the uid of the last ImagePullJob that requested it, or NULL; owned */
+        json_object *owners; /* references to ImagePullJobs that requested it, or NULL; owned */
         PreloadPhase phase;
         int64_t percent;
         char *message; /* why it failed, or waits; NULL: nothing is said. Owned. */
@@ -68,6 +68,9 @@ typedef struct PreloadEntry {
 int preload_entry_read(json_object *node_image, const PreloadImage *image,
                        const PreloadTerms *terms, PreloadEntry *ret);
 void preload_entry_done(PreloadEntry *entry);
+
+/* The ImagePullJob with this uid has requested it, perhaps with others. */
+bool preload_entry_is_of(const PreloadEntry *entry, const char *uid);
 
 /* It can be waited for as it is. */
 bool preload_entry_is_under_way(const PreloadEntry *entry);
@@ -135,10 +138,11 @@ typedef struct PreloadImageCounts {
 /* Counts one of a node's images, unless the node is unconcerned. */
 void preload_image_count(const PreloadNodeView *node, size_t i, PreloadImageCounts *counts);
 
-/* An ImagePullJob in that version of its API, owned by the caller. names: of nodes, taken over. NULL: no
+/* An ImagePullJob in that version of its API, owned by the caller. parallelism: a number of nodes, since
+ * OpenKruise accepts a percentage and never begins such a job. names: of nodes, taken over. NULL: no
  * memory. */
 json_object *preload_job_make(const char *version, const char *image, const PreloadTerms *terms,
-                              const char *parallelism, json_object *names);
+                              size_t parallelism, json_object *names);
 
 /* A JSON patch of the NodeImage in that version, which requests those of its images that are not under
  * way, or takes them back; NULL: nothing is to be done. The caller owns *ret. Of images with one name

@@ -152,7 +152,7 @@ static bool is_ours(const Preload *preload, const PreloadEntry *entry, size_t i)
         if (preload->request->mode == PRELOAD_WATCH)
                 return true;
 
-        return preload->jobs && entry->owner && strcmp(entry->owner, preload->jobs[i].uid) == 0;
+        return preload->jobs && preload_entry_is_of(entry, preload->jobs[i].uid);
 }
 
 static int node_read(PreloadNode *node, const KubeObject *object) {
@@ -568,8 +568,7 @@ static int create_job(Preload *preload, size_t i, Error *reterr) {
         const PreloadRequest *request = preload->request;
         cleanup(json_object_put_p) json_object *job =
                 preload_job_make(preload->job_version, request->images[i], &preload->terms,
-                                 request->parallelism ?: PRELOAD_PARALLELISM,
-                                 names_to_json(preload));
+                                 preload->limits.parallelism, names_to_json(preload));
         cleanup(json_object_put_p) json_object *created = NULL;
         const KubePath path = path_of_jobs(preload, NULL);
         json_object *metadata;

@@ -369,11 +369,11 @@ def jobs(kube):
 
 
 def serve_job(nodes: HollowNodes, job: dict, names: list[str]) -> None:
-    """As the controller does."""
+    """As the controller does; a later job has joined it."""
     owner = {"kind": "ImagePullJob", "name": job["metadata"]["name"], "uid": job["metadata"]["uid"]}
     image, _, tag = job["spec"]["image"].rpartition(":")
     for name in names:
-        entry = {"tags": [{"tag": tag, "version": 3, "ownerReferences": [owner]}]}
+        entry = {"tags": [{"tag": tag, "version": 3, "ownerReferences": [owner, {**owner, "uid": "later"}]}]}
         nodes.kube.patch(f"{PATH}/{name}", {"spec": {"images": {image: entry}}})
 
 
@@ -384,7 +384,7 @@ def test_an_image_pull_job(inplace, hollow, jobs, kube):
     with inplace.running("preload", "r.io/app:2", *flags) as child:
         (job,) = wait_until(jobs, 20 * SLOWLY, "job")
         spec = job["spec"]
-        assert (spec["image"], spec["parallelism"]) == ("r.io/app:2", "50%")
+        assert (spec["image"], spec["parallelism"]) == ("r.io/app:2", 2)
         assert spec["selector"] == {"names": nodes.names}
         assert spec["completionPolicy"] == {"type": "Always", "ttlSecondsAfterFinished": 90}
         assert nodes.tags("r.io/app") == []

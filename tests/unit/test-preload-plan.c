@@ -100,7 +100,7 @@ static void test_entries(void **state) {
         for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
                 cleanup(json_object_put_p) json_object *object = parse(entries[i].node_image);
                 cleanup(json_object_put_p) json_object *request = NULL, *withdrawal = NULL;
-                cleanup(preload_entry_done) PreloadEntry entry = { .owner = NULL };
+                cleanup(preload_entry_done) PreloadEntry entry = { .owners = NULL };
 
                 assert_int_equal(preload_entry_read(object, &images[0], &terms, &entry), 0);
                 if (entry.phase != entries[i].phase || entry.version != entries[i].version ||
@@ -114,6 +114,32 @@ static void test_entries(void **state) {
                 assert_int_equal(preload_patch_withdraw(&images[0], &entry, 1, "7", &withdrawal),
                                  0);
                 assert_json(entries[i].name, withdrawal, entries[i].withdrawal);
+        }
+}
+
+#define OWNED(owners) "{" SPEC("{'tag':'2','ownerReferences':" owners "}") "}"
+
+static void test_owners(void **state) {
+        static const struct {
+                const char *node_image;
+                bool is_of;
+        } rows[] = {
+                { "{" SPEC("{'tag':'2'}") "}", false },
+                { OWNED("[]"), false },
+                { OWNED("{'uid':'j'}"), false },
+                { OWNED("[{'uid':'k'},{}]"), false },
+                { OWNED("[{'uid':'j'}]"), true },
+                { OWNED("[{'uid':'j'},{'uid':'k'}]"), true },
+                { OWNED("[{'uid':'k'},{'uid':'j'}]"), true },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                cleanup(json_object_put_p) json_object *object = parse(rows[i].node_image);
+                cleanup(preload_entry_done) PreloadEntry entry = { .owners = NULL };
+
+                assert_int_equal(preload_entry_read(object, &images[0], &terms, &entry), 0);
+                if (preload_entry_is_of(&entry, "j") != rows[i].is_of)
+                        fail_msg("%s", rows[i].node_image);
         }
 }
 
@@ -177,7 +203,7 @@ static const struct {
 /* One that goes on without a secret is requested anew. */
 static void test_secrets(void **state) {
         for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
-                cleanup(preload_entry_done) PreloadEntry entry = { .owner = NULL };
+                cleanup(preload_entry_done) PreloadEntry entry = { .owners = NULL };
                 cleanup(json_object_put_p) json_object *object = NULL, *steps = NULL;
                 char text[1024];
 
@@ -354,12 +380,11 @@ static void test_job(void **state) {
 
         (void) state;
         json_object_array_add(names, json_object_new_string("node-1"));
-        job = preload_job_make("v1beta1", "r.io/app:2", &with_secrets, "25%",
-                               json_object_get(names));
+        job = preload_job_make("v1beta1", "r.io/app:2", &with_secrets, 25, json_object_get(names));
         assert_json(
                 "job", job,
                 "{'spec': {'selector': {'names': ['node-1']}, 'completionPolicy': {'type': 'Always', "
-                "'ttlSecondsAfterFinished': 60}, 'image': 'r.io/app:2', 'parallelism': '25%', "
+                "'ttlSecondsAfterFinished': 60}, 'image': 'r.io/app:2', 'parallelism': 25, "
                 "'pullSecrets': ['one', 'two']}, 'metadata': {'generateName': 'preload-', 'labels': "
                 "{'app.kubernetes.io/managed-by': 'kubectl-inplace'}}, 'apiVersion': "
                 "'apps.kruise.io/v1beta1', 'kind': 'ImagePullJob'}");
@@ -408,6 +433,7 @@ static void test_names(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_entries),
+                cmocka_unit_test(test_owners),
                 cmocka_unit_test(test_several_images),
                 cmocka_unit_test(test_one_of_a_name_is_withdrawn_at_a_time),
                 cmocka_unit_test(test_secrets),
