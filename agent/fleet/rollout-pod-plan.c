@@ -2,6 +2,7 @@
 
 #include "agent/fleet/rollout-pod-plan.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdlib.h>
@@ -14,6 +15,8 @@
 #include "agent/document/json-reader.h"
 #include "agent/pod/gate-spec.h"
 #include "agent/pod/pod.h"
+
+#define KRUISE_STATE "apps.kruise.io/inplace-update-state"
 
 static json_object *condition_of(json_object *pod, const char *type) {
         return list_find(object_at(pod, "status.conditions"), "type", type);
@@ -121,6 +124,38 @@ static bool is_any_of(const char *text, const char *const *texts, size_t n) {
         return false;
 }
 
+static bool continues_reference(const char *end) {
+        if (*end == '.' || *end == ':')
+                end++;
+        return isalnum((unsigned char) *end) || (*end && strchr("_-@/", *end));
+}
+
+/* The kubelet's message is about this image, and not about one whose name begins or ends with its name. */
+static bool is_about_image(const char *message, const char *image) {
+        for (const char *at = strstr(message, image); at; at = strstr(at + 1, image)) {
+                bool is_begun = at > message && continues_reference(at - 1);
+
+                if (!is_begun && !continues_reference(at + strlen(image)))
+                        return true;
+        }
+        return false;
+}
+
+/* OpenKruise's controller has changed the pod since the last container was started. Texts of one form in UTC. */
+static bool ran_before_update(json_object *pod, const char *container) {
+        json_object *annotations = object_at(pod, "metadata.annotations");
+        const char *text = annotations ? json_get_text(annotations, KRUISE_STATE) : NULL;
+        const char *started =
+                object_text(status_of(pod, container), "lastState.terminated.startedAt");
+        cleanup(json_object_put_p) json_object *state = NULL;
+        const char *changed;
+
+        if (!text || !started || json_parse(text, strlen(text), &state, NULL) < 0)
+                return false;
+        changed = json_get_text(state, "updateTimestamp");
+        return changed && strcmp(started, changed) <= 0;
+}
+
 /* Why this container will not start by itself; NULL: it may. A status that is about the image before does
  * not count. */
 static const char *failure_of(json_object *pod, json_object *former, const char *container,
@@ -132,10 +167,11 @@ static const char *failure_of(json_object *pod, json_object *former, const char 
         json_object *waiting = object_at(status_of(pod, container), "state.waiting");
         const char *reason = json_get_text(waiting, "reason");
         const char *message = json_get_text(waiting, "message");
-        bool is_same = entry && text_equal(json_get_text(entry, "id"), id_of(pod, container));
+        bool is_same = entry ? text_equal(json_get_text(entry, "id"), id_of(pod, container))
+                             : ran_before_update(pod, container);
 
         if (is_any_of(reason, of_image, sizeof(of_image) / sizeof(of_image[0])))
-                return message && strstr(message, image) ? message : NULL;
+                return message && is_about_image(message, image) ? message : NULL;
         if (!is_same && is_any_of(reason, of_container, 1))
                 return message ? message : reason;
         return NULL;

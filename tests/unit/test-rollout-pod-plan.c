@@ -31,6 +31,10 @@
         "{'type': 'inplaced.io/InPlaceVerified', 'status': '" status "', 'message': '" \
         "VALUE differs'}"
 #define RUNNING "'running': {}"
+#define STARTED(time) "}, 'lastState': {'terminated': {'startedAt': '" time "'}"
+#define BY_KRUISE(time)                                                                     \
+        ", 'annotations': {'apps.kruise.io/inplace-update-state': '{\\'updateTimestamp\\':" \
+        "\\'" time "\\'}'}"
 #define WAITING(reason, message) "'waiting': {'reason': '" reason "', 'message': '" message "'}"
 
 /* What differs from a pod of the update that is ready and runs container "1". */
@@ -94,7 +98,8 @@ typedef struct PhaseCase {
         const char *reason; /* NULL: none */
         bool is_stateful;   /* of a StatefulSet; otherwise alone */
         int partition;
-        bool is_undo; /* back to A */
+        bool is_undo;      /* back to A */
+        bool is_of_kruise; /* of a CloneSet */
 } PhaseCase;
 
 /* clang-format off */
@@ -163,6 +168,12 @@ static const PhaseCase phase_rows[] = {
         { .name = "the one before could not",
           { .image = "B", .id = "1", .state = WAITING("ImagePullBackOff", "pulling image A"), .former = FROM_A },
           ROLLOUT_UPDATING, "ImagePullBackOff" },
+        { .name = "one that is called similarly could not",
+          { .image = "B", .id = "1", .state = WAITING("ImagePullBackOff", "pulling B-missing B.1 B:1 B@x r/B"), .former = FROM_A },
+          ROLLOUT_UPDATING, "ImagePullBackOff" },
+        { .name = "its name ends the sentence",
+          { .image = "B", .id = "1", .state = WAITING("ImagePullBackOff", "r/B or B: no."), .former = FROM_A },
+          ROLLOUT_FAILED, "r/B or B: no." },
         { .name = "the kubelet tries again",
           { .image = "B", .id = "1", .state = WAITING("ErrImagePull", "pulling image B"), .former = FROM_A },
           ROLLOUT_UPDATING, "ErrImagePull" },
@@ -175,6 +186,18 @@ static const PhaseCase phase_rows[] = {
         { .name = "the one before crashes",
           { .image = "B", .id = "1", .state = WAITING("CrashLoopBackOff", "back-off"), .former = FROM_A },
           ROLLOUT_UPDATING, "CrashLoopBackOff" },
+        { .name = "the one before crashes, updated by OpenKruise",
+          { .image = "B", .state = WAITING("CrashLoopBackOff", "back-off") STARTED("2001-01-01T09:00:00Z"),
+            .metadata = BY_KRUISE("2001-01-01T10:00:00Z") },
+          ROLLOUT_UPDATING, "CrashLoopBackOff", .is_of_kruise = true },
+        { .name = "the new one crashes, updated by OpenKruise",
+          { .image = "B", .state = WAITING("CrashLoopBackOff", "back-off") STARTED("2001-01-01T10:00:01Z"),
+            .metadata = BY_KRUISE("2001-01-01T10:00:00Z") },
+          ROLLOUT_FAILED, "back-off", .is_of_kruise = true },
+        { .name = "OpenKruise does not say when",
+          { .image = "B", .state = WAITING("CrashLoopBackOff", "back-off") STARTED("2001-01-01T09:00:00Z"),
+            .metadata = ", 'annotations': {'apps.kruise.io/inplace-update-state': '{'}" },
+          ROLLOUT_FAILED, "back-off", .is_of_kruise = true },
         { .name = "the image before cannot be pulled",
           { .image = "A", .id = "1", .state = WAITING("ImagePullBackOff", "pulling image A") }, ROLLOUT_OLD },
 
@@ -208,7 +231,9 @@ static void check_phase(const PhaseCase *row) {
         cleanup(json_object_put_p) json_object *workload = make_workload();
         cleanup(json_object_put_p) json_object *record = make_record(row->is_undo, row->partition);
         const RolloutView view = {
-                .kind = row->is_stateful ? WORKLOAD_STATEFUL_SET : WORKLOAD_POD,
+                .kind = row->is_stateful    ? WORKLOAD_STATEFUL_SET
+                        : row->is_of_kruise ? WORKLOAD_CLONE_SET
+                                            : WORKLOAD_POD,
                 .workload = workload,
         };
         const char *reason;
