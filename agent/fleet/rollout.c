@@ -147,9 +147,17 @@ static bool is_lost(const Rollout *rollout, const Error *error) {
                (error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT);
 }
 
+/* OpenKruise's webhook lets no further pod go now. Its budget is known to it alone. */
+static bool is_held_by_budget(const Rollout *rollout, const Error *error) {
+        return !session_is_ended(rollout->session) && error->kind == ERROR_DENIED &&
+               rollout->step.action == ROLLOUT_PATCH_POD &&
+               strstr(error_message(error), "podunavailablebudget.policy.kruise.io") &&
+               now_sec() - rollout->show.progress_sec <= ROLLOUT_PROGRESS_SEC;
+}
+
 /* What may be otherwise the next time it is read. */
 static bool is_temporary(const Rollout *rollout, const Error *error) {
-        return is_lost(rollout, error) ||
+        return is_lost(rollout, error) || is_held_by_budget(rollout, error) ||
                (!session_is_ended(rollout->session) &&
                 (error->kind == ERROR_CONFLICT || error->kind == ERROR_NOT_FOUND));
 }
