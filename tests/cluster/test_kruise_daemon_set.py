@@ -15,7 +15,7 @@ from fixtures import Gate
 from lab import sanitizers
 from lab.clients import MANIFESTS
 from lab.cluster import Cluster, push_agent_images
-from lab.kruise_daemon import build_kruise_image
+from lab.kruise import build_kruise_image
 from lab.kube import Object
 from lab.node_image import NodeImage
 from lab.pod import Pod, container, until_term

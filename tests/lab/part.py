@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import signal
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from lab.process import Exit, Process
@@ -16,13 +16,18 @@ class Part:
     """One program with its arguments; `answers` says whether it is up. Its log is NAME.log."""
 
     def __init__(
-        self, folder: Path, argv: Sequence[str | Path], answers: Callable[[], bool]
+        self,
+        folder: Path,
+        argv: Sequence[str | Path],
+        answers: Callable[[], bool],
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.argv = [str(argument) for argument in argv]
         self.name = Path(self.argv[0]).name
         self.log = folder / f"{self.name}.log"
         self._folder = folder
         self._answers = answers
+        self._environment = environment
         self._process: Process | None = None
 
     @property
@@ -31,7 +36,7 @@ class Part:
         return self._process
 
     def start(self, wait_ready: bool = True) -> None:
-        self._process = Process(self.argv, self._folder, self.log)
+        self._process = Process(self.argv, self._folder, self.log, self._environment)
         if wait_ready:
             self.wait_ready()
 
