@@ -21,7 +21,7 @@ from lab.layers import Layer, random_layer
 from lab.preload import Preload
 from lab.registry import PushedImage, Registry
 from lab.runtime import Runtime
-from lab.stargz import Stargz, push_lazy
+from lab.stargz import Stargz, push_lazy_image
 from lab.wait import wait_until
 
 RELEASES = ["1.6", "2.2"]
@@ -130,10 +130,8 @@ def read_json(url: str) -> dict:
 def half_lazy(session_folder: LabFolder, registry: Registry) -> Image:
     """An image of a layer that can be mounted before it is there, and of one that cannot."""
     name, plain = "t/half-lazy", random_layer(10_000, seed=4711)
-    source = registry.push_image(name, "source", [300_000])
-    with Containerd(session_folder / "plain") as containerd:
-        push_lazy(containerd, source.reference, f"{registry.host}/{name}:lazy")
-    manifest = read_json(f"{registry.url}/v2/{name}/manifests/lazy")
+    push_lazy_image(registry, name, [300_000], session_folder / "plain")
+    manifest = read_json(f"{registry.url}/v2/{name}/manifests/1")
     config = read_json(f"{registry.url}/v2/{name}/blobs/{manifest['config']['digest']}")
     (lazy,) = manifest["layers"]
     with urlopen(f"{registry.url}/v2/{name}/blobs/{lazy['digest']}", timeout=10) as answer:
