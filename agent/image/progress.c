@@ -18,6 +18,7 @@
 #include "cri/types.h"
 
 #define POLL_USEC ((uint64_t) 100 * 1000)
+#define DOWNLOADS_AT_ONCE 3 /* unless containerd is configured otherwise */
 
 /* Between two layers there may be an instant without an ingest; so many polls without one are more. */
 #define QUIET_POLLS 5
@@ -98,6 +99,7 @@ struct ProgressTracker {
         uint64_t answered_usec; /* when the store was last seen */
         unsigned asked_by;      /* the connection that answered, counted from 1 */
         bool is_unsupported;
+        size_t n_ingests; /* of all pulls, also of others than the agent's */
         size_t n_strays;  /* ingests that belong to no manifest that was found */
         uint64_t offsets; /* of these, at the last poll */
         bool is_active;   /* some of them have grown since the poll before */
@@ -122,10 +124,12 @@ struct Progress {
         ProgressReport report;
         uint64_t arrived; /* as the store reports; it may go back, unlike what is reported */
         size_t n_ingests; /* of its blobs, now */
+        bool has_begun;   /* a byte of them is there */
         unsigned n_quiet; /* polls in a row without one */
         uint64_t begun_usec;
         uint64_t
                 silent_usec; /* since the last byte, divided among the ingests; see progress_note_silence() */
+        uint64_t seen_bytes; /* of the tracker's, at the last poll */
         bool was_active;
         bool is_stalled;
 };
@@ -638,17 +642,32 @@ static int progress_check_stall(Progress *progress) {
         return progress->on_stalled(progress->userdata);
 }
 
+/* Release 2 of containerd downloads three layers at a time, of all pulls together. Those that come later wait
+ * for their turn with empty ingests. */
+static bool progress_may_be_queued(const Progress *progress) {
+        return !progress->has_begun && progress->tracker->n_ingests > DOWNLOADS_AT_ONCE;
+}
+
 /*
  * containerd writes a layer in pieces of 1 MiB, and shows no byte of a piece before it has all of it. Layers
  * that share a line fill their pieces at the same time, so that each of them makes the wait for the next
- * visible byte longer: the time counts for each of them.
+ * visible byte longer: the time counts for each of them. What waits for its turn is behind such layers of other
+ * pulls: their bytes count as its own.
  *
  * A store that does not answer says nothing about bytes: only what was seen counts.
  */
 static void progress_note_silence(Progress *progress, uint64_t since_usec, uint64_t now) {
+        const ProgressTracker *tracker = progress->tracker;
         uint64_t from = since_usec > progress->begun_usec ? since_usec : progress->begun_usec;
+        bool may_be_queued = progress_may_be_queued(progress);
+        size_t n_sharing = progress->n_ingests > 1 ? progress->n_ingests : 1;
 
-        progress->silent_usec += (now - from) / (progress->n_ingests > 1 ? progress->n_ingests : 1);
+        if (may_be_queued && n_sharing < DOWNLOADS_AT_ONCE)
+                n_sharing = DOWNLOADS_AT_ONCE;
+        progress->silent_usec += (now - from) / n_sharing;
+        if (may_be_queued && (tracker->is_active || tracker->bytes != progress->seen_bytes))
+                progress->silent_usec = 0;
+        progress->seen_bytes = tracker->bytes;
 }
 
 static struct timespec began_at(const ContentIngest *ingest) {
@@ -700,6 +719,7 @@ static int progress_add_blob(Progress *progress, size_t i, const ContentIngests 
 
         ingest = state->is_complete ? NULL : ingest_of(blob->digest, ingests);
         progress->n_ingests += ingest != NULL;
+        progress->has_begun = progress->has_begun || (ingest && ingest->offset > 0);
         now = bytes_of(blob, state, ingest);
         state->most = now > state->most ? now : state->most;
         *arrived += now;
@@ -733,6 +753,7 @@ static int progress_compute(Progress *progress, const ContentIngests *ingests,
         int r;
 
         progress->n_ingests = 0;
+        progress->has_begun = false;
         report.bytes_fetched = progress->report.bytes_fetched;
         if (!progress_find_is_done(&progress->find)) {
                 *ret = report;
@@ -806,6 +827,7 @@ static bool tracker_has_owner(const ProgressTracker *tracker, const ContentInges
 static void tracker_sum_up(ProgressTracker *tracker, const ContentIngests *ingests) {
         uint64_t offsets = 0;
 
+        tracker->n_ingests = ingests->n_statuses;
         tracker->n_strays = 0;
         for (size_t i = 0; i < ingests->n_statuses; i++) {
                 if (tracker_has_owner(tracker, ingests->statuses[i]))

@@ -96,6 +96,21 @@ def test_layers_that_share_a_slow_line(start_agent, discarding, fake_registry, i
     assert_succeeds(agent, image.reference)
 
 
+def test_layers_that_wait_for_those_of_another_pull(
+    start_agent, discarding, fake_registry, image_name
+):
+    """containerd 2.2 downloads three layers at a time, of all pulls together: the others are no stall."""
+    first = add(fake_registry, image_name, layers_of(image_name, 3, 6 << 20))
+    second = add(fake_registry, image_name, layers_of(f"{image_name}-2", 1, 10_000), tag="2")
+    fake_registry.on("layer", fakes.trickle(1 << 20, step=1 << 16))
+    agent = start_agent(discarding.endpoint, stall_timeout=1)
+    slow = Preload(agent, first.reference, backoff_limit=0)
+    fetched = lambda: len(fake_registry.requests(kind="layer")) >= 3  # noqa: E731
+    wait_until(fetched, 20, "download of the first image")
+    assert_succeeds(agent, second.reference)
+    assert slow.wait_end(60).phase == agent.messages.PHASE_SUCCEEDED
+
+
 def test_layers_of_which_nothing_arrives(start_agent, discarding, fake_registry, image_name):
     """A registry that stops in the middle of several layers is found all the same."""
     image = add(fake_registry, image_name, layers_of(image_name, 3, 2 << 20))
