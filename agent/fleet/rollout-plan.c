@@ -158,24 +158,36 @@ static bool is_in_flight(RolloutPhase phase) {
         return phase == ROLLOUT_DRAINING || phase == ROLLOUT_UPDATING || phase == ROLLOUT_FAILED;
 }
 
+/* How many more of its pods may be disrupted. The controller of budgets may not have counted yet what has just
+ * become unready: where the budget is about this workload alone, its pods are counted here as well. */
+static int64_t count_allowed(const RolloutView *view, json_object *record, json_object *budget) {
+        json_object *selector = object_at(budget, "spec.selector");
+        int64_t allowed = object_integer(budget, "status.disruptionsAllowed");
+        int64_t spare = -object_integer(budget, "status.desiredHealthy");
+
+        json_object_object_foreach(view->pods, name, pod) {
+                const char *reason;
+
+                (void) name;
+                if (!pod_is_ready(pod) || object_is_deleted(pod) ||
+                    !selector_matches(selector, object_at(pod, "metadata.labels")))
+                        continue;
+                if (is_in_flight(rollout_phase(view, record, pod, &reason)))
+                        allowed--;
+                else
+                        spare++;
+        }
+        if (object_integer(budget, "status.expectedPods") > desired_pods(view))
+                return allowed;
+        return spare < allowed ? spare : allowed;
+}
+
 /* The budget that does not let another pod go; NULL: none. */
 static const char *find_budget(const RolloutView *view, json_object *record, json_object *pod) {
         json_object_object_foreach(view->budgets, name, budget) {
-                json_object *selector = object_at(budget, "spec.selector");
-                int64_t allowed = object_integer(budget, "status.disruptionsAllowed");
-
-                if (!selector_matches(selector, object_at(pod, "metadata.labels")))
-                        continue;
-                json_object_object_foreach(view->pods, other_name, other) {
-                        const char *reason;
-
-                        (void) other_name;
-                        if (is_in_flight(rollout_phase(view, record, other, &reason)) &&
-                            pod_is_ready(other) &&
-                            selector_matches(selector, object_at(other, "metadata.labels")))
-                                allowed--;
-                }
-                if (allowed <= 0)
+                if (selector_matches(object_at(budget, "spec.selector"),
+                                     object_at(pod, "metadata.labels")) &&
+                    count_allowed(view, record, budget) <= 0)
                         return name;
         }
         return NULL;

@@ -47,7 +47,8 @@ typedef struct TestState {
         const char *revision; /* the newest; NULL: "old" */
         int partition;        /* before */
         TestPod pods[3];
-        int budget; /* disruptions that are allowed, and one; 0: there is no budget */
+        int budget;    /* disruptions that are allowed, and one; 0: there is no budget */
+        int budget_of; /* so many pods */
         int grace_sec;
         const char *max_unavailable;
 } TestState;
@@ -262,8 +263,9 @@ static TestView make_view(const TestState *state) {
                 json_object_object_add(
                         made.view.budgets, "pdb",
                         parse("{'spec': {'selector': {'matchLabels': {'app': 'web'}}}, 'status': "
-                              "{'disruptionsAllowed': %d}}",
-                              state->budget - 1));
+                              "{'disruptionsAllowed': %d, 'expectedPods': %d, 'desiredHealthy': %d}}",
+                              state->budget - 1, state->budget_of,
+                              count_pods(state) - state->budget + 1));
         return made;
 }
 
@@ -402,6 +404,11 @@ static const PlanCase plan_rows[] = {
         { { DEPLOYMENT, .source = "B", .pods = { OLD, OLD }, .budget = 2 }, ROLLOUT_PATCH_POD, NULL, NULL },
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "B", .former = FROM_A }, OLD }, .budget = 2,
             .max_unavailable = "100%" }, ROLLOUT_WAIT, "web-0", NULL },
+        /* it has not been counted yet that a pod is not ready; of another workload's pods nothing is known */
+        { { DEPLOYMENT, .source = "B", .pods = { { .image = "B", .former = FROM_A, .is_unready = true }, OLD },
+            .budget = 2, .budget_of = 2, .max_unavailable = "100%" }, ROLLOUT_WAIT, "web-0", NULL },
+        { { DEPLOYMENT, .source = "B", .pods = { { .image = "B", .former = FROM_A, .is_unready = true }, OLD },
+            .budget = 2, .budget_of = 3, .max_unavailable = "100%" }, ROLLOUT_PATCH_POD, "web-1", NULL },
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "B", .is_deleted = true }, OLD } }, ROLLOUT_WAIT,
           "unavailable", NULL },
 
