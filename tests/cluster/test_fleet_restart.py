@@ -49,14 +49,26 @@ def test_one_container(inplace, web):
 
 def test_selector_in_batches(inplace, web, kube):
     """One pod after the other: the second request is made after the first has ended."""
+    version = kube.get(_REQUESTS)["metadata"]["resourceVersion"]
     ran = inplace.run("restart", "-l", "app=fleet-restart", "--containers=side", "-o", "json")
     assert ran.code == 0, ran.stderr
     items = json.loads(ran.stdout)["items"]
     assert {item["pod"] for item in items} == {pod.name for pod in web}
     assert [item["phase"] for item in items] == ["Succeeded", "Succeeded"]
     assert [pod.restarts() for pod in web] == 2 * [{"main": 0, "side": 1}]
-    first, second = (kube.get(f"{_REQUESTS}/{item['request']}") for item in items)
-    assert first["status"]["completionTime"] <= second["metadata"]["creationTimestamp"]
+    events = []
+    for event in kube.watch(_REQUESTS, 60, resourceVersion=version):
+        name, is_over = event["object"]["metadata"]["name"], _is_over(event["object"])
+        if (name, is_over) not in events:
+            events.append((name, is_over))
+        if len(events) == 4:
+            break
+    first, second = (item["request"] for item in items)
+    assert events == [(first, False), (first, True), (second, False), (second, True)]
+
+
+def _is_over(request: dict) -> bool:
+    return "completionTime" in request.get("status", {})
 
 
 def test_same_pod_twice(inplace, web):
