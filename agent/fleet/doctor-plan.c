@@ -199,6 +199,7 @@ int doctor_plan_nodes(const DoctorNodes *nodes, const Agents *agents, DoctorGrou
                 int r;
 
                 groups.n_with_agent += agent != NULL;
+                groups.n_of_unknown_version += agent && !agent->version;
                 r = judge(agent, groups.version, &message, &advice);
                 if (r >= 0 && message)
                         r = add_to_group(&groups, message, advice, nodes->items[i]);

@@ -61,7 +61,8 @@ typedef struct DoctorGroups {
         DoctorGroup *items;
         size_t n_items;
         size_t n_with_agent;
-        const char *version; /* that most agents have; NULL: none is known */
+        size_t n_of_unknown_version; /* services of their nodes, which write it nowhere */
+        const char *version;         /* that most agents have; NULL: none is known */
 } DoctorGroups;
 
 #define DOCTOR_GROUPS_INIT ((DoctorGroups){ .items = NULL })

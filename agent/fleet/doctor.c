@@ -130,16 +130,19 @@ static int report_group(Doctor *doctor, const DoctorGroup *group) {
 
 static int report_nodes(Doctor *doctor, const Agents *agents) {
         cleanup(doctor_groups_done) DoctorGroups groups = DOCTOR_GROUPS_INIT;
-        char value[160];
+        char value[160], unknown[64] = "";
         int r;
 
         r = doctor_plan_nodes(&doctor->nodes, agents, &groups);
         if (r < 0)
                 return r;
 
-        (void) snprintf(value, sizeof(value), "%zu, %zu with an agent%s%s", doctor->nodes.n_items,
+        if (groups.n_of_unknown_version > 0)
+                (void) snprintf(unknown, sizeof(unknown), ", %zu of unknown version",
+                                groups.n_of_unknown_version);
+        (void) snprintf(value, sizeof(value), "%zu, %zu with an agent%s%s%s", doctor->nodes.n_items,
                         groups.n_with_agent, groups.version ? ", mostly of version " : "",
-                        groups.version ?: "");
+                        groups.version ?: "", unknown);
         r = add_fact(doctor, "nodes", value);
         for (size_t i = 0; r >= 0 && i < groups.n_items; i++)
                 r = report_group(doctor, &groups.items[i]);

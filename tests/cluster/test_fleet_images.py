@@ -198,6 +198,34 @@ def test_doctor(inplace, agents):
     assert "problem: 1 node (doctor-older): the agent is of version 0.0.9" in text
 
 
+def test_doctor_of_services(inplace, agents, kube, hollow):
+    """An agent that is no pod is known by what it writes, its version is not; kruise-daemon is no agent."""
+    hollow("doctor-bare", tag("1", "Succeeded", 100))
+    status = {"desired": 1, **dict.fromkeys(("succeeded", "failed", "pulling"), 0)}
+    hollow("doctor-good-1")  # beside the pod
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "doctor-kruise"}}
+    kube.create(node)
+    kube.create(
+        {
+            "apiVersion": "apps.kruise.io/v1beta1",
+            "kind": "NodeImage",
+            "metadata": {"name": "doctor-kruise"},
+            "spec": {"images": {}},
+        }
+    )
+    try:
+        path = f"{_NODE_IMAGES}/doctor-kruise"
+        kube.patch(f"{path}/status", {"status": status}, fieldManager="kruise-daemon")
+        ran = inplace.run("doctor", "-o", "json")
+        facts = {one["subject"]: one["value"] for one in json.loads(ran.stdout)["facts"]}
+        assert facts["nodes"].endswith("mostly of version 0.1.0, 1 of unknown version")
+        (missing,) = (name for name, message in problems(ran).items() if message == "there is no agent")
+        assert "doctor-kruise" in missing and "doctor-bare" not in missing
+    finally:
+        kube.delete(kube.path_of(node))
+        kube.delete(path)
+
+
 def test_agent_of_a_status(inplace, agents, kube):
     """status shows the version of the agent of the pod's node."""
     pod = {

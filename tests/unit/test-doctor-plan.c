@@ -61,6 +61,7 @@ static void test_nodes(void **state) {
         assert_int_equal(doctor_plan_nodes(&nodes, &all, &groups), 0);
         assert_int_equal(groups.n_with_agent, 5);
         assert_string_equal(groups.version, "2");
+        assert_int_equal(groups.n_of_unknown_version, 1);
         assert_int_equal(groups.n_items, 3);
         assert_string_equal(groups.items[0].message,
                             "the agent is of version 1, most others are of 2");
