@@ -42,16 +42,17 @@ static const Command commands[] = {
           "set image WORKLOAD CONTAINER=IMAGE...",
           "Updates the images of a workload and of its pods, without replacing the pods.\n"
           "A workload is a deployment, replicaset, statefulset or daemonset, as in deployment/web, or a pod that\n"
-          "has none. An update that did not end goes on when the command is repeated. What OpenKruise updates in\n"
-          "place (cloneset/web, asts/db, ads/logs) gets the images in its template, and is followed.\n" },
+          "has none; the container name * stands for all of them. An update that did not end goes on when the\n"
+          "command is repeated. What OpenKruise updates in place (cloneset/web, asts/db, ads/logs) gets the\n"
+          "images in its template, and is followed.\n" },
         { "rollout", FLEET_ROLLOUT, 1, 1, fleet_rollout, "rollout WORKLOAD [--undo]",
           "Goes on with an update in place, or undoes it.\n"
           "Where none has begun, it brings the pods to a template that its controller leaves alone: of a\n"
           "Deployment that is paused, or a StatefulSet or DaemonSet with OnDelete.\n" },
         { "preload", FLEET_PRELOAD, 1, INT_MAX, fleet_preload, "preload IMAGE...",
           "Has images pulled on nodes before they are needed, and waits for that.\n"
-          "Of all nodes, unless --nodes, --selector or --like says which. What ends this command does not\n"
-          "end the pulls: --watch follows them again, --withdraw takes the request back.\n" },
+          "Of all nodes that have a NodeImage, unless --nodes, --selector or --like says which. What ends this\n"
+          "command does not end the pulls: --watch follows them again, --withdraw takes the request back.\n" },
         { "images", FLEET_IMAGES, 0, INT_MAX, fleet_images, "images [IMAGE...]",
           "Shows which images are on which nodes, by the status of their NodeImages.\n"
           "An image without tag and digest means all its tags. Labels are those of the nodes.\n" },

@@ -204,13 +204,20 @@ static bool is_settled(json_object *pod, json_object *former, json_object *image
         return true;
 }
 
+/* As kubectl has it in the column STATUS, or why no node has been chosen. */
 static const char *waiting_of(json_object *pod, json_object *images) {
         json_object *verified = condition_of(pod, POD_VERIFIED_CONDITION);
+        json_object *scheduled = condition_of(pod, "PodScheduled");
 
+        if (json_is(scheduled, "status", "False"))
+                return json_get_text(scheduled, "message");
         json_object_object_foreach(images, container, image) {
-                const char *reason = object_text(status_of(pod, container), "state.waiting.reason");
+                json_object *status = status_of(pod, container);
+                const char *reason = object_text(status, "state.waiting.reason");
 
                 (void) image;
+                if (!reason)
+                        reason = object_text(status, "state.terminated.reason");
                 if (reason)
                         return reason;
         }
@@ -234,8 +241,14 @@ RolloutPhase rollout_phase(const RolloutView *view, json_object *record, json_ob
             (view->kind == WORKLOAD_STATEFUL_SET &&
              pod_ordinal(pod) < view_partition(view, record)))
                 return ROLLOUT_LEFT;
-        if (!has_target(view, record, pod) && !is_settled(pod, former, images))
+        if (pod_has_ended(pod)) {
+                *ret_reason = "it has ended, and its containers are not started again";
+                return ROLLOUT_FAILED;
+        }
+        if (!has_target(view, record, pod) && !is_settled(pod, former, images)) {
+                *ret_reason = waiting_of(pod, images);
                 return ROLLOUT_UPDATING;
+        }
         if (!has_target(view, record, pod))
                 return gate_is_closed_for(pod, images) ? ROLLOUT_DRAINING : ROLLOUT_OLD;
         if (is_verified(pod, former, images))

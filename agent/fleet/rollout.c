@@ -195,11 +195,15 @@ static int end_early(const Rollout *rollout, int r, const Error *error) {
         if (error->kind == ERROR_NONE)
                 return r;
         status = session_end_status(rollout->session);
+        if (status == EXIT_STATUS_TIMEOUT)
+                complain("%s/%s: timed out%s%s", kind_of(rollout), rollout->watch.path.name,
+                         rollout->step.message ? " waiting " : "", rollout->step.message ?: "");
         if (status == 0) {
                 explain(rollout, error_message(error));
                 status = EXIT_STATUS_PARTLY;
         }
-        offer_ways(rollout);
+        if (rollout->watch.view.workload)
+                offer_ways(rollout);
         return status;
 }
 
@@ -641,15 +645,19 @@ static int run_kruise(Rollout *rollout, json_object *images) {
 static int run(Rollout *rollout, json_object *images) {
         const Flags *flags = rollout->flags;
         cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(json_object_put_p) json_object *expanded = NULL;
         RolloutRequest request = { .mode = images ? ROLLOUT_SET_IMAGE : ROLLOUT_FOLLOW,
-                                   .images = images,
                                    .now_sec = now_sec() };
         int r = parse_partition(flags->partition, &request.partition, &error);
 
         if (r >= 0)
                 r = load(rollout, flags->arguments[0], &error);
+        if (r >= 0 && images)
+                r = template_expand_images(object_template(rollout->watch.view.workload), images,
+                                           &expanded);
         if (r < 0)
                 return session_fail(rollout->session, r, &error);
+        request.images = images = expanded;
         if (is_of_kruise(rollout))
                 return run_kruise(rollout, images);
         if (rollout_record_is_open(rollout->record))

@@ -290,6 +290,8 @@ static const char *pods_owner(const RolloutView *view, json_object *record) {
 bool view_has_pod(const RolloutView *view, json_object *record, json_object *pod) {
         if (view->kind == WORKLOAD_POD)
                 return true;
+        if (pod_has_ended(pod))
+                return false;
         return object_owner(pod) && text_equal(object_owner(pod), pods_owner(view, record));
 }
 
@@ -535,6 +537,9 @@ static int check_can_begin(const RolloutView *view, const RolloutRequest *reques
                                  "a controller owns it: update the workload that it belongs to");
         if (object_is_deleted(view->workload))
                 return error_set(reterr, ERROR_CONFLICT, "it is being deleted");
+        if (view->kind == WORKLOAD_POD && pod_has_ended(view->workload))
+                return error_set(reterr, ERROR_CONFLICT,
+                                 "it has ended, and its containers are not started again");
         if (view->kind != WORKLOAD_POD && !object_is_observed(view->workload))
                 return error_set(reterr, ERROR_CONFLICT,
                                  "its controller has not seen its last change yet; is it running?");

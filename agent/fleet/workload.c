@@ -173,6 +173,12 @@ bool object_is_deleted(json_object *object) {
         return object_text(object, "metadata.deletionTimestamp") != NULL;
 }
 
+bool pod_has_ended(json_object *pod) {
+        const char *phase = object_text(pod, "status.phase");
+
+        return text_equal(phase, "Failed") || text_equal(phase, "Succeeded");
+}
+
 json_object *list_find(json_object *list, const char *key, const char *name) {
         if (!json_object_is_type(list, json_type_array))
                 return NULL;
@@ -210,6 +216,39 @@ const char *template_image(json_object *template, const char *container) {
 bool template_ends(json_object *template, const char *container) {
         return !template_image(template, container) &&
                find_container(template, "spec.initContainers", container);
+}
+
+/* With this image for each container of the list. */
+static int set_all(json_object *list, json_object *image, json_object *images) {
+        size_t n = json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
+
+        for (size_t i = 0; i < n; i++) {
+                const char *name = json_get_text(json_object_array_get_idx(list, i), "name");
+                int r = name ? patch_add(images, name, json_object_get(image)) : 0;
+
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+int template_expand_images(json_object *template, json_object *images, json_object **ret) {
+        cleanup(json_object_put_p) json_object *expanded = json_object_new_object();
+        int r = expanded ? 0 : -ENOMEM;
+
+        json_object_object_foreach(images, container, image) {
+                if (r >= 0 && strcmp(container, "*") != 0)
+                        r = patch_add(expanded, container, json_object_get(image));
+                else if (r >= 0)
+                        r = set_all(object_at(template, "spec.containers"), image, expanded);
+                if (r >= 0 && strcmp(container, "*") == 0)
+                        r = set_all(object_at(template, "spec.initContainers"), image, expanded);
+        }
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(expanded);
+        return 0;
 }
 
 bool template_has_images(json_object *template, json_object *images) {

@@ -56,6 +56,8 @@ bool object_is_observed(json_object *object);
 /* The controller that owns it, a uid; NULL: none. */
 const char *object_owner(json_object *object);
 bool object_is_deleted(json_object *object);
+/* Its containers are not started again; a controller makes another pod for it. */
+bool pod_has_ended(json_object *pod);
 
 /* The item of a list that has this name; NULL: none. */
 json_object *list_find(json_object *list, const char *key, const char *name);
@@ -67,6 +69,10 @@ json_object *object_template(json_object *object);
 const char *template_image(json_object *template, const char *container);
 /* An init container that has ended when the pod runs. */
 bool template_ends(json_object *template, const char *container);
+
+/* {container: image}, where "*" stands for all containers and init containers, as for kubectl. The caller owns
+ * *ret. */
+int template_expand_images(json_object *template, json_object *images, json_object **ret);
 
 /* All images that the object of container names and images has are the template's. */
 bool template_has_images(json_object *template, json_object *images);

@@ -46,6 +46,7 @@ typedef struct TestPod {
         const char *conditions; /* NULL: READY */
         const char *metadata;   /* more of it, as ", 'key': value" */
         const char *spec;       /* and of this */
+        const char *phase;      /* NULL: "Running" */
         bool is_behind;         /* the kubelet has not seen it as it is */
         bool has_no_generation; /* the kubelet does not say what it has seen */
 } TestPod;
@@ -59,11 +60,11 @@ static json_object *make_pod(const TestPod *pod) {
                 "{'metadata': {'name': 'web-1', 'generation': 2, 'labels': "
                 "{'controller-revision-hash': 'new'}, 'ownerReferences': [{'controller': true, "
                 "'uid': 'w'}], 'annotations': {}%s}, 'spec': {'containers': [{'name': 'app', "
-                "'image': '%s'}]%s}, 'status': {'conditions': [%s], 'containerStatuses': "
+                "'image': '%s'}]%s}, 'status': {'phase': '%s', 'conditions': [%s], 'containerStatuses': "
                 "[{'name': 'app', 'containerID': '%s', 'state': {%s}}]%s}}",
                 or_else(pod->metadata, ""), pod->image, or_else(pod->spec, ""),
-                or_else(pod->conditions, READY), or_else(pod->id, "1"),
-                or_else(pod->state, RUNNING),
+                or_else(pod->phase, "Running"), or_else(pod->conditions, READY),
+                or_else(pod->id, "1"), or_else(pod->state, RUNNING),
                 pod->has_no_generation ? ""
                 : pod->is_behind       ? ", 'observedGeneration': 1"
                                        : ", 'observedGeneration': 2");
@@ -108,6 +109,11 @@ static const PhaseCase phase_rows[] = {
         { .name = "it is deleted", { .image = "A", .metadata = ", 'deletionTimestamp': 'now'" }, ROLLOUT_LEFT },
         { .name = "it is another's",
           { .image = "A", .metadata = ", 'ownerReferences': []" }, ROLLOUT_LEFT, .is_stateful = true },
+        { .name = "its controller makes another pod for it",
+          { .image = "A", .phase = "Failed" }, ROLLOUT_LEFT, .is_stateful = true },
+        { .name = "it is alone, and has ended",
+          { .image = "A", .phase = "Succeeded" }, ROLLOUT_FAILED,
+          "it has ended, and its containers are not started again" },
         { .name = "it is below the partition",
           { .image = "A" }, ROLLOUT_LEFT, .is_stateful = true, .partition = 2 },
         { .name = "it is the partition", { .image = "A" }, ROLLOUT_OLD, .is_stateful = true, .partition = 1 },
@@ -147,7 +153,12 @@ static const PhaseCase phase_rows[] = {
           { .image = "B", .id = "2", .state = WAITING("ContainerCreating", ""), .former = FROM_A }, ROLLOUT_UPDATING,
           "ContainerCreating" },
         { .name = "it has ended",
-          { .image = "B", .id = "2", .state = "'terminated': {}", .former = FROM_A }, ROLLOUT_UPDATING },
+          { .image = "B", .id = "2", .state = "'terminated': {'reason': 'OOMKilled'}", .former = FROM_A },
+          ROLLOUT_UPDATING, "OOMKilled" },
+        { .name = "no node has room",
+          { .image = "B", .id = "", .state = WAITING("ContainerCreating", ""), .former = FROM_A,
+            .conditions = "{'type': 'PodScheduled', 'status': 'False', 'message': 'no node'}" },
+          ROLLOUT_UPDATING, "no node" },
         { .name = "the agent has not verified it",
           { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," VERIFIED("False") },
           ROLLOUT_UPDATING, "VALUE differs" },
@@ -203,9 +214,11 @@ static const PhaseCase phase_rows[] = {
 
         /* what the kubelet does for the image before has to end first */
         { .name = "the kubelet is about to start it",
-          { .image = "A", .id = "", .state = WAITING("ContainerCreating", ""), .spec = ", 'nodeName': 'n'" }, ROLLOUT_UPDATING },
+          { .image = "A", .id = "", .state = WAITING("ContainerCreating", ""), .spec = ", 'nodeName': 'n'" }, ROLLOUT_UPDATING,
+          "ContainerCreating" },
         { .name = "an init container comes first",
-          { .image = "A", .id = "", .state = WAITING("PodInitializing", ""), .spec = ", 'nodeName': 'n'" }, ROLLOUT_UPDATING },
+          { .image = "A", .id = "", .state = WAITING("PodInitializing", ""), .spec = ", 'nodeName': 'n'" }, ROLLOUT_UPDATING,
+          "PodInitializing" },
         { .name = "it has no node",
           { .image = "A", .id = "", .state = WAITING("ContainerCreating", "") }, ROLLOUT_OLD },
         { .name = "it tries, and cannot",
