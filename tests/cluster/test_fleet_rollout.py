@@ -8,8 +8,11 @@ from __future__ import annotations
 import itertools
 import json
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -19,9 +22,9 @@ from fake.api_proxy import ApiProxy, Exchange
 from lab import sanitizers
 from lab.cluster import Cluster
 from lab.fleet import Inplace, Ran
-from lab.kube import Object
+from lab.kube import KubeError, Object
 from lab.kubeconfig import write_kubeconfig
-from lab.kubelet import is_ready
+from lab.kubelet import Kubelet, is_ready
 from lab.node_image import NodeImage
 from lab.pod import VERIFIED, until_term
 from lab.terminal import screen
@@ -57,7 +60,7 @@ class Workload:
         self.n_pods = 1 if kind == "daemonset" else replicas
         self.path = f"/apis/apps/v1/namespaces/default/{KINDS[kind][1]}/{self.app}"
         template = {
-            "metadata": {"labels": {"app": self.app}},
+            "metadata": {"labels": {"app": self.app, **spec.pop("labels", {})}},
             "spec": {
                 "terminationGracePeriodSeconds": 1,
                 "automountServiceAccountToken": False,
@@ -92,8 +95,13 @@ class Workload:
         return self.kube.patch(self.path, body, kind)
 
     def pods(self) -> list[Object]:
+        """Without those that have ended, or will."""
         found = self.kube.list(PODS, labelSelector=f"app={self.app}")
-        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        return [
+            pod
+            for pod in found
+            if "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] != "Failed"
+        ]
 
     def ready(self) -> list[Object]:
         return [pod for pod in self.pods() if is_ready(pod)]
@@ -546,11 +554,219 @@ def test_disruption_budget(cluster, make, inplace, images):
     cluster.admin.wait_for(path, lambda one: one.get("status", {}).get("currentHealthy") == 2, 30 * SLOWLY)
     ran = inplace.run("set", "image", workload.name, f"main={images[1]}", "--timeout=8s")
     assert ran.code == 124 and f'PodDisruptionBudget "{workload.app}"' in ran.stdout
+    assert "timed out waiting until the PodDisruptionBudget" in ran.stderr
     assert [image_of(pod) for pod in workload.pods()] == [images[0]] * 2
     cluster.admin.patch(path, {"spec": {"minAvailable": 1}})
     assert_done(inplace.run("rollout", workload.name))
     workload.assert_runs(images[1])
     cluster.admin.delete(path)
+
+
+def make_budget(cluster: Cluster, workload: Workload, **spec: Any) -> str:
+    """Of its pods, and its controller has counted them; returns the path."""
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": workload.app},
+        "spec": {"selector": {"matchLabels": {"app": workload.app}}, **spec},
+    }
+    path = cluster.admin.path_of(cluster.admin.create(budget))
+    cluster.admin.wait_for(
+        path,
+        lambda one: one.get("status", {}).get("currentHealthy") == workload.n_pods,
+        30 * SLOWLY,
+    )
+    return path
+
+
+def test_budget_of_one(cluster, make, inplace, images):
+    """One pod at a time is out of service, however many the command may take."""
+    workload = make("deployment", 3)
+    path = make_budget(cluster, workload, maxUnavailable=1)
+    version = cluster.admin.get(PODS)["metadata"]["resourceVersion"]
+    assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--max-unavailable=3"))
+    workload.assert_runs(images[1])
+    ready, updated = dict.fromkeys(workload.uids(), True), set()
+    query = {"labelSelector": f"app={workload.app}", "resourceVersion": version}
+    for event in cluster.admin.watch(PODS, 60 * SLOWLY, **query):
+        pod = event["object"]
+        uid = pod["metadata"]["uid"]
+        ready[uid] = is_ready(pod)
+        assert list(ready.values()).count(False) <= 1
+        if ready[uid] and pod["status"]["containerStatuses"][0]["image"] == images[1]:
+            updated.add(uid)
+        if len(updated) == workload.n_pods:
+            break
+    cluster.admin.delete(path)
+
+
+@contextmanager
+def in_the_middle(by_proxy: Inplace, proxy: ApiProxy, *arguments: str, n: int = 3) -> Iterator[Middle]:
+    """An update whose n-th write waits until the test lets it go on."""
+    reached, released, counter = threading.Event(), threading.Event(), itertools.count(1)
+
+    async def behave(exchange: Exchange) -> None:
+        if is_write(exchange.request.path) and next(counter) == n:
+            reached.set()
+            await api_faults.answer_when(released)(exchange)
+        else:
+            await api_faults.behave_well(exchange)
+
+    proxy.on("^PATCH ", behave)
+    with by_proxy.running(*arguments) as child:
+        wait_until(
+            lambda: reached.is_set() or child.poll() is not None, 60 * SLOWLY, "the write"
+        )
+        assert reached.is_set(), child.communicate()
+        yield Middle(child, released)
+
+
+@dataclass(frozen=True)
+class Middle:
+    child: subprocess.Popen[str]
+    released: threading.Event
+
+    def end(self) -> Ran:
+        """Lets it go on, to its end."""
+        self.released.set()
+        output, errors = self.child.communicate(timeout=120 * SLOWLY)
+        return Ran(self.child.returncode, output, errors)
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_autoscaler(cluster, make, by_proxy, proxy, images, kind):
+    """It adds pods in the middle of an update, and takes some away in the middle of the next one."""
+    workload = make(kind)
+    strategy, before = workload.strategy(), workload.uids()
+    scaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": workload.app},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": KINDS[kind][0], "name": workload.app},
+            "minReplicas": 2,
+            "maxReplicas": 5,
+        },
+    }
+    path = cluster.admin.path_of(cluster.admin.create(scaler))
+
+    def scale(replicas: int, **bounds: int) -> None:
+        cluster.admin.patch(path, {"spec": bounds})
+        workload.kube.wait_for(
+            workload.path, lambda one: one["spec"]["replicas"] == replicas, 60 * SLOWLY
+        )
+        wait_until(lambda: len(workload.pods()) == replicas, 60 * SLOWLY, "pods")
+        workload.n_pods = replicas
+
+    update = ["set", "image", workload.name]
+    with in_the_middle(by_proxy, proxy, *update, f"main={images[1]}") as middle:
+        scale(4, minReplicas=4)
+        added = [pod for pod in workload.pods() if pod["metadata"]["uid"] not in before]
+        if kind == "deployment":
+            assert {image_of(pod) for pod in added} == {images[1]}
+        assert_done(middle.end())
+    wait_until(lambda: len(workload.ready()) == 4, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[1])
+    assert workload.strategy() == strategy and before < workload.uids()
+
+    before = workload.uids()
+    with in_the_middle(by_proxy, proxy, *update, f"main={images[2]}") as middle:
+        scale(2, minReplicas=1, maxReplicas=2)
+        assert_done(middle.end())
+    workload.assert_runs(images[2])
+    assert workload.strategy() == strategy and workload.uids() < before
+    cluster.admin.delete(path)
+
+
+def evict(cluster: Cluster, name: str) -> None:
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    cluster.admin.post(f"{PODS}/{name}/eviction", eviction)
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_evicted_meanwhile(cluster, make, by_proxy, proxy, images, kind):
+    """The pod that comes instead has the new image in the end; a budget refuses the one after it."""
+    workload = make(kind, 3)
+    strategy, before = workload.strategy(), workload.uids()
+    path = make_budget(cluster, workload, maxUnavailable=1)
+    with in_the_middle(by_proxy, proxy, "set", "image", workload.name, f"main={images[1]}") as middle:
+        first, second = sorted(workload.pods(), key=lambda pod: image_of(pod) != images[0])[:2]
+        wait_until(lambda: len(workload.ready()) == 3, 60 * SLOWLY, "pods")
+        cluster.admin.wait_for(
+            path, lambda one: one["status"]["disruptionsAllowed"] == 1, 30 * SLOWLY
+        )
+        evict(cluster, first["metadata"]["name"])
+        with pytest.raises(KubeError, match="disruption budget"):
+            evict(cluster, second["metadata"]["name"])
+        assert_done(middle.end())
+    wait_until(lambda: len(workload.ready()) == 3, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[1])
+    assert workload.strategy() == strategy
+    assert before - workload.uids() == {first["metadata"]["uid"]}
+    cluster.admin.delete(path)
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_drained_meanwhile(cluster, make, by_proxy, proxy, images, kind):
+    """The pods that come instead have no node until it is uncordoned."""
+    workload = make(kind)
+    strategy, before = workload.strategy(), workload.uids()
+    node = cluster.node.name
+    with in_the_middle(by_proxy, proxy, "set", "image", workload.name, f"main={images[1]}") as middle:
+        cluster.kubectl("drain", node, f"--pod-selector=app={workload.app}", "--timeout=60s")
+        cluster.kubectl("uncordon", node)
+        assert_done(middle.end())
+    wait_until(lambda: len(workload.ready()) == workload.n_pods, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[1])
+    assert workload.strategy() == strategy and not workload.uids() & before
+
+
+def test_ended_pod(cluster, make, inplace, images):
+    """As after an eviction by the kubelet, it is left behind beside the one that came instead."""
+    workload = make("deployment")
+    ended = workload.pods()[0]["metadata"]["name"]
+    cluster.admin.patch(f"{PODS}/{ended}", {"spec": {"activeDeadlineSeconds": 1}})
+    cluster.admin.wait_for(
+        f"{PODS}/{ended}", lambda pod: pod["status"]["phase"] == "Failed", 60 * SLOWLY
+    )
+    wait_until(lambda: len(workload.ready()) == 2, 60 * SLOWLY, "pods")
+    assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
+    workload.assert_runs(images[1])
+    assert image_of(cluster.admin.get(f"{PODS}/{ended}")) == images[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_deleted_meanwhile(make, by_proxy, proxy, images, kind):
+    """The workload, and with it its pods."""
+    workload = make(kind)
+    with in_the_middle(by_proxy, proxy, "set", "image", workload.name, f"main={images[1]}", n=2) as middle:
+        workload.delete()
+        workload.kube.wait_gone(workload.path, 30 * SLOWLY)
+        ran = middle.end()
+    assert ran.code == 3 and f"/{workload.app}: it is gone" in ran.stderr
+    assert "go on with" not in ran.stderr
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
+def test_restarted_meanwhile(cluster, make, by_proxy, proxy, images, kind):
+    """By kubectl, which refuses that of a Deployment that is paused; others go back to their controller."""
+    workload = make(kind)
+    strategy, before = workload.strategy(), workload.uids()
+    with in_the_middle(by_proxy, proxy, "set", "image", workload.name, f"main={images[1]}") as middle:
+        if kind == "deployment":
+            with pytest.raises(RuntimeError, match="paused"):
+                cluster.kubectl("rollout", "restart", workload.name)
+            assert_done(middle.end())
+        else:
+            cluster.kubectl("rollout", "restart", workload.name)
+            ran = middle.end()
+            assert ran.code == 3
+            assert "another client has changed its template in metadata.annotations" in ran.stderr
+            cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
+    wait_until(lambda: len(workload.ready()) == workload.n_pods, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[1])
+    assert workload.strategy() == strategy
+    assert (workload.uids() == before) == (kind == "deployment")
 
 
 def test_missing_rights(cluster, make, images, folder):
@@ -602,6 +818,72 @@ def test_partition(make, inplace, images):
     assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--partition=0"))
     workload.assert_runs(images[1])
     assert workload.uids() == before
+
+
+def test_several_containers(make, inplace, images):
+    """Sidecars too, of which * stands for all; one that ends before the others is not updated in place."""
+    sidecar = {"name": "proxy", "image": images[0], "restartPolicy": "Always", "command": until_term()}
+    workload = make("deployment", pod={"initContainers": [sidecar]})
+    before = workload.uids()
+    assert_done(inplace.run("set", "image", workload.name, f"*={images[1]}"))
+    workload.assert_runs(images[1])
+    for pod in workload.pods():
+        (status,) = pod["status"]["initContainerStatuses"]
+        assert (status["image"], status["restartCount"]) == (images[1], 1)
+    assert "already" in assert_done(inplace.run("set", "image", workload.name, f"*={images[1]}")).stdout
+    both = [f"proxy={images[2]}", f"main={images[0]}"]
+    assert_done(inplace.run("set", "image", workload.name, *both))
+    workload.assert_runs(images[0])
+    assert {pod["spec"]["initContainers"][0]["image"] for pod in workload.pods()} == {images[2]}
+    assert workload.uids() == before
+
+    ended = {"name": "once", "image": images[0], "command": ["/bin/true"]}
+    workload = make("statefulset", pod={"initContainers": [ended]})
+    ran = inplace.run("set", "image", workload.name, f"*={images[1]}")
+    assert ran.code == 1 and 'container "once" is an init container that has ended' in ran.stderr
+    ran = inplace.run("set", "image", workload.name, f"none={images[1]}")
+    assert ran.code == 1 and 'there is no container "none"' in ran.stderr
+    assert workload.record() is None
+
+
+def test_no_pods(make, inplace, images):
+    workload = make("deployment", 0)
+    assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
+    workload.n_pods = 1
+    workload.patch({"spec": {"replicas": 1}})
+    wait_until(lambda: len(workload.ready()) == 1, 60 * SLOWLY, "pod")
+    workload.assert_runs(images[1])
+
+
+def test_pod_without_a_node(make, inplace, images):
+    """Is given the image; why it does not run is said while it is awaited."""
+    workload = make("deployment")
+    workload.patch({"spec": {"replicas": 0}})
+    wait_until(lambda: not workload.pods(), 60 * SLOWLY, "end of the pods")
+    nowhere = {"spec": {"nodeSelector": {"there-is": "none"}}}
+    workload.patch({"spec": {"replicas": 1, "template": nowhere}})
+    wait_until(
+        lambda: any("conditions" in pod["status"] for pod in workload.pods()), 60 * SLOWLY, "pod"
+    )
+    wait_observed(workload)
+    with inplace.running("set", "image", workload.name, f"main={images[1]}") as child:
+        while "nodes are available" not in (line := child.stdout.readline()):
+            assert line, child.communicate()
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=30 * SLOWLY)
+    assert child.returncode == 130 and "--undo" in errors
+    assert {image_of(pod) for pod in workload.pods()} == {images[1]}
+
+
+def test_pod_that_has_ended(cluster, inplace, images):
+    """Its containers are not started again, so there is nothing to update."""
+    cluster.node.run_pod("ended", images[0], until_term())
+    path = f"{PODS}/ended"
+    cluster.admin.patch(path, {"spec": {"activeDeadlineSeconds": 1}})
+    cluster.admin.wait_for(path, lambda pod: pod["status"]["phase"] == "Failed", 60 * SLOWLY)
+    ran = inplace.run("set", "image", "pod/ended", f"main={images[1]}")
+    assert ran.code == 1 and "it has ended" in ran.stderr
+    cluster.admin.delete(path)
 
 
 def test_bare_pod(cluster, make, inplace, images):
@@ -681,4 +963,45 @@ def test_preload(cluster, agent, make, inplace, registry, images):
     said = [one["message"] for one in events if one["involvedObject"].get("name") in names]
     assert any(f'"{fresh}" already present' in text for text in said)
     assert not any(f'Pulling image "{fresh}"' in text for text in said)
+    node_image.delete()
+
+
+@pytest.fixture
+def plain(cluster, registry, folder) -> Iterator[Kubelet]:
+    """A second node, without an agent."""
+    node = Kubelet(folder / "plain", cluster.control_plane, registry, "plain")
+    try:
+        node.start()
+        yield node
+    finally:
+        node.close()
+        cluster.admin.delete(node.path)
+
+
+def test_nodes_of_two_kinds(cluster, agent, plain, make, inplace, registry, images):
+    """What is not done on the one without an agent is said; an update verifies its pod by what is shown of it."""
+    node_image = NodeImage(cluster.admin, cluster.node.name)
+    node_image.create()
+    fresh = registry.push_image("t/rollout", "two-kinds", [1 << 20], busybox=True).reference
+    nodes = f"--nodes={cluster.node.name},plain"
+    ran = inplace.run("preload", fresh, nodes, timeout=90 * SLOWLY)
+    assert ran.code == 3 and "plain" in ran.stdout + ran.stderr
+    assert_done(inplace.run("preload", fresh, timeout=90 * SLOWLY))  # of all that have a NodeImage
+    node_image.wait_status(fresh, "Succeeded")
+
+    apart = {"labelSelector": {"matchLabels": {"apart": "yes"}}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    workload = make("deployment", labels={"apart": "yes"}, pod={"affinity": affinity})
+    before = workload.uids()
+    assert {pod["spec"]["nodeName"] for pod in workload.pods()} == {cluster.node.name, "plain"}
+    assert_done(inplace.run("set", "image", workload.name, f"main={fresh}", timeout=90 * SLOWLY))
+    workload.assert_runs(fresh)
+    assert workload.uids() == before
+    shown = json.loads(inplace.run("status", workload.name, "-o", "json").stdout)["items"]
+    by_node = {one["node"]: (one.get("verdict"), one.get("agent")) for one in shown}
+    assert by_node[cluster.node.name] == ("Verified", "yes")
+    assert by_node["plain"] in {(None, None), ("", ""), ("-", "-")}
+    doctor = inplace.run("doctor")
+    assert doctor.code == 3 and "problem: 1 node (plain): there is no agent" in doctor.stdout
+    assert "2, 1 with an agent, 1 of unknown version" in doctor.stdout
     node_image.delete()

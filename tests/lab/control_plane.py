@@ -293,6 +293,7 @@ class ControlPlane(Closing):
             f"--service-account-private-key-file={self._signing_key}",
             f"--root-ca-file={self.authority.certificate}",
             f"--cert-dir={self.folder}/controller-manager",
+            "--horizontal-pod-autoscaler-sync-period=1s",
         ]
         return Part(self.folder, argv, lambda: _listens(port))
 
