@@ -24,7 +24,7 @@
 #define USER_AGENT "User-Agent: kubectl-inplace/" INPLACED_VERSION
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
-#define PAGE_OBJECTS 500u
+#define PAGE_OBJECTS 100u
 /* Of a page in memory. One that is larger is asked for again with fewer objects. */
 #define PAGE_BYTES_MAX ((size_t) 8 << 20)
 #define OBJECT_BYTES_MAX ((size_t) 4 << 20)

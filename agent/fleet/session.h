@@ -64,7 +64,7 @@ int session_patch(Session *session, const KubePath *path, const char *content_ty
 /* options: a DeleteOptions, such as preconditions; NULL: none. */
 int session_delete(Session *session, const KubePath *path, json_object *options, Error *reterr);
 
-/* Each item of a collection, in pages of 500, of which one at a time is in memory, smaller ones where
+/* Each item of a collection, in pages of 100, of which one at a time is in memory, smaller ones where
  * objects are large. The path may have a query, see kube_path_select(). Items are borrowed during the
  * call; a negative return ends the list. */
 typedef int (*SessionItem)(json_object *item, void *userdata);
