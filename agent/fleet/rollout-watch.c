@@ -44,6 +44,7 @@ static int on_workload(const KubeObject *object, void *userdata) {
         RolloutWatch *watch = userdata;
         const char *uid = object_text(watch->view.workload, "metadata.uid");
 
+        watch->is_there = true;
         if (!text_equal(uid, object->uid) || is_successor(watch->view.workload, object->json))
                 keep_workload(watch, object->json);
         return 0;
@@ -53,8 +54,8 @@ static int on_workload_gone(const KubeObject *object, void *userdata) {
         RolloutWatch *watch = userdata;
 
         (void) object;
-        json_object_put(watch->view.workload);
-        watch->view.workload = NULL;
+        watch->is_there = false;
+        keep_workload(watch, NULL);
         return 0;
 }
 
@@ -118,6 +119,7 @@ static int follow(RolloutWatch *watch) {
         SessionWatch watches[SESSION_WATCHES_MAX];
         size_t n = 0;
 
+        watch->is_there = false;
         if (text_format(&field, "metadata.name=%s", watch->path.name) < 0)
                 return -ENOMEM;
         if (forget(&watch->view.owned) < 0 || forget(&watch->view.pods) < 0 ||
@@ -157,11 +159,27 @@ static int follow(RolloutWatch *watch) {
         return session_follow_new(watch->session, watches, n, watch, &watch->follow);
 }
 
+typedef struct Asked {
+        RolloutWatch *watch;
+        int (*is_done)(void *userdata);
+        void *userdata;
+} Asked;
+
+/* What is listed now may lack a workload that the list before had. */
+static int is_done_as_listed(void *userdata) {
+        const Asked *asked = userdata;
+
+        if (!asked->watch->is_there)
+                keep_workload(asked->watch, NULL);
+        return asked->is_done(asked->userdata);
+}
+
 int rollout_watch_wait(RolloutWatch *watch, int (*is_done)(void *userdata), void *userdata,
                        Error *reterr) {
+        Asked asked = { watch, is_done, userdata };
         int r = watch->follow ? 0 : follow(watch);
 
-        return r < 0 ? r : session_follow_wait(watch->follow, is_done, userdata, reterr);
+        return r < 0 ? r : session_follow_wait(watch->follow, is_done_as_listed, &asked, reterr);
 }
 
 int rollout_watch_note(RolloutWatch *watch, json_object *object) {

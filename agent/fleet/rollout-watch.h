@@ -16,6 +16,7 @@ typedef struct RolloutWatch {
         KubePath path;    /* of the workload; its texts are borrowed */
         char *selector;   /* of its pods; NULL: it is a pod */
         RolloutView view; /* owned; workload: NULL if it is gone */
+        bool is_there;    /* the workload, by the list and what followed */
         SessionFollow *follow;
 } RolloutWatch;
 

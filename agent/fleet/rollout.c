@@ -151,15 +151,18 @@ static bool is_lost(const Rollout *rollout, const Error *error) {
 static bool is_held_by_budget(const Rollout *rollout, const Error *error) {
         return !session_is_ended(rollout->session) && error->kind == ERROR_DENIED &&
                rollout->step.action == ROLLOUT_PATCH_POD &&
-               strstr(error_message(error), "podunavailablebudget.policy.kruise.io") &&
-               now_sec() - rollout->show.progress_sec <= ROLLOUT_PROGRESS_SEC;
+               strstr(error_message(error), "podunavailablebudget.policy.kruise.io");
 }
 
 /* What may be otherwise the next time it is read. */
 static bool is_temporary(const Rollout *rollout, const Error *error) {
-        return is_lost(rollout, error) || is_held_by_budget(rollout, error) ||
-               (!session_is_ended(rollout->session) &&
-                (error->kind == ERROR_CONFLICT || error->kind == ERROR_NOT_FOUND));
+        bool is_in_time = now_sec() - rollout->show.progress_sec <= ROLLOUT_PROGRESS_SEC;
+
+        return is_lost(rollout, error) ||
+               (is_in_time &&
+                (is_held_by_budget(rollout, error) ||
+                 (!session_is_ended(rollout->session) &&
+                  (error->kind == ERROR_CONFLICT || error->kind == ERROR_NOT_FOUND))));
 }
 
 static void explain(const Rollout *rollout, const char *reason) {
@@ -243,10 +246,12 @@ static int act(Rollout *rollout, bool *ret_is_over, Error *reterr) {
         if (*ret_is_over)
                 return 0;
         r = write_step(rollout, reterr);
+        if (r < 0)
+                return r;
+
         rollout->show.progress_sec = now_sec();
-        if (r >= 0)
-                *ret_is_over = action == ROLLOUT_ABANDON;
-        return r;
+        *ret_is_over = action == ROLLOUT_ABANDON;
+        return 0;
 }
 
 /* Writes until there is something to wait for, or nothing any more. */
@@ -284,9 +289,9 @@ static int go_on(Rollout *rollout) {
                         return end_early(rollout, r, &error);
                 if (r >= 0)
                         continue;
-                if (is_lost(rollout, &error))
-                        rollout_watch_stop(
-                                &rollout->watch); /* the next wait waits for the server */
+                /* The next wait waits for the server, and for what it has now. */
+                if (is_lost(rollout, &error) || error.kind == ERROR_NOT_FOUND)
+                        rollout_watch_stop(&rollout->watch);
                 (void) session_pause(rollout->session, CONFLICT_PAUSE_USEC, NULL);
         }
 }

@@ -601,14 +601,17 @@ def test_budget_of_one(cluster, make, inplace, images):
 
 
 @contextmanager
-def in_the_middle(by_proxy: Inplace, proxy: ApiProxy, *arguments: str, n: int = 3) -> Iterator[Middle]:
-    """An update whose n-th write waits until the test lets it go on."""
+def in_the_middle(
+    by_proxy: Inplace, proxy: ApiProxy, *arguments: str, n: int = 3, is_lost: bool = False
+) -> Iterator[Middle]:
+    """An update whose n-th write waits until the test lets it go on, and is then lost or not."""
     reached, released, counter = threading.Event(), threading.Event(), itertools.count(1)
 
     async def behave(exchange: Exchange) -> None:
         if is_write(exchange.request.path) and next(counter) == n:
             reached.set()
-            await api_faults.answer_when(released)(exchange)
+            end = api_faults.when(released, api_faults.lose_request)
+            await (end if is_lost else api_faults.answer_when(released))(exchange)
         else:
             await api_faults.behave_well(exchange)
 
@@ -745,6 +748,19 @@ def test_deleted_meanwhile(make, by_proxy, proxy, images, kind):
         ran = middle.end()
     assert ran.code == 3 and f"/{workload.app}: it is gone" in ran.stderr
     assert "go on with" not in ran.stderr
+
+
+def test_deleted_unseen(make, by_proxy, proxy, images):
+    """No watch shows it: it is missing when all is read anew."""
+    workload = make("deployment")
+    command = "set", "image", workload.name, f"main={images[1]}"
+    with in_the_middle(by_proxy, proxy, *command, n=2, is_lost=True) as middle:
+        for watch in proxy.watches():
+            watch.silence()
+        workload.delete()
+        workload.kube.wait_gone(workload.path, 30 * SLOWLY)
+        ran = middle.end()
+    assert ran.code == 3 and f"/{workload.app}: it is gone" in ran.stderr
 
 
 @pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
