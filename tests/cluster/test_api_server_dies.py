@@ -194,6 +194,7 @@ def test_new_version_meanwhile(member, desired, counted):
     """A pull that the previous run finished does not count for a newer version of the spec."""
     desired.request(counted.reference, policy="Always")
     desired.wait_status(counted.reference, "Succeeded")
+    member.wait_status(counted.reference, "Succeeded")  # in its state, which the object may precede
     member.kill9()
     desired.request(counted.reference, policy="Always", version=1)
     member.start()

@@ -944,6 +944,8 @@ def test_readiness_gate(cluster, agent, make, inplace, by_proxy, proxy, images):
     assert_done(inplace.run("rollout", workload.name, "--undo"))
     workload.assert_runs(images[0])
     assert {pod["status"]["containerStatuses"][0]["restartCount"] for pod in workload.pods()} == {0}
+    # A kubelet that is behind would make it ready again when its gate has been closed for the next update.
+    wait_until(lambda: len(workload.ready()) == 2, 60 * SLOWLY, "pods")
 
     version = cluster.admin.get(PODS)["metadata"]["resourceVersion"]
     assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--grace=1"))
@@ -998,7 +1000,7 @@ def test_nodes_of_two_kinds(cluster, agent, plain, make, inplace, registry, imag
     """What is not done on the one without an agent is said; an update verifies its pod by what is shown of it."""
     node_image = NodeImage(cluster.admin, cluster.node.name)
     node_image.create()
-    fresh = registry.push_image("t/rollout", "two-kinds", [1 << 20], busybox=True).reference
+    fresh = registry.push_image("t/rollout", "two-kinds", [1 << 20, 4], busybox=True).reference
     nodes = f"--nodes={cluster.node.name},plain"
     ran = inplace.run("preload", fresh, nodes, timeout=90 * SLOWLY)
     assert ran.code == 3 and "plain" in ran.stdout + ran.stderr
