@@ -9,8 +9,9 @@
  * for room. Where the agent does not see that folder, as in a container without it, there is always
  * room, and disk_guard_measure() says why that is not known.
  *
- * containerd 1.6 names a folder in its own root for each snapshotter, which one that is a program of its
- * own (stargz) does not have: then the root is measured, which holds what is downloaded.
+ * containerd names a folder in its own root for each snapshotter, which one that is a program of its own
+ * (stargz) does not have: then the root is measured, which holds what containerd downloads. What such a
+ * snapshotter fetches by itself is in a folder that CRI does not name, and may be on another disk.
  */
 
 #include <stdbool.h>
