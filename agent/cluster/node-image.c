@@ -327,10 +327,7 @@ static int make_diff(const ClusterNodeImage *node_image, json_object **ret_patch
 }
 
 static uint64_t now_usec(const ClusterNodeImage *node_image) {
-        uint64_t usec = 0;
-
-        (void) sd_event_now(kube_client_event(node_image->client), CLOCK_MONOTONIC, &usec);
-        return usec;
+        return loop_now_usec(kube_client_event(node_image->client));
 }
 
 static int request_compare(ClusterNodeImage *node_image) {

@@ -88,10 +88,7 @@ static void rest(KubePatch *patch, KubePatchOutcome outcome) {
 }
 
 static uint64_t now_usec(const RegistrationApi *api) {
-        uint64_t usec = 0;
-
-        (void) sd_event_now(kube_client_event(api->client), CLOCK_MONOTONIC, &usec);
-        return usec;
+        return loop_now_usec(kube_client_event(api->client));
 }
 
 /* What a failure means for a person; *reterr must be unset. */

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/base/loop.h"
 #include "agent/base/sorted.h"
 #include "agent/base/text.h"
 #include "agent/ctl/terminal.h"
@@ -89,11 +90,7 @@ static void preload_done(Preload *preload) {
 }
 
 static uint64_t now_usec(const Preload *preload) {
-        uint64_t usec = 0;
-
-        (void) sd_event_now(kube_client_event(session_client(preload->session)), CLOCK_MONOTONIC,
-                            &usec);
-        return usec;
+        return loop_now_usec(kube_client_event(session_client(preload->session)));
 }
 
 /* Nodes. */

@@ -547,10 +547,7 @@ static uint64_t bytes_of(const ManifestBlob *blob, const BlobState *state,
 }
 
 static uint64_t now_usec(ProgressTracker *tracker) {
-        uint64_t usec = 0;
-
-        (void) sd_event_now(tracker->event, CLOCK_MONOTONIC, &usec);
-        return usec;
+        return loop_now_usec(tracker->event);
 }
 
 static int compare_counted(const void *item, const void *key) {

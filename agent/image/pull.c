@@ -63,10 +63,7 @@ static int pull_handle(Pull *pull, PullEvent event);
 
 /* The monotonic clock, as of this turn of the loop. */
 static uint64_t pull_now(const Pull *pull) {
-        uint64_t usec = 0;
-
-        (void) sd_event_now(pull->context->event, CLOCK_MONOTONIC, &usec);
-        return usec;
+        return loop_now_usec(pull->context->event);
 }
 
 /* The runtime cannot be asked now. */

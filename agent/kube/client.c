@@ -82,10 +82,7 @@ DEFINE_CLEANUP(KubeClient *, kube_client_free)
 DEFINE_CLEANUP(KubeCall *, kube_call_unref)
 
 static uint64_t kube_client_now(const KubeClient *client) {
-        uint64_t usec = 0;
-
-        (void) sd_event_now(client->event, CLOCK_MONOTONIC, &usec);
-        return usec;
+        return loop_now_usec(client->event);
 }
 
 /* Lets the sender find out whether something can be sent. */

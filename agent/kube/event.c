@@ -335,7 +335,7 @@ int kube_event_send(KubeEvents *events, const KubeReference *object, const char 
         EventItem *item;
         int r;
 
-        (void) sd_event_now(kube_client_event(events->client), CLOCK_MONOTONIC, &now_usec);
+        now_usec = loop_now_usec(kube_client_event(events->client));
         (void) clock_gettime(CLOCK_REALTIME, &wall);
         keys = event_keys(events->seed, object, type, reason, message);
         decision = event_plan_decide(events->plan, &keys, now_usec,

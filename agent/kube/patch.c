@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
 #include "agent/base/random.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
@@ -35,10 +36,7 @@ static const struct {
 /* clang-format on */
 
 static uint64_t now_usec(const KubePatch *patch) {
-        uint64_t usec = 0;
-
-        (void) sd_event_now(kube_client_event(patch->client), CLOCK_MONOTONIC, &usec);
-        return usec;
+        return loop_now_usec(kube_client_event(patch->client));
 }
 
 static KubePatchOutcome find_outcome(const KubeReply *reply, const Error *error) {

@@ -203,14 +203,14 @@ static int on_retry(void *userdata) {
         SecretRead *read = userdata;
         uint64_t now_usec;
 
-        (void) sd_event_now(kube_client_event(read->client), CLOCK_MONOTONIC, &now_usec);
+        now_usec = loop_now_usec(kube_client_event(read->client));
         return read_ask(read, now_usec);
 }
 
 static int read_retry_or_give_up(SecretRead *read, const KubeReply *reply, const Error *error) {
         uint64_t now_usec, wait_usec;
 
-        (void) sd_event_now(kube_client_event(read->client), CLOCK_MONOTONIC, &now_usec);
+        now_usec = loop_now_usec(kube_client_event(read->client));
         wait_usec = kube_retry_usec(++read->n_failures, reply, random_number());
         if (read->n_failures > RETRIES_MAX || now_usec + wait_usec >= read->give_up_usec)
                 return read_refuse(read, ERROR_UNAVAILABLE,
@@ -277,7 +277,7 @@ static int secret_read_start(KubeClient *client, const char *namespace, const ch
         if (!read)
                 return -ENOMEM;
 
-        (void) sd_event_now(kube_client_event(client), CLOCK_MONOTONIC, &now_usec);
+        now_usec = loop_now_usec(kube_client_event(client));
         *read = (SecretRead){
                 .client = client,
                 .namespace = namespace,
@@ -397,7 +397,7 @@ static int on_expiry(void *userdata) {
         uint64_t now_usec;
         Entry *next;
 
-        (void) sd_event_now(secrets->event, CLOCK_MONOTONIC, &now_usec);
+        now_usec = loop_now_usec(secrets->event);
         for (Entry *entry = secrets->entries; entry; entry = next) {
                 next = entry->next;
                 if (!entry->kept || entry->expires_usec > now_usec)
@@ -455,7 +455,7 @@ static void entry_keep(Entry *entry, SecretAnswer *answer) {
         bool is_text = answer->error.kind == ERROR_NONE;
         uint64_t keep_usec = entry->secrets->keep_usec;
 
-        (void) sd_event_now(entry->secrets->event, CLOCK_MONOTONIC, &entry->read_usec);
+        entry->read_usec = loop_now_usec(entry->secrets->event);
         entry->expires_usec = entry->read_usec + (is_text ? keep_usec : keep_usec / MISSING_SHARE);
         (void) secret_answer_unref(entry->kept);
         entry->kept = secret_answer_ref(answer);
@@ -490,7 +490,7 @@ static bool entry_is_good(const Entry *entry, bool must_be_fresh) {
         if (!entry->kept)
                 return false;
 
-        (void) sd_event_now(secrets->event, CLOCK_MONOTONIC, &now_usec);
+        now_usec = loop_now_usec(secrets->event);
         if (must_be_fresh)
                 return now_usec - entry->read_usec < secrets->keep_usec / FRESH_SHARE;
 

@@ -546,7 +546,7 @@ void images_list_done(ImagesList *list) {
 static uint64_t images_dir_now(ImagesDir *dir) {
         uint64_t now = 0;
 
-        (void) sd_event_now(dir->event, CLOCK_MONOTONIC, &now);
+        now = loop_now_usec(dir->event);
         return now;
 }
 

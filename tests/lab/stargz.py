@@ -86,11 +86,11 @@ def push_lazy_image(registry: Registry, name: str, sizes: list[int], folder: Pat
     plain = registry.push_image(name, "plain", sizes, seed=random.getrandbits(32))
     reference = f"{registry.host}/{name}:1"
     with Containerd(folder) as containerd:
-        push_lazy(containerd, plain.reference, reference)
+        _push_lazy(containerd, plain.reference, reference)
     return reference
 
 
-def push_lazy(containerd: Containerd, source: str, target: str) -> None:
+def _push_lazy(containerd: Containerd, source: str, target: str) -> None:
     """Pushes the image `source` of a registry once more, as `target`, in the form that can be mounted early.
 
     The containerd is one that fetches what it pulls, and holds both images afterwards.
