@@ -53,6 +53,12 @@ provide_go() {
     is_new_enough "$venv/go" && echo "$venv/go"
 }
 
+# fetch_module MODULE: prints the folder with the sources of the module, in the version that go.mod asks for. Go knows no
+# folder of a module that it has not downloaded.
+fetch_module() {
+    "$go" mod download "$1" && "$go" list -mod=readonly -m -f '{{.Dir}}' "$1"
+}
+
 # build_as_caller SCRIPT [ARGUMENT...]: called through sudo, builds as the user who called, and ends.
 build_as_caller() {
     if has_caller && as_caller test -r "$1"; then

@@ -119,3 +119,24 @@ def test_the_control_plane_is_built_by_the_caller(scripts, folder, write_script,
     done = run("tests/cluster/control-plane/build", cwd=scripts, **environment)
     built = Path(done.stdout.splitlines()[-1])
     assert (built / "control-plane").read_text() == "0\n"
+
+
+FAKE_MODULES = """
+case "$*" in
+env*) echo go9.9.9 ;;
+"mod download "*) mkdir -p $GOMODCACHE/x/pinns/src && echo "int main(void) { return 0; }" >$GOMODCACHE/x/pinns/src/pinns.c ;;
+*.Dir*) [ ! -d $GOMODCACHE/x ] || echo $GOMODCACHE/x ;;
+esac"""
+
+
+def test_crio_is_built_from_empty_caches(scripts, folder, write_script, run):
+    """Go says where a module is only once it has been downloaded."""
+    write_script("tools/go", FAKE_MODULES)
+    environment = {
+        "PATH": f"{folder}/tools:/usr/bin:/bin",
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "GOMODCACHE": str(folder / "modules"),
+    }
+    done = run("tests/runtimes/build", "crio", cwd=scripts, **environment)
+    assert done.returncode == 0, done.stdout
+    assert (Path(done.stdout.splitlines()[-1]) / "pinns").is_file()
