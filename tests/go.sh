@@ -93,7 +93,8 @@ build_module() {
         trap 'rm -rf "$half"' EXIT
         trap 'exit 130' INT
         trap 'exit 143' TERM HUP
-        compile "$half" 9>&- >"$half/log" 2>&1 || {
+        # Once more, since a download may break off; Go keeps what has come.
+        compile "$half" 9>&- >"$half/log" 2>&1 || compile "$half" 9>&- >>"$half/log" 2>&1 || {
             cat "$half/log" >&2
             exit 1
         }

@@ -121,11 +121,15 @@ def test_the_control_plane_is_built_by_the_caller(scripts, folder, write_script,
     assert (built / "control-plane").read_text() == "0\n"
 
 
+# Its first download breaks off.
 FAKE_MODULES = """
+sources=$GOMODCACHE/crio/pinns/src
 case "$*" in
 env*) echo go9.9.9 ;;
-"mod download "*) mkdir -p $GOMODCACHE/x/pinns/src && echo "int main(void) { return 0; }" >$GOMODCACHE/x/pinns/src/pinns.c ;;
-*.Dir*) [ ! -d $GOMODCACHE/x ] || echo $GOMODCACHE/x ;;
+"mod download "*)
+    mkdir $GOMODCACHE && exit 1
+    mkdir -p $sources && echo "int main(void) { return 0; }" >$sources/pinns.c ;;
+*.Dir*) [ ! -d $GOMODCACHE/crio ] || echo $GOMODCACHE/crio ;;
 esac"""
 
 

@@ -2,12 +2,14 @@
 """tests/run itself, around tests that fail in every way."""
 
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from conftest import REPOSITORY
 from lab.wait import wait_until
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be other users")
@@ -180,3 +182,31 @@ def test_what_is_built_in_the_background_ends_with_it(checkout, run_late_stages)
     running.communicate(timeout=120)
     assert running.returncode == 143
     assert not list(Path("/proc").glob(f"{group}"))
+
+
+CACHES = ("XDG_CACHE_HOME", "GOPATH", "GOMODCACHE", "GOCACHE", "PIP_CACHE_DIR")
+FILLS = f"""
+[ "$CI" = true ] || exit 9
+for cache in {' '.join(f'"${name}"' for name in CACHES)}; do
+    if [ -n "$(ls -A "$cache" 2>/dev/null)" ]; then echo "$cache is not empty"; exit 9; fi
+done
+mkdir -p "$GOMODCACHE/x" "$PIP_CACHE_DIR" && touch "$GOMODCACHE/x/y" && chmod -R a-w "$GOMODCACHE"
+echo "$XDG_CACHE_HOME $(stat --format=%u "$XDG_CACHE_HOME")"
+exit """
+
+
+@only_root
+@pytest.mark.parametrize(("caller", "status"), [({}, 0), ({"SUDO_UID": "65534", "SUDO_GID": "65534"}, 7)])
+def test_ci_begins_with_empty_caches(checkout, write_script, run, folder, caller, status):
+    """They are where the caller may write, and are removed whatever comes of the tests."""
+    (checkout / ".ci").mkdir()
+    shutil.copy(REPOSITORY / ".ci/run", checkout / ".ci/run")
+    write_script("checkout/tests/run", FILLS + str(status))
+    (folder / "warm").mkdir()
+    (folder / "warm/module").touch()
+    warm = dict.fromkeys(CACHES, str(folder / "warm"))
+    done = run(".ci/run", cwd=checkout, **warm, **caller)
+    assert done.returncode == status, done.stdout
+    caches, owner = done.stdout.split()
+    assert owner == caller.get("SUDO_UID", "0")
+    assert not Path(caches).exists() and (folder / "warm/module").exists()
