@@ -21,15 +21,6 @@ def heading_anchors(page):
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def test_commands_of_the_readme(run):
-    """fresh-root finds them; and they begin with no sudo, which a bare machine does not have."""
-    done = run("grep", "-xE", "(packaging|tests)/[a-z/-]+( --native --only deb)?", "README.md", cwd=REPOSITORY)
-    assert done.stdout.splitlines() == [
-        *("packaging/quickstart", "tests/run"),
-        *("packaging/build --native --only deb", "packaging/image/build"),
-    ]
-
-
 @pytest.mark.parametrize("arguments", [(), ("made",)])
 def test_the_image_is_built_with_and_without_arguments(checkout, write_script, run, arguments):
     """As README.md calls it, and as packaging/build does; as far as the libraries, which take minutes."""
